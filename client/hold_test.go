@@ -224,20 +224,23 @@ func TestLockDelayCountsFromTheLoss(t *testing.T) {
 			expire(t, p)
 			soon(t, "the loss", l.Lost())
 			f, tries := x.take(dial(t).RWMutex(d, opts...)), 0
-			var got *Lease
-			eventually(t, "a grant", func() bool {
-				tries++
-				l, err := f(testCtx(t))
-				if err != nil {
-					must.Is(t, err, ErrNotAcquired)
-				}
-				got = l
-				return err == nil
-			})
+			granted := func(opts ...Option) (got *Lease) {
+				eventually(t, "a grant", func() bool {
+					tries++
+					l, err := f(testCtx(t), opts...)
+					if err != nil {
+						must.Is(t, err, ErrNotAcquired)
+					}
+					got = l
+					return err == nil
+				})
+				return got
+			}
+			got := granted()
 			expect.That(t, time.Since(died) >= delay, "granted %v after the loss", time.Since(died))
 			expect.That(t, tries > 1, "%d tries", tries)
 			unlock(t, got)
-			unlock(t, lock(t, f, WithLockDelay(time.Hour))) // the mark is gone
+			unlock(t, granted(WithLockDelay(time.Hour))) // the mark is gone
 		})
 	}
 }

@@ -286,10 +286,10 @@ func TestE17OwnNodeRemovedWhileHolding(t *testing.T) {
 	soon(t, "loss", l.Lost())
 	soon(t, "context", l.Context().Done())
 	var le *LostError
-	if err := context.Cause(l.Context()); !errors.As(err, &le) || le.Reason != Removed ||
-		!errors.Is(err, ErrLost) {
-		t.Fatalf("cause %v", err)
-	}
+	err := context.Cause(l.Context())
+	must.That(t, errors.As(err, &le), "cause %v: want errors.As(err, &le)", err)
+	must.Equal(t, le.Reason, Removed, "cause %v: le.Reason", err)
+	must.Is(t, err, ErrLost, "cause %v", err)
 	must.That(t, !l.Valid(), "still valid")
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 	wantErr(t, l.Unlock(testCtx(t)), ErrNotHeld)

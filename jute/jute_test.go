@@ -118,10 +118,14 @@ func TestLengthsAreNotBelieved(t *testing.T) {
 		c.read(&d)
 		expect.Is(t, d.Err(), c.want, "%s", c.name)
 		d.buf, d.off = unhex(t, "00000001 61 0000000000000000"), 0
-		if s, ok := d.String(); s != "" || ok || d.Int() != 0 || d.Long() != 0 || d.Bool() || d.Byte() != 0 ||
-			!errors.Is(d.Err(), c.want) {
-			t.Errorf("%s: the error did not stick", c.name)
-		}
+		s, ok := d.String()
+		expect.Equal(t, s, "", "%s: s", c.name)
+		expect.That(t, !ok, "%s: the error did not stick: want !ok", c.name)
+		expect.Equal(t, d.Int(), 0, "%s: d.Int()", c.name)
+		expect.Equal(t, d.Long(), 0, "%s: d.Long()", c.name)
+		expect.That(t, !d.Bool(), "%s: the error did not stick: want !d.Bool()", c.name)
+		expect.Equal(t, d.Byte(), 0, "%s: d.Byte()", c.name)
+		expect.Is(t, d.Err(), c.want, "%s", c.name)
 	}
 }
 
@@ -133,7 +137,11 @@ func TestNullVectors(t *testing.T) {
 	n := d.Count(4)
 	expect.Equal(t, n, 0, "a count below -1 is %d, as the reference has it 0", n)
 	list, ok = d.Strings()
-	expect.That(t, ok && len(list) == 1 && list[0] == "", "a null element: %q, %v", list, ok)
+	if expect.That(t, ok, "a null element: %q, %v: want ok", list, ok) {
+		if expect.Equal(t, len(list), 1, "a null element: len(list)") {
+			expect.Equal(t, list[0], "", "a null element: list[0]")
+		}
+	}
 	expect.OK(t, d.Err())
 }
 
@@ -141,10 +149,16 @@ func TestConnectRequestWithAndWithoutTheLastByte(t *testing.T) {
 	old := unhex(t, "00000000 0000000000000005 00001770 00000000000000ff 00000003 010203")
 	r, err := DecodeConnectRequest(old)
 	want := ConnectRequest{LastZxidSeen: 5, Timeout: 6000, SessionID: 255, Password: []byte{1, 2, 3}}
-	expect.That(t, err == nil && reflect.DeepEqual(r, want), "%+v, %v", r, err)
+	if expect.OK(t, err) {
+		expect.That(t, reflect.DeepEqual(r, want),
+			"%+v, %v: want reflect.DeepEqual(r, want)", r, err)
+	}
 	want.HasReadOnly, want.ReadOnly = true, true
 	r, err = DecodeConnectRequest(append(old, 1))
-	expect.That(t, err == nil && reflect.DeepEqual(r, want), "%+v, %v", r, err)
+	if expect.OK(t, err) {
+		expect.That(t, reflect.DeepEqual(r, want),
+			"%+v, %v: want reflect.DeepEqual(r, want)", r, err)
+	}
 	for n := range old {
 		expect.Fails(t, expect.Err(DecodeConnectRequest(old[:n])),
 			"a request cut after %d bytes is accepted", n)
@@ -165,7 +179,9 @@ func TestRequests(t *testing.T) {
 	d := NewDecoder(body)
 	got := d.CreateRequest(OpCreateTTL)
 	want := CreateRequest{Path: "/locks/a/lock-", Data: []byte("data"), ACL: WorldAnyone, Flags: 6, TTL: 60_000}
-	expect.That(t, d.Err() == nil && reflect.DeepEqual(got, want), "create: %+v, %v", got, d.Err())
+	expect.OK(t, d.Err(), "create")
+	expect.That(t, reflect.DeepEqual(got, want),
+		"create: %+v, %v: want reflect.DeepEqual(got, want)", got, d.Err())
 	d = NewDecoder(body)
 	if d.CreateRequest(OpCreate2); len(d.Rest()) != 8 {
 		t.Error("only createTTL carries a TTL")
@@ -240,7 +256,8 @@ func TestCountsAreBelievedAsFarAsBytesAreThere(t *testing.T) {
 			x.rest, got, d.Err())
 	}
 	d := NewDecoder([]byte{0, 0})
-	expect.That(t, d.Count(4) == 0 && errors.Is(d.Err(), ErrShort), "a count cut short: %v", d.Err())
+	expect.Equal(t, d.Count(4), 0, "a count cut short: d.Count(4)")
+	expect.Is(t, d.Err(), ErrShort, "a count cut short")
 }
 
 // A vector that is damaged is no vector, but it is not null either.
@@ -262,8 +279,10 @@ func TestVectorsOfStrings(t *testing.T) {
 	} {
 		d := NewDecoder(unhex(t, in))
 		list, ok := d.Strings()
-		expect.That(t, reflect.DeepEqual(list, want.list) && ok == want.ok && errors.Is(d.Err(), want.err),
-			"%s: %q, %v, %v", in, list, ok, d.Err())
+		expect.That(t, reflect.DeepEqual(list, want.list),
+			"%s: %q, %v, %v: want reflect.DeepEqual(list, want.list)", in, list, ok, d.Err())
+		expect.Equal(t, ok, want.ok, "%s: ok", in)
+		expect.Is(t, d.Err(), want.err, "%s", in)
 	}
 }
 
@@ -306,7 +325,8 @@ func TestListsOfACLs(t *testing.T) {
 		expect.That(t, n == x.n && null == x.null && errors.Is(d.Err(), x.err), "%s: %d entries, null id %v, %v", x.name, n,
 			null, d.Err())
 		for i, a := range acl {
-			expect.That(t, a.Perms == int32(i) && a.Scheme == "ip", "%s: entry %d is %+v", x.name, i, a)
+			expect.Equal(t, a.Perms, int32(i), "%s: a.Perms", x.name)
+			expect.Equal(t, a.Scheme, "ip", "%s: a.Scheme", x.name)
 		}
 	}
 	// The room of a request before is taken again, and holds nothing of that request.
@@ -314,13 +334,19 @@ func TestListsOfACLs(t *testing.T) {
 	for _, acl := range [][]ACL{make([]ACL, 5), {{1, ID{"ip", "a"}}}, nil, {{2, ID{"ip", "b"}}, {3, ID{"ip", "c"}}}} {
 		d := NewDecoder(AppendInt(AppendACL(AppendBuffer(AppendString(nil, "/a"), nil), acl), 7))
 		d.ReadCreate(OpCreate, &r)
-		expect.That(t, d.Err() == nil && reflect.DeepEqual(append([]ACL{}, r.ACL...), append([]ACL{}, acl...)) && r.TTL == 0 &&
-			!r.NoPath, "%v, %v", r.ACL, d.Err())
+		expect.OK(t, d.Err())
+		expect.That(t, reflect.DeepEqual(append([]ACL{}, r.ACL...), append([]ACL{}, acl...)),
+			"%v, %v", r.ACL, d.Err())
+		expect.Equal(t, r.TTL, 0, "r.TTL")
+		expect.That(t, !r.NoPath, "%v, %v: want !r.NoPath", r.ACL, d.Err())
 	}
 	for n, kept := range map[int]int{KeptACL - 1: KeptACL - 1, KeptACL: KeptACL, KeptACL + 1: KeptACL} {
 		d := NewDecoder(AppendInt(AppendACL(AppendString(nil, "/a"), make([]ACL, n)), 7))
 		got := d.SetACLRequest()
-		expect.That(t, len(got.ACL) == kept && got.Version == 7 && d.Err() == nil, "%d of %d entries", len(got.ACL), n)
+		if expect.Equal(t, len(got.ACL), kept, "%d of %d entries: len(got.ACL)", len(got.ACL), n) {
+			expect.Equal(t, got.Version, 7, "%d of %d entries: got.Version", len(got.ACL), n)
+			expect.OK(t, d.Err(), "%d of %d entries", len(got.ACL), n)
+		}
 	}
 }
 
@@ -347,8 +373,12 @@ func FuzzDecoder(f *testing.F) {
 		for _, op := range []OpCode{OpCreate, OpCreateTTL} {
 			d := NewDecoder(in)
 			r := d.CreateRequest(op)
-			must.That(t, d.Offset() <= len(in) && len(r.Data) <= len(in) && len(r.Path) <= len(in),
-				"read beyond the input")
+			must.That(t, d.Offset() <= len(in),
+				"read beyond the input: want d.Offset() <= len(in)")
+			must.That(t, len(r.Data) <= len(in),
+				"read beyond the input: want len(r.Data) <= len(in)")
+			must.That(t, len(r.Path) <= len(in),
+				"read beyond the input: want len(r.Path) <= len(in)")
 			if d.Err() != nil || r.NoPath || r.NullACLID || r.ACL == nil {
 				continue
 			}
@@ -357,9 +387,10 @@ func FuzzDecoder(f *testing.F) {
 				out = AppendLong(out, r.TTL)
 			}
 			again := NewDecoder(out)
-			if back := again.CreateRequest(op); again.Err() != nil || !reflect.DeepEqual(back, r) {
-				t.Fatalf("%+v came back as %+v", r, back)
-			}
+			back := again.CreateRequest(op)
+			must.OK(t, again.Err(), "%+v came back as %+v", r, back)
+			must.That(t, reflect.DeepEqual(back, r),
+				"%+v came back as %+v: want reflect.DeepEqual(back, r)", r, back)
 		}
 		d := NewDecoder(in)
 		d.SetDataRequest()

@@ -76,8 +76,10 @@ func TestDueIsBounded(t *testing.T) {
 func TestLostExpiryComesUpAgain(t *testing.T) {
 	e := NewExpiry()
 	e.Touch(1, time.Second, 0)
-	must.That(t, len(due(e, 5*time.Second)) == 1 && len(due(e, 5999*ms)) == 0,
-		"must be due once per timeout")
+	must.Equal(t, len(due(e, 5*time.Second)), 1,
+		"must be due once per timeout: len(due(e, 5*time.Second))")
+	must.Equal(t, len(due(e, 5999*ms)), 0,
+		"must be due once per timeout: len(due(e, 5999*ms))")
 	got := due(e, 6020*ms)
 	expect.List(t, got, []int64{1}, "due %v: an expiry that was never applied is forgotten", got)
 }
@@ -183,7 +185,9 @@ func TestNextIsNoLaterThanAnyDeadline(t *testing.T) {
 		t.Errorf("a deadline of 130 ms: Due comes at %v, want 140 ms", at)
 	}
 	got := due(140*time.Millisecond, 9, nil)
-	expect.That(t, len(got) == 1 && got[0] == 1, "at 140 ms %v is due, want session 1", got)
+	if expect.Equal(t, len(got), 1, "at 140 ms %v is due, want session 1: len(got)", got) {
+		expect.Equal(t, got[0], 1, "at 140 ms %v is due, want session 1: got[0]", got)
+	}
 	e.Remove(1)
 	at = e.Next(2 * limit)
 	expect.Equal(t, at, 2*limit, "with an hour left Due comes at %v", at)

@@ -27,7 +27,10 @@ func TestTableSucceedsAnother(t *testing.T) {
 	now.Succeed(old, 4, 0)
 	for id, gen := range map[int64]uint32{ids[0]: 5, ids[1]: 9, 99: 5} {
 		s, known := now.Get(id)
-		expect.That(t, known && s.Gen == gen && s.Addr == "now" && s.Timeout == 5, "%#x: %+v, want generation %d", id, s, gen)
+		expect.That(t, known, "%#x: %+v, want generation %d: want known", id, s, gen)
+		expect.Equal(t, s.Gen, gen, "%#x: s.Gen", id)
+		expect.Equal(t, s.Addr, "now", "%#x: s.Addr", id)
+		expect.Equal(t, s.Timeout, 5, "%#x: s.Timeout", id)
 		held := false
 		now.All(func(all Session) { held = held || all == s })
 		expect.That(t, held, "%#x is another in the list", id)
@@ -60,8 +63,13 @@ func TestEndedSessionsStayUntilTheyAreTheLargerHalf(t *testing.T) {
 			must.That(t, tab.Remove(id), "%#x", id)
 		}
 		l := &tab.order[creator(ids[0])]
-		expect.That(t, len(l.ids) == x.listed && len(l.live) == x.listed && l.ended == x.listed-(x.n-x.ended),
-			"%d of %d have ended: %d are listed, %d of them ended, want %d", x.ended, x.n, len(l.ids), l.ended, x.listed)
+		if expect.Equal(t, len(l.ids), x.listed, "%d of %d have ended: len(l.ids)", x.ended, x.n) {
+			if expect.Equal(t, len(l.live), x.listed,
+				"%d of %d have ended: len(l.live)", x.ended, x.n) {
+				expect.Equal(t, l.ended, x.listed-(x.n-x.ended),
+					"%d of %d have ended: l.ended", x.ended, x.n)
+			}
+		}
 		checkEnded(t, tab)
 	}
 }

@@ -27,11 +27,14 @@ func TestIDsArePositiveAndNameTheirCreator(t *testing.T) {
 		creator int64
 	}{{0, 1}, {1, 1}, {3, 3}, {126, 126}, {127, 126}, {1 << 31, 126}} {
 		s := tab.Create(4000, password(1), c.owner, "10.0.0.1", 7)
-		expect.That(t, s.ID > 0 && s.ID>>56 == c.creator,
-			"owner %d: id %#x, want top byte %d", c.owner, s.ID, c.creator)
+		expect.That(t, s.ID > 0,
+			"owner %d: id %#x, want top byte %d: want s.ID > 0", c.owner, s.ID, c.creator)
+		expect.Equal(t, s.ID>>56, c.creator, "owner %d: s.ID >> 56", c.owner)
 		expect.Equal(t, s.ID>>32&0xffffff, 0xabcdef, "prefix")
-		expect.That(t, s.Gen == 1 && s.Owner == c.owner && s.Timeout == 4000 && s.Created == 7,
-			"created %+v", s)
+		expect.Equal(t, s.Gen, 1, "created %+v: s.Gen", s)
+		expect.Equal(t, s.Owner, c.owner, "created %+v: s.Owner", s)
+		expect.Equal(t, s.Timeout, 4000, "created %+v: s.Timeout", s)
+		expect.Equal(t, s.Created, 7, "created %+v: s.Created", s)
 	}
 }
 
@@ -53,7 +56,8 @@ func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
 			tab.next = 1<<56 - 2
 		}
 		s := tab.Create(1, password(1), 2, "", 0)
-		must.That(t, !seen[s.ID] && s.ID > 0, "id %#x given twice or not positive", s.ID)
+		must.That(t, !seen[s.ID], "id %#x given twice or not positive: want !seen[s.ID]", s.ID)
+		must.That(t, s.ID > 0, "id %#x given twice or not positive: want s.ID > 0", s.ID)
 		seen[s.ID] = true
 		if i%3 == 0 {
 			tab.Remove(s.ID)
@@ -114,9 +118,12 @@ func TestAttachNeedsThePassword(t *testing.T) {
 	expect.That(t, !ok, "unknown session accepted")
 	got, _ := tab.Get(s.ID)
 	expect.Equal(t, got, s, "a refused attach changed %+v to", s)
-	if tab.Check(s.ID, password(2)) || tab.Check(0, password(1)) || !tab.Check(s.ID, password(1)) {
-		t.Error("Check is wrong")
-	}
+	expect.That(t, !tab.Check(s.ID, password(2)),
+		"Check is wrong: want !tab.Check(s.ID, password(2))")
+	expect.That(t, !tab.Check(0, password(1)),
+		"Check is wrong: want !tab.Check(0, password(1))")
+	expect.That(t, tab.Check(s.ID, password(1)),
+		"Check is wrong: want tab.Check(s.ID, password(1))")
 }
 
 func TestAttachMovesTheSession(t *testing.T) {
@@ -133,10 +140,15 @@ func TestAttachMovesTheSession(t *testing.T) {
 func TestRemovedSessionIsUnknown(t *testing.T) {
 	tab := NewTable(1)
 	s := tab.Create(4000, password(1), 1, "a", 5)
-	expect.That(t, tab.Remove(s.ID) && !tab.Remove(s.ID), "Remove must report the session once")
-	if _, ok := tab.Get(s.ID); ok || tab.Check(s.ID, password(1)) || tab.Len() != 0 {
-		t.Error("something is left of a removed session")
-	}
+	expect.That(t, tab.Remove(s.ID),
+		"Remove must report the session once: want tab.Remove(s.ID)")
+	expect.That(t, !tab.Remove(s.ID),
+		"Remove must report the session once: want !tab.Remove(s.ID)")
+	_, ok := tab.Get(s.ID)
+	expect.That(t, !ok, "something is left of a removed session: want !ok")
+	expect.That(t, !tab.Check(s.ID, password(1)),
+		"something is left of a removed session: want !tab.Check(s.ID, password(1))")
+	expect.Equal(t, tab.Len(), 0, "something is left of a removed session: tab.Len()")
 }
 
 // TestTableAgainstModel compares the table with a plain map through random changes and snapshots.
@@ -169,9 +181,9 @@ func TestTableAgainstModel(t *testing.T) {
 			want, known := model[id]
 			got, ok := tab.Attach(id, want.Password, timeout, 9, "moved")
 			want.Gen, want.Timeout, want.Owner, want.Addr = want.Gen+1, max(timeout, 1), 9, "moved"
-			if ok != known || known && got != want {
-				t.Fatalf("Attach %+v %v, want %+v", got, ok, want)
-			}
+			must.Equal(t, ok, known, "Attach %+v %v, want %+v: ok", got, ok, want)
+			must.That(t, !known || got == want,
+				"Attach %+v %v, want %+v: want !known || got == want", got, ok, want)
 			if known {
 				model[id] = want
 			}
@@ -187,8 +199,10 @@ func TestTableAgainstModel(t *testing.T) {
 		}
 		n, last := 0, int64(0)
 		tab.All(func(s Session) {
-			must.That(t, s == model[s.ID] && s.ID > last,
-				"All gives %+v after %#x, model has %+v", s, last, model[s.ID])
+			must.Equal(t, s, model[s.ID],
+				"All gives %+v after %#x, model has %+v: s", s, last, model[s.ID])
+			must.That(t, s.ID > last,
+				"All gives %+v after %#x, model has %+v: want s.ID > last", s, last, model[s.ID])
 			last = s.ID
 			n++
 		})
@@ -288,8 +302,10 @@ func TestAdoptedSessions(t *testing.T) {
 		expect.That(t, tab.Adopt(Session{ID: id, Password: password(9), Timeout: 4000}),
 			"%#x not taken over", uint64(id))
 	}
-	expect.That(t, !tab.Adopt(Session{ID: 5}) && !tab.Adopt(Session{}),
-		"an id that is taken, or none, was taken over")
+	expect.That(t, !tab.Adopt(Session{ID: 5}),
+		"an id that is taken, or none, was taken over: want !tab.Adopt(Session{ID: 5})")
+	expect.That(t, !tab.Adopt(Session{}),
+		"an id that is taken, or none, was taken over: want !tab.Adopt(Session{})")
 	var loaded Table
 	d := jute.NewDecoder(tab.Append(nil))
 	must.OK(t, loaded.Load(&d))
@@ -300,7 +316,9 @@ func TestAdoptedSessions(t *testing.T) {
 		expect.That(t, loaded.Remove(id), "%#x cannot be ended", uint64(id))
 	}
 	_, ok := loaded.Get(own.ID)
-	expect.That(t, ok && loaded.Len() == 1, "the table's own session is gone")
+	if expect.That(t, ok, "the table's own session is gone: want ok") {
+		expect.Equal(t, loaded.Len(), 1, "the table's own session is gone: loaded.Len()")
+	}
 }
 
 // TestFromGoesThroughAllInPieces, whatever sessions ended before and during it.
@@ -329,7 +347,8 @@ func TestFromGoesThroughAllInPieces(t *testing.T) {
 		must.That(t, len(got)-n <= 7, "%d at once", len(got)-n)
 		after = got[len(got)-1]
 	}
-	expect.That(t, slices.Equal(got, want) && len(got) == 240+256, "%d of %d", len(got), len(want))
+	expect.List(t, got, want, "%d of %d: got", len(got), len(want))
+	expect.Equal(t, len(got), 240+256, "%d of %d: len(got)", len(got), len(want))
 }
 
 // Ids that ended take no more room than those that live, and are not listed.
@@ -345,8 +364,13 @@ func TestEndedIDsAreForgotten(t *testing.T) {
 		}
 	}
 	kept := &tab.order[creator(ids[0])]
-	expect.That(t, len(kept.ids) <= 250 && cap(kept.ids) <= 500,
-		"100 sessions are left, and %d ids with room for %d", len(kept.ids), cap(kept.ids))
+	if expect.That(t, len(kept.ids) <= 250,
+		"100 sessions are left, and %d ids with room for %d: want len(kept.ids) <= 250",
+		len(kept.ids), cap(kept.ids)) {
+		expect.That(t, cap(kept.ids) <= 500,
+			"100 sessions are left, and %d ids with room for %d: want cap(kept.ids) <= 500",
+			len(kept.ids), cap(kept.ids))
+	}
 	n := 0
 	tab.All(func(Session) { n++ })
 	tab.From(0, 1000, func(Session) { n++ })
@@ -451,6 +475,8 @@ func TestWhatIsHeldStaysAsItWas(t *testing.T) {
 		again := NewTable(0)
 		d := jute.NewDecoder(want)
 		err := again.Load(&d)
-		must.That(t, err == nil && bytes.Equal(again.Append(nil), want), "it is read otherwise: %v", err)
+		must.OK(t, err, "it is read otherwise")
+		must.That(t, bytes.Equal(again.Append(nil), want),
+			"it is read otherwise: %v: want bytes.Equal(again.Append(nil), want)", err)
 	}
 }

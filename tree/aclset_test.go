@@ -23,12 +23,16 @@ func TestACLsWithTheSameHash(t *testing.T) {
 		for n, i := range order {
 			table.release(acls[i])
 			left := slices.Clone(table.by[7])
-			expect.That(t, len(left) == 2-n && table.n == 2-n && !slices.Contains(left, acls[i]), "%v: %d left of %d",
-				order, len(left), table.n)
+			if expect.Equal(t, len(left), 2-n, "%v: len(left)", order) {
+				expect.Equal(t, table.n, 2-n, "%v: table.n", order)
+				expect.That(t, !slices.Contains(left, acls[i]),
+					"%v: %d left of %d: want !slices.Contains(left, acls[i])", order, len(left), table.n)
+			}
 		}
 		table.retain(acls[1])
 		table.retain(acls[1])
-		expect.That(t, table.n == 1 && slices.Equal(table.by[7], acls[1:2]), "%v: not there again", order)
+		expect.Equal(t, table.n, 1, "%v: table.n", order)
+		expect.List(t, table.by[7], acls[1:2], "%v: table.by[7]", order)
 		acls[1].refs = 0
 		table.sweep()
 		expect.Equal(t, len(table.by), 0)

@@ -11,10 +11,15 @@ import (
 // The last step of the budget may be spent, and nothing after a step more.
 func TestBudgetEndsAtItsLastStep(t *testing.T) {
 	c := &Change{Steps: MaxSteps - 5}
-	expect.That(t, c.spend(5) && c.Steps == MaxSteps, "the last 5 steps: %d are spent", c.Steps)
-	expect.That(t, c.spend(0) && !c.spend(1) && c.Steps == MaxSteps, "a step more: %d are spent", c.Steps)
+	expect.That(t, c.spend(5), "the last 5 steps: %d are spent: want c.spend(5)", c.Steps)
+	expect.Equal(t, c.Steps, MaxSteps, "the last 5 steps: %d are spent: c.Steps", c.Steps)
+	expect.That(t, c.spend(0), "a step more: %d are spent: want c.spend(0)", c.Steps)
+	expect.That(t, !c.spend(1), "a step more: %d are spent: want !c.spend(1)", c.Steps)
+	expect.Equal(t, c.Steps, MaxSteps, "a step more: %d are spent: c.Steps", c.Steps)
 	c = &Change{Steps: MaxSteps - 5}
-	expect.That(t, !c.spend(6) && c.Steps == MaxSteps && !c.spend(1), "6 of 5 steps: %d are spent", c.Steps)
+	expect.That(t, !c.spend(6), "6 of 5 steps: %d are spent: want !c.spend(6)", c.Steps)
+	expect.Equal(t, c.Steps, MaxSteps, "6 of 5 steps: %d are spent: c.Steps", c.Steps)
+	expect.That(t, !c.spend(1), "6 of 5 steps: %d are spent: want !c.spend(1)", c.Steps)
 }
 
 // Wherever the budget ends in a request, the request changes nothing; with just enough it succeeds.
@@ -49,13 +54,25 @@ func TestRequestsChangeNothingBeyondTheirBudget(t *testing.T) {
 			out, code := run(tr, c)
 			must.OK(t, tr.Verify())
 			if left == whole.Steps {
-				expect.That(t, code == jute.OK && tr.Digest() != digest && c.Steps == MaxSteps, "%s with %d steps: %v", name,
-					left, code)
+				expect.Equal(t, code, jute.OK, "%s with %d steps: code", name, left)
+				expect.That(t, tr.Digest() != digest,
+					"%s with %d steps: %v: want tr.Digest() != digest", name, left, code)
+				expect.Equal(t, c.Steps, MaxSteps, "%s with %d steps: c.Steps", name, left)
 				continue
 			}
-			expect.That(t, code == jute.BadArguments && tr.Digest() == digest && tr.Count() == nodes &&
-				len(c.Events) == 0 && c.Steps == MaxSteps && string(out) == "before",
-				"%s with %d of %d steps: %v, %d events", name, left, whole.Steps, code, len(c.Events))
+			expect.Equal(t, code, jute.BadArguments,
+				"%s with %d of %d steps: code", name, left, whole.Steps)
+			expect.Equal(t, tr.Digest(), digest,
+				"%s with %d of %d steps: tr.Digest()", name, left, whole.Steps)
+			expect.Equal(t, tr.Count(), nodes,
+				"%s with %d of %d steps: tr.Count()", name, left, whole.Steps)
+			if expect.Equal(t, len(c.Events), 0,
+				"%s with %d of %d steps: len(c.Events)", name, left, whole.Steps) {
+				expect.Equal(t, c.Steps, MaxSteps,
+					"%s with %d of %d steps: c.Steps", name, left, whole.Steps)
+				expect.Equal(t, string(out), "before",
+					"%s with %d of %d steps: string(out)", name, left, whole.Steps)
+			}
 		}
 	}
 }
@@ -88,7 +105,8 @@ func TestMultiReservesWhatItNeeds(t *testing.T) {
 	}
 	c := &Change{Zxid: 1}
 	out, code, changed := tr.Apply(c, jute.OpMulti, b, nil)
-	must.That(t, code == jute.OK && changed, "%v", code)
+	must.Equal(t, code, jute.OK, "code")
+	must.That(t, changed, "%v: want changed", code)
 	sequences := 10 * 4 // reserved for each create, whether it is one of a sequence or not
 	expect.Equal(t, all, multiSize{ops: 8, changes: 7, writes: 1, events: len(c.Events),
 		reply: len(out) + sequences - 9}, "8 operations")
@@ -104,7 +122,10 @@ func TestFailedMultiForgetsItsEvents(t *testing.T) {
 	earlier := Event{Path: "/earlier"}
 	c := &Change{Zxid: 1, Events: []Event{earlier}}
 	_, code, changed := New().Apply(c, jute.OpMulti, jute.AppendMultiHeader(b, jute.OpError, true, -1), nil)
-	must.That(t, code == jute.OK && !changed && len(c.Events) == 1 && c.Events[0] == earlier, "%v", c.Events)
+	must.Equal(t, code, jute.OK, "code")
+	must.That(t, !changed, "%v: want !changed", c.Events)
+	must.Equal(t, len(c.Events), 1, "len(c.Events)")
+	must.Equal(t, c.Events[0], earlier, "c.Events[0]")
 	for i, e := range c.Events[1:cap(c.Events)] {
 		expect.Equal(t, e, Event{}, "event %d behind the end", i)
 	}

@@ -42,12 +42,14 @@ func TestDirAgainstSlice(t *testing.T) {
 			plain = plain[:last]
 			d.remove(seed, d.nodes[p].name)
 		}
-		must.That(t, len(d.nodes) == len(plain) && d.find(seed, "nobody") < 0,
-			"%v %v", len(d.nodes), len(plain))
+		must.Equal(t, len(d.nodes), len(plain), "len(d.nodes)")
+		must.That(t, d.find(seed, "nobody") < 0,
+			"%v %v: want d.find(seed, \"nobody\") < 0", len(d.nodes), len(plain))
 		if len(plain) > 0 {
 			p := r.IntN(len(plain))
-			must.That(t, d.nodes[p] == plain[p] && d.find(seed, plain[p].name) == p,
-				"step %d: child %d of %d is not where it should be", i, p, len(plain))
+			must.Equal(t, d.nodes[p], plain[p], "step %d: d.nodes[p]", i)
+			must.Equal(t, d.find(seed, plain[p].name), p,
+				"step %d: d.find(seed, plain[p].name)", i)
 		}
 		largest = max(largest, len(plain))
 	}
@@ -55,10 +57,15 @@ func TestDirAgainstSlice(t *testing.T) {
 	for len(d.nodes) > 0 {
 		d.remove(seed, d.nodes[len(d.nodes)-1].name)
 	}
-	if d.names != 0 || d.slots != nil || cap(d.nodes) > 64 {
-		t.Errorf("an empty directory keeps %d bytes of names, %d slots and room for %d", d.names, len(d.slots),
-			cap(d.nodes))
-	}
+	expect.Equal(t, d.names, 0,
+		"an empty directory keeps %d bytes of names, %d slots and room for %d: d.names",
+		d.names, len(d.slots), cap(d.nodes))
+	expect.That(t, d.slots == nil,
+		"an empty directory keeps %d bytes of names, %d slots and room for %d: want d.slots == nil",
+		d.names, len(d.slots), cap(d.nodes))
+	expect.That(t, cap(d.nodes) <= 64,
+		"an empty directory keeps %d bytes of names, %d slots and room for %d: want cap(d.nodes) <= 64",
+		d.names, len(d.slots), cap(d.nodes))
 }
 
 // The index of a directory has room for a third more than its children, and is made smaller when the directory
@@ -111,14 +118,31 @@ func TestListsOfNodesShrink(t *testing.T) {
 		d.nodes = d.nodes[:x.left]
 		want := slices.Clone(d.nodes)
 		d.shrink(seed)
-		expect.That(t, cap(d.nodes) == x.wantDir && slices.Equal(d.nodes, want), "a directory with room for %d and %d "+
-			"children keeps room for %d, want %d", x.room, x.left, cap(d.nodes), x.wantDir)
+		expect.Equal(t, cap(d.nodes), x.wantDir,
+			"a directory with room for %d and %d "+
+				"children keeps room for %d, want %d",
+			x.room, x.left, cap(d.nodes), x.wantDir)
+		expect.List(t, d.nodes, want,
+			"a directory with room for %d and %d "+
+				"children keeps room for %d, want %d",
+			x.room, x.left, cap(d.nodes), x.wantDir)
 
 		list := nodes()
 		gone := list[0]
 		kept := dropSlot(list, gone)
-		expect.That(t, cap(kept) == x.want && len(kept) == x.left && !slices.Contains(kept, gone), "a list with room "+
-			"for %d and %d nodes keeps room for %d, want %d", x.room, x.left, cap(kept), x.want)
+		expect.Equal(t, cap(kept), x.want,
+			"a list with room "+
+				"for %d and %d nodes keeps room for %d, want %d",
+			x.room, x.left, cap(kept), x.want)
+		if expect.Equal(t, len(kept), x.left,
+			"a list with room "+
+				"for %d and %d nodes keeps room for %d, want %d",
+			x.room, x.left, cap(kept), x.want) {
+			expect.That(t, !slices.Contains(kept, gone),
+				"a list with room "+
+					"for %d and %d nodes keeps room for %d, want %d",
+				x.room, x.left, cap(kept), x.want)
+		}
 		for i, n := range kept {
 			expect.Equal(t, int(n.slot), i)
 		}
@@ -129,8 +153,14 @@ func TestListsOfNodesShrink(t *testing.T) {
 		}
 		owner := tr.owners[0]
 		tr.dropOwner(owner)
-		expect.That(t, cap(tr.owners) == x.want && len(tr.owners) == x.left && !slices.Contains(tr.owners, owner),
-			"owners with room for %d: %d keep room for %d, want %d", x.room, x.left, cap(tr.owners), x.want)
+		expect.Equal(t, cap(tr.owners), x.want,
+			"owners with room for %d: cap(tr.owners)", x.room)
+		if expect.Equal(t, len(tr.owners), x.left,
+			"owners with room for %d: len(tr.owners)", x.room) {
+			expect.That(t, !slices.Contains(tr.owners, owner),
+				"owners with room for %d: %d keep room for %d, want %d",
+				x.room, x.left, cap(tr.owners), x.want)
+		}
 		for i, h := range tr.owners {
 			expect.Equal(t, h.slot, i)
 		}
@@ -218,8 +248,9 @@ func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	s := tr.StartSnapshot()
 	kept := func(changed, deleted int, what string) {
 		t.Helper()
-		expect.That(t, len(s.changed) == changed && len(s.deleted) == deleted, "%s: %d and %d are kept, want %d and %d",
-			what, len(s.changed), len(s.deleted), changed, deleted)
+		if expect.Equal(t, len(s.changed), changed, "%s: len(s.changed)", what) {
+			expect.Equal(t, len(s.deleted), deleted, "%s: len(s.deleted)", what)
+		}
 	}
 	set("/a")
 	kept(1, 0, "a change")
@@ -227,7 +258,9 @@ func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	kept(1, 0, "another change of the node")
 	expect.Equal(t, s.changed[a].data, "", "the data that is kept")
 	s.Append(nil, 2) // the root, and /c, which came last
-	must.That(t, tr.find("/c").mark == s.mark && a.mark != s.mark && tr.root.mark == s.mark, "another node is written")
+	must.Equal(t, tr.find("/c").mark, s.mark, "another node is written")
+	must.That(t, a.mark != s.mark, "another node is written: want a.mark != s.mark")
+	must.Equal(t, tr.root.mark, s.mark, "another node is written: tr.root.mark")
 	set("/c")
 	set("/")
 	kept(1, 0, "changes of nodes that are written")
@@ -244,8 +277,16 @@ func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	remove("/b")
 	kept(1, 2, "a node that goes")
 	s.Close()
-	expect.That(t, s.changed == nil && s.deleted == nil && s.acls == nil && s.stack == nil && tr.snap == nil,
-		"a snapshot that has ended keeps something")
+	expect.That(t, s.changed == nil,
+		"a snapshot that has ended keeps something: want s.changed == nil")
+	expect.That(t, s.deleted == nil,
+		"a snapshot that has ended keeps something: want s.deleted == nil")
+	expect.That(t, s.acls == nil,
+		"a snapshot that has ended keeps something: want s.acls == nil")
+	expect.That(t, s.stack == nil,
+		"a snapshot that has ended keeps something: want s.stack == nil")
+	expect.That(t, tr.snap == nil,
+		"a snapshot that has ended keeps something: want tr.snap == nil")
 	set("/")
 	expect.That(t, s.changed == nil, "a change after the end is kept")
 }

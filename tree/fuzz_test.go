@@ -43,10 +43,15 @@ func FuzzTree(f *testing.F) {
 			m := c
 			out, code, changed := tr.Apply(&c, op, body, nil)
 			want, wantCode, wantChanged := model.Apply(&m, op, body, nil)
-			if !bytes.Equal(out, want) || code != wantCode || changed != wantChanged {
-				t.Fatalf("%v %q:\n%q %v %v\nthe model\n%q %v %v", op, body, out, code, changed, want, wantCode,
-					wantChanged)
-			}
+			must.That(t, bytes.Equal(out, want),
+				"%v %q:\n%q %v %v\nthe model\n%q %v %v: want bytes.Equal(out, want)",
+				op, body, out, code, changed, want, wantCode, wantChanged)
+			must.Equal(t, code, wantCode,
+				"%v %q:\n%q %v %v\nthe model\n%q %v %v: code",
+				op, body, out, code, changed, want, wantCode, wantChanged)
+			must.Equal(t, changed, wantChanged,
+				"%v %q:\n%q %v %v\nthe model\n%q %v %v: changed",
+				op, body, out, code, changed, want, wantCode, wantChanged)
 			must.That(t, SameEvents(c.Events, m.Events),
 				"%v %q:\n%v\nthe model\n%v", op, body, c.Events, m.Events)
 			if changed {
@@ -84,8 +89,9 @@ func FuzzSnapshot(f *testing.F) {
 		}
 		must.OK(t, whole.Verify())
 		again, err := load(snapshotOf(whole, 3)...)
-		if err != nil || Dump(again) != Dump(whole) || again.Digest() != whole.Digest() {
-			t.Fatal("not the same after a restore", err)
-		}
+		must.OK(t, err, "not the same after a restore")
+		must.Equal(t, Dump(again), Dump(whole), "not the same after a restore: Dump(again)")
+		must.Equal(t, again.Digest(), whole.Digest(),
+			"not the same after a restore: again.Digest()")
 	})
 }

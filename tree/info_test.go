@@ -25,7 +25,9 @@ func TestWaysToLookAtATreeAgree(t *testing.T) {
 		tr.Walk(func(at string, i tree.Info) bool {
 			_, again := all[at]
 			_, below := all[path.Dir(at)]
-			must.That(t, !again && (below || at == "/"), "%s comes twice, or before its parent", at)
+			must.That(t, !again, "%s comes twice, or before its parent: want !again", at)
+			must.That(t, below || at == "/",
+				"%s comes twice, or before its parent: want below || at == \"/\"", at)
 			all[at] = i
 			if i.EphemeralOwner != 0 && i.Kind == tree.EphemeralNode {
 				owned[i.EphemeralOwner] = append(owned[i.EphemeralOwner], at)
@@ -35,7 +37,9 @@ func TestWaysToLookAtATreeAgree(t *testing.T) {
 		must.Equal(t, len(all), tr.Count(), "nodes met")
 		for at, i := range all {
 			got, ok := tr.Get(at)
-			must.That(t, ok && reflect.DeepEqual(got, i), "%s: %+v, %+v", at, got, i)
+			must.That(t, ok, "%s: %+v, %+v: want ok", at, got, i)
+			must.That(t, reflect.DeepEqual(got, i),
+				"%s: %+v, %+v: want reflect.DeepEqual(got, i)", at, got, i)
 			var below []string
 			for other := range all {
 				if other != "/" && path.Dir(other) == at {
@@ -47,13 +51,20 @@ func TestWaysToLookAtATreeAgree(t *testing.T) {
 			slices.Sort(below)
 			must.List(t, children, below, "%s", at)
 			r, ok := tr.Find(at)
-			must.That(t, ok && r.Path() == at && string(r.PathOnto([]byte("x"))) == "x"+at && r.Stat() == i.Stat &&
-				r.Kind() == i.Kind && r.Counter() == i.Counter, "%s: %+v, %+v", at, r.Stat(), i)
+			must.That(t, ok, "%s: %+v, %+v: want ok", at, r.Stat(), i)
+			must.Equal(t, r.Path(), at, "%s: r.Path()", at)
+			must.Equal(t, string(r.PathOnto([]byte("x"))), "x"+at, "%s", at)
+			must.Equal(t, r.Stat(), i.Stat, "%s: r.Stat()", at)
+			must.Equal(t, r.Kind(), i.Kind, "%s: r.Kind()", at)
+			must.Equal(t, r.Counter(), i.Counter, "%s: r.Counter()", at)
 			if at != "/" {
-				must.That(t, r.Name() == path.Base(at) && r.Parent().Path() == path.Dir(at), "%s in %s", r.Name(),
-					r.Parent().Path())
+				must.Equal(t, r.Name(), path.Base(at),
+					"%s in %s: r.Name()", r.Name(), r.Parent().Path())
+				must.Equal(t, r.Parent().Path(), path.Dir(at),
+					"%s in %s: r.Parent().Path()", r.Name(), r.Parent().Path())
 				child, ok := tr.Child(r.Parent(), r.Name())
-				must.That(t, ok && child == r, "%s is not its parent's child", at)
+				must.That(t, ok, "%s is not its parent's child: want ok", at)
+				must.Equal(t, child, r, "%s is not its parent's child: child", at)
 			}
 			session := int64(0)
 			if i.Kind == tree.EphemeralNode {
@@ -62,12 +73,15 @@ func TestWaysToLookAtATreeAgree(t *testing.T) {
 			must.Equal(t, r.Session(), session, "session of %s", at)
 			data, allowed := r.Data([]jute.ID{{Scheme: "super"}})
 			_, code := tr.AppendData(nil, []jute.ID{{Scheme: "super"}}, at)
-			must.That(t, allowed == (code == jute.OK) && (!allowed || data == string(i.Data)), "%s: %q, %v", at, data,
-				code)
+			must.Equal(t, allowed, code == jute.OK, "%s: allowed", at)
+			must.That(t, !allowed || data == string(i.Data),
+				"%s: %q, %v: want !allowed || data == string(i.Data)", at, data, code)
 			data, allowed = r.Data(nil)
 			_, code = tr.AppendData(nil, nil, at)
-			must.That(t, allowed == (code == jute.OK) && (allowed && data == string(i.Data) || !allowed && data == ""),
-				"%s without identities: %q, %v", at, data, code)
+			must.Equal(t, allowed, code == jute.OK, "%s without identities: allowed", at)
+			must.That(t, allowed && data == string(i.Data) || !allowed && data == "",
+				"%s without identities: %q, %v",
+				at, data, code)
 		}
 		told := map[int64][]string{}
 		for session := range tr.Owners() {
@@ -141,7 +155,8 @@ func TestLongListsAreTakenAsTheyAre(t *testing.T) {
 	} {
 		want, code := x.answer()
 		long := tr.Take(x.op, x.session, nil, x.at)
-		must.That(t, code == jute.OK && long != nil, "%s: %v, it is not long", name, code)
+		must.Equal(t, code, jute.OK, "%s: code", name)
+		must.That(t, long != nil, "%s: %v, it is not long: want long != nil", name, code)
 		create("/long/later-"+strings.ReplaceAll(name, " ", "-"), jute.FlagEphemeral)
 		must.That(t, string(long.List())+string(long.Stat) == string(want), "%s: another answer", name)
 		now, _ := x.answer()
@@ -195,13 +210,19 @@ func TestMakerMakesTheSameTree(t *testing.T) {
 		must.OK(t, got.Verify())
 		for at, want := range all {
 			i, ok := got.Get(at)
-			must.That(t, ok && reflect.DeepEqual(i, want), "%s: %+v, want %+v", at, i, want)
+			must.That(t, ok, "%s: %+v, want %+v: want ok", at, i, want)
+			must.That(t, reflect.DeepEqual(i, want),
+				"%s: %+v, want %+v: want reflect.DeepEqual(i, want)", at, i, want)
 		}
 		r := tree.NewReader(func(at string, i *tree.Info) error {
 			want, ok := all[at]
-			must.That(t, ok && string(i.Data) == string(want.Data) && i.Kind == want.Kind && i.TTL == want.TTL &&
-				i.Czxid == want.Czxid && i.EphemeralOwner == want.EphemeralOwner && i.Counter == want.Counter,
-				"%s: %+v, want %+v", at, i, want)
+			must.That(t, ok, "%s: %+v, want %+v: want ok", at, i, want)
+			must.Equal(t, string(i.Data), string(want.Data), "%s: string(i.Data)", at)
+			must.Equal(t, i.Kind, want.Kind, "%s: i.Kind", at)
+			must.Equal(t, i.TTL, want.TTL, "%s: i.TTL", at)
+			must.Equal(t, i.Czxid, want.Czxid, "%s: i.Czxid", at)
+			must.Equal(t, i.EphemeralOwner, want.EphemeralOwner, "%s: i.EphemeralOwner", at)
+			must.Equal(t, i.Counter, want.Counter, "%s: i.Counter", at)
 			delete(all, at)
 			return nil
 		})

@@ -91,9 +91,10 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 		if !changed && (tr.Digest() != digest || Dump(tr) != before || len(c.Events) > 0) {
 			t.Errorf("%s: something has changed", x.name)
 		}
-		if c.Steps > tree.MaxSteps || !changed && c.Steps < tree.MaxSteps {
-			t.Errorf("%s cost %d steps", x.name, c.Steps)
-		}
+		expect.That(t, c.Steps <= tree.MaxSteps,
+			"%s cost %d steps: want c.Steps <= tree.MaxSteps", x.name, c.Steps)
+		expect.That(t, changed || c.Steps >= tree.MaxSteps,
+			"%s cost %d steps: want changed || c.Steps >= tree.MaxSteps", x.name, c.Steps)
 	}
 }
 
@@ -126,9 +127,9 @@ func TestStepsAreThoseOfTheRelease(t *testing.T) {
 		body := jute.AppendMultiHeader(nil, x.op, false, -1)
 		body = jute.AppendMultiHeader(append(body, x.body...), jute.OpError, true, -1)
 		c := &tree.Change{Session: 1, Zxid: tr.Zxid() + 1}
-		if _, code, _ := tr.Apply(c, jute.OpMulti, body, nil); code != jute.OK || c.Steps != x.want {
-			t.Errorf("%s: %v after %d steps, want %d", x.name, code, c.Steps, x.want)
-		}
+		_, code, _ := tr.Apply(c, jute.OpMulti, body, nil)
+		expect.Equal(t, code, jute.OK, "%s: code", x.name)
+		expect.Equal(t, c.Steps, x.want, "%s: c.Steps", x.name)
 	}
 }
 
@@ -201,7 +202,9 @@ func TestPathsHoldTheirLimits(t *testing.T) {
 	}
 	expect.OK(t, tr.Verify())
 	got, err := load(snapshotOf(tr, 10)...)
-	expect.That(t, err == nil && got.Count() == tr.Count(), "%v", err)
+	if expect.OK(t, err) {
+		expect.Equal(t, got.Count(), tr.Count(), "got.Count()")
+	}
 	seen := 0
 	tr.Walk(func(string, tree.Info) bool { seen++; return seen < 500 })
 	expect.Equal(t, seen, 500, "Walk does not stop")
@@ -239,14 +242,14 @@ func TestFailedMultisLeaveNoTrace(t *testing.T) {
 		} else {
 			body = append(jute.AppendMultiHeader(nil, op, false, -1), body...)
 		}
-		if _, _, changed := w.tree.Apply(c, jute.OpMulti, append(body, failing...), nil); changed ||
-			len(c.Events) > 0 {
-			t.Fatal("it did not fail")
-		}
+		_, _, changed := w.tree.Apply(c, jute.OpMulti, append(body, failing...), nil)
+		must.That(t, !changed, "it did not fail: want !changed")
+		must.That(t, len(c.Events) <= 0, "it did not fail: want len(c.Events) <= 0")
 	}
-	if w.tree.Digest() != digest || !bytes.Equal(bytes.Join(snapshotOf(w.tree, 64), nil), before) {
-		t.Error("a failed multi left a trace")
-	}
+	expect.Equal(t, w.tree.Digest(), digest,
+		"a failed multi left a trace: w.tree.Digest()")
+	expect.That(t, bytes.Equal(bytes.Join(snapshotOf(w.tree, 64), nil), before),
+		"a failed multi left a trace: want bytes.Equal(bytes.Join(snapshotOf(w.tree, 64), nil), before)")
 	expect.OK(t, w.tree.Verify())
 }
 
@@ -351,8 +354,10 @@ func TestOnlyTheBeginningOfALongACLIsKept(t *testing.T) {
 	d := jute.NewDecoder(jute.AppendInt(body, 5))
 	r := d.CreateRequest(jute.OpCreate)
 	must.OK(t, d.Err())
-	expect.That(t, r.Flags == 5 && len(r.ACL) == jute.KeptACL,
-		"flags %d, %d entries are kept", r.Flags, len(r.ACL))
+	expect.Equal(t, r.Flags, 5,
+		"flags %d, %d entries are kept: r.Flags", r.Flags, len(r.ACL))
+	expect.Equal(t, len(r.ACL), jute.KeptACL,
+		"flags %d, %d entries are kept: len(r.ACL)", r.Flags, len(r.ACL))
 }
 
 // The end of a session pays for the data of its nodes, which the digest reads.
@@ -398,5 +403,7 @@ func TestReapableNodesAreFoundInPieces(t *testing.T) {
 	}
 	expect.Equal(t, found, 600)
 	list, next := tr.Reapable(50, 0, 3, nil)
-	expect.That(t, len(list) == 3 && next == 5, "%d nodes, up to %d", len(list), next)
+	if expect.Equal(t, len(list), 3, "%d nodes, up to %d: len(list)", len(list), next) {
+		expect.Equal(t, next, 5, "%d nodes, up to %d: next", len(list), next)
+	}
 }

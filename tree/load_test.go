@@ -33,7 +33,10 @@ func TestLoaderTakesWhatIsWithinItsBounds(t *testing.T) {
 	tr := must.Get(load(jute.AppendLong(append(b, 'E'), 6)))(t)
 	must.OK(t, tr.Verify())
 	got, there := tr.Get(longest)
-	expect.That(t, there && got.TTL == jute.MaxTTL && tr.EphemeralsIn(-1) == 1, "%v, %d ms", there, got.TTL)
+	expect.That(t, there, "%v, %d ms: want there", there, got.TTL)
+	expect.Equal(t, got.TTL, jute.MaxTTL, "%v, %d ms: got.TTL", there, got.TTL)
+	expect.Equal(t, tr.EphemeralsIn(-1), 1,
+		"%v, %d ms: tr.EphemeralsIn(-1)", there, got.TTL)
 }
 
 // A chunk has as many nodes as were asked for, whatever stands before it in the buffer.
@@ -45,7 +48,10 @@ func TestChunksStandBehindWhatIsThere(t *testing.T) {
 	s := w.tree.StartSnapshot()
 	for i, want := range plain {
 		b, done := s.Append(slices.Clone(prefix), 10)
-		must.That(t, bytes.HasPrefix(b, prefix) && bytes.Equal(b[len(prefix):], want), "chunk %d is another", i)
+		must.That(t, bytes.HasPrefix(b, prefix),
+			"chunk %d is another: want bytes.HasPrefix(b, prefix)", i)
+		must.That(t, bytes.Equal(b[len(prefix):], want),
+			"chunk %d is another: want bytes.Equal(b[len(prefix):], want)", i)
 		must.Equal(t, done, i == len(plain)-1)
 	}
 	s.Close()

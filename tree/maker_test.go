@@ -59,18 +59,26 @@ func TestMakerRemovesNodes(t *testing.T) {
 	}
 	for _, path := range []string{"/", "/none", "/a/none/x"} {
 		remove(path)
-		expect.That(t, len(gone) == 0 && m.Count() == 4+len(paths), "%s: %q are gone", path, gone)
+		if expect.Equal(t, len(gone), 0, "%s: len(gone)", path) {
+			expect.Equal(t, m.Count(), 4+len(paths), "%s: m.Count()", path)
+		}
 	}
 	remove("/a")
 	before := func(x, y string) bool { return slices.Index(gone, x) < slices.Index(gone, y) }
-	expect.That(t, before("/a/b/c 2", "/a/b 1") && before("/a/b 1", "/a 0") && before("/a/d 3", "/a 0"),
-		"a node is told before those below it: %q", gone)
+	expect.That(t, before("/a/b/c 2", "/a/b 1"),
+		"a node is told before those below it: %q: want before(\"/a/b/c 2\", \"/a/b 1\")",
+		gone)
+	expect.That(t, before("/a/b 1", "/a 0"),
+		"a node is told before those below it: %q: want before(\"/a/b 1\", \"/a 0\")", gone)
+	expect.That(t, before("/a/d 3", "/a 0"),
+		"a node is told before those below it: %q: want before(\"/a/d 3\", \"/a 0\")", gone)
 	slices.Sort(gone)
 	expect.List(t, gone, []string{"/a 0", "/a/b 1", "/a/b/c 2", "/a/d 3"})
 	tr := must.Get(m.Finish(0, 1<<20))(t)
 	must.OK(t, tr.Verify())
 	_, there := tr.Get("/ab")
-	expect.That(t, there && tr.Count() == 5, "%d nodes are left", tr.Count())
+	expect.That(t, there, "%d nodes are left: want there", tr.Count())
+	expect.Equal(t, tr.Count(), 5, "%d nodes are left: tr.Count()", tr.Count())
 }
 
 // The counts of quotas come from elsewhere too, and need not be true.

@@ -21,7 +21,8 @@ var update = flag.Bool("update", false, "write what the scripts print into testd
 // a line that begins with a space belongs to the command before it.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
-	must.That(t, err == nil && len(files) != 0, "no scripts %v", err)
+	must.OK(t, err, "no scripts %v", err)
+	must.That(t, len(files) != 0, "no scripts %v: want len(files) != 0", err)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScript(t, file) })
 	}

@@ -322,7 +322,9 @@ func (s *script) print(op jute.OpCode, b []byte, code jute.ErrCode) {
 		s.out.WriteString("ok")
 		s.record(&d, op)
 	}
-	must.That(s, d.Err() == nil && len(d.Rest()) <= 0, "%v: malformed reply %q", op, b)
+	must.OK(s, d.Err(), "%v", op)
+	must.That(s, len(d.Rest()) <= 0,
+		"%v: malformed reply %q: want len(d.Rest()) <= 0", op, b)
 }
 
 func (s *script) record(d *jute.Decoder, op jute.OpCode) {

@@ -88,9 +88,10 @@ func TestSameOperationsGiveTheSameSnapshotBytes(t *testing.T) {
 		c := must.Get(load(first))(t)
 		must.List(t, first, bytes.Join(snapshotOf(c, 64), nil),
 			"seed %d: a restored tree writes another snapshot than it was restored from", seed)
-		if a.tree.Digest() != c.Digest() || a.tree.Zxid() != c.Zxid() || a.tree.Digest() == tree.New().Digest() {
-			t.Fatal("digests or zxids differ")
-		}
+		must.Equal(t, a.tree.Digest(), c.Digest(), "digests or zxids differ: a.tree.Digest()")
+		must.Equal(t, a.tree.Zxid(), c.Zxid(), "digests or zxids differ: a.tree.Zxid()")
+		must.That(t, a.tree.Digest() != tree.New().Digest(),
+			"digests or zxids differ: want a.tree.Digest() != tree.New().Digest()")
 	}
 }
 
@@ -323,8 +324,9 @@ func TestSnapshotsAreOneAtATimeAndMayBeLeft(t *testing.T) {
 	want := Dump(w.tree)
 	for range 2 {
 		got, err := load(snapshotOf(w.tree, 1)...)
-		must.That(t, err == nil && Dump(got) == want,
-			"the snapshot after one that was left is wrong %v", err)
+		must.OK(t, err, "the snapshot after one that was left is wrong %v", err)
+		must.Equal(t, Dump(got), want,
+			"the snapshot after one that was left is wrong %v: Dump(got)", err)
 	}
 }
 
@@ -460,8 +462,10 @@ func TestAChunkOfASnapshotIsShort(t *testing.T) {
 		}
 	}
 	t.Logf("%d chunks, the longest of %d bytes", chunks, longest)
-	expect.That(t, chunks >= w.tree.Count()/2/most && longest >= len(large),
-		"the tree was not large enough to tell")
+	expect.That(t, chunks >= w.tree.Count()/2/most,
+		"the tree was not large enough to tell: want chunks >= w.tree.Count()/2/most")
+	expect.That(t, longest >= len(large),
+		"the tree was not large enough to tell: want longest >= len(large)")
 }
 
 // What a path shares with the one before it is not written again.

@@ -198,8 +198,14 @@ func TestCopiesOfAMultiReadHoldTheBudget(t *testing.T) {
 			body = jute.AppendBool(jute.AppendString(body, "/n"), false)
 		}
 		out, steps, code := tr.AppendMultiRead([]byte("before"), nil, jute.AppendMultiHeader(body, jute.OpError, true, -1))
-		expect.That(t, code == want && steps <= tree.MaxSteps && string(out[:6]) == "before" &&
-			(code == jute.OK || len(out) == 6), "%d reads: %v after %d steps, %d bytes", n, code, steps, len(out))
+		expect.Equal(t, code, want, "%d reads: code", n)
+		expect.That(t, steps <= tree.MaxSteps,
+			"%d reads: %v after %d steps, %d bytes: want steps <= tree.MaxSteps",
+			n, code, steps, len(out))
+		expect.Equal(t, string(out[:6]), "before", "%d reads: string(out[:6])", n)
+		expect.That(t, code == jute.OK || len(out) == 6,
+			"%d reads: %v after %d steps, %d bytes: want code == jute.OK || len(out) == 6",
+			n, code, steps, len(out))
 	}
 }
 

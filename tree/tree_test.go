@@ -7,7 +7,6 @@ import (
 	"go/token"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -38,12 +37,20 @@ func TestFreshTreeIsTheReferences(t *testing.T) {
 		{"/zookeeper/config", jute.Stat{Aversion: -1}, jute.ACL{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}},
 	} {
 		i, ok := tr.Get(want.path)
-		if !ok || i.Stat != want.stat || len(i.ACL) != 1 || i.ACL[0] != want.acl || i.Data == nil ||
-			len(i.Data) > 0 {
-			t.Errorf("%s: %+v, %v", want.path, i, ok)
+		if expect.That(t, ok, "%s: %+v, %v: want ok", want.path, i, ok) {
+			expect.Equal(t, i.Stat, want.stat, "%s: i.Stat", want.path)
+			if expect.Equal(t, len(i.ACL), 1, "%s: len(i.ACL)", want.path) {
+				expect.Equal(t, i.ACL[0], want.acl, "%s: i.ACL[0]", want.path)
+				if expect.That(t, i.Data != nil, "%s: %+v, %v: want i.Data != nil", want.path, i, ok) {
+					expect.That(t, len(i.Data) <= 0,
+						"%s: %+v, %v: want len(i.Data) <= 0", want.path, i, ok)
+				}
+			}
 		}
 	}
-	expect.That(t, tr.Count() == 4 && len(tr.Children("/zookeeper")) == 2,
+	expect.Equal(t, tr.Count(), 4,
+		"%d nodes, %v: tr.Count()", tr.Count(), tr.Children("/zookeeper"))
+	expect.Equal(t, len(tr.Children("/zookeeper")), 2,
 		"%d nodes, %v", tr.Count(), tr.Children("/zookeeper"))
 }
 
@@ -51,8 +58,11 @@ func TestCreateThenSnapshotThenLoad(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{Zxid: 1, Time: 1000, Session: 7}
 	out, code, changed := tr.Apply(c, jute.OpCreate, createBody("/a-", "x", jute.FlagEphemeralSequential), nil)
-	must.That(t, code == jute.OK && changed && string(out[4:]) == "/a-0000000000" && len(c.Events) == 2,
-		"%v %v %v %v", string(out), code, changed, c.Events)
+	must.Equal(t, code, jute.OK, "code")
+	must.That(t, changed,
+		"%v %v %v %v: want changed", string(out), code, changed, c.Events)
+	must.Equal(t, string(out[4:]), "/a-0000000000", "string(out[4:])")
+	must.Equal(t, len(c.Events), 2, "len(c.Events)")
 	s := tr.StartSnapshot()
 	l := tree.NewLoader()
 	for done := false; !done; {
@@ -62,10 +72,10 @@ func TestCreateThenSnapshotThenLoad(t *testing.T) {
 	}
 	s.Close()
 	got := must.Get(l.Finish())(t)
-	if got.Digest() != tr.Digest() || got.Count() != 5 || got.EphemeralCount() != 1 ||
-		got.Bytes() != tr.Bytes() {
-		t.Error(got.Count(), got.Bytes(), tr.Bytes())
-	}
+	expect.Equal(t, got.Digest(), tr.Digest(), "got.Digest()")
+	expect.Equal(t, got.Count(), 5, "got.Count()")
+	expect.Equal(t, got.EphemeralCount(), 1, "got.EphemeralCount()")
+	expect.Equal(t, got.Bytes(), tr.Bytes(), "got.Bytes()")
 }
 
 // Of single bytes only the printable ones of ASCII make a path; characters beyond are made of several.
@@ -115,9 +125,12 @@ func TestEphemeralsComeInTheOrderOfTheReference(t *testing.T) {
 				}
 			}
 			d := jute.NewDecoder(tr.AppendEphemerals(nil, 7, prefix))
-			if got, _ := d.Strings(); !slices.Equal(got, part) || d.Err() != nil || len(d.Rest()) > 0 {
-				t.Errorf("%d nodes, prefix %q: %d paths, want %d in another order", n, prefix, len(got), len(part))
-			}
+			got, _ := d.Strings()
+			expect.List(t, got, part, "%d nodes, prefix %q: got", n, prefix)
+			expect.OK(t, d.Err(), "%d nodes, prefix %q", n, prefix)
+			expect.That(t, len(d.Rest()) <= 0,
+				"%d nodes, prefix %q: %d paths, want %d in another order: want len(d.Rest()) <= 0",
+				n, prefix, len(got), len(part))
 		}
 	}
 }
@@ -231,8 +244,11 @@ func TestEveryHandlerAsksForPermission(t *testing.T) {
 			"%s asks for no permission", name)
 	}
 	for name := range free {
-		expect.That(t, handlers[name] && !reaches(calls, name, "Grants", map[string]bool{}),
-			"%s is no exception any more", name)
+		expect.That(t, handlers[name],
+			"%s is no exception any more: want handlers[name]", name)
+		expect.That(t, !reaches(calls, name, "Grants", map[string]bool{}),
+			"%s is no exception any more: want !reaches(calls, name, \"Grants\", map[string]bool{})",
+			name)
 	}
 }
 

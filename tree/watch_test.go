@@ -161,10 +161,12 @@ func TestOneShotDoesNotWeakenPersistent(t *testing.T) {
 		w.Add("c", "/p", Child)
 		expect.Equal(t, len(fired(w, evSet("/p"), evSet("/p"))["c"]), 2, "told")
 		w.Remove("c", "/p", jute.WatcherChildren)
-		if !w.Has("c", "/p", jute.WatcherAny) || w.Has("c", "/p", jute.WatcherData) ||
-			w.Has("c", "/p", jute.WatcherChildren) {
-			t.Error("the kinds do not live lives of their own")
-		}
+		expect.That(t, w.Has("c", "/p", jute.WatcherAny),
+			"the kinds do not live lives of their own: want w.Has(\"c\", \"/p\", jute.WatcherAny)")
+		expect.That(t, !w.Has("c", "/p", jute.WatcherData),
+			"the kinds do not live lives of their own: want !w.Has(\"c\", \"/p\", jute.WatcherData)")
+		expect.That(t, !w.Has("c", "/p", jute.WatcherChildren),
+			"the kinds do not live lives of their own: want !w.Has(\"c\", \"/p\", jute.WatcherChildren)")
 	}
 }
 
@@ -200,15 +202,21 @@ func TestRemoveAndHasByWatcherType(t *testing.T) {
 			for _, k := range covered {
 				want = want || set&(1<<k) != 0
 			}
-			if w.Has("c", "/a/p", typ) != want || w.Remove("c", "/a/p", typ) != want || w.Remove("c", "/a/p", typ) {
-				t.Errorf("type %d on modes %04b: want found %v once", typ, set, want)
-			}
+			expect.Equal(t, w.Has("c", "/a/p", typ), want, "type %d on modes %04b", typ, set)
+			expect.Equal(t, w.Remove("c", "/a/p", typ), want, "type %d on modes %04b", typ, set)
+			expect.That(t, !w.Remove("c", "/a/p", typ),
+				"type %d on modes %04b: want found %v once: want !w.Remove(\"c\", \"/a/p\", typ)",
+				typ, set, want)
 			for _, k := range kinds {
 				left := set&(1<<k) != 0 && !slices.Contains(covered, k)
 				expect.Equal(t, w.Has("c", "/a/p", typeOf(k)), left,
 					"type %d on modes %04b: kind %d left: %v", typ, set, k, !left)
-				expect.That(t, w.Has("other", "/a/p", typeOf(k)) && w.Has("c", "/a", typeOf(k)),
-					"type %d touched another connection or path", typ)
+				expect.That(t, w.Has("other", "/a/p", typeOf(k)),
+					"type %d touched another connection or path: want w.Has(\"other\", \"/a/p\", typeOf(k))",
+					typ)
+				expect.That(t, w.Has("c", "/a", typeOf(k)),
+					"type %d touched another connection or path: want w.Has(\"c\", \"/a\", typeOf(k))",
+					typ)
 			}
 			checkWatches(t, w)
 		}
@@ -223,7 +231,9 @@ func typeOf(k WatchKind) int32 {
 func TestCoveredPathIsNotWatched(t *testing.T) {
 	w := NewWatches[string]()
 	w.Add("c", "/a", Recursive)
-	expect.That(t, !w.Has("c", "/a/b", jute.WatcherAny) && !w.Has("c", "/a/b", jute.WatcherPersistentRecursive),
+	expect.That(t, !w.Has("c", "/a/b", jute.WatcherAny),
+		"a recursive watch above is no watch at the path itself")
+	expect.That(t, !w.Has("c", "/a/b", jute.WatcherPersistentRecursive),
 		"a recursive watch above is no watch at the path itself")
 }
 
@@ -236,12 +246,22 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 	w.Add("stays", "/p/1", Data)
 	expect.That(t, w.Drop("gone"), "a large drop must leave something to sweep")
 	conns, _, pairs := w.Summary()
-	if conns != 1 || pairs != 1 || w.Count() != 1 || held(w, "gone") != 0 ||
-		w.Has("gone", "/p/0", jute.WatcherAny) {
-		t.Errorf("the dropped connection still counts: %d connections, %d pairs", conns, pairs)
-	}
+	expect.Equal(t, conns, 1,
+		"the dropped connection still counts: %d connections, %d pairs: conns", conns, pairs)
+	expect.Equal(t, pairs, 1,
+		"the dropped connection still counts: %d connections, %d pairs: pairs", conns, pairs)
+	expect.Equal(t, w.Count(), 1,
+		"the dropped connection still counts: %d connections, %d pairs: w.Count()",
+		conns, pairs)
+	expect.Equal(t, held(w, "gone"), 0,
+		"the dropped connection still counts: %d connections, %d pairs", conns, pairs)
+	expect.That(t, !w.Has("gone", "/p/0", jute.WatcherAny),
+		"the dropped connection still counts: %d connections, %d pairs",
+		conns, pairs)
 	got := fired(w, evSet("/p/1"), evSet("/p/12000"))
-	expect.That(t, len(got["gone"]) == 0 && len(got["stays"]) == 1, "told %q", got)
+	if expect.Equal(t, len(got["gone"]), 0, "told %q", got) {
+		expect.Equal(t, len(got["stays"]), 1, "told %q", got)
+	}
 	// The same client back on a new connection of the same name.
 	w.Add("gone", "/p/12000", Data)
 	for w.Sweep(1000) {
@@ -267,7 +287,13 @@ func TestCountsFollowZooKeeper(t *testing.T) {
 	w.Add("a", "/x", Persistent) // one pair in each registry
 	w.Add("a", "/y", Recursive)  // one
 	w.Add("b", "/x", Child)      // one, not in the data registry
-	expect.That(t, w.Count() == 4 && held(w, "a") == 3 && held(w, "b") == 1 && held(w, "c") == 0,
+	expect.Equal(t, w.Count(), 4,
+		"Count %d, of a %d, of b %d: w.Count()", w.Count(), held(w, "a"), held(w, "b"))
+	expect.Equal(t, held(w, "a"), 3,
+		"Count %d, of a %d, of b %d", w.Count(), held(w, "a"), held(w, "b"))
+	expect.Equal(t, held(w, "b"), 1,
+		"Count %d, of a %d, of b %d", w.Count(), held(w, "a"), held(w, "b"))
+	expect.Equal(t, held(w, "c"), 0,
 		"Count %d, of a %d, of b %d", w.Count(), held(w, "a"), held(w, "b"))
 	conns, paths, pairs := w.Summary()
 	expect.That(t, conns == 1 && paths == 2 && pairs == 2,
@@ -295,7 +321,8 @@ func TestListingsShowTheDataRegistry(t *testing.T) {
 	}
 	expect.Equal(t, len(got), len(want), "pairs listed")
 	for pair, n := range got {
-		expect.That(t, n == 1 && want[pair], "%s listed %d times", pair, n)
+		expect.Equal(t, n, 1, "%s listed %d times: n", pair, n)
+		expect.That(t, want[pair], "%s listed %d times: want want[pair]", pair, n)
 	}
 	_, _, pairs := w.Summary()
 	expect.Equal(t, pairs, len(want), "Summary says %d pairs", pairs)
@@ -343,7 +370,9 @@ func TestWatchersAt(t *testing.T) {
 	w.Drop(3)
 	met := map[int]bool{}
 	w.WatchersAt("/a", 100, func(c int) { met[c] = true })
-	expect.That(t, len(met) == 19 && !met[3], "met %v", met)
+	if expect.Equal(t, len(met), 19, "met %v: len(met)", met) {
+		expect.That(t, !met[3], "met %v: want !met[3]", met)
+	}
 	n := 0
 	w.WatchersAt("/a", 5, func(int) { n++ })
 	w.WatchersAt("/none", 5, func(int) { n++ })

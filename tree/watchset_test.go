@@ -56,12 +56,18 @@ func TestSlabGivesChunksBack(t *testing.T) {
 	out := map[uint32]bool{}
 	for i := range all {
 		id := s.get()
-		must.That(t, id != 0 && !out[id] && id < s.end() && *s.at(id) == 0 && s.peek(id) == s.at(id),
-			"%d is handed out", id)
+		must.That(t, id != 0, "%d is handed out: want id != 0", id)
+		must.That(t, !out[id], "%d is handed out: want !out[id]", id)
+		must.That(t, id < s.end(), "%d is handed out: want id < s.end()", id)
+		must.Equal(t, *s.at(id), 0, "%d is handed out: *s.at(id)", id)
+		must.Equal(t, s.peek(id), s.at(id), "%d is handed out: s.peek(id)", id)
 		out[id] = true
 		*s.at(id) = i
 	}
-	must.That(t, chunks() == 5 && s.used == all && s.end() == 5*chunkSize, "%d chunks, %d in use", chunks(), s.used)
+	must.Equal(t, chunks(), 5, "%d chunks, %d in use: chunks()", chunks(), s.used)
+	must.Equal(t, s.used, all, "%d chunks, %d in use: s.used", chunks(), s.used)
+	must.Equal(t, s.end(), 5*chunkSize,
+		"%d chunks, %d in use: s.end()", chunks(), s.used)
 	for at := range uint32(5) {
 		for id := at * chunkSize; id < (at+1)*chunkSize; id++ {
 			if id > 0 {
@@ -87,7 +93,9 @@ func TestPathsWithManyRecordsAreIndexed(t *testing.T) {
 		expect.Equal(t, len(w.big[p]), map[bool]int{true: n + 1, false: 0}[n >= indexAbove], "%d records", n+1)
 		for other := range n + 1 {
 			r, looked := w.find(w.byConn.m[other], p)
-			must.That(t, r != 0 && w.records.at(r).conn == w.byConn.m[other], "record %d of %d", other, n+1)
+			must.That(t, r != 0, "record %d of %d: want r != 0", other, n+1)
+			must.Equal(t, w.records.at(r).conn, w.byConn.m[other],
+				"record %d of %d: w.records.at(r).conn", other, n+1)
 			must.That(t, n < indexAbove || looked == 0, "record %d of %d: %d are looked at", other, n+1, looked)
 		}
 		checkWatches(t, w)
@@ -129,7 +137,9 @@ func TestSweepsAreBounded(t *testing.T) {
 		expect.Equal(t, w.records.used, max(0, x.n-dropAtOnce), "records are left of %d", x.n)
 		checkWatches(t, w)
 		expect.That(t, !w.Sweep(1), "one sweeps the rest of %d", x.n)
-		expect.That(t, w.records.used == 0 && w.conns.used == 0 && w.paths.used == 0, "something is left of %d", x.n)
+		expect.Equal(t, w.records.used, 0, "something is left of %d: w.records.used", x.n)
+		expect.Equal(t, w.conns.used, 0, "something is left of %d: w.conns.used", x.n)
+		expect.Equal(t, w.paths.used, 0, "something is left of %d: w.paths.used", x.n)
 	}
 	w := NewWatches[string]()
 	for _, conn := range []string{"a", "b"} {
@@ -137,7 +147,8 @@ func TestSweepsAreBounded(t *testing.T) {
 			w.Add(conn, fmt.Sprint("/", i), Data)
 		}
 	}
-	expect.That(t, w.Drop("a") && w.Drop("b"), "too many to drop at once")
+	expect.That(t, w.Drop("a"), "too many to drop at once: want w.Drop(\"a\")")
+	expect.That(t, w.Drop("b"), "too many to drop at once: want w.Drop(\"b\")")
 	left := w.records.used
 	expect.Equal(t, left, 2*10, "records of two that are dropped")
 	for left > 0 {

@@ -57,8 +57,10 @@ func TestFileStoreKeepsResourcesApart(t *testing.T) {
 		prev, ok := seen[name]
 		expect.That(t, !ok, "%q and %q share %s", prev, res, name)
 		seen[name] = res
-		expect.That(t, filepath.Dir(name) == s.dir && len(filepath.Base(name)) <= 255,
-			"%q is kept in %s", res, name)
+		expect.Equal(t, filepath.Dir(name), s.dir,
+			"%q is kept in %s: filepath.Dir(name)", res, name)
+		expect.That(t, len(filepath.Base(name)) <= 255,
+			"%q is kept in %s: want len(filepath.Base(name)) <= 255", res, name)
 		expect.That(t, must.Get(s.Raise(t.Context(), res, 1))(t), "%q", res)
 	}
 }
@@ -149,7 +151,8 @@ func TestGateWithFileStoreIsAtomicAcrossProcesses(t *testing.T) {
 	last := Token(0)
 	for line := range strings.Lines(string(b)) {
 		tok, err := ParseToken(strings.TrimSpace(line))
-		must.That(t, err == nil && tok >= last, "%q after %d: %v", line, last, err)
+		must.OK(t, err, "%q after %d", line, last)
+		must.That(t, tok >= last, "%q after %d: %v: want tok >= last", line, last, err)
 		last = tok
 	}
 	must.That(t, last != 0, "nothing was written")
@@ -233,8 +236,10 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 		must.Get(s.Raise(t.Context(), "/a", 7))(t)
 		spoil(s)
 		expect.Is(t, expect.Err(s.Raise(t.Context(), "/a", 9)), bad, "%s", name)
-		if high, err := s.Load(t.Context(), "/a"); err != nil || name == "file" && high != 7 {
-			t.Errorf("%s: %v is shown, %v", name, high, err)
+		high, err := s.Load(t.Context(), "/a")
+		if expect.OK(t, err, "%s", name) {
+			expect.That(t, name != "file" || high == 7,
+				"%s: %v is shown, %v: want name != \"file\" || high == 7", name, high, err)
 		}
 		left, _ := filepath.Glob(filepath.Join(s.dir, ".token-*"))
 		expect.Equal(t, len(left), 0, "%s: left behind %q", name, left)

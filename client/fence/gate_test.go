@@ -122,7 +122,9 @@ func TestDoCancelsAndOutwaitsEarlierHolds(t *testing.T) {
 			return nil
 		})
 		wg.Wait()
-		must.That(t, err == nil && len(order) == 2 && order[0] == "first done", "%v, %v", order, err)
+		must.OK(t, err)
+		must.Equal(t, len(order), 2, "len(order)")
+		must.Equal(t, order[0], "first done", "order[0]")
 		must.Is(t, g.Do(t.Context(), "/r", Exclusive, 1, nil), ErrStale, "the first holder came back")
 		must.Equal(t, len(g.busy), 0, "idle resources are kept")
 	})

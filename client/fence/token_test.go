@@ -24,8 +24,11 @@ func TestTokenTextFormIsCanonicalDecimal(t *testing.T) {
 		{"9223372036854775807", math.MaxInt64},
 	} {
 		got, err := ParseToken(tc.in)
-		expect.That(t, err == nil && got == tc.want && got.String() == tc.in,
-			"ParseToken(%q) = %v, %v", tc.in, got, err)
+		if expect.OK(t, err, "ParseToken(%q) = %v, %v", tc.in, got, err) {
+			expect.Equal(t, got, tc.want, "ParseToken(%q) = %v, %v: got", tc.in, got, err)
+			expect.Equal(t, got.String(), tc.in,
+				"ParseToken(%q) = %v, %v: got.String()", tc.in, got, err)
+		}
 	}
 	for _, in := range []string{"", "0", "-1", "+1", "01", " 1", "1 ", "1e3", "0x10", "9223372036854775808",
 		"1_000"} {
@@ -52,9 +55,8 @@ func TestE65TokenAbove2To53KeepsItsValueInJSON(t *testing.T) {
 	must.Fails(t, json.Unmarshal([]byte(`{"Token":9007199254740993}`), &out),
 		"a JSON number was accepted")
 	s := Sequencer{Path: "/a", Node: "n", Mode: Exclusive, Token: in.Token}
-	if back, err := ParseSequencer(s.String()); err != nil || back != s {
-		t.Fatalf("sequencer came back as %v, %v", back, err)
-	}
+	back := must.Get(ParseSequencer(s.String()))(t)
+	must.Equal(t, back, s, "back")
 }
 
 func TestSequencerTextFormRoundTrips(t *testing.T) {
@@ -115,8 +117,11 @@ func TestModeTextForm(t *testing.T) {
 	for m := Exclusive; m <= Permit; m++ {
 		b, err := json.Marshal(m)
 		var back Mode
-		expect.That(t, err == nil && json.Unmarshal(b, &back) == nil && back == m,
-			"%v: %s, %v", m, b, err)
+		if expect.OK(t, err, "%v", m) {
+			expect.That(t, json.Unmarshal(b, &back) == nil,
+				"%v: %s, %v: want json.Unmarshal(b, &back) == nil", m, b, err)
+			expect.Equal(t, back, m, "%v: back", m)
+		}
 	}
 	expect.Is(t, expect.Err(ParseMode("write")), ErrInvalid, "unknown mode accepted")
 	expect.Fails(t, expect.Err(json.Marshal(Mode(0))), "zero mode has a text form")
@@ -194,7 +199,9 @@ func TestLongestNamesAndAbsentTokens(t *testing.T) {
 	s := Sequencer{"/" + strings.Repeat("a", maxNames-2), "n", Shared, 1}
 	var back Sequencer
 	err := json.Unmarshal(must.Get(json.Marshal(s))(t), &back)
-	expect.That(t, err == nil && back == s, "%v", err)
+	if expect.OK(t, err) {
+		expect.Equal(t, back, s, "back")
+	}
 	s.Node += "n"
 	expect.Equal(t, s.String(), "")
 	token := Token(5)

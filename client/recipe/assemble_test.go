@@ -32,7 +32,9 @@ func TestNodeReadTwiceIsOneContender(t *testing.T) {
 			names = append(names, n.Name)
 		}
 		expect.List(t, names, []string{"lock", "lock-0000000001", "lock-0000000002"}, "cut %v", cut)
-		expect.That(t, d.Total == want && last == 2 && numbed, "cut %v: %d, the last is %d", cut, d.Total, last)
+		expect.Equal(t, d.Total, want, "cut %v: d.Total", cut)
+		expect.Equal(t, last, 2, "cut %v: last", cut)
+		expect.That(t, numbed, "cut %v: %d, the last is %d: want numbed", cut, d.Total, last)
 	}
 }
 
@@ -44,12 +46,20 @@ func TestNodeWithoutANumberIsALock(t *testing.T) {
 	list := Assemble([]*Dir{&d}, watches{"/d/blue": {1, 4, 5}, "/d/green": {5}, "/d/red": {5, 6}})
 	must.Equal(t, len(list), 2)
 	q := list[0]
-	must.That(t, q.Path == "/d/blue" && list[1].Path == "/d/red" && len(q.Holders) == 1 && len(q.Waiters) == 1,
-		"%+v", list)
+	must.Equal(t, q.Path, "/d/blue", "q.Path")
+	must.Equal(t, list[1].Path, "/d/red", "list[1].Path")
+	must.Equal(t, len(q.Holders), 1, "len(q.Holders)")
+	must.Equal(t, len(q.Waiters), 1, "len(q.Waiters)")
 	h, w := q.Holders[0], q.Waiters[0]
-	expect.That(t, q.Total == 2 && q.Next == 0 && h.Node == "" && h.Session == 1 && h.HeldSince == 7, "%+v", q)
-	expect.That(t, w.Session == 4 && w.Watch && w.Mode == Exclusive && slices.Equal(w.BlockedBy, []string{""}),
-		"%+v", w)
+	expect.Equal(t, q.Total, 2, "q.Total")
+	expect.Equal(t, q.Next, 0, "q.Next")
+	expect.Equal(t, h.Node, "", "h.Node")
+	expect.Equal(t, h.Session, 1, "h.Session")
+	expect.Equal(t, h.HeldSince, 7, "h.HeldSince")
+	expect.Equal(t, w.Session, 4, "w.Session")
+	expect.That(t, w.Watch, "%+v: want w.Watch", w)
+	expect.Equal(t, w.Mode, Exclusive, "w.Mode")
+	expect.List(t, w.BlockedBy, []string{""}, "w.BlockedBy")
 }
 
 // A name like one of ZooKeeper's recipes has a session behind its x.
@@ -68,7 +78,9 @@ func TestIDsWithDashes(t *testing.T) {
 	id := NewID(0x123456789abcdef, 42)
 	text := id.UUID()
 	got, ok := ParseUUID(text)
-	expect.That(t, ok && got == id, "%s is read as %v", text, got)
+	if expect.That(t, ok, "%s is read as %v: want ok", text, got) {
+		expect.Equal(t, got, id, "%s is read as %v: got", text, got)
+	}
 	for i := range text {
 		_, ok := ParseUUID(text[:i] + "g" + text[i+1:])
 		expect.That(t, !ok, "%s is an id with a g at %d", text, i)
@@ -104,7 +116,9 @@ func TestPolicyRecordsThatAreOdd(t *testing.T) {
 	_, ok := ParsePolicyRecord(Record{Limit: 3}.Encode())
 	expect.That(t, !ok, "the record of a semaphore is one of a policy")
 	open := NewPolicyRecord(PolicyFair, time.Second).WithDoor(Door{id, DoorWrite}).WithDoor(Door{})
-	expect.That(t, *open.Door == "" && open.Kind == "" && open.Policy == "fair", "%+v", open)
+	expect.Equal(t, *open.Door, "", "*open.Door")
+	expect.Equal(t, open.Kind, "", "open.Kind")
+	expect.Equal(t, open.Policy, "fair", "open.Policy")
 	policy := PolicyNode{ID: id, Kind: QueueRead, Seq: 4}
 	nodes, err := ParsePolicyNodes([]string{policy.Name(true), "notes"})
 	expect.That(t, err == nil && slices.Equal(nodes, []PolicyNode{policy}), "%v, %v", nodes, err)
@@ -120,7 +134,11 @@ func TestLongOwnersAreCut(t *testing.T) {
 		b := EncodeOwner(o)
 		got, ok := ParseOwner(b)
 		kept := got.Reason + got.Cmd + got.Task + got.Host
-		expect.That(t, ok && len(b) <= MaxOwnerData && strings.Trim(kept, "hü") == "", "%q", b)
+		if expect.That(t, ok, "%q: want ok", b) {
+			if expect.That(t, len(b) <= MaxOwnerData, "%q: want len(b) <= MaxOwnerData", b) {
+				expect.Equal(t, strings.Trim(kept, "hü"), "")
+			}
+		}
 		expect.That(t, o.Client != "" || len(b) > MaxOwnerData-8 && (o.Host == long || got.Host == o.Host),
 			"%d bytes are left: %q", len(b), b)
 	}
@@ -131,21 +149,31 @@ func TestValueBeforeARecord(t *testing.T) {
 	for _, value := range []string{"", "v", "a\x00b"} {
 		data := EncodeValue([]byte(value), Owner{Host: "h"})
 		got, asked := ValueOf(data)
-		expect.That(t, string(got) == value && !asked, "%q of %q", got, data)
+		expect.Equal(t, string(got), value, "%q of %q: string(got)", got, data)
+		expect.That(t, !asked, "%q of %q: want !asked", got, data)
 		other := WithValue(data, []byte("other"))
 		o, ok := ParseOwner(other)
-		expect.That(t, ok && o.Host == "h" && bytes.HasPrefix(other, []byte("other\x00{")), "%q", other)
+		if expect.That(t, ok, "%q: want ok", other) {
+			expect.Equal(t, o.Host, "h", "o.Host")
+			expect.That(t, bytes.HasPrefix(other, []byte("other\x00{")),
+				"%q: want bytes.HasPrefix(other, []byte(\"other\\x00{\"))", other)
+		}
 		expect.Equal(t, string(WithValue([]byte(value), []byte("w"))), "w")
 		e := Entry{raw: string(data)}
 		e.Tell()
-		expect.That(t, e.Data == value && e.Owner != nil && e.Owner.Host == "h", "%+v", e)
+		expect.Equal(t, e.Data, value, "e.Data")
+		if expect.That(t, e.Owner != nil, "%+v: want e.Owner != nil", e) {
+			expect.Equal(t, e.Owner.Host, "h", "e.Owner.Host")
+		}
 		asking := AskBack([]byte(value), MakerSelf, Revocation{})
 		got, asked = ValueOf(asking)
-		expect.That(t, string(got) == value && asked, "%q of %q", got, asking)
+		expect.Equal(t, string(got), value, "%q of %q: string(got)", got, asking)
+		expect.That(t, asked, "%q of %q: want asked", got, asking)
 	}
 	e := Entry{raw: strings.Repeat("x", shownData-1) + "ü"}
 	e.Tell()
-	expect.That(t, e.Owner == nil && len(e.Data) == shownData-1, "%q is shown", e.Data)
+	expect.That(t, e.Owner == nil, "%q is shown: want e.Owner == nil", e.Data)
+	expect.Equal(t, len(e.Data), shownData-1, "%q is shown: len(e.Data)", e.Data)
 }
 
 // The number of permits is a number, as kazoo writes it, or in a record.

@@ -65,11 +65,16 @@ func TestMakersByTheirIDs(t *testing.T) {
 // While the write node of a downgrade is there, it comes before the read node of the same number.
 func TestWriterComesBeforeTheReaderOfItsNumber(t *testing.T) {
 	w, r := Contender{Name: "w", Kind: RoleWrite, Seq: 4}, Contender{Name: "r", Kind: RoleRead, Seq: 4}
-	expect.That(t, Compare(w, r) < 0 && Compare(r, w) > 0 && Compare(w, w) == 0, "%d, %d", Compare(w, r),
-		Compare(r, w))
+	expect.That(t, Compare(w, r) < 0,
+		"%d, %d: want Compare(w, r) < 0", Compare(w, r), Compare(r, w))
+	expect.That(t, Compare(r, w) > 0,
+		"%d, %d: want Compare(r, w) > 0", Compare(w, r), Compare(r, w))
+	expect.Equal(t, Compare(w, w), 0, "Compare(w, w)")
 	later := Contender{Name: "a", Kind: RoleWrite, Seq: 5}
-	expect.That(t, Compare(r, later) < 0 && Compare(later, r) > 0, "%d, %d", Compare(r, later),
-		Compare(later, r))
+	expect.That(t, Compare(r, later) < 0,
+		"%d, %d: want Compare(r, later) < 0", Compare(r, later), Compare(later, r))
+	expect.That(t, Compare(later, r) > 0,
+		"%d, %d: want Compare(later, r) > 0", Compare(r, later), Compare(later, r))
 }
 
 // The quick way to read names like the own one takes those alone, and reads in them what ParseName does.

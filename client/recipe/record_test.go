@@ -14,11 +14,17 @@ func TestRecordsOfTheLongestLength(t *testing.T) {
 	short := len(EncodeOwner(Owner{Host: "h"}))
 	o := Owner{Host: "h" + strings.Repeat("o", MaxOwnerData-short)}
 	got, ok := ParseOwner(EncodeOwner(o))
-	expect.That(t, ok && got.Host == o.Host && len(EncodeOwner(o)) == MaxOwnerData, "%d bytes",
-		len(EncodeOwner(o)))
+	if expect.That(t, ok, "%d bytes: want ok", len(EncodeOwner(o))) {
+		expect.Equal(t, got.Host, o.Host, "%d bytes: got.Host", len(EncodeOwner(o)))
+		expect.Equal(t, len(EncodeOwner(o)), MaxOwnerData,
+			"%d bytes: len(EncodeOwner(o))", len(EncodeOwner(o)))
+	}
 	o.Host += "o"
 	got, ok = ParseOwner(EncodeOwner(o))
-	expect.That(t, ok && len(got.Host) < len(o.Host), "%d bytes", len(EncodeOwner(o)))
+	if expect.That(t, ok, "%d bytes: want ok", len(EncodeOwner(o))) {
+		expect.That(t, len(got.Host) < len(o.Host),
+			"%d bytes: want len(got.Host) < len(o.Host)", len(EncodeOwner(o)))
+	}
 
 	record := `{"zl":1,"policy":"` + strings.Repeat("p", 20) + `"}`
 	room := 2*MaxOwnerData - len(record)
@@ -36,21 +42,28 @@ func TestAskBackHasRoomForTheWish(t *testing.T) {
 	race.Alone(t)
 	long := Revocation{By: strings.Repeat("b", 1000), Reason: strings.Repeat("r", 1000)}
 	r, asked := RevocationIn(AskBack(EncodeOwner(Owner{Host: "h"}), MakerSelf, long))
-	expect.That(t, asked && len(r.By) == 100 && len(r.Reason) == 200, "%v: %d and %d bytes", asked, len(r.By),
-		len(r.Reason))
+	expect.That(t, asked,
+		"%v: %d and %d bytes: want asked", asked, len(r.By), len(r.Reason))
+	if expect.Equal(t, len(r.By), 100, "%v: len(r.By)", asked) {
+		expect.Equal(t, len(r.Reason), 200, "%v: len(r.Reason)", asked)
+	}
 
 	var kept []int // lengths of data that keep the field of another version
 	for pad := MaxOwnerData; pad < 2*MaxOwnerData-len(`{"v":1,"host":"h","new":""}`); pad++ {
 		record := `{"v":1,"host":"h","new":"` + strings.Repeat("n", pad) + `"}`
 		data := AskBack([]byte(record), MakerSelf, Revocation{By: "ann"})
 		r, asked := RevocationIn(data)
-		expect.That(t, asked && r.By == "ann" && len(data) <= 2*MaxOwnerData, "field of %d: %v in %d bytes", pad, r,
-			len(data))
+		expect.That(t, asked, "field of %d: %v in %d bytes: want asked", pad, r, len(data))
+		expect.Equal(t, r.By, "ann", "field of %d: r.By", pad)
+		expect.That(t, len(data) <= 2*MaxOwnerData,
+			"field of %d: %v in %d bytes: want len(data) <= 2*MaxOwnerData", pad, r, len(data))
 		if strings.Contains(string(data), `"new"`) {
 			kept = append(kept, len(data))
 		}
 	}
-	expect.That(t, len(kept) > 0 && slices.Max(kept) == 2*MaxOwnerData, "%v", kept)
+	if expect.That(t, len(kept) > 0, "%v: want len(kept) > 0", kept) {
+		expect.Equal(t, slices.Max(kept), 2*MaxOwnerData, "slices.Max(kept)")
+	}
 	_, asked = RevocationIn([]byte(`{"v":1,"host":"h","new":"revoke"}`))
 	expect.That(t, !asked, "a word in another field asks")
 }

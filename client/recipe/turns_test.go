@@ -36,15 +36,17 @@ func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
 		d.Total = len(d.Nodes)
 		r.Shuffle(len(d.Nodes), func(i, j int) { d.Nodes[i], d.Nodes[j] = d.Nodes[j], d.Nodes[i] })
 		queues := Assemble([]*Dir{d}, nil)
-		must.That(t, len(queues) == 1 && len(queues[0].Holders)+len(queues[0].Waiters) == len(names),
-			"round %d: %v became %+v", round, names, queues)
+		must.Equal(t, len(queues), 1, "round %d: len(queues)", round)
+		must.Equal(t, len(queues[0].Holders)+len(queues[0].Waiters), len(names),
+			"round %d", round)
 		q := queues[0]
 		for i, name := range names {
 			c, _, ok := ParseName(name)
 			must.That(t, ok, "%s is no contender", name)
 			rule := Rule{Layout: layout, Kind: c.Kind, RW: rw}
 			p, err := rule.Place(slices.Values(names), c)
-			must.That(t, err == nil && p.Found, "round %d: %s: %+v %v", round, name, p, err)
+			must.OK(t, err, "round %d", round)
+			must.That(t, p.Found, "round %d: %s: %+v %v: want p.Found", round, name, p, err)
 			e := q.Find(name)
 			holds := slices.ContainsFunc(q.Holders, func(e Entry) bool { return e.Node == name })
 			expect.Equal(t, holds, !p.Blocked, "round %d: %v: that %s is shown as a holder", round, names, name)
@@ -112,9 +114,9 @@ func TestAskable(t *testing.T) {
 		"hidden":           {Entry{Token: 1, Maker: MakerSelf, Hidden: true}, false, false},
 		"a watcher":        {Entry{Maker: MakerSelf, Watch: true}, false, false},
 	} {
-		if _, asked := c.e.Asked(); asked != c.wish || c.e.Askable() != c.askable {
-			t.Errorf("%s: asked %v, can be asked %v", name, asked, c.e.Askable())
-		}
+		_, asked := c.e.Asked()
+		expect.Equal(t, asked, c.wish, "%s: asked", name)
+		expect.Equal(t, c.e.Askable(), c.askable, "%s: c.e.Askable()", name)
 	}
 }
 
@@ -137,8 +139,9 @@ func TestWaitsThatAreCertain(t *testing.T) {
 
 func TestPaths(t *testing.T) {
 	for _, c := range [][3]string{{"/", "a", "/a"}, {"/a", "b", "/a/b"}, {"/a/b", "c", "/a/b/c"}} {
-		expect.That(t, Join(c[0], c[1]) == c[2] && Parent(c[2]) == c[0] && Base(c[2]) == c[1],
-			"%v: %s %s %s", c, Join(c[0], c[1]), Parent(c[2]), Base(c[2]))
+		expect.Equal(t, Join(c[0], c[1]), c[2], "%v: Join(c[0], c[1])", c)
+		expect.Equal(t, Parent(c[2]), c[0], "%v: Parent(c[2])", c)
+		expect.Equal(t, Base(c[2]), c[1], "%v: Base(c[2])", c)
 	}
 	l := Lock{Path: "/s"}
 	for node, want := range map[string]string{"": "/s", "a": "/s/a", "locks/a": "/s/locks/a",
@@ -158,8 +161,8 @@ func TestContendersByName(t *testing.T) {
 		"x-1-0000000001": {true, true}, "0000000001": {true, true}, "ready": {false, false}, "lock--2147483648": {
 			true, true},
 	} {
-		expect.That(t, MayContend(name) == want.may && IsContender(name) == want.is,
-			"%s: may contend %v, contends %v", name, MayContend(name), IsContender(name))
+		expect.Equal(t, MayContend(name), want.may, "%s: MayContend(name)", name)
+		expect.Equal(t, IsContender(name), want.is, "%s: IsContender(name)", name)
 	}
 	for name, want := range map[string]int32{"lock-0000000007": 7, "lock--2147483648": -2147483648,
 		"item0000000009": 9, "job-2147483647": 2147483647} {
@@ -170,7 +173,8 @@ func TestContendersByName(t *testing.T) {
 	_, ok := Number("h-" + dashed + "-W")
 	expect.That(t, !ok, "a hold has a number")
 	d := describe("block-0000000001")
-	expect.That(t, d.layout == LayoutPlain && d.word, "%+v", d)
+	expect.Equal(t, d.layout, LayoutPlain, "d.layout")
+	expect.That(t, d.word, "%+v: want d.word", d)
 }
 
 func TestIDsAreLowerCase(t *testing.T) {
@@ -206,9 +210,10 @@ func TestOwnerIsAShortRecord(t *testing.T) {
 		"longest":  {record(2 * MaxOwnerData), true},
 		"longer":   {record(2*MaxOwnerData + 1), false},
 	} {
-		if o, ok := (&Entry{raw: c.data}).Record(); ok != c.want || ok && o.Host != "h" {
-			t.Errorf("%s: %v, %+v", name, ok, o)
-		}
+		o, ok := (&Entry{raw: c.data}).Record()
+		expect.Equal(t, ok, c.want, "%s: ok", name)
+		expect.That(t, !ok || o.Host == "h",
+			"%s: %v, %+v: want !ok || o.Host == \"h\"", name, ok, o)
 	}
 }
 
@@ -230,8 +235,10 @@ func TestMarkOver(t *testing.T) {
 // A host may have no name.
 func TestMakerWithoutHost(t *testing.T) {
 	name := NodeName(LayoutHost, RoleRead, NewID(1, 2), "") + "0000000001"
-	if c, l, ok := ParseName(name); !ok || l != LayoutHost || c.Maker != MakerSelf {
-		t.Errorf("%s: %+v, %v, %v", name, c, l, ok)
+	c, l, ok := ParseName(name)
+	if expect.That(t, ok, "%s: %+v, %v, %v: want ok", name, c, l, ok) {
+		expect.Equal(t, l, LayoutHost, "%s: l", name)
+		expect.Equal(t, c.Maker, MakerSelf, "%s: c.Maker", name)
 	}
 }
 
@@ -246,17 +253,23 @@ func TestReadsOfAQueue(t *testing.T) {
 	if w, h := q.OldestWait(), q.OldestHold(); w != 60 || h != 80 {
 		t.Errorf("the oldest wait is of %d, the oldest hold of %d", w, h)
 	}
-	if none := (&Queue{}); none.OldestWait() != 0 || none.OldestHold() != 0 || none.Find("a") != nil {
-		t.Error("an empty queue has contenders")
-	}
+	none := (&Queue{})
+	expect.Equal(t, none.OldestWait(), 0,
+		"an empty queue has contenders: none.OldestWait()")
+	expect.Equal(t, none.OldestHold(), 0,
+		"an empty queue has contenders: none.OldestHold()")
+	expect.That(t, none.Find("a") == nil,
+		"an empty queue has contenders: want none.Find(\"a\") == nil")
 	for _, node := range []string{"a", "b", "c", "d", "f"} {
-		if e := q.Find(node); e == nil || e.Node != node {
-			t.Errorf("%s is %+v", node, e)
+		e := q.Find(node)
+		if expect.That(t, e != nil, "%s is %+v: want e != nil", node, e) {
+			expect.Equal(t, e.Node, node, "%s is %+v: e.Node", node, e)
 		}
 	}
-	if q.Find("g") != nil || q.Find("") != nil {
-		t.Error("a node that is not there was found")
-	}
+	expect.That(t, q.Find("g") == nil,
+		"a node that is not there was found: want q.Find(\"g\") == nil")
+	expect.That(t, q.Find("") == nil,
+		"a node that is not there was found: want q.Find(\"\") == nil")
 	for want, q := range map[string]Queue{
 		"Curator mutex or leader selector, zlock lock": q,
 		"one ephemeral node":                           {Lock: Lock{Kind: KindSimple}},
@@ -308,16 +321,19 @@ func TestCyclesHaveStuckPartiesOnly(t *testing.T) {
 	}
 	expect.List(t, edges, []string{"c>d true false 5", "d>c true false 6", "b>c false true 4", "b>free false true 4",
 		"c>b false false 5"}, "edges")
-	expect.That(t, slices.Equal(g.Cycles[0].Paths, []string{"/2", "/3"}) && g.Cycles[0].Since == 6, "%+v",
-		g.Cycles[0])
+	expect.List(t, g.Cycles[0].Paths, []string{"/2", "/3"}, "g.Cycles[0].Paths")
+	expect.Equal(t, g.Cycles[0].Since, 6, "g.Cycles[0].Since")
 }
 
 // A revocation leaves fields alone that this version does not know.
 func TestAskBackKeepsTheRecord(t *testing.T) {
 	data := AskBack([]byte(`value`+"\x00"+`{"v":1,"host":"h","new":5}`), MakerSelf, Revocation{By: "ann"})
 	r, asked := RevocationIn(data)
-	expect.That(t, asked && r.By == "ann" && strings.HasPrefix(string(data), "value\x00{") &&
-		strings.Contains(string(data), `"new":5`), "%q", data)
+	expect.That(t, asked, "%q: want asked", data)
+	expect.Equal(t, r.By, "ann", "r.By")
+	expect.That(t, strings.HasPrefix(string(data), "value\x00{"),
+		"%q: want strings.HasPrefix(string(data), \"value\\x00{\")", data)
+	expect.Has(t, string(data), `"new":5`)
 }
 
 func TestRecordsAreBounded(t *testing.T) {

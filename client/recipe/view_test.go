@@ -75,12 +75,15 @@ func TestHoldsThatSayWhenTheyBegan(t *testing.T) {
 	d := dirOf("/p", Node{Name: PolicyNode{ID: id, Kind: HoldWrite}.Name(true), Ctime: 7})
 	d.Data = string(NewPolicyRecord(PolicyWriter, 0).Encode())
 	q := Assemble([]*Dir{d}, nil)[0]
-	expect.That(t, q.Policy == "writer" && q.Holders[0].HeldSince == 7, "%+v", q)
+	expect.Equal(t, q.Policy, "writer", "q.Policy")
+	expect.Equal(t, q.Holders[0].HeldSince, 7, "q.Holders[0].HeldSince")
 	data := func(o Owner) string { return string(EncodeOwner(o)) }
 	d = dirOf("/l", Node{Name: "lock-0000000001", Data: data(Owner{Held: true}), Ctime: 3, Mtime: 7},
 		Node{Name: "lock-0000000002", Data: data(Owner{Held: true}), Ctime: 3, Mtime: 8})
 	q = Assemble([]*Dir{d}, nil)[0]
-	expect.That(t, q.Policy == "" && q.Holders[0].HeldSince == 7 && q.Waiters[0].HeldSince == 0, "%+v", q)
+	expect.Equal(t, q.Policy, "", "q.Policy")
+	expect.Equal(t, q.Holders[0].HeldSince, 7, "q.Holders[0].HeldSince")
+	expect.Equal(t, q.Waiters[0].HeldSince, 0, "q.Waiters[0].HeldSince")
 	for _, data := range []string{data(Owner{Reason: `"held"`}), data(Owner{Host: "h"}), `the "held" one`, "",
 		`{"v":1,"host":"h","new":"held"}`} {
 		q = Assemble([]*Dir{dirOf("/l", Node{Name: "lock-0000000001", Data: data, Mtime: 7})}, nil)[0]
@@ -165,14 +168,21 @@ func TestSemaphores(t *testing.T) {
 			expect.Equal(t, e.Mode, Permit, "%d: %s", i, e.Node)
 		}
 		for _, e := range q.Holders {
-			expect.That(t, e.HeldSince == e.Since && strings.HasPrefix(e.Node, "leases/"), "%d: %+v", i, e)
+			expect.Equal(t, e.HeldSince, e.Since, "%d: e.HeldSince", i)
+			expect.That(t, strings.HasPrefix(e.Node, "leases/"),
+				"%d: %+v: want strings.HasPrefix(e.Node, \"leases/\")", i, e)
 		}
 		for j, e := range q.Waiters {
-			expect.That(t, e.BlockedBy != nil && e.Any == (j == 0) && e.HeldSince == 0, "%d: %+v", i, e)
+			if expect.That(t, e.BlockedBy != nil, "%d: %+v: want e.BlockedBy != nil", i, e) {
+				expect.Equal(t, e.Any, j == 0, "%d: e.Any", i)
+				expect.Equal(t, e.HeldSince, 0, "%d: e.HeldSince", i)
+			}
 			expect.That(t, strings.HasPrefix(e.Node, "locks/"), "%d: %s waits", i, e.Node)
 		}
-		expect.That(t, q.Layout() == "curator" && (c.permits == nil || q.Next == 8) && q.Limit == LimitOf(c.limit),
-			"%d: %+v", i, q)
+		expect.Equal(t, q.Layout(), "curator", "%d: q.Layout()", i)
+		expect.That(t, c.permits == nil || q.Next == 8,
+			"%d: %+v: want c.permits == nil || q.Next == 8", i, q)
+		expect.Equal(t, q.Limit, LimitOf(c.limit), "%d: q.Limit", i)
 		got := strings.TrimPrefix(shown(dirs, w), "/s semaphore ")
 		for _, part := range []string{"leases/", "locks/"} {
 			got = strings.ReplaceAll(got, part, "")

@@ -45,7 +45,11 @@ func TestOldAnswerOfACreateInAMulti(t *testing.T) {
 	b := jute.AppendString(jute.AppendMultiHeader(nil, jute.OpCreate, false, jute.OK), "/top/a")
 	d := jute.NewDecoder(jute.AppendMultiHeader(b, jute.OpError, true, -1))
 	results, err := readMulti(&d, "/top", make([]Op, 1))
-	expect.That(t, err == nil && len(results) == 1 && results[0] == Result{Path: "/a"}, "%+v, %v", results, err)
+	if expect.OK(t, err) {
+		if expect.Equal(t, len(results), 1, "len(results)") {
+			expect.Equal(t, results[0], Result{Path: "/a"}, "results[0]")
+		}
+	}
 }
 
 // A refused multi is to blame on the first operation with a code of its own. The others have no error, or the
@@ -65,8 +69,10 @@ func TestOperationToBlame(t *testing.T) {
 		d := jute.NewDecoder(jute.AppendMultiHeader(b, jute.OpError, true, -1))
 		results, err := readMulti(&d, "", ops)
 		refused, _ := errors.AsType[*MultiError](err)
-		must.That(t, refused != nil && results == nil, "%v: %v, %v", codes, results, err)
-		expect.That(t, refused.Index == want && refused.Op == ops[want] && errors.Is(err, ErrNoNode),
-			"%v: %+v", codes, refused)
+		must.That(t, refused != nil, "%v: %v, %v: want refused != nil", codes, results, err)
+		must.That(t, results == nil, "%v: %v, %v: want results == nil", codes, results, err)
+		expect.Equal(t, refused.Index, want, "%v: refused.Index", codes)
+		expect.Equal(t, refused.Op, ops[want], "%v: refused.Op", codes)
+		expect.Is(t, err, ErrNoNode, "%v", codes)
 	}
 }

@@ -130,6 +130,7 @@ func TestManyUnansweredBytesAreWrittenBeside(t *testing.T) {
 		expect.Is(t, err, ErrBadVersion)
 		_, err = small.Wait(t.Context())
 		expect.Is(t, err, ErrBadVersion)
+		synctest.Wait() // the writer beside has ended
 		done := send(&newGet("", "/c", noWatch).call)
 		<-g.began
 		expect.That(t, !closed(done), "a request does not wait to be written, with nothing unanswered")
@@ -178,7 +179,8 @@ func TestWriteThatFailsEndsTheConnection(t *testing.T) {
 		<-g.began
 		must.That(t, !g.closed.Load(), "the connection is closed")
 		g.end <- errors.New("no")
-		must.That(t, closed(done) && g.closed.Load(), "the connection is open")
+		must.That(t, closed(done), "the connection is open: want closed(done)")
+		must.That(t, g.closed.Load(), "the connection is open: want g.closed.Load()")
 	})
 }
 
@@ -283,7 +285,9 @@ func TestNoConnectionForASessionThatIsOver(t *testing.T) {
 		c, l, _ := linked(t)
 		c.link = nil
 		end(c)
-		must.That(t, !c.attach(l) && !c.Session().Connected, "%s: connected", name)
+		must.That(t, !c.attach(l), "%s: connected: want !c.attach(l)", name)
+		must.That(t, !c.Session().Connected,
+			"%s: connected: want !c.Session().Connected", name)
 	}
 }
 

@@ -41,18 +41,22 @@ func TestRequests(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
 		made := must.Get(c.Create(ctx, zk.Create{Path: "/a", Data: []byte("one")}))(t)
-		must.That(t, made.Path == "/a" && made.Stat.Czxid != 0, "created %+v", made)
+		must.Equal(t, made.Path, "/a", "created %+v: made.Path", made)
+		must.That(t, made.Stat.Czxid != 0, "created %+v: want made.Stat.Czxid != 0", made)
 		n := must.Get(c.Get(ctx, "/a"))(t)
-		must.That(t, string(n.Data) == "one" && n.Stat.Czxid == made.Stat.Czxid, "read %+v", n)
+		must.Equal(t, string(n.Data), "one", "read %+v: string(n.Data)", n)
+		must.Equal(t, n.Stat.Czxid, made.Stat.Czxid, "read %+v: n.Stat.Czxid", n)
 		st := must.Get(c.Set(ctx, "/a", []byte("two"), 0))(t)
 		must.Equal(t, st.Version, 1, "version")
 		_, err := c.Set(ctx, "/a", nil, 0)
 		is(t, err, zk.ErrBadVersion)
 		var refusal *zk.Error
-		if !errors.As(err, &refusal) || refusal.Path != "/a" || refusal.Op != "setData" || !zk.IsRefusal(err) ||
-			errors.Is(err, zk.ErrUncertain) {
-			t.Fatalf("error %#v", err)
-		}
+		must.That(t, errors.As(err, &refusal), "error %#v: want errors.As(err, &refusal)", err)
+		must.Equal(t, refusal.Path, "/a", "error %#v: refusal.Path", err)
+		must.Equal(t, refusal.Op, "setData", "error %#v: refusal.Op", err)
+		must.That(t, zk.IsRefusal(err), "error %#v: want zk.IsRefusal(err)", err)
+		must.That(t, !errors.Is(err, zk.ErrUncertain),
+			"error %#v: want !errors.Is(err, zk.ErrUncertain)", err)
 		_, err = c.Create(ctx, zk.Create{Path: "/a"})
 		is(t, err, zk.ErrNodeExists)
 		if st := must.Get(c.Exists(ctx, "/a"))(t); st == nil || st.Version != 1 {
@@ -62,8 +66,9 @@ func TestRequests(t *testing.T) {
 			t.Fatalf("exists %+v", st)
 		}
 		seq := must.Get(c.Create(ctx, zk.Create{Path: "/a/n-", Mode: zk.EphemeralSequential}))(t)
-		must.That(t, seq.Path == "/a/n-0000000000" && seq.Stat.EphemeralOwner == c.Session().ID,
-			"created %+v", seq)
+		must.Equal(t, seq.Path, "/a/n-0000000000", "created %+v: seq.Path", seq)
+		must.Equal(t, seq.Stat.EphemeralOwner, c.Session().ID,
+			"created %+v: seq.Stat.EphemeralOwner", seq)
 		must.Get(c.Create(ctx, zk.Create{Path: "/a/box", Mode: zk.Container}))(t)
 		must.Get(c.Create(ctx, zk.Create{Path: "/a/ttl", Mode: zk.PersistentTTL, TTL: 1 << 30}))(t)
 		list, _ := must.Get2(c.Children(ctx, "/a"))(t)
@@ -81,9 +86,10 @@ func TestRequests(t *testing.T) {
 		acl, st := must.Get2(c.GetACL(ctx, "/a/box"))(t)
 		must.Get(c.Set(ctx, "/a", []byte(strings.Repeat("x", 400)), -1))(t)
 		must.Get(c.Get(ctx, "/a"))(t) // its answer may take the memory of the one before
-		if st.Aversion != 1 || len(acl) != 1 || acl[0].ID != zk.DigestACL(zk.PermAll, "u", "p")[0].ID {
-			t.Fatalf("ACL %+v, %+v", acl, st)
-		}
+		must.Equal(t, st.Aversion, 1, "ACL %+v, %+v: st.Aversion", acl, st)
+		must.Equal(t, len(acl), 1, "ACL %+v, %+v: len(acl)", acl, st)
+		must.Equal(t, acl[0].ID, zk.DigestACL(zk.PermAll, "u", "p")[0].ID,
+			"ACL %+v, %+v: acl[0].ID", acl, st)
 	})
 }
 
@@ -96,15 +102,17 @@ func TestMultiSaysWhatHappened(t *testing.T) {
 			zk.SetData{Path: "/m", Data: []byte("y"), Version: 0},
 			zk.Check{Path: "/m", Version: 1},
 			zk.Create{Path: "/m/gone"}, zk.Delete{Path: "/m/gone", Version: -1}))(t)
-		if res[1].Path != "/m/n-0000000000" || res[1].Stat.Czxid != res[0].Stat.Czxid || res[2].Stat.Version != 1 {
-			t.Fatalf("results %+v", res)
-		}
+		must.Equal(t, res[1].Path, "/m/n-0000000000", "results %+v: res[1].Path", res)
+		must.Equal(t, res[1].Stat.Czxid, res[0].Stat.Czxid,
+			"results %+v: res[1].Stat.Czxid", res)
+		must.Equal(t, res[2].Stat.Version, 1, "results %+v: res[2].Stat.Version", res)
 		_, err := c.Multi(ctx, zk.SetData{Path: "/m", Data: []byte("z"), Version: -1}, zk.Check{
 			Path: "/m/absent", Version: -1}, zk.Delete{Path: "/m", Version: -1})
 		var refused *zk.MultiError
-		if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, zk.ErrNoNode) || !zk.IsRefusal(err) {
-			t.Fatalf("error %v", err)
-		}
+		must.That(t, errors.As(err, &refused), "error %v: want errors.As(err, &refused)", err)
+		must.Equal(t, refused.Index, 1, "error %v: refused.Index", err)
+		must.Is(t, err, zk.ErrNoNode, "error %v", err)
+		must.That(t, zk.IsRefusal(err), "error %v: want zk.IsRefusal(err)", err)
 		n := must.Get(c.Get(ctx, "/m"))(t)
 		must.Equal(t, string(n.Data), "y", "a refused transaction wrote %q", n.Data)
 		res = must.Get(c.Multi(ctx))(t)
@@ -124,9 +132,10 @@ func TestOneFlight(t *testing.T) {
 			p.Send()
 			n := must.Get(made.Wait(ctx))(t)
 			names := must.Get(list.Wait(ctx))(t)
-			if names.Len() != i+1 || !slices.Contains(names.List(), strings.TrimPrefix(n.Path, "/p/")) {
-				t.Fatalf("made %s, listed %v", n.Path, names.List())
-			}
+			must.Equal(t, names.Len(), i+1,
+				"made %s, listed %v: names.Len()", n.Path, names.List())
+			must.That(t, slices.Contains(names.List(), strings.TrimPrefix(n.Path, "/p/")),
+				"made %s, listed %v", n.Path, names.List())
 		}
 	})
 }
@@ -195,8 +204,9 @@ func TestNamesWithoutAllocation(t *testing.T) {
 			must.Get(c.Multi(ctx, ops...))(t)
 		}
 		names := must.Get(c.Names(ctx, "/n"))(t)
-		must.That(t, names.Stat.NumChildren == 1000 && names.Len() == 1000,
-			"%d names, %+v", names.Len(), names.Stat)
+		must.Equal(t, names.Stat.NumChildren, 1000,
+			"%d names, %+v: names.Stat.NumChildren", names.Len(), names.Stat)
+		must.Equal(t, names.Len(), 1000, "%d names, %+v: names.Len()", names.Len(), names.Stat)
 		total := 0
 		if n := testing.AllocsPerRun(10, func() {
 			for name := range names.All() {
@@ -213,15 +223,15 @@ func TestNamesWithoutAllocation(t *testing.T) {
 		want := names.List()
 		for range 10 {
 			other := must.Get(c.Names(ctx, "/n"))(t)
-			if got := other.List(); !slices.Equal(got, want) || !slices.Equal(names.List(), want) {
-				t.Fatalf("lists of %d and %d names changed", len(got), names.Len())
-			}
+			got := other.List()
+			must.List(t, got, want, "lists of %d and %d names changed: got", len(got), names.Len())
+			must.List(t, names.List(), want,
+				"lists of %d and %d names changed: names.List()", len(got), names.Len())
 			other.Free()
 		}
 		empty := must.Get(c.Names(ctx, "/n/"+want[0]))(t)
-		if empty.Len() != 0 || len(empty.List()) != 0 {
-			t.Fatalf("%d names", empty.Len())
-		}
+		must.Equal(t, empty.Len(), 0, "%d names: empty.Len()", empty.Len())
+		must.Equal(t, len(empty.List()), 0, "%d names: len(empty.List())", empty.Len())
 	})
 }
 
@@ -263,9 +273,12 @@ func TestFlightOfEveryKind(t *testing.T) {
 		must.Get(sync.Wait(ctx))(t)
 		must.Get(get.Wait(ctx))(t)
 		st := must.Get(missing.Wait(ctx))(t)
-		must.That(t, st == nil && missing.Watch() != nil && get.Watch() != nil, "%+v", st)
+		must.That(t, st == nil, "%+v: want st == nil", st)
+		must.That(t, missing.Watch() != nil, "%+v: want missing.Watch() != nil", st)
+		must.That(t, get.Watch() != nil, "%+v: want get.Watch() != nil", st)
 		res := must.Get(multi.Wait(ctx))(t)
-		must.That(t, len(res) == 2 && res[1].Path == "/none", "%+v", res)
+		must.Equal(t, len(res), 2, "len(res)")
+		must.Equal(t, res[1].Path, "/none", "res[1].Path")
 		must.Equal(t, missing.Watch().Event(), zk.Event{Type: zk.EventCreated, Path: "/none"}, "event")
 		must.Equal(t, get.Watch().Event(), zk.Event{}, "event")
 		_, err := refused.Wait(ctx)

@@ -62,9 +62,11 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 				continue // the last cut of those before, come late
 			}
 			rule.Remove()
-			if n := must.Get(c.Get(ctx, "/r"))(t); string(n.Data) != "y" || n.Stat.Version != before+1 {
-				t.Fatalf("written %d times", n.Stat.Version-before)
-			}
+			n := must.Get(c.Get(ctx, "/r"))(t)
+			must.Equal(t, string(n.Data), "y",
+				"written %d times: string(n.Data)", n.Stat.Version-before)
+			must.Equal(t, n.Stat.Version, before+1,
+				"written %d times: n.Stat.Version", n.Stat.Version-before)
 			break
 		}
 	})
@@ -181,11 +183,12 @@ func TestContextEnds(t *testing.T) {
 		p.Record()
 		_, err := c.Set(ended, "/r", nil, -1)
 		is(t, err, context.Canceled)
-		if errors.Is(err, zk.ErrUncertain) || p.Count(func(f faultproxy.Frame) bool {
+		must.That(t, !errors.Is(err, zk.ErrUncertain),
+			"sent with an ended context: %v: want !errors.Is(err, zk.ErrUncertain)", err)
+		must.Equal(t, p.Count(func(f faultproxy.Frame) bool {
 			return f.Op == faultproxy.OpSetData
-		}) != 0 {
-			t.Fatalf("sent with an ended context: %v", err)
-		}
+		}), 0,
+			"sent with an ended context")
 
 		// Under way: the outcome is not known.
 		hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetData, Do: faultproxy.Hold})
@@ -595,7 +598,9 @@ func TestEveryCallTellsOfARefusal(t *testing.T) {
 		} {
 			err := call()
 			must.Is(t, err, zk.ErrBadArguments, "%s", name)
-			must.That(t, zk.IsRefusal(err) && c.Watches() == 0, "%s: %v, %d watches", name, err, c.Watches())
+			must.That(t, zk.IsRefusal(err),
+				"%s: %v, %d watches: want zk.IsRefusal(err)", name, err, c.Watches())
+			must.Equal(t, c.Watches(), 0, "%s: c.Watches()", name)
 		}
 		rule.Remove()
 		lost := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Nth: 1,

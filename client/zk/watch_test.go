@@ -28,7 +28,9 @@ func TestWatches(t *testing.T) {
 		_, same := must.Get2(c.ExistsW(ctx, "/w"))(t)
 		_, _, list, err := c.ChildrenW(ctx, "/w")
 		must.OK(t, err)
-		must.That(t, data == same && c.Watches() == 2, "a watch is not shared: %d watches", c.Watches())
+		must.Equal(t, data, same, "a watch is not shared: %d watches: data", c.Watches())
+		must.Equal(t, c.Watches(), 2,
+			"a watch is not shared: %d watches: c.Watches()", c.Watches())
 		node(t, c, "/w/x", "")
 		must.Equal(t, fired(t, list), zk.EventChildrenChanged, "event")
 		must.Get(c.Set(ctx, "/w", nil, -1))(t)
@@ -245,7 +247,8 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 		must.Get(owner.Create(ctx, zk.Create{Path: "/hidden", ACL: []zk.ACL{
 			{Perms: zk.PermAll, ID: zk.ID{Scheme: "auth"}}}}))(t)
 		st, w := must.Get2(c.ExistsW(ctx, "/hidden"))(t)
-		must.That(t, st != nil && c.Watches() == 1, "%v, %d watches", st, c.Watches())
+		must.That(t, st != nil, "%v, %d watches: want st != nil", st, c.Watches())
+		must.Equal(t, c.Watches(), 1, "%v, %d watches: c.Watches()", st, c.Watches())
 		must.OK(t, owner.Delete(ctx, "/hidden", -1))
 		must.OK(t, c.Sync(ctx, "/hidden"))
 		if st := must.Get(c.Exists(ctx, "/hidden"))(t); st != nil {

@@ -67,11 +67,13 @@ func (f future) Error() error {
 func TestFuturesAreAwaited(t *testing.T) {
 	expect.OK(t, Await(t.Context(), future{}))
 	err := Await(t.Context(), future{err: raft.ErrNotLeader})
-	expect.That(t, errors.Is(err, raft.ErrNotLeader) && status.Of(err) == status.NoLeader, "%v", err)
+	expect.Is(t, err, raft.ErrNotLeader)
+	expect.Equal(t, status.Of(err), status.NoLeader, "status.Of(err)")
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	err = Await(over, future{never: t.Context().Done()})
-	expect.That(t, errors.Is(err, context.Canceled) && status.Of(err) == status.Interrupted, "%v", err)
+	expect.Is(t, err, context.Canceled)
+	expect.Equal(t, status.Of(err), status.Interrupted, "status.Of(err)")
 }
 
 // badLog is a log that cannot be written.
@@ -167,7 +169,8 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 		for i := uint64(1); i <= last; i++ {
 			var l raft.Log
 			err := c.GetLog(i, &l)
-			must.That(t, err == nil && l.Index == i, "entry %d: %+v, %v", i, l.Index, err)
+			must.OK(t, err, "entry %d", i)
+			must.Equal(t, l.Index, i, "entry %d: l.Index", i)
 		}
 		expect.Equal(t, int(last)-below.reads, want, "entries are kept")
 	}
@@ -185,17 +188,23 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 2}))
 	var l raft.Log
 	err := c.GetLog(last, &l)
-	expect.That(t, err == nil && l.Term == 2, "an entry that was replaced: %+v, %v", l, err)
+	if expect.OK(t, err, "an entry that was replaced") {
+		expect.Equal(t, l.Term, 2, "an entry that was replaced: l.Term")
+	}
 	// One that is not kept takes the place of a kept one that was deleted.
 	must.OK(t, c.DeleteRange(last, last))
 	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 3, Data: make([]byte, cacheLongest+1)}))
 	err = c.GetLog(last, &l)
-	expect.That(t, err == nil && l.Term == 3, "a long entry in the place of a kept one: %+v, %v", l.Term, err)
+	if expect.OK(t, err, "a long entry in the place of a kept one") {
+		expect.Equal(t, l.Term, 3, "a long entry in the place of a kept one: l.Term")
+	}
 	// One behind a gap, as after a snapshot from the leader.
 	last += 100
 	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 4}))
 	err = c.GetLog(last, &l)
-	expect.That(t, err == nil && l.Term == 4, "an entry behind a gap: %+v, %v", l, err)
+	if expect.OK(t, err, "an entry behind a gap") {
+		expect.Equal(t, l.Term, 4, "an entry behind a gap: l.Term")
+	}
 }
 
 // How raft runs follows from the options.
@@ -209,7 +218,9 @@ func TestSettingsOfRaft(t *testing.T) {
 		24 * time.Hour})
 	expect.List(t, []uint64{uint64(c.MaxAppendEntries), c.TrailingLogs, c.SnapshotThreshold}, []uint64{64, 55,
 		math.MaxUint64})
-	expect.That(t, c.NoLegacyTelemetry && c.NoSnapshotRestoreOnStart && !c.PreVoteDisabled, "%+v", c)
+	expect.That(t, c.NoLegacyTelemetry, "%+v: want c.NoLegacyTelemetry", c)
+	expect.That(t, c.NoSnapshotRestoreOnStart, "%+v: want c.NoSnapshotRestoreOnStart", c)
+	expect.That(t, !c.PreVoteDisabled, "%+v: want !c.PreVoteDisabled", c)
 	o.HeartbeatTimeout = 100 * time.Millisecond
 	expect.Equal(t, o.config().CommitTimeout, 100*time.Millisecond)
 	expect.OK(t, raft.ValidateConfig(c))
@@ -219,9 +230,16 @@ func TestR1R23RaftSettings(t *testing.T) {
 	o := Options{ID: 1, HeartbeatTimeout: time.Second, TrailingLogs: 10_240}
 	conf := o.config()
 	// The lease is over before any follower stands.
-	if conf.LeaderLeaseTimeout != o.HeartbeatTimeout || conf.HeartbeatTimeout < conf.LeaderLeaseTimeout ||
-		conf.PreVoteDisabled || conf.TrailingLogs < 10240 {
-		t.Errorf("raft settings: lease %v heartbeat %v prevote off %v trailing %d", conf.LeaderLeaseTimeout,
-			conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)
-	}
+	expect.Equal(t, conf.LeaderLeaseTimeout, o.HeartbeatTimeout,
+		"raft settings: lease %v heartbeat %v prevote off %v trailing %d: conf.LeaderLeaseTimeout",
+		conf.LeaderLeaseTimeout, conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)
+	expect.That(t, conf.HeartbeatTimeout >= conf.LeaderLeaseTimeout,
+		"raft settings: lease %v heartbeat %v prevote off %v trailing %d",
+		conf.LeaderLeaseTimeout, conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)
+	expect.That(t, !conf.PreVoteDisabled,
+		"raft settings: lease %v heartbeat %v prevote off %v trailing %d: want !conf.PreVoteDisabled",
+		conf.LeaderLeaseTimeout, conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)
+	expect.That(t, conf.TrailingLogs >= 10240,
+		"raft settings: lease %v heartbeat %v prevote off %v trailing %d: want conf.TrailingLogs >= 10240",
+		conf.LeaderLeaseTimeout, conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)
 }

@@ -57,8 +57,12 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 			for i := range uint64(20) {
 				own = append(own, i+1)
 			}
-			must.That(t, f.put(1, 0, 0, own...) && !f.put(2, 20, 2, 21) && !f.put(2, 10, 2, 11),
-				"it does not compare terms")
+			must.That(t, f.put(1, 0, 0, own...),
+				"it does not compare terms: want f.put(1, 0, 0, own...)")
+			must.That(t, !f.put(2, 20, 2, 21),
+				"it does not compare terms: want !f.put(2, 20, 2, 21)")
+			must.That(t, !f.put(2, 10, 2, 11),
+				"it does not compare terms: want !f.put(2, 10, 2, 11)")
 			f.install(&content)
 			expect.Equal(t, f.d.newestConfig(), 5, "the members are taken from entry")
 			expect.That(t, f.put(2, 10, 2, 11), "the entry behind the snapshot is refused")
@@ -324,8 +328,10 @@ func TestR21MembersHaveTheIndexOfTheirEntry(t *testing.T) {
 			"server %s after entry %d at %q", test.id, test.after, test.addr)
 	}
 	d.configs.add(config{index: 9, servers: a, gap: true})
-	expect.That(t, !d.StaysMember(3, "1", "") && d.StaysMember(9, "1", ""),
-		"what a snapshot hides is taken for known")
+	expect.That(t, !d.StaysMember(3, "1", ""),
+		"what a snapshot hides is taken for known: want !d.StaysMember(3, \"1\", \"\")")
+	expect.That(t, d.StaysMember(9, "1", ""),
+		"what a snapshot hides is taken for known: want d.StaysMember(9, \"1\", \"\")")
 }
 
 func openTest(t *testing.T, dir string) *Disk {

@@ -62,7 +62,9 @@ func openDir(t *testing.T, path string) *dataDir {
 func TestIdentityIsKept(t *testing.T) {
 	d := openDir(t, t.TempDir())
 	made, err := d.loadIdentity(3, rand.Reader)
-	must.That(t, err == nil && made.Server == 3 && len(made.Incarnation) == 32, "%+v, %v", made, err)
+	must.OK(t, err)
+	must.Equal(t, made.Server, 3, "made.Server")
+	must.Equal(t, len(made.Incarnation), 32, "len(made.Incarnation)")
 	made.Cluster, made.Incarnations, made.Peers = "c", map[uint32]string{3: made.Incarnation}, map[uint32]string{
 		3: "a:1"}
 	must.OK(t, d.saveIdentity(made))
@@ -174,7 +176,9 @@ func TestReplacedIdentityIsDurableLast(t *testing.T) {
 			moved = i
 		}
 		if moved >= 0 && has(names, identityFile) {
-			must.That(t, i > moved+1 && has(r.all[i-1], "raft", "snapshots"), "the syncs found %q", r.all)
+			must.That(t, i > moved+1, "the syncs found %q: want i > moved+1", r.all)
+			must.That(t, has(r.all[i-1], "raft", "snapshots"),
+				"the syncs found %q: want has(r.all[i-1], \"raft\", \"snapshots\")", r.all)
 			return
 		}
 	}
@@ -212,7 +216,10 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 		}()
 		power.OnOp(nil)
 		if done < nth {
-			expect.That(t, err == nil && nth >= 5, "nothing failed in %d operations: %v", done, err)
+			if expect.OK(t, err, "nothing failed in %d operations", done) {
+				expect.That(t, nth >= 5,
+					"nothing failed in %d operations: %v: want nth >= 5", done, err)
+			}
 			return
 		}
 		expect.Is(t, err, errRefused, "%s of %s failed, and what is said", what.Kind, what.Name)
@@ -292,10 +299,10 @@ func TestNewDirectorySurvivesAPowerLoss(t *testing.T) {
 		must(d.Log().DeleteRange(1, 1))
 		power.PowerLoss()
 		d = begin()
-		if is := d.Identity(); is.Incarnation != who.Incarnation || is.Cluster != who.Cluster ||
-			is.Start != who.Start+1 {
-			t.Errorf("seed %d: %+v has become of %+v", seed, is, who)
-		}
+		is := d.Identity()
+		expect.Equal(t, is.Incarnation, who.Incarnation, "seed %d: is.Incarnation", seed)
+		expect.Equal(t, is.Cluster, who.Cluster, "seed %d: is.Cluster", seed)
+		expect.Equal(t, is.Start, who.Start+1, "seed %d: is.Start", seed)
 		if _, end, err := d.Promised(); err != nil || end != 1 {
 			t.Errorf("seed %d: the log and the snapshots end at %d, %v", seed, end, err)
 		}

@@ -86,7 +86,8 @@ func TestEveryStartIsAnotherLife(t *testing.T) {
 	for start := uint64(1); start <= 3; start++ {
 		d := must.Get(open(dir))(t)
 		id := d.Identity()
-		expect.That(t, id.Start == start && !seen[id.Life], "start %d: %+v", start, id)
+		expect.Equal(t, id.Start, start, "start %d: id.Start", start)
+		expect.That(t, !seen[id.Life], "start %d: %+v: want !seen[id.Life]", start, id)
 		seen[id.Life] = true
 		d.Close()
 	}

@@ -152,15 +152,22 @@ func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 		write(t, s, index)
 	}
 	names, err := s.names()
-	if err != nil || len(names) != 2 || !strings.HasPrefix(names[0], "00000000000000000012-") ||
-		!strings.HasPrefix(names[1], "00000000000000000011-") {
-		t.Errorf("kept %q, %v", names, err)
+	if expect.OK(t, err, "kept %q, %v", names, err) {
+		if expect.Equal(t, len(names), 2, "kept %q, %v: len(names)", names, err) {
+			expect.That(t, strings.HasPrefix(names[0], "00000000000000000012-"),
+				"kept %q, %v: want strings.HasPrefix(names[0], \"00000000000000000012-\")", names, err)
+			expect.That(t, strings.HasPrefix(names[1], "00000000000000000011-"),
+				"kept %q, %v: want strings.HasPrefix(names[1], \"00000000000000000011-\")", names, err)
+		}
 	}
 	list, err := s.List()
-	if err != nil || len(list) != 1 || list[0].Index != 12 || list[0].Term != 2 ||
-		list[0].Size != int64(len("content")) || at(s).IsZero() {
-		t.Fatalf("offered %+v, %v", list, err)
-	}
+	must.OK(t, err, "offered %+v, %v", list, err)
+	must.Equal(t, len(list), 1, "offered %+v, %v: len(list)", list, err)
+	must.Equal(t, list[0].Index, 12, "offered %+v, %v: list[0].Index", list, err)
+	must.Equal(t, list[0].Term, 2, "offered %+v, %v: list[0].Term", list, err)
+	must.Equal(t, list[0].Size, int64(len("content")),
+		"offered %+v, %v: list[0].Size", list, err)
+	must.That(t, !at(s).IsZero(), "offered %+v, %v: want !at(s).IsZero()", list, err)
 	_, r := must.Get2(s.Open(list[0].ID))(t)
 	defer r.Close()
 	if b, err := io.ReadAll(r); err != nil || string(b) != "content" {

@@ -91,7 +91,8 @@ func (v *voter) appends(leader string, term uint64, from, to uint64) {
 	}
 	var resp raft.AppendEntriesResponse
 	err := tr.AppendEntries("1", v.here, req, &resp)
-	must.That(v.t, err == nil && resp.Success, "%v %v", err, resp)
+	must.OK(v.t, err)
+	must.That(v.t, resp.Success, "%v %v: want resp.Success", err, resp)
 }
 
 // A server votes for 3 in term 2, stores entries of term 3, and ends at any write of the stable

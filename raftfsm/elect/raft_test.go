@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // What a server says of its leader, before it knows one, while it follows one, and while it leads.
@@ -15,9 +16,11 @@ func TestWhatRaftKnows(t *testing.T) {
 			t.Errorf("no leader: %d is known", id)
 		}
 		time.Sleep(time.Second)
-		if !r.HeardOfLeader().IsZero() || r.Silence() != time.Since(r.Began) {
-			t.Errorf("no leader: heard %v, silence %v", r.HeardOfLeader(), r.Silence())
-		}
+		expect.That(t, r.HeardOfLeader().IsZero(),
+			"no leader: heard %v, silence %v: want r.HeardOfLeader().IsZero()",
+			r.HeardOfLeader(), r.Silence())
+		expect.Equal(t, r.Silence(), time.Since(r.Began),
+			"no leader: heard %v, silence %v: r.Silence()", r.HeardOfLeader(), r.Silence())
 		w.leads(3, 5)
 		heard := time.Now()
 		if id, at := r.Known(); id != 3 || at != addr(3) || r.Leads() || r.NobodyLeadsBut(2) || !r.NobodyLeadsBut(3) {
@@ -25,22 +28,27 @@ func TestWhatRaftKnows(t *testing.T) {
 		}
 		m := r.moment()
 		time.Sleep(time.Second)
-		if since := heard.Sub(r.HeardOfLeader()); since < 0 || since > 10*time.Millisecond ||
-			r.Silence() < time.Second || r.Silence() > time.Second+10*time.Millisecond {
-			t.Errorf("a leader: heard %v before, silence %v", since, r.Silence())
-		}
-		if !r.isStill(m) || !r.isStill(moment{term: 5}) || r.isStill(moment{term: 4}) {
-			t.Error("nothing has happened")
-		}
+		since := heard.Sub(r.HeardOfLeader())
+		expect.That(t, since >= 0 && since <= 10*time.Millisecond,
+			"a leader: heard %v before, silence %v: want since >= 0 && since <= 10*time.Millisecond",
+			since, r.Silence())
+		expect.That(t, r.Silence() >= time.Second && r.Silence() <= time.Second+10*time.Millisecond,
+			"a leader: heard %v before, silence %v", since, r.Silence())
+		expect.That(t, r.isStill(m), "nothing has happened: want r.isStill(m)")
+		expect.That(t, r.isStill(moment{term: 5}),
+			"nothing has happened: want r.isStill(moment{term: 5})")
+		expect.That(t, !r.isStill(moment{term: 4}),
+			"nothing has happened: want !r.isStill(moment{term: 4})")
 		if w.leads(3, 5); r.isStill(m) || !r.isStill(moment{term: 5}) {
 			t.Error("the leader was heard of")
 		}
 		if w.leads(3, 6); r.isStill(moment{term: 5}) {
 			t.Error("a term has begun")
 		}
-		if d := r.Beat(time.Minute); d <= 0 || time.Since(r.Began.Add(-d))%time.Minute != 0 {
-			t.Errorf("the next beat is in %v", d)
-		}
+		d := r.Beat(time.Minute)
+		expect.That(t, d > 0, "the next beat is in %v: want d > 0", d)
+		expect.Equal(t, time.Since(r.Began.Add(-d))%time.Minute, 0,
+			"the next beat is in %v", d)
 		if others, own := r.voters(); len(others) != 2 || !own {
 			t.Errorf("the other voters are %v, and this server is one: %v", others, own)
 		}
@@ -58,9 +66,10 @@ func TestDrained(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2}, nil, func(w *world) {
 		r := w.e.Raft
 		w.leads(2, 5)
-		if was := r.moment(); !r.drained(w.ctx, time.Second) || !r.isStill(was) {
-			t.Error("raft has nothing to do")
-		}
+		was := r.moment()
+		expect.That(t, r.drained(w.ctx, time.Second),
+			"raft has nothing to do: want r.drained(w.ctx, time.Second)")
+		expect.That(t, r.isStill(was), "raft has nothing to do: want r.isStill(was)")
 		w.e.Raft.Shutdown().Error() // its main loop takes nothing more
 		for began := time.Now(); r.drained(w.ctx, time.Second) || time.Since(began) != time.Second; {
 			t.Fatalf("raft hangs: after %v", time.Since(began))

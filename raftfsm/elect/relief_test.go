@@ -122,8 +122,12 @@ func TestReliefAsksWhenItLeadsNoMore(t *testing.T) {
 			w.others[3].set(func() { asked = w.others[3].told > 0 })
 			asks = time.Since(began)
 		}
-		expect.That(t, asked && leads > reliefLeast && asks >= leads && asks-leads < reliefLook/2,
-			"it leads for %v, and asks after %v", leads, asks)
+		expect.That(t, asked, "it leads for %v, and asks after %v: want asked", leads, asks)
+		expect.That(t, leads > reliefLeast && asks >= leads,
+			"it leads for %v, and asks after %v: want leads > reliefLeast && asks >= leads",
+			leads, asks)
+		expect.That(t, asks-leads < reliefLook/2,
+			"it leads for %v, and asks after %v: want asks-leads < reliefLook/2", leads, asks)
 	})
 }
 

@@ -25,8 +25,12 @@ func TestTheLongestLogStandsFirst(t *testing.T) {
 		{"a longer log before a lower id", status(2, 3, 11), status(1, 3, 10)},
 		{"a later term before a longer log", status(2, 4, 9), status(1, 3, 10)},
 	} {
-		expect.That(t, StandsBefore(&c.first, &c.second) && !StandsBefore(&c.second, &c.first),
-			"%s: the order is not %d, %d", c.name, c.first.ID, c.second.ID)
+		expect.That(t, StandsBefore(&c.first, &c.second),
+			"%s: the order is not %d, %d: want StandsBefore(&c.first, &c.second)",
+			c.name, c.first.ID, c.second.ID)
+		expect.That(t, !StandsBefore(&c.second, &c.first),
+			"%s: the order is not %d, %d: want !StandsBefore(&c.second, &c.first)",
+			c.name, c.first.ID, c.second.ID)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -196,9 +197,10 @@ func TestSucceed(t *testing.T) {
 			began := time.Now()
 			w.e.Succeed(w.ctx, 3)
 			took, stands := time.Since(began), w.stands(1) > 0
-			if stands != (c.want >= 0) || stands && (took < c.want || took > c.want+60*time.Millisecond) {
-				t.Errorf("it stands: %v, after %v, want %v", stands, took, c.want)
-			}
+			expect.Equal(t, stands, c.want >= 0,
+				"it stands: %v, after %v, want %v: stands", stands, took, c.want)
+			expect.That(t, !stands || !(took < c.want || took > c.want+60*time.Millisecond),
+				"it stands: %v, after %v, want %v", stands, took, c.want)
 		})
 	}
 }
@@ -213,8 +215,13 @@ func TestSurvey(t *testing.T) {
 		}
 		mute := func(o *Opinion) bool { return o.Mute }
 		s, took := survey()
-		if !s.Voter || s.Voters != 4 || len(s.Opinions) != 2 || s.count(mute) != 0 || took > askFirst {
-			t.Errorf("all answer: %+v after %v", s, took)
+		expect.That(t, s.Voter, "all answer: %+v after %v: want s.Voter", s, took)
+		expect.Equal(t, s.Voters, 4, "all answer: %+v after %v: s.Voters", s, took)
+		if expect.Equal(t, len(s.Opinions), 2,
+			"all answer: %+v after %v: len(s.Opinions)", s, took) {
+			expect.Equal(t, s.count(mute), 0, "all answer: %+v after %v: s.count(mute)", s, took)
+			expect.That(t, took <= askFirst,
+				"all answer: %+v after %v: want took <= askFirst", s, took)
 		}
 		w.others[1].set(func() { w.others[1].slow = heartbeat / 2 })
 		if s, took = survey(); s.count(mute) != 0 || took < heartbeat/2 {
@@ -222,16 +229,21 @@ func TestSurvey(t *testing.T) {
 		}
 		w.others[1].set(func() { w.others[1].slow = time.Hour })
 		s, took = survey()
-		if s.count(mute) != 1 || took < heartbeat || took > heartbeat*5/4 ||
-			s.count(func(o *Opinion) bool { return o.Mute && o.Lower && !o.Gone }) != 1 {
-			t.Errorf("an answer that may decide does not come: %+v after %v", s, took)
-		}
+		expect.Equal(t, s.count(mute), 1,
+			"an answer that may decide does not come: %+v after %v: s.count(mute)", s, took)
+		expect.That(t, took >= heartbeat && took <= heartbeat*5/4,
+			"an answer that may decide does not come: %+v after %v",
+			s, took)
+		expect.Equal(t, s.count(func(o *Opinion) bool { return o.Mute && o.Lower && !o.Gone }), 1,
+			"an answer that may decide does not come: %+v after %v", s, took)
 		began := time.Now()
 		s = w.e.survey(w.ctx, 4, Dead) // it may stand without that answer
 		took = time.Since(began)
-		if s.count(mute) != 1 || took < askFirst || took > 2*askFirst+askAgain {
-			t.Errorf("an answer that does not matter does not come: %+v after %v", s, took)
-		}
+		expect.Equal(t, s.count(mute), 1,
+			"an answer that does not matter does not come: %+v after %v: s.count(mute)", s, took)
+		expect.That(t, took >= askFirst && took <= 2*askFirst+askAgain,
+			"an answer that does not matter does not come: %+v after %v",
+			s, took)
 		time.AfterFunc(heartbeat/4, func() { w.leads(3, 7) })
 		if _, took = survey(); took < heartbeat/4 || took > heartbeat/2 {
 			t.Errorf("another server leads: it waits %v", took)
@@ -262,17 +274,23 @@ func TestStandAt(t *testing.T) {
 		}
 		m = r.moment()
 		w.e.standAt(w.ctx, m, 0, Vacant)
-		if w.stands(1) == 0 || r.CurrentTerm() != m.term+2 {
-			t.Errorf("it stood in term %d, withdrew, and stands in %d", m.term, r.CurrentTerm())
-		}
+		expect.That(t, w.stands(1) != 0,
+			"it stood in term %d, withdrew, and stands in %d: want w.stands(1) != 0",
+			m.term, r.CurrentTerm())
+		expect.Equal(t, r.CurrentTerm(), m.term+2,
+			"it stood in term %d, withdrew, and stands in %d: r.CurrentTerm()",
+			m.term, r.CurrentTerm())
 		m.term--
-		if now := r.CurrentTerm(); r.withdraw(m) || r.CurrentTerm() != now {
-			t.Error("it withdraws from a term that is over")
-		}
+		now := r.CurrentTerm()
+		expect.That(t, !r.withdraw(m),
+			"it withdraws from a term that is over: want !r.withdraw(m)")
+		expect.Equal(t, r.CurrentTerm(), now,
+			"it withdraws from a term that is over: r.CurrentTerm()")
 		w.elected()
-		if r.withdraw(r.moment()) || r.State() != raft.Leader {
-			t.Error("it withdraws where it leads by now")
-		}
+		expect.That(t, !r.withdraw(r.moment()),
+			"it withdraws where it leads by now: want !r.withdraw(r.moment())")
+		expect.Equal(t, r.State(), raft.Leader,
+			"it withdraws where it leads by now: r.State()")
 	})
 }
 
@@ -327,9 +345,10 @@ func TestIdle(t *testing.T) {
 			w.leads(3, 5)
 			m, began := w.e.Raft.moment(), time.Now()
 			time.AfterFunc(heartbeat/2, c.happen)
-			if got := w.e.idle(c.ctx, heartbeat, m, c.but); got != c.want || time.Since(began) >= heartbeat != c.want {
-				t.Errorf("%s: %v after %v", c.what, got, time.Since(began))
-			}
+			got := w.e.idle(c.ctx, heartbeat, m, c.but)
+			expect.Equal(t, got, c.want, "%s: got", c.what)
+			expect.Equal(t, time.Since(began) >= heartbeat, c.want,
+				"%s: time.Since(began) >= heartbeat", c.what)
 			time.Sleep(heartbeat)
 		}
 	})

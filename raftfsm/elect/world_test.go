@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/sim"
 )
@@ -149,9 +150,10 @@ func (w *world) leads(id uint32, term uint64) {
 		ID: []byte(from), Addr: []byte(addr(id))}}
 	var resp raft.AppendEntriesResponse
 	must.OK(w.t, w.others[id].trans.AppendEntries(peer.ServerID(w.e.Raft.ID), w.e.Raft.Self, req, &resp))
-	if now, _ := w.e.Raft.Known(); !resp.Success || now != id {
-		w.t.Fatalf("the leader is %d, not %d: %+v", now, id, resp)
-	}
+	now, _ := w.e.Raft.Known()
+	must.That(w.t, resp.Success,
+		"the leader is %d, not %d: %+v: want resp.Success", now, id, resp)
+	must.Equal(w.t, now, id, "the leader is %d, not %d: now", now, id)
 }
 
 // elected makes the tested server lead.
@@ -181,9 +183,11 @@ func (w *world) stands(limit time.Duration) time.Duration {
 // until tells whether a server stands after so long, or a little more.
 func (w *world) until(d time.Duration) {
 	w.t.Helper()
-	if got := w.stands(20 * heartbeat); got < d || got > d+60*time.Millisecond || d == 0 && got != 0 {
-		w.t.Errorf("it stands after %v, want %v", got, d)
-	}
+	got := w.stands(20 * heartbeat)
+	expect.That(w.t, got >= d && got <= d+60*time.Millisecond,
+		"it stands after %v, want %v: want got >= d && got <= d+60*time.Millisecond", got, d)
+	expect.That(w.t, d != 0 || got == 0,
+		"it stands after %v, want %v: want d != 0 || got == 0", got, d)
 }
 
 // The rest makes an other the host of its port.

@@ -197,14 +197,21 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 	} {
 		err := f.Accept(formation(tune))
 		expect.That(t, err != nil && strings.Contains(err.Error(), says), "%v, want %s", err, says)
-		expect.That(t, d.Identity().Cluster == "" && !accepted(), "%s: and yet it is part of the cluster", says)
+		expect.Equal(t, d.Identity().Cluster, "", "%s: d.Identity().Cluster", says)
+		expect.That(t, !accepted(),
+			"%s: and yet it is part of the cluster: want !accepted()", says)
 	}
 	ours := formation(func(*peer.Formation) {})
 	for range 2 { // the word may come twice
 		must.OK(t, f.Accept(ours))
 		id := d.Identity()
-		expect.That(t, accepted() && id.Cluster == "c" && maps.Equal(id.Incarnations, ours.Incarnations) &&
-			maps.Equal(id.Peers, peers) && slices.Equal(id.Observers, ours.Observers), "identity %+v", id)
+		expect.That(t, accepted(), "identity %+v: want accepted()", id)
+		expect.Equal(t, id.Cluster, "c", "identity %+v: id.Cluster", id)
+		expect.That(t, maps.Equal(id.Incarnations, ours.Incarnations),
+			"identity %+v: want maps.Equal(id.Incarnations, ours.Incarnations)", id)
+		expect.That(t, maps.Equal(id.Peers, peers),
+			"identity %+v: want maps.Equal(id.Peers, peers)", id)
+		expect.List(t, id.Observers, ours.Observers, "identity %+v: id.Observers", id)
 	}
 	err := f.Accept(formation(func(p *peer.Formation) { p.Cluster = "d" }))
 	must.Fails(t, err, "it forms two clusters")
@@ -224,7 +231,10 @@ func TestServerThatFormsACluster(t *testing.T) {
 	expect.Equal(t, log.String(), "")
 	p.Incarnations[1] = d.Identity().Incarnation
 	done, err = f.form(t.Context(), p)
-	expect.That(t, done && err == nil && d.Identity().Cluster == "c", "with its own: %v, %v", done, err)
+	expect.That(t, done, "with its own: %v, %v: want done", done, err)
+	if expect.OK(t, err, "with its own") {
+		expect.Equal(t, d.Identity().Cluster, "c", "with its own: d.Identity().Cluster")
+	}
 	expect.Has(t, log.String(), "new cluster formed")
 }
 
@@ -279,8 +289,10 @@ func TestServerThatIsStartedAlone(t *testing.T) {
 		conf := must.Get(alone(c.peers).Join(t.Context()))(t)
 		expect.Equal(t, fmt.Sprint(conf.Servers), fmt.Sprintf("[{Voter 4 %s}]", c.addr))
 		id := d.Identity()
-		expect.That(t, id.Cluster != "" && (was == "" || id.Cluster == was), "cluster %q, was %q",
-			id.Cluster, was)
+		expect.That(t, id.Cluster != "",
+			"cluster %q, was %q: want id.Cluster != \"\"", id.Cluster, was)
+		expect.That(t, was == "" || id.Cluster == was,
+			"cluster %q, was %q: want was == \"\" || id.Cluster == was", id.Cluster, was)
 		expect.That(t, maps.Equal(id.Incarnations, map[uint32]string{4: id.Incarnation}), "%v", id.Incarnations)
 	}
 	id := d.Identity()
@@ -402,7 +414,10 @@ func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	must.Await(t, "both answer in time", time.Minute, func() bool {
 		list := f.askAll(t.Context(), time.Minute, peer.Question{})
 		must.Equal(t, len(list), 2, "answers")
-		must.That(t, list[0].ID == 1 && list[1].ID == 3, "answers of %d and %d", list[0].ID, list[1].ID)
+		must.Equal(t, list[0].ID, 1,
+			"answers of %d and %d: list[0].ID", list[0].ID, list[1].ID)
+		must.Equal(t, list[1].ID, 3,
+			"answers of %d and %d: list[1].ID", list[0].ID, list[1].ID)
 		return list[0].Err == nil && list[1].Err == nil && list[0].Status.ID == 1 && list[1].Status.ID == 3
 	})
 	expect.Equal(t, p.Of("c"), peer.Shown{}, "a directory that is not the one of the member")
@@ -461,9 +476,9 @@ func TestFirstVoterFormsTheCluster(t *testing.T) {
 		joined, err := f.tryJoin(ctx)
 		cancel()
 		expect.That(t, err == nil && joined == c.forms, "%s: joined %v, %v", name, joined, err)
-		expect.That(t, strings.HasPrefix(f.Waits(), c.waits) && (c.waits == "") == (f.Waits() == ""), "%s: %s",
-			name,
-			f.Waits())
+		expect.That(t, strings.HasPrefix(f.Waits(), c.waits),
+			"%s: %s: want strings.HasPrefix(f.Waits(), c.waits)", name, f.Waits())
+		expect.Equal(t, c.waits == "", f.Waits() == "", "%s", name)
 		expect.Equal(t, d.Identity().Cluster != "", c.forms, "%s: it has a cluster", name)
 		if c.forms {
 			expect.That(t, maps.Equal(d.Identity().Incarnations,

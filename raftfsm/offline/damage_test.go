@@ -41,9 +41,11 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 				// What was left out as torn is the last entry, if what was flipped says
 				// how long it is or that it is whole, or nothing.
 				if z.Zxid == before.Zxid-1 && torn && name == "log.5" && len(z.Notes) == 1 {
-					if at < last+checksum || at >= last+checksum+length && whole[at] != 'B' {
-						t.Errorf("%s, byte %d: left out: %q", name, at, z.Notes)
-					}
+					expect.That(t, at >= last+checksum,
+						"%s, byte %d: left out: %q: want at >= last+checksum", name, at, z.Notes)
+					expect.That(t, at < last+checksum+length || whole[at] == 'B',
+						"%s, byte %d: left out: %q: want at < last+checksum+length || whole[at] == 'B'",
+						name, at, z.Notes)
 					continue
 				}
 				diffs, _ := Compare(contentOf("", 0, before.Nodes.Tree), contentOf("", 0, z.Nodes.Tree), true)

@@ -120,13 +120,15 @@ func TestThereAndBack(t *testing.T) {
 		from, tmp := zooDir(t), t.TempDir()
 		ours, back := filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
 		m := must.Get(doImport(from, ours, keep))(t)
-		expect.That(t, m.Zxid == 9 && len(m.Left) == map[bool]int{false: 1, true: 0}[keep], "%+v", m)
+		expect.Equal(t, m.Zxid, 9, "m.Zxid")
+		expect.Equal(t, len(m.Left), map[bool]int{false: 1, true: 0}[keep], "len(m.Left)")
 		equal(t, from, ours, keep)
 		s := must.Get(ReadState(ours))(t)
 		sess, ok := s.Sessions().Get(client)
-		if ok != keep || keep && sess.Password != zkfiles.Password(client) {
-			t.Errorf("keep %v: session %v %+v", keep, ok, sess)
-		}
+		expect.Equal(t, ok, keep, "keep %v: ok", keep)
+		expect.That(t, !keep || sess.Password == zkfiles.Password(client),
+			"keep %v: session %v %+v: want !keep || sess.Password == zkfiles.Password(client)",
+			keep, ok, sess)
 		must.Get(Export(t.Context(), s, back, keep))(t)
 		equal(t, ours, back, true)
 		again := filepath.Join(tmp, "again")
@@ -236,8 +238,10 @@ func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
 	must.OK(t, os.WriteFile(filepath.Join(dir, "version-2", "log.1"), b[:len(b)-3], 0o600))
 	must.OK(t, os.Remove(filepath.Join(dir, "version-2", "log.5")))
 	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir}))(t)
-	if z.Zxid != 4 || len(z.Notes) != 1 || !strings.Contains(z.Notes[0], "the snapshot 4 is newer") {
-		t.Errorf("zxid %d, notes %q", z.Zxid, z.Notes)
+	expect.Equal(t, z.Zxid, 4, "zxid %d, notes %q: z.Zxid", z.Zxid, z.Notes)
+	if expect.Equal(t, len(z.Notes), 1, "zxid %d, notes %q: len(z.Notes)", z.Zxid, z.Notes) {
+		expect.Has(t, z.Notes[0], "the snapshot 4 is newer",
+			"zxid %d, notes %q", z.Zxid, z.Notes)
 	}
 }
 
@@ -339,9 +343,10 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 		})
 		expect.Is(t, err, full)
 		entries, err := os.ReadDir(dir)
-		if made && !errors.Is(err, os.ErrNotExist) || !made && len(entries) != 0 {
-			t.Errorf("left behind: %v, %v", entries, err)
-		}
+		expect.That(t, !made || errors.Is(err, os.ErrNotExist),
+			"left behind: %v, %v: want !made || errors.Is(err, os.ErrNotExist)", entries, err)
+		expect.That(t, made || len(entries) == 0,
+			"left behind: %v, %v: want made || len(entries) == 0", entries, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -373,14 +378,19 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 		noted := slices.ContainsFunc(m.Notes, func(n string) bool { return strings.Contains(n, "1 sessions were kept") })
 		expect.Equal(t, noted, keep, "keep %v: notes %q", keep, m.Notes)
 		after := must.Get(ReadData(dir))(t)
-		if after.ClusterID() == before.ClusterID() || after.Identity.Cluster != m.Cluster ||
-			after.Identity.Server != 3 {
-			t.Errorf("%+v", after.Identity)
-		}
-		if now := state.TimeZxid(time.Now().UnixMilli()); after.Zxid() <= before.Zxid() || after.Zxid() < began ||
-			after.Zxid() > now+1 || after.Sessions().Len() != map[bool]int{true: 1}[keep] {
-			t.Errorf("keep %v: zxid 0x%x, %d sessions", keep, after.Zxid(), after.Sessions().Len())
-		}
+		expect.That(t, after.ClusterID() != before.ClusterID(),
+			"%+v: want after.ClusterID() != before.ClusterID()", after.Identity)
+		expect.Equal(t, after.Identity.Cluster, m.Cluster, "after.Identity.Cluster")
+		expect.Equal(t, after.Identity.Server, 3, "after.Identity.Server")
+		now := state.TimeZxid(time.Now().UnixMilli())
+		expect.That(t, after.Zxid() > before.Zxid() && after.Zxid() >= began,
+			"keep %v: zxid 0x%x, %d sessions: want after.Zxid() > before.Zxid() && after.Zxid() >= began",
+			keep, after.Zxid(), after.Sessions().Len())
+		expect.That(t, after.Zxid() <= now+1,
+			"keep %v: zxid 0x%x, %d sessions: want after.Zxid() <= now+1",
+			keep, after.Zxid(), after.Sessions().Len())
+		expect.Equal(t, after.Sessions().Len(), map[bool]int{true: 1}[keep],
+			"keep %v: after.Sessions().Len()", keep)
 	}
 	b := must.Get(os.ReadFile(backup))(t)
 	for _, at := range []int{0, 30, len(b) / 2, len(b) - 1} {
@@ -445,8 +455,15 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 				must.OK(t, Finish(dir))
 			}
 			after := must.Get(ReadData(dir))(t)
-			expect.That(t, after.ClusterID() != old && after.Sessions().Len() == 1 && !Interrupted(dir),
-				"cluster %s, %d sessions", after.ClusterID(), after.Sessions().Len())
+			expect.That(t, after.ClusterID() != old,
+				"cluster %s, %d sessions: want after.ClusterID() != old",
+				after.ClusterID(), after.Sessions().Len())
+			expect.Equal(t, after.Sessions().Len(), 1,
+				"cluster %s, %d sessions: after.Sessions().Len()",
+				after.ClusterID(), after.Sessions().Len())
+			expect.That(t, !Interrupted(dir),
+				"cluster %s, %d sessions: want !Interrupted(dir)",
+				after.ClusterID(), after.Sessions().Len())
 			before := must.Get(ReadData(filepath.Join(dir, oldDir)))(t)
 			expect.Equal(t, before.ClusterID(), old, "what was there")
 			equal(t, dir, filepath.Join(dir, oldDir), true)
@@ -474,7 +491,9 @@ func TestQuotaCountsWhatIsTaken(t *testing.T) {
 		must.Get(doImport(dir, to, keep))(t)
 		s := must.Get(ReadState(to))(t)
 		stats, ok := s.Tree().Get(quota + "/zookeeper_stats")
-		expect.That(t, ok && string(stats.Data) == want, "keep %v: %s, want %s", keep, stats.Data, want)
+		if expect.That(t, ok, "keep %v: %s, want %s: want ok", keep, stats.Data, want) {
+			expect.Equal(t, string(stats.Data), want, "keep %v: string(stats.Data)", keep)
+		}
 	}
 }
 
@@ -494,8 +513,12 @@ func TestRecoverTwice(t *testing.T) {
 	}
 	for i, name := range []string{oldDir + "-1", oldDir + "-2", oldDir} {
 		kept, err := ReadData(filepath.Join(dir, name))
-		expect.That(t, err == nil && kept.ClusterID() == before[i],
-			"what was there before recover number %d is not kept in %s: %v", i+1, name, err)
+		if expect.OK(t, err,
+			"what was there before recover number %d is not kept in %s", i+1, name) {
+			expect.Equal(t, kept.ClusterID(), before[i],
+				"what was there before recover number %d is not kept in %s: kept.ClusterID()",
+				i+1, name)
+		}
 	}
 }
 

@@ -74,7 +74,8 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 			ID: []byte("2"), Addr: []byte(two.Addr())},
 			Term: 3, PrevLogEntry: prev, PrevLogTerm: prevTerm, Entries: entries, LeaderCommitIndex: 4}
 		err := m.AppendEntries(ServerID(1), raft.ServerAddress(one.Addr()), &req, &resp)
-		must.That(t, err == nil && resp.Success, "%+v, %v", resp, err)
+		must.OK(t, err)
+		must.That(t, resp.Success, "%+v, %v: want resp.Success", resp, err)
 	}
 	// raft read how long its log was before it read what is committed
 	ask(2, 1)
@@ -85,8 +86,10 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	got := fsm.list()
-	if len(got) != 3 || got[0] != "both" || got[1] != "committed" || got[2] != "committed too" {
-		t.Errorf("applied: %q", got)
+	if expect.Equal(t, len(got), 3, "applied: len(got)") {
+		expect.Equal(t, got[0], "both", "applied: got[0]")
+		expect.Equal(t, got[1], "committed", "applied: got[1]")
+		expect.Equal(t, got[2], "committed too", "applied: got[2]")
 	}
 }
 
@@ -205,10 +208,10 @@ func TestCutKeepsWhatFits(t *testing.T) {
 	}{{[]int{10, 10, 10}, 30, 3, 30}, {[]int{10, 10, 11}, 30, 2, 20}, {[]int{100, 1}, 30, 1, 100},
 		{[]int{0, 0}, 30, 2, 0}, {nil, 30, 0, 0}} {
 		args := message(c.sizes...)
-		if n := cut(args, c.limit); n != c.bytes || len(args.Entries) != c.kept {
-			t.Errorf("%v within %d: %d entries of %d bytes, want %d of %d", c.sizes, c.limit, len(args.Entries), n,
-				c.kept, c.bytes)
-		}
+		n := cut(args, c.limit)
+		expect.Equal(t, n, c.bytes, "%v within %d: n", c.sizes, c.limit)
+		expect.Equal(t, len(args.Entries), c.kept,
+			"%v within %d: len(args.Entries)", c.sizes, c.limit)
 	}
 }
 
@@ -230,8 +233,12 @@ func TestPaceFollowsTheLink(t *testing.T) {
 			}
 			p.note("2", size, took, err)
 		}
-		expect.That(t, failed <= 4 && moved >= 100<<20,
-			"at %.0f bytes a second: %d messages failed, %d MiB went", rate, failed, moved>>20)
+		expect.That(t, failed <= 4,
+			"at %.0f bytes a second: %d messages failed, %d MiB went: want failed <= 4",
+			rate, failed, moved>>20)
+		expect.That(t, moved >= 100<<20,
+			"at %.0f bytes a second: %d messages failed, %d MiB went: want moved >= 100<<20",
+			rate, failed, moved>>20)
 		for range 20 {
 			p.note("2", p.limit("2"), time.Millisecond, nil)
 		}

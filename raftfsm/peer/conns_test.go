@@ -87,8 +87,10 @@ func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 	m := startTransport(t, two, &refuse)
 	for term := uint64(1); term <= 5; term++ {
 		resp, err := m.appendTo(one, term, &raft.Log{Index: 1, Data: []byte("x")}, &raft.Log{Index: 2})
-		must.That(t, err == nil && resp.Term == term && resp.LastLog == 2 && resp.Success,
-			"%+v, %v", resp, err)
+		must.OK(t, err)
+		must.Equal(t, resp.Term, term, "resp.Term")
+		must.Equal(t, resp.LastLog, 2, "resp.LastLog")
+		must.That(t, resp.Success, "%+v, %v: want resp.Success", resp, err)
 	}
 	expect.Equal(t, h.raft.Load(), 1, "connections")
 	refuse.Store(true)
@@ -106,7 +108,11 @@ func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 	}
 	var pre raft.RequestPreVoteResponse
 	err := m.RequestPreVote(ServerID(1), raft.ServerAddress(one.Addr()), &raft.RequestPreVoteRequest{}, &pre)
-	expect.That(t, err == nil && pre.Term == 8 && pre.Granted, "a vote before the vote: %+v, %v", pre, err)
+	if expect.OK(t, err, "a vote before the vote") {
+		expect.Equal(t, pre.Term, 8, "a vote before the vote: pre.Term")
+		expect.That(t, pre.Granted,
+			"a vote before the vote: %+v, %v: want pre.Granted", pre, err)
+	}
 }
 
 // The host hears of the snapshots that another server has taken, and of no other.
@@ -357,13 +363,23 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	one := open(t, 1, h)
 	two := open(t, 2, &host{})
 	st, err := two.Ask(t.Context(), 1, one.Addr(), Question{Form: &Formation{Cluster: "new"}})
-	expect.That(t, err == nil && st.ID == 1 && st.Cluster == "c", "%+v, %v", st, err)
-	expect.That(t, len(h.asked) == 1 && h.asked[0].Form != nil && h.asked[0].Form.Cluster == "new",
-		"asked %+v", h.asked)
+	if expect.OK(t, err) {
+		expect.Equal(t, st.ID, 1, "st.ID")
+		expect.Equal(t, st.Cluster, "c", "st.Cluster")
+	}
+	if expect.Equal(t, len(h.asked), 1, "asked %+v: len(h.asked)", h.asked) {
+		if expect.That(t, h.asked[0].Form != nil,
+			"asked %+v: want h.asked[0].Form != nil", h.asked) {
+			expect.Equal(t, h.asked[0].Form.Cluster, "new",
+				"asked %+v: h.asked[0].Form.Cluster", h.asked)
+		}
+	}
 	h.said = errors.New("I do not want to")
 	st, err = two.Ask(t.Context(), 1, one.Addr(), Question{})
-	expect.That(t, err != nil && strings.Contains(err.Error(), "I do not want to") && st.ID == 1,
-		"%+v, %v", st, err)
+	if expect.Fails(t, err) {
+		expect.Has(t, err.Error(), "I do not want to")
+		expect.Equal(t, st.ID, 1, "st.ID")
+	}
 }
 
 // A server that stands still before it has greeted may be asked again, as one that dies may.

@@ -84,8 +84,9 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 			must.Equal(t, int(binary.BigEndian.Uint32(b)), len(b)-4,
 				"%d bytes say that they are %d", len(b), binary.BigEndian.Uint32(b))
 			got, err := parseRequest(b[4:])
-			must.That(t, err == nil && reflect.DeepEqual(got, want),
-				"%+v, %v instead of %+v", got, err, want)
+			must.OK(t, err, "%+v, %v instead of %+v", got, err, want)
+			must.That(t, reflect.DeepEqual(got, want),
+				"%+v, %v instead of %+v: want reflect.DeepEqual(got, want)", got, err, want)
 			if got, err := parseRequest(b[4 : 4+rnd.IntN(len(b)-4)]); err == nil {
 				t.Fatalf("a part is taken for %+v", got)
 			}
@@ -100,10 +101,10 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 			for _, why := range []string{"", "the disk is gone"} {
 				b := appendAnswer(nil, answers[i], why)
 				got := reflect.New(reflect.TypeOf(answers[i]).Elem()).Interface()
-				if said, err := parseAnswer(b[4:], got); err != nil || said != why ||
-					!reflect.DeepEqual(got, answers[i]) {
-					t.Fatalf("%+v %q, %v instead of %+v", got, said, err, answers[i])
-				}
+				said := must.Get(parseAnswer(b[4:], got))(t)
+				must.Equal(t, said, why, "said")
+				must.That(t, reflect.DeepEqual(got, answers[i]),
+					"want reflect.DeepEqual(got, answers[i])")
 				other := reflect.New(reflect.TypeOf(answers[(i+1)%len(answers)]).Elem()).Interface()
 				if _, err := parseAnswer(b[4:], other); err == nil {
 					t.Fatalf("%+v is taken for %+v", answers[i], other)
@@ -123,8 +124,8 @@ func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 	claim := binary.BigEndian.AppendUint32(nil, maxRequest)
 	n := testing.AllocsPerRun(20, func() { // what other goroutines allocate is little of so many
 		b, err := readFrame(bufio.NewReader(bytes.NewReader(append(claim, make([]byte, 100)...))), maxRequest, nil)
-		expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) && cap(b) <= 2<<20,
-			"%d bytes, %v", cap(b), err)
+		expect.Is(t, err, io.ErrUnexpectedEOF, "%d bytes, %v", cap(b), err)
+		expect.That(t, cap(b) <= 2<<20, "%d bytes, %v: want cap(b) <= 2<<20", cap(b), err)
 	})
 	expect.That(t, n <= 20, "%v allocations", n)
 	if _, err := readFrame(bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, maxRequest+1))),
@@ -139,7 +140,10 @@ func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 			got, err := readFrame(
 				bufio.NewReader(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(size)), want...))),
 				maxRequest, buf)
-			expect.That(t, err == nil && bytes.Equal(got, want), "%d bytes: %d, %v", size, len(got), err)
+			if expect.OK(t, err, "%d bytes", size) {
+				expect.That(t, bytes.Equal(got, want),
+					"%d bytes: %d, %v: want bytes.Equal(got, want)", size, len(got), err)
+			}
 		}
 	}
 }
@@ -159,7 +163,10 @@ func FuzzParseRequest(f *testing.F) {
 			return
 		}
 		again, err := parseRequest(appendRequest(nil, r)[4:])
-		expect.That(t, err == nil && reflect.DeepEqual(again, r), "%+v, %v instead of %+v", again, err, r)
+		if expect.OK(t, err, "%+v, %v instead of %+v", again, err, r) {
+			expect.That(t, reflect.DeepEqual(again, r),
+				"%+v, %v instead of %+v: want reflect.DeepEqual(again, r)", again, err, r)
+		}
 	})
 }
 
@@ -221,14 +228,25 @@ func TestTouchesAndAcksHaveTheirLength(t *testing.T) {
 			"touches of %d bytes: %+v, %v", n, got, err)
 	}
 	got, err := ParseTouches(whole)
-	if err != nil || got.Number != 5 || got.Applied != 6 || len(got.Heard) != 2 ||
-		got.Heard[0] != touches.Heard[0] || got.Heard[1] != touches.Heard[1] {
-		t.Errorf("read back as %+v, %v", got, err)
+	if expect.OK(t, err, "read back as %+v, %v", got, err) {
+		expect.Equal(t, got.Number, 5, "read back as %+v, %v: got.Number", got, err)
+		expect.Equal(t, got.Applied, 6, "read back as %+v, %v: got.Applied", got, err)
+		if expect.Equal(t, len(got.Heard), 2, "read back as %+v, %v: len(got.Heard)", got, err) {
+			expect.Equal(t, got.Heard[0], touches.Heard[0],
+				"read back as %+v, %v: got.Heard[0]", got, err)
+			expect.Equal(t, got.Heard[1], touches.Heard[1],
+				"read back as %+v, %v: got.Heard[1]", got, err)
+		}
 	}
 	ack := Touches{Number: 3, Applied: 4}
 	got, err = ParseTouches(ack.Append(nil))
-	expect.That(t, err == nil && got.Number == 3 && got.Applied == 4 && len(got.Heard) == 0,
-		"an ack is read back as %+v, %v", got, err)
+	if expect.OK(t, err, "an ack is read back as %+v, %v", got, err) {
+		expect.Equal(t, got.Number, 3, "an ack is read back as %+v, %v: got.Number", got, err)
+		expect.Equal(t, got.Applied, 4,
+			"an ack is read back as %+v, %v: got.Applied", got, err)
+		expect.Equal(t, len(got.Heard), 0,
+			"an ack is read back as %+v, %v: len(got.Heard)", got, err)
+	}
 }
 
 func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
@@ -255,7 +273,9 @@ func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
 	}
 	var g Greeting
 	err := readJSON(bytes.NewReader(whole), &g)
-	expect.That(t, err == nil && g.From == 7, "a greeting: %+v, %v", g, err)
+	if expect.OK(t, err, "a greeting") {
+		expect.Equal(t, g.From, 7, "a greeting: g.From")
+	}
 	if err := readJSON(bytes.NewReader([]byte{0, 16, 0, 1}), &g); err == nil ||
 		!strings.Contains(err.Error(), "message of") {
 		t.Errorf("a greeting larger than any: %v", err)
@@ -276,7 +296,10 @@ func TestLongestBlockPassesALink(t *testing.T) {
 		}
 		must.OK(t, w.Flush())
 		typ, got, err := ReadMessage(bufio.NewReader(&wire))
-		expect.That(t, err == nil && typ == LinkBlock && bytes.Equal(got, payload),
-			"%+d: type %d, %d bytes, %v", off, typ, len(got), err)
+		if expect.OK(t, err, "%+d", off) {
+			expect.Equal(t, typ, LinkBlock, "%+d: typ", off)
+			expect.That(t, bytes.Equal(got, payload),
+				"%+d: type %d, %d bytes, %v: want bytes.Equal(got, payload)", off, typ, len(got), err)
+		}
 	}
 }

@@ -85,8 +85,11 @@ func TestStrangersDoNotPushOutServers(t *testing.T) {
 	<-h.links
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	expect.That(t, len(one.new) == 0 && len(one.conns) == 1,
-		"%d of %d connections are strangers'", len(one.new), len(one.conns))
+	if expect.Equal(t, len(one.new), 0,
+		"%d of %d connections are strangers': len(one.new)", len(one.new), len(one.conns)) {
+		expect.Equal(t, len(one.conns), 1,
+			"%d of %d connections are strangers': len(one.conns)", len(one.new), len(one.conns))
+	}
 }
 
 // ownTLS is that of a cluster whose servers all have the same certificate.
@@ -112,7 +115,9 @@ func ownTLS(t *testing.T, id uint32, more ...string) *TLS {
 func TestTLSNamesTheServer(t *testing.T) {
 	p := openTLS(t, 1, &host{}, ownTLS(t, 1))
 	st, err := p.Ask(t.Context(), 1, p.Addr(), Question{})
-	expect.That(t, err == nil && st.Cluster == "c", "itself: %+v, %v", st, err)
+	if expect.OK(t, err, "itself") {
+		expect.Equal(t, st.Cluster, "c", "itself: st.Cluster")
+	}
 	_, err = p.Ask(t.Context(), 2, p.Addr(), Question{})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "TLS with server 2"), "as another: %v", err)
 	two := open(t, 2, &host{})
@@ -275,13 +280,18 @@ func TestCommitIsTakenBeforeEntriesAreStored(t *testing.T) {
 		if test.first > 0 {
 			rpc := <-p.rpcs
 			req := rpc.Command.(*raft.AppendEntriesRequest)
-			expect.That(t, len(req.Entries) == 0 && req.PrevLogEntry == 5 && req.LeaderCommitIndex == test.first,
-				"%d: raft is told first: %+v", i, req)
+			if expect.Equal(t, len(req.Entries), 0, "%d: len(req.Entries)", i) {
+				expect.Equal(t, req.PrevLogEntry, 5, "%d: req.PrevLogEntry", i)
+				expect.Equal(t, req.LeaderCommitIndex, test.first, "%d: req.LeaderCommitIndex", i)
+			}
 			rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 		}
 		rpc := <-p.rpcs
 		req := rpc.Command.(*raft.AppendEntriesRequest)
-		expect.That(t, len(req.Entries) == 2 && req.LeaderCommitIndex == min(test.commit, 7), "%d: %+v", i, req)
+		if expect.Equal(t, len(req.Entries), 2, "%d: len(req.Entries)", i) {
+			expect.Equal(t, req.LeaderCommitIndex, min(test.commit, 7),
+				"%d: req.LeaderCommitIndex", i)
+		}
 		rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 		must.That(t, <-answered, "%d: not answered", i)
 	}

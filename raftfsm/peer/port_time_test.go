@@ -181,7 +181,8 @@ func TestAllAreAsked(t *testing.T) {
 		}
 		must.Equal(t, len(got), 3, "answers")
 		one := got[Place{1, "one"}]
-		expect.That(t, one.Err == nil && one.Status.Cluster == "c", "of a server that runs: %+v", one)
+		expect.OK(t, one.Err, "of a server that runs")
+		expect.Equal(t, one.Status.Cluster, "c", "of a server that runs: one.Status.Cluster")
 		expect.Is(t, got[Place{2, "two"}].Err, ErrRefused, "of a server that refuses")
 		expect.Has(t, got[Place{4, "nowhere"}].Err.Error(), "no server", "of a server that is down")
 	})
@@ -203,7 +204,8 @@ func TestRaftAsksItself(t *testing.T) {
 		}
 		go answer(&raft.RequestVoteResponse{Term: 5, Granted: true}, nil)
 		got := must.Get(vote())(t)
-		expect.That(t, got.Term == 5 && got.Granted, "a vote: %+v", got)
+		expect.Equal(t, got.Term, 5, "a vote: got.Term")
+		expect.That(t, got.Granted, "a vote: %+v: want got.Granted", got)
 		go answer(nil, errors.New("not today"))
 		_, err := vote()
 		expect.That(t, err != nil && err.Error() == "this server's raft: not today", "raft refuses: %v", err)
@@ -235,7 +237,8 @@ func TestSnapshotThatIsAppliedAlreadyIsNotInstalled(t *testing.T) {
 			var resp raft.InstallSnapshotResponse
 			must.OK(t, m.InstallSnapshot("1", "one", &raft.InstallSnapshotRequest{Term: 4, Size: 5}, &resp,
 				strings.NewReader("state")))
-			expect.That(t, resp.Term == 4 && resp.Success, "answered: %+v", resp)
+			expect.Equal(t, resp.Term, 4, "answered: resp.Term")
+			expect.That(t, resp.Success, "answered: %+v: want resp.Success", resp)
 		}
 		one.mu.Lock()
 		expect.Equal(t, len(one.conns), 1, "connections")
@@ -361,5 +364,8 @@ func TestR7VoteIsOfAServerNotOfAnAddress(t *testing.T) {
 	expect.Equal(t, (&transport{}).DecodePeer(stored), "X")
 	// A vote that the release before has stored is given to no server again, whatever its address.
 	must.OK(t, store.Set([]byte("LastVoteCand"), []byte("X")))
-	expect.That(t, !ask(3, "X") && !ask(2, "X"), "the vote of an address is given again")
+	expect.That(t, !ask(3, "X"),
+		"the vote of an address is given again: want !ask(3, \"X\")")
+	expect.That(t, !ask(2, "X"),
+		"the vote of an address is given again: want !ask(2, \"X\")")
 }

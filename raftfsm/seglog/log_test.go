@@ -58,11 +58,13 @@ func (m *model) same(t *testing.T, l *Log) {
 	for _, want := range m.entries {
 		var got raft.Log
 		must.OK(t, l.GetLog(want.Index, &got))
-		if got.Index != want.Index || got.Term != want.Term || got.Type != want.Type ||
-			!bytes.Equal(got.Data, want.Data) ||
-			!bytes.Equal(got.Extensions, want.Extensions) {
-			t.Fatalf("entry %d differs", want.Index)
-		}
+		must.Equal(t, got.Index, want.Index, "entry %d differs: got.Index", want.Index)
+		must.Equal(t, got.Term, want.Term, "entry %d differs: got.Term", want.Index)
+		must.Equal(t, got.Type, want.Type, "entry %d differs: got.Type", want.Index)
+		must.That(t, bytes.Equal(got.Data, want.Data),
+			"entry %d differs: want bytes.Equal(got.Data, want.Data)", want.Index)
+		must.That(t, bytes.Equal(got.Extensions, want.Extensions),
+			"entry %d differs: want bytes.Equal(got.Extensions, want.Extensions)", want.Index)
 	}
 	var l2 raft.Log
 	must.Equal(t, l.GetLog(m.last()+1, &l2), raft.ErrLogNotFound, "entry behind the last")
@@ -310,9 +312,12 @@ func TestTornWritesAreDropped(t *testing.T) {
 		l, err = Open(dir, Options{})
 		must.OK(t, err, "seed %d: a torn write was taken for damage", seed)
 		last, _ := l.LastIndex()
-		if last < uint64(len(all)) || !lost && last != uint64(len(all)+len(torn)) {
-			t.Fatalf("seed %d: log reaches to %d of %d synced", seed, last, len(all))
-		}
+		must.That(t, last >= uint64(len(all)),
+			"seed %d: log reaches to %d of %d synced: want last >= uint64(len(all))",
+			seed, last, len(all))
+		must.That(t, lost || last == uint64(len(all)+len(torn)),
+			"seed %d: log reaches to %d of %d synced: want lost || last == uint64(len(all)+len(torn))",
+			seed, last, len(all))
 		n := int(last) - len(all)
 		all = append(all, torn[:n]...)
 		more := batch(rng, last+1, 3, 500)

@@ -61,7 +61,9 @@ func TestReadersShareFiles(t *testing.T) {
 	fs.during = func() error { return use(s) } // another reader is quicker
 	must.OK(t, use(s))
 	expect.Equal(t, fs.files, 1, "files open of one segment")
-	expect.That(t, !read.(*openFile).closed && s.file == read, "the readers do not share the open file")
+	expect.That(t, !read.(*openFile).closed,
+		"the readers do not share the open file: want !read.(*openFile).closed")
+	expect.Equal(t, s.file, read, "the readers do not share the open file: s.file")
 	must.OK(t, use(s))
 	expect.Equal(t, fs.files, 1, "files open after another read")
 	must.OK(t, p.close(s))
@@ -71,7 +73,9 @@ func TestReadersShareFiles(t *testing.T) {
 	fs.during = func() error { return p.close(leaves) }
 	expect.Is(t, use(leaves), errGone)
 	expect.Equal(t, fs.files, 0, "files open of a segment that left while it was opened")
-	expect.That(t, leaves.file == nil && p.dropped(leaves) && leaves.users == 0, "%+v", leaves)
+	expect.That(t, leaves.file == nil, "%+v: want leaves.file == nil", leaves)
+	expect.That(t, p.dropped(leaves), "%+v: want p.dropped(leaves)", leaves)
+	expect.Equal(t, leaves.users, 0, "leaves.users")
 
 	list := make([]*segment, 2*readers)
 	for i := range list {

@@ -186,7 +186,10 @@ func TestSegmentThatHasLostItsSecretIsRead(t *testing.T) {
 // A log has a secret of its own, which comes from the source that it is given.
 func TestEveryLogHasItsSecret(t *testing.T) {
 	a, b := open(t, t.TempDir()), open(t, t.TempDir())
-	expect.That(t, a.secret != 0 && a.secret != b.secret, "secrets %x and %x", a.secret, b.secret)
+	expect.That(t, a.secret != 0,
+		"secrets %x and %x: want a.secret != 0", a.secret, b.secret)
+	expect.That(t, a.secret != b.secret,
+		"secrets %x and %x: want a.secret != b.secret", a.secret, b.secret)
 	c := must.Get(Open(t.TempDir(), Options{Rand: bytes.NewReader(make([]byte, 8))}))(t)
 	expect.Equal(t, c.secret, 1, "the secret of zeros, which would be none")
 	must.OK(t, c.Close())

@@ -32,11 +32,20 @@ func TestStatesFromElsewhereAreAdopted(t *testing.T) {
 	one, two := session.Session{ID: 7, Gen: 3, Timeout: 1000}, session.Session{ID: 9, Gen: 1, Timeout: 1000}
 	s := must.Get(Adopt("test", 50, []session.Session{one, two}, nodesFor(t, 7)))(t)
 	got, known := s.Sessions().Get(7)
-	expect.That(t, known && got == one && s.Sessions().Len() == 2, "%+v", got)
-	expect.That(t, s.Zxid() == 50 && s.ClusterID() == "test" && !s.Configured() && s.Tree().EphemeralsIn(7) == 1,
-		"zxid %d of %s", s.Zxid(), s.ClusterID())
+	expect.That(t, known, "%+v: want known", got)
+	expect.Equal(t, got, one, "got")
+	expect.Equal(t, s.Sessions().Len(), 2, "s.Sessions().Len()")
+	expect.Equal(t, s.Zxid(), 50, "zxid %d of %s: s.Zxid()", s.Zxid(), s.ClusterID())
+	expect.Equal(t, s.ClusterID(), "test",
+		"zxid %d of %s: s.ClusterID()", s.Zxid(), s.ClusterID())
+	expect.That(t, !s.Configured(),
+		"zxid %d of %s: want !s.Configured()", s.Zxid(), s.ClusterID())
+	expect.Equal(t, s.Tree().EphemeralsIn(7), 1,
+		"zxid %d of %s: s.Tree().EphemeralsIn(7)", s.Zxid(), s.ClusterID())
 	read, _, err := ReadSnapshot(bytes.NewReader(backupOf(t, s)))
-	expect.That(t, err == nil && read.Digest() == s.Digest(), "its snapshot: %v", err)
+	if expect.OK(t, err, "its snapshot") {
+		expect.Equal(t, read.Digest(), s.Digest(), "its snapshot: read.Digest()")
+	}
 	for name, x := range map[string]struct {
 		zxid     int64
 		sessions []session.Session
@@ -77,12 +86,24 @@ func TestRefoundedStateForgetsItsCluster(t *testing.T) {
 	_, _, open := b.s.Staged()
 	birth, _, _ := b.s.Stream(1)
 	_, member := b.s.Member(1)
-	expect.That(t, b.s.ClusterID() == "other" && !b.s.Configured() && b.s.ConfigData() == "" && b.s.Words() == "" &&
-		b.s.Restored() == 0 && !open && birth == 0 && !member && len(b.s.Members()) == 0, "%+v", b.s)
+	expect.Equal(t, b.s.ClusterID(), "other", "b.s.ClusterID()")
+	expect.That(t, !b.s.Configured(), "%+v: want !b.s.Configured()", b.s)
+	expect.Equal(t, b.s.ConfigData(), "", "b.s.ConfigData()")
+	expect.Equal(t, b.s.Words(), "", "b.s.Words()")
+	expect.Equal(t, b.s.Restored(), 0, "b.s.Restored()")
+	expect.That(t, !open, "%+v: want !open", b.s)
+	expect.Equal(t, birth, 0, "birth")
+	expect.That(t, !member, "%+v: want !member", b.s)
+	expect.Equal(t, len(b.s.Members()), 0, "len(b.s.Members())")
 	_, known := b.s.Sessions().Get(old.ID)
 	next := b.s.Sessions().Create(1, old.Password, 1, "", 0)
 	first := New("other").Sessions().Create(1, old.Password, 1, "", 0)
-	expect.That(t, known && next.ID == first.ID && next.ID != old.ID, "the next session is %#x, want %#x", next.ID, first.ID)
+	expect.That(t, known,
+		"the next session is %#x, want %#x: want known", next.ID, first.ID)
+	expect.Equal(t, next.ID, first.ID,
+		"the next session is %#x, want %#x: next.ID", next.ID, first.ID)
+	expect.That(t, next.ID != old.ID,
+		"the next session is %#x, want %#x: want next.ID != old.ID", next.ID, first.ID)
 }
 
 // A backup is described by what it holds, and a reader of it stops at the first error.
@@ -112,8 +133,14 @@ func TestBackupsAreDescribed(t *testing.T) {
 		order = append(order, fmt.Sprint("begin of ", s.ClusterID(), s.Sessions().Len()))
 		return nil
 	}, func(path string, i *tree.Info) error { order = append(order, path); return nil })
-	expect.That(t, err == nil && read.Zxid() == b.s.Zxid(), "%v", err)
-	expect.That(t, len(order) == 7 && order[0] == "begin of test1" && slices.Contains(order, "/a/b"), "%q", order)
+	if expect.OK(t, err) {
+		expect.Equal(t, read.Zxid(), b.s.Zxid(), "read.Zxid()")
+	}
+	if expect.Equal(t, len(order), 7, "len(order)") {
+		expect.Equal(t, order[0], "begin of test1", "order[0]")
+		expect.That(t, slices.Contains(order, "/a/b"),
+			"%q: want slices.Contains(order, \"/a/b\")", order)
+	}
 	_, err = ReadNodes(bytes.NewReader(backup), func(*State) error { return stop },
 		func(string, *tree.Info) error { t.Error("a node after the error"); return nil })
 	expect.Is(t, err, stop)

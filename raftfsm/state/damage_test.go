@@ -79,9 +79,21 @@ func TestBlockIsCheckedToTheLastByte(t *testing.T) {
 		}
 	}
 	got, rest, err := NextBlock(append(whole, 9))
-	if err != nil || len(rest) != 1 || got.Origin != 1 || got.Birth != 2 || got.First != 3 || got.Count != 2 ||
-		!bytes.Equal(got.Requests, requests) {
-		t.Errorf("read back as %+v, %d bytes behind, %v", got, len(rest), err)
+	if expect.OK(t, err, "read back as %+v, %d bytes behind, %v", got, len(rest), err) {
+		if expect.Equal(t, len(rest), 1,
+			"read back as %+v, %d bytes behind, %v: len(rest)", got, len(rest), err) {
+			expect.Equal(t, got.Origin, 1,
+				"read back as %+v, %d bytes behind, %v: got.Origin", got, len(rest), err)
+			expect.Equal(t, got.Birth, 2,
+				"read back as %+v, %d bytes behind, %v: got.Birth", got, len(rest), err)
+			expect.Equal(t, got.First, 3,
+				"read back as %+v, %d bytes behind, %v: got.First", got, len(rest), err)
+			expect.Equal(t, got.Count, 2,
+				"read back as %+v, %d bytes behind, %v: got.Count", got, len(rest), err)
+			expect.That(t, bytes.Equal(got.Requests, requests),
+				"read back as %+v, %d bytes behind, %v: want bytes.Equal(got.Requests, requests)",
+				got, len(rest), err)
+		}
 	}
 	session, next := PeekRequest(requests)
 	second, end := PeekRequest(next)
@@ -107,8 +119,14 @@ func TestServersRequestsCutShortAreCorrupt(t *testing.T) {
 			before := b.s.Digest()
 			err := b.apply(b.entry(b.next, Request{Op: test.op, Body: test.body[:n]}))
 			expect.Is(t, err, ErrCorrupt, "op %d with %d of %d bytes", test.op, n, len(test.body))
-			expect.That(t, b.s.Digest() == before && b.s.Sessions().Len() == 0 && len(b.s.Members()) == 1,
-				"op %d with %d of %d bytes left a trace", test.op, n, len(test.body))
+			expect.Equal(t, b.s.Digest(), before,
+				"op %d with %d of %d bytes left a trace: b.s.Digest()", test.op, n, len(test.body))
+			expect.Equal(t, b.s.Sessions().Len(), 0,
+				"op %d with %d of %d bytes left a trace: b.s.Sessions().Len()",
+				test.op, n, len(test.body))
+			expect.Equal(t, len(b.s.Members()), 1,
+				"op %d with %d of %d bytes left a trace: len(b.s.Members())",
+				test.op, n, len(test.body))
 		}
 	}
 	b := newBench(t)

@@ -104,9 +104,12 @@ func TestEntriesOfEphemeralCreates(t *testing.T) {
 	first, second := ephemeral(jute.OpCreate, 1), Request{Session: -5, Op: jute.OpSync}
 	b := second.Append(first.Append(nil))
 	session, rest := PeekRequest(b)
-	expect.That(t, session == 3 && bytes.Equal(rest, second.Append(nil)), "session %d, %d bytes", session, len(rest))
+	expect.Equal(t, session, 3, "session %d, %d bytes: session", session, len(rest))
+	expect.That(t, bytes.Equal(rest, second.Append(nil)),
+		"session %d, %d bytes: want bytes.Equal(rest, second.Append(nil))", session, len(rest))
 	session, rest = PeekRequest(rest)
-	expect.That(t, session == -5 && len(rest) == 0, "session %d, %d bytes", session, len(rest))
+	expect.Equal(t, session, -5, "session %d, %d bytes: session", session, len(rest))
+	expect.Equal(t, len(rest), 0, "session %d, %d bytes: len(rest)", session, len(rest))
 }
 
 // Identities that a stream brought beside a request come where the request would have them.
@@ -142,10 +145,13 @@ func TestNamesOfIdentitiesSaveBytes(t *testing.T) {
 				saved = -4
 			}
 			got, shorter := NameOnce(bytes.Clone(entry))
-			expect.That(t, shorter == (saved > 0) && len(got) == len(entry)-max(saved, 0), "%d of %d bytes: %d saved, want %d",
-				n, size, len(entry)-len(got), saved)
+			expect.Equal(t, shorter, saved > 0, "%d of %d bytes: shorter", n, size)
+			expect.Equal(t, len(got), len(entry)-max(saved, 0),
+				"%d of %d bytes: len(got)", n, size)
 			if shorter {
-				expect.That(t, got[1]&kindMask == kindNamed && cap(got) == len(got), "%d of %d bytes: kind %d", n, size, got[1])
+				expect.Equal(t, got[1]&kindMask, kindNamed,
+					"%d of %d bytes: got[1] & kindMask", n, size)
+				expect.Equal(t, cap(got), len(got), "%d of %d bytes: cap(got)", n, size)
 			}
 		}
 	}

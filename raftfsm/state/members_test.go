@@ -49,7 +49,10 @@ func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 	for _, s := range list {
 		p, c := portOf(s.Peer), portOf(s.Client)
 		o := otherPort(p, c)
-		expect.That(t, o != p && o != c && o >= 1 && o <= 65535, "%s: the third port is %d", s.Line(), o)
+		expect.That(t, o != p, "%s: the third port is %d: want o != p", s.Line(), o)
+		expect.That(t, o != c, "%s: the third port is %d: want o != c", s.Line(), o)
+		expect.That(t, o >= 1 && o <= 65535,
+			"%s: the third port is %d: want o >= 1 && o <= 65535", s.Line(), o)
 	}
 }
 
@@ -125,10 +128,12 @@ func TestAClusterIsFoundedOnce(t *testing.T) {
 	entry := Founding([]Server{{ID: 1, Peer: "h:1", Election: "2", Client: "h:3", Voter: true}}, 1000)
 	for range 2 {
 		must.OK(t, s.Apply(entry, to))
-		if want := "server.1=h:1:2:participant;h:3\nversion=100000000"; s.Zxid() != 1<<32 ||
-			s.ConfigData() != want || !s.Configured() {
-			t.Fatalf("zxid %x, %q", s.Zxid(), s.ConfigData())
-		}
+		want := "server.1=h:1:2:participant;h:3\nversion=100000000"
+		must.Equal(t, s.Zxid(), 1<<32, "zxid %x, %q: s.Zxid()", s.Zxid(), s.ConfigData())
+		must.Equal(t, s.ConfigData(), want,
+			"zxid %x, %q: s.ConfigData()", s.Zxid(), s.ConfigData())
+		must.That(t, s.Configured(),
+			"zxid %x, %q: want s.Configured()", s.Zxid(), s.ConfigData())
 	}
 	bare := New("c")
 	if err := bare.Apply(Founding([]Server{{ID: 1, Peer: "h:1", Client: "c:1"}, {ID: 2, Peer: "h:2"}}, 1000),
@@ -154,8 +159,16 @@ func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	was := s.Zxid()
 	s.Refound("e", 3000)
 	node, _ := s.Tree().Get(ConfigPath)
-	if len(node.Data) > 0 || node.Mtime != 3000 || node.Mzxid != was+1 || s.Zxid() != was+1 || s.Configured() {
-		t.Errorf("%q, %+v, zxid %x", node.Data, node.Stat, s.Zxid())
+	if expect.That(t, len(node.Data) <= 0,
+		"%q, %+v, zxid %x: want len(node.Data) <= 0", node.Data, node.Stat, s.Zxid()) {
+		expect.Equal(t, node.Mtime, 3000,
+			"%q, %+v, zxid %x: node.Mtime", node.Data, node.Stat, s.Zxid())
+		expect.Equal(t, node.Mzxid, was+1,
+			"%q, %+v, zxid %x: node.Mzxid", node.Data, node.Stat, s.Zxid())
+		expect.Equal(t, s.Zxid(), was+1,
+			"%q, %+v, zxid %x: s.Zxid()", node.Data, node.Stat, s.Zxid())
+		expect.That(t, !s.Configured(),
+			"%q, %+v, zxid %x: want !s.Configured()", node.Data, node.Stat, s.Zxid())
 	}
 }
 
@@ -170,7 +183,8 @@ func TestWordsAreKeptInSnapshots(t *testing.T) {
 	must.OK(t, snap.Write(&file, func(f func()) { f() }))
 	snap.Close()
 	s, _, err := ReadSnapshot(&file)
-	must.That(t, err == nil && s.Words() == words, "%q, %v", s.Words(), err)
+	must.OK(t, err)
+	must.Equal(t, s.Words(), words, "s.Words()")
 	if _, err := s.loadHeader(none); err != nil || s.Words() != "" {
 		t.Errorf("a header without words: %q, %v", s.Words(), err)
 	}
@@ -204,18 +218,24 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 	second := Block{Origin: 1, Birth: b.birth, First: b.next + 60, Count: 1, Requests: list[0].Append(nil)}
 	entry = second.Append(entry)
 	short, ok := NameOnce(bytes.Clone(entry))
-	if most := 16<<10 + 100 + 62*(120); !ok || len(short) > most {
-		t.Fatalf("%d bytes of %d, at most %d wanted", len(short), len(entry), most)
-	}
+	most := 16<<10 + 100 + 62*(120)
+	must.That(t, ok,
+		"%d bytes of %d, at most %d wanted: want ok", len(short), len(entry), most)
+	must.That(t, len(short) <= most,
+		"%d bytes of %d, at most %d wanted: want len(short) <= most",
+		len(short), len(entry), most)
 
 	// Both do the same.
 	twin := newBench(t)
 	twin.session()
 	b.must(entry)
 	twin.must(short)
-	if b.s.Digest() != twin.s.Digest() || b.s.Zxid() != twin.s.Zxid() || len(twin.got.outcomes) != 61 {
-		t.Error("the short entry does something else")
-	}
+	expect.Equal(t, b.s.Digest(), twin.s.Digest(),
+		"the short entry does something else: b.s.Digest()")
+	expect.Equal(t, b.s.Zxid(), twin.s.Zxid(),
+		"the short entry does something else: b.s.Zxid()")
+	expect.Equal(t, len(twin.got.outcomes), 61,
+		"the short entry does something else: len(twin.got.outcomes)")
 	for i := range 60 {
 		is, _ := twin.s.Tree().Get(fmt.Sprint("/n", i))
 		was, _ := b.s.Tree().Get(fmt.Sprint("/n", i))
@@ -262,7 +282,10 @@ func TestEntriesWithoutRepetitionStayAsTheyAre(t *testing.T) {
 	} {
 		entry := b.entry(b.next, list...)
 		same, ok := NameOnce(entry)
-		expect.That(t, !ok && bytes.Equal(same, entry) && entry[1] == kindBatch, "%s: made shorter", name)
+		expect.That(t, !ok, "%s: made shorter: want !ok", name)
+		expect.That(t, bytes.Equal(same, entry),
+			"%s: made shorter: want bytes.Equal(same, entry)", name)
+		expect.Equal(t, entry[1], kindBatch, "%s: entry[1]", name)
 	}
 }
 

@@ -177,7 +177,8 @@ func TestG19NoRestoreRepeatsAName(t *testing.T) {
 					t.Helper()
 					d := jute.NewDecoder(b.do(s)[0].Reply)
 					name, _ := d.String()
-					must.That(t, len(name) > 10 && !given[name], "%q is given twice", name)
+					must.That(t, len(name) > 10, "%q is given twice: want len(name) > 10", name)
+					must.That(t, !given[name], "%q is given twice: want !given[name]", name)
 					given[string([]byte(name))] = true
 				}
 				for _, p := range paths {

@@ -54,8 +54,10 @@ func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 		file := must.Get(snapshotBytes(t, b.s))(t)
 		restored, _, err := ReadSnapshot(bytes.NewReader(file))
 		must.OK(t, err, "%+d", off)
-		if info, ok := restored.Tree().Get("/big"); !ok || len(info.Data) != len(data) {
-			t.Errorf("%+d: %d bytes came back of %d", off, len(info.Data), len(data))
+		info, ok := restored.Tree().Get("/big")
+		if expect.That(t, ok,
+			"%+d: %d bytes came back of %d: want ok", off, len(info.Data), len(data)) {
+			expect.Equal(t, len(info.Data), len(data), "%+d: len(info.Data)", off)
 		}
 	}
 }
@@ -200,15 +202,16 @@ func TestR8RefusalKeepsItsPlace(t *testing.T) {
 	r := Request{Session: sess.ID, Gen: sess.Gen, Op: jute.OpSetData, Body: make([]byte, LongRequest+1)}
 	digest := b.s.Digest()
 	out := b.do(create(sess, "/a", 0), r.Refusal(), create(sess, "/b", 0))
-	if out[1].Code != jute.Throttled || out[1].Refused || out[1].Zxid != out[0].Zxid ||
-		out[2].Zxid != out[0].Zxid+1 {
-		t.Errorf("%+v", out)
-	}
+	expect.Equal(t, out[1].Code, jute.Throttled, "out[1].Code")
+	expect.That(t, !out[1].Refused, "%+v: want !out[1].Refused", out)
+	expect.Equal(t, out[1].Zxid, out[0].Zxid, "out[1].Zxid")
+	expect.Equal(t, out[2].Zxid, out[0].Zxid+1, "out[2].Zxid")
 	after := b.s.Digest()
 	r.Gen--
 	o := b.do(r.Refusal())[0]
 	expect.That(t, o.Refused, "an older connection is answered: %+v", o)
-	expect.That(t, b.s.Digest() == after && after != digest, "a refusal changed the state")
+	expect.Equal(t, b.s.Digest(), after, "a refusal changed the state: b.s.Digest()")
+	expect.That(t, after != digest, "a refusal changed the state: want after != digest")
 }
 
 // told is a collector that writes down what it is told of sessions.
@@ -250,7 +253,8 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 		t.Errorf("attached with another password: %+v", o)
 	}
 	o := do(Request{Op: OpAttach, Session: a.ID, Body: body.Append(nil)})
-	expect.That(t, o.Session.Gen == a.Gen+1 && o.Code == jute.OK, "attached: %+v", o)
+	expect.Equal(t, o.Session.Gen, a.Gen+1, "attached: o.Session.Gen")
+	expect.Equal(t, o.Code, jute.OK, "attached: o.Code")
 	do(End(a.ID, a.Gen, EndExpired)) // was heard of since
 	do(End(a.ID, o.Session.Gen, EndExpired))
 	do(End(a.ID, o.Session.Gen, EndExpired)) // is gone
@@ -292,7 +296,8 @@ func TestSyncIsAnsweredToWhoMayAsk(t *testing.T) {
 		t.Errorf("sync of half a path: %+v", o)
 	}
 	for _, o := range list[2:] {
-		expect.That(t, o.Refused && len(o.Reply) == 0, "sync of somebody else: %+v", o)
+		expect.That(t, o.Refused, "sync of somebody else: %+v: want o.Refused", o)
+		expect.Equal(t, len(o.Reply), 0, "sync of somebody else: len(o.Reply)")
 	}
 }
 
@@ -300,7 +305,9 @@ func TestSyncIsAnsweredToWhoMayAsk(t *testing.T) {
 func TestDigestsAreRememberedInOrder(t *testing.T) {
 	b := newBench(t)
 	_, known := b.s.LastDigest()
-	expect.That(t, !known && len(b.s.Digests()) == 0, "a new state remembers a digest")
+	expect.That(t, !known, "a new state remembers a digest: want !known")
+	expect.Equal(t, len(b.s.Digests()), 0,
+		"a new state remembers a digest: len(b.s.Digests())")
 	s := b.session()
 	sums := map[int64]uint64{}
 	const rounds = 70 // more than the ring holds

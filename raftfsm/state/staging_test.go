@@ -74,8 +74,14 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			}
 			o := b.do(x.g.Restore(keep))[0]
 			said, err := ParseRestored(o.Reply)
-			must.That(t, o.Code == jute.OK && err == nil && b.got.replaced == 1 && len(b.got.zxids) == 0,
-				"%+v %v, replaced %d, events %v", o, err, b.got.replaced, b.got.zxids)
+			must.Equal(t, o.Code, jute.OK,
+				"%+v %v, replaced %d, events %v: o.Code", o, err, b.got.replaced, b.got.zxids)
+			must.OK(t, err, "%+v %v, replaced %d, events %v", o, err, b.got.replaced, b.got.zxids)
+			must.Equal(t, b.got.replaced, 1,
+				"%+v %v, replaced %d, events %v: b.got.replaced", o, err, b.got.replaced, b.got.zxids)
+			must.Equal(t, len(b.got.zxids), 0,
+				"%+v %v, replaced %d, events %v: len(b.got.zxids)",
+				o, err, b.got.replaced, b.got.zxids)
 			if z := b.s.Zxid(); z <= max(before, old.s.Zxid())+Raised-1 || o.Zxid != z {
 				t.Errorf("zxid 0x%x behind 0x%x and 0x%x, outcome 0x%x", z, before, old.s.Zxid(), o.Zxid)
 			}
@@ -87,17 +93,20 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			if keep {
 				want.Sessions, want.Ended = 1, 0
 			}
-			if said != want || b.s.tree.Count() != want.Nodes || b.s.sessions.Len() != want.Sessions {
-				t.Errorf("keep %v: said %+v, want %+v; there are %d nodes, %d sessions", keep, said, want,
-					b.s.tree.Count(), b.s.sessions.Len())
-			}
+			expect.Equal(t, said, want, "keep %v: said", keep)
+			expect.Equal(t, b.s.tree.Count(), want.Nodes, "keep %v: b.s.tree.Count()", keep)
+			expect.Equal(t, b.s.sessions.Len(), want.Sessions, "keep %v: b.s.sessions.Len()", keep)
 			if text, version := CutConfig(b.s.ConfigData()); text != "server.1=h:1:2:participant" ||
 				version <= before {
 				t.Errorf("members %q of version 0x%x", text, version)
 			}
-			if birth, _, last := b.s.Stream(1); birth != b.birth || last+1 != b.next || b.s.ClusterID() != "test" {
-				t.Errorf("stream %d at %d, cluster %s", birth, last, b.s.ClusterID())
-			}
+			birth, _, last := b.s.Stream(1)
+			expect.Equal(t, birth, b.birth,
+				"stream %d at %d, cluster %s: birth", birth, last, b.s.ClusterID())
+			expect.Equal(t, last+1, b.next,
+				"stream %d at %d, cluster %s: last + 1", birth, last, b.s.ClusterID())
+			expect.Equal(t, b.s.ClusterID(), "test",
+				"stream %d at %d, cluster %s: b.s.ClusterID()", birth, last, b.s.ClusterID())
 			// A session that was connected before is refused, even one that goes on,
 			// and an id that was given is not given again.
 			if o := b.do(create(mine, "/late", 0))[0]; !o.Refused {
@@ -166,9 +175,12 @@ func TestSessionsOfAnotherClusterAreNotKept(t *testing.T) {
 		x.pieces(backup, 1000)
 		zxid := b.s.Zxid()
 		o := b.do(x.g.Restore(keep))[0]
-		if refused := o.Code != jute.OK; refused != keep || refused != (b.s.Zxid() == zxid) || b.s.staged != nil {
-			t.Errorf("keep %v: %v %s, zxid 0x%x after 0x%x", keep, o.Code, o.Reply, b.s.Zxid(), zxid)
-		}
+		refused := o.Code != jute.OK
+		expect.Equal(t, refused, keep, "keep %v: refused", keep)
+		expect.Equal(t, refused, b.s.Zxid() == zxid, "keep %v: refused", keep)
+		expect.That(t, b.s.staged == nil,
+			"keep %v: %v %s, zxid 0x%x after 0x%x: want b.s.staged == nil",
+			keep, o.Code, o.Reply, b.s.Zxid(), zxid)
 	}
 }
 
@@ -186,10 +198,11 @@ func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
 		}
 		read, _ := must.Get2(ReadSnapshot(bytes.NewReader(backupOf(t, states[0]))))(t)
 		for i, s := range append(states, read) {
-			if s.Digest() != states[0].Digest() || s.Zxid() != states[0].Zxid() ||
-				!bytes.Equal(backupOf(t, s), backupOf(t, states[0])) {
-				t.Errorf("keep %v: state %d differs", keep, i)
-			}
+			expect.Equal(t, s.Digest(), states[0].Digest(), "keep %v: s.Digest()", keep)
+			expect.Equal(t, s.Zxid(), states[0].Zxid(), "keep %v: s.Zxid()", keep)
+			expect.That(t, bytes.Equal(backupOf(t, s), backupOf(t, states[0])),
+				"keep %v: state %d differs: want bytes.Equal(backupOf(t, s), backupOf(t, states[0]))",
+				keep, i)
 		}
 	}
 }
@@ -218,9 +231,10 @@ func TestDamagedBackupIsGivenUp(t *testing.T) {
 		if o.Code == jute.OK {
 			o = b.do(x.g.Restore(true))[0]
 		}
-		if o.Code != jute.BadArguments || len(o.Reply) == 0 || b.s.Digest() != digest || b.got.replaced != 0 {
-			t.Fatalf("%+v %q", o, o.Reply)
-		}
+		must.Equal(t, o.Code, jute.BadArguments, "o.Code")
+		must.That(t, len(o.Reply) != 0, "%+v %q: want len(o.Reply) != 0", o, o.Reply)
+		must.Equal(t, b.s.Digest(), digest, "b.s.Digest()")
+		must.Equal(t, b.got.replaced, 0, "b.got.replaced")
 		_, _, open := b.s.Staged()
 		must.That(t, !open, "the place is still open")
 		if o := b.do(x.g.Restore(true))[0]; o.Code != jute.BadArguments || b.got.replaced != 0 {
@@ -259,7 +273,8 @@ func TestPlaceForABackupIsGivenUp(t *testing.T) {
 		}
 	}
 	o := b.do(other.Open())[0]
-	expect.That(t, o.Code == Occupied && string(o.Reply) == "through server 1", "%+v %s", o, o.Reply)
+	expect.Equal(t, o.Code, Occupied, "o.Code")
+	expect.Equal(t, string(o.Reply), "through server 1", "string(o.Reply)")
 	if g, _, open := b.s.Staged(); !open || g != x.g {
 		t.Errorf("%+v, %v", g, open)
 	}

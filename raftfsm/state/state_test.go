@@ -111,8 +111,12 @@ func TestOutcomeTellsWhatTheRequestCost(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
 	got := b.do(create(s, "/a", 0), create(s, "/b", 0), create(s, "/b", 0))
-	expect.That(t, got[0].Steps > 0 && got[1].Steps == got[0].Steps && got[2].Steps > 0,
-		"%d, %d and %d steps", got[0].Steps, got[1].Steps, got[2].Steps)
+	expect.That(t, got[0].Steps > 0,
+		"%d, %d and %d steps: want got[0].Steps > 0", got[0].Steps, got[1].Steps, got[2].Steps)
+	expect.Equal(t, got[1].Steps, got[0].Steps,
+		"%d, %d and %d steps: got[1].Steps", got[0].Steps, got[1].Steps, got[2].Steps)
+	expect.That(t, got[2].Steps > 0,
+		"%d, %d and %d steps: want got[2].Steps > 0", got[0].Steps, got[1].Steps, got[2].Steps)
 }
 
 func TestG3RequestsOfAStreamAreAppliedOnce(t *testing.T) {
@@ -157,7 +161,9 @@ func TestStreamOfARemovedServerNeverComesBack(t *testing.T) {
 	gone := b.got.births[1]
 	expect.That(t, gone != first, "its stream is still there")
 	m, known := b.s.Member(1)
-	expect.That(t, known && m.Incarnation == "", "the server is still known as %+v", m)
+	expect.That(t, known, "the server is still known as %+v: want known", m)
+	expect.Equal(t, m.Incarnation, "",
+		"the server is still known as %+v: m.Incarnation", m)
 	b.open(1, 77) // even with the nonce of its first life
 	if birth := b.got.births[1]; birth <= gone {
 		t.Errorf("births %d, %d, %d", first, gone, birth)
@@ -177,7 +183,9 @@ func TestG12G14SessionEndsOnceAndTakesItsNodes(t *testing.T) {
 	end := End(s.ID, s.Gen, EndClosed)
 	out := b.do(end, create(s, "/e3", 1), end)
 	expect.Equal(t, b.s.Zxid(), before+1, "the end took %d zxids", b.s.Zxid()-before)
-	expect.That(t, !out[0].Refused && out[1].Refused && out[2].Refused, "outcomes %+v", out)
+	expect.That(t, !out[0].Refused, "outcomes %+v: want !out[0].Refused", out)
+	expect.That(t, out[1].Refused, "outcomes %+v: want out[1].Refused", out)
+	expect.That(t, out[2].Refused, "outcomes %+v: want out[2].Refused", out)
 	for path, want := range map[string]bool{"/e1": false, "/e2": false, "/e3": false, "/kept": true} {
 		if _, ok := b.s.Tree().Get(path); ok != want {
 			t.Errorf("%s exists: %v", path, ok)
@@ -212,7 +220,8 @@ func TestG14OlderConnectionsWritesAreRefused(t *testing.T) {
 	body := SessionBody{Timeout: 2000, Password: s.Password, Owner: 2, Addr: "10.0.0.2"}
 	moved := b.do(Request{Session: s.ID, Op: OpAttach, Body: body.Append(nil)})[0].Session
 	out := b.do(create(s, "/old", 0), create(moved, "/new", 0))
-	expect.That(t, out[0].Refused && !out[1].Refused, "outcomes %+v", out)
+	expect.That(t, out[0].Refused, "outcomes %+v: want out[0].Refused", out)
+	expect.That(t, !out[1].Refused, "outcomes %+v: want !out[1].Refused", out)
 	body.Password[0]++
 	if o := b.do(Request{Session: s.ID, Op: OpAttach,
 		Body: body.Append(nil)})[0]; o.Code != jute.SessionExpired {
@@ -284,8 +293,12 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 	snap.Close()
 	restored, at := must.Get2(ReadSnapshot(&file))(t)
 	expect.Equal(t, at, Position{Index: 7, Term: 3}, "restored at")
-	must.That(t, restored.Zxid() == b.s.Zxid() && restored.Digest() == b.s.Digest(),
-		"restored zxid %d digest %x, was %d %x", restored.Zxid(), restored.Digest(), b.s.Zxid(), b.s.Digest())
+	must.Equal(t, restored.Zxid(), b.s.Zxid(),
+		"restored zxid %d digest %x, was %d %x: restored.Zxid()",
+		restored.Zxid(), restored.Digest(), b.s.Zxid(), b.s.Digest())
+	must.Equal(t, restored.Digest(), b.s.Digest(),
+		"restored zxid %d digest %x, was %d %x: restored.Digest()",
+		restored.Zxid(), restored.Digest(), b.s.Zxid(), b.s.Digest())
 	other := &collector{births: map[uint32]uint32{}}
 	for range 300 {
 		e := b.entry(b.next, random())
@@ -294,9 +307,13 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 		other.outcomes = nil
 		must.OK(t, restored.Apply(e, other))
 		mine, theirs := b.got.outcomes[0], other.outcomes[0]
-		if mine.Zxid != theirs.Zxid || mine.Code != theirs.Code || !bytes.Equal(mine.Reply, theirs.Reply) {
-			t.Fatalf("outcomes differ: %+v and %+v", mine, theirs)
-		}
+		must.Equal(t, mine.Zxid, theirs.Zxid,
+			"outcomes differ: %+v and %+v: mine.Zxid", mine, theirs)
+		must.Equal(t, mine.Code, theirs.Code,
+			"outcomes differ: %+v and %+v: mine.Code", mine, theirs)
+		must.That(t, bytes.Equal(mine.Reply, theirs.Reply),
+			"outcomes differ: %+v and %+v: want bytes.Equal(mine.Reply, theirs.Reply)",
+			mine, theirs)
 	}
 	expect.Equal(t, restored.Digest(), b.s.Digest(), "digests differ after the same entries")
 }

@@ -62,11 +62,17 @@ func TestTicketIsOpenedOnce(t *testing.T) {
 	info, _ := b.s.Tree().Get("/ci/deploy")
 	expect.Equal(t, info.Kind, tree.ContainerNode, "the kind of the directory")
 	again := b.do(o.Open(testIDs))[0]
-	expect.That(t, again.Code == jute.OK && again.Session == first.Session, "sent again: %+v", again)
-	expect.That(t, len(first.Reply) == 0 && len(again.Reply) > 0, "%q tells of a known one", again.Reply)
+	expect.Equal(t, again.Code, jute.OK, "sent again: again.Code")
+	expect.Equal(t, again.Session, first.Session, "sent again: again.Session")
+	if expect.Equal(t, len(first.Reply), 0,
+		"%q tells of a known one: len(first.Reply)", again.Reply) {
+		expect.That(t, len(again.Reply) > 0,
+			"%q tells of a known one: want len(again.Reply) > 0", again.Reply)
+	}
 	expect.Equal(t, b.s.Zxid(), before+1, "the zxid after the request came again")
 	got, known := b.s.Sessions().Ticket(session.Hash{1})
-	expect.That(t, known && got == first.Session, "found by its secret: %+v", got)
+	expect.That(t, known, "found by its secret: %+v: want known", got)
+	expect.Equal(t, got, first.Session, "found by its secret: got")
 }
 
 // A ticket that cannot have its contender leaves nothing behind.
@@ -150,7 +156,8 @@ func TestEndedTicketStaysEnded(t *testing.T) {
 				b.now = ended + after
 				e, known := b.s.Sessions().EndOfTicket(session.Hash{1}, b.now)
 				want := session.EndedTicket{Hash: o.Hash, Identity: "sasl:ci", Path: "/ci", Why: why, At: ended}
-				expect.That(t, known && e == want, "remembered: %+v", e)
+				expect.That(t, known, "remembered: %+v: want known", e)
+				expect.Equal(t, e, want, "remembered: e")
 				o.Until = 0
 				expect.Equal(t, b.do(o.Open(nil))[0].Code, jute.SessionExpired, "opened after %d ms", after)
 			}
@@ -168,7 +175,8 @@ func TestTicketEndsAsASession(t *testing.T) {
 		s := b.do(openingOf(1, "/ci").Open(nil))[0].Session
 		b.do(End(s.ID, s.Gen, cause))
 		e, known := b.s.Sessions().EndOfTicket(session.Hash{1}, b.now)
-		expect.That(t, known && e.Why == why, "cause %d: %+v", cause, e)
+		expect.That(t, known, "cause %d: %+v: want known", cause, e)
+		expect.Equal(t, e.Why, why, "cause %d: e.Why", cause)
 	}
 }
 
@@ -244,7 +252,8 @@ func TestTicketsOverARestore(t *testing.T) {
 			}
 			for secret, why := range want {
 				e, known := b.s.Sessions().EndOfTicket(session.Hash{secret}, b.now)
-				expect.That(t, known && e.Why == why, "ticket %d: %+v", secret, e)
+				expect.That(t, known, "ticket %d: %+v: want known", secret, e)
+				expect.Equal(t, e.Why, why, "ticket %d: e.Why", secret)
 			}
 			expect.Equal(t, b.do(openingOf(4, "/ci").Open(nil))[0].Code, jute.OK, "a new ticket")
 		})
@@ -300,9 +309,11 @@ func TestTicketsAreDeterministic(t *testing.T) {
 			b.now = a.now
 			one, two := a.do(list...), b.do(list...)
 			for i := range one {
-				must.That(t, one[i].Code == two[i].Code && one[i].Refused == two[i].Refused &&
-					bytes.Equal(one[i].Reply, two[i].Reply),
-					"seed %d: %+v and %+v", seed, one[i], two[i])
+				must.Equal(t, one[i].Code, two[i].Code, "seed %d: one[i].Code", seed)
+				must.Equal(t, one[i].Refused, two[i].Refused, "seed %d: one[i].Refused", seed)
+				must.That(t, bytes.Equal(one[i].Reply, two[i].Reply),
+					"seed %d: %+v and %+v: want bytes.Equal(one[i].Reply, two[i].Reply)",
+					seed, one[i], two[i])
 			}
 			must.Equal(t, a.s.Digest(), b.s.Digest(), "seed %d: the digest", seed)
 			if r.IntN(20) == 0 {
@@ -318,7 +329,9 @@ func TestTicketsAreDeterministic(t *testing.T) {
 			}
 			for path := range a.s.begun.by {
 				_, there := a.s.Tree().Find(path)
-				must.That(t, there && a.s.begun.all <= 7, "seed %d: the rate %s, %+v", seed, path, a.s.begun)
+				must.That(t, there, "seed %d: the rate %s, %+v: want there", seed, path, a.s.begun)
+				must.That(t, a.s.begun.all <= 7,
+					"seed %d: the rate %s, %+v: want a.s.begun.all <= 7", seed, path, a.s.begun)
 			}
 		}
 	}

@@ -30,8 +30,13 @@ func TestCodeSurvivesTheWay(t *testing.T) {
 func TestErrorsWithoutCode(t *testing.T) {
 	expect.OK(t, Failed(nil).Err(), "no error became")
 	err := Failed(io.EOF).Err()
-	if err == nil || err.Error() != "EOF" || Of(err) != "" || Of(err).Passes() || With(Stale, nil) != nil {
-		t.Errorf("%v with the code %q", err, Of(err))
+	if expect.Fails(t, err, "%v with the code %q", err, Of(err)) {
+		expect.Equal(t, err.Error(), "EOF", "%v with the code %q: err.Error()", err, Of(err))
+		expect.Equal(t, Of(err), "", "%v with the code %q: Of(err)", err, Of(err))
+		expect.That(t, !Of(err).Passes(),
+			"%v with the code %q: want !Of(err).Passes()", err, Of(err))
+		expect.That(t, With(Stale, nil) == nil,
+			"%v with the code %q: want With(Stale, nil) == nil", err, Of(err))
 	}
 	for c, want := range map[Code]bool{NoLeader: true, Interrupted: true, Overtaken: true, NotJoined: true,
 		Changing: false, NotReady: false} {

@@ -59,10 +59,14 @@ func TestBirthsOfAStream(t *testing.T) {
 		s := New()
 		s.SetClosed(false)
 		bl := s.Opening(state.Member{ID: 3}, rand.Reader)
-		expect.That(t, bl.Origin == 3 && bl.Birth == 0 && bl.Count == 1 && bl.Check() == nil, "%+v", bl)
+		expect.Equal(t, bl.Origin, 3, "bl.Origin")
+		expect.Equal(t, bl.Birth, 0, "bl.Birth")
+		expect.Equal(t, bl.Count, 1, "bl.Count")
+		expect.That(t, bl.Check() == nil, "%+v: want bl.Check() == nil", bl)
 		nonce := s.nonce
 		s.Opening(state.Member{ID: 3}, rand.Reader)
-		expect.That(t, nonce != 0 && s.nonce == nonce, "%s: another request", c.name)
+		expect.That(t, nonce != 0, "%s: another request: want nonce != 0", c.name)
+		expect.Equal(t, s.nonce, nonce, "%s: s.nonce", c.name)
 		if s.birth = c.is; !c.own {
 			nonce++
 		}

@@ -35,9 +35,9 @@ func TestLanesKeepTheOrderOfEachSession(t *testing.T) {
 			}
 			p, b := ls.next()
 			session := int64(binary.BigEndian.Uint64(b))
-			if got := binary.BigEndian.Uint32(b[8:]); got != taken[session] || p.size != len(b) {
-				t.Fatalf("seed %d: session %d gives request %d, want %d", seed, session, got, taken[session])
-			}
+			got := binary.BigEndian.Uint32(b[8:])
+			must.Equal(t, got, taken[session], "seed %d: got", seed)
+			must.Equal(t, p.size, len(b), "seed %d: p.size", seed)
 			taken[session]++
 			total -= len(b)
 		}
@@ -103,15 +103,19 @@ func TestLanesStaySmall(t *testing.T) {
 		ls.next()
 	}
 	l := ls.by[1]
-	expect.That(t, cap(l.queue) <= 100 && cap(l.buf) <= 10_000, "room for %d requests, %d bytes", cap(l.queue),
-		cap(l.buf))
+	expect.That(t, cap(l.queue) <= 100,
+		"room for %d requests, %d bytes: want cap(l.queue) <= 100", cap(l.queue), cap(l.buf))
+	expect.That(t, cap(l.buf) <= 10_000,
+		"room for %d requests, %d bytes: want cap(l.buf) <= 10_000", cap(l.queue), cap(l.buf))
 	for size, kept := range map[int]bool{100: true, 1 << 20: false} {
 		l := &lane{session: 1, buf: make([]byte, 0, size)}
 		ls := lanes{by: map[int64]*lane{1: l}}
 		ls.forget(l)
-		expect.That(t, ls.by[1] == nil && (ls.spare != nil) == kept,
-			"room is kept behind a request of %d bytes: %v", size,
-			ls.spare != nil)
+		expect.That(t, ls.by[1] == nil,
+			"room is kept behind a request of %d bytes: %v: want ls.by[1] == nil",
+			size, ls.spare != nil)
+		expect.Equal(t, ls.spare != nil, kept,
+			"room is kept behind a request of %d bytes: ls.spare != nil", size)
 	}
 	var fair lanes
 	share := make([]byte, laneShare)
@@ -119,5 +123,7 @@ func TestLanesStaySmall(t *testing.T) {
 	fair.add(2, pending{size: 1}, []byte("x"))
 	p, _ := fair.next()
 	expect.Equal(t, p.size, laneShare, "the first newcomer, whose request is as long as its share")
-	expect.That(t, !fair.waits(1) && fair.waits(2) && !fair.waits(3), "sessions that wait")
+	expect.That(t, !fair.waits(1), "sessions that wait: want !fair.waits(1)")
+	expect.That(t, fair.waits(2), "sessions that wait: want fair.waits(2)")
+	expect.That(t, !fair.waits(3), "sessions that wait: want !fair.waits(3)")
 }

@@ -290,9 +290,10 @@ func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 		{1, 2, true}, {1, 3, false}} {
 		before := s.Len()
 		got := s.Applied(c.birth, c.seq)
-		expect.That(t, (got != nil) == c.takes && (before-s.Len() == 1) == c.takes,
-			"outcome %d takes a request: %v", i,
-			got != nil)
+		if expect.Equal(t, got != nil, c.takes, "outcome %d takes a request: got != nil", i) {
+			expect.Equal(t, before-s.Len() == 1, c.takes,
+				"outcome %d takes a request: before-s.Len() == 1", i)
+		}
 	}
 	// The reader goes on behind what was applied without it.
 	must.OK(t, s.Put(&state.Request{Body: []byte("y")}, &w))

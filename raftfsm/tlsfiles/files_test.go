@@ -54,7 +54,9 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	f := must.Get(Open(Names{Flag: "tls", Cert: cert, Key: key, CA: cert}, slog.New(slog.DiscardHandler)))(t)
 	serial := func() int64 { return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
 	first := f.current
-	expect.That(t, serial() == 1 && f.Get(now).CA != nil, "not the first certificate and its authority")
+	expect.Equal(t, serial(), 1, "not the first certificate and its authority: serial()")
+	expect.That(t, f.Get(now).CA != nil,
+		"not the first certificate and its authority: want f.Get(now).CA != nil")
 	expect.That(t, f.Get(now) == first, "files that have not changed are read again")
 	write(t, dir, 2, now.Add(time.Minute))
 	expect.Equal(t, serial(), 1, "files are looked at for every connection")
@@ -84,16 +86,22 @@ func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	whole := must.Get(os.ReadFile(cert))(t)
 	newKey := must.Get(os.ReadFile(key))(t)
 	put(t, cert, bytes.Repeat([]byte(" "), len(whole)), later)
-	expect.That(t, serial() == 1 && f.Problem() != "", "the first certificate stays")
+	expect.Equal(t, serial(), 1, "the first certificate stays: serial()")
+	expect.That(t, f.Problem() != "",
+		"the first certificate stays: want f.Problem() != \"\"")
 	// The old files come back, with their times: nothing is wrong any more.
 	put(t, cert, before, first)
 	put(t, key, oldKey, first)
-	expect.That(t, serial() == 1 && f.Problem() == "", "problem %q", f.Problem())
+	expect.Equal(t, serial(), 1, "problem %q: serial()", f.Problem())
+	expect.Equal(t, f.Problem(), "", "problem %q: f.Problem()", f.Problem())
 	put(t, key, newKey, later)
 	put(t, cert, bytes.Repeat([]byte(" "), len(whole)), later)
-	expect.That(t, serial() == 1 && f.Problem() != "", "the first certificate stays")
+	expect.Equal(t, serial(), 1, "the first certificate stays: serial()")
+	expect.That(t, f.Problem() != "",
+		"the first certificate stays: want f.Problem() != \"\"")
 	put(t, cert, whole, later)
-	expect.That(t, serial() == 2 && f.Problem() == "", "problem %q", f.Problem())
+	expect.Equal(t, serial(), 2, "problem %q: serial()", f.Problem())
+	expect.Equal(t, f.Problem(), "", "problem %q: f.Problem()", f.Problem())
 }
 
 func TestFilesThatCannotBeUsed(t *testing.T) {

@@ -133,9 +133,10 @@ func TestSnapshotsRest(t *testing.T) {
 		}
 	}
 	o.Interval = time.Minute
-	if !o.due(1, 1, 0, time.Minute, time.Second) || o.due(0, 0, 0, time.Hour, 0) {
-		t.Error("the interval does not count, or without a request")
-	}
+	expect.That(t, o.due(1, 1, 0, time.Minute, time.Second),
+		"the interval does not count, or without a request: want o.due(1, 1, 0, time.Minute, time.Second)")
+	expect.That(t, !o.due(0, 0, 0, time.Hour, 0),
+		"the interval does not count, or without a request: want !o.due(0, 0, 0, time.Hour, 0)")
 }
 
 // A tree that is at one of its bounds takes no more, and one without bounds does; so does a disk that cannot

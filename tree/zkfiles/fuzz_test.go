@@ -56,8 +56,9 @@ func FuzzTxn(f *testing.F) {
 			return
 		}
 		again, err := decodeTxn(x.encode())
-		must.That(t, err == nil && bytes.Equal(again.encode(), x.encode()),
-			"%+v, then %+v, %v", x, again, err)
+		must.OK(t, err, "%+v, then %+v, %v", x, again, err)
+		must.That(t, bytes.Equal(again.encode(), x.encode()),
+			"%+v, then %+v, %v: want bytes.Equal(again.encode(), x.encode())", x, again, err)
 	})
 }
 

@@ -416,9 +416,11 @@ func TestKinds(t *testing.T) {
 		{-0x7000000000000001, tree.EphemeralNode, 0, true}} {
 		i := tree.Info{Stat: jute.Stat{EphemeralOwner: 7}}
 		known := SetOwner(&i, c.owner)
-		if known != c.known || i.Kind != c.kind || i.TTL != c.ttl || known && owner(&i) != c.owner {
-			t.Errorf("%#x: %v, %+v", uint64(c.owner), known, i)
-		}
+		expect.Equal(t, known, c.known, "%#x: known", uint64(c.owner))
+		expect.Equal(t, i.Kind, c.kind, "%#x: i.Kind", uint64(c.owner))
+		expect.Equal(t, i.TTL, c.ttl, "%#x: i.TTL", uint64(c.owner))
+		expect.That(t, !known || owner(&i) == c.owner,
+			"%#x: %v, %+v: want !known || owner(&i) == c.owner", uint64(c.owner), known, i)
 	}
 }
 
