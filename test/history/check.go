@@ -27,6 +27,7 @@ func Check(records []Record, o Options) []Violation {
 	c.checkOrder()
 	c.checkRealTime()
 	c.checkTurns()
+	c.checkDraws()
 	c.findFacts()
 	c.replay()
 	c.checkEvents()

@@ -29,8 +29,10 @@
 //	G19 sequence numbers rise and say how many children were created before
 //	K8  the requests of a ticket, repeated and late ones too, see one ticket: it goes forth from its
 //	    place to its hold and its end, and is not forgotten
-//	K9  no two contenders of a lock surely hold it at once, their tokens rise, and a hold lasts for as long
-//	    as an answer promised
+//	K9  no two contenders of a lock that exclude each other surely hold it at once, nor permits with one
+//	    number; their tokens rise, and a hold lasts for as long as an answer promised
+//	K12 no span of a rate's time has more draws than its limit, and a draw that comes again with its secret
+//	    is not made again
 //
 // The checker places unanswered writes where a zxid in a Stat or an event proves them. A write that no
 // client saw stays optional, and so does the moment when a silent session ended. The writes still open

@@ -41,6 +41,9 @@ func (c *checker) checkOne(turns []int) {
 		if b.Says == SaysNothing {
 			continue
 		}
+		if b.Says == SaysHeld && len(b.Slots) != b.Permits {
+			c.fail("K9", i, "it holds, and has %d numbers for %d permits", len(b.Slots), b.Permits)
+		}
 		for _, j := range turns {
 			a := c.records[j].Turn
 			if a.Says == SaysHeld && b.Says == SaysOver && b.End < min(a.Start+a.Safe, c.gives(turns)) {
@@ -59,8 +62,9 @@ func (c *checker) checkOne(turns []int) {
 				c.fail("K8", i, "it was known: %v", c.records[j])
 			case a.Says == SaysHeld && b.Says == SaysQueued:
 				c.fail("K9", i, "it held: %v", c.records[j])
-			case a.Says == SaysHeld && b.Says == SaysHeld && a.Token != b.Token:
-				c.fail("K8", i, "it had another token: %v", c.records[j])
+			case a.Says == SaysHeld && b.Says == SaysHeld &&
+				(a.Token != b.Token || !slices.Equal(a.Slots, b.Slots)):
+				c.fail("K8", i, "it had another token or other numbers: %v", c.records[j])
 			case a.Says == SaysQueued && b.Says == SaysQueued && b.Ahead > a.Ahead:
 				c.fail("K8", i, "fewer were ahead of it: %v", c.records[j])
 			}
@@ -93,6 +97,17 @@ func (c *checker) mayOpen(turns []int, unknown *Turn) bool {
 type sureHold struct {
 	from, to time.Duration
 	record   int // which promised the most
+	turn     *Turn
+}
+
+// excludes reports whether two holds of one lock may not be at once: they may if both share it, or if
+// they have permits with other numbers.
+func (h *sureHold) excludes(o *sureHold) bool {
+	if h.turn.Permits > 0 {
+		both := func(slot int) bool { return slices.Contains(o.turn.Slots, slot) }
+		return slices.ContainsFunc(h.turn.Slots, both)
+	}
+	return !h.turn.Shares || !o.turn.Shares
 }
 
 func (c *checker) sureHold(turns []int) (h sureHold) {
@@ -105,7 +120,7 @@ func (c *checker) sureHold(turns []int) (h sureHold) {
 			h.from = t.End
 		}
 		if until := t.Start + t.Safe; until > h.to {
-			h.to, h.record = until, i
+			h.to, h.record, h.turn = until, i, t
 		}
 	}
 	h.to = min(h.to, c.gives(turns))
@@ -115,18 +130,21 @@ func (c *checker) sureHold(turns []int) (h sureHold) {
 // checkHolds compares the holds of one lock.
 func (c *checker) checkHolds(holds []sureHold) {
 	slices.SortStableFunc(holds, func(a, b sureHold) int { return cmp.Compare(a.from, b.from) })
-	for n := 1; n < len(holds); n++ {
-		was, is := holds[n-1], holds[n]
-		if is.from < was.to {
-			c.fail("K9", is.record, "another one surely holds for %v more: %v", was.to-is.from,
-				c.records[was.record])
-		}
-		if c.records[is.record].Turn.Token <= c.records[was.record].Turn.Token {
-			c.fail("K9", is.record, "its token is not greater than that of the hold before: %v",
-				c.records[was.record])
-		}
-		if is.to < was.to {
-			holds[n] = was
+	for n := range holds {
+		is := &holds[n]
+		for m := range n {
+			was := &holds[m]
+			if !was.excludes(is) {
+				continue
+			}
+			if is.from < was.to {
+				c.fail("K9", is.record, "another one surely holds for %v more: %v", was.to-is.from,
+					c.records[was.record])
+			}
+			if is.turn.Token <= was.turn.Token {
+				c.fail("K9", is.record, "its token is not greater than that of the hold before: %v",
+					c.records[was.record])
+			}
 		}
 	}
 }

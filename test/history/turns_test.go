@@ -34,6 +34,20 @@ func (h *turns) queued(who string, ahead int) {
 func (h *turns) says(who string, s Say)  { h.add(who, Turn{Says: s, Opens: true}) }
 func (h *turns) gives(who string, s Say) { h.add(who, Turn{Says: s, Gives: true}) }
 
+// draw is granted: four within 100.
+func (h *turns) draw(d Draw) {
+	d.Rate, d.Limit, d.Per, d.OK = "/r", 4, 100, true
+	h.records = append(h.records, Record{Draw: &d})
+}
+
+// draws are granted at these times. The first one comes again.
+func (h *turns) draws(at ...time.Duration) {
+	for n, a := range at {
+		h.draw(Draw{At: a, Secret: []string{"first", ""}[min(n, 1)]})
+	}
+	h.draw(Draw{At: at[0], Secret: "first", Told: true})
+}
+
 func TestTurns(t *testing.T) {
 	for _, c := range []struct {
 		name, rule string
@@ -78,6 +92,48 @@ func TestTurns(t *testing.T) {
 		{"hold that is lost", "K9", func(h *turns, bug bool) {
 			h.held("a", 5, 100)
 			h.add("a", Turn{Says: SaysQueued, Ahead: 1, Looks: !bug})
+		}},
+		{"a reader beside a writer", "K9", func(h *turns, bug bool) {
+			h.add("a", Turn{Says: SaysHeld, Token: 5, Safe: 100, Shares: true})
+			h.add("b", Turn{Says: SaysHeld, Token: 4, Safe: 100, Shares: true})
+			h.now += pick(bug, time.Duration(50), 150)
+			h.held("c", 6, 100)
+		}},
+		{"a writer beside a reader that came long before", "K9", func(h *turns, bug bool) {
+			h.add("a", Turn{Says: SaysHeld, Token: 5, Safe: pick(bug, time.Duration(300), 30), Shares: true})
+			h.now += 50
+			h.add("b", Turn{Says: SaysHeld, Token: 6, Safe: 10, Shares: true})
+			h.now += 50
+			h.held("c", 7, 100)
+		}},
+		{"a reader with a writer's token", "K9", func(h *turns, bug bool) {
+			h.held("a", 5, 10)
+			h.now += 50
+			h.add("b", Turn{Says: SaysHeld, Token: pick(bug, int64(4), 6), Safe: 100, Shares: true})
+		}},
+		{"one number twice", "K9", func(h *turns, bug bool) {
+			h.add("a", Turn{Says: SaysHeld, Token: 5, Safe: 100, Permits: 2, Slots: []int{1, 3}})
+			h.add("b", Turn{Says: SaysHeld, Token: 6, Safe: 100, Permits: 1, Slots: []int{pick(bug, 3, 2)}})
+		}},
+		{"a permit without a number", "K9", func(h *turns, bug bool) {
+			slots := pick(bug, []int{1}, []int{1, 3})
+			h.add("a", Turn{Says: SaysHeld, Token: 5, Safe: 100, Permits: 2, Slots: slots})
+		}},
+		{"other numbers", "K8", func(h *turns, bug bool) {
+			h.add("a", Turn{Says: SaysHeld, Token: 5, Safe: 100, Permits: 1, Slots: []int{1}})
+			h.add("a", Turn{Says: SaysHeld, Token: 5, Safe: 100, Permits: 1, Slots: []int{pick(bug, 2, 1)}})
+		}},
+		{"more draws than the limit", "K12", func(h *turns, bug bool) {
+			h.draws(0, 10, 20, 20, pick(bug, time.Duration(99), 100), 110, 120, 120)
+		}},
+		{"a draw made again", "K12", func(h *turns, bug bool) {
+			h.draw(Draw{Secret: "a", At: 5})
+			h.draw(Draw{Secret: "a", At: pick(bug, time.Duration(6), 5), Told: true})
+			h.draw(Draw{Secret: "a", At: 5 + keptDraw})
+		}},
+		{"a draw made twice at once", "K12", func(h *turns, bug bool) {
+			h.draw(Draw{Secret: "a", At: 5, Told: !bug})
+			h.draw(Draw{Secret: "a", At: 5})
 		}},
 		{"two tokens", "K8", func(h *turns, bug bool) {
 			h.held("a", 5, 100)

@@ -109,6 +109,9 @@ type Turn struct {
 	Ahead     int           // contenders that go first, of a place in the queue
 	Opens     bool          // the request opens the ticket if there is none
 	Gives     bool          // it gives the ticket back
+	Shares    bool          // it wants to hold beside others that share
+	Permits   int           // of a semaphore; 0: it is a lock
+	Slots     []int         // the numbers of the permits that it holds
 	Looks     bool          // it only looks, and may be shown an older state
 }
 
@@ -124,6 +127,19 @@ const (
 	SaysUnknown Say = "unknown" // there is no such ticket
 )
 
+// Draw is one request for a draw from a rate, and its answer. All requests with one secret are for one draw.
+type Draw struct {
+	Rate   string
+	Secret string // empty: it has none, and is not repeated
+	Start  time.Duration
+	End    time.Duration // when the answer arrived
+	Limit  int
+	Per    time.Duration
+	OK     bool          // it was granted
+	Told   bool          // by an earlier request
+	At     time.Duration // when it was granted, by the cluster's clock since 1970
+}
+
 // Record is one entry of a history: exactly one of its fields is set. Records of one connection stand in
 // the order in which their frames arrived; requests without a reply follow when the connection has ended.
 type Record struct {
@@ -133,6 +149,7 @@ type Record struct {
 	Expired *Expired
 	Digest  *Digest
 	Turn    *Turn
+	Draw    *Draw
 }
 
 // String describes the record on one line.
@@ -156,8 +173,12 @@ func (r Record) String() string {
 	}
 	if t := r.Turn; t != nil {
 		return fmt.Sprintf("%s at %s, asked at %v and answered at %v: %s, token %d for %v, %d ahead, "+
-			"gives %t, looks %t", t.Contender, t.Lock, t.Start, t.End, t.Says, t.Token, t.Safe, t.Ahead,
-			t.Gives, t.Looks)
+			"gives %t, looks %t, shares %t, numbers %v", t.Contender, t.Lock, t.Start, t.End, t.Says, t.Token,
+			t.Safe, t.Ahead, t.Gives, t.Looks, t.Shares, t.Slots)
+	}
+	if d := r.Draw; d != nil {
+		return fmt.Sprintf("draw %q from %s, asked at %v and answered at %v: granted %t, told %t, at %v",
+			d.Secret, d.Rate, d.Start, d.End, d.OK, d.Told, d.At)
 	}
 	return "empty record"
 }

@@ -291,11 +291,12 @@ func (f *faults) hangDisk(id uint32) {
 }
 
 // jump sets the wall clock of a server up to an hour forth or back; beside tickets less: their ends are
-// remembered for ten minutes by the clocks of leaders.
+// remembered for ten minutes by the clocks of leaders, and a rate goes when no draw has come for a minute by
+// them, which may be less by the time of the draws but not less than ten seconds.
 func (f *faults) jump(id uint32) {
 	d := f.upTo(2*time.Hour) - time.Hour
 	if f.set.tickets {
-		d /= 45
+		d /= 160
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -178,7 +178,7 @@ func (c *cluster) allEqual(rec *history.Recorder) {
 // judge checks the record. A history that shows a violation is kept.
 func (c *cluster) judge(rec *observed, f *faults, about string) {
 	records := rec.Records()
-	answered, unknown, events, expired, turns := 0, 0, 0, 0, 0
+	answered, unknown, events, expired, turns, draws := 0, 0, 0, 0, 0, 0
 	for _, r := range records {
 		switch {
 		case r.Op != nil && r.Op.Unknown:
@@ -191,11 +191,14 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 			expired++
 		case r.Turn != nil && r.Turn.Says != history.SaysNothing:
 			turns++
+		case r.Draw != nil:
+			draws++
 		}
 	}
-	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d turns at locks, %d faults, "+
-		"%s", answered, unknown, events, expired, turns, f.total(), about)
-	if n := minutes(); c.only == nil && (answered < 170*n || events < 8*n || c.set.tickets && turns < 30*n) {
+	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d turns at locks, "+
+		"%d draws, %d faults, %s", answered, unknown, events, expired, turns, draws, f.total(), about)
+	if n := minutes(); c.only == nil && (answered < 170*n || events < 8*n ||
+		c.set.tickets && (turns < 30*n || draws < 20*n)) {
 		c.t.Errorf("too little happened to judge")
 	}
 	for _, r := range records {

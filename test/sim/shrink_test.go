@@ -33,7 +33,10 @@ func TestShrinkAFailure(t *testing.T) {
 	if len(r.Drawn) == 0 { // it ended before it could tell: more than any run draws
 		r.Drawn = map[string]int{"f": 150}
 		for k := range 6 {
-			r.Drawn[fmt.Sprint(k)], r.Drawn[fmt.Sprintf("t%d", k)] = 4000, 1000
+			r.Drawn[fmt.Sprint(k)] = 4000
+		}
+		for k := range turnCallers + turnLockers + turnDrawers {
+			r.Drawn[fmt.Sprintf("t%d", k)] = 1000
 		}
 	}
 	faults, requests := itemsOf(r)

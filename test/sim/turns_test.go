@@ -18,11 +18,14 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Callers of tickets and sessions contend for the same locks. All their hosts' wires may be cut.
+// Callers of tickets and sessions contend for the same locks, tickets also for a lock of readers and writers
+// and for the permits of a semaphore, and callers draw from rates. All their hosts' wires may be cut.
 const (
 	turnLocks   = 2
-	turnCallers = 4 // of tickets
+	turnPermits = 3
+	turnCallers = 6 // of tickets
 	turnLockers = 2 // with sessions
+	turnDrawers = 2
 )
 
 // contender takes locks again and again. What it does at each of its steps depends on the step's number alone.
@@ -42,7 +45,7 @@ func (c *cluster) contenders(rec *observed, wg *sync.WaitGroup, stop <-chan stru
 	if !c.set.tickets {
 		return nil
 	}
-	for k := range turnCallers + turnLockers {
+	for k := range turnCallers + turnLockers + turnDrawers {
 		x := &contender{c: c, rec: rec, name: fmt.Sprintf("t%d", k), host: fmt.Sprintf("c%d", 6+k%2),
 			seed: c.seed<<8 + 128 + uint64(k)}
 		x.only = c.only.of(x.name)
@@ -50,6 +53,9 @@ func (c *cluster) contenders(rec *observed, wg *sync.WaitGroup, stop <-chan stru
 		run := x.callForTickets
 		if k >= turnCallers {
 			run = x.lockBySession
+		}
+		if k >= turnCallers+turnLockers {
+			run = x.drawFromRates
 		}
 		wg.Go(func() { run(stop) })
 	}
@@ -75,6 +81,9 @@ func (x *contender) upTo(d time.Duration) time.Duration { return time.Duration(x
 // call is a ticket as its caller knows it.
 type call struct {
 	secret, lock string
+	mode         string        // as in the query
+	shares       bool          // its lock with others
+	permits      int           // of a semaphore, 0 of a lock
 	ttl          time.Duration // which stays: a caller that shortened it would break its own promise
 	at           uint32        // the server that is asked as a rule
 	held, given  bool
@@ -84,14 +93,10 @@ type call struct {
 // two servers, and some come when the ticket is given back or its time is over.
 func (x *contender) callForTickets(stop <-chan struct{}) {
 	var k call
-	dial := x.c.net.Dialer(x.host)
-	h := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }}}
+	h := x.http()
 	for x.next(stop) {
 		if k.secret == "" {
-			k = call{secret: fmt.Sprintf("secret-of-%s-ticket-%04d", x.name, x.drawn),
-				lock: fmt.Sprintf("/l/%d", x.rng.IntN(turnLocks)), ttl: 4*time.Second + x.upTo(6*time.Second),
-				at: 1 + uint32(x.rng.IntN(3))}
+			k = x.newCall()
 		}
 		if x.rng.IntN(4) == 0 {
 			k.at = 1 + uint32(x.rng.IntN(3))
@@ -113,6 +118,32 @@ func (x *contender) callForTickets(stop <-chan struct{}) {
 	}
 }
 
+// http returns what sends requests, each on a connection of its own.
+func (x *contender) http() *http.Client {
+	dial := x.c.net.Dialer(x.host)
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }}}
+}
+
+// newCall returns a ticket to ask for.
+func (x *contender) newCall() call {
+	k := call{secret: fmt.Sprintf("secret-of-%s-ticket-%04d", x.name, x.drawn), mode: "mode=exclusive",
+		ttl: 4*time.Second + x.upTo(6*time.Second), at: 1 + uint32(x.rng.IntN(3))}
+	switch n := x.rng.IntN(4); {
+	case n < turnLocks:
+		k.lock = fmt.Sprintf("/l/%d", n)
+	case n == 2:
+		k.lock = "/l/rw"
+		if k.shares = x.rng.IntN(3) > 0; k.shares {
+			k.mode = "mode=shared"
+		}
+	default:
+		k.lock, k.permits = "/l/permits", 1+x.rng.IntN(2)
+		k.mode = fmt.Sprintf("mode=permit&limit=%d&permits=%d", turnPermits, k.permits)
+	}
+	return k
+}
+
 // ask sends one request about a ticket, or the same one to two servers. It reports whether the ticket is over.
 func (x *contender) ask(h *http.Client, k *call) (over bool) {
 	method, query, wait := "POST", "", time.Duration(0)
@@ -125,7 +156,7 @@ func (x *contender) ask(h *http.Client, k *call) (over bool) {
 	case n == 4:
 		method = "GET"
 	default:
-		query = fmt.Sprintf("?ttl=%dms&wait=%dms", k.ttl.Milliseconds(), wait.Milliseconds())
+		query = fmt.Sprintf("?ttl=%dms&wait=%dms&%s", k.ttl.Milliseconds(), wait.Milliseconds(), k.mode)
 	}
 	patience := wait + 4*time.Second
 	if x.rng.IntN(8) == 0 {
@@ -152,38 +183,18 @@ func (x *contender) ask(h *http.Client, k *call) (over bool) {
 func (x *contender) send(h *http.Client, k *call, id uint32, method, query string,
 	patience time.Duration) *history.Turn {
 	a := &history.Turn{Lock: k.lock, Contender: k.secret, Start: x.rec.clock(), Opens: method == "POST",
-		Gives: method == "DELETE", Looks: method == "GET"}
+		Gives: method == "DELETE", Looks: method == "GET", Shares: k.shares, Permits: k.permits}
 	defer func() {
 		a.End = x.rec.clock()
 		x.rec.Add(history.Record{Turn: a})
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	url := "http://" + hostName(id) + ":8183/v1/locks" + k.lock + query
-	r, err := http.NewRequestWithContext(ctx, method, url, nil)
-	if err != nil {
-		x.c.t.Error(err)
-		return a
-	}
-	r.Host = "localhost"
-	r.Header.Set("Zlock-Ticket", k.secret)
-	resp, err := h.Do(r)
-	if err != nil {
-		return a
-	}
-	defer resp.Body.Close()
-	var body struct {
-		Token    string `json:"token"`
-		Safe     int64  `json:"safeMs"`
-		Position int    `json:"position"`
-		Error    string `json:"error"`
-		Text     string `json:"text"`
-	}
-	if resp.StatusCode != http.StatusNoContent && json.NewDecoder(resp.Body).Decode(&body) != nil {
-		return a // the rest of it is lost
-	}
-	switch resp.StatusCode {
+	code, body := x.request(h, id, method, "/v1/locks"+k.lock+query, k.secret, patience)
+	switch code {
 	case http.StatusOK, http.StatusCreated:
+		if slices.ContainsFunc(body.Slots, func(slot int) bool { return slot < 1 || slot > turnPermits }) {
+			x.c.t.Errorf("K9: %s has the numbers %v of %d", k.secret, body.Slots, turnPermits)
+		}
+		a.Slots = body.Slots
 		a.Says, a.Safe = history.SaysHeld, time.Duration(body.Safe)*time.Millisecond
 		a.Token, _ = strconv.ParseInt(body.Token, 10, 64)
 	case http.StatusAccepted:
@@ -192,11 +203,98 @@ func (x *contender) send(h *http.Client, k *call, id uint32, method, query strin
 		a.Says = history.SaysOver
 	case http.StatusNotFound:
 		a.Says = history.SaysUnknown
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+	case 0, http.StatusServiceUnavailable, http.StatusTooManyRequests:
 	default:
-		x.c.t.Errorf("K8: %s %s%s: %d %s %s", method, k.lock, query, resp.StatusCode, body.Error, body.Text)
+		x.c.t.Errorf("K8: %s %s%s: %d %s %s", method, k.lock, query, code, body.Error, body.Text)
 	}
 	return a
+}
+
+// ticketAnswer is what a port for tickets answers.
+type ticketAnswer struct {
+	Token    string `json:"token"`
+	Safe     int64  `json:"safeMs"`
+	Slots    []int  `json:"slots"`
+	Position int    `json:"position"`
+	Drawn    bool   `json:"drawn"`
+	Repeated bool   `json:"repeated"`
+	At       int64  `json:"at"`
+	Error    string `json:"error"`
+	Text     string `json:"text"`
+}
+
+// request sends one request. A code of 0 says that no answer came, or not all of it.
+func (x *contender) request(h *http.Client, id uint32, method, path, secret string, patience time.Duration) (
+	code int, body ticketAnswer) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+hostName(id)+":8183"+path, nil)
+	if err != nil {
+		x.c.t.Error(err)
+		return 0, body
+	}
+	r.Host = "localhost"
+	if secret != "" {
+		r.Header.Set("Zlock-Ticket", secret)
+	}
+	resp, err := h.Do(r)
+	if err != nil {
+		return 0, body
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusNoContent && json.NewDecoder(resp.Body).Decode(&body) != nil {
+		return 0, body
+	}
+	return resp.StatusCode, body
+}
+
+// drawFromRates draws from rates at any server. Draws with a secret come again, some at two servers at once,
+// and some answers are lost.
+func (x *contender) drawFromRates(stop <-chan struct{}) {
+	h := x.http()
+	for x.next(stop) {
+		d := history.Draw{Rate: "/r/few", Limit: 3, Per: 2 * time.Second}
+		if x.rng.IntN(2) == 0 {
+			d = history.Draw{Rate: "/r/more", Limit: 20, Per: 10 * time.Second}
+		}
+		wait, times := time.Duration(0), 1
+		if x.rng.IntN(2) == 0 {
+			d.Secret, times = fmt.Sprintf("secret-of-%s-draw-%06d", x.name, x.drawn), 1+x.rng.IntN(4)
+		}
+		if x.rng.IntN(3) == 0 {
+			wait = x.upTo(3 * time.Second)
+		}
+		path := fmt.Sprintf("/v1/rates%s?limit=%d&per=%v&wait=%dms", d.Rate, d.Limit, d.Per,
+			wait.Milliseconds())
+		patience := wait + 4*time.Second
+		if x.rng.IntN(6) == 0 {
+			patience = x.upTo(20 * time.Millisecond)
+		}
+		pause, at := x.upTo(300*time.Millisecond), x.rng.IntN(3)
+		var all sync.WaitGroup
+		for n := range times {
+			all.Go(func() { x.drawOnce(h, d, uint32(1+(at+n)%3), path, patience) })
+			if n%2 == 1 {
+				all.Wait()
+			}
+		}
+		all.Wait()
+		time.Sleep(pause)
+	}
+}
+
+// drawOnce sends one request for a draw and records what is answered.
+func (x *contender) drawOnce(h *http.Client, d history.Draw, id uint32, path string, patience time.Duration) {
+	d.Start = x.rec.clock()
+	code, body := x.request(h, id, "POST", path, d.Secret, patience)
+	switch {
+	case code == http.StatusOK && body.Drawn:
+		d.OK, d.Told, d.At = true, body.Repeated, time.Duration(body.At)*time.Millisecond
+		d.End = x.rec.clock()
+		x.rec.Add(history.Record{Draw: &d})
+	case code != 0 && code != http.StatusServiceUnavailable && code != http.StatusTooManyRequests:
+		x.c.t.Errorf("K12: %s: %d %s %s", path, code, body.Error, body.Text)
+	}
 }
 
 // lockBySession stands in the queues of the tickets as a client does, with one session after the other. It
