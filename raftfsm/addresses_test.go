@@ -214,7 +214,9 @@ func TestServerJoinsOneInMemory(t *testing.T) {
 	c.change(1, "add", 2)
 	c.start(2)
 	eventually(t, "it serves", c.seen[2].serving.Load)
-	expect.That(t, c.has(2, "/n0") && c.has(2, "/n199"), "the data were left behind")
+	expect.That(t, c.has(2, "/n0"), "the data were left behind: want c.has(2, \"/n0\")")
+	expect.That(t, c.has(2, "/n199"),
+		"the data were left behind: want c.has(2, \"/n199\")")
 }
 
 // A change that changes nothing, or that no server can carry out, is an error that says
@@ -327,7 +329,9 @@ func TestServersThatAreFoundElsewhere(t *testing.T) {
 	expect.Equal(t, a.instead(3, at), at, "another server")
 	a.found(2, move{from: at, to: at, config: config})
 	expect.Equal(t, a.instead(2, at), at, "found where the log has it")
-	expect.That(t, a.say(3, "x:1") && !a.say(3, "x:1") && a.say(3, "y:1"), "what a server says is news")
+	expect.That(t, a.say(3, "x:1"), "what a server says is news: want a.say(3, \"x:1\")")
+	expect.That(t, !a.say(3, "x:1"), "what a server says is news: want !a.say(3, \"x:1\")")
+	expect.That(t, a.say(3, "y:1"), "what a server says is news: want a.say(3, \"y:1\")")
 	expect.Equal(t, a.of(9), "", "a server that there is not")
 }
 

@@ -25,8 +25,10 @@ func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	sure := min(n.raft.LastIndex(), n.disk.Durable())
 	expect.That(t, term == n.raft.CurrentTerm() && index == sure, "%d of term %d, %d are durable", index, term,
 		sure)
-	expect.That(t, !n.raft.Lacks(1) && n.raft.Lacks(9), "it lacks 1: %v, 9: %v", n.raft.Lacks(1),
-		n.raft.Lacks(9))
+	expect.That(t, !n.raft.Lacks(1),
+		"it lacks 1: %v, 9: %v: want !n.raft.Lacks(1)", n.raft.Lacks(1), n.raft.Lacks(9))
+	expect.That(t, n.raft.Lacks(9),
+		"it lacks 1: %v, 9: %v: want n.raft.Lacks(9)", n.raft.Lacks(1), n.raft.Lacks(9))
 	list, config := n.raft.Configuration()
 	expect.That(t, len(list) == 1 && config == 1, "%v as of entry %d", list, config)
 
@@ -153,10 +155,15 @@ func TestServerEndsOnce(t *testing.T) {
 		n.die(first)
 		n.die(second)
 		if closed {
-			expect.That(t, len(told) == 0 && n.Err() == nil, "a server that stops ends with %v", told)
+			if expect.Equal(t, len(told), 0, "a server that stops ends with %v: len(told)", told) {
+				expect.OK(t, n.Err(), "a server that stops ends with %v", told)
+			}
 			continue
 		}
-		expect.That(t, len(told) == 1 && told[0] == first && n.Err() == first, "it ends with %v", told)
+		if expect.Equal(t, len(told), 1, "it ends with %v: len(told)", told) {
+			expect.Equal(t, told[0], first, "it ends with %v: told[0]", told)
+			expect.Equal(t, n.Err(), first, "it ends with %v: n.Err()", told)
+		}
 		ok, why := n.Serving()
 		expect.That(t, !ok && why == "this server is stopping", "it serves: %v, %s", ok, why)
 	}

@@ -103,7 +103,8 @@ func TestOthersAreNudgedLater(t *testing.T) {
 	}
 	select {
 	case at := <-f.ch:
-		expect.That(t, at.Index >= 7 && at.Term == 5, "told of %+v", at)
+		expect.That(t, at.Index >= 7, "told of %+v: want at.Index >= 7", at)
+		expect.Equal(t, at.Term, 5, "told of %+v: at.Term", at)
 	case <-time.After(30 * time.Second):
 		t.Fatal("not told")
 	}
@@ -246,10 +247,11 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 			must.OK(t, peer.WriteMessage(w, peer.LinkTouches, touches.Append(nil)))
 			must.OK(t, w.Flush())
 			typ, payload, err := peer.ReadMessage(bufio.NewReader(here))
-			if ack, aerr := peer.ParseTouches(payload); err != nil || aerr != nil || typ != peer.LinkAck ||
-				ack.Number != 41 {
-				t.Fatalf("answer %d %x, %v", typ, payload, err)
-			}
+			ack, aerr := peer.ParseTouches(payload)
+			must.OK(t, err, "answer %d %x, %v", typ, payload, err)
+			must.OK(t, aerr, "answer %d %x, %v", typ, payload, err)
+			must.Equal(t, typ, peer.LinkAck, "answer %d %x, %v: typ", typ, payload, err)
+			must.Equal(t, ack.Number, 41, "answer %d %x, %v: ack.Number", typ, payload, err)
 			must.OK(t, peer.WriteMessage(w, m.typ, m.payload))
 			w.Flush()
 			must.Equal(t, expect.Err(here.Read(make([]byte, 1))), io.EOF, "the link goes on")

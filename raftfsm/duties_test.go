@@ -117,7 +117,11 @@ func TestLeaderReapsWhatIsDue(t *testing.T) {
 		return ok
 	}
 	eventually(t, "both are removed", func() bool { return !has("/used") && !has("/short") })
-	expect.That(t, has("/never") && has("/full/child") && has("/hour"), "a node is removed that is not due")
+	expect.That(t, has("/never"),
+		"a node is removed that is not due: want has(\"/never\")")
+	expect.That(t, has("/full/child"),
+		"a node is removed that is not due: want has(\"/full/child\")")
+	expect.That(t, has("/hour"), "a node is removed that is not due: want has(\"/hour\")")
 }
 
 // The operator decides whether nodes may have a time to live.
@@ -226,7 +230,9 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 		tm.tracker.touch(s.ID, 1000)
 		tm.tracker.touch(77, 1000) // which the state does not know
 		tm.expire(time.Now().Add(time.Second + grace - 1))
-		expect.That(t, len(tm.acts.ends) == 0 && len(tm.work) == 0, "it is ended too early")
+		if expect.Equal(t, len(tm.acts.ends), 0, "it is ended too early: len(tm.acts.ends)") {
+			expect.Equal(t, len(tm.work), 0, "it is ended too early: len(tm.work)")
+		}
 		tm.expire(time.Now().Add(time.Second + grace))
 		must.Equal(t, len(tm.acts.ends), 1, "sessions that are ended")
 		end := state.Request{Session: s.ID, Gen: s.Gen, Op: state.OpExpire}
@@ -236,7 +242,10 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 		expect.List(t, bl.Requests, end.Append(nil))
 		expect.Equal(t, len(tm.work), 1, "the batcher is told")
 		left := tm.tracker.deadlines()
-		expect.That(t, len(left) == 1 && left[s.ID] > 0, "it is ended again if that is lost: %v", left)
+		if expect.Equal(t, len(left), 1, "it is ended again if that is lost: len(left)") {
+			expect.That(t, left[s.ID] > 0,
+				"it is ended again if that is lost: %v: want left[s.ID] > 0", left)
+		}
 	})
 }
 
@@ -341,9 +350,8 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 		n.upkeep.NoteDisk(c.low)
 		before := log.String()
 		tm.lookAtRoom()
-		expect.That(t, tm.full.Load() == c.full && tm.low.Load() == c.own, "%+v: full %v, low %v", c,
-			tm.full.Load(),
-			tm.low.Load())
+		expect.Equal(t, tm.full.Load(), c.full, "%+v: tm.full.Load()", c)
+		expect.Equal(t, tm.low.Load(), c.own, "%+v: tm.low.Load()", c)
 		said := strings.TrimPrefix(log.String(), before)
 		expect.That(t, strings.Contains(said, c.told) && (said == "") == (c.told == ""), "%+v: says %q", c, said)
 		list := tm.proposes()

@@ -107,9 +107,11 @@ func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 			"--heartbeat-timeout 1s at most"},
 	} {
 		_, err := (Options{HeartbeatTimeout: c.heartbeat, MinSessionTimeout: c.session}).withDefaults()
-		if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
-			t.Errorf("a heartbeat timeout of %v with sessions of %v: %v, want %q", c.heartbeat, c.session, err,
-				c.refused)
+		if expect.Equal(t, err != nil, c.refused != "",
+			"a heartbeat timeout of %v with sessions of %v: err != nil", c.heartbeat, c.session) {
+			expect.That(t, err == nil || strings.Contains(err.Error(), c.refused),
+				"a heartbeat timeout of %v with sessions of %v: %v, want %q",
+				c.heartbeat, c.session, err, c.refused)
 		}
 	}
 }

@@ -92,7 +92,9 @@ func (a *applied) refuses(t *testing.T) {
 	expect.Equal(t, a.sessions(), sessions, "sessions after an entry")
 	expect.That(t, a.index > a.fsm.index.Load(), "the entry counts as applied")
 	snap, err := a.Snapshot()
-	expect.That(t, err != nil && snap == nil, "a snapshot is taken: %v", err)
+	if expect.Fails(t, err, "a snapshot is taken") {
+		expect.That(t, snap == nil, "a snapshot is taken: %v: want snap == nil", err)
+	}
 	for range 2 { // and the place for a backup stays free
 		_, err = (&Node{fsm: a.fsm}).Backup(t.Context())
 		expect.Fails(t, err, "a backup is taken")
@@ -247,8 +249,8 @@ func TestSnapshotThatWasReadIsNotReadAgain(t *testing.T) {
 		expect.Equal(t, a.state == kept, c.kept, "%s: its state is the one that was kept", c.name)
 		expect.That(t, a.received.Load() == nil, "%s: the state is kept", c.name)
 		at := must.Get(state.ReadPosition(bytes.NewReader(c.file)))(t)
-		expect.That(t, a.fsm.index.Load() == at.Index && a.term.Load() == at.Term, "%s: it is at entry %d", c.name,
-			a.fsm.index.Load())
+		expect.Equal(t, a.fsm.index.Load(), at.Index, "%s: a.fsm.index.Load()", c.name)
+		expect.Equal(t, a.term.Load(), at.Term, "%s: a.term.Load()", c.name)
 	}
 	a := newApplied()
 	must.OK(t, a.verify(bytes.NewReader(sent)))
@@ -328,10 +330,15 @@ func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
 		got := fmt.Sprint(m.count("requests"), m.count("entries"), m.count("propagation"), m.count("commit"))
 		expect.Equal(t, got, want[i], "behind entry %d", a.index)
 	}
-	expect.That(t, m.last("entries") == 2 && m.last("time") >= time.Hour.Microseconds(), "%d entries in %d µs",
+	expect.Equal(t, m.last("entries"), 2,
+		"%d entries in %d µs", m.last("entries"), m.last("time"))
+	expect.That(t, m.last("time") >= time.Hour.Microseconds(),
+		"%d entries in %d µs: want m.last(\"time\") >= time.Hour.Microseconds()",
 		m.last("entries"), m.last("time"))
 	minute := time.Minute.Microseconds()
-	expect.That(t, m.last("propagation") >= minute && m.last("commit") >= minute &&
+	expect.That(t, m.last("propagation") >= minute,
+		"%v: want m.last(\"propagation\") >= minute", m.values)
+	expect.That(t, m.last("commit") >= minute &&
 		m.last("proposal") >= m.last("commit"),
 		"%v", m.values)
 }

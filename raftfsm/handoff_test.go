@@ -136,7 +136,9 @@ func TestWaitsInVainEnd(t *testing.T) {
 		h.fill(queues)
 		h.due = true
 		_, waited := h.fill(queues)
-		expect.That(t, waited > 0 && h.rest == 0, "after a hand-off the next is not waited for")
+		expect.That(t, waited > 0,
+			"after a hand-off the next is not waited for: want waited > 0")
+		expect.Equal(t, h.rest, 0, "after a hand-off the next is not waited for: h.rest")
 	})
 }
 

@@ -402,7 +402,8 @@ func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
 	good := t.TempDir()
 	c.copyData(good, dir)
 	files, err := filepath.Glob(filepath.Join(dir, "snapshots", "*.snap"))
-	must.That(t, err == nil && len(files) != 0, "no snapshot %v", err)
+	must.OK(t, err, "no snapshot %v", err)
+	must.That(t, len(files) != 0, "no snapshot %v: want len(files) != 0", err)
 	for _, file := range files {
 		data := must.Get(os.ReadFile(file))(t)
 		data[len(data)/4] ^= 1

@@ -117,25 +117,41 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 		id.Incarnation, 3, "b"))
 	must.That(t, g.Known != nil, "it does not say what it knows")
 	expect.Equal(t, *g.Known, peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
-	expect.That(t, g.Start == 1 && g.Life == id.Life && g.Term == n.raft.CurrentTerm() && g.Index > 0 &&
+	expect.Equal(t, g.Start, 1, "it shows %+v, and its log to %d: g.Start", g.Shown, g.End)
+	expect.Equal(t, g.Life, id.Life,
+		"it shows %+v, and its log to %d: g.Life", g.Shown, g.End)
+	expect.Equal(t, g.Term, n.raft.CurrentTerm(),
+		"it shows %+v, and its log to %d: g.Term", g.Shown, g.End)
+	expect.That(t, g.Index > 0 &&
 		g.End >= g.Index,
-		"it shows %+v, and its log to %d", g.Shown, g.End)
+		"it shows %+v, and its log to %d: want g.Index > 0 && g.End >= g.Index",
+		g.Shown, g.End)
 	g = host{n}.Greeting(7)
-	expect.That(t, g.Known == nil && g.KnownAs == "", "it knows a server that it does not know: %+v", g)
+	expect.That(t, g.Known == nil,
+		"it knows a server that it does not know: %+v: want g.Known == nil", g)
+	expect.Equal(t, g.KnownAs, "", "it knows a server that it does not know: g.KnownAs")
 
 	st := host{n}.Status(&peer.Greeting{Incarnation: "b"})
 	expect.Equal(t, st.Known, peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
-	expect.That(t, st.Now.Start == 1 && st.Now.Index > 0, "it shows %+v", st.Now)
+	expect.Equal(t, st.Now.Start, 1, "it shows %+v: st.Now.Start", st.Now)
+	expect.That(t, st.Now.Index > 0, "it shows %+v: want st.Now.Index > 0", st.Now)
 	expect.Equal(t, fmt.Sprint(st.ID, st.Cluster, st.Incarnation, st.Release, st.Version), fmt.Sprint(1,
 		id.Cluster,
 		id.Incarnation, "9.1", peer.Version))
 	expect.Equal(t, fmt.Sprint(st.Incarnations), fmt.Sprint(map[uint32]string{1: id.Incarnation, 2: "b"}))
 	expect.That(t, maps.Equal(st.Members, map[uint32]string{1: addr}), "members %v", st.Members)
-	expect.That(t, st.Up && st.Leader == 1 && st.Linked == 0 && st.Silent == 0 && !st.Stands && st.Waits == "",
-		"%+v", st)
-	expect.That(t, st.LastTerm == n.raft.CurrentTerm() && st.LastIndex >= st.Now.Index &&
-		st.AsOf >= st.Now.Index &&
-		st.Config > 0 && st.Config <= st.LastIndex, "%+v", st)
+	expect.That(t, st.Up, "%+v: want st.Up", st)
+	expect.Equal(t, st.Leader, 1, "st.Leader")
+	expect.Equal(t, st.Linked, 0, "st.Linked")
+	expect.Equal(t, st.Silent, 0, "st.Silent")
+	expect.That(t, !st.Stands, "%+v: want !st.Stands", st)
+	expect.Equal(t, st.Waits, "", "st.Waits")
+	expect.Equal(t, st.LastTerm, n.raft.CurrentTerm(), "st.LastTerm")
+	expect.That(t, st.LastIndex >= st.Now.Index,
+		"%+v: want st.LastIndex >= st.Now.Index", st)
+	expect.That(t, st.AsOf >= st.Now.Index, "%+v: want st.AsOf >= st.Now.Index", st)
+	expect.That(t, st.Config > 0 && st.Config <= st.LastIndex,
+		"%+v: want st.Config > 0 && st.Config <= st.LastIndex", st)
 	n.linked.Store(5)
 	expect.Equal(t, n.status().Linked, 5)
 	n.linked.Store(0)
@@ -160,11 +176,20 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	expect.Fails(t, expect.Err(n.forming.Join(gone)), "it has joined")
 	st = n.status()
 	expect.Has(t, st.Waits, "waiting for server 2 at none:1")
-	expect.That(t, !st.Up && st.LastIndex == 0 && len(st.Members) == 0,
-		"before raft runs: %+v", st)
+	expect.That(t, !st.Up, "before raft runs: %+v: want !st.Up", st)
+	expect.Equal(t, st.LastIndex, 0, "before raft runs: st.LastIndex")
+	expect.Equal(t, len(st.Members), 0, "before raft runs: len(st.Members)")
 	shown, end := n.shown()
-	expect.That(t, shown.Start == 1 && shown.Life == id.Life && shown.Term > 0 && shown.Index == 0 && end > 0,
-		"before raft runs it shows %+v, and its log to %d", shown, end)
+	expect.Equal(t, shown.Start, 1,
+		"before raft runs it shows %+v, and its log to %d: shown.Start", shown, end)
+	expect.Equal(t, shown.Life, id.Life,
+		"before raft runs it shows %+v, and its log to %d: shown.Life", shown, end)
+	expect.That(t, shown.Term > 0,
+		"before raft runs it shows %+v, and its log to %d: want shown.Term > 0", shown, end)
+	expect.Equal(t, shown.Index, 0,
+		"before raft runs it shows %+v, and its log to %d: shown.Index", shown, end)
+	expect.That(t, end > 0,
+		"before raft runs it shows %+v, and its log to %d: want end > 0", shown, end)
 	expect.Equal(t, host{n}.Term(), 0, "the term before raft runs")
 	n.up.Store(true)
 	expect.Equal(t, host{n}.Term(), n.raft.CurrentTerm())
@@ -188,7 +213,8 @@ func TestWhatAPortAsksOfRaft(t *testing.T) {
 	n.up.Store(false)
 	replicates, applied := h.Replicates(term(), 1, addr), h.HasApplied(term(), index)
 	n.up.Store(true)
-	expect.That(t, !replicates && !applied, "before raft runs")
+	expect.That(t, !replicates, "before raft runs: want !replicates")
+	expect.That(t, !applied, "before raft runs: want !applied")
 	n.Abort()
 	expect.That(t, !h.Replicates(term(), 1, addr), "a server whose raft has ended leads")
 }

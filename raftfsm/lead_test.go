@@ -23,7 +23,9 @@ func TestR12TermLeavesNothingBehind(t *testing.T) {
 	leads := func() bool { tm = n.term.Load(); return tm != nil && n.fsm.tracker.Load() == tm.tracker }
 	eventually(t, "it leads", leads)
 	won := n.won.Load()
-	expect.That(t, tm.number == n.raft.CurrentTerm() && won > 0, "term %d, %d terms", tm.number, won)
+	expect.Equal(t, tm.number, n.raft.CurrentTerm(),
+		"term %d, %d terms: tm.number", tm.number, won)
+	expect.That(t, won > 0, "term %d, %d terms: want won > 0", tm.number, won)
 	expect.That(t, tm.tracker.deadlines()[a.s.Session.ID] > 0, "a session has no deadline")
 	n.leadership.Note(false) // as raft would
 	eventually(t, "it leads no more", func() bool { return n.term.Load() == nil })
@@ -35,7 +37,8 @@ func TestR12TermLeavesNothingBehind(t *testing.T) {
 	n.leadership.Note(true)
 	former := tm
 	eventually(t, "it leads again", leads)
-	expect.That(t, tm != former && n.won.Load() > won, "%d terms", n.won.Load())
+	expect.That(t, tm != former, "%d terms: want tm != former", n.won.Load())
+	expect.That(t, n.won.Load() > won, "%d terms: want n.won.Load() > won", n.won.Load())
 	expect.That(t, tm.tracker.deadlines()[a.s.Session.ID] > 0, "a session has no deadline in the next term")
 	must.Equal(t, a.create("/again"), jute.OK)
 }
@@ -56,7 +59,9 @@ func TestEntriesAreTimed(t *testing.T) {
 			h.t.n.fsm.passedOn.Store(true)
 			h.applied()
 			expect.Equal(t, h.took, c.took)
-			expect.That(t, h.due && !h.t.n.fsm.passedOn.Load(), "a hand-off is due: %v", h.due)
+			expect.That(t, h.due, "a hand-off is due: %v: want h.due", h.due)
+			expect.That(t, !h.t.n.fsm.passedOn.Load(),
+				"a hand-off is due: %v: want !h.t.n.fsm.passedOn.Load()", h.due)
 		}
 		h.applied()
 		expect.That(t, !h.due, "a hand-off is due")
@@ -75,14 +80,21 @@ func TestFollowersThatAreNudged(t *testing.T) {
 	must.Equal(t, len(g.followers), 2, "followers")
 	two, three := g.followers["2"], g.followers["3"]
 	g.setFollowers([]raft.Server{server(1, "a"), server(2, "b"), server(3, "moved"), server(4, "d")})
-	expect.That(t, len(g.followers) == 3 && g.followers["2"] == two, "a follower that stays is another: %v",
-		g.followers)
-	expect.That(t, g.followers["3"] != three && g.followers["3"].addr == "moved",
+	if expect.Equal(t, len(g.followers), 3,
+		"a follower that stays is another: len(g.followers)") {
+		expect.Equal(t, g.followers["2"], two, "a follower that stays is another")
+	}
+	expect.That(t, g.followers["3"] != three,
+		"a follower that has moved is the same: want g.followers[\"3\"] != three")
+	expect.Equal(t, g.followers["3"].addr, "moved",
 		"a follower that has moved is the same")
 	_, open := <-three.ch
 	expect.That(t, !open, "a follower at its former address is nudged")
 	g.setFollowers([]raft.Server{server(1, "a"), server(4, "d")})
-	expect.That(t, len(g.followers) == 1 && g.followers["4"] != nil, "followers %v", g.followers)
+	if expect.Equal(t, len(g.followers), 1, "followers %v: len(g.followers)", g.followers) {
+		expect.That(t, g.followers["4"] != nil,
+			"followers %v: want g.followers[\"4\"] != nil", g.followers)
+	}
 	g.close()
 	expect.Equal(t, len(g.followers), 0, "followers of a term that is over")
 	g.setFollowers([]raft.Server{server(2, "b")})
@@ -151,7 +163,8 @@ func TestNewestWordOfAFollowerCounts(t *testing.T) {
 	t.Parallel()
 	var s stored
 	b := s.of(2)
-	expect.That(t, s.of(2) == b && s.of(3) != b, "servers are not told apart")
+	expect.Equal(t, s.of(2), b, "servers are not told apart: s.of(2)")
+	expect.That(t, s.of(3) != b, "servers are not told apart: want s.of(3) != b")
 	for _, c := range []struct{ now, is state.Position }{
 		{state.Position{Index: 5, Term: 2}, state.Position{Index: 5, Term: 2}},
 		{state.Position{Index: 4, Term: 2}, state.Position{Index: 5, Term: 2}},
@@ -162,9 +175,13 @@ func TestNewestWordOfAFollowerCounts(t *testing.T) {
 		b.note(c.now)
 		expect.Equal(t, b.at, c.is)
 		expect.Equal(t, len(b.grown), 1, "news")
-		expect.That(t, b.has(c.is) && !b.has(state.Position{Index: c.is.Index + 1, Term: c.is.Term}) &&
-			!b.has(state.Position{Index: c.is.Index, Term: c.is.Term - 1}) &&
-			b.has(state.Position{Index: c.is.Index - 1, Term: c.is.Term}), "it has up to %+v", c.is)
+		expect.That(t, b.has(c.is), "it has up to %+v: want b.has(c.is)", c.is)
+		expect.That(t, !b.has(state.Position{Index: c.is.Index + 1, Term: c.is.Term}),
+			"it has up to %+v", c.is)
+		expect.That(t, !b.has(state.Position{Index: c.is.Index, Term: c.is.Term - 1}),
+			"it has up to %+v", c.is)
+		expect.That(t, b.has(state.Position{Index: c.is.Index - 1, Term: c.is.Term}),
+			"it has up to %+v", c.is)
 		<-b.grown
 	}
 }

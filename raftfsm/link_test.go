@@ -119,7 +119,10 @@ func TestLeaderKnowsWhatItsLinksTold(t *testing.T) {
 			expect.Equal(t, fmt.Sprint(p.Applied, *p.Heard, p.Version, p.Starts), fmt.Sprint(7, c.heard, "9.2", 3))
 			expect.Equal(t, ls.full(), c.full)
 			at, known := ls.progress(same)[2]
-			expect.That(t, known != c.late && (c.late || at == 7), "progress %d, known: %v", at, known)
+			expect.That(t, known != c.late,
+				"progress %d, known: %v: want known != c.late", at, known)
+			expect.That(t, c.late || at == 7,
+				"progress %d, known: %v: want c.late || at == 7", at, known)
 		}
 		two.fullAt = time.Now()
 		two.full = ""
@@ -132,7 +135,9 @@ func TestLeaderKnowsWhatItsLinksTold(t *testing.T) {
 		ls.remove(two)
 		expect.Equal(t, ls.leastVersion(), peer.Version)
 		expect.Equal(t, len(ls.far(same)), 0, "servers that have told something")
-		expect.That(t, len(ls.links) == 1 && ls.links[0] == three, "links that are left: %d", len(ls.links))
+		if expect.Equal(t, len(ls.links), 1, "links that are left: len(ls.links)") {
+			expect.Equal(t, ls.links[0], three, "links that are left: ls.links[0]")
+		}
 		expect.Is(t, expect.Err(other.Read(make([]byte, 1))), io.EOF, "its connection")
 	})
 }
@@ -156,7 +161,10 @@ func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	request := state.Request{Op: jute.OpSync, Session: 1, Body: jute.AppendString(nil, "/")}
 	bl := state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: request.Append(nil)}
 	must.OK(t, receive(peer.LinkBlock, bl.Append(nil)))
-	expect.That(t, len(tm.work) == 1 && len(tm.links.waiting()) == 1, "the block is not proposed soon")
+	if expect.Equal(t, len(tm.work), 1, "the block is not proposed soon: len(tm.work)") {
+		expect.Equal(t, len(tm.links.waiting()), 1,
+			"the block is not proposed soon: len(tm.links.waiting())")
+	}
 
 	tm.tracker.touch(5, 10_000)
 	tm.tracker.start = tm.tracker.start.Add(-time.Hour) // an hour passes
@@ -231,8 +239,13 @@ func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 		}
 		touches, err := peer.ParseTouches(payload)
 		must.OK(t, err)
-		expect.That(t, typ == peer.LinkTouches && touches.Applied > 0 && touches.Applied <= n.fsm.index.Load() &&
-			len(touches.Heard) == 1 && touches.Heard[0].Session == 77, "%s: message %d %+v", name, typ, touches)
+		expect.Equal(t, typ, peer.LinkTouches, "%s: typ", name)
+		expect.That(t, touches.Applied > 0 && touches.Applied <= n.fsm.index.Load(),
+			"%s: message %d %+v: want touches.Applied > 0 && touches.Applied <= n.fsm.index.Load()",
+			name, typ, touches)
+		if expect.Equal(t, len(touches.Heard), 1, "%s: len(touches.Heard)", name) {
+			expect.Equal(t, touches.Heard[0].Session, 77, "%s: touches.Heard[0].Session", name)
+		}
 		before := time.Now()
 		ack := peer.Touches{Number: touches.Number, Applied: n.fsm.index.Load()}
 		must.OK(t, peer.WriteMessage(w, peer.LinkAck, ack.Append(nil)))
@@ -245,7 +258,9 @@ func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 		n.serving.mu.Lock()
 		acked := n.serving.lastAck
 		n.serving.mu.Unlock()
-		expect.That(t, !acked.IsZero() && acked.Before(before.Add(time.Hour)), "acked %v", acked)
+		expect.That(t, !acked.IsZero(), "acked %v: want !acked.IsZero()", acked)
+		expect.That(t, acked.Before(before.Add(time.Hour)),
+			"acked %v: want acked.Before(before.Add(time.Hour))", acked)
 	}
 }
 

@@ -51,12 +51,16 @@ func TestEphemeralsAreToldInPieces(t *testing.T) {
 	must.Equal(t, a.create("/stays"), jute.OK)
 	told := 0
 	n.Ephemerals(func(session int64, path string) bool {
-		expect.That(t, want[path] && session == a.s.Session.ID, "%s of session 0x%x", path, session)
+		expect.That(t, want[path], "%s of session 0x%x: want want[path]", path, session)
+		expect.Equal(t, session, a.s.Session.ID, "%s of session 0x%x: session", path, session)
 		delete(want, path)
 		told++
 		return true
 	})
-	expect.That(t, len(want) == 0 && told == 600, "%d are told, %d are missing", told, len(want))
+	if expect.Equal(t, len(want), 0,
+		"%d are told, %d are missing: len(want)", told, len(want)) {
+		expect.Equal(t, told, 600, "%d are told, %d are missing: told", told, len(want))
+	}
 	n.Ephemerals(func(int64, string) bool { told++; return told < 600+300 })
 	expect.Equal(t, told, 600+300, "told until the caller ends it")
 }
@@ -109,7 +113,9 @@ func TestServersLookAtEachOther(t *testing.T) {
 	go func() { waited <- two.WaitZxid(t.Context(), zxid+2) }()
 	c.create(lead, "/awaited")
 	c.create(lead, "/awaited-too")
-	expect.That(t, <-waited && two.Zxid() >= zxid+2, "a follower does not wait")
+	expect.That(t, <-waited, "a follower does not wait: want <-waited")
+	expect.That(t, two.Zxid() >= zxid+2,
+		"a follower does not wait: want two.Zxid() >= zxid+2")
 
 	standing := func(id uint32, addr string) string {
 		there, follows := one.Standing(t.Context(), id, addr)
@@ -120,7 +126,8 @@ func TestServersLookAtEachOther(t *testing.T) {
 	})
 	expect.Equal(t, standing(one.id, one.PeerAddr()), "true true", "itself")
 	there, follows := two.Standing(t.Context(), one.id, one.PeerAddr())
-	expect.That(t, there && follows, "the leader, as a follower sees it")
+	expect.That(t, there, "the leader, as a follower sees it: want there")
+	expect.That(t, follows, "the leader, as a follower sees it: want follows")
 	expect.Equal(t, standing(two.id, must.Refused(t)), "false false", "a port that refuses")
 	expect.Equal(t, standing(two.id, one.PeerAddr()), "false false", "the port of another server")
 }
@@ -197,6 +204,7 @@ func TestMembersThatCannotBe(t *testing.T) {
 	expect.OK(t, try("lead", uint32(lead), ""))
 	expect.OK(t, try("promote", uint32(lead%3+1), ""))
 	for _, m := range c.nodes[lead].all(t) {
-		expect.That(t, m.Peer != "" && m.Voter == (m.ID != 4), "%+v", m)
+		expect.That(t, m.Peer != "", "%+v: want m.Peer != \"\"", m)
+		expect.Equal(t, m.Voter, m.ID != 4, "m.Voter")
 	}
 }

@@ -133,8 +133,11 @@ func TestSnapshotsAreMeasured(t *testing.T) {
 	n, _ = start(t, o)
 	expect.Equal(t, fmt.Sprint(m.count("write"), m.count("read"), m.count("sent")), "1 1 1")
 	again := n.Status().Snapshot
-	expect.That(t, again.Zxid == written.Zxid && again.Time.Sub(written.Time).Abs() < time.Minute,
-		"the newest snapshot is %+v, before the start it was %+v", again, written)
+	expect.Equal(t, again.Zxid, written.Zxid,
+		"the newest snapshot is %+v, before the start it was %+v: again.Zxid", again, written)
+	expect.That(t, again.Time.Sub(written.Time).Abs() < time.Minute,
+		"the newest snapshot is %+v, before the start it was %+v",
+		again, written)
 }
 
 // The time without a leader counts from the connection that broke, or the leader that was lost.

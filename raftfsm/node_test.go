@@ -195,7 +195,8 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 			for i := range 20 {
 				o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 					Body: createBody(fmt.Sprintf("/n%d", i), 0)})
-				must.That(t, err == nil && o.Code == jute.OK, "create %d: %+v %v", i, o, err)
+				must.OK(t, err, "create %d", i)
+				must.Equal(t, o.Code, jute.OK, "create %d: o.Code", i)
 				zxid = o.Zxid
 				if i == 10 {
 					must.OK(t, n.Snapshot())
@@ -267,7 +268,9 @@ func TestObserverHearsOfEveryChange(t *testing.T) {
 	body := state.SessionBody{Timeout: 60_000, Password: a.s.Session.Password, Owner: 1}
 	attach := state.Request{Op: state.OpAttach, Session: a.s.Session.ID, Body: body.Append(nil)}
 	o := must.Get(propose(n, attach))(t)
-	must.That(t, o.Code == jute.OK && o.Session.Gen > a.s.Session.Gen, "%+v", o)
+	must.Equal(t, o.Code, jute.OK, "o.Code")
+	must.That(t, o.Session.Gen > a.s.Session.Gen,
+		"%+v: want o.Session.Gen > a.s.Session.Gen", o)
 	hears(fmt.Sprintf("%s moved to %d", id, o.Session.Gen))
 	a.s = o
 	must.Equal(t, a.do(jute.OpCloseSession, nil), jute.OK)
@@ -294,7 +297,10 @@ func TestG10G11SessionExpiresWhenSilentAndNotBefore(t *testing.T) {
 	}
 	o, err := propose(n, state.Request{Session: quiet.ID, Gen: quiet.Gen, Op: jute.OpCreate,
 		Body: createBody("/x", 1)})
-	expect.That(t, err == nil && o.Refused, "write of an expired session: %+v %v", o, err)
+	if expect.OK(t, err, "write of an expired session") {
+		expect.That(t, o.Refused,
+			"write of an expired session: %+v %v: want o.Refused", o, err)
+	}
 }
 
 // trio is a cluster of three on loopback.
@@ -391,8 +397,8 @@ func TestThreeServersShareOneState(t *testing.T) {
 		for i := range 50 {
 			o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 				Body: createBody(fmt.Sprintf("/s%d-%d", id, i), 0)})
-			must.That(t, err == nil && o.Code == jute.OK,
-				"create at %d (leader %d): %+v %v", id, lead, o, err)
+			must.OK(t, err, "create at %d (leader %d)", id, lead)
+			must.Equal(t, o.Code, jute.OK, "create at %d (leader %d): o.Code", id, lead)
 			c.nodes[id].View(func(st *state.State) {
 				expect.That(t, st.Zxid() >= o.Zxid, "answered before its own apply")
 			})

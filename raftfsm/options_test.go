@@ -80,8 +80,26 @@ func TestDefaultsOfAServer(t *testing.T) {
 	inMemory := want
 	inMemory.bytes = 4 << 20
 	expect.Equal(t, of(must.Get(Options{}.withDefaults())(t)), inMemory, "alone, in memory")
-	expect.That(t, d.Logger != nil && d.Rand != nil && d.Fatal != nil && d.Now != nil && d.FreeBytes != nil &&
-		d.Listen != nil && d.Dial != nil, "a part of the world is missing: %+v", d)
+	if expect.That(t, d.Logger != nil,
+		"a part of the world is missing: %+v: want d.Logger != nil", d) {
+		if expect.That(t, d.Rand != nil,
+			"a part of the world is missing: %+v: want d.Rand != nil", d) {
+			if expect.That(t, d.Fatal != nil,
+				"a part of the world is missing: %+v: want d.Fatal != nil", d) {
+				if expect.That(t, d.Now != nil,
+					"a part of the world is missing: %+v: want d.Now != nil", d) {
+					if expect.That(t, d.FreeBytes != nil,
+						"a part of the world is missing: %+v: want d.FreeBytes != nil", d) {
+						if expect.That(t, d.Listen != nil,
+							"a part of the world is missing: %+v: want d.Listen != nil", d) {
+							expect.That(t, d.Dial != nil,
+								"a part of the world is missing: %+v: want d.Dial != nil", d)
+						}
+					}
+				}
+			}
+		}
+	}
 	expect.That(t, time.Since(d.Now()).Abs() < time.Hour, "the time is %v", d.Now())
 	free, err := d.FreeBytes(t.TempDir())
 	expect.That(t, err == nil && free > 0, "%d bytes are free, %v", free, err)

@@ -46,7 +46,10 @@ func TestProgressOfMembers(t *testing.T) {
 		return p.Heard == nil && strings.Contains(p.Waits, "refused")
 	})
 	p := c.nodes[c.mustLead()].all(t)[gone]
-	expect.That(t, p.Lag != 0 && p.LagBytes != nil && *p.LagBytes > 0, "it is behind by %+v", p)
+	expect.That(t, p.Lag != 0, "it is behind by %+v: want p.Lag != 0", p)
+	if expect.That(t, p.LagBytes != nil, "it is behind by %+v: want p.LagBytes != nil", p) {
+		expect.That(t, *p.LagBytes > 0, "it is behind by %+v: want *p.LagBytes > 0", p)
+	}
 	// Without a leader the one that is left still tells what it finds.
 	last := uint32(c.mustLead())
 	for id := uint32(1); id <= 3; id++ {
@@ -287,9 +290,12 @@ func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
 	} {
 		g := host{n}.Greeting(n.id)
 		g.From, g.To, g.Oldest, g.Version = n.id, n.id, c.oldest, c.version
-		if err := (host{n}).Admit(peer.Ask, &g); (err == nil) != c.ok || !c.ok &&
-			!strings.Contains(err.Error(), "release") {
-			t.Errorf("versions %d to %d: %v", c.oldest, c.version, err)
+		err := (host{n}).Admit(peer.Ask, &g)
+		if expect.Equal(t, err == nil, c.ok, "versions %d to %d: err == nil", c.oldest, c.version) {
+			expect.That(t, c.ok ||
+				strings.Contains(err.Error(), "release"),
+				"versions %d to %d: %v: want c.ok || strings.Contains(err.Error(), \"release\")",
+				c.oldest, c.version, err)
 		}
 	}
 }
@@ -346,13 +352,22 @@ func TestStatusOfAServer(t *testing.T) {
 	newAsker(t, alone)
 	eventually(t, "it leads", func() bool { return alone.Status().Role == "standalone" })
 	st := alone.Status()
-	expect.That(t, !st.PeerInsecure && st.Snapshot.Time.IsZero() && len(st.Members) == 1, "%+v", st)
+	expect.That(t, !st.PeerInsecure, "%+v: want !st.PeerInsecure", st)
+	expect.That(t, st.Snapshot.Time.IsZero(), "%+v: want st.Snapshot.Time.IsZero()", st)
+	expect.Equal(t, len(st.Members), 1, "len(st.Members)")
 	list := must.Get(alone.Members(t.Context()))(t)
-	expect.That(t, list.Leader == 1 && list.ID == 1 && list.Cluster == st.Cluster && len(list.Members) == 1,
-		"%+v", list)
+	expect.Equal(t, list.Leader, 1, "list.Leader")
+	expect.Equal(t, list.ID, 1, "list.ID")
+	expect.Equal(t, list.Cluster, st.Cluster, "list.Cluster")
+	expect.Equal(t, len(list.Members), 1, "len(list.Members)")
 	m := list.Members[1]
-	expect.That(t, m.Applied > 0 && m.Lag == 0 && m.LagBytes != nil && *m.LagBytes == 0 && m.Starts > 0 &&
-		m.Voter, "%+v", m)
+	expect.That(t, m.Applied > 0, "%+v: want m.Applied > 0", m)
+	expect.Equal(t, m.Lag, 0, "m.Lag")
+	if expect.That(t, m.LagBytes != nil, "%+v: want m.LagBytes != nil", m) {
+		expect.Equal(t, *m.LagBytes, 0, "*m.LagBytes")
+		expect.That(t, m.Starts > 0, "%+v: want m.Starts > 0", m)
+		expect.That(t, m.Voter, "%+v: want m.Voter", m)
+	}
 	_, err := alone.Probe(t.Context(), 2, "127.0.0.1:1")
 	expect.Equal(t, err, errAlone)
 	alone.Abort()
@@ -391,7 +406,9 @@ func TestServersThatAreTooOld(t *testing.T) {
 		return err == nil && found.Known && found.At == n.PeerAddr() && found.Applied > 0 && found.Waits == ""
 	})
 	found := must.Get(n.Probe(t.Context(), 2, must.Refused(t)))(t)
-	expect.That(t, !found.Known && found.At == "" && strings.Contains(found.Waits, "refused"), "%+v", found)
+	expect.That(t, !found.Known, "%+v: want !found.Known", found)
+	expect.Equal(t, found.At, "", "found.At")
+	expect.Has(t, found.Waits, "refused")
 }
 
 // What another server says of itself is how far it is, once its raft runs.
@@ -400,8 +417,12 @@ func TestProgressThatAServerSays(t *testing.T) {
 	st := peer.Status{Release: "9", Waits: "others", Now: peer.Shown{Start: 3, Index: 7}}
 	for _, st.Up = range []bool{false, true} {
 		p := progressOf(&st)
-		expect.That(t, p.Heard != nil && *p.Heard == 0 && p.Version == "9" && p.Waits == "others" && p.Starts == 3,
-			"%+v", p)
+		if expect.That(t, p.Heard != nil, "%+v: want p.Heard != nil", p) {
+			expect.Equal(t, *p.Heard, 0, "*p.Heard")
+			expect.Equal(t, p.Version, "9", "p.Version")
+			expect.Equal(t, p.Waits, "others", "p.Waits")
+			expect.Equal(t, p.Starts, 3, "p.Starts")
+		}
 		expect.Equal(t, p.Applied, map[bool]uint64{true: 7}[st.Up])
 	}
 }

@@ -112,7 +112,9 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	next := c.nodes[c.mustLead()]
 	next.View(func(s *state.State) {
 		list, _ := next.describe(s, next.raft.Servers(), "")
-		expect.That(t, len(list) == 4 && list[3].Line() == line, "the next leader says %+v", list)
+		if expect.Equal(t, len(list), 4, "the next leader says %+v: len(list)", list) {
+			expect.Equal(t, list[3].Line(), line, "the next leader says %+v: list[3].Line()", list)
+		}
 	})
 }
 
@@ -162,13 +164,16 @@ func TestAServerThatLeavesSeesIt(t *testing.T) {
 	zxid := c.nodes[lead].Zxid()
 	must.OK(t, c.nodes[gone].ChangeMember(context.Background(), change.Change{
 		Op: "remove", ID: uint32(gone), By: uint32(gone), Since: was, Words: "server.9=x:1:2"}))
-	if _, version := state.CutConfig(c.config(gone)); c.configZxid(gone, version) != zxid+1 ||
-		strings.Contains(c.config(gone), fmt.Sprintf("server.%d=", gone)) {
-		t.Errorf("it sees %s", c.config(gone))
-	}
+	_, version := state.CutConfig(c.config(gone))
+	expect.Equal(t, c.configZxid(gone, version), zxid+1,
+		"it sees %s: c.configZxid(gone, version)", c.config(gone))
+	expect.That(t, !strings.Contains(c.config(gone), fmt.Sprintf("server.%d=", gone)),
+		"it sees %s", c.config(gone))
 	c.create(lead, "/after")
 	now := c.config(lead)
-	expect.That(t, now == c.config(gone) && c.nodes[lead].Zxid() == zxid+3, "the others see %s", now)
+	expect.Equal(t, now, c.config(gone), "the others see %s: now", now)
+	expect.Equal(t, c.nodes[lead].Zxid(), zxid+3,
+		"the others see %s: c.nodes[lead].Zxid()", now)
 }
 
 // publisher is a term that publishes the members of a server that has a peer port and no others. What it
@@ -241,8 +246,10 @@ func TestWhenMembersArePublished(t *testing.T) {
 		expect.That(t, len(list) == 1 == c.want && len(list) <= 1, "%s: proposes %q", c.name, list)
 		if c.want && len(list) == 1 {
 			expect.Has(t, list[0], once, "%s", c.name)
-			expect.That(t, tm.notice.last != "" && strings.HasSuffix(list[0], tm.notice.last), "%s: %q", c.name,
-				tm.notice.last)
+			expect.That(t, tm.notice.last != "",
+				"%s: %q: want tm.notice.last != \"\"", c.name, tm.notice.last)
+			expect.That(t, strings.HasSuffix(list[0], tm.notice.last),
+				"%s: %q: want strings.HasSuffix(list[0], tm.notice.last)", c.name, tm.notice.last)
 			tm.publish(false, 0)
 			expect.Equal(t, len(tm.proposes()), 0, "%s: again", c.name)
 		}

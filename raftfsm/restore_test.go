@@ -72,15 +72,22 @@ func (c *trio) restored(resets [4]int, zxid int64, old session.Session) {
 		if c.nodes[id].closed.Load() {
 			continue
 		}
-		if !c.has(id, "/old1") || c.has(id, "/new1") || c.has(id, "/old2") || c.nodes[id].Zxid() < zxid {
-			c.t.Errorf("server %d has not the state of the backup", id)
-		}
+		expect.That(c.t, c.has(id, "/old1"),
+			"server %d has not the state of the backup: want c.has(id, \"/old1\")", id)
+		expect.That(c.t, !c.has(id, "/new1"),
+			"server %d has not the state of the backup: want !c.has(id, \"/new1\")", id)
+		expect.That(c.t, !c.has(id, "/old2"),
+			"server %d has not the state of the backup: want !c.has(id, \"/old2\")", id)
+		expect.That(c.t, c.nodes[id].Zxid() >= zxid,
+			"server %d has not the state of the backup: want c.nodes[id].Zxid() >= zxid", id)
 		expect.That(c.t, c.seen[id].resetCount() > resets[id],
 			"server %d has not cut its clients off", id)
 		c.nodes[id].View(func(s *state.State) {
-			if _, there := s.Sessions().Get(old.ID); there || s.Sessions().Len() != 0 {
-				c.t.Errorf("server %d has %d sessions", id, s.Sessions().Len())
-			}
+			_, there := s.Sessions().Get(old.ID)
+			expect.That(c.t, !there,
+				"server %d has %d sessions: want !there", id, s.Sessions().Len())
+			expect.Equal(c.t, s.Sessions().Len(), 0,
+				"server %d has %d sessions: s.Sessions().Len()", id, s.Sessions().Len())
 		})
 	}
 }
@@ -106,9 +113,12 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 			staged = c.nodes[by].Snapshot()
 			expect.Equal(t, c.seen[by].resetCount(), resets[by], "clients were cut off too early")
 		}), int64(len(backup)), false)
-		if err != nil || made.Zxid < before+state.Raised || made.Ended == 0 && by != lead || made.Nodes != 4+60 {
-			t.Fatalf("restored by %d: %+v %v", by, made, err)
-		}
+		must.OK(t, err, "restored by %d", by)
+		must.That(t, made.Zxid >= before+state.Raised,
+			"restored by %d: %+v %v: want made.Zxid >= before+state.Raised", by, made, err)
+		must.That(t, made.Ended != 0 || by == lead,
+			"restored by %d: %+v %v: want made.Ended != 0 || by == lead", by, made, err)
+		must.Equal(t, made.Nodes, 4+60, "restored by %d: made.Nodes", by)
 		expect.That(t, staged != nil && strings.Contains(staged.Error(), "restore is under way"),
 			"a snapshot without what is kept beside the state: %v", staged)
 		c.restored(resets, made.Zxid, old)
@@ -130,7 +140,9 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 		eventually(t, "it serves", c.seen[id].serving.Load)
 	}
 	c.sameDigest()
-	expect.That(t, c.nodes[1].Zxid() >= zxid && c.has(1, "/old1"), "lost by the restart")
+	expect.That(t, c.nodes[1].Zxid() >= zxid,
+		"lost by the restart: want c.nodes[1].Zxid() >= zxid")
+	expect.That(t, c.has(1, "/old1"), "lost by the restart: want c.has(1, \"/old1\")")
 	c.fill(1, "/then", 3)
 }
 
@@ -141,10 +153,14 @@ func TestSessionsOfABackupGoOn(t *testing.T) {
 	s := c.fill(lead, "/old", 3)
 	backup := backupOf(t, c.nodes[lead])
 	made, err := c.nodes[lead].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), true)
-	must.That(t, err == nil && made.Sessions == 1 && made.Ended == 0 && c.has(lead, "/old2"),
-		"%+v %v", made, err)
+	must.OK(t, err)
+	must.Equal(t, made.Sessions, 1, "made.Sessions")
+	must.Equal(t, made.Ended, 0, "made.Ended")
+	must.That(t, c.has(lead, "/old2"), "%+v %v: want c.has(lead, \"/old2\")", made, err)
 	left := c.nodes[c.mustLead()].Deadlines()
-	expect.That(t, len(left) == 1 && left[s.ID] > 0, "deadlines %v", left)
+	if expect.Equal(t, len(left), 1, "deadlines %v: len(left)", left) {
+		expect.That(t, left[s.ID] > 0, "deadlines %v: want left[s.ID] > 0", left)
+	}
 	r := state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody("/late", 0)}
 	expect.That(t, must.Get(propose(c.nodes[lead], r))(t).Refused, "a write of a connection that was cut")
 	body := state.SessionBody{Timeout: 30000, Password: s.Password, Owner: 1, Addr: "127.0.0.1"}
@@ -343,9 +359,13 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	})}
 	must.OK(t, snap.Persist(sink), "R24")
 	// However slow the disk, then, an entry waits at most until one piece is read.
-	if piece := written / entries; entries < 100 || piece > 256<<10 {
-		t.Errorf("R24: %d entries between the pieces of %d bytes", entries, written)
-	}
+	piece := written / entries
+	expect.That(t, entries >= 100,
+		"R24: %d entries between the pieces of %d bytes: want entries >= 100",
+		entries, written)
+	expect.That(t, piece <= 256<<10,
+		"R24: %d entries between the pieces of %d bytes: want piece <= 256<<10",
+		entries, written)
 	snap.Release()
 	snap = must.Get(f.Snapshot())(t)
 	defer snap.Release()
@@ -380,10 +400,17 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 			LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
 			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex},
 		&resp, r)
-	expect.That(t, err == nil && resp.Success,
-		"the leader is not told that the follower has it: %+v, %v", resp, err)
-	expect.That(t, c.has(behind, "/after") && to.fsm.index.Load() >= index,
-		"the follower has gone back to entry %d, from %d", to.fsm.index.Load(), index)
+	if expect.OK(t, err, "the leader is not told that the follower has it") {
+		expect.That(t, resp.Success,
+			"the leader is not told that the follower has it: %+v, %v: want resp.Success",
+			resp, err)
+	}
+	expect.That(t, c.has(behind, "/after"),
+		"the follower has gone back to entry %d, from %d: want c.has(behind, \"/after\")",
+		to.fsm.index.Load(), index)
+	expect.That(t, to.fsm.index.Load() >= index,
+		"the follower has gone back to entry %d, from %d: want to.fsm.index.Load() >= index",
+		to.fsm.index.Load(), index)
 	if end, err := to.disk.Log().LastIndex(); err != nil || end < last {
 		t.Errorf("its log ends at entry %d, and it had %d (%v)", end, last, err)
 	}

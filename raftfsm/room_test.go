@@ -235,7 +235,8 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	big := strings.Repeat("x", 256<<10)
 	a := newAsker(t, leader)
 	many := make([]string, 200)
-	must.That(t, a.create("/a") == jute.OK && a.set("/a", big) == jute.OK, "no room to begin with")
+	must.Equal(t, a.create("/a"), jute.OK, "no room to begin with")
+	must.Equal(t, a.set("/a", big), jute.OK, "no room to begin with")
 	for i := range many {
 		many[i] = fmt.Sprintf("/many%0100d", i)
 		must.Equal(t, a.create(many[i]), jute.OK, "no room to begin with")
@@ -290,8 +291,10 @@ func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
 	must.OK(t, f.Restore(io.NopCloser(&file)))
 	n, b := f.counted.requests.Load(), f.counted.bytes.Load()
 	expect.That(t, n == 0 && b == 0, "%d requests of %d bytes", n, b)
-	expect.That(t, f.index.Load() == 7 && f.term.Load() == 3,
-		"it is at %d of term %d", f.index.Load(), f.term.Load())
+	expect.Equal(t, f.index.Load(), 7,
+		"it is at %d of term %d: f.index.Load()", f.index.Load(), f.term.Load())
+	expect.Equal(t, f.term.Load(), 3,
+		"it is at %d of term %d: f.term.Load()", f.index.Load(), f.term.Load())
 }
 
 // refusedSink refuses to be the newest snapshot.
@@ -349,7 +352,8 @@ func TestG20TokensGrowOverRestoresAndRecoveries(t *testing.T) {
 		session := openSession(s.t, s.n, 30000).Session
 		o, err := propose(s.n, state.Request{Session: session.ID, Gen: session.Gen, Op: jute.OpCreate,
 			Body: createBody("/lock", 3)})
-		must.That(s.t, err == nil && o.Code == jute.OK, "%s: %+v %v", what, o, err)
+		must.OK(s.t, err, "%s", what)
+		must.Equal(s.t, o.Code, jute.OK, "%s: o.Code", what)
 		expect.That(s.t, o.Zxid > s.highest,
 			"%s: token 0x%x is granted behind 0x%x", what, o.Zxid, s.highest)
 		s.highest = max(s.highest, o.Zxid)

@@ -157,12 +157,18 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 			c.tune(g, now)
 			again := g.look()
 			expect.Equal(t, g.reason, c.want, "%s", c.name)
-			expect.That(t, g.on == (c.want == "") && seen.serving.Load() == g.on, "%s: it serves: %v", c.name, g.on)
-			expect.That(t, seen.reads.Load() == c.reads && g.reads() == c.reads, "%s: clients read: %v", c.name,
-				g.reads())
+			expect.Equal(t, g.on, c.want == "", "%s: g.on", c.name)
+			expect.Equal(t, seen.serving.Load(), g.on, "%s: seen.serving.Load()", c.name)
+			expect.Equal(t, seen.reads.Load(), c.reads, "%s: seen.reads.Load()", c.name)
+			expect.Equal(t, g.reads(), c.reads, "%s: g.reads()", c.name)
 			if g.on {
-				expect.That(t, again >= servingLook && again <= 2*servingRest && again <=
-					max(outlasts-now.Sub(g.lastGood), servingLook), "%s: looks again after %v", c.name, again)
+				expect.That(t, again >= servingLook && again <= 2*servingRest,
+					"%s: looks again after %v: want again >= servingLook && again <= 2*servingRest",
+					c.name, again)
+				expect.That(t, again <=
+					max(outlasts-now.Sub(g.lastGood), servingLook),
+					"%s: looks again after %v: want again <= max(outlasts-now.Sub(g.lastGood), servingLook)",
+					c.name, again)
 			} else {
 				expect.Equal(t, again, servingLook, "%s", c.name)
 			}
@@ -244,9 +250,15 @@ func TestWordOfTheLeader(t *testing.T) {
 		}
 		g.started, g.behind = false, 12
 		g.contact()
-		expect.That(t, g.started && g.behind == 0 && g.lastAck.Equal(now) &&
-			g.lastGood.Equal(now.Add(-time.Second)),
-			"as a leader: %v %v %v %v", g.started, g.behind, g.lastAck, g.lastGood)
+		expect.That(t, g.started,
+			"as a leader: %v %v %v %v: want g.started", g.started, g.behind, g.lastAck, g.lastGood)
+		expect.Equal(t, g.behind, 0, "as a leader: g.behind")
+		expect.That(t, g.lastAck.Equal(now),
+			"as a leader: %v %v %v %v: want g.lastAck.Equal(now)",
+			g.started, g.behind, g.lastAck, g.lastGood)
+		expect.That(t, g.lastGood.Equal(now.Add(-time.Second)),
+			"as a leader: %v %v %v %v: want g.lastGood.Equal(now.Add(-time.Second))",
+			g.started, g.behind, g.lastAck, g.lastGood)
 		time.Sleep(time.Second - 1)
 		expect.That(t, n.PingOK(3*time.Second), "a ping is not answered in time")
 		time.Sleep(time.Nanosecond)
@@ -259,14 +271,23 @@ func TestServerThatStopsServesNoMore(t *testing.T) {
 	t.Parallel()
 	n, seen := ended(t, Options{})
 	ok, why := n.Serving()
-	expect.That(t, !ok && why == "this server is stopping" && !seen.serving.Load(), "it serves: %v, %s", ok, why)
+	expect.That(t, !ok, "it serves: %v, %s: want !ok", ok, why)
+	expect.Equal(t, why, "this server is stopping", "it serves: why")
+	expect.That(t, !seen.serving.Load(),
+		"it serves: %v, %s: want !seen.serving.Load()", ok, why)
 	var m measured
 	n.o.Measures.Unavailable = m.kind("unavailable")
 	now := time.Now()
 	g := &serving{n: n, lastGood: now.Add(time.Hour), started: true, offSince: now.Add(-time.Hour)}
 	g.look()
-	expect.That(t, g.on && seen.serving.Load() && m.last("unavailable") >= time.Hour.Microseconds(),
-		"it does not serve after %d µs: %s", m.last("unavailable"), g.reason)
+	expect.That(t, g.on,
+		"it does not serve after %d µs: %s: want g.on", m.last("unavailable"), g.reason)
+	expect.That(t, seen.serving.Load(),
+		"it does not serve after %d µs: %s: want seen.serving.Load()",
+		m.last("unavailable"), g.reason)
+	expect.That(t, m.last("unavailable") >= time.Hour.Microseconds(),
+		"it does not serve after %d µs: %s: want m.last(\"unavailable\") >= time.Hour.Microseconds()",
+		m.last("unavailable"), g.reason)
 	g.look()
 	expect.Equal(t, m.count("unavailable"), 1, "times it began to serve")
 	expect.OK(t, n.fsm.stream.Put(requestOf(newSession()), nil))
@@ -274,8 +295,12 @@ func TestServerThatStopsServesNoMore(t *testing.T) {
 	g.setReadOnly(true)
 	told := seen.told.Load()
 	g.end()
-	expect.That(t, !g.on && !seen.serving.Load() && g.final, "it serves")
-	expect.That(t, !g.reads() && !seen.reads.Load() && seen.told.Load() == told+1, "clients read")
+	expect.That(t, !g.on, "it serves: want !g.on")
+	expect.That(t, !seen.serving.Load(), "it serves: want !seen.serving.Load()")
+	expect.That(t, g.final, "it serves: want g.final")
+	expect.That(t, !g.reads(), "clients read: want !g.reads()")
+	expect.That(t, !seen.reads.Load(), "clients read: want !seen.reads.Load()")
+	expect.Equal(t, seen.told.Load(), told+1, "clients read: seen.told.Load()")
 	expect.That(t, g.offSince.After(now.Add(-time.Minute)), "it ceased to serve at %v", g.offSince)
 	expect.Equal(t, g.reason, "this server is stopping")
 	expect.That(t, errors.Is(n.fsm.stream.Put(requestOf(newSession()), nil), ErrClosed), "it takes requests")

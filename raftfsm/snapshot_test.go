@@ -84,14 +84,20 @@ func TestWrittenSnapshotCountsItsEntries(t *testing.T) {
 			continue
 		}
 		must.OK(t, err)
-		expect.That(t, requests == 1 && size > 0 && size < covered, "%d requests of %d bytes are left", requests,
-			size)
+		expect.Equal(t, requests, 1,
+			"%d requests of %d bytes are left: requests", requests, size)
+		expect.That(t, size > 0 && size < covered,
+			"%d requests of %d bytes are left: want size > 0 && size < covered", requests, size)
 		must.That(t, newest != nil, "it is not the newest")
 		restored, at, err := state.ReadSnapshot(&file)
 		must.OK(t, err)
-		expect.That(t, at == state.Position{Index: 5, Term: 1} && newest.Zxid == restored.Zxid() &&
-			restored.Zxid() < a.state.Zxid(),
-			"it is as of %+v, zxid 0x%x", at, restored.Zxid())
+		expect.Equal(t, at, state.Position{Index: 5, Term: 1},
+			"it is as of %+v, zxid 0x%x: at", at, restored.Zxid())
+		expect.Equal(t, newest.Zxid, restored.Zxid(),
+			"it is as of %+v, zxid 0x%x: newest.Zxid", at, restored.Zxid())
+		expect.That(t, restored.Zxid() < a.state.Zxid(),
+			"it is as of %+v, zxid 0x%x: want restored.Zxid() < a.state.Zxid()",
+			at, restored.Zxid())
 		again := must.Get(a.Snapshot())(t)
 		again.(*fsmSnapshot).sink = discard{io.Discard}
 		again.Release()

@@ -34,7 +34,8 @@ func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 	for i := range 120 {
 		o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 			Body: createBody(fmt.Sprintf("/n%03d", i), 0)})
-		must.That(t, err == nil && o.Code == jute.OK, "create: %+v %v", o, err)
+		must.OK(t, err, "create")
+		must.Equal(t, o.Code, jute.OK, "create: o.Code")
 		if i == 60 {
 			must.OK(t, n.Snapshot())
 		}
@@ -202,7 +203,8 @@ func TestStartsThatFail(t *testing.T) {
 			o.Waiting = func(string) { cancel() }
 			for range 2 { // the second is refused for the same reason, not because the first still runs
 				n, err := Start(ctx, o)
-				must.That(t, n == nil && err != nil, "it starts: %v", err)
+				must.That(t, n == nil, "it starts: %v: want n == nil", err)
+				must.Fails(t, err, "it starts")
 				expect.Has(t, err.Error(), c.want)
 			}
 		})

@@ -71,7 +71,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 						before := c.nodes[leader].fsm.index.Load()
 						o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 							Body: createBody(fmt.Sprintf("/innocent-%d-%d-%d-%d-%d", busy, size, id, k, slow), 0)})
-						must.That(t, err == nil && o.Code == jute.OK, "%v %v", o, err)
+						must.OK(t, err)
+						must.Equal(t, o.Code, jute.OK, "o.Code")
 						entries := c.nodes[id].fsm.index.Load() - before
 						if entries <= 40 {
 							k++
@@ -101,8 +102,10 @@ func TestActsGoIntoSeveralEntries(t *testing.T) {
 		entry, more := q.take(nil)
 		bl, rest, err := state.NextBlock(entry)
 		must.OK(t, err)
-		expect.That(t, bl.Count == want && len(rest) == 0 && more == (want != 50), "%d acts, more: %v", bl.Count,
-			more)
+		expect.Equal(t, bl.Count, want, "%d acts, more: bl.Count", bl.Count)
+		if expect.Equal(t, len(rest), 0, "%d acts, more: len(rest)", bl.Count) {
+			expect.Equal(t, more, want != 50, "%d acts, more: more", bl.Count)
+		}
 	}
 }
 
@@ -134,20 +137,29 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 			for range 2 {
 				bl, rest, err := state.NextBlock(entry)
 				must.OK(t, err)
-				expect.That(t, bl.Origin == 2 && bytes.Equal(bl.Requests, open.Requests), "%+v", bl)
+				expect.Equal(t, bl.Origin, 2, "bl.Origin")
+				expect.That(t, bytes.Equal(bl.Requests, open.Requests),
+					"%+v: want bytes.Equal(bl.Requests, open.Requests)", bl)
 				entry = rest
 			}
 		}
 		bl, rest, err := state.NextBlock(entry)
 		must.OK(t, err)
-		expect.That(t, bl.Count == want && bl.Origin == 0 && len(rest) == 0 && more == (i < 3),
-			"%d acts, %d bytes, more: %v",
-			bl.Count, len(rest), more)
+		expect.Equal(t, bl.Count, want,
+			"%d acts, %d bytes, more: bl.Count", bl.Count, len(rest))
+		expect.Equal(t, bl.Origin, 0,
+			"%d acts, %d bytes, more: bl.Origin", bl.Count, len(rest))
+		if expect.Equal(t, len(rest), 0,
+			"%d acts, %d bytes, more: len(rest)", bl.Count, len(rest)) {
+			expect.Equal(t, more, i < 3, "%d acts, %d bytes, more: more", bl.Count, len(rest))
+		}
 		waits -= len(bl.Requests)
 		expect.Equal(t, q.reaping(), waits, "bytes that wait")
 	}
 	entry, more := q.take(nil)
-	expect.That(t, len(entry) == 0 && !more, "%d bytes of nothing, more: %v", len(entry), more)
+	if expect.Equal(t, len(entry), 0, "%d bytes of nothing, more: len(entry)", len(entry)) {
+		expect.That(t, !more, "%d bytes of nothing, more: %v: want !more", len(entry), more)
+	}
 }
 
 // An entry holds so many requests and bytes. Servers share it, and what one leaves of its share the others

@@ -60,7 +60,8 @@ func TestTicketEndsAtItsLastMoment(t *testing.T) {
 		n.View(func(s *state.State) { over, known = s.Sessions().EndOfTicket(session.Hash{1}, ends) })
 		return known
 	})
-	expect.That(t, over.Why == session.TicketExpired && over.At >= ends, "%+v, want %d", over, ends)
+	expect.Equal(t, over.Why, session.TicketExpired, "%+v, want %d: over.Why", over, ends)
+	expect.That(t, over.At >= ends, "%+v, want %d: want over.At >= ends", over, ends)
 	n.View(func(s *state.State) {
 		_, lives := s.Sessions().Get(two.ID)
 		expect.That(t, lives, "the other ticket has ended")

@@ -72,15 +72,25 @@ func TestStateIsGivenOut(t *testing.T) {
 	ours := ask(h, "GET", "?format=zlockd", "digest super:secret")
 	b := must.Get(state.CheckBackup(bytes.NewReader(ours.Body.Bytes())))(t)
 	zxid := b.Zxid
-	if b.Nodes != 54 || b.Sessions != 1 || ours.Header().Get("last_zxid") != fmt.Sprintf("0x%x", zxid) ||
-		zxid != i.Node().Zxid() {
-		t.Errorf("%d nodes, zxid 0x%x, header %v", b.Nodes, zxid, ours.Header())
-	}
+	expect.Equal(t, b.Nodes, 54,
+		"%d nodes, zxid 0x%x, header %v: b.Nodes", b.Nodes, zxid, ours.Header())
+	expect.Equal(t, b.Sessions, 1,
+		"%d nodes, zxid 0x%x, header %v: b.Sessions", b.Nodes, zxid, ours.Header())
+	expect.Equal(t, ours.Header().Get("last_zxid"), fmt.Sprintf("0x%x", zxid),
+		"%d nodes, zxid 0x%x, header %v", b.Nodes, zxid, ours.Header())
+	expect.Equal(t, zxid, i.Node().Zxid(),
+		"%d nodes, zxid 0x%x, header %v: zxid", b.Nodes, zxid, ours.Header())
 	theirs := ask(h, "GET", "", "Digest super:secret")
 	r := must.Get(zkfiles.NewSnapshotReader(theirs.Body))(t)
 	tree := must.Get(zkfiles.Load(r, zxid))(t)
-	if tree.Nodes.Count() != 54 || len(tree.Sessions) != 1 || !tree.Whole() || r.Digest.Zxid != zxid {
-		t.Errorf("%d nodes, %d sessions", tree.Nodes.Count(), len(tree.Sessions))
+	expect.Equal(t, tree.Nodes.Count(), 54,
+		"%d nodes, %d sessions: tree.Nodes.Count()", tree.Nodes.Count(), len(tree.Sessions))
+	if expect.Equal(t, len(tree.Sessions), 1,
+		"%d nodes, %d sessions: len(tree.Sessions)", tree.Nodes.Count(), len(tree.Sessions)) {
+		expect.That(t, tree.Whole(),
+			"%d nodes, %d sessions: want tree.Whole()", tree.Nodes.Count(), len(tree.Sessions))
+		expect.Equal(t, r.Digest.Zxid, zxid,
+			"%d nodes, %d sessions: r.Digest.Zxid", tree.Nodes.Count(), len(tree.Sessions))
 	}
 }
 
@@ -97,7 +107,9 @@ func TestStateIsGivenToNobodyElse(t *testing.T) {
 		{"GET", "?format=x", "digest super:secret", 400},
 	} {
 		w := ask(h, c.method, c.query, c.auth)
-		expect.That(t, w.Code == c.code && w.Body.Len() <= 200, "%+v: %d %s", c, w.Code, w.Body)
+		expect.Equal(t, w.Code, c.code, "%+v: w.Code", c)
+		expect.That(t, w.Body.Len() <= 200,
+			"%+v: %d %s: want w.Body.Len() <= 200", c, w.Code, w.Body)
 	}
 	h.Authorize = nil
 	expect.Equal(t, ask(h, "GET", "", "digest super:secret").Code, 403, "without a super user")
@@ -119,7 +131,9 @@ func TestARefusedBackupIsJSON(t *testing.T) {
 	var a struct{ Command, Error string }
 	w := ask(h, "GET", "", "digest super:secret")
 	must.OK(t, json.Unmarshal(w.Body.Bytes(), &a), "%s", w.Body)
-	expect.That(t, w.Code == 503 && a.Command == "snapshot" && a.Error == why, "%d %+v", w.Code, a)
+	expect.Equal(t, w.Code, 503, "w.Code")
+	expect.Equal(t, a.Command, "snapshot", "a.Command")
+	expect.Equal(t, a.Error, why, "a.Error")
 }
 
 // broken is a connection that breaks after some bytes.
@@ -295,8 +309,10 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 				t.Errorf("the backup just taken, %s, is gone: %v", newest, names)
 			}
 		}
-		expect.That(t, k.State().Failed == 0 && k.State().Age == 0,
-			"%+v, the newest is %v old", k.State(), k.State().Age)
+		expect.Equal(t, k.State().Failed, 0,
+			"%+v, the newest is %v old: k.State().Failed", k.State(), k.State().Age)
+		expect.Equal(t, k.State().Age, 0,
+			"%+v, the newest is %v old: k.State().Age", k.State(), k.State().Age)
 		stop()
 		return newest
 	}
@@ -373,7 +389,8 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	for failed := range int64(2) { // the second time nothing else is begun
 		tick()
 		s := k.State()
-		expect.That(t, s.Failed == failed+1 && strings.Contains(s.Err, "takes nothing"), "%+v", s)
+		expect.Equal(t, s.Failed, failed+1, "s.Failed")
+		expect.Has(t, s.Err, "takes nothing")
 		c.move(time.Hour)
 	}
 	wait, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -403,9 +420,11 @@ func TestMissingBackupsAreTold(t *testing.T) {
 	for hour := range 4 {
 		c.tick <- c.now()
 		c.tick <- c.now()
-		if n := k.Notice(); (n != "") != (hour > 2) || n != "" && !strings.Contains(n, "not a directory") {
-			t.Errorf("after %d hours: %q", hour, n)
-		}
+		n := k.Notice()
+		expect.Equal(t, n != "", hour > 2, "after %d hours", hour)
+		expect.That(t, n == "" || strings.Contains(n, "not a directory"),
+			"after %d hours: %q: want n == \"\" || strings.Contains(n, \"not a directory\")",
+			hour, n)
 		c.move(time.Hour)
 	}
 	expect.That(t, k.State().Failed >= 3, "%+v", k.State())
@@ -443,7 +462,9 @@ func TestFailuresOfBackupsAreTold(t *testing.T) {
 		clock.tick <- clock.now()
 		stop()
 		s := k.State()
-		expect.That(t, s.Failed == c.failed && s.Taken == 1-c.failed && s.Err == c.err, "%+v", s)
+		expect.Equal(t, s.Failed, c.failed, "s.Failed")
+		expect.Equal(t, s.Taken, 1-c.failed, "s.Taken")
+		expect.Equal(t, s.Err, c.err, "s.Err")
 		expect.Has(t, log.String(), c.in)
 		expect.Equal(t, strings.Contains(log.String(), "not removed"), c.kept, "%s", log.String())
 	}

@@ -49,8 +49,9 @@ func put(t *testing.T, h http.Handler, method, query, auth string, body io.Reade
 	h.ServeHTTP(w, r)
 	var s said
 	must.OK(t, json.Unmarshal(w.Body.Bytes(), &s))
-	expect.That(t, s.V == 1 && s.Command == "restore" && (s.Error == nil) == (w.Code == 200),
-		"%d %s", w.Code, w.Body)
+	expect.Equal(t, s.V, 1, "s.V")
+	expect.Equal(t, s.Command, "restore", "s.Command")
+	expect.Equal(t, s.Error == nil, w.Code == 200, "s.Error == nil")
 	return w.Code, s
 }
 
@@ -62,10 +63,13 @@ func TestStateIsPutBack(t *testing.T) {
 	must.Get(c.Create(t.Context(), zk.Create{Path: "/new"}))(t)
 	h, before := restorer(t, i), i.Node().Zxid()
 	code, s := put(t, h, "POST", "", "digest super:secret", bytes.NewReader(saved))
-	if code != 200 || s.Nodes != 49 || s.Sessions != 0 || s.Ended != 2 ||
-		s.Zxid != fmt.Sprintf("0x%x", i.Node().Zxid()) || i.Node().Zxid() <= before {
-		t.Fatalf("%d %+v", code, s)
-	}
+	must.Equal(t, code, 200, "code")
+	must.Equal(t, s.Nodes, 49, "s.Nodes")
+	must.Equal(t, s.Sessions, 0, "s.Sessions")
+	must.Equal(t, s.Ended, 2, "s.Ended")
+	must.Equal(t, s.Zxid, fmt.Sprintf("0x%x", i.Node().Zxid()), "s.Zxid")
+	must.That(t, i.Node().Zxid() > before,
+		"%d %+v: want i.Node().Zxid() > before", code, s)
 	expect.Is(t, expect.Err(c.Get(t.Context(), "/n1")), zk.ErrSessionExpired, "a client from before")
 	again := must.Get(zk.Dial(t.Context(), i.ClientAddr(), zk.Options{}))(t)
 	defer again.Close(context.Background())
@@ -117,8 +121,10 @@ func TestWhatIsNotPutBack(t *testing.T) {
 			iotest.ErrReader(io.ErrUnexpectedEOF)), 400, "did not arrive"},
 	} {
 		code, s := put(t, h, c.method, "", c.auth, c.body)
-		expect.That(t, code == c.code && s.Error != nil && strings.Contains(*s.Error, c.want),
-			"%s: %d %+v", c.what, code, s)
+		expect.Equal(t, code, c.code, "%s: code", c.what)
+		if expect.That(t, s.Error != nil, "%s: %d %+v: want s.Error != nil", c.what, code, s) {
+			expect.Has(t, *s.Error, c.want, "%s", c.what)
+		}
 	}
 	full := &fullDisk{Target: i.Node(), room: 1}
 	for _, room := range []int{0, 1} {
@@ -213,8 +219,9 @@ func TestOutcomesOfARestoreAreTold(t *testing.T) {
 		target := &answers{Target: i.Node(), err: c.err}
 		h.Target = func() backup.Target { return target }
 		code, s := put(t, h, "POST", c.query, "digest super:secret", bytes.NewReader(saved))
-		expect.That(t, code == c.code && target.keep == (c.query == "?keep-sessions=true"), "%v: %d, sessions kept: %v",
-			c.err, code, target.keep)
+		expect.Equal(t, code, c.code, "%v: code", c.err)
+		expect.Equal(t, target.keep, c.query == "?keep-sessions=true",
+			"%v: target.keep", c.err)
 		if s.Error != nil {
 			expect.Has(t, *s.Error, c.want)
 			s.Error = nil
@@ -231,5 +238,6 @@ func TestBackupThatCannotBeKeptIsRefused(t *testing.T) {
 	h := restorer(t, serve(t, 5))
 	h.Dir += "/none"
 	code, s := put(t, h, "POST", "", "digest super:secret", iotest.ErrReader(io.ErrUnexpectedEOF))
-	expect.That(t, code == 507 && strings.Contains(*s.Error, "none"), "%d %v", code, *s.Error)
+	expect.Equal(t, code, 507, "code")
+	expect.Has(t, *s.Error, "none")
 }

@@ -35,13 +35,19 @@ func TestAuthAddsIdentities(t *testing.T) {
 	c := r.client()
 	ip := jute.ID{Scheme: "ip", ID: "127.0.0.1"}
 	ids := who(t, c)
-	expect.That(t, len(ids) == 1 && ids[ip], "at first %v", ids)
+	if expect.Equal(t, len(ids), 1, "at first %v: len(ids)", ids) {
+		expect.That(t, ids[ip], "at first %v: want ids[ip]", ids)
+	}
 	f := call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u1:p1"))
-	expect.That(t, f.Zxid == 0 && len(f.Body) == 0, "auth reply %+v", f)
+	expect.Equal(t, f.Zxid, 0, "auth reply %+v: f.Zxid", f)
+	expect.Equal(t, len(f.Body), 0, "auth reply %+v: len(f.Body)", f)
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u1:p1"))
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("ip", ""))
 	ids = who(t, c)
-	expect.That(t, len(ids) == 2 && ids[jute.ID{Scheme: "digest", ID: "u1"}], "then %v", ids)
+	if expect.Equal(t, len(ids), 2, "then %v: len(ids)", ids) {
+		expect.That(t, ids[jute.ID{Scheme: "digest", ID: "u1"}],
+			"then %v: want ids[jute.ID{Scheme: \"digest\", ID: \"u1\"}]", ids)
+	}
 	b := r.attach(c.Session)
 	expect.Equal(t, len(who(t, b)), 1, "identities outlive the connection")
 }
@@ -153,8 +159,10 @@ func TestEnsembleNames(t *testing.T) {
 			}
 			call(t, c, jute.OK, jute.OpAuth, wire.Auth("ensemble", name))
 			ids := must.Get(c.WhoAmI())(t)
-			expect.That(t, len(ids) == 1 && ids[0].Scheme == "ip",
-				"with the name %q the client is %v", name, ids)
+			if expect.Equal(t, len(ids), 1, "with the name %q the client is %v: len(ids)", name, ids) {
+				expect.Equal(t, ids[0].Scheme, "ip",
+					"with the name %q the client is %v: ids[0].Scheme", name, ids)
+			}
 		}
 	}
 }
@@ -203,13 +211,16 @@ func TestSASL(t *testing.T) {
 	must.Equal(t, authenticate(t, a, "bob", "secret"), jute.OK)
 	bob := jute.ID{Scheme: "sasl", ID: "bob"}
 	ids := who(t, a)
-	expect.That(t, len(ids) == 2 && ids[bob], "identities %v", ids)
+	if expect.Equal(t, len(ids), 2, "identities %v: len(ids)", ids) {
+		expect.That(t, ids[bob], "identities %v: want ids[bob]", ids)
+	}
 	call(t, a, jute.OK, jute.OpCreate, wire.Create("/bobs", []byte("x"), []jute.ACL{{Perms: 31, ID: bob}}, 0))
 	call(t, other, jute.NoAuth, jute.OpGetData, wire.PathWatch("/bobs", false))
 	// A second round on one connection, for another user.
 	must.Equal(t, authenticate(t, a, "root", "top"), jute.OK)
 	ids = who(t, a)
-	expect.That(t, ids[bob] && ids[identity.SuperID], "identities %v", ids)
+	expect.That(t, ids[bob], "identities %v: want ids[bob]", ids)
+	expect.That(t, ids[identity.SuperID], "identities %v: want ids[identity.SuperID]", ids)
 	// Failure is answered, then the connection ends; the session does not.
 	session := other.Session
 	expect.Equal(t, authenticate(t, other, "bob", "wrong"), jute.AuthFailed, "a wrong password")
@@ -289,8 +300,12 @@ func TestWhatCredentialsProve(t *testing.T) {
 		for range 2 { // the second time proves nothing new
 			expect.Equal(t, c.prove(x.scheme, x.credentials), x.want, "%s %q", x.scheme, x.credentials)
 			ids := *c.proof.ids.Load()
-			expect.That(t, len(ids) == 1+x.ids && slices.Contains(ids, address) &&
-				slices.Contains(ids, identity.SuperID) == (x.ids == 2), "%s %q: %v", x.scheme, x.credentials, ids)
+			if expect.Equal(t, len(ids), 1+x.ids, "%s %q: len(ids)", x.scheme, x.credentials) {
+				expect.That(t, slices.Contains(ids, address),
+					"%s %q: %v: want slices.Contains(ids, address)", x.scheme, x.credentials, ids)
+				expect.Equal(t, slices.Contains(ids, identity.SuperID), x.ids == 2,
+					"%s %q: slices.Contains(ids, identity.SuperID)", x.scheme, x.credentials)
+			}
 		}
 	}
 }

@@ -49,18 +49,22 @@ func TestEveryOperationNumberIsAnsweredAsItMust(t *testing.T) {
 		must.OK(t, err, "op %d", op)
 		switch kind := classOf(op); {
 		case kind == unknownOp:
-			expect.That(t, f.Code == jute.Unimplemented && f.Zxid == -1 && f.Xid == 5 && len(f.Body) <= 0,
-				"op %d: %+v", op, f)
+			expect.Equal(t, f.Code, jute.Unimplemented, "op %d: f.Code", op)
+			expect.Equal(t, f.Zxid, -1, "op %d: f.Zxid", op)
+			expect.Equal(t, f.Xid, 5, "op %d: f.Xid", op)
+			expect.That(t, len(f.Body) <= 0, "op %d: %+v: want len(f.Body) <= 0", op, f)
 			must.OK(t, c.Closed())
 			c = nil
 		case op == jute.OpPing:
-			expect.That(t, f.Xid == -2 && f.Code == jute.OK, "ping: %+v", f)
+			expect.Equal(t, f.Xid, -2, "ping: f.Xid")
+			expect.Equal(t, f.Code, jute.OK, "ping: f.Code")
 		case op == jute.OpWhoAmI:
 			expect.Equal(t, f.Code, jute.OK, "op %v: %+v", op, f)
 		case kind == refusedOp:
 		default:
-			expect.That(t, f.Code == jute.MarshallingError && len(f.Body) <= 0,
-				"op %v without a body: %+v", op, f)
+			expect.Equal(t, f.Code, jute.MarshallingError, "op %v without a body: f.Code", op)
+			expect.That(t, len(f.Body) <= 0,
+				"op %v without a body: %+v: want len(f.Body) <= 0", op, f)
 		}
 	}
 }

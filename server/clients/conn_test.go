@@ -68,12 +68,15 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	eventually(t, "connection gone", func() bool { return r.status().Conns == 0 })
 	r.end(a.Session.ID, 1, nil)
 	e := r.srv.Observed.EndedSince(-1)[0]
-	expect.That(t, e.PathCount == 8+3 && len(e.Paths) == 4 && e.Paths[0] == "/e00",
-		"%d nodes: %v", e.PathCount, e.Paths)
-	if e.Addr != "127.0.0.1" || e.Timeout == 0 || !strings.Contains(e.Reason(), "its connection had ended ") ||
-		!strings.HasSuffix(e.Reason(), "closed by the client") {
-		t.Errorf("%+v: %s", e, e.Reason())
+	expect.Equal(t, e.PathCount, 8+3, "%d nodes: e.PathCount", e.PathCount)
+	if expect.Equal(t, len(e.Paths), 4, "%d nodes: len(e.Paths)", e.PathCount) {
+		expect.Equal(t, e.Paths[0], "/e00", "%d nodes: e.Paths[0]", e.PathCount)
 	}
+	expect.Equal(t, e.Addr, "127.0.0.1", "%+v: e.Addr", e)
+	expect.That(t, e.Timeout != 0, "%+v: %s: want e.Timeout != 0", e, e.Reason())
+	expect.Has(t, e.Reason(), "its connection had ended ", "%+v", e)
+	expect.That(t, strings.HasSuffix(e.Reason(), "closed by the client"),
+		"%+v: %s: want strings.HasSuffix(e.Reason(), \"closed by the client\")", e, e.Reason())
 	select {
 	case <-r.srv.Observed.EndedNews():
 	default:
@@ -90,10 +93,11 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	b := r.attach(a.Session)
 	r.end(a.Session.ID, 2, []byte{1})
 	must.OK(t, b.Closed())
-	if e := r.srv.Observed.EndedSince(-1)[0]; e.Lost != "" || e.Reason() != "ended by an operator" ||
-		e.Cause != state.EndOperator || e.PathCount != 0 {
-		t.Errorf("%+v: %s", e, e.Reason())
-	}
+	e := r.srv.Observed.EndedSince(-1)[0]
+	expect.Equal(t, e.Lost, "", "%+v: e.Lost", e)
+	expect.Equal(t, e.Reason(), "ended by an operator", "%+v: e.Reason()", e)
+	expect.Equal(t, e.Cause, state.EndOperator, "%+v: e.Cause", e)
+	expect.Equal(t, e.PathCount, 0, "%+v: e.PathCount", e)
 }
 
 // TestEndOfASessionThatWasElsewhere: whom it was of is known everywhere, and what
@@ -107,10 +111,12 @@ func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	r.srv.SessionEnded(&state.Ending{Session: session.Session{ID: a.Session.ID, Gen: 2, Timeout: 12_000,
 		Owner: 3, Addr: "10.0.0.7"}, Cause: state.EndExpired, Zxid: 99, Time: 1_700_000_000_000})
 	e := r.srv.Observed.EndedSince(-1)[0]
-	if e.Addr != "10.0.0.7" || e.Server != 3 || e.Timeout != 12*time.Second ||
-		e.Time.UnixMilli() != 1_700_000_000_000 || e.Reason() != "client silent for its whole timeout" {
-		t.Errorf("%+v: %s", e, e.Reason())
-	}
+	expect.Equal(t, e.Addr, "10.0.0.7", "%+v: e.Addr", e)
+	expect.Equal(t, e.Server, 3, "%+v: e.Server", e)
+	expect.Equal(t, e.Timeout, 12*time.Second, "%+v: e.Timeout", e)
+	expect.Equal(t, e.Time.UnixMilli(), 1_700_000_000_000, "%+v: e.Time.UnixMilli()", e)
+	expect.Equal(t, e.Reason(), "client silent for its whole timeout",
+		"%+v: e.Reason()", e)
 }
 
 // TestTroublesAreRemembered: times without service, and refused connections.
@@ -132,8 +138,10 @@ func TestTroublesAreRemembered(t *testing.T) {
 	r.srv.Serving(false)
 	r.srv.Serving(true)
 	downs := r.srv.Observed.Downs()
-	expect.That(t, len(downs) == before+1 && !downs[before].Until.Before(downs[before].Since),
-		"%v", downs)
+	if expect.Equal(t, len(downs), before+1, "len(downs)") {
+		expect.That(t, !downs[before].Until.Before(downs[before].Since),
+			"%v: want !downs[before].Until.Before(downs[before].Since)", downs)
+	}
 }
 
 // living is what the process has in live objects and stacks.
@@ -230,7 +238,8 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	var log must.Text
 	s, c := quiet(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	other := newConn(s, &net.TCPConn{}, nil)
-	must.That(t, s.add(c) && s.add(other), "the connections are not taken")
+	must.That(t, s.add(c), "the connections are not taken: want s.add(c)")
+	must.That(t, s.add(other), "the connections are not taken: want s.add(other)")
 	c.replica = panicking{still{state.New("test")}}
 	c.reader.rested = true
 	counted := int64(-1)
@@ -246,7 +255,10 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	expect.Equal(t, counted, 1, "panics counted when the client learns of it")
 	expect.Equal(t, s.metrics.UnrecoverableErrors.Load(), 1)
 	expect.Equal(t, s.counts.ends[ends.Panic].Load(), 1)
-	expect.That(t, !c.isOpen() && other.isOpen() && len(s.all()) == 1, "the connections left: %d", len(s.all()))
+	expect.That(t, !c.isOpen(), "the connections left: %d: want !c.isOpen()", len(s.all()))
+	expect.That(t, other.isOpen(),
+		"the connections left: %d: want other.isOpen()", len(s.all()))
+	expect.Equal(t, len(s.all()), 1, "the connections left: len(s.all())")
 	other.finish(ends.Stopped)
 	s.wg.Done() // other has no goroutine
 }

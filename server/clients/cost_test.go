@@ -130,8 +130,15 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 			open++
 		}
 	}
-	expect.That(t, open == 0 && victim.isOpen() && victim.out.frames == len(events),
-		"%d of 60 go on, the other client was told of %d events", open, victim.out.frames)
+	expect.Equal(t, open, 0,
+		"%d of 60 go on, the other client was told of %d events: open",
+		open, victim.out.frames)
+	expect.That(t, victim.isOpen(),
+		"%d of 60 go on, the other client was told of %d events: want victim.isOpen()",
+		open, victim.out.frames)
+	expect.Equal(t, victim.out.frames, len(events),
+		"%d of 60 go on, the other client was told of %d events: victim.out.frames",
+		open, victim.out.frames)
 	expect.Equal(t, bad.account.Owed(), maxTells, "steps of those who are closed")
 	expect.That(t, good.account.Owed() > int64(len(events)/tellsInStep) &&
 		good.account.Owed() < int64(len(events)),
@@ -154,20 +161,28 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	bad[0].from.account.SetWatches(15 << 20)
 	expect.That(t, s.memory.Try(bad[0], budget.Input, 4<<20, false), "there was room")
 	expect.That(t, !s.memory.Try(bad[1], budget.Input, 2<<20, false), "15 MiB and twice 6, of 20")
-	if !s.memory.Try(good[0], budget.Input, 8<<20, false) || !s.memory.Try(good[1], budget.Output, 2<<20,
-		false) {
-		t.Error("another address has no room")
-	}
+	expect.That(t, s.memory.Try(good[0], budget.Input, 8<<20, false),
+		"another address has no room: want s.memory.Try(good[0], budget.Input, 8<<20, false)")
+	expect.That(t, s.memory.Try(good[1], budget.Output, 2<<20,
+		false),
+		"another address has no room: want s.memory.Try(good[1], budget.Output, 2<<20, false)")
 	s.memory.Drop(bad[0])
-	expect.That(t, s.memory.Try(bad[1], budget.Input, 2<<20, false) && bad[1].from.account.Buffers() == 2<<20,
-		"%d bytes, after all was given back", bad[1].from.account.Buffers())
+	expect.That(t, s.memory.Try(bad[1], budget.Input, 2<<20, false),
+		"%d bytes, after all was given back: want s.memory.Try(bad[1], budget.Input, 2<<20, false)",
+		bad[1].from.account.Buffers())
+	expect.Equal(t, bad[1].from.account.Buffers(), 2<<20,
+		"%d bytes, after all was given back: bad[1].from.account.Buffers()",
+		bad[1].from.account.Buffers())
 
 	// Its watches have fired: a connection that waits finds the room.
 	granted := make(chan bool, 1)
 	go func() { granted <- s.memory.Wait(bad[2], budget.Input, 4<<20) }()
 	select {
 	case ok := <-granted:
-		expect.That(t, ok && bad[0].from.account.Watches() == 0, "granted: %v", ok)
+		if expect.That(t, ok, "granted: %v: want ok", ok) {
+			expect.Equal(t, bad[0].from.account.Watches(), 0,
+				"granted: bad[0].from.account.Watches()")
+		}
 	case <-time.After(30 * time.Second):
 		t.Error("waits for watches that have fired")
 	}
@@ -215,12 +230,16 @@ func TestBoundOfAnAddressChanges(t *testing.T) {
 	most := 2 * s.o.MaxWatchBytesPerConn
 	expect.That(t, !s.shares.Room(&from.account, most), "an address has the memory of all")
 	s.Change(Options{MaxConnsPerAddr: -1})
-	expect.That(t, s.shares.Room(&from.account, most) && s.shares.Of(time.Second) > 1<<50,
-		"an address that is trusted has a bound")
+	expect.That(t, s.shares.Room(&from.account, most),
+		"an address that is trusted has a bound: want s.shares.Room(&from.account, most)")
+	expect.That(t, s.shares.Of(time.Second) > 1<<50,
+		"an address that is trusted has a bound: want s.shares.Of(time.Second) > 1<<50")
 	owe(from, 1<<40)
 	s.Change(Options{MaxConnsPerAddr: 60})
-	expect.That(t, !s.shares.Room(&from.account, most) && s.shares.Of(time.Second) < 1<<30,
-		"an address has no bound again")
+	expect.That(t, !s.shares.Room(&from.account, most),
+		"an address has no bound again: want !s.shares.Room(&from.account, most)")
+	expect.That(t, s.shares.Of(time.Second) < 1<<30,
+		"an address has no bound again: want s.shares.Of(time.Second) < 1<<30")
 	expect.Equal(t, from.account.Owed(), 0, "it owes what it was trusted with")
 }
 
@@ -288,7 +307,9 @@ func TestServersThatShareAreCounted(t *testing.T) {
 	expect.Equal(t, s.shares.Servers(), 0, "members of a cluster without any")
 	s.shares.SetServers(3)
 	s.countServers(g)
-	expect.That(t, s.shares.Servers() == 3 && g.n.Load() == 1, "they are counted again at once")
+	expect.Equal(t, s.shares.Servers(), 3,
+		"they are counted again at once: s.shares.Servers()")
+	expect.Equal(t, g.n.Load(), 1, "they are counted again at once: g.n.Load()")
 }
 
 // owe makes an address owe so many steps.

@@ -89,7 +89,9 @@ func attach(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
 			}
 			s := must.Get(wire.DecodeSession(frame[4:]))(t)
 			was := sessions[i].ID
-			must.That(t, s.ID != 0 && (was == 0 || was == s.ID), "session %#x expired", was)
+			must.That(t, s.ID != 0, "session %#x expired: want s.ID != 0", was)
+			must.That(t, was == 0 || was == s.ID,
+				"session %#x expired: want was == 0 || was == s.ID", was)
 			sessions[i] = s
 		}
 		todo = left
@@ -256,7 +258,8 @@ func TestManyWatchersOfOneNode(t *testing.T) {
 			write(admin, "/watched")
 			for _, m := range c.conns {
 				f := must.Get(wire.DecodeFrame(m.take(0)[4:]))(t)
-				must.That(t, f.Event != nil && f.Event.Path == "/watched", "%+v", f)
+				must.That(t, f.Event != nil, "%+v: want f.Event != nil", f)
+				must.Equal(t, f.Event.Path, "/watched", "f.Event.Path")
 			}
 			told = time.Since(from)
 		}, func() { write(other, "/other") })

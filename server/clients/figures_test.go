@@ -68,8 +68,10 @@ func TestEndsOfConnectionsAreCounted(t *testing.T) {
 			if why == ends.Handshake {
 				late = 1
 			}
-			expect.That(t, s.metrics.ConnectionDropped.Load() == dropped && s.metrics.SessionlessExpired.Load() == late,
-				"%s: %d dropped, %d late", name, s.metrics.ConnectionDropped.Load(), s.metrics.SessionlessExpired.Load())
+			expect.Equal(t, s.metrics.ConnectionDropped.Load(), dropped,
+				"%s: s.metrics.ConnectionDropped.Load()", name)
+			expect.Equal(t, s.metrics.SessionlessExpired.Load(), late,
+				"%s: s.metrics.SessionlessExpired.Load()", name)
 			want := []string{"level=INFO", `msg="connection refused"`, "reason=", why.String()}
 			switch {
 			case why == ends.Client || why == ends.Session || why == ends.Word || x.said:
@@ -148,23 +150,42 @@ func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 	c.session, c.timeout = 7, 10*time.Second
 	c.out.push(pending{xid: 1})
 	d := c.describe()
-	expect.That(t, d.Session == 0 && d.Timeout == 0 && d.Queued == 1 && d.BytesIn == 77 && d.Interest == 1 &&
-		d.LastCxid == -1 && d.Received == 0 && d.Expires.IsZero(), "before it has a session: %+v", d)
-	expect.That(t, now.Sub(d.Established) < time.Hour && !d.Established.After(now), "since %v", d.Established)
+	expect.Equal(t, d.Session, 0, "before it has a session: d.Session")
+	expect.Equal(t, d.Timeout, 0, "before it has a session: d.Timeout")
+	expect.Equal(t, d.Queued, 1, "before it has a session: d.Queued")
+	expect.Equal(t, d.BytesIn, 77, "before it has a session: d.BytesIn")
+	expect.Equal(t, d.Interest, 1, "before it has a session: d.Interest")
+	expect.Equal(t, d.LastCxid, -1, "before it has a session: d.LastCxid")
+	expect.Equal(t, d.Received, 0, "before it has a session: d.Received")
+	expect.That(t, d.Expires.IsZero(),
+		"before it has a session: %+v: want d.Expires.IsZero()", d)
+	expect.That(t, now.Sub(d.Established) < time.Hour,
+		"since %v: want now.Sub(d.Established) < time.Hour", d.Established)
+	expect.That(t, !d.Established.After(now),
+		"since %v: want !d.Established.After(now)", d.Established)
 	c.phase.Store(int32(phaseOpen))
 	c.pulse.heard.Store(int64(s.now()))
 	c.out.waiting = true
 	d = c.describe()
 	left := d.Expires.Sub(now)
-	expect.That(t, d.Session == 7 && d.Timeout == 10*time.Second && d.Interest == 0 && left <= 16*time.Second &&
-		left > 16*time.Second-time.Hour, "with a session: %+v, %v left", d, left)
+	expect.Equal(t, d.Session, 7, "with a session: %+v, %v left: d.Session", d, left)
+	expect.Equal(t, d.Timeout, 10*time.Second,
+		"with a session: %+v, %v left: d.Timeout", d, left)
+	expect.Equal(t, d.Interest, 0, "with a session: %+v, %v left: d.Interest", d, left)
+	expect.That(t, left <= 16*time.Second &&
+		left > 16*time.Second-time.Hour,
+		"with a session: %+v, %v left: want left <= 16*time.Second && left > 16*time.Second-time.Hour",
+		d, left)
 	c.pulse.heard.Store(int64(s.now() + time.Hour))
 	expect.That(t, c.describe().Expires.Sub(d.Expires) > 30*time.Minute, "it ends when it was heard of and a time")
 	c.out.flushing = true
 	expect.Equal(t, c.describe().Interest, 5, "while it is written")
 	c.phase.Store(int32(phaseWord))
 	d = c.describe()
-	expect.That(t, d.Received == 1 && d.Queued == 0 && d.Session == 0 && d.LastCxid == -1, "a word: %+v", d)
+	expect.Equal(t, d.Received, 1, "a word: d.Received")
+	expect.Equal(t, d.Queued, 0, "a word: d.Queued")
+	expect.Equal(t, d.Session, 0, "a word: d.Session")
+	expect.Equal(t, d.LastCxid, -1, "a word: d.LastCxid")
 }
 
 // Watches that fired are counted by the kind of their event.
@@ -178,7 +199,8 @@ func TestFiredWatchesAreCounted(t *testing.T) {
 	for i, r := range []*admin.Recorder{&m.NodeCreatedWatch, &m.NodeDeletedWatch, &m.NodeChangedWatch,
 		&m.NodeChildrenWatch} {
 		got := r.Value(time.Now(), 1)
-		expect.That(t, got.Count == 1 && got.Sum == float64(i+1), "watches of kind %d: %+v", i, got)
+		expect.Equal(t, got.Count, 1, "watches of kind %d: got.Count", i)
+		expect.Equal(t, got.Sum, float64(i+1), "watches of kind %d: got.Sum", i)
 	}
 	expect.Equal(t, m.WatchBytes.Load(), 100*(1+2+3+4))
 }
@@ -274,8 +296,11 @@ func TestRequestsAndBytesAreCounted(t *testing.T) {
 		expect.Equal(t, x.got, x.want, "%s", name)
 	}
 	d := r.srv.Conns()[0]
-	expect.That(t, d.BytesIn == through.out-hello && d.BytesOut == through.in && d.Sent == writes+reads+others &&
-		d.Received == writes+reads+others && d.LastOp == "PING", "%+v", d)
+	expect.Equal(t, d.BytesIn, through.out-hello, "d.BytesIn")
+	expect.Equal(t, d.BytesOut, through.in, "d.BytesOut")
+	expect.Equal(t, d.Sent, writes+reads+others, "d.Sent")
+	expect.Equal(t, d.Received, writes+reads+others, "d.Received")
+	expect.Equal(t, d.LastOp, "PING", "d.LastOp")
 
 	// What is counted of connections that get nowhere.
 	again := r.attach(c.Session)

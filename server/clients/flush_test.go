@@ -75,13 +75,18 @@ func TestFlushesOfAnOutbox(t *testing.T) {
 			c.out.append([]byte(x.waits))
 		}
 		c.flush()
-		expect.That(t, string(to.got) == x.got && to.halves == x.halves && len(to.reading) == x.halves && to.closed == 0,
-			"%s: %q, closed %d times for writing, %d times", x.name, to.got, to.halves, to.closed)
-		expect.That(t, c.out.flushing == x.flushing && !c.out.own && c.out.shut == (x.halves > 0), "%s: the flush goes on",
-			x.name)
+		expect.Equal(t, string(to.got), x.got, "%s: string(to.got)", x.name)
+		expect.Equal(t, to.halves, x.halves, "%s: to.halves", x.name)
+		if expect.Equal(t, len(to.reading), x.halves, "%s: len(to.reading)", x.name) {
+			expect.Equal(t, to.closed, 0, "%s: to.closed", x.name)
+		}
+		expect.Equal(t, c.out.flushing, x.flushing, "%s: c.out.flushing", x.name)
+		expect.That(t, !c.out.own, "%s: the flush goes on: want !c.out.own", x.name)
+		expect.Equal(t, c.out.shut, x.halves > 0, "%s: c.out.shut", x.name)
 		if x.halves > 0 { // a late outcome may touch it again
 			c.flush()
-			expect.That(t, to.halves == 1 && c.out.shut, "%s: closed again", x.name)
+			expect.Equal(t, to.halves, 1, "%s: to.halves", x.name)
+			expect.That(t, c.out.shut, "%s: closed again: want c.out.shut", x.name)
 		}
 		expect.Equal(t, c.unread(), false, "%s", x.name)
 	}
@@ -90,7 +95,8 @@ func TestFlushesOfAnOutbox(t *testing.T) {
 		_, c := quiet(t, Options{})
 		c.nc = nc
 		c.linger()
-		expect.That(t, c.out.state == outboxDead && c.out.why == ends.Else, "%s: %v", name, c.out.why)
+		expect.Equal(t, c.out.state, outboxDead, "%s: c.out.state", name)
+		expect.Equal(t, c.out.why, ends.Else, "%s: c.out.why", name)
 	}
 }
 
@@ -119,12 +125,14 @@ func TestBuffersAreWrittenInPieces(t *testing.T) {
 		heldSinceLongAgo(t, c, budget.Output, 1)
 		c.out.buf = make([]byte, size)
 		c.flush()
-		expect.That(t, len(to.sizes) == x.pieces && to.sizes[0] == x.first &&
-			(len(to.got) == size) == (x.why == ends.None),
-			"%s: %d bytes in %d pieces, the first of %d", x.name, len(to.got), len(to.sizes), to.sizes[0])
-		expect.That(t, c.out.why == x.why && c.out.writing == 0 && len(c.flight.unsent) == 0,
-			"%s: %v, %d bytes unsent",
-			x.name, c.out.why, len(c.flight.unsent))
+		if expect.Equal(t, len(to.sizes), x.pieces, "%s: len(to.sizes)", x.name) {
+			expect.Equal(t, to.sizes[0], x.first, "%s: to.sizes[0]", x.name)
+			expect.Equal(t, len(to.got) == size, x.why == ends.None,
+				"%s: len(to.got) == size", x.name)
+		}
+		expect.Equal(t, c.out.why, x.why, "%s: c.out.why", x.name)
+		expect.Equal(t, c.out.writing, 0, "%s: c.out.writing", x.name)
+		expect.Equal(t, len(c.flight.unsent), 0, "%s: len(c.flight.unsent)", x.name)
 	}
 	// A piece that a client takes of a long buffer is progress.
 	for n, progress := range map[int]bool{flushSize: false, flushSize + 1: true} {
@@ -148,8 +156,9 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 		s, c := quiet(t, Options{})
 		s.adminURL = "http://a:8181"
 		expect.Equal(t, c.foreign([4]byte([]byte(first))), want.foreign, "%q", first)
-		expect.That(t, c.reader.said == want.foreign && (s.counts.foreign.Load() == 1) == want.foreign,
-			"%q: counted", first)
+		expect.Equal(t, c.reader.said, want.foreign, "%q: c.reader.said", first)
+		expect.Equal(t, s.counts.foreign.Load() == 1, want.foreign,
+			"%q: s.counts.foreign.Load() == 1", first)
 		expect.Equal(t, c.out.size() > 0 && c.out.state == outboxEnding && c.out.why == ends.Plain,
 			want.answered, "%q", first)
 		if want.answered {
@@ -163,9 +172,9 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 		c.nc = server
 		client.Close()
 		_, why := c.helloFrame([4]byte{0, 0, 4, n})
-		expect.That(t, why == want && (s.metrics.HandshakeFailed.Load() == 1) == (want == ends.Length),
-			"%d bytes: %v", 1024+int(n),
-			why)
+		expect.Equal(t, why, want, "%d bytes: why", 1024+int(n))
+		expect.Equal(t, s.metrics.HandshakeFailed.Load() == 1, want == ends.Length,
+			"%d bytes: s.metrics.HandshakeFailed.Load() == 1", 1024+int(n))
 	}
 }
 
@@ -174,9 +183,11 @@ func TestLastFrames(t *testing.T) {
 	_, c := quiet(t, Options{})
 	c.last([]byte("last"), ends.Word)
 	c.last([]byte("more"), ends.Auth)
-	expect.That(t, string(c.out.buf) == "last" && c.out.frames == 1 && c.out.why == ends.Word, "%q, %v",
-		c.out.buf, c.out.why)
+	expect.Equal(t, string(c.out.buf), "last", "string(c.out.buf)")
+	expect.Equal(t, c.out.frames, 1, "c.out.frames")
+	expect.Equal(t, c.out.why, ends.Word, "c.out.why")
 	_, c = quiet(t, Options{})
 	c.last(nil, ends.Auth)
-	expect.That(t, c.out.frames == 0 && c.out.state == outboxEnding, "a frame of nothing")
+	expect.Equal(t, c.out.frames, 0, "a frame of nothing: c.out.frames")
+	expect.Equal(t, c.out.state, outboxEnding, "a frame of nothing: c.out.state")
 }

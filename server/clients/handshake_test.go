@@ -23,11 +23,14 @@ func TestConnectResponseHasReadOnlyByteIffRequestHadIt(t *testing.T) {
 		hello := wire.NewSession(10000)
 		hello.HasReadOnly = has
 		must.OK(t, c.Connect(hello))
-		expect.That(t, c.Session.HasReadOnly == has && !c.Session.ReadOnly,
-			"request with byte %v: response %+v", has, c.Session)
-		if c.Session.Timeout != 10000 || c.Session.ID <= 0 || bytes.Equal(c.Session.Password, make([]byte, 16)) {
-			t.Errorf("session %+v", c.Session)
-		}
+		expect.Equal(t, c.Session.HasReadOnly, has,
+			"request with byte %v: c.Session.HasReadOnly", has)
+		expect.That(t, !c.Session.ReadOnly,
+			"request with byte %v: response %+v: want !c.Session.ReadOnly", has, c.Session)
+		expect.Equal(t, c.Session.Timeout, 10000, "session %+v: c.Session.Timeout", c.Session)
+		expect.That(t, c.Session.ID > 0, "session %+v: want c.Session.ID > 0", c.Session)
+		expect.That(t, !bytes.Equal(c.Session.Password, make([]byte, 16)),
+			"session %+v: want !bytes.Equal(c.Session.Password, make([]byte, 16))", c.Session)
 	}
 }
 
@@ -59,10 +62,13 @@ func TestReattachKeepsSessionAndClosesOlderConnection(t *testing.T) {
 	hello.Timeout = 7000
 	b := r.dial()
 	must.OK(t, b.Connect(hello))
-	if b.Session.ID != a.Session.ID || !bytes.Equal(b.Session.Password, a.Session.Password) ||
-		b.Session.Timeout != 7000 {
-		t.Fatalf("attached %+v to %+v", b.Session, a.Session)
-	}
+	must.Equal(t, b.Session.ID, a.Session.ID,
+		"attached %+v to %+v: b.Session.ID", b.Session, a.Session)
+	must.That(t, bytes.Equal(b.Session.Password, a.Session.Password),
+		"attached %+v to %+v: want bytes.Equal(b.Session.Password, a.Session.Password)",
+		b.Session, a.Session)
+	must.Equal(t, b.Session.Timeout, 7000,
+		"attached %+v to %+v: b.Session.Timeout", b.Session, a.Session)
 	must.OK(t, a.Closed())
 	call(t, b, jute.OK, jute.OpExists, wire.PathWatch("/e", false))
 }
@@ -132,7 +138,8 @@ func TestClientAheadIsServedOnceTheServerHasCaughtUp(t *testing.T) {
 	create(t, a, "/b", "", 0)
 	b := must.Get(c.ReadFrame())(t)
 	s, err := wire.DecodeSession(b)
-	must.That(t, err == nil && s.ID != 0, "session %+v, %v", s, err)
+	must.OK(t, err, "session %+v, %v", s, err)
+	must.That(t, s.ID != 0, "session %+v, %v: want s.ID != 0", s, err)
 }
 
 func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
@@ -150,7 +157,8 @@ func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
 	r.valve.open()
 	f := must.Get(c.ReadFrame())(t)
 	s, err := wire.DecodeSession(f)
-	must.That(t, err == nil && s.ID != 0, "session %+v, %v", s, err)
+	must.OK(t, err, "session %+v, %v", s, err)
+	must.That(t, s.ID != 0, "session %+v, %v: want s.ID != 0", s, err)
 	wantKinds(t, c, 1, 2, 3)
 }
 

@@ -20,24 +20,31 @@ func TestOutboxIsHeldInSteps(t *testing.T) {
 	} {
 		o.buf, o.writing, o.reserved = make([]byte, x.n), x.writing, x.reserved
 		c.hold(false)
-		expect.That(t, o.held == x.held && s.memory.Used() == x.held && o.state == outboxOpen,
-			"%d bytes, %d are written, %d reserved: %d held, %d used", x.n, x.writing, x.reserved,
-			o.held, s.memory.Used())
+		expect.Equal(t, o.held, x.held,
+			"%d bytes, %d are written, %d reserved: o.held", x.n, x.writing, x.reserved)
+		expect.Equal(t, s.memory.Used(), x.held,
+			"%d bytes, %d are written, %d reserved: s.memory.Used()", x.n, x.writing, x.reserved)
+		expect.Equal(t, o.state, outboxOpen,
+			"%d bytes, %d are written, %d reserved: o.state", x.n, x.writing, x.reserved)
 	}
 	other := connFrom(s, new(address))
 	must.That(t, s.memory.Try(other, budget.Input, 1<<20, true), "no memory")
 	o.buf, o.writing, o.reserved = make([]byte, 4*flushSize), 0, 0
 	c.grown(true)
-	expect.That(t, o.state == outboxOpen && o.held == 4*flushSize, "4 times flushSize: %d held", o.held)
+	expect.Equal(t, o.state, outboxOpen, "4 times flushSize: %d held: o.state", o.held)
+	expect.Equal(t, o.held, 4*flushSize, "4 times flushSize: %d held: o.held", o.held)
 	o.buf = make([]byte, 4*flushSize+1)
 	c.grown(false)
-	expect.That(t, o.state == outboxOpen && o.held == 4*flushSize+holdStep, "by its own goroutine: %d held", o.held)
+	expect.Equal(t, o.state, outboxOpen, "by its own goroutine: %d held: o.state", o.held)
+	expect.Equal(t, o.held, 4*flushSize+holdStep,
+		"by its own goroutine: %d held: o.held", o.held)
 	o.buf = make([]byte, 4*flushSize+holdStep)
 	c.grown(true)
 	expect.Equal(t, o.state, outboxOpen, "what is held already")
 	o.buf = make([]byte, 4*flushSize+holdStep+1)
 	c.grown(true)
-	expect.That(t, o.state == outboxDead && o.why == ends.Slow, "more, by others: %v", o.why)
+	expect.Equal(t, o.state, outboxDead, "more, by others: o.state")
+	expect.Equal(t, o.why, ends.Slow, "more, by others: o.why")
 }
 
 // What is reserved for a reply is held in steps as well, behind what waits already, and in a buffer of its own if
@@ -55,15 +62,21 @@ func TestReservedMemoryIsHeldInSteps(t *testing.T) {
 		o := &c.out
 		o.writing, o.flushing = x.waits, true // what waits is being written
 		must.That(t, c.reserve(x.size, x.now), "no memory")
-		expect.That(t, o.held == x.held && s.memory.Used() == x.held &&
-			o.reserved == x.size, "%d bytes behind %d: %d held, %d used, %d reserved", x.size, x.waits,
-			o.held, s.memory.Used(),
-			o.reserved)
+		expect.Equal(t, o.held, x.held, "%d bytes behind %d: o.held", x.size, x.waits)
+		expect.Equal(t, s.memory.Used(), x.held,
+			"%d bytes behind %d: s.memory.Used()", x.size, x.waits)
+		expect.Equal(t, o.reserved, x.size, "%d bytes behind %d: o.reserved", x.size, x.waits)
 		expect.Equal(t, cap(o.buf) >= x.size+keepSize, x.now, "%d bytes: a buffer of %d", x.size, cap(o.buf))
 		o.append([]byte("frame"))
 		must.That(t, c.reserve(x.size, true), "no memory")
-		expect.That(t, len(o.full) == 1 && string(o.full[0].b) == "frame" && len(o.buf) == 0, "a frame before the reply")
+		if expect.Equal(t, len(o.full), 1, "a frame before the reply: len(o.full)") {
+			expect.Equal(t, string(o.full[0].b), "frame",
+				"a frame before the reply: string(o.full[0].b)")
+			expect.Equal(t, len(o.buf), 0, "a frame before the reply: len(o.buf)")
+		}
 		c.close(ends.Moved)
-		expect.That(t, !c.reserve(x.size, true) && o.reserved == 0, "after the end")
+		expect.That(t, !c.reserve(x.size, true),
+			"after the end: want !c.reserve(x.size, true)")
+		expect.Equal(t, o.reserved, 0, "after the end: o.reserved")
 	}
 }

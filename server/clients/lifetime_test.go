@@ -76,13 +76,18 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		case x.want < 0:
 			expect.That(t, nc.set[0].IsZero(), "%s: a deadline in %v", x.name, nc.set[0].Sub(before))
 		default:
-			expect.That(t, nc.set[0].Sub(before) >= x.want && nc.set[0].Sub(after) <= x.want,
-				"%s: a deadline in %v, want %v", x.name, nc.set[0].Sub(before), x.want)
+			expect.That(t, nc.set[0].Sub(before) >= x.want,
+				"%s: a deadline in %v, want %v: want nc.set[0].Sub(before) >= x.want",
+				x.name, nc.set[0].Sub(before), x.want)
+			expect.That(t, nc.set[0].Sub(after) <= x.want,
+				"%s: a deadline in %v, want %v: want nc.set[0].Sub(after) <= x.want",
+				x.name, nc.set[0].Sub(before), x.want)
 		}
 		inFrame := len(x.bytes) > 0 || x.within > 0
-		expect.That(t, c.reader.unfinished == inFrame && (c.reader.frameStart > 0) == (inFrame ||
-			x.begun > 0), "%s: unfinished %v, begun %v",
-			x.name, c.reader.unfinished, c.reader.frameStart)
+		expect.Equal(t, c.reader.unfinished, inFrame, "%s: c.reader.unfinished", x.name)
+		expect.Equal(t, c.reader.frameStart > 0, inFrame ||
+			x.begun > 0,
+			"%s: c.reader.frameStart > 0", x.name)
 	}
 }
 
@@ -91,11 +96,16 @@ func TestBytesShowThatAClientIsAlive(t *testing.T) {
 	s, c := quiet(t, Options{})
 	c.received(10)
 	c.received(5)
-	expect.That(t, c.reader.arrived > 0 && c.pulse.heard.Load() == int64(c.reader.arrived),
-		"heard at %v, bytes came at %v",
+	expect.That(t, c.reader.arrived > 0,
+		"heard at %v, bytes came at %v: want c.reader.arrived > 0",
 		time.Duration(c.pulse.heard.Load()), c.reader.arrived)
-	expect.That(t, c.pulse.received.Load() == 15 && s.metrics.BytesReceived.Load() == 15, "%d bytes",
-		c.pulse.received.Load())
+	expect.Equal(t, c.pulse.heard.Load(), int64(c.reader.arrived),
+		"heard at %v, bytes came at %v: c.pulse.heard.Load()",
+		time.Duration(c.pulse.heard.Load()), c.reader.arrived)
+	expect.Equal(t, c.pulse.received.Load(), 15,
+		"%d bytes: c.pulse.received.Load()", c.pulse.received.Load())
+	expect.Equal(t, s.metrics.BytesReceived.Load(), 15,
+		"%d bytes: s.metrics.BytesReceived.Load()", c.pulse.received.Load())
 	must.List(t, s.heard.take(), []*conn{c}, "heard of")
 	c.alive(7)
 	expect.Equal(t, c.pulse.heard.Load(), 7)
@@ -103,7 +113,10 @@ func TestBytesShowThatAClientIsAlive(t *testing.T) {
 	c.pulse.listed.Store(false)
 	c.readOnly = true
 	c.alive(8)
-	expect.That(t, c.pulse.heard.Load() == 8 && len(s.heard.take()) == 0, "a read-only session is told of")
+	expect.Equal(t, c.pulse.heard.Load(), 8,
+		"a read-only session is told of: c.pulse.heard.Load()")
+	expect.Equal(t, len(s.heard.take()), 0,
+		"a read-only session is told of: len(s.heard.take())")
 }
 
 // What a server tells the leader of those that it heard from, and how long ago.
@@ -122,9 +135,17 @@ func TestHeardTellsAges(t *testing.T) {
 	for _, x := range s.Heard([]state.Touch{{Session: 99}}, false) {
 		got[x.Session] = x.Age
 	}
-	expect.That(t, len(got) == 4 && got[1] >= 60_000 && got[1] < 3_600_000 && got[2] == 0 && got[4] == 0, "%v", got)
+	if expect.Equal(t, len(got), 4, "len(got)") {
+		expect.That(t, got[1] >= 60_000 && got[1] < 3_600_000,
+			"%v: want got[1] >= 60_000 && got[1] < 3_600_000", got)
+		expect.Equal(t, got[2], 0, "got[2]")
+		expect.Equal(t, got[4], 0, "got[4]")
+	}
 	must.List(t, s.heard.take(), []*conn{busy}, "told of again")
-	expect.That(t, !silent.pulse.listed.Load() && busy.pulse.listed.Load(), "which is listed")
+	expect.That(t, !silent.pulse.listed.Load(),
+		"which is listed: want !silent.pulse.listed.Load()")
+	expect.That(t, busy.pulse.listed.Load(),
+		"which is listed: want busy.pulse.listed.Load()")
 	busy.out.die(ends.Moved)
 	expect.That(t, !busy.owed(), "a connection that has ended waits for an outcome")
 	s.sessions[1], s.sessions[2] = silent, busy
@@ -151,10 +172,14 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		s.sessions[7], s.sessions[8] = c, other
 		c.out.closing = x.closing
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: 7}, Cause: x.cause})
-		expect.That(t, c.out.state == x.want && (c.out.why == ends.Gone) == (x.want == outboxEnding) &&
-			c.pulse.retired.Load(),
-			"a session %s: %v", x.name, c.out.why)
-		expect.That(t, other.isOpen() && !other.pulse.retired.Load(), "another session")
+		expect.Equal(t, c.out.state, x.want, "a session %s: c.out.state", x.name)
+		expect.Equal(t, c.out.why == ends.Gone, x.want == outboxEnding,
+			"a session %s: c.out.why == ends.Gone", x.name)
+		expect.That(t, c.pulse.retired.Load(),
+			"a session %s: %v: want c.pulse.retired.Load()", x.name, c.out.why)
+		expect.That(t, other.isOpen(), "another session: want other.isOpen()")
+		expect.That(t, !other.pulse.retired.Load(),
+			"another session: want !other.pulse.retired.Load()")
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: 99}}) // is not here
 	}
 	var told []string
@@ -174,9 +199,13 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		s.sessions[7] = c
 		s.SessionMoved(7, gen)
 		s.SessionMoved(8, 99)
-		expect.That(t, c.isOpen() == open && c.pulse.retired.Load() != open &&
-			(c.out.why == ends.Moved) != open,
-			"moved by generation %d: open %v, %v", gen, c.isOpen(), c.out.why)
+		expect.Equal(t, c.isOpen(), open, "moved by generation %d: c.isOpen()", gen)
+		expect.That(t, c.pulse.retired.Load() != open,
+			"moved by generation %d: open %v, %v: want c.pulse.retired.Load() != open",
+			gen, c.isOpen(), c.out.why)
+		expect.That(t, c.out.why == ends.Moved != open,
+			"moved by generation %d: open %v, %v: want c.out.why == ends.Moved != open",
+			gen, c.isOpen(), c.out.why)
 	}
 }
 
@@ -185,26 +214,53 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 	s, first := quiet(t, Options{})
 	second, late := connFrom(s, first.from), connFrom(s, first.from)
 	older, ok := s.claim(first, 7)
-	expect.That(t, ok && older == nil && s.connOf(7) == first && first.session == 7, "the first")
+	if expect.That(t, ok, "the first: want ok") {
+		expect.That(t, older == nil, "the first: want older == nil")
+		expect.Equal(t, s.connOf(7), first, "the first: s.connOf(7)")
+		expect.Equal(t, first.session, 7, "the first: first.session")
+	}
 	older, ok = s.claim(first, 7)
-	expect.That(t, ok && older == first, "the same again")
+	if expect.That(t, ok, "the same again: want ok") {
+		expect.Equal(t, older, first, "the same again: older")
+	}
 	older, ok = s.claim(second, 7)
-	expect.That(t, ok && older == first && s.connOf(7) == second, "the second")
+	if expect.That(t, ok, "the second: want ok") {
+		expect.Equal(t, older, first, "the second: older")
+		expect.Equal(t, s.connOf(7), second, "the second: s.connOf(7)")
+	}
 	late.removed = true
 	older, ok = s.claim(late, 7)
-	expect.That(t, !ok && older == nil && s.connOf(7) == second && late.session == 0, "one that has ended")
+	expect.That(t, !ok, "one that has ended: want !ok")
+	expect.That(t, older == nil, "one that has ended: want older == nil")
+	expect.Equal(t, s.connOf(7), second, "one that has ended: s.connOf(7)")
+	expect.Equal(t, late.session, 0, "one that has ended: late.session")
 	second.out.touched = true
 	third := connFrom(s, first.from)
 	third.mayRead = true
 	must.That(t, third.attached(&session.Session{ID: 7, Gen: 9, Timeout: 5000}), "attached")
-	expect.That(t, !second.isOpen() && second.out.why == ends.Moved && second.pulse.retired.Load(),
-		"the older one stays")
-	expect.That(t, third.gen == 9 && third.timeout == 5*time.Second && third.out.frames == 1 &&
-		phase(third.phase.Load()) == phaseOpen, "generation %d, %v, %d frames", third.gen, third.timeout, third.out.frames)
+	expect.That(t, !second.isOpen(), "the older one stays: want !second.isOpen()")
+	expect.Equal(t, second.out.why, ends.Moved, "the older one stays: second.out.why")
+	expect.That(t, second.pulse.retired.Load(),
+		"the older one stays: want second.pulse.retired.Load()")
+	expect.Equal(t, third.gen, 9,
+		"generation %d, %v, %d frames: third.gen", third.gen, third.timeout, third.out.frames)
+	expect.Equal(t, third.timeout, 5*time.Second,
+		"generation %d, %v, %d frames: third.timeout",
+		third.gen, third.timeout, third.out.frames)
+	expect.Equal(t, third.out.frames, 1,
+		"generation %d, %v, %d frames: third.out.frames",
+		third.gen, third.timeout, third.out.frames)
+	expect.Equal(t, phase(third.phase.Load()), phaseOpen,
+		"generation %d, %v, %d frames: phase(third.phase.Load())",
+		third.gen, third.timeout, third.out.frames)
 	want := jute.AppendConnectResponse(nil, 5000, 7, [jute.PasswordSize]byte{}, true, false)
 	must.List(t, third.out.buf, want, "the answer")
 	third.out.die(ends.Slow)
-	expect.That(t, !third.attached(&session.Session{ID: 7, Gen: 10}) && third.gen == 9, "one that ends")
+	expect.That(t, !third.attached(&session.Session{ID: 7, Gen: 10}),
+		"one that ends: want !third.attached(&session.Session{ID: 7, Gen: 10})")
+	expect.Equal(t, third.gen, 9, "one that ends: third.gen")
 	third.refusal()
-	expect.That(t, third.out.size() == 0 && s.counts.refused.Load() == 0, "a refusal for one that ends")
+	expect.Equal(t, third.out.size(), 0, "a refusal for one that ends: third.out.size()")
+	expect.Equal(t, s.counts.refused.Load(), 0,
+		"a refusal for one that ends: s.counts.refused.Load()")
 }

@@ -318,8 +318,16 @@ func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
 	defer client.Close()
 	c := newConn(s, server, nil)
 	const size = 1 << 20
-	if !c.reserve(size, true) || cap(c.out.buf) < size || len(c.out.buf) != 0 || c.out.held < size {
-		t.Errorf("%d bytes are there, %d are held", cap(c.out.buf), c.out.held)
+	expect.That(t, c.reserve(size, true),
+		"%d bytes are there, %d are held: want c.reserve(size, true)",
+		cap(c.out.buf), c.out.held)
+	expect.That(t, cap(c.out.buf) >= size,
+		"%d bytes are there, %d are held: want cap(c.out.buf) >= size",
+		cap(c.out.buf), c.out.held)
+	if expect.Equal(t, len(c.out.buf), 0,
+		"%d bytes are there, %d are held: len(c.out.buf)", cap(c.out.buf), c.out.held) {
+		expect.That(t, c.out.held >= size,
+			"%d bytes are there, %d are held: want c.out.held >= size", cap(c.out.buf), c.out.held)
 	}
 }
 

@@ -59,9 +59,12 @@ func TestExpiredSessionIsClosedBehindItsEvents(t *testing.T) {
 	wantKinds(t, a, "NodeDeleted /e")
 	must.OK(t, a.Closed())
 	ended := r.srv.Observed.EndedSince(-1)
-	if len(ended) != 1 || ended[0].Session != a.Session.ID || ended[0].Cause != state.EndExpired ||
-		ended[0].Addr != "127.0.0.1" || !strings.HasPrefix(ended[0].Reason(), "client silent for ") {
-		t.Errorf("ended %+v", ended)
+	if expect.Equal(t, len(ended), 1, "ended %+v: len(ended)", ended) {
+		expect.Equal(t, ended[0].Session, a.Session.ID, "ended %+v: ended[0].Session", ended)
+		expect.Equal(t, ended[0].Cause, state.EndExpired, "ended %+v: ended[0].Cause", ended)
+		expect.Equal(t, ended[0].Addr, "127.0.0.1", "ended %+v: ended[0].Addr", ended)
+		expect.That(t, strings.HasPrefix(ended[0].Reason(), "client silent for "),
+			"ended %+v: want strings.HasPrefix(ended[0].Reason(), \"client silent for \")", ended)
 	}
 	expect.Equal(t, r.dial().Connect(wire.Attach(a.Session, 0)), wire.ErrRefused, "attach")
 }
@@ -80,7 +83,9 @@ func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
 	<-end
 	must.OK(t, a.Closed())
 	e := r.srv.Observed.EndedSince(-1)
-	expect.That(t, len(e) == 1 && e[0].Reason() == "closed by its client", "ended %+v", e)
+	if expect.Equal(t, len(e), 1, "ended %+v: len(e)", e) {
+		expect.Equal(t, e[0].Reason(), "closed by its client", "ended %+v: e[0].Reason()", e)
+	}
 }
 
 func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
@@ -161,8 +166,12 @@ func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
 	expect.Equal(t, len(r.srv.Heard(nil, false)), 0, "told twice")
 	expect.Equal(t, len(r.srv.Heard(nil, true)), 2, "told again on a new link")
 	alive(t, a)
-	if only := r.srv.Heard(first[:0], false); len(only) > 1 || len(only) == 1 && only[0].Session != a.Session.ID {
-		t.Errorf("heard %v, want %d alone", only, a.Session.ID)
+	only := r.srv.Heard(first[:0], false)
+	if expect.That(t, len(only) <= 1,
+		"heard %v, want %d alone: want len(only) <= 1", only, a.Session.ID) {
+		expect.That(t, len(only) != 1 || only[0].Session == a.Session.ID,
+			"heard %v, want %d alone: want len(only) != 1 || only[0].Session == a.Session.ID",
+			only, a.Session.ID)
 	}
 }
 
@@ -192,18 +201,27 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	})
 	for _, d := range r.srv.Conns() {
 		if d.Session == 0 {
-			expect.That(t, d.Received == 0 && d.Interest == 1, "connection without a session: %+v", d)
+			expect.Equal(t, d.Received, 0, "connection without a session: d.Received")
+			expect.Equal(t, d.Interest, 1, "connection without a session: d.Interest")
 			continue
 		}
-		if d.Session != c.Session.ID || d.LastOp != "GETD" || d.Received != 3 || d.Sent != 3 || d.LastCxid != 2 ||
-			d.LastZxid != c.Zxid || d.Timeout != 30*time.Second || d.Queued != 0 || d.Interest != 1 ||
-			d.Addr != c.LocalAddr().String() {
-			t.Errorf("%+v", d)
-		}
+		expect.Equal(t, d.Session, c.Session.ID, "d.Session")
+		expect.Equal(t, d.LastOp, "GETD", "d.LastOp")
+		expect.Equal(t, d.Received, 3, "d.Received")
+		expect.Equal(t, d.Sent, 3, "d.Sent")
+		expect.Equal(t, d.LastCxid, 2, "d.LastCxid")
+		expect.Equal(t, d.LastZxid, c.Zxid, "d.LastZxid")
+		expect.Equal(t, d.Timeout, 30*time.Second, "d.Timeout")
+		expect.Equal(t, d.Queued, 0, "d.Queued")
+		expect.Equal(t, d.Interest, 1, "d.Interest")
+		expect.Equal(t, d.Addr, c.LocalAddr().String(), "d.Addr")
 	}
 	s := r.status()
-	expect.That(t, s.Conns == 2 && s.AllWatches == 1 && s.WatchConns == 1 && s.WatchPaths == 1 && s.Serving,
-		"snapshot %+v", s)
+	expect.Equal(t, s.Conns, 2, "snapshot %+v: s.Conns", s)
+	expect.Equal(t, s.AllWatches, 1, "snapshot %+v: s.AllWatches", s)
+	expect.Equal(t, s.WatchConns, 1, "snapshot %+v: s.WatchConns", s)
+	expect.Equal(t, s.WatchPaths, 1, "snapshot %+v: s.WatchPaths", s)
+	expect.That(t, s.Serving, "snapshot %+v: want s.Serving", s)
 	var watched []string
 	r.srv.WatchScan(func(path string, session int64) bool {
 		if session == c.Session.ID {
@@ -213,12 +231,19 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	})
 	expect.List(t, watched, []string{"/a"}, "watches")
 	m := r.srv.Metrics()
-	if m.PacketsReceived.Load() != 3 || m.PacketsSent.Load() != 3 || m.ConnectionRequests.Load() != 1 {
-		t.Errorf("received %d, sent %d", m.PacketsReceived.Load(), m.PacketsSent.Load())
-	}
+	expect.Equal(t, m.PacketsReceived.Load(), 3,
+		"received %d, sent %d: m.PacketsReceived.Load()",
+		m.PacketsReceived.Load(), m.PacketsSent.Load())
+	expect.Equal(t, m.PacketsSent.Load(), 3,
+		"received %d, sent %d: m.PacketsSent.Load()",
+		m.PacketsReceived.Load(), m.PacketsSent.Load())
+	expect.Equal(t, m.ConnectionRequests.Load(), 1,
+		"received %d, sent %d: m.ConnectionRequests.Load()",
+		m.PacketsReceived.Load(), m.PacketsSent.Load())
 	r.srv.ResetConns()
 	for _, d := range r.srv.Conns() {
-		expect.That(t, d.Received == 0 && d.Sent == 0, "after the reset %+v", d)
+		expect.Equal(t, d.Received, 0, "after the reset %+v: d.Received", d)
+		expect.Equal(t, d.Sent, 0, "after the reset %+v: d.Sent", d)
 	}
 }
 
@@ -299,13 +324,15 @@ func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 	r := newRig(t, Options{Follow: func(q *observe.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		if q.Arrived > q.Begun || q.Begun > q.Answered || q.Addr != "127.0.0.1" || len(q.IDs) == 0 {
-			t.Errorf("%+v", q)
-		}
-		if log := classOf(q.Op) == writeOp || q.Op == state.OpCreateSession; log != (q.Logged > 0) ||
-			log && (q.Logged < q.Begun || q.Logged > q.Answered) {
-			t.Errorf("%v: logged at %v, begun %v, answered %v", q.Op, q.Logged, q.Begun, q.Answered)
-		}
+		expect.That(t, q.Arrived <= q.Begun && q.Begun <= q.Answered,
+			"%+v: want q.Arrived <= q.Begun && q.Begun <= q.Answered", q)
+		expect.Equal(t, q.Addr, "127.0.0.1", "q.Addr")
+		expect.That(t, len(q.IDs) != 0, "%+v: want len(q.IDs) != 0", q)
+		log := classOf(q.Op) == writeOp || q.Op == state.OpCreateSession
+		expect.Equal(t, log, q.Logged > 0, "%v: log", q.Op)
+		expect.That(t, !log || !(q.Logged < q.Begun || q.Logged > q.Answered),
+			"%v: logged at %v, begun %v, answered %v",
+			q.Op, q.Logged, q.Begun, q.Answered)
 		got = append(got, fmt.Sprint(q.Op, " ", q.Path(), " ", int32(q.Code), " ", q.Session != 0, " ", q.Zxid > 0))
 	}})
 	c := r.client()
@@ -338,7 +365,9 @@ func TestClientsThatConnectForEachRequestAreCounted(t *testing.T) {
 		c.Close()
 	}
 	eventually(t, "connections gone", func() bool { return r.status().Conns == 0 })
-	if n := r.srv.Observed.GoneClients()["127.0.0.1"]; n.Requests < connections || n.Bytes < 100*connections {
-		t.Errorf("%+v of %d connections", n, connections)
-	}
+	n := r.srv.Observed.GoneClients()["127.0.0.1"]
+	expect.That(t, n.Requests >= connections,
+		"%+v of %d connections: want n.Requests >= connections", n, connections)
+	expect.That(t, n.Bytes >= 100*connections,
+		"%+v of %d connections: want n.Bytes >= 100*connections", n, connections)
 }

@@ -48,7 +48,10 @@ func TestDefaultsOfOptions(t *testing.T) {
 		MaxWatches: 12, MaxWatchBytesPerConn: 13, MaxWatchBytes: 14, MaxBuffers: 15, HandshakeTimeout: 16,
 		Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return then }}
 	o = must.Get(set.withDefaults())(t)
-	expect.That(t, o.Now() == then && o.Rand != nil && o.Logger == set.Logger, "clock, random numbers or log")
+	expect.Equal(t, o.Now(), then, "clock, random numbers or log: o.Now()")
+	if expect.That(t, o.Rand != nil, "clock, random numbers or log: want o.Rand != nil") {
+		expect.Equal(t, o.Logger, set.Logger, "clock, random numbers or log: o.Logger")
+	}
 	got := []int{int(o.ID), int(o.MinSessionTimeout / time.Second), int(o.MaxSessionTimeout / time.Second), o.MaxFrame,
 		o.MaxConnsPerAddr, o.MaxConns, o.MaxPending, o.MaxOutboxBytes, o.MaxOutboxFrames, o.MaxWatchesPerConn,
 		o.MaxWatches, o.MaxWatchBytesPerConn, o.MaxWatchBytes, o.MaxBuffers, int(o.HandshakeTimeout)}

@@ -184,7 +184,9 @@ func mzxidOf(t *testing.T, f wire.Frame) int64 {
 	d := jute.NewDecoder(f.Body)
 	d.Buffer()
 	st := d.Stat()
-	must.That(t, d.Err() == nil && st.Mzxid <= f.Zxid, "reply %+v: header zxid older than the data", f)
+	must.OK(t, d.Err(), "reply %+v", f)
+	must.That(t, st.Mzxid <= f.Zxid,
+		"reply %+v: header zxid older than the data: want st.Mzxid <= f.Zxid", f)
 	return st.Mzxid
 }
 

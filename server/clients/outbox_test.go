@@ -78,9 +78,12 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 		for !o.empty() {
 			take()
 		}
-		if !bytes.Equal(got, want) || o.state == outboxOpen && behind == nil && wrote != frames {
-			t.Fatalf("seed %d: %d bytes in %d frames were written, want %d in %d", seed, len(got), wrote, len(want), frames)
-		}
+		must.That(t, bytes.Equal(got, want),
+			"seed %d: %d bytes in %d frames were written, want %d in %d: want bytes.Equal(got, want)",
+			seed, len(got), wrote, len(want), frames)
+		must.That(t, o.state != outboxOpen || behind != nil || wrote == frames,
+			"seed %d: %d bytes in %d frames were written, want %d in %d",
+			seed, len(got), wrote, len(want), frames)
 		for i := range shared {
 			must.That(t, bytes.Equal(shared[i], copies[i]), "seed %d: a shared buffer was written to", seed)
 		}
@@ -239,13 +242,18 @@ func TestEndsOfAnOutbox(t *testing.T) {
 		full: []piece{{b: []byte("f")}}, fullLen: 1}}
 	o.end(ends.Auth)
 	o.end(ends.Slow)
-	expect.That(t, o.state == outboxEnding && o.why == ends.Auth && o.size() == 2, "ending: %v, %v",
-		o.state, o.why)
+	expect.Equal(t, o.state, outboxEnding, "ending: o.state")
+	expect.Equal(t, o.why, ends.Auth, "ending: o.why")
+	expect.Equal(t, o.size(), 2, "ending: o.size()")
 	o.die(ends.Slow)
 	o.end(ends.Session)
-	expect.That(t, o.state == outboxDead && o.why == ends.Auth && o.size() == 0 && o.spare == nil &&
-		o.full == nil &&
-		o.buf == nil && o.reserved == 0, "dead: %v, %v", o.state, o.why)
+	expect.Equal(t, o.state, outboxDead, "dead: o.state")
+	expect.Equal(t, o.why, ends.Auth, "dead: o.why")
+	expect.Equal(t, o.size(), 0, "dead: o.size()")
+	expect.That(t, o.spare == nil, "dead: %v, %v: want o.spare == nil", o.state, o.why)
+	expect.That(t, o.full == nil, "dead: %v, %v: want o.full == nil", o.state, o.why)
+	expect.That(t, o.buf == nil, "dead: %v, %v: want o.buf == nil", o.state, o.why)
+	expect.Equal(t, o.reserved, 0, "dead: o.reserved")
 	o = outbox{}
 	o.die(ends.Moved)
 	expect.Equal(t, o.why, ends.Moved)
@@ -270,7 +278,10 @@ func TestRepliesOfAnOutbox(t *testing.T) {
 			o.endReply(b, at, x.code)
 		}
 		f := must.Get(wire.DecodeFrame(o.buf[10:]))(t)
-		expect.That(t, f.Xid == 7 && f.Zxid == 9 && f.Code == x.code && string(f.Body) == x.want, "%+v", f)
+		expect.Equal(t, f.Xid, 7, "f.Xid")
+		expect.Equal(t, f.Zxid, 9, "f.Zxid")
+		expect.Equal(t, f.Code, x.code, "f.Code")
+		expect.Equal(t, string(f.Body), x.want, "string(f.Body)")
 		expect.Equal(t, int(o.buf[9]), jute.ReplyHeaderSize+len(x.want), "length of the frame")
 		expect.Equal(t, o.frames, 2)
 	}
@@ -281,22 +292,32 @@ func TestBuffersOfAnOutboxAreKept(t *testing.T) {
 	var o outbox
 	usual, other := make([]byte, 5, keepSize), make([]byte, 5, keepSize)
 	o.give(piece{b: usual})
-	expect.That(t, cap(o.buf) == keepSize && len(o.buf) == 0 && o.spare == nil, "the first is not kept")
+	expect.Equal(t, cap(o.buf), keepSize, "the first is not kept: cap(o.buf)")
+	if expect.Equal(t, len(o.buf), 0, "the first is not kept: len(o.buf)") {
+		expect.That(t, o.spare == nil, "the first is not kept: want o.spare == nil")
+	}
 	o.give(piece{b: other})
-	expect.That(t, cap(o.spare) == keepSize && len(o.spare) == 0, "the second is not kept")
+	expect.Equal(t, cap(o.spare), keepSize, "the second is not kept: cap(o.spare)")
+	expect.Equal(t, len(o.spare), 0, "the second is not kept: len(o.spare)")
 	o = outbox{}
 	o.give(piece{b: make([]byte, 5, keepSize+1)})
-	expect.That(t, o.buf == nil && o.spare == nil, "a long buffer is kept")
+	expect.That(t, o.buf == nil, "a long buffer is kept: want o.buf == nil")
+	expect.That(t, o.spare == nil, "a long buffer is kept: want o.spare == nil")
 	o.state = outboxDead
 	o.give(piece{b: usual})
-	expect.That(t, o.buf == nil && o.spare == nil, "what is dead keeps a buffer")
+	expect.That(t, o.buf == nil, "what is dead keeps a buffer: want o.buf == nil")
+	expect.That(t, o.spare == nil, "what is dead keeps a buffer: want o.spare == nil")
 
 	// A buffer of up to quickSize grows, a longer one ends.
 	for n, full := range map[int]int{quickSize: 0, quickSize + 1: 1} {
 		o = outbox{queue: queue{buf: make([]byte, n)}}
 		o.room(keepSize)
-		expect.That(t, len(o.full) == full && o.size() == n && cap(o.buf)-len(o.buf) >= keepSize,
-			"room behind %d bytes: %d buffers, %d of %d bytes", n, len(o.full), len(o.buf), cap(o.buf))
+		if expect.Equal(t, len(o.full), full, "room behind %d bytes: len(o.full)", n) {
+			expect.Equal(t, o.size(), n, "room behind %d bytes: o.size()", n)
+			expect.That(t, cap(o.buf)-len(o.buf) >= keepSize,
+				"room behind %d bytes: %d buffers, %d of %d bytes: want cap(o.buf)-len(o.buf) >= keepSize",
+				n, len(o.full), len(o.buf), cap(o.buf))
+		}
 	}
 	o = outbox{}
 	o.cut()
@@ -309,7 +330,9 @@ func TestBuffersOfAnOutboxAreKept(t *testing.T) {
 		got, _ := o.take()
 		expect.Equal(t, string(got.b), b)
 	}
-	expect.That(t, o.full == nil && o.fullLen == 0, "what is written keeps a list of buffers")
+	expect.That(t, o.full == nil,
+		"what is written keeps a list of buffers: want o.full == nil")
+	expect.Equal(t, o.fullLen, 0, "what is written keeps a list of buffers: o.fullLen")
 }
 
 // The pending requests that may change how long answers are, counted.

@@ -95,10 +95,9 @@ func TestLongAnswersAskForTheirMemory(t *testing.T) {
 		if x.counts {
 			counted = steps
 		}
-		expect.That(t, c.reads.need == need && c.reads.building == building && c.reads.cost == counted,
-			"%s: %d bytes needed, want %d; %d steps later, want %d; %d now, want %d", x.name,
-			c.reads.need, need, c.reads.building,
-			building, c.reads.cost, counted)
+		expect.Equal(t, c.reads.need, need, "%s: c.reads.need", x.name)
+		expect.Equal(t, c.reads.building, building, "%s: c.reads.building", x.name)
+		expect.Equal(t, c.reads.cost, counted, "%s: c.reads.cost", x.name)
 	}
 }
 
@@ -144,13 +143,19 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 		n := c.out.pendingLen() - x.pending
 		requests, _ := c.out.stat.Total()
 		if !x.parked {
-			expect.That(t, n == 0 && requests == 0, "%s: %d more are pending", x.name, n)
+			expect.Equal(t, n, 0, "%s: n", x.name)
+			expect.Equal(t, requests, 0, "%s: requests", x.name)
 			continue
 		}
 		p := c.out.pend[x.pending]
 		_, op, _ := inbox.Header(was)
-		expect.That(t, n == 1 && p.xid == 7 && p.op == op && slices.Equal(p.parked, was), "%s: %+v", x.name, p)
-		expect.That(t, requests == 1 && s.metrics.PacketsReceived.Load() == 1, "%s: %d requests are counted", x.name, requests)
+		expect.Equal(t, n, 1, "%s: n", x.name)
+		expect.Equal(t, p.xid, 7, "%s: p.xid", x.name)
+		expect.Equal(t, p.op, op, "%s: p.op", x.name)
+		expect.List(t, p.parked, was, "%s: p.parked", x.name)
+		expect.Equal(t, requests, 1, "%s: requests", x.name)
+		expect.Equal(t, s.metrics.PacketsReceived.Load(), 1,
+			"%s: s.metrics.PacketsReceived.Load()", x.name)
 	}
 }
 
@@ -201,8 +206,10 @@ func TestStepsOfARead(t *testing.T) {
 	expect.Equal(t, c.answerSteps(watch{path: path, set: true}, nil), read+watching)
 	c.reads.cost = 100
 	expect.That(t, c.foresee(30), "the connection is open")
-	expect.That(t, c.reads.cost == 70 && c.from.account.Owed() == 30, "%d and %d steps", c.reads.cost,
-		c.from.account.Owed())
+	expect.Equal(t, c.reads.cost, 70,
+		"%d and %d steps: c.reads.cost", c.reads.cost, c.from.account.Owed())
+	expect.Equal(t, c.from.account.Owed(), 30,
+		"%d and %d steps: c.from.account.Owed()", c.reads.cost, c.from.account.Owed())
 	c.charge(-5)
 	expect.Equal(t, c.from.account.Owed(), 25)
 }
@@ -236,7 +243,11 @@ func TestWatchesOfReads(t *testing.T) {
 	} {
 		_, c := quiet(t, Options{})
 		b, w, code := c.record(st.Tree(), []byte("before"), x.op, x.body)
-		expect.That(t, code == x.code && w == x.want && strings.HasPrefix(string(b), "before") &&
-			(len(b) > len("before")) == (code == jute.OK), "%v %q: %v, %+v, %d bytes", x.op, x.body, code, w, len(b))
+		expect.Equal(t, code, x.code, "%v %q: code", x.op, x.body)
+		expect.Equal(t, w, x.want, "%v %q: w", x.op, x.body)
+		expect.That(t, strings.HasPrefix(string(b), "before"),
+			"%v %q: %v, %+v, %d bytes: want strings.HasPrefix(string(b), \"before\")",
+			x.op, x.body, code, w, len(b))
+		expect.Equal(t, len(b) > len("before"), code == jute.OK, "%v %q", x.op, x.body)
 	}
 }

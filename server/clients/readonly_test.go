@@ -68,7 +68,9 @@ func TestSessionsWithoutALeader(t *testing.T) {
 		}
 		must.OK(t, err, "%s", x.name)
 		got := c.Session
-		expect.That(t, got.ReadOnly && got.HasReadOnly && got.Timeout == 5000, "%s: %+v", x.name, got)
+		expect.That(t, got.ReadOnly, "%s: %+v: want got.ReadOnly", x.name, got)
+		expect.That(t, got.HasReadOnly, "%s: %+v: want got.HasReadOnly", x.name, got)
+		expect.Equal(t, got.Timeout, 5000, "%s: got.Timeout", x.name)
 		if x.session == 0 {
 			expect.That(t, got.ID < 0, "%s: the id %#x may be one of the log", x.name, got.ID)
 		} else {
@@ -122,13 +124,16 @@ func TestRequestsThatAreNotProposed(t *testing.T) {
 	s, c := quiet(t, Options{})
 	c.replica = refusing{still{state.New("test")}}
 	expect.That(t, !c.propose(pending{xid: 1, op: jute.OpSync}, state.Request{}), "it is proposed")
-	expect.That(t, c.out.state == outboxDead && c.out.why == ends.Serving, "%v", c.out.why)
+	expect.Equal(t, c.out.state, outboxDead, "c.out.state")
+	expect.Equal(t, c.out.why, ends.Serving, "c.out.why")
 	c.replica = still{state.New("test")} // which panics
 	expect.That(t, !c.propose(pending{xid: 2, op: jute.OpSync}, state.Request{}), "it is proposed, too late")
 	expect.Equal(t, c.out.pendingLen(), 1)
 	c = connFrom(s, c.from)
 	c.replica = refusing{still{state.New("test")}}
-	expect.That(t, !c.writeOp(1, jute.OpCloseSession, nil) && c.out.closing, "the end of a session")
+	expect.That(t, !c.writeOp(1, jute.OpCloseSession, nil),
+		"the end of a session: want !c.writeOp(1, jute.OpCloseSession, nil)")
+	expect.That(t, c.out.closing, "the end of a session: want c.out.closing")
 }
 
 // What an outcome does to the connection of its request.
@@ -166,13 +171,18 @@ func TestOutcomes(t *testing.T) {
 			c.Done(&x.out, st)
 		}
 		o := &c.out
-		expect.That(t, o.state == x.state && o.why == x.why && o.frames == x.frames && o.pendingLen() == 0,
-			"%s: state %v, %v, %d frames", x.name, o.state, o.why, o.frames)
+		expect.Equal(t, o.state, x.state, "%s: o.state", x.name)
+		expect.Equal(t, o.why, x.why, "%s: o.why", x.name)
+		expect.Equal(t, o.frames, x.frames, "%s: o.frames", x.name)
+		expect.Equal(t, o.pendingLen(), 0, "%s: o.pendingLen()", x.name)
 		expect.Equal(t, c.from.account.Owed(), 100+50-7, "%s: charged", x.name)
 		if x.op == jute.OpSync && x.frames == 1 {
 			f := must.Get(wire.DecodeFrame(o.buf[4:]))(t)
 			want := map[bool]string{true: "record", false: ""}[x.out.Code == jute.OK]
-			expect.That(t, f.Xid == 3 && f.Zxid == 5 && f.Code == x.out.Code && string(f.Body) == want, "%s: %+v", x.name, f)
+			expect.Equal(t, f.Xid, 3, "%s: f.Xid", x.name)
+			expect.Equal(t, f.Zxid, 5, "%s: f.Zxid", x.name)
+			expect.Equal(t, f.Code, x.out.Code, "%s: f.Code", x.name)
+			expect.Equal(t, string(f.Body), want, "%s: string(f.Body)", x.name)
 		}
 		expect.Equal(t, s.counts.refused.Load(), map[bool]int64{true: 1}[x.state == outboxEnding &&
 			x.why == ends.Gone],
@@ -203,9 +213,9 @@ func TestReadsAreAnsweredTogether(t *testing.T) {
 		expect.Equal(t, c.frames(), ends.None, "%s", x.name)
 		expect.Equal(t, g.n.Load(), int64(x.views), "%s: holds of the lock", x.name)
 		expect.Equal(t, c.reader.in.Len(), 0, "%s: bytes that no read took", x.name)
-		expect.That(t, s.metrics.PacketsReceived.Load() == int64(x.n) && c.reads.cost == 0,
-			"%s: %d requests are counted",
-			x.name, s.metrics.PacketsReceived.Load())
+		expect.Equal(t, s.metrics.PacketsReceived.Load(), int64(x.n),
+			"%s: s.metrics.PacketsReceived.Load()", x.name)
+		expect.Equal(t, c.reads.cost, 0, "%s: c.reads.cost", x.name)
 	}
 }
 

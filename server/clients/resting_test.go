@@ -184,7 +184,10 @@ func restAndWake(t *testing.T, r *rig, rng *rand.Rand, path string) {
 			must.OK(t, c.WriteRaw(ping))
 			event := jute.EventDataChanged.String() + " " + path
 			got := kinds(t, c, 2)
-			must.That(t, slices.Contains(got, any(event)) && slices.Contains(got, any(int(jute.XidPing))), "%v", got)
+			must.That(t, slices.Contains(got, any(event)),
+				"%v: want slices.Contains(got, any(event))", got)
+			must.That(t, slices.Contains(got, any(int(jute.XidPing))),
+				"%v: want slices.Contains(got, any(int(jute.XidPing)))", got)
 			wantKinds(t, other, 1)
 		case 1: // a request right behind a ping
 			must.OK(t, c.WriteRaw(ping))
@@ -219,7 +222,8 @@ func restAndWake(t *testing.T, r *rig, rng *rand.Rand, path string) {
 func TestBytesThatAreAPing(t *testing.T) {
 	ping := wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)
 	must.Equal(t, len(ping), pingSize)
-	expect.That(t, isPing(ping) && isPing(append(ping, 9)), "a ping")
+	expect.That(t, isPing(ping), "a ping: want isPing(ping)")
+	expect.That(t, isPing(append(ping, 9)), "a ping: want isPing(append(ping, 9))")
 	expect.That(t, isPing(wire.AppendRequest(nil, 7, jute.OpPing, nil)), "a ping with another number")
 	for _, at := range []int{0, 1, 2, 3, 8, 9, 10, 11} {
 		other := bytes.Clone(ping)

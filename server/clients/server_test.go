@@ -39,26 +39,45 @@ func TestConnectionsAreRegistered(t *testing.T) {
 		}
 	}
 	a := conns[0].from
-	expect.That(t, conns[1].from == a && conns[2].from != a && len(a.conns) == 2 &&
-		conns[0].proof.ids.Load() == a.ids,
-		"addresses are shared wrongly")
+	expect.Equal(t, conns[1].from, a, "addresses are shared wrongly: conns[1].from")
+	expect.That(t, conns[2].from != a,
+		"addresses are shared wrongly: want conns[2].from != a")
+	if expect.Equal(t, len(a.conns), 2, "addresses are shared wrongly: len(a.conns)") {
+		expect.Equal(t, conns[0].proof.ids.Load(), a.ids,
+			"addresses are shared wrongly: conns[0].proof.ids.Load()")
+	}
 	expect.Equal(t, fmt.Sprint(*conns[2].proof.ids.Load()), "[{ip b}]")
-	expect.That(t, len(s.all()) == 3 && len(s.from("a")) == 2 && len(s.from("c")) == 0, "%d connections", len(s.all()))
+	if expect.Equal(t, len(s.all()), 3, "%d connections: len(s.all())", len(s.all())) {
+		if expect.Equal(t, len(s.from("a")), 2, "%d connections", len(s.all())) {
+			expect.Equal(t, len(s.from("c")), 0, "%d connections", len(s.all()))
+		}
+	}
 	older, ok := s.claim(conns[0], 7)
-	must.That(t, ok && older == nil, "claimed")
+	must.That(t, ok, "claimed: want ok")
+	must.That(t, older == nil, "claimed: want older == nil")
 	_, ok = s.claim(conns[1], 7)
 	must.That(t, ok, "claimed")
 	s.remove(conns[0]) // whose session has another connection
-	expect.That(t, s.connOf(7) == conns[1] && len(s.from("a")) == 1 && conns[0].removed, "the first is removed")
+	expect.Equal(t, s.connOf(7), conns[1], "the first is removed: s.connOf(7)")
+	if expect.Equal(t, len(s.from("a")), 1, "the first is removed") {
+		expect.That(t, conns[0].removed, "the first is removed: want conns[0].removed")
+	}
 	s.remove(conns[1])
-	expect.That(t, s.connOf(7) == nil && s.perAddr["a"] == nil && len(s.all()) == 1, "the second is removed")
+	expect.That(t, s.connOf(7) == nil, "the second is removed: want s.connOf(7) == nil")
+	expect.That(t, s.perAddr["a"] == nil,
+		"the second is removed: want s.perAddr[\"a\"] == nil")
+	expect.Equal(t, len(s.all()), 1, "the second is removed: len(s.all())")
 	s.remove(conns[2])
 	for range conns {
 		s.wg.Done() // which ends of their goroutines do
 	}
 	s.CutOff()
 	expect.Equal(t, s.tryAdd(newFrom(s, "d")), "server stopping")
-	expect.That(t, len(s.conns) == 0 && len(s.perAddr) == 0 && len(s.sessions) == 0, "something is left")
+	if expect.Equal(t, len(s.conns), 0, "something is left: len(s.conns)") {
+		if expect.Equal(t, len(s.perAddr), 0, "something is left: len(s.perAddr)") {
+			expect.Equal(t, len(s.sessions), 0, "something is left: len(s.sessions)")
+		}
+	}
 }
 
 // A refused connection is counted, told in the log and remembered.
@@ -69,7 +88,10 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	expect.Equal(t, s.metrics.ConnectionRejected.Load(), 0)
 	expect.That(t, !s.add(newFrom(s, "b")), "added")
 	why, known := s.Observed.Refused("b")
-	expect.That(t, s.metrics.ConnectionRejected.Load() == 1 && known && why.Why == "too many connections", "%v", why)
+	expect.Equal(t, s.metrics.ConnectionRejected.Load(), 1,
+		"s.metrics.ConnectionRejected.Load()")
+	expect.That(t, known, "%v: want known", why)
+	expect.Equal(t, why.Why, "too many connections", "why.Why")
 	s.remove(first)
 	s.wg.Done()
 }
@@ -137,7 +159,9 @@ func TestServerServesItsReplica(t *testing.T) {
 	expect.Is(t, s.WaitServing(context.Background()), net.ErrClosed)
 	s.ReadOnly(true)
 	s.Serving(true)
-	expect.That(t, !s.readOnly.Load() && !s.serving.Load(), "a server that stops serves")
+	expect.That(t, !s.readOnly.Load(),
+		"a server that stops serves: want !s.readOnly.Load()")
+	expect.That(t, !s.serving.Load(), "a server that stops serves: want !s.serving.Load()")
 }
 
 // The end of service ends connections with a session and those that ask for one, and no others.
@@ -162,9 +186,10 @@ func TestEndOfServiceSendsClientsAway(t *testing.T) {
 		end(s)
 		for p, c := range conns {
 			open := phase(p) < phaseConnect
-			expect.That(t, c.isOpen() == open && (c.out.why == ends.Serving) != open,
-				"the end of %s in phase %d: %v", name, p,
-				c.out.why)
+			expect.Equal(t, c.isOpen(), open, "the end of %s in phase %d: c.isOpen()", name, p)
+			expect.That(t, c.out.why == ends.Serving != open,
+				"the end of %s in phase %d: %v: want c.out.why == ends.Serving != open",
+				name, p, c.out.why)
 			s.remove(c)
 			s.wg.Done()
 		}
@@ -215,7 +240,9 @@ func TestPiecesOfASetWatches(t *testing.T) {
 		expect.Equal(t, p.why, ends.Malformed, "%s", x.name)
 		p.why = ends.Client
 		p.fail()
-		expect.That(t, p.why == ends.Client && p.take(0) == nil, "%s: the first reason is another", x.name)
+		expect.Equal(t, p.why, ends.Client, "%s: p.why", x.name)
+		expect.That(t, p.take(0) == nil,
+			"%s: the first reason is another: want p.take(0) == nil", x.name)
 	}
 	for _, x := range []struct {
 		op   jute.OpCode

@@ -92,9 +92,8 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 				must.That(t, slices.Equal(got, want[i]), "seed %d, connection %d: %d events, want %d", seed, i, len(got),
 					len(want[i]))
 				want[i] = nil
-				must.That(t, c.out.lent == 0 && c.watching.hears == 0,
-					"seed %d: %d bytes are lent, it hears %d", seed, c.out.lent,
-					c.watching.hears)
+				must.Equal(t, c.out.lent, 0, "seed %d: c.out.lent", seed)
+				must.Equal(t, c.watching.hears, 0, "seed %d: c.watching.hears", seed)
 			}
 		}
 		for _, c := range conns {
@@ -216,11 +215,17 @@ func TestNonReadersMakeRoomForEvents(t *testing.T) {
 	}
 	heldSinceLongAgo(t, deaf, budget.Output, 80_000)
 	tell()
-	expect.That(t, !deaf.isOpen() && deaf.out.why == ends.Slow, "the connection that does not read is there")
-	expect.That(t, c.isOpen() && c.out.frames == 1000, "the other has %d events", c.out.frames)
+	expect.That(t, !deaf.isOpen(),
+		"the connection that does not read is there: want !deaf.isOpen()")
+	expect.Equal(t, deaf.out.why, ends.Slow,
+		"the connection that does not read is there: deaf.out.why")
+	expect.That(t, c.isOpen(), "the other has %d events: want c.isOpen()", c.out.frames)
+	expect.Equal(t, c.out.frames, 1000,
+		"the other has %d events: c.out.frames", c.out.frames)
 	other := connFrom(s, deaf.from)
 	must.That(t, s.memory.Try(other, budget.Input, 60_000, true), "no memory")
 	tell()
 	expect.That(t, other.isOpen(), "a connection that gets on is closed")
-	expect.That(t, !c.isOpen() && c.out.why == ends.Slow, "events beyond all bounds are kept")
+	expect.That(t, !c.isOpen(), "events beyond all bounds are kept: want !c.isOpen()")
+	expect.Equal(t, c.out.why, ends.Slow, "events beyond all bounds are kept: c.out.why")
 }

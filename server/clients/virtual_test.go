@@ -124,7 +124,10 @@ func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
 		d := closedAfter(t, c)
 		expect.That(t, d >= 6*time.Second && d <= 10*time.Second, "closed after %v", d)
 		ended := r.srv.Observed.EndedSince(-1)
-		expect.That(t, len(ended) == 1 && ended[0].Silent >= 6*time.Second, "ended %+v", ended)
+		if expect.Equal(t, len(ended), 1, "ended %+v: len(ended)", ended) {
+			expect.That(t, ended[0].Silent >= 6*time.Second,
+				"ended %+v: want ended[0].Silent >= 6*time.Second", ended)
+		}
 	})
 }
 

@@ -55,8 +55,9 @@ func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
 		}
 		count := s.watches.table.Count()
 		expect.Equal(t, s.watches.add(c, x.path, tree.Data), x.want, "%s", x.name)
-		expect.That(t, c.isOpen() == x.want && (s.watches.table.Count() == count+1) == x.want, "%s: open %v, %d watches",
-			x.name, c.isOpen(), s.watches.table.Count())
+		expect.Equal(t, c.isOpen(), x.want, "%s: c.isOpen()", x.name)
+		expect.Equal(t, s.watches.table.Count() == count+1, x.want,
+			"%s: s.watches.table.Count() == count+1", x.name)
 	}
 }
 
@@ -85,7 +86,10 @@ func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 	delete(from.conns, a)
 	s.watches.drop(a)
 	expect.Equal(t, from.account.Watches(), int64(28+80+2), "after the end of a connection with many")
-	expect.That(t, !s.watches.add(a, "/late", tree.Data) && s.watches.table.Count() == 1, "a watch of a dropped one")
+	expect.That(t, !s.watches.add(a, "/late", tree.Data),
+		"a watch of a dropped one: want !s.watches.add(a, \"/late\", tree.Data)")
+	expect.Equal(t, s.watches.table.Count(), 1,
+		"a watch of a dropped one: s.watches.table.Count()")
 	from.account.SetWatches(99)
 	delete(from.conns, b)
 	s.watches.drop(b)
@@ -127,15 +131,21 @@ func TestEventsAreCharged(t *testing.T) {
 		owe(c.from, s.shares.Of(budget.Debt)+x.owed)
 		before := c.from.account.Owed()
 		s.Events(1, []tree.Event{{Type: jute.EventDataChanged, Path: x.path, ACL: tree.NewACL(jute.WorldAnyone)}})
-		expect.That(t, c.isOpen() == x.open && (c.out.frames == 1) == x.open, "%s: open %v, %d events", x.name,
-			c.isOpen(), c.out.frames)
+		expect.Equal(t, c.isOpen(), x.open, "%s: c.isOpen()", x.name)
+		expect.Equal(t, c.out.frames == 1, x.open, "%s: c.out.frames == 1", x.name)
 		expect.Equal(t, c.from.account.Owed()-before, x.cost, "%s costs", x.name)
-		expect.That(t, c.from.change.steps == 0 && len(s.watches.told) == 0 && s.watches.event == nil,
-			"%s: not settled", x.name)
+		expect.Equal(t, c.from.change.steps, 0, "%s: c.from.change.steps", x.name)
+		if expect.Equal(t, len(s.watches.told), 0, "%s: len(s.watches.told)", x.name) {
+			expect.That(t, s.watches.event == nil,
+				"%s: not settled: want s.watches.event == nil", x.name)
+		}
 		if x.open {
 			p, _ := c.out.take()
 			f := must.Get(wire.DecodeFrame(p.b[4:]))(t)
-			expect.That(t, f.Event != nil && f.Event.Path == x.path && f.Zxid == 1, "%s: %+v", x.name, f)
+			if expect.That(t, f.Event != nil, "%s: %+v: want f.Event != nil", x.name, f) {
+				expect.Equal(t, f.Event.Path, x.path, "%s: f.Event.Path", x.name)
+				expect.Equal(t, f.Zxid, 1, "%s: f.Zxid", x.name)
+			}
 		}
 	}
 }
@@ -179,8 +189,9 @@ func TestRequestsAboutWatches(t *testing.T) {
 		if x.want == jute.OK && x.op == jute.OpAddWatch {
 			record = "\x00\x00\x00\x00"
 		}
-		expect.That(t, f.Code == x.want && string(f.Body) == record && f.Xid == int32(i), "%v %q: %v, %q", x.op, x.body,
-			f.Code, f.Body)
+		expect.Equal(t, f.Code, x.want, "%v %q: f.Code", x.op, x.body)
+		expect.Equal(t, string(f.Body), record, "%v %q: string(f.Body)", x.op, x.body)
+		expect.Equal(t, f.Xid, int32(i), "%v %q: f.Xid", x.op, x.body)
 		expect.Equal(t, c.reads.cost-cost, int64(tree.WatchSteps("/p")), "the steps of request %d", i)
 	}
 	expect.Equal(t, s.watches.table.Count(), 1, "watches are left")

@@ -210,11 +210,14 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 	d := jute.NewDecoder(f.Body)
 	d.Buffer()
 	d.Stat()
-	expect.That(t, d.Err() == nil && len(d.Rest()) == 0, "reply %x", f.Body)
+	expect.OK(t, d.Err(), "reply %x", f.Body)
+	expect.Equal(t, len(d.Rest()), 0, "reply %x: len(d.Rest())", f.Body)
 	call(t, c, jute.MarshallingError, jute.OpReconfig, wire.Body{}.Str("x"))
-	if len(asked) != 2 || asked[0].May || !asked[1].May || asked[1].Joining != "server.2=x" ||
-		asked[1].Patience <= 0 {
-		t.Errorf("asked %+v", asked)
+	if expect.Equal(t, len(asked), 2, "asked %+v: len(asked)", asked) {
+		expect.That(t, !asked[0].May, "asked %+v: want !asked[0].May", asked)
+		expect.That(t, asked[1].May, "asked %+v: want asked[1].May", asked)
+		expect.Equal(t, asked[1].Joining, "server.2=x", "asked %+v: asked[1].Joining", asked)
+		expect.That(t, asked[1].Patience > 0, "asked %+v: want asked[1].Patience > 0", asked)
 	}
 	// An outcome that is not known is not invented.
 	must.Get(c.Send(jute.OpReconfig, body(6)))(t)

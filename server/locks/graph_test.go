@@ -35,10 +35,13 @@ func TestDeadlock(t *testing.T) {
 	for _, p := range g.Parties {
 		in[p.Session] = p.Cycle
 	}
-	if in[1] == 0 || in[1] != in[2] || in[1] != in[3] || in[1] != in[9] || in[4] == 0 || in[4] != in[5] ||
-		in[6] != 0 {
-		t.Errorf("%v", in)
-	}
+	expect.That(t, in[1] != 0, "%v: want in[1] != 0", in)
+	expect.Equal(t, in[1], in[2], "in[1]")
+	expect.Equal(t, in[1], in[3], "in[1]")
+	expect.Equal(t, in[1], in[9], "in[1]")
+	expect.That(t, in[4] != 0, "%v: want in[4] != 0", in)
+	expect.Equal(t, in[4], in[5], "in[4]")
+	expect.Equal(t, in[6], 0, "in[6]")
 	expect.Equal(t, len(g.Cycles[in[1]-1].Paths), 3, "paths %v", g.Cycles[in[1]-1].Paths)
 	f.remove(fmt.Sprintf("/c/%s", f.at("/c").Waiters[1].Node)) // 1 gives up
 	expect.Equal(t, len(recipe.WaitGraph(f.scan()).Cycles), 1, "cycles are left")
@@ -78,7 +81,9 @@ func TestTasksWaitForThemselves(t *testing.T) {
 	f.eph(1, "/l/lock-0000000001", `{"v":1,"task":"a"}`)
 	f.eph(1, "/l/lock-0000000002", `{"v":1,"task":"b"}`)
 	g := recipe.WaitGraph(f.scan())
-	expect.That(t, len(g.Cycles) == 0 && len(g.Edges) == 1, "%+v", g)
+	if expect.Equal(t, len(g.Cycles), 0, "len(g.Cycles)") {
+		expect.Equal(t, len(g.Edges), 1, "len(g.Edges)")
+	}
 	f.eph(1, "/l/lock-0000000003", `{"v":1,"task":"a"}`)
 	expect.Equal(t, len(recipe.WaitGraph(f.scan()).Cycles), 1)
 }
@@ -128,7 +133,9 @@ func TestOnlookersAreInNoCycle(t *testing.T) {
 	f.watches[2] = []string{"/master"}
 	f.hold("/l", 2, 1)
 	g := recipe.WaitGraph(f.scan())
-	expect.That(t, len(g.Cycles) == 0 && len(g.Edges) == 2, "%+v", g)
+	if expect.Equal(t, len(g.Cycles), 0, "len(g.Cycles)") {
+		expect.Equal(t, len(g.Edges), 2, "len(g.Edges)")
+	}
 }
 
 func TestOtherChildrenAreNamed(t *testing.T) {
@@ -140,8 +147,8 @@ func TestOtherChildrenAreNamed(t *testing.T) {
 		a.Rest()
 	}
 	slices.Sort(a.Others)
-	expect.That(t, a.OtherCount == 2 && slices.Equal(a.Others, []string{"a", "b"}),
-		"%d others: %q", a.OtherCount, a.Others)
+	expect.Equal(t, a.OtherCount, 2, "%d others: a.OtherCount", a.OtherCount)
+	expect.List(t, a.Others, []string{"a", "b"}, "%d others: a.Others", a.OtherCount)
 	for i := range 100 {
 		f.dirs(fmt.Sprintf("/l/more%d", i))
 	}
@@ -149,8 +156,10 @@ func TestOtherChildrenAreNamed(t *testing.T) {
 	for a.Step(f.t) {
 		a.Rest()
 	}
-	expect.That(t, a.OtherCount == 102 && len(a.Others) == 20,
-		"%d others, %d are named", a.OtherCount, len(a.Others))
+	expect.Equal(t, a.OtherCount, 102,
+		"%d others, %d are named: a.OtherCount", a.OtherCount, len(a.Others))
+	expect.Equal(t, len(a.Others), 20,
+		"%d others, %d are named: len(a.Others)", a.OtherCount, len(a.Others))
 }
 
 // The state lock is held for a bounded time, over all directories of a lock.
@@ -243,7 +252,9 @@ func TestAHoldOfTheLockIsShort(t *testing.T) {
 			t.Errorf("memory was asked for %d times while the lock was held", got)
 		}
 		q, ok := at.Lock(f)
-		expect.That(t, ok && q.Total == size.each, "%d contenders of %d", q.Total, size.each)
+		if expect.That(t, ok, "%d contenders of %d: want ok", q.Total, size.each) {
+			expect.Equal(t, q.Total, size.each, "%d contenders of %d: q.Total", q.Total, size.each)
+		}
 	}
 }
 

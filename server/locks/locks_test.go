@@ -345,7 +345,8 @@ func TestEveryRecipeIsRecognised(t *testing.T) {
 			f := newForest(t)
 			f.build(r.nodes)
 			found := f.scan()
-			must.That(t, len(found) == 1 && found[0].Path == "/app/it", "found %+v", found)
+			must.Equal(t, len(found), 1, "found %+v: len(found)", found)
+			must.Equal(t, found[0].Path, "/app/it", "found %+v: found[0].Path", found)
 			if got := short(found[0]); got != r.want {
 				t.Errorf("got  %s\nwant %s", got, r.want)
 			}
@@ -370,9 +371,12 @@ func TestWhatIsNoLock(t *testing.T) {
 	f.watches[3] = []string{"/brokers/ids/1", "/brokers/ids/2"} // the controller's
 	f.eph(4, "/services/web/"+u1)
 	expect.Equal(t, len(f.scan()), 0, "found")
-	if q := f.at("/k"); q.Kind != recipe.KindUnknown || len(q.Holders)+len(q.Waiters)+len(q.Participants) > 0 {
-		t.Errorf("a directory above a directory named lock is %+v", q)
-	}
+	q := f.at("/k")
+	expect.Equal(t, q.Kind, recipe.KindUnknown,
+		"a directory above a directory named lock is %+v: q.Kind", q)
+	expect.That(t, len(q.Holders)+len(q.Waiters)+len(q.Participants) <= 0,
+		"a directory above a directory named lock is %+v",
+		q)
 }
 
 // TestDirectoryNamedLeases: the name of a directory makes no semaphore of it.
@@ -382,9 +386,10 @@ func TestDirectoryNamedLeases(t *testing.T) {
 	f.eph(1, "/cars/leases/lock-0000000001")
 	f.eph(2, "/cars/leases/lock-0000000002")
 	found := f.scan()
-	if len(found) != 1 || found[0].Path != "/cars/leases" || found[0].Kind != recipe.KindLock ||
-		len(found[0].Waiters) != 1 {
-		t.Errorf("found %+v", found)
+	if expect.Equal(t, len(found), 1, "found %+v: len(found)", found) {
+		expect.Equal(t, found[0].Path, "/cars/leases", "found %+v: found[0].Path", found)
+		expect.Equal(t, found[0].Kind, recipe.KindLock, "found %+v: found[0].Kind", found)
+		expect.Equal(t, len(found[0].Waiters), 1, "found %+v: len(found[0].Waiters)", found)
 	}
 	expect.Equal(t, f.at("/cars").Kind, recipe.KindUnknown, "the directory above")
 	expect.Equal(t, f.at("/cars/leases").Kind, recipe.KindLock, "looked at alone")
@@ -400,7 +405,8 @@ func TestLimitOfASemaphore(t *testing.T) {
 		found := f.scan()
 		must.Equal(t, len(found), 1, "%s", below)
 		alone := f.at("/sem")
-		expect.That(t, found[0].Limit == 3 && alone.Limit == 3, "%s: %+v, alone %+v", below, found[0], alone)
+		expect.Equal(t, found[0].Limit, 3, "%s: found[0].Limit", below)
+		expect.Equal(t, alone.Limit, 3, "%s: alone.Limit", below)
 	}
 }
 
@@ -410,8 +416,10 @@ func TestDirectoryNamedLikeAQueue(t *testing.T) {
 	f.dirs("/app/it")
 	f.eph(1, "/app/it-__lock__/"+h1+"__lock__0000000001")
 	found := f.scan()
-	expect.That(t, len(found) == 1 && found[0].Path == "/app/it-__lock__" && found[0].Kind == recipe.KindLock,
-		"found %+v", found)
+	if expect.Equal(t, len(found), 1, "found %+v: len(found)", found) {
+		expect.Equal(t, found[0].Path, "/app/it-__lock__", "found %+v: found[0].Path", found)
+		expect.Equal(t, found[0].Kind, recipe.KindLock, "found %+v: found[0].Kind", found)
+	}
 	expect.Equal(t, f.at("/app/it").Kind, recipe.KindUnknown, "the node beside it")
 	expect.Equal(t, len(f.at("/app/it-__lock__").Holders), 1, "looked at alone")
 }
@@ -426,7 +434,9 @@ func TestDataIsNotShownToStrangers(t *testing.T) {
 	q := f.scan()[0]
 	c := &q.Holders[0]
 	_, ok := c.Record()
-	expect.That(t, !ok && c.Hidden && c.Text(100) == "", "shown: %+v", c)
+	expect.That(t, !ok, "shown: %+v: want !ok", c)
+	expect.That(t, c.Hidden, "shown: %+v: want c.Hidden", c)
+	expect.Equal(t, c.Text(100), "", "shown: c.Text(100)")
 }
 
 func TestTooMany(t *testing.T) {
@@ -438,10 +448,14 @@ func TestTooMany(t *testing.T) {
 	}
 	for _, q := range []recipe.Queue{f.scan()[0], f.at("/big")} {
 		shown := len(q.Holders) + len(q.Waiters)
-		must.That(t, q.Total == n && shown >= locks.ShownPerLock && shown < 2*locks.ShownPerLock,
-			"%d in all, %d shown", q.Total, shown)
-		expect.That(t, q.Holders[0].Node == "lock-0000000000" && q.Waiters[0].Node == "lock-0000000001",
-			"the first are %s, %s", q.Holders[0].Node, q.Waiters[0].Node)
+		must.Equal(t, q.Total, n, "%d in all, %d shown: q.Total", q.Total, shown)
+		must.That(t, shown >= locks.ShownPerLock && shown < 2*locks.ShownPerLock,
+			"%d in all, %d shown: want shown >= locks.ShownPerLock && shown < 2*locks.ShownPerLock",
+			q.Total, shown)
+		expect.Equal(t, q.Holders[0].Node, "lock-0000000000",
+			"the first are %s, %s: q.Holders[0].Node", q.Holders[0].Node, q.Waiters[0].Node)
+		expect.Equal(t, q.Waiters[0].Node, "lock-0000000001",
+			"the first are %s, %s: q.Waiters[0].Node", q.Holders[0].Node, q.Waiters[0].Node)
 	}
 }
 
@@ -462,9 +476,12 @@ func TestAScanKeepsSoManyContenders(t *testing.T) {
 			total[g.Path] = g.Total
 			expect.Equal(t, g.Cut, len(g.Nodes) < g.Total, "of %d: %s is cut", most, g.Path)
 		}
-		expect.That(t, kept == most && s.Truncated == (most < 4) && s.Total == 4 && total["/a"] == 3 &&
-			total["/b"] == 1, "of %d it keeps %d, truncated: %v, in all %d, %v", most, kept, s.Truncated, s.Total,
-			total)
+		expect.Equal(t, kept, most, "of %d it keeps %d, truncated: kept", most, kept)
+		expect.Equal(t, s.Truncated, most < 4,
+			"of %d it keeps %d, truncated: s.Truncated", most, kept)
+		expect.Equal(t, s.Total, 4, "of %d it keeps %d, truncated: s.Total", most, kept)
+		expect.Equal(t, total["/a"], 3, "of %d it keeps %d, truncated", most, kept)
+		expect.Equal(t, total["/b"], 1, "of %d it keeps %d, truncated", most, kept)
 	}
 }
 
@@ -481,10 +498,18 @@ func TestAFullScanLearnsNoMoreDirectories(t *testing.T) {
 		more = s.Step(f.t)
 	}
 	kept := len(s.Groups())
-	expect.That(t, s.Total == n && s.Truncated && kept > 0 && kept <= locks.NodesAtOnce,
-		"%d contenders, truncated: %v, %d directories", s.Total, s.Truncated, kept)
+	expect.Equal(t, s.Total, n, "%d contenders, truncated: s.Total", s.Total)
+	expect.That(t, s.Truncated,
+		"%d contenders, truncated: %v, %d directories: want s.Truncated",
+		s.Total, s.Truncated, kept)
+	expect.That(t, kept > 0 && kept <= locks.NodesAtOnce,
+		"%d contenders, truncated: %v, %d directories: want kept > 0 && kept <= locks.NodesAtOnce",
+		s.Total, s.Truncated, kept)
 	found := s.Locks(f)
-	expect.That(t, len(found) == 1 && len(found[0].Holders) == 1, "found %d", len(found))
+	if expect.Equal(t, len(found), 1, "found %d: len(found)", len(found)) {
+		expect.Equal(t, len(found[0].Holders), 1,
+			"found %d: len(found[0].Holders)", len(found))
+	}
 }
 
 // A path without a node has no lock.
@@ -493,8 +518,9 @@ func TestNoNodeIsNoLock(t *testing.T) {
 	a.Step(newForest(t).t)
 	a.Rest()
 	q, there := a.Lock(newForest(t))
-	expect.That(t, !there && q.Kind == recipe.KindUnknown && q.Path == "/none", "without a node: %v %+v", there,
-		q)
+	expect.That(t, !there, "without a node: %v %+v: want !there", there, q)
+	expect.Equal(t, q.Kind, recipe.KindUnknown, "without a node: q.Kind")
+	expect.Equal(t, q.Path, "/none", "without a node: q.Path")
 }
 
 // A lock that is free says which number its next contender gets.
@@ -523,7 +549,9 @@ func TestACrowdIsCut(t *testing.T) {
 		}
 		for _, q := range []recipe.Queue{f.scan()[0], f.at("/big")} {
 			shown := len(q.Holders) + len(q.Waiters)
-			expect.That(t, q.Total == n && shown >= locks.ShownPerLock && shown <= most, "%d of %d are kept", shown, n)
+			expect.Equal(t, q.Total, n, "%d of %d are kept: q.Total", shown, n)
+			expect.That(t, shown >= locks.ShownPerLock && shown <= most,
+				"%d of %d are kept: want shown >= locks.ShownPerLock && shown <= most", shown, n)
 		}
 	}
 }
@@ -554,7 +582,10 @@ func TestLocksAnywhere(t *testing.T) {
 	deep := strings.Repeat("/d", 120)
 	f.eph(2, deep+"/lock-0000000000")
 	found := f.scan()
-	expect.That(t, len(found) == 2 && found[0].Path == "/" && found[1].Path == deep, "%+v", found)
+	if expect.Equal(t, len(found), 2, "len(found)") {
+		expect.Equal(t, found[0].Path, "/", "found[0].Path")
+		expect.Equal(t, found[1].Path, deep, "found[1].Path")
+	}
 }
 
 // A scan keeps a bounded amount of paths, however deep the directories of few contenders are.

@@ -124,8 +124,12 @@ func TestReplay(t *testing.T) {
 
 func TestDirectives(t *testing.T) {
 	d, err := parseDirectives([]byte(`a=1, b="x\"y\\z" ,,c = d`))
-	expect.That(t, err == nil && d["a"] == "1" && d["b"] == `x"y\z` && d["c"] == "d" && len(d) == 3,
-		"%q, %v", d, err)
+	if expect.OK(t, err) {
+		expect.Equal(t, d["a"], "1")
+		expect.Equal(t, d["b"], `x"y\z`)
+		expect.Equal(t, d["c"], "d")
+		expect.Equal(t, len(d), 3, "len(d)")
+	}
 	for _, bad := range []string{`a`, `a="`, `a="\`, `a="x"y`, `=x`, `a=1,a=2`, `"a"=1`} {
 		if d, err := parseDirectives([]byte(bad)); err == nil {
 			t.Errorf("%s: %q", bad, d)
@@ -183,7 +187,9 @@ func TestUsersFiles(t *testing.T) {
 				"%s: %v, want %q", c.name, err, c.err)
 			continue
 		}
-		expect.That(t, err == nil && len(got.Users) == len(c.want), "%s: %q, %v", c.name, got, err)
+		if expect.OK(t, err, "%s", c.name) {
+			expect.Equal(t, len(got.Users), len(c.want), "%s: len(got.Users)", c.name)
+		}
 		for name, password := range c.want {
 			expect.Equal(t, got.Users[name], password, "%s: %s has %q", c.name, name, got.Users[name])
 		}
@@ -204,9 +210,10 @@ Server {
 	} {
 		must.OK(t, errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, 0o600)))
 		f, err := ReadFile(path)
-		if err != nil || f.Keytab != "/etc/zk.keytab" || f.Principal != "zookeeper/host@REALM" ||
-			len(f.Users) != users {
-			t.Errorf("%s: %+v, %v", text, f, err)
+		if expect.OK(t, err, "%s", text) {
+			expect.Equal(t, f.Keytab, "/etc/zk.keytab", "%s: f.Keytab", text)
+			expect.Equal(t, f.Principal, "zookeeper/host@REALM", "%s: f.Principal", text)
+			expect.Equal(t, len(f.Users), users, "%s: len(f.Users)", text)
 		}
 		// Only passwords make a secret of it.
 		must.OK(t, os.Chmod(path, 0o644))
@@ -224,7 +231,9 @@ func TestAFileOfUsersHasABound(t *testing.T) {
 	copy(text[maxUsersFile-len(line)-1:], "\n"+line)
 	must.OK(t, os.WriteFile(path, text[:maxUsersFile], 0o600))
 	f, err := ReadFile(path)
-	expect.That(t, err == nil && len(f.Users) == 1, "%d users, %v", len(f.Users), err)
+	if expect.OK(t, err, "%d users, %v", len(f.Users), err) {
+		expect.Equal(t, len(f.Users), 1, "%d users, %v: len(f.Users)", len(f.Users), err)
+	}
 	must.OK(t, os.WriteFile(path, append(text[:maxUsersFile], '\n'), 0o600))
 	_, err = ReadFile(path)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "a file of users has at most 8388608"), "%v", err)

@@ -72,9 +72,8 @@ func TestAddressIsPaidForTheTimeThatPassed(t *testing.T) {
 		const since = 5 * time.Second
 		a.paid.Store(int64(since))
 		owed := s.Settle(a, since+x.passed)
-		expect.That(t, owed == a.owed.Load() && owed == 1<<50-x.want,
-			"%v, %d servers: %d are paid, want %d", x.passed,
-			x.servers, 1<<50-owed, x.want)
+		expect.Equal(t, owed, a.owed.Load(), "%v, %d servers: owed", x.passed, x.servers)
+		expect.Equal(t, owed, 1<<50-x.want, "%v, %d servers: owed", x.passed, x.servers)
 		if x.want > 0 {
 			expect.Equal(t, s.Settle(a, since+x.passed), owed, "the same time is paid twice")
 		}
@@ -110,9 +109,15 @@ func TestBoundChanges(t *testing.T) {
 	s, a := newShares(60), new(Account)
 	expect.That(t, !s.Room(a, 1001), "an address has more than its bound")
 	s.SetConns(-1)
-	expect.That(t, s.Room(a, 1<<40) && s.Of(time.Second) > 1<<50, "an address that is trusted has a bound")
+	expect.That(t, s.Room(a, 1<<40),
+		"an address that is trusted has a bound: want s.Room(a, 1<<40)")
+	expect.That(t, s.Of(time.Second) > 1<<50,
+		"an address that is trusted has a bound: want s.Of(time.Second) > 1<<50")
 	s.SetConns(60)
-	expect.That(t, !s.Room(a, 1001) && s.Of(time.Second) < 1<<30, "an address has no bound again")
+	expect.That(t, !s.Room(a, 1001),
+		"an address has no bound again: want !s.Room(a, 1001)")
+	expect.That(t, s.Of(time.Second) < 1<<30,
+		"an address has no bound again: want s.Of(time.Second) < 1<<30")
 }
 
 // What is spent is charged; who has spent the burst waits, the longer the more is owed.

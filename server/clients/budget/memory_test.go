@@ -65,15 +65,27 @@ func TestMemoryIsGivenUpToItsBound(t *testing.T) {
 		{a, Output, 0, false, true, 390},
 	} {
 		got := m.Try(x.c, x.part, x.n, x.force)
-		expect.That(t, got == x.want && m.used == x.used, "step %d: %v, %d bytes are used", i, got, m.used)
+		expect.Equal(t, got, x.want, "step %d: got", i)
+		expect.Equal(t, m.used, x.used, "step %d: m.used", i)
 		mine := func(c *conn) int { return m.partOf(c, Input) + m.partOf(c, Output) }
-		expect.That(t, mine(a)+mine(b) == m.used && int(a.Account().Buffers()) == mine(a) &&
-			int(b.Account().Buffers()) == mine(b), "step %d: %d and %d bytes", i, mine(a), mine(b))
+		expect.Equal(t, mine(a)+mine(b), m.used, "step %d: mine(a) + mine(b)", i)
+		expect.Equal(t, int(a.Account().Buffers()), mine(a),
+			"step %d: int(a.Account().Buffers())", i)
+		expect.Equal(t, int(b.Account().Buffers()), mine(b),
+			"step %d: int(b.Account().Buffers())", i)
 	}
-	expect.That(t, len(m.held) == 1 && m.held[b] != nil, "%d connections hold something", len(m.held))
+	if expect.Equal(t, len(m.held), 1,
+		"%d connections hold something: len(m.held)", len(m.held)) {
+		expect.That(t, m.held[b] != nil,
+			"%d connections hold something: want m.held[b] != nil", len(m.held))
+	}
 	m.Drop(b)
 	m.Drop(b)
-	expect.That(t, len(m.held) == 0 && m.used == 0 && b.Account().Buffers() == 0, "%d bytes are left", m.used)
+	if expect.Equal(t, len(m.held), 0, "%d bytes are left: len(m.held)", m.used) {
+		expect.Equal(t, m.used, 0, "%d bytes are left: m.used", m.used)
+		expect.Equal(t, b.Account().Buffers(), 0,
+			"%d bytes are left: b.Account().Buffers()", m.used)
+	}
 }
 
 // The connection with the least progress is closed, if it could make some and had its time.
@@ -108,15 +120,19 @@ func TestSlowestConnectionIsFound(t *testing.T) {
 	} {
 		m.held = map[Holder]*holding{a: &x.a, b: &x.b}
 		slow, why := m.Slowest(c, x.own)
-		expect.That(t, slow == x.slow && why == x.why, "%s: %v", name, why)
+		expect.Equal(t, slow, x.slow, "%s: slow", name)
+		expect.Equal(t, why, x.why, "%s: why", name)
 	}
 	m.held = map[Holder]*holding{a: {part: [2]int{9, 0}, since: ago(time.Hour), partial: true},
 		b: {part: [2]int{9, 0}, since: ago(time.Minute), partial: true}}
 	slow, why := m.Slowest(a, false)
-	expect.That(t, slow == nil && why == ends.None,
-		"a connection that is the slowest is closed by another, %v", why)
+	expect.That(t, slow == nil,
+		"a connection that is the slowest is closed by another, %v: want slow == nil", why)
+	expect.Equal(t, why, ends.None,
+		"a connection that is the slowest is closed by another, %v: why", why)
 	slow, why = m.Slowest(&conn{from: b.Account()}, true)
-	expect.That(t, slow == b && why == ends.Stalled, "of the address: %v", why)
+	expect.Equal[Holder](t, slow, b, "of the address: slow")
+	expect.Equal(t, why, ends.Stalled, "of the address: why")
 	m.held = map[Holder]*holding{}
 }
 
@@ -133,12 +149,15 @@ func TestProgressIsNoted(t *testing.T) {
 	m.Partial(c, false)
 	expect.Equal(t, since(), -time.Hour, "nothing has changed")
 	m.Partial(c, true)
-	expect.That(t, since() > -time.Hour && m.held[c].partial, "a frame has begun")
+	expect.That(t, since() > -time.Hour, "a frame has begun: want since() > -time.Hour")
+	expect.That(t, m.held[c].partial, "a frame has begun: want m.held[c].partial")
 	forget()
 	m.Partial(c, true)
 	expect.Equal(t, since(), -time.Hour, "the frame goes on")
 	m.Partial(c, false)
-	expect.That(t, since() > -time.Hour && !m.held[c].partial, "the frame is complete")
+	expect.That(t, since() > -time.Hour,
+		"the frame is complete: want since() > -time.Hour")
+	expect.That(t, !m.held[c].partial, "the frame is complete: want !m.held[c].partial")
 	forget()
 	m.Moved(c, pace-1)
 	expect.Equal(t, since(), -time.Hour, "few bytes")
@@ -149,7 +168,10 @@ func TestProgressIsNoted(t *testing.T) {
 // Connections that wait get memory in their order, but one whose own address has too much lets others pass.
 func TestLineForMemory(t *testing.T) {
 	m, a, b, rich := newMemory(1010, 60, 600), new(conn), new(conn), new(conn)
-	must.That(t, m.Try(a, Input, 500, false) && m.Try(b, Input, 300, false), "no memory")
+	must.That(t, m.Try(a, Input, 500, false),
+		"no memory: want m.Try(a, Input, 500, false)")
+	must.That(t, m.Try(b, Input, 300, false),
+		"no memory: want m.Try(b, Input, 300, false)")
 	rich.Account().SetWatches(1200)
 	must.That(t, m.Try(&conn{from: rich.Account()}, Input, 10, false),
 		"an address without buffers may have some")
@@ -170,21 +192,37 @@ func TestLineForMemory(t *testing.T) {
 	}
 	own, large, small, none := join(rich, 100), join(b, 250), join(new(conn), 10), join(a, 0)
 	m.advance()
-	expect.That(t, len(m.line) == 4 && own.own && !large.own, "%d wait", len(m.line))
+	if expect.Equal(t, len(m.line), 4, "%d wait: len(m.line)", len(m.line)) {
+		expect.That(t, own.own, "%d wait: want own.own", len(m.line))
+		expect.That(t, !large.own, "%d wait: want !large.own", len(m.line))
+	}
 	must.That(t, m.Try(a, Input, 450, false), "less than before")
-	expect.That(t, granted(large) && !granted(small) && granted(none) == false && !granted(own),
-		"the first that fits")
+	expect.That(t, granted(large), "the first that fits: want granted(large)")
+	expect.That(t, !granted(small), "the first that fits: want !granted(small)")
+	expect.Equal(t, granted(none), false, "the first that fits: granted(none)")
+	expect.That(t, !granted(own), "the first that fits: want !granted(own)")
 	must.That(t, m.Try(a, Input, 440, false), "less than before")
-	expect.That(t, granted(small) && granted(none) && !granted(own) && len(m.line) == 1, "%d wait", len(m.line))
+	expect.That(t, granted(small), "%d wait: want granted(small)", len(m.line))
+	expect.That(t, granted(none), "%d wait: want granted(none)", len(m.line))
+	expect.That(t, !granted(own), "%d wait: want !granted(own)", len(m.line))
+	expect.Equal(t, len(m.line), 1, "%d wait: len(m.line)", len(m.line))
 	expect.Equal(t, m.used, 440+300+10+250+10)
 	rich.Account().SetWatches(0)
 	m.leave(none) // is not there any more
-	expect.That(t, len(m.line) == 1 && !granted(own), "%d wait", len(m.line))
+	if expect.Equal(t, len(m.line), 1, "%d wait: len(m.line)", len(m.line)) {
+		expect.That(t, !granted(own), "%d wait: want !granted(own)", len(m.line))
+	}
 	later := join(b, 300)
 	m.leave(own)
-	expect.That(t, len(m.line) == 1 && m.line[0] == later && !granted(later), "%d wait", len(m.line))
+	if expect.Equal(t, len(m.line), 1, "%d wait: len(m.line)", len(m.line)) {
+		expect.Equal(t, m.line[0], later, "%d wait: m.line[0]", len(m.line))
+		expect.That(t, !granted(later), "%d wait: want !granted(later)", len(m.line))
+	}
 	m.Drop(a)
-	expect.That(t, granted(later) && len(m.line) == 0 && m.used == 300+10+300+10, "%d bytes are used", m.used)
+	expect.That(t, granted(later), "%d bytes are used: want granted(later)", m.used)
+	if expect.Equal(t, len(m.line), 0, "%d bytes are used: len(m.line)", m.used) {
+		expect.Equal(t, m.used, 300+10+300+10, "%d bytes are used: m.used", m.used)
+	}
 	for _, w := range m.line[:cap(m.line)] {
 		expect.That(t, w == nil, "the line keeps %v", w)
 	}
@@ -203,8 +241,15 @@ func TestPortionsAreCountedOnce(t *testing.T) {
 	p := NewPortion(40_000)
 	first := lend(a, p, false, false, true, false)
 	second := lend(b, p, false, false, true, false)
-	must.That(t, m.used == 40_000 && a.Account().Buffers() == 40_000 && b.Account().Buffers() == 40_000,
-		"%d bytes, of the addresses %d and %d", m.used, a.Account().Buffers(), b.Account().Buffers())
+	must.Equal(t, m.used, 40_000,
+		"%d bytes, of the addresses %d and %d: m.used",
+		m.used, a.Account().Buffers(), b.Account().Buffers())
+	must.Equal(t, a.Account().Buffers(), 40_000,
+		"%d bytes, of the addresses %d and %d: a.Account().Buffers()",
+		m.used, a.Account().Buffers(), b.Account().Buffers())
+	must.Equal(t, b.Account().Buffers(), 40_000,
+		"%d bytes, of the addresses %d and %d: b.Account().Buffers()",
+		m.used, a.Account().Buffers(), b.Account().Buffers())
 	lend(a, NewPortion(40_000), false, true, false, true)
 	c := new(conn)
 	lend(c, NewPortion(61_000), false, false, false, true)

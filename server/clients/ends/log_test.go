@@ -84,7 +84,9 @@ func TestValuesOfLogLinesAreCut(t *testing.T) {
 	}
 	must.Equal(t, len(l.kinds), keptLines)
 	l.admit(lineKind{msg: "one more"}, 1, time.Second)
-	expect.That(t, len(l.kinds) == 2 && l.kinds[kind] != nil,
-		"%d kinds: those of addresses are forgotten, others not",
-		len(l.kinds))
+	if expect.Equal(t, len(l.kinds), 2, "%d kinds: len(l.kinds)", len(l.kinds)) {
+		expect.That(t, l.kinds[kind] != nil,
+			"%d kinds: those of addresses are forgotten, others not: want l.kinds[kind] != nil",
+			len(l.kinds))
+	}
 }

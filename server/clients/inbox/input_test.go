@@ -54,8 +54,9 @@ func TestBeginningsOfFrames(t *testing.T) {
 		size := -1
 		if got != nil {
 			size = len(got)
-			expect.That(t, cap(got) == size && bytes.Equal(got, x.bytes[4:4+size]), "%s: another frame",
-				x.name)
+			expect.Equal(t, cap(got), size, "%s: cap(got)", x.name)
+			expect.That(t, bytes.Equal(got, x.bytes[4:4+size]),
+				"%s: another frame: want bytes.Equal(got, x.bytes[4:4+size])", x.name)
 		}
 		expect.That(t, size == x.size && wait == x.wait && errors.Is(err, x.err) && in.want == x.want,
 			"%s: a frame of %d bytes, wait %v, %v, %d wanted", x.name, size, wait, err, in.want)
@@ -99,8 +100,14 @@ func TestRoomForTheNextBytes(t *testing.T) {
 		there := bytes.Clone(in.Bytes())
 		expect.Equal(t, in.Size(), x.next, "%s", x.name)
 		in.room()
-		expect.That(t, len(in.buf) == x.next && in.w < len(in.buf) && bytes.Equal(in.Bytes(), there),
-			"%s: %d bytes of room, %d used", x.name, len(in.buf), in.w)
+		if expect.Equal(t, len(in.buf), x.next, "%s: len(in.buf)", x.name) {
+			if expect.That(t, in.w < len(in.buf),
+				"%s: %d bytes of room, %d used: want in.w < len(in.buf)", x.name, len(in.buf), in.w) {
+				expect.That(t, bytes.Equal(in.Bytes(), there),
+					"%s: %d bytes of room, %d used: want bytes.Equal(in.Bytes(), there)",
+					x.name, len(in.buf), in.w)
+			}
+		}
 	}
 }
 
@@ -108,13 +115,20 @@ func TestRoomForTheNextBytes(t *testing.T) {
 func TestReadsWithErrors(t *testing.T) {
 	var in Input
 	n, err := in.Fill(iotest.DataErrReader(bytes.NewReader([]byte("abc"))))
-	must.That(t, n == 3 && err == nil && string(in.Bytes()) == "abc", "%d bytes, %v", n, err)
+	must.Equal(t, n, 3, "%d bytes, %v: n", n, err)
+	must.OK(t, err, "%d bytes, %v", n, err)
+	must.Equal(t, string(in.Bytes()), "abc", "%d bytes, %v: string(in.Bytes())", n, err)
 	n, err = in.Fill(bytes.NewReader(nil))
-	must.That(t, n == 0 && errors.Is(err, io.EOF) && in.Len() == 3 && !in.full, "%d bytes, %v", n, err)
+	must.Equal(t, n, 0, "%d bytes, %v: n", n, err)
+	must.Is(t, err, io.EOF, "%d bytes, %v", n, err)
+	must.Equal(t, in.Len(), 3, "%d bytes, %v: in.Len()", n, err)
+	must.That(t, !in.full, "%d bytes, %v: want !in.full", n, err)
 	n, err = in.Fill(readerOfNothing{})
 	must.That(t, n == 0 && errors.Is(err, io.ErrNoProgress), "%d bytes, %v", n, err)
 	n, err = in.Fill(bytes.NewReader(make([]byte, 5000)))
-	must.That(t, n == First-3 && err == nil && in.full, "%d bytes, %v", n, err)
+	must.Equal(t, n, First-3, "%d bytes, %v: n", n, err)
+	must.OK(t, err, "%d bytes, %v", n, err)
+	must.That(t, in.full, "%d bytes, %v: want in.full", n, err)
 }
 
 type readerOfNothing struct{}

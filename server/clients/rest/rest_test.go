@@ -88,7 +88,8 @@ func TestConnectionsRise(t *testing.T) {
 				var r Rest
 				r.Start(func(f func()) { go f() })
 				r.Use(p)
-				must.That(t, r.Takes(s) && r.Park(s), "it does not rest")
+				must.That(t, r.Takes(s), "it does not rest: want r.Takes(s)")
+				must.That(t, r.Park(s), "it does not rest: want r.Park(s)")
 				expect.Equal(t, r.Len(), 1, "at rest")
 				c.do(&r, s, func() {
 					p.arrives <- s.place.slot
@@ -107,7 +108,9 @@ func TestConnectionsRise(t *testing.T) {
 	var r Rest
 	r.Start(func(f func()) { go f() })
 	r.Use(p)
-	expect.That(t, !r.Park(refused) && r.Len() == 0, "it rests, and no arrival wakes it")
+	expect.That(t, !r.Park(refused),
+		"it rests, and no arrival wakes it: want !r.Park(refused)")
+	expect.Equal(t, r.Len(), 0, "it rests, and no arrival wakes it: r.Len()")
 	r.Stop()
 	expect.That(t, !r.Park(refused), "it rests at a server that stops")
 }
@@ -117,14 +120,29 @@ func TestPlacesOfRestingConnections(t *testing.T) {
 	a, b, r := new(sleeper), new(sleeper), new(Rest)
 	one, ok := r.enter(a)
 	two, ok2 := r.enter(b)
-	must.That(t, ok && ok2 && one == 0 && two == 1 && a.place.rests && b.place.slot == 1,
-		"places %d and %d", one, two)
-	expect.That(t, r.begin(0) == a && !a.place.rests && r.begin(2) == nil, "a visit")
-	expect.That(t, !r.take(a) && r.take(b) && !r.take(b) && !b.place.rests,
-		"a connection under a visit has an owner")
-	expect.That(t, r.begin(1) == nil && len(r.free) == 1, "its place is empty")
+	must.That(t, ok, "places %d and %d: want ok", one, two)
+	must.That(t, ok2, "places %d and %d: want ok2", one, two)
+	must.Equal(t, one, 0, "places %d and %d: one", one, two)
+	must.Equal(t, two, 1, "places %d and %d: two", one, two)
+	must.That(t, a.place.rests, "places %d and %d: want a.place.rests", one, two)
+	must.Equal(t, b.place.slot, 1, "places %d and %d: b.place.slot", one, two)
+	expect.Equal[Sleeper](t, r.begin(0), a, "a visit: r.begin(0)")
+	expect.That(t, !a.place.rests, "a visit: want !a.place.rests")
+	expect.That(t, r.begin(2) == nil, "a visit: want r.begin(2) == nil")
+	expect.That(t, !r.take(a), "a connection under a visit has an owner: want !r.take(a)")
+	expect.That(t, r.take(b), "a connection under a visit has an owner: want r.take(b)")
+	expect.That(t, !r.take(b), "a connection under a visit has an owner: want !r.take(b)")
+	expect.That(t, !b.place.rests,
+		"a connection under a visit has an owner: want !b.place.rests")
+	expect.That(t, r.begin(1) == nil, "its place is empty: want r.begin(1) == nil")
+	expect.Equal(t, len(r.free), 1, "its place is empty: len(r.free)")
 	again, ok := r.enter(b)
-	expect.That(t, ok && again == 1 && len(r.free) == 0 && len(r.slots) == 2, "place %d", again)
+	if expect.That(t, ok, "place %d: want ok", again) {
+		expect.Equal(t, again, 1, "place %d: again", again)
+		if expect.Equal(t, len(r.free), 0, "place %d: len(r.free)", again) {
+			expect.Equal(t, len(r.slots), 2, "place %d: len(r.slots)", again)
+		}
+	}
 	a.place.rests = true // the visit is over
 	for n, want := range map[int]int{fewSlots - 2: fewSlots, fewSlots - 1: 0} {
 		r.slots, r.free = nil, nil
