@@ -54,6 +54,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 	}
 
 	i.certificateStatus(s, need&admin.NeedMetrics != 0)
+	i.auditStatus(s, need&admin.NeedMetrics != 0)
 
 	node := i.node.Load()
 	if node == nil {
@@ -248,11 +249,12 @@ func (i *Instance) ownMetrics(s *admin.Status) {
 		s.Measure("log_lines_lost_total", "Log lines lost because the reader of stderr was too slow or gone.",
 			float64(i.o.LogLost()))
 	}
-	i.requestLogStatus(s)
+	i.slow.Status(s)
 }
 
-// requestLogStatus adds what the logs of requests did.
-func (i *Instance) requestLogStatus(s *admin.Status) {
+// auditStatus adds what became of the lines of the audit log. A fault is told whatever is asked for: a look
+// at /health gathers no metrics.
+func (i *Instance) auditStatus(s *admin.Status, metrics bool) {
 	var f audit.Figures
 	if i.o.Audit != nil {
 		f = i.o.Audit.Figures()
@@ -267,10 +269,12 @@ func (i *Instance) requestLogStatus(s *admin.Status) {
 				f.LostAt.UTC().Format(time.RFC3339)))
 		}
 	}
+	if !metrics {
+		return
+	}
 	s.Measure("audit_lines_total", "Lines written to the audit log.", float64(f.Written))
 	s.Measure("audit_lines_lost_total", "Lines of the audit log lost because it could not be written, too many "+
 		"came at once, or an address wrote more than its share.", float64(f.Lost))
-	i.slow.Status(s)
 }
 
 // The lists of a status. A list is cut when the status is full. The server reads lists in pieces, so that a
