@@ -3,6 +3,7 @@ package backup_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -30,6 +31,21 @@ func (a *alone) Current(ctx context.Context) error {
 		return errAlone
 	}
 	return a.Source.Current(ctx)
+}
+
+// Nor is it given out: its date would be new.
+func TestOnlyCurrentStateIsGivenOut(t *testing.T) {
+	i := serve(t, 1)
+	source := &alone{Source: i.Node()}
+	h := handler(i)
+	h.Source = func() backup.Source { return source }
+	for _, format := range []string{"zlockd", "zookeeper"} {
+		w := ask(h, "GET", "?format="+format, "digest super:secret")
+		expect.Equal(t, w.Code, http.StatusServiceUnavailable)
+		expect.Has(t, w.Body.String(), errAlone.Error())
+	}
+	source.current.Store(true)
+	expect.Equal(t, ask(h, "GET", "?format=zlockd", "digest super:secret").Code, http.StatusOK)
 }
 
 // A server that was removed, or has no leader, writes no backup and prunes none; it tells why once an
