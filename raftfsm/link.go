@@ -20,8 +20,6 @@ const (
 	linkQueue     = 2048     // blocks the leader holds for one server
 	linkQueueByte = 32 << 20 // and their bytes
 
-	linkSilence = 5 * time.Second // after which what a link said no longer counts
-
 	termBegins = time.Millisecond // between looks of an elected server whether its term has begun
 )
 
@@ -121,7 +119,7 @@ func (ls *linkSet) cut(id uint32) {
 func (ls *linkSet) progress(known func(id uint32) (incarnation string)) map[uint32]uint64 {
 	m := map[uint32]uint64{}
 	for id, p := range ls.far(known) {
-		if *p.Heard < linkSilence.Milliseconds() {
+		if p.Reached() {
 			m[id] = p.Applied
 		}
 	}

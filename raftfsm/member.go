@@ -205,7 +205,7 @@ func (t *term) caughtUp(ctx context.Context, s *raft.Server) error {
 	}
 	at, ours := p.Applied, t.n.fsm.index.Load()
 	t.n.lag(&p, ours)
-	if heard && *p.Heard < linkSilence.Milliseconds() && p.Follows() {
+	if heard && p.Follows() {
 		return nil
 	}
 	addr := t.n.addresses.instead(id, string(s.Address))

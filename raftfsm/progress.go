@@ -65,7 +65,7 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 			if a.Err != nil {
 				said = status.Progress{Waits: a.Err.Error()}
 			}
-			if p, is := linked[a.ID]; is {
+			if p, is := linked[a.ID]; is && (p.Reached() || said.Heard == nil) {
 				p.Waits = said.Waits // a link may stand although its server does not serve yet
 				said = p
 			}

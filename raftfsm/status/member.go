@@ -3,6 +3,7 @@ package status
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
 // Member is one server of the cluster, as the leader describes it. Where no server leads, the
@@ -36,15 +37,22 @@ const (
 	EnoughOfBytes = 16 << 20 // bytes of them
 )
 
+// Silence is after how long without a word a member no longer counts as reached: it says something several
+// times a second. The connection to a server that hangs, or whose network is cut, may stand for long.
+const Silence = 5 * time.Second
+
+// Reached reports whether the member is heard from.
+func (p *Progress) Reached() bool { return p.Heard != nil && *p.Heard < Silence.Milliseconds() }
+
 // Follows reports whether the member runs and has all but the newest part of the log. A server that lost its
 // directory also answers, but has applied nothing.
 func (p *Progress) Follows() bool {
-	return p.Heard != nil && p.Applied > 0 && p.Lag <= EnoughToVote &&
+	return p.Reached() && p.Applied > 0 && p.Lag <= EnoughToVote &&
 		(p.LagBytes == nil || *p.LagBytes <= EnoughOfBytes)
 }
 
 // Well reports whether the member runs, serves and has caught up.
-func (p *Progress) Well() bool { return p.Heard != nil && p.Lag <= EnoughToVote && p.Waits == "" }
+func (p *Progress) Well() bool { return p.Reached() && p.Lag <= EnoughToVote && p.Waits == "" }
 
 // Found is the server that answers at an address.
 type Found struct {

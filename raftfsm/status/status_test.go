@@ -54,6 +54,7 @@ func TestMemberIsWellThatIsALittleBehind(t *testing.T) {
 		"a bit behind": {Progress{Heard: Ago(1), Lag: EnoughToVote}, true},
 		"far behind":   {Progress{Heard: Ago(1), Lag: EnoughToVote + 1}, false},
 		"waits":        {Progress{Heard: Ago(1), Waits: "for the others"}, false},
+		"silent":       {Progress{Heard: Ago(Silence.Milliseconds())}, false},
 	} {
 		expect.Equal(t, c.far.Well(), c.want, "%s", name)
 	}
@@ -86,6 +87,7 @@ func TestMemberFollowsThatHasTheLog(t *testing.T) {
 		"many behind":    {Progress{Heard: Ago(1), Applied: 9, Lag: EnoughToVote + 1}, false},
 		"large entries":  {Progress{Heard: Ago(1), Applied: 9, Lag: 2, LagBytes: &many}, false},
 		"waits for them": {Progress{Heard: Ago(1), Applied: 9, Waits: "catching up"}, true},
+		"silent":         {Progress{Heard: Ago(Silence.Milliseconds()), Applied: 9}, false},
 	} {
 		t.Run(name, func(t *testing.T) { expect.Equal(t, c.far.Follows(), c.want) })
 	}

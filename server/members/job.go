@@ -272,7 +272,7 @@ func (j *job) note(m *status.Member) {
 		j.show("snapshot", "server %d receives a snapshot: %s of %s%s", j.ID, byteCount(m.SnapshotSent),
 			byteCount(m.SnapshotSize),
 			j.rate.of(m.SnapshotSent, m.SnapshotSize-m.SnapshotSent, byteCount))
-	case m.Heard == nil:
+	case !m.Reached():
 		j.problem = m.Waits
 		j.show("silent", "server %d does not answer: %s", j.ID, m.Waits)
 	case m.Applied == 0 || m.Waits != "" && m.Lag > status.EnoughToVote:

@@ -233,6 +233,26 @@ func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
 	}
 }
 
+// hangs is a server of three, one of which hangs: its connections stand, and nothing comes.
+type hangs struct{ *three }
+
+func (hangs) Members(context.Context) (*status.Members, error) {
+	return &status.Members{Members: map[uint32]status.Member{
+		1: {Progress: status.Progress{Heard: status.Ago(0)}}, 2: {Progress: status.Progress{Heard: status.Ago(90)}},
+		3: {Progress: status.Progress{Heard: status.Ago(60_000), Waits: "no answer"}},
+	}}, nil
+}
+
+// A member that was heard from a minute ago is no follower.
+func TestAMemberThatHangsIsNotReached(t *testing.T) {
+	v := view.New(view.Options{Source: hangs{&three{&still{st: state.New("three")}, nil}}})
+	defer v.Close()
+	w := httptest.NewRecorder()
+	v.Pages()["/{$}"].ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/", nil))
+	expect.Has(t, w.Body.String(), "Server 3 is not reached (no answer), and one more loss stops the cluster")
+	expect.Has(t, w.Body.String(), "<td>follower</td><td>caught up</td>", "what the page says of server 2")
+}
+
 // TestMembersThatAnswerLateHoldNobodyUp: nor do they make the page lie.
 func TestMembersThatAnswerLateHoldNobodyUp(t *testing.T) {
 	s := &three{&still{st: state.New("three")}, make(chan struct{})}

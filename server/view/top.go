@@ -303,9 +303,9 @@ func (v *View) overview(ctx context.Context, q *query) (any, error) {
 		row := memberRow{ID: m.ID, Peer: m.Peer, Client: m.Client, Voter: m.Voter, Leader: m.ID == s.Leader,
 			Self: m.ID == s.ID}
 		if p, ok := far[m.ID]; ok {
-			heard := p.Heard != nil
-			row.Reached, row.Waits = &heard, clip(p.Waits)
-			if heard {
+			reached := p.Reached()
+			row.Reached, row.Waits = &reached, clip(p.Waits)
+			if reached {
 				row.Lag = p.Lag
 			}
 		}
