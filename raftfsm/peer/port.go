@@ -227,11 +227,15 @@ func (p *Port) Call(ctx context.Context, purpose Purpose, to uint32, addr string
 	return c, err
 }
 
-func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string) (net.Conn, error) {
-	c, err := p.o.Dial(ctx, addr)
-	if err != nil {
+func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string) (c net.Conn, err error) {
+	if c, err = p.o.Dial(ctx, addr); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if errors.Is(err, net.ErrClosed) && ctx.Err() != nil { // closed below, for it stands still
+			err = fmt.Errorf("server %d at %s does not answer: %w", to, addr, ctx.Err())
+		}
+	}()
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(greetTime)
