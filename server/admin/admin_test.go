@@ -179,6 +179,9 @@ func ensemble() Status {
 		{ID: 2, Peer: "127.0.0.1:22312", Client: "", Voter: true},
 		{ID: 3, Peer: "127.0.0.1:22313", Client: "127.0.0.1:22203", Voter: true},
 	}
+	for i := range s.Members {
+		s.Members[i].Applied = 0xc // as the leader hears
+	}
 	s.ConfigIndex = 0x1a
 	return s
 }

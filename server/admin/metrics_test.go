@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -237,4 +238,19 @@ func TestMemoryOfControlGroups(t *testing.T) {
 		expect.Equal(t, groupMemory(root), c.want, "%s", name)
 	}
 	expect.That(t, UsableMemory() != 0, "the memory of this machine is not known")
+}
+
+// A leader's learners are those that it hears from, as ZooKeeper's are those that are connected.
+func TestMembersThatAreDownDoNotFollow(t *testing.T) {
+	s := ensemble()
+	s.Members[0].Applied = 0
+	s.Members = append(s.Members, status.Member{ID: 4, Progress: status.Progress{Applied: 9}}, status.Member{ID: 5})
+	want := map[string]float64{"learners": 2, "followers": 1, "quorum_size": 3}
+	for _, g := range s.gauges() {
+		if v, asked := want[g.name]; asked {
+			expect.Equal(t, g.value, v, "%s", g.name)
+			delete(want, g.name)
+		}
+	}
+	expect.Equal(t, len(want), 0, "gauges that are missing: %v", want)
 }

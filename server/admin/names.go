@@ -46,8 +46,9 @@ func (s *Status) gauges() (list []gauge) {
 		add("quorum_size", int64(s.voters()), "Voters of the ensemble.")
 	}
 	if leading(s) {
-		add("learners", int64(len(s.Members)-1), "Servers that follow this leader.")
-		add("followers", int64(s.voters()-1), "Voters that follow this leader.")
+		learners, followers := s.following()
+		add("learners", int64(learners), "Servers that follow this leader.")
+		add("followers", int64(followers), "Voters that follow this leader.")
 		add("synced_followers", int64(s.Synced), "Voters that keep up with this leader.")
 		add("synced_observers", int64(s.SyncedNon), "Servers without a vote that keep up.")
 		add("synced_non_voting_followers", int64(s.SyncedNon), "As synced_observers.")
@@ -63,6 +64,20 @@ func (s *Status) gauges() (list []gauge) {
 		add(name, 0, "")
 	}
 	return list
+}
+
+// following counts the servers that this leader hears from, as ZooKeeper's leader counts its connections:
+// members that are down do not follow.
+func (s *Status) following() (learners, followers int) {
+	for _, m := range s.Members {
+		if m.ID == s.ID || m.Applied == 0 {
+			continue
+		}
+		if learners++; m.Voter {
+			followers++
+		}
+	}
+	return learners, followers
 }
 
 // voters counts the members with a vote.
