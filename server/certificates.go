@@ -11,25 +11,26 @@ import (
 
 // certificate is a certificate that this server shows to its callers.
 type certificate struct {
-	use string // clients, peers, admin or metrics
+	use string // clients, peers, admin, metrics or tickets
 	*x509.Certificate
+	until time.Time // its end, or for peers that of the authority that signed it
 }
 
-// certificates returns the certificates that this server now shows to clients, to its peers, at
-// the admin port and at that of the metrics.
+// certificates returns the certificates that this server now shows at each port that has TLS.
 func (i *Instance) certificates() (list []certificate) {
-	for _, leaf := range shown(i.o.ClientTLS) {
-		list = append(list, certificate{"clients", leaf})
+	port := func(use string, cfg *tls.Config) {
+		for _, leaf := range shown(cfg) {
+			list = append(list, certificate{use, leaf, leaf.NotAfter})
+		}
 	}
+	port("clients", i.o.ClientTLS)
 	if t := i.peerTLS; t != nil {
-		list = append(list, certificate{"peers", t.Get(time.Now()).Pair.Leaf})
+		now := t.Get(time.Now())
+		list = append(list, certificate{"peers", now.Pair.Leaf, now.Until})
 	}
-	for _, leaf := range shown(i.o.AdminTLS) {
-		list = append(list, certificate{"admin", leaf})
-	}
-	for _, leaf := range shown(i.o.MetricsTLS) {
-		list = append(list, certificate{"metrics", leaf})
-	}
+	port("admin", i.o.AdminTLS)
+	port("metrics", i.o.MetricsTLS)
+	port("tickets", i.o.TicketTLS)
 	return list
 }
 
@@ -72,7 +73,11 @@ const (
 // and peers that check certificates refuse it, now or within days.
 func (c *certificate) word(now time.Time) (text string, bad bool) {
 	from, to := c.NotBefore.UTC().Format(time.DateTime), c.NotAfter.UTC().Format(time.DateTime)
-	switch {
+	switch left := c.until.Sub(now); {
+	case c.until.Before(c.NotAfter) && left < certificateSoon:
+		return fmt.Sprintf("the authority that signed the certificate for %s ends on %s (UTC), and no server "+
+			"believes another then: renew it, and give its new certificate to all servers", c.use,
+			c.until.UTC().Format(time.DateTime)), left < certificateBad
 	case now.Before(c.NotBefore):
 		return fmt.Sprintf("the certificate for %s is not valid yet: it is from %s to %s (UTC); look at the clock",
 			c.use, from, to), true
@@ -98,7 +103,7 @@ func (i *Instance) logCertificates() {
 // certificateStatus adds faults, notices and metrics of certificates and their files to a status.
 func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 	for _, c := range i.certificates() {
-		s.Certificates = append(s.Certificates, admin.Certificate{Use: c.use, Expires: c.NotAfter})
+		s.Certificates = append(s.Certificates, admin.Certificate{Use: c.use, Expires: c.until})
 		if text, bad := c.word(s.Now); bad {
 			s.Faults = append(s.Faults, text)
 		} else if text != "" {
@@ -107,7 +112,7 @@ func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 		if metrics {
 			s.Measure("certificate_expiry_seconds",
 				"Seconds until a certificate of this server ends; negative: since.",
-				c.NotAfter.Sub(s.Now).Seconds(), admin.Pair{Key: "use", Value: c.use})
+				c.until.Sub(s.Now).Seconds(), admin.Pair{Key: "use", Value: c.use})
 		}
 	}
 	var problems []string

@@ -24,13 +24,21 @@ const lookAgain = 100 * time.Millisecond
 
 // Names are the paths of the files; CA and CRL may be empty. Errors name the files by their
 // flags: Flag-cert, Flag-key, Flag-ca and tls-crl.
-type Names struct{ Flag, Cert, Key, CA, CRL string }
+type Names struct {
+	Flag, Cert, Key, CA, CRL string
+	// Peer is the DNS name of the server among its peers, which check it and have the same authority; empty:
+	// others are shown the certificate.
+	Peer string
+}
 
 // Loaded is what the files hold.
 type Loaded struct {
 	Pair tls.Certificate
 	CA   *x509.CertPool // nil without a file for it
-	crl  []*x509.RevocationList
+	// Until is the end of the certificate, or of the authority that signed it, if that ends before and its
+	// certificate is among the files.
+	Until time.Time
+	crl   []*x509.RevocationList
 }
 
 // Files are a certificate, its key, and perhaps an authority and revocation lists. While the files
@@ -75,7 +83,11 @@ func (f *Files) Get(now time.Time) *Loaded {
 		return f.current
 	}
 	fresh, err := f.load()
-	if err == nil && !valid(fresh, now) && valid(f.current, now) {
+	switch {
+	case err != nil:
+	case valid(fresh, now):
+		err = f.n.forPeers(fresh.Pair, fresh.CA, now)
+	case valid(f.current, now):
 		leaf := fresh.Pair.Leaf
 		err = fmt.Errorf("--%s-cert %s is valid from %s until %s only", f.n.Flag, f.n.Cert,
 			leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
@@ -168,6 +180,7 @@ func (f *Files) load() (*Loaded, error) {
 	if l.Pair, err = tls.X509KeyPair(cert, key); err != nil {
 		return nil, fmt.Errorf("--%s-cert %s, --%s-key %s: %w", n.Flag, n.Cert, n.Flag, n.Key, err)
 	}
+	l.Until = l.Pair.Leaf.NotAfter
 	if n.CA == "" {
 		return l, nil
 	}
@@ -178,6 +191,9 @@ func (f *Files) load() (*Loaded, error) {
 	l.CA = x509.NewCertPool()
 	if !l.CA.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("--%s-ca %s holds no certificate in PEM", n.Flag, n.CA)
+	}
+	if chains, err := chainsOf(l.Pair, l.CA, time.Now()); err == nil {
+		l.Until = endOf(chains)
 	}
 	if n.CRL != "" {
 		l.crl, err = ReadCRL(n.CRL)
@@ -198,8 +214,12 @@ func ReadCRL(path string) (lists []*x509.RevocationList, err error) {
 		}
 		lists = append(lists, list)
 	}
-	if lists == nil {
+	switch begun := bytes.Count(text, []byte("-----BEGIN ")); {
+	case lists == nil:
 		return nil, fmt.Errorf("--tls-crl %s holds no revocation list: want a PEM file with BEGIN X509 CRL", path)
+	case begun != len(lists): // what such a list revokes would be let in
+		return nil, fmt.Errorf("--tls-crl %s begins %d revocation lists, and only %d of them are whole", path,
+			begun, len(lists))
 	}
 	return lists, nil
 }

@@ -122,7 +122,7 @@ type Status struct {
 
 // Certificate is a certificate that a server shows to its clients, its peers or its operators.
 type Certificate struct {
-	Use     string // clients, peers or admin
+	Use     string // clients, peers, admin, metrics or tickets
 	Expires time.Time
 }
 

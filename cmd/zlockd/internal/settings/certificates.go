@@ -107,31 +107,17 @@ func (s *Settings) checkCertificate(now time.Time, f TLSFlags, cert, key, ca []b
 		s.Fault("--%s-cert %s %s: it is valid from %s until %s; renew it, or look at this machine's clock "+
 			"(--allow-expired-certs starts all the same)", flag, certFile, what, from, until)
 	}
-	if f.name == "" {
+	if f.Peer == "" {
 		return
 	}
-	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != f.name {
-		s.Fault("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile,
-			strings.Join(leaf.DNSNames, ", "), f.name)
+	if err := f.CheckName(leaf); err != nil {
+		s.Fault("%w", err)
 	}
 	if ca != nil && what == "" {
-		if err := signedBy(pair, ca, now); err != nil {
-			s.Fault("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing after it "+
-				"in the file: %w", flag, certFile, flag, f.CA, err)
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(ca)
+		if err := f.CheckChain(pair, roots, now); err != nil {
+			s.Fault("%w", err)
 		}
 	}
-}
-
-// signedBy checks the chain from a certificate, through those after it in its file, to an authority.
-func signedBy(pair tls.Certificate, ca []byte, now time.Time) error {
-	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
-	o.Roots.AppendCertsFromPEM(ca)
-	for _, der := range pair.Certificate[1:] {
-		if c, err := x509.ParseCertificate(der); err == nil {
-			o.Intermediates.AddCert(c)
-		}
-	}
-	_, err := pair.Leaf.Verify(o)
-	return err
 }

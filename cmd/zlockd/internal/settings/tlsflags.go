@@ -8,11 +8,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
-// TLSFlags are the files that a port's TLS needs, and what its certificate must be.
-type TLSFlags struct {
-	tlsfiles.Names
-	name string // the DNS name that the certificate must have; empty: any
-}
+// TLSFlags are the files that a port's TLS needs.
+type TLSFlags struct{ tlsfiles.Names }
 
 // declare declares the three flags; cert and ca say what the certificate and the authority are for.
 func (t *TLSFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
@@ -29,6 +26,6 @@ func (s *Settings) TLSFlags() [5]*TLSFlags {
 	for _, t := range all {
 		t.CRL = s.tlsCRL
 	}
-	s.peerFiles.name = fmt.Sprintf("zlockd-%d", s.ID)
+	s.peerFiles.Peer = fmt.Sprintf("zlockd-%d", s.ID)
 	return all
 }

@@ -1,0 +1,67 @@
+package tlsfiles
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// forPeers says why peers would refuse the certificate; nil if it is not for peers.
+func (n *Names) forPeers(pair tls.Certificate, ca *x509.CertPool, now time.Time) error {
+	if n.Peer == "" {
+		return nil
+	}
+	return errors.Join(n.CheckName(pair.Leaf), n.CheckChain(pair, ca, now))
+}
+
+// CheckName says why a certificate is not that of Peer, which must be its only DNS name.
+func (n *Names) CheckName(leaf *x509.Certificate) error {
+	if len(leaf.DNSNames) == 1 && leaf.DNSNames[0] == n.Peer {
+		return nil
+	}
+	return fmt.Errorf("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", n.Flag,
+		n.Cert, strings.Join(leaf.DNSNames, ", "), n.Peer)
+}
+
+// CheckChain says why no chain leads from a certificate, through those after it in its file, to an
+// authority; nil without one.
+func (n *Names) CheckChain(pair tls.Certificate, ca *x509.CertPool, now time.Time) error {
+	if ca == nil {
+		return nil
+	}
+	if _, err := chainsOf(pair, ca, now); err != nil {
+		return fmt.Errorf("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing "+
+			"after it in the file: %w", n.Flag, n.Cert, n.Flag, n.CA, err)
+	}
+	return nil
+}
+
+func chainsOf(pair tls.Certificate, ca *x509.CertPool, now time.Time) ([][]*x509.Certificate, error) {
+	o := x509.VerifyOptions{Roots: ca, Intermediates: x509.NewCertPool(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	for _, der := range pair.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			o.Intermediates.AddCert(c)
+		}
+	}
+	return pair.Leaf.Verify(o)
+}
+
+// endOf returns until when one of the chains holds.
+func endOf(chains [][]*x509.Certificate) (until time.Time) {
+	for _, chain := range chains {
+		end := chain[0].NotAfter
+		for _, c := range chain[1:] {
+			if c.NotAfter.Before(end) {
+				end = c.NotAfter
+			}
+		}
+		if end.After(until) {
+			until = end
+		}
+	}
+	return until
+}
