@@ -11,9 +11,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -167,6 +169,35 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 		{"server", "1"},
 		{"server"}, {"init", "x"}, {"client", "../x"}, {"other", "x"}} {
 		ca(call.ExitFailed, args...)
+	}
+}
+
+// No certificate lasts longer than its authority, and the user is told which of them to renew.
+func TestCACertificatesEndWithTheirAuthority(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, tc := range map[string]struct {
+		left time.Duration // of the authority
+		days string
+		code int
+		want string
+	}{
+		"before it":    {20 * day, "10", exitOK, ""},
+		"with it":      {20 * day, "30", exitOK, "peer1.pem ends with its authority, on "},
+		"it has ended": {-time.Minute, "10", exitFailed, "the authority has ended, on "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &certs.Authority{Dir: t.TempDir(), Life: tc.left}
+			a.Cert, a.Key = a.Sign(t, "ca", nil)
+			_, errs, code := runIn(t, nil, "ca", "--dir", a.Dir, "server", "1", "--host", "a", "--days", tc.days)
+			must.Equal(t, code, tc.code, "exit code: %s", errs)
+			expect.Has(t, errs, tc.want)
+			expect.Equal(t, errs == "", tc.want == "", "whether nothing is told: %s", errs)
+			if code == exitOK {
+				leaf := must.Get(tls.LoadX509KeyPair(a.File("peer1.pem"), a.File("peer1.key")))(t).Leaf
+				expect.That(t, !leaf.NotAfter.After(a.Cert.NotAfter), "it ends at %v, its authority at %v", leaf.NotAfter,
+					a.Cert.NotAfter)
+			}
+		})
 	}
 }
 

@@ -57,11 +57,13 @@ type authority struct {
 	hosts []string
 	days  int
 	renew bool
+	say   func(format string, args ...any)
 }
 
 const authorityLife = 10 * 365 // days
 
 func certify(c *call.Call, a *authority) error {
+	a.say = c.Say
 	what := c.Args[0]
 	c.Args = c.Args[1:]
 	if (len(c.Args) == 0) != (what == "init") {
@@ -181,6 +183,14 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 	cert.SerialNumber = new(big.Int).SetBytes(serial)
 	// The clock of another machine may be behind.
 	cert.NotBefore, cert.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(0, 0, a.days)
+	if !cert.IsCA && cert.NotAfter.After(parent.NotAfter) { // no program believes it after that
+		if cert.NotAfter = parent.NotAfter; time.Until(cert.NotAfter) <= 0 {
+			return fmt.Errorf("the authority has ended, on %s; 'zlock ca init --renew' makes it again, and every "+
+				"machine needs the new ca.pem", cert.NotAfter.UTC().Format(time.DateOnly))
+		}
+		a.say("%s.pem ends with its authority, on %s: 'zlock ca init --renew' makes that again, and every machine "+
+			"needs the new ca.pem", name, cert.NotAfter.UTC().Format(time.DateOnly))
+	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, parent, key.Public(), signer)
 	if err != nil {
 		return err
