@@ -92,7 +92,7 @@ var allowed = map[string][]string{
 	"cmd/zlock/internal/node": {"cmd/zlock/internal/call", "cmd/zlock/internal/connect", "cmd/internal/cli",
 		"cmd/internal/release", "client/zk", "jute", "server/view/answer"},
 	"cmd/zlock/internal/connect": {"cmd/zlock/internal/call", "cmd/internal/cli", "client", "client/recipe",
-		"client/zk", "raftfsm/status"},
+		"client/zk", "raftfsm/status", "server/view/answer"},
 	"cmd/zlock/internal/call": {"cmd/zlock/internal/supervise", "cmd/internal/cli", "client/recipe",
 		"server/view/answer"},
 	"cmd/zlock/internal/supervise": {"cmd/internal/cli"},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -145,6 +146,34 @@ func TestAnswersThatAreCutAreSaidToBe(t *testing.T) {
 	expect.That(t, strings.HasPrefix(out, "/l1\t") && strings.Contains(out, "\n/l2\t"), "%s", out)
 	expect.That(t, strings.Count(errs, "\n") == 1 && strings.HasSuffix(errs, "is not whole: too many: 3,000\n"),
 		"said: %s", errs)
+}
+
+// A server that was removed, or has no leader, knows what was: the command says so once.
+func TestAnswersThatMayBeOldAreSaidToBe(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(answer.Stale, "this server was removed")
+		fmt.Fprint(w, `{"locks":[{"path":"/l1"}]}`)
+	}))
+	defer s.Close()
+	out, errs, code := runIn(t, map[string]string{"ZLOCK_ADMIN": s.Listener.Addr().String()}, "ls", "--server",
+		"-o", "plain")
+	expect.Equal(t, code, call.ExitOK, "exit code")
+	expect.That(t, strings.HasPrefix(out, "/l1\t"), "%s", out)
+	expect.That(t, strings.Count(errs, "\n") == 1 &&
+		strings.HasSuffix(errs, "may be old: this server was removed\n"), "said: %s", errs)
+}
+
+// Contenders of which a server cannot tell who holds are not called none.
+func TestShowTellsOfContendersThatAreNotUnderstood(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"path":"/l","kind":"unknown",
+			"participants":[{"node":"x-1","session":"0x1","token":"1"}]}`)
+	}))
+	defer s.Close()
+	env := map[string]string{"ZLOCK_ADMIN": s.Listener.Addr().String()}
+	out, _, code := runIn(t, env, "show", "--server", "/l")
+	expect.Equal(t, code, call.ExitNo, "exit code")
+	expect.Has(t, out, "1 contenders at /l, of which it is not known who holds")
 }
 
 // TestAnswersInJSONAreDescribed: whatever a field is called, the line of its

@@ -181,9 +181,9 @@ func TestCACertificatesEndWithTheirAuthority(t *testing.T) {
 		code int
 		want string
 	}{
-		"before it":    {20 * day, "10", exitOK, ""},
-		"with it":      {20 * day, "30", exitOK, "peer1.pem ends with its authority, on "},
-		"it has ended": {-time.Minute, "10", exitFailed, "the authority has ended, on "},
+		"before it":    {20 * day, "10", call.ExitOK, ""},
+		"with it":      {20 * day, "30", call.ExitOK, "peer1.pem ends with its authority, on "},
+		"it has ended": {-time.Minute, "10", call.ExitFailed, "the authority has ended, on "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &certs.Authority{Dir: t.TempDir(), Life: tc.left}
@@ -192,7 +192,7 @@ func TestCACertificatesEndWithTheirAuthority(t *testing.T) {
 			must.Equal(t, code, tc.code, "exit code: %s", errs)
 			expect.Has(t, errs, tc.want)
 			expect.Equal(t, errs == "", tc.want == "", "whether nothing is told: %s", errs)
-			if code == exitOK {
+			if code == call.ExitOK {
 				leaf := must.Get(tls.LoadX509KeyPair(a.File("peer1.pem"), a.File("peer1.key")))(t).Leaf
 				expect.That(t, !leaf.NotAfter.After(a.Cert.NotAfter), "it ends at %v, its authority at %v", leaf.NotAfter,
 					a.Cert.NotAfter)

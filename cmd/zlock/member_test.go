@@ -353,3 +353,13 @@ func TestRestartOrderOfAServerThatKnowsNoMember(t *testing.T) {
 	_, _, code = runIn(t, env, "restart-order")
 	expect.Equal(t, code, call.ExitOK, "exit code without --wait")
 }
+
+// A server that was removed knows members, but not which of them leads and is restarted last.
+func TestRestartOrderOfAServerThatKnowsNoLeader(t *testing.T) {
+	f, env, _ := newFakeMembers(t)
+	f.leader = 0
+	out, errs, code := runIn(t, env, "restart-order", "-o", "plain")
+	expect.Equal(t, code, call.ExitNo, "exit code: %s", errs)
+	expect.Equal(t, out, "", "the order")
+	expect.Has(t, errs, "ask another one")
+}

@@ -50,6 +50,9 @@ const maxAnswer = 50 << 20
 func (v *View) answer(f answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v.inTurn(w, r, "this", func(ctx context.Context, w http.ResponseWriter) {
+			if s := v.source.Status(0); !s.Serving {
+				w.Header().Set(answer.Stale, "this server serves no clients: "+s.Reason)
+			}
 			all, no := v.sees(r)
 			q := &query{name: r.PathValue("name"), all: all}
 			var err error

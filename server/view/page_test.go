@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view"
+	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
@@ -56,6 +57,37 @@ func (s *still) create(tb testing.TB, session int64, path, data string, flags in
 	c := tree.Change{Zxid: s.zxid, Time: s.zxid, Session: session}
 	_, code, _ := s.st.Tree().Apply(&c, jute.OpCreate, body, nil)
 	must.Equal(tb, code, jute.OK, "create %.80q", path)
+}
+
+// serving is a server that serves clients.
+type serving struct{ *still }
+
+func (s serving) Status(n admin.Need) *admin.Status {
+	st := s.still.Status(n)
+	st.Serving = true
+	return st
+}
+
+// What a server that was removed or has no leader knew last is not what holds now.
+func TestAnswersOfAServerThatDoesNotServeSaySo(t *testing.T) {
+	s := &still{st: state.New("cut off")}
+	s.create(t, 1, "/lock", "", 0)
+	for name, source := range map[string]view.Source{"serves": serving{s}, "does not serve": s} {
+		t.Run(name, func(t *testing.T) {
+			v := view.New(view.Options{Source: source})
+			defer v.Close()
+			for _, page := range []string{"/locks", "/locks/{name...}", "/wait-graph", "/sessions",
+				"/tree/{name...}"} {
+				r := httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/", nil)
+				r.SetPathValue("name", "lock")
+				w := httptest.NewRecorder()
+				v.Pages()[page].ServeHTTP(w, r)
+				must.Equal(t, w.Code, http.StatusOK, "%s: %s", page, w.Body)
+				expect.Equal(t, w.Header().Get(answer.Stale) != "", source == view.Source(s),
+					"whether %s is said to be old", page)
+			}
+		})
+	}
 }
 
 // A child that is met twice, because others go while the list is read, is listed once.

@@ -4,6 +4,10 @@ package answer
 
 import "github.com/zlockd/zlockd/client/recipe"
 
+// Stale is the header of an answer that may be old, because its server does not serve clients. Its value says
+// why.
+const Stale = "Zlockd-Stale"
+
 // Lock is a lock in the list of locks.
 type Lock struct {
 	recipe.Lock

@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 // AdminFlags are the options of commands that ask the admin port of a zlockd.
@@ -83,11 +84,11 @@ func WithAdmin(c *call.Call, f *AdminFlags, do func(context.Context, Admin) erro
 	if err != nil {
 		return err
 	}
-	said := ""
-	a.cut = func(why string) {
-		if why != said {
-			said = why
-			c.Say("the answer of %s is not whole: %s", a.base, why)
+	said := map[string]bool{} // a list comes in parts
+	a.tell = func(what string) {
+		if !said[what] {
+			said[what] = true
+			c.Say("the answer of %s %s", a.base, what)
 		}
 	}
 	for _, cr := range f.auth.Credentials {
@@ -133,9 +134,9 @@ func (a Admin) Ask(ctx context.Context, path string, q url.Values, into any) err
 type Admin struct {
 	base          string
 	http          *http.Client
-	authorization string           // header, "" for none
-	Token         string           // of the lock view's page, for its actions
-	cut           func(why string) // tells that an answer is not whole
+	authorization string            // header, "" for none
+	Token         string            // of the lock view's page, for its actions
+	tell          func(what string) // what the user must know of an answer
 }
 
 // Do sends a request and reads the answer, one JSON object.
@@ -156,7 +157,7 @@ func (a Admin) Do(ctx context.Context, method, path string, body, into any) erro
 		return a.Misread(err)
 	}
 	if part.Truncated != "" {
-		a.cut(part.Truncated)
+		a.tell("is not whole: " + part.Truncated)
 	}
 	return nil
 }
@@ -200,11 +201,14 @@ func (a Admin) Open(ctx context.Context, method, path string, body any) (io.Read
 		return nil, a.unreachable(err)
 	}
 	if resp.StatusCode/100 == 2 {
+		if why := resp.Header.Get(answer.Stale); why != "" {
+			a.tell("may be old: " + why)
+		}
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // part of the text is enough
-	return nil, refused(resp, answer)
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // part of it is enough
+	return nil, refused(resp, text)
 }
 
 // Misread says that an answer is not understood.

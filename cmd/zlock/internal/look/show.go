@@ -116,6 +116,10 @@ func showQueue(c *call.Call, q *recipe.Queue, format string, holders, waiters bo
 // emptyText returns the message if there is nothing to show.
 func emptyText(q *recipe.Queue, holders, waiters bool) string {
 	path := call.Clean(q.Path)
+	if n := len(q.Participants); n > 0 && q.Kind == recipe.KindUnknown {
+		return fmt.Sprintf("%d contenders at %s, of which it is not known who holds; zlock node ls shows "+
+			"their nodes", n, path)
+	}
 	switch {
 	case !waiters && len(q.Waiters) > 0:
 		return fmt.Sprintf("no client holds %s; %d wait for it", path, len(q.Waiters))

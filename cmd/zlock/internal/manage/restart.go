@@ -31,6 +31,8 @@ caught up; none is named while another is missing. Nothing is restarted by zlock
 	}
 }
 
+func leads(m memberInfo) bool { return m.Role == "leader" }
+
 // restartFirst sorts members into the order of a rolling restart.
 func restartFirst(members []memberInfo) []memberInfo {
 	rank := map[string]int{"non-voter": 0, "voter": 1, "leader": 2}
@@ -64,6 +66,10 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 		row := func(m *memberInfo) { p.Row(m, m.ID, m.Peer, m.Role) }
 		if wait {
 			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.Flush() })
+		}
+		if !slices.ContainsFunc(members, leads) { // one that was removed knows members, and no leader
+			return cli.Exitf(call.ExitNo, "the server that was asked knows no leader, which is restarted last; "+
+				"ask another one (--admin-addr)")
 		}
 		for _, m := range restartFirst(members) {
 			row(&m)
@@ -131,7 +137,7 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 				left = append(left, m)
 			}
 		}
-		if slices.ContainsFunc(members, func(m memberInfo) bool { return m.Role == "leader" }) {
+		if slices.ContainsFunc(members, leads) {
 			for id := range before {
 				if !slices.ContainsFunc(members, func(m memberInfo) bool { return m.ID == id }) {
 					w.line.End()
