@@ -112,7 +112,7 @@ func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token f
 }
 
 // Revoke asks the contender behind one node of a lock to leave. A holder gets the request by
-// [Lease.Revoked]; if it took the lock [WithRevocable], it loses the lock after its grace. A waiter
+// [Lease.Asked]; if it took the lock [WithRevocable], it loses the lock after its grace. A waiter
 // leaves the queue. node is the node's path relative to the lock's, as [recipe.Entry] has it.
 // Revoke needs WRITE on the node.
 func (i *Inspector) Revoke(ctx context.Context, path, node string, r recipe.Revocation) error {

@@ -321,7 +321,7 @@ func (c *Client) anyLive(ctx context.Context, e *session.Epoch, path string, nam
 
 // WaitGraph reads every lock at or below root and returns which contenders wait for which.
 // Contenders that wait inside one process have no node, so WaitGraph does not see them; give locks
-// [WithoutLocalQueue] where that matters.
+// [WithOwnPlace] where that matters.
 func (i *Inspector) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error) {
 	var list []recipe.Queue
 	err := i.Walk(ctx, root, -1, func(q *recipe.Queue) error {
