@@ -53,7 +53,7 @@ func TestEndOfTheAuthorityOfPeersIsTold(t *testing.T) {
 		s := admin.Status{Now: a.Cert.NotAfter.Add(-left)}
 		i.certificateStatus(&s, true)
 		told := strings.Join(s.Notices, "") + strings.Join(s.Faults, "")
-		expect.Has(t, told, "the authority that signed the certificate for peers ends on ", "%v before it", left)
+		expect.Has(t, told, "the authority that signed the certificate for peers ends on ", "%v before", left)
 		expect.Equal(t, len(s.Faults) == 1, bad, "%v before its end, faults %q", left, s.Faults)
 		expect.Equal(t, time.Duration(s.Extra[0].Value)*time.Second, left, "time left in the metric")
 	}

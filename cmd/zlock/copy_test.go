@@ -188,14 +188,15 @@ func TestCACertificatesEndWithTheirAuthority(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := &certs.Authority{Dir: t.TempDir(), Life: tc.left}
 			a.Cert, a.Key = a.Sign(t, "ca", nil)
-			_, errs, code := runIn(t, nil, "ca", "--dir", a.Dir, "server", "1", "--host", "a", "--days", tc.days)
+			_, errs, code := runIn(t, nil, "ca", "--dir", a.Dir, "server", "1", "--host", "a", "--days",
+				tc.days)
 			must.Equal(t, code, tc.code, "exit code: %s", errs)
 			expect.Has(t, errs, tc.want)
 			expect.Equal(t, errs == "", tc.want == "", "whether nothing is told: %s", errs)
 			if code == call.ExitOK {
 				leaf := must.Get(tls.LoadX509KeyPair(a.File("peer1.pem"), a.File("peer1.key")))(t).Leaf
-				expect.That(t, !leaf.NotAfter.After(a.Cert.NotAfter), "it ends at %v, its authority at %v", leaf.NotAfter,
-					a.Cert.NotAfter)
+				expect.That(t, !leaf.NotAfter.After(a.Cert.NotAfter), "it ends at %v, its authority at %v",
+					leaf.NotAfter, a.Cert.NotAfter)
 			}
 		})
 	}

@@ -33,8 +33,8 @@ func (n *Names) CheckChain(pair tls.Certificate, ca *x509.CertPool, now time.Tim
 		return nil
 	}
 	if _, err := chainsOf(pair, ca, now); err != nil {
-		return fmt.Errorf("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing "+
-			"after it in the file: %w", n.Flag, n.Cert, n.Flag, n.CA, err)
+		return fmt.Errorf("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is "+
+			"missing after it in the file: %w", n.Flag, n.Cert, n.Flag, n.CA, err)
 	}
 	return nil
 }

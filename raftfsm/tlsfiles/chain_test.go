@@ -35,8 +35,8 @@ func TestFilesThatPeersWouldRefuseAreNotUsed(t *testing.T) {
 			a, b := certs.New(t, t.TempDir()), certs.New(t, t.TempDir())
 			a.Sign(t, "peer", []string{"zlockd-1"})
 			cert, key := a.File("peer.pem"), a.File("peer.key")
-			f := must.Get(Open(Names{Flag: "peer-tls", Cert: cert, Key: key, CA: a.File("ca.pem"), Peer: "zlockd-1"},
-				slog.New(slog.DiscardHandler)))(t)
+			f := must.Get(Open(Names{Flag: "peer-tls", Cert: cert, Key: key, CA: a.File("ca.pem"),
+				Peer: "zlockd-1"}, slog.New(slog.DiscardHandler)))(t)
 			first := f.Get(time.Now())
 			by := a
 			if tc.other {

@@ -244,7 +244,8 @@ func TestMemoryOfControlGroups(t *testing.T) {
 func TestMembersThatAreDownDoNotFollow(t *testing.T) {
 	s := ensemble()
 	s.Members[0].Applied = 0
-	s.Members = append(s.Members, status.Member{ID: 4, Progress: status.Progress{Applied: 9}}, status.Member{ID: 5})
+	s.Members = append(s.Members, status.Member{ID: 4, Progress: status.Progress{Applied: 9}},
+		status.Member{ID: 5})
 	want := map[string]float64{"learners": 2, "followers": 1, "quorum_size": 3}
 	for _, g := range s.gauges() {
 		if v, asked := want[g.name]; asked {

@@ -79,8 +79,8 @@ func (h *Handler) backup(r *http.Request, format string) (*raftfsm.Backup, *admi
 	defer cancel()
 	// A state that is not that of the cluster would be taken for a good backup by its date.
 	if err := source.Current(ctx); err != nil {
-		return nil, admin.Refuse(http.StatusServiceUnavailable, "%v; ask a server that serves clients, or stop "+
-			"this one and use its data directory (zlockd export, zlockd recover)", err)
+		return nil, admin.Refuse(http.StatusServiceUnavailable, "%v; ask a server that serves clients, or "+
+			"stop this one and use its data directory (zlockd export, zlockd recover)", err)
 	}
 	b, err := source.Backup(ctx)
 	if err != nil {

@@ -238,7 +238,8 @@ type hangs struct{ *three }
 
 func (hangs) Members(context.Context) (*status.Members, error) {
 	return &status.Members{Members: map[uint32]status.Member{
-		1: {Progress: status.Progress{Heard: status.Ago(0)}}, 2: {Progress: status.Progress{Heard: status.Ago(90)}},
+		1: {Progress: status.Progress{Heard: status.Ago(0)}},
+		2: {Progress: status.Progress{Heard: status.Ago(90)}},
 		3: {Progress: status.Progress{Heard: status.Ago(60_000), Waits: "no answer"}},
 	}}, nil
 }

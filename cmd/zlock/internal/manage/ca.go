@@ -185,11 +185,11 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 	cert.NotBefore, cert.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(0, 0, a.days)
 	if !cert.IsCA && cert.NotAfter.After(parent.NotAfter) { // no program believes it after that
 		if cert.NotAfter = parent.NotAfter; time.Until(cert.NotAfter) <= 0 {
-			return fmt.Errorf("the authority has ended, on %s; 'zlock ca init --renew' makes it again, and every "+
-				"machine needs the new ca.pem", cert.NotAfter.UTC().Format(time.DateOnly))
+			return fmt.Errorf("the authority has ended, on %s; 'zlock ca init --renew' makes it again, "+
+				"and every machine needs the new ca.pem", cert.NotAfter.UTC().Format(time.DateOnly))
 		}
-		a.say("%s.pem ends with its authority, on %s: 'zlock ca init --renew' makes that again, and every machine "+
-			"needs the new ca.pem", name, cert.NotAfter.UTC().Format(time.DateOnly))
+		a.say("%s.pem ends with its authority, on %s: 'zlock ca init --renew' makes that again, and every "+
+			"machine needs the new ca.pem", name, cert.NotAfter.UTC().Format(time.DateOnly))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, parent, key.Public(), signer)
 	if err != nil {

@@ -68,8 +68,8 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.Flush() })
 		}
 		if !slices.ContainsFunc(members, leads) { // one that was removed knows members, and no leader
-			return cli.Exitf(call.ExitNo, "the server that was asked knows no leader, which is restarted last; "+
-				"ask another one (--admin-addr)")
+			return cli.Exitf(call.ExitNo, "the server that was asked knows no leader, which is restarted "+
+				"last; ask another one (--admin-addr)")
 		}
 		for _, m := range restartFirst(members) {
 			row(&m)
