@@ -99,9 +99,9 @@ func TestRunUnderATicket(t *testing.T) {
 	expect.Has(t, errs, "--ttl")
 	s.zlock(0, "run", "--ticket-file", "short", "-k", "1", "--", "true")
 	s.zlock(call.ExitNoSession, "run", "--rate", "1/1s", "/x", "--http", "http://127.0.0.1:1",
-		"--connect-timeout", ".3", "--", "true")
+		"--connect-timeout", "1", "--", "true")
 	s.zlock(call.ExitNoSession, "run", "--ticket-file", "short", "--http", "http://127.0.0.1:1",
-		"--connect-timeout", ".3", "--", "true")
+		"--connect-timeout", "1", "--", "true")
 }
 
 // Every command of docs/tickets.md runs as it stands there.
@@ -260,7 +260,7 @@ func TestTakeLeavesNoTicketThatItDoesNotTell(t *testing.T) {
 func TestAnswersOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
-	s.zlock(0, "take", "--ticket-file", "a", "/l")
+	s.zlock(0, "take", "--ttl", "1h", "--ticket-file", "a", "/l")
 	t.Run("all", func(t *testing.T) { testAnswersOfOtherPrograms(t, s.dir) })
 	s.zlock(call.ExitFailed, "give", "--ticket-file", "a", "--http", s.urls+"/elsewhere")
 	s.zlock(0, "renew", "--ticket-file", "a")
@@ -281,10 +281,10 @@ func testAnswersOfOtherPrograms(t *testing.T, dir string) {
 			defer other.Close()
 			s := &ticketRunner{t, other.URL, dir}
 			for _, command := range []string{"take", "renew", "give"} {
-				_, errs := s.zlock(call.ExitNoSession, command, "--ticket-file", "a", "--timeout", ".3", "/l")
+				_, errs := s.zlock(call.ExitNoSession, command, "--ticket-file", "a", "--timeout", "1", "/l")
 				expect.Has(t, errs, "not as a port for tickets does")
 			}
-			s.zlock(call.ExitNoSession, "run", "--ticket-file", "a", "--connect-timeout", ".3", "--", "true")
+			s.zlock(call.ExitNoSession, "run", "--ticket-file", "a", "--connect-timeout", "1", "--", "true")
 		})
 	}
 }

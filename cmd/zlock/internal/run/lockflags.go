@@ -228,8 +228,9 @@ func describe(paths []string) string {
 	return fmt.Sprintf("%s and %d more", paths[0], len(paths)-1)
 }
 
-// pace is that of -n and -w.
-func (f *lockFlags) pace() (p ticket.Pace) {
+// patience is that of -n and -w.
+func (f *lockFlags) patience(quiet bool) ticket.Patience {
+	p := ticket.Patience{Quiet: quiet}
 	if f.nonblock || f.fs.Changed("timeout") {
 		p.End = time.Now().Add(f.timeout)
 	}

@@ -59,39 +59,34 @@ func draw(c *call.Call, k *ticket.Asker, limit int, per time.Duration, t *ticket
 	quiet bool) error {
 	interrupt, stop := call.Interruptible()
 	defer stop()
-	line, p := call.NewStatusLine(c.App), lock.pace()
-	defer line.Clear()
-	for {
-		wait := p.Next()
-		q := url.Values{"limit": {strconv.Itoa(limit)}, "per": {per.String()},
-			"wait": {wait.String()}}
+	a, err := lock.patience(quiet).Await(c, func(wait time.Duration) (*ticket.Answer, error) {
+		q := url.Values{"limit": {strconv.Itoa(limit)}, "per": {per.String()}, "wait": {wait.String()}}
 		ctx, cancel := context.WithTimeout(interrupt, wait+t.Timeout)
-		a, err := k.Ask(ctx, http.MethodPost, "/v1/rates"+k.Path, q, nil)
-		cancel()
-		switch {
-		case call.Interrupted(interrupt) != nil:
-			return call.Interrupted(interrupt)
-		case err != nil:
-			return cli.Exitf(call.ExitNoSession,
-				"no port for tickets of a zlockd (--http, ZLOCK_HTTP) lets COMMAND draw: %w", err)
-		case a.Drawn:
-			return nil
-		case !a.NoDraw():
-			return fmt.Errorf("%s: %s", a.Error, a.Text)
+		defer cancel()
+		return k.Ask(ctx, http.MethodPost, "/v1/rates"+k.Path, q, nil)
+	}, func(a *ticket.Answer) string {
+		if a.Drawn || !a.NoDraw() {
+			return ""
 		}
-		if !quiet {
-			text := fmt.Sprintf("%s has had %d draws within %v", k.Path, limit, call.DurationText(per))
-			if a.Retry > 0 {
-				free := time.Now().Add(time.Duration(a.Retry) * time.Millisecond)
-				text += ": the next is free at " + call.Clock(free)
-			}
-			line.News(text)
+		text := fmt.Sprintf("%s has had %d draws within %v", k.Path, limit, call.DurationText(per))
+		if a.Retry > 0 {
+			free := time.Now().Add(time.Duration(a.Retry) * time.Millisecond)
+			text += ": the next is free at " + call.Clock(free)
 		}
-		if p.Over() {
-			line.End()
-			return &cli.ExitError{Code: lock.conflict}
-		}
+		return text
+	})
+	switch {
+	case call.Interrupted(interrupt) != nil:
+		return call.Interrupted(interrupt)
+	case err != nil:
+		return cli.Exitf(call.ExitNoSession,
+			"no port for tickets of a zlockd (--http, ZLOCK_HTTP) lets COMMAND draw: %w", err)
+	case a.Drawn:
+		return nil
+	case a.NoDraw():
+		return &cli.ExitError{Code: lock.conflict}
 	}
+	return fmt.Errorf("%s: %s", a.Error, a.Text)
 }
 
 // parseRate reads a rate such as 100/1m.

@@ -119,39 +119,31 @@ func runByTicket(c *call.Call, t *ticket.Flags, give bool, lock *lockFlags, run 
 
 // await waits until the ticket holds, and returns the answer that says so.
 func (h *ticketHold) await(j *job, t *ticket.Flags, lock *lockFlags) (*ticket.Answer, error) {
-	line, p := call.NewStatusLine(j.App), lock.pace()
-	defer line.Clear()
-	for {
-		wait := p.Next()
+	var sent reading
+	a, err := lock.patience(j.conn.Quiet).Await(j.Call, func(wait time.Duration) (*ticket.Answer, error) {
 		ctx, cancel := context.WithTimeout(j.ctx, wait+t.Timeout)
-		sent := h.now()
-		a, err := h.post(ctx, wait)
-		cancel()
-		switch {
-		case context.Cause(j.ctx) != nil:
-			return nil, context.Cause(j.ctx)
-		case err != nil:
-			return nil, &cli.ExitError{Code: call.ExitNoSession, Err: err}
-		case a.Over():
-			return nil, &cli.ExitError{Code: call.ExitLost, Err: ticket.OverText(a)}
-		case a.Code >= http.StatusBadRequest:
-			return nil, ticket.OverOr(a)
-		case a.Held:
-			h.token = a.Token
-			if err := h.lastsFor(a); err != nil {
-				return nil, err
-			}
-			h.renewed(a, sent)
-			return a, nil
-		}
-		if !j.conn.Quiet {
-			line.News(ticket.WhoIsAhead(h.Path, a))
-		}
-		if p.Over() {
-			line.End()
-			return nil, &cli.ExitError{Code: lock.conflict}
-		}
+		defer cancel()
+		sent = h.now()
+		return h.post(ctx, wait)
+	}, h.WaitsFor)
+	switch {
+	case context.Cause(j.ctx) != nil:
+		return nil, context.Cause(j.ctx)
+	case err != nil:
+		return nil, &cli.ExitError{Code: call.ExitNoSession, Err: err}
+	case a.Over():
+		return nil, &cli.ExitError{Code: call.ExitLost, Err: ticket.OverText(a)}
+	case a.Code >= http.StatusBadRequest:
+		return nil, ticket.OverOr(a)
+	case !a.Held:
+		return nil, &cli.ExitError{Code: lock.conflict}
 	}
+	h.token = a.Token
+	if err := h.lastsFor(a); err != nil {
+		return nil, err
+	}
+	h.renewed(a, sent)
+	return a, nil
 }
 
 // lastsFor refuses a ticket that may end before COMMAND can be ended.
@@ -173,6 +165,9 @@ func (h *ticketHold) post(ctx context.Context, wait time.Duration) (*ticket.Answ
 	q := url.Values{"wait": {wait.String()}}
 	return h.Ask(ctx, http.MethodPost, ticket.LockPath(h.Path), q, map[string]string{"If-Match": "*"})
 }
+
+// renewEvery is the longest time between two requests of a hold.
+const renewEvery = 10 * time.Second
 
 // keep renews the ticket until ctx ends or it is lost.
 func (h *ticketHold) keep(ctx context.Context) {
@@ -207,7 +202,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 			h.renewed(a, sent)
 		}
 		// In small steps, because a timer stands still while the machine sleeps.
-		until := h.left() - min(max(h.left()/3, 100*time.Millisecond), ticket.LaterWait)
+		until := h.left() - min(max(h.left()/3, 100*time.Millisecond), renewEvery)
 		for rest := h.left() - until; rest > 0 && ctx.Err() == nil; rest = h.left() - until {
 			_ = call.Sleep(ctx, min(rest, time.Second))
 		}

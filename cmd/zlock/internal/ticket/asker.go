@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -119,42 +120,57 @@ func LockPath(path string) string { return "/v1/locks" + path }
 // as lies between two lines about that.
 const (
 	firstWait = time.Second
-	LaterWait = 10 * time.Second
+	laterWait = 10 * time.Second
 )
 
-// Pace says how long each request of a command waits.
-type Pace struct {
-	End   time.Time // of the command's patience; zero: never
-	later bool      // the first request is out
+// Patience is how a command waits for what a server gives when it is free.
+type Patience struct {
+	End   time.Time // zero: never
+	Quiet bool      // it does not say what it waits for
 }
 
-// Next returns how long the next request waits.
-func (p *Pace) Next() time.Duration {
-	wait := firstWait
-	if p.later {
-		wait = LaterWait
+// Await sends requests, each with the time that it may wait at the server, until an answer is not one to wait
+// on, or the patience is over, and returns the last answer. why says what an answer waits for, "" for one that
+// is final.
+func (p Patience) Await(c *call.Call, send func(wait time.Duration) (*Answer, error),
+	why func(*Answer) string) (*Answer, error) {
+	line := call.NewStatusLine(c.App)
+	defer line.Clear()
+	for wait := firstWait; ; wait = laterWait {
+		if !p.End.IsZero() {
+			wait = min(wait, max(time.Until(p.End), 0))
+		}
+		a, err := send(wait.Round(time.Millisecond))
+		if err != nil {
+			return nil, err
+		}
+		text := why(a)
+		if text == "" {
+			return a, nil
+		}
+		if !p.Quiet {
+			line.News(text)
+		}
+		if !p.End.IsZero() && !time.Now().Before(p.End) {
+			line.End()
+			return a, nil
+		}
 	}
-	p.later = true
-	if !p.End.IsZero() {
-		wait = min(wait, max(time.Until(p.End), 0))
-	}
-	return wait.Round(time.Millisecond)
 }
 
-// Over reports whether the command waits no longer.
-func (p *Pace) Over() bool { return !p.End.IsZero() && !time.Now().Before(p.End) }
-
-// WhoIsAhead says whom a ticket waits for, and its place.
-func WhoIsAhead(path string, a *Answer) string {
+// WaitsFor says whom the ticket waits for, and its place; "" if it holds or is refused.
+func (k *Asker) WaitsFor(a *Answer) string {
 	holder, ahead := "", ""
 	switch {
+	case a.Held || a.Code >= http.StatusBadRequest:
+		return ""
 	case a.Behind == nil:
 	case a.Position == 1:
 		holder = aheadText(a.Behind)
 	default:
 		ahead = aheadText(a.Behind)
 	}
-	return call.WaitText(path, holder, ahead, a.Position, a.Of)
+	return call.WaitText(k.Path, holder, ahead, a.Position, a.Of)
 }
 
 func aheadText(h *Holder) string {

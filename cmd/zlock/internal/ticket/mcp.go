@@ -277,7 +277,7 @@ func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q ur
 	ctx, cancel := context.WithTimeout(ctx, wait+l.patience)
 	defer cancel()
 	for end := time.Now().Add(wait); ; {
-		left := min(max(time.Until(end), 0), LaterWait)
+		left := min(max(time.Until(end), 0), laterWait)
 		q.Set("wait", left.Round(time.Millisecond).String())
 		sent := time.Now()
 		a, err := k.Ask(ctx, http.MethodPost, LockPath(path), q, head)

@@ -82,45 +82,32 @@ func takeTicket(c *call.Call, t *Flags, q url.Values, wait time.Duration, quiet 
 	}
 	ctx, stop := t.asking(wait)
 	defer stop()
-	line, p := call.NewStatusLine(c.App), Pace{End: time.Now().Add(wait)}
-	tell := func(a *Answer) {
-		if !quiet {
-			line.News(WhoIsAhead(k.Path, a))
-		}
+	p := Patience{End: time.Now().Add(wait), Quiet: quiet}
+	a, err := p.Await(c, func(wait time.Duration) (*Answer, error) {
+		q.Set("wait", wait.String())
+		return k.Ask(ctx, http.MethodPost, LockPath(k.Path), q, nil)
+	}, k.WaitsFor)
+	switch {
+	case err != nil:
+		withdraw(c, t, k)
+		return unanswered(ctx, err)
+	case a.Error == "held":
+		return &cli.ExitError{Code: call.ExitNotAcquired, Err: errors.New(k.heldBy(ctx))}
+	case a.Over() && t.File != "" && t.File != "-":
+		return cli.Exitf(call.ExitNo, "%w; 'zlock give' removes %s, and the next take has another ticket",
+			OverText(a), t.File)
+	case a.Code >= http.StatusBadRequest:
+		return OverOr(a)
 	}
-	for {
-		q.Set("wait", p.Next().String())
-		a, err := k.Ask(ctx, http.MethodPost, LockPath(k.Path), q, nil)
-		if err != nil || a.Held || a.Code >= http.StatusBadRequest {
-			line.Clear()
-		}
-		switch {
-		case err != nil:
-			withdraw(c, t, k)
-			return unanswered(ctx, err)
-		case a.Error == "held":
-			return &cli.ExitError{Code: call.ExitNotAcquired, Err: errors.New(k.heldBy(ctx))}
-		case a.Over() && t.File != "" && t.File != "-":
-			return cli.Exitf(call.ExitNo, "%w; 'zlock give' removes %s, and the next take has another ticket",
-				OverText(a), t.File)
-		case a.Code >= http.StatusBadRequest:
-			return OverOr(a)
-		case !a.Held && !p.Over():
-			tell(a)
-			continue
-		}
-		if err := printTicket(c, k); err != nil {
-			withdraw(c, t, k)
-			return err
-		}
-		if a.Held {
-			c.Say("%s", heldText(a))
-			return nil
-		}
-		tell(a)
-		line.End()
+	if err := printTicket(c, k); err != nil {
+		withdraw(c, t, k)
+		return err
+	}
+	if !a.Held {
 		return cli.Exit(call.ExitNotAcquired)
 	}
+	c.Say("%s", heldText(a))
+	return nil
 }
 
 // printTicket prints a ticket that no file has. If that fails, only this process knows it.
