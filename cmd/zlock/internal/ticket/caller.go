@@ -128,8 +128,11 @@ func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values,
 		if err == nil && a.final() {
 			return a, nil
 		}
-		if last = err; err == nil {
-			last = errors.New(a.Text)
+		if err == nil {
+			err = errors.New(a.Text)
+		}
+		if last == nil || ctx.Err() == nil { // a request that is cut off says less than the one before it
+			last = err
 		}
 		pause := again
 		if n+1 < len(c.URLs) {

@@ -1,9 +1,14 @@
 package ticket_test
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
@@ -33,4 +38,24 @@ func TestTicketFileIsMadeAtOnce(t *testing.T) {
 		expect.Equal(t, must.Get(os.Stat(file))(t).Mode().Perm(), os.FileMode(0o600), "the mode")
 		expect.Equal(t, len(must.Get(os.ReadDir(dir))(t)), 1, "files")
 	}
+}
+
+// The time of a call ends while a request is under way. The error tells what the servers answered before.
+func TestLastAnswerIsToldWhenTheTimeEnds(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	var requests atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) > 1 {
+			end()
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprint(w, "<html>")
+	}))
+	defer proxy.Close()
+	k := must.Get(ticket.NewCaller(proxy.URL, "", "", ""))(t)
+	_, err := k.Ask(ctx, http.MethodGet, "/v1/tickets", nil, nil)
+	must.Fails(t, err)
+	expect.Has(t, err.Error(), "not as a port for tickets does")
 }
