@@ -12,7 +12,7 @@ LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: go abuse build kerberos deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim sim-repeat sim-shrink races farm mutants mutants-random robustness fuzz bench rivals ways lint sign vulncheck help
+.PHONY: go abuse build kerberos deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-long test-stock test-apps test-soak race sim sim-repeat sim-shrink races farm mutants mutants-random robustness fuzz bench rivals ways lint sign vulncheck help
 
 build: go ## build bin/zlockd and bin/zlock
 	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -55,6 +55,9 @@ test: ## vet, and the tests that need nothing but Go, in three to five minutes
 
 test-all: ## those and the slow ones: servers as processes, long simulations, planted bugs
 	@sh test/run.sh -timeout 20m
+
+test-long: ## what make test-all has more than make test: the packages whose tests -short changes, without it
+	@sh test/run.sh -long -timeout 20m
 
 test-stock: build kerberos ## run the stock clients and the real ZooKeeper against zlockd, with Kerberos (installs them when root)
 	sh test/stock/install.sh

@@ -1,7 +1,10 @@
 package test
 
 import (
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,4 +49,22 @@ failed: 2 crashed: `,
 		out := must.Get(cmd.Output())(t)
 		expect.Has(t, string(out), want)
 	}
+}
+
+// test/run.sh -long looks at the tests of a package for what -short changes: nothing that several packages
+// use may ask for it, but test/cluster.
+func TestOnlyTestsAskForShort(t *testing.T) {
+	cluster := filepath.Join("..", "test", "cluster")
+	files := 0
+	must.OK(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Dir(path) == cluster || !strings.HasSuffix(path, ".go") ||
+			strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files++
+		b, err := os.ReadFile(path)
+		expect.That(t, !strings.Contains(string(b), "testing.Short()"), "%s asks for -short", path)
+		return err
+	}))
+	must.That(t, files > 100, "only %d files were read", files)
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs vet and the tests of all packages with the given flags of go test, and
-# says how far it is. The packages' names appear as they end. Run it by
-# `make test` or `make test-all`.
+# says how far it is. The packages' names appear as they end. With -long as the
+# first flag it leaves out the packages whose tests are the same with and
+# without -short. Run it by `make test`, `make test-all` or `make test-long`.
 set -u
 begin=$(date +%s)
 say() { printf '== %s (%d s)\n' "$1" $(($(date +%s) - begin)); }
@@ -10,11 +11,24 @@ say "vet"
 go vet ./... || exit 1
 go vet -tags stock,interop,apps ./... || exit 1
 
+# The longest begin first, so that none of them runs alone at the end.
+first="./test/sim ./test/proc ./client ./test/mutants ./raftfsm ./test/abuse ./server ./cmd/zlock ./raftfsm/seglog"
+packages="$first ./..."
+if [ "${1:-}" = -long ]; then
+	shift
+	packages=$first
+	root=$(go list -m -f '{{.Dir}}') || exit 1
+	for dir in $(go list -f '{{.Dir}}' ./...); do
+		# test/cluster asks for -short too, when a test wants a server as a process.
+		grep -qs -e 'testing\.Short()' -e 'zlockd/test/cluster"' "$dir"/*_test.go && packages="$packages .${dir#"$root"}"
+	done
+fi
+
 say "tests: $*"
-# Anew each time: some tests build the programs themselves, which go's cache
-# does not see. Many at once, packages too, because most of them wait for a
-# server. The longest begin first, so that none of them runs alone at the end.
-long="./test/sim ./test/proc ./client ./test/mutants ./raftfsm ./test/abuse ./server ./cmd/zlock ./raftfsm/seglog"
-go run test/progress.go -vet=off -count=1 -p 4 -parallel 8 -timeout 10m "$@" $long ./... ||
+# Once more each time: some tests build the programs themselves, which go's cache
+# does not see. Many at once, packages too, because most of them wait for a server.
+# Tests need no tables for a debugger, which take a third of the linker's time.
+# shellcheck disable=SC2086 # the packages are a list
+go run test/progress.go -vet=off -ldflags=-w -count=1 -p 4 -parallel 8 -timeout 10m "$@" $packages ||
   { say "FAILED"; exit 1; }
 say "all tests passed"

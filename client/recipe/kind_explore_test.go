@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // The explorer of kinds runs contenders of several kinds of locks on one path through every order of their
@@ -220,6 +221,7 @@ func kCases(f func(uses []Use, tries uint8)) {
 // Of locks of different kinds on one path only one kind is held, whatever the order of the steps; a contender
 // alone is granted, and one that is refused leaves nothing.
 func TestKindExplorerFindsNoFault(t *testing.T) {
+	race.Alone(t)
 	kCases(func(uses []Use, tries uint8) {
 		names := []string{"queue", "policy", "", "permits", "bare permits"}
 		what := ""
@@ -238,6 +240,7 @@ func TestKindExplorerFindsNoFault(t *testing.T) {
 
 // Each mistake that a client could make shows.
 func TestKindExplorerFindsEachMutation(t *testing.T) {
+	race.Alone(t)
 	for m, want := range map[kMutation]error{kLooksBefore: errKinds, kTrustsList: errAlone,
 		kStays: errChanged} {
 		t.Run(fmt.Sprint(m), func(t *testing.T) {

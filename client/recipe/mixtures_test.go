@@ -7,6 +7,7 @@ import (
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // sorts are the kinds of names that contenders of numbered queues give themselves.
@@ -29,6 +30,7 @@ var sorts = []struct{ name, head string }{
 // What the lock view says of a queue is what its clients decide: in all queues of up to four contenders
 // of any kinds that do not refuse each other.
 func TestQueueViewIsWhatClientsDecide(t *testing.T) {
+	race.Alone(t)
 	queues, refused := 0, 0
 	for n := 1; n <= 4; n++ {
 		states := 1

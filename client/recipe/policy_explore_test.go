@@ -402,6 +402,7 @@ func TestPolicyExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
 
 // An explorer that finds nothing in a broken protocol proves nothing.
 func TestPolicyExplorerFindsEachMutation(t *testing.T) {
+	race.Alone(t)
 	for name, tc := range map[string]struct {
 		mutation xMutation
 		want     string

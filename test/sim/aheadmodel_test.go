@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/race"
 )
 
 var modelFlag = flag.Bool("sim.model", false, "the larger case of the model of decision 9")
@@ -14,6 +16,7 @@ var modelFlag = flag.Bool("sim.model", false, "the larger case of the model of d
 // do harm. At no index may two servers ever apply different entries. Then each rule of decision 9 is left
 // out, and the harm must be found; what the rules are about is only shown by that.
 func TestR9AheadModel(t *testing.T) {
+	race.Alone(t)
 	all := aheadRules{applyWaits: true, commitBounded: true, followersSync: true, noopSynced: true,
 		settled: true}
 	small := aheadCase{terms: 3, entries: 3, clients: 3, crashes: 1}
