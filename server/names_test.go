@@ -72,7 +72,8 @@ func init() {
 	add("a ticket is asked for", "zlockd_tickets zlockd_ticket_waits zlockd_ticket_requests_total "+
 		"zlockd_ticket_requests_refused_total")
 	add("a hold of hours comes to its end", "zlockd_ticket_holds_end_soon")
-	add("a caller draws from a rate", "zlockd_rate_draws_total zlockd_rate_draws_refused_total")
+	add("a caller draws from a rate", "zlockd_rate_draws_total zlockd_rate_draws_refused_total "+
+		"zlockd_rate_nodes")
 	add("a backup, or none in time",
 		"zlockd_backup_age_seconds zlockd_backups_total zlockd_backups_failed_total")
 	add("a wrong password at the admin port", "zlockd_admin_logins_failed_total")

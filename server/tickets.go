@@ -116,9 +116,9 @@ func (i *Instance) ticketStatus(s *admin.Status, node *raftfsm.Node, metrics boo
 	if !metrics {
 		return
 	}
-	count, all, refused := 0, int64(0), int64(0)
+	count, rates, all, refused := 0, 0, int64(0), int64(0)
 	if node != nil {
-		node.View(func(st *state.State) { count = st.Sessions().Tickets() })
+		node.View(func(st *state.State) { count, rates = st.Sessions().Tickets(), st.RateNodes() })
 	}
 	if i.tickets != nil {
 		all, refused = i.tickets.Requests()
@@ -128,6 +128,8 @@ func (i *Instance) ticketStatus(s *admin.Status, node *raftfsm.Node, metrics boo
 		float64(i.endsSoon.Load()))
 	s.Measure("ticket_waits", "Requests that wait at the port for tickets.", float64(i.TicketWaits()))
 	s.Measure("ticket_requests_total", "Requests to the port for tickets.", float64(all))
+	s.Measure("rate_nodes",
+		"Nodes that draws have made for rates, with their directories; 100,000 are allowed.", float64(rates))
 	drawn, none := i.TicketDraws()
 	s.Measure("rate_draws_total", "Draws from rates that were granted at this server.", float64(drawn))
 	s.Measure("rate_draws_refused_total", "Requests for a draw that were refused because none was free.",

@@ -36,6 +36,9 @@ type beginner struct {
 	nodes int32
 }
 
+// RateNodes returns how many nodes of rates count for their bounds.
+func (s *State) RateNodes() int { return int(s.begun.all) }
+
 // tooMany says which bound further nodes would exceed.
 func (g *begun) tooMany(d *Draw, nodes int32) string {
 	own := int32(0)
