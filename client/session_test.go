@@ -1,21 +1,15 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
@@ -173,46 +167,6 @@ func noReply(t *testing.T) bool {
 	must.That(t, granted.Load() != 0, "the lock was never given on")
 	p.Blackhole(false)
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
-	return true
-}
-
-func TestE35StoppedProcess(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("stops and starts processes for some seconds: make test-all")
-	}
-	for range 5 {
-		if stoppedProcess(t) {
-			return
-		}
-	}
-	t.Fatal("the machine is too busy to hold a lock")
-}
-
-// stoppedProcess returns false if the child lost its lock before it was stopped.
-func stoppedProcess(t *testing.T) bool {
-	d := dir(t)
-	p := spawn(t, addr(t), d)
-	token := must.Get(fence.ParseToken(p.says(t, "locked")[0]))(t)
-	var gate fence.Gate
-	must.OK(t, gate.Admit("r", fence.Exclusive, token))
-	must.OK(t, p.cmd.Process.Signal(syscall.SIGSTOP))
-	least := time.After(stopped)
-	// The session of the stopped process ends, and its lock goes to us.
-	c := dial(t)
-	l := lock(t, c.Mutex(d).Lock)
-	defer c.Close(testCtx(t))
-	must.That(t, l.Token() > token, "token %d after %d", l.Token(), token)
-	must.OK(t, gate.Admit("r", fence.Exclusive, l.Token()))
-	<-least
-	must.OK(t, p.cmd.Process.Signal(syscall.SIGCONT))
-	resumed := p.says(t, "resumed")
-	if resumed == nil {
-		return false
-	}
-	must.Equal(t, resumed[0], "false", "valid in the first check: %v", resumed)
-	p.says(t, "ended")
-	must.Is(t, gate.Admit("r", fence.Exclusive, token), fence.ErrStale, "old token")
 	return true
 }
 
@@ -434,90 +388,6 @@ func TestCloseWithoutServersEnds(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close(context.Background()) }()
 	expect.OK(t, soon(t, "the end of Close", closed))
-}
-
-// child is what the test binary does when it is started as a child process: it takes a lock, says so, and
-// then looks at its lease until it is over, telling what it saw after a pause.
-func child() {
-	ctx := context.Background()
-	c, err := Dial(ctx, os.Getenv("ZLOCKD_CLIENT_CHILD"), quick()...)
-	if err != nil {
-		fmt.Println("error", err)
-		return
-	}
-	l, err := c.Mutex(os.Getenv("ZLOCKD_CLIENT_PATH")).Lock(ctx)
-	if err != nil {
-		fmt.Println("error", err)
-		return
-	}
-	ended := make(chan time.Time, 1)
-	go func() {
-		<-l.Context().Done()
-		ended <- time.Now()
-	}()
-	fmt.Println("locked", l.Token())
-	for last := time.Now(); ; {
-		now := time.Now()
-		if now.Sub(last) >= stopped { // by the parent or by a busy machine: no lease outlives that
-			fmt.Println("resumed", l.Valid())
-			end := <-ended
-			fmt.Println("ended", end.Sub(now).Milliseconds(), context.Cause(l.Context()))
-			return
-		}
-		last = now
-		if len(ended) > 0 { // the machine was too busy to hold it
-			fmt.Println("early", context.Cause(l.Context()))
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// stopped is how long the parent stops its child at least: longer than a lease of quick lasts.
-const stopped = 3500 * time.Millisecond
-
-// process is a child process of a test.
-type process struct {
-	cmd   *exec.Cmd
-	lines chan []string
-}
-
-// spawn starts the test binary as a child that locks path.
-func spawn(t *testing.T, servers, path string) *process {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "ZLOCKD_CLIENT_CHILD="+servers, "ZLOCKD_CLIENT_PATH="+path)
-	out := must.Get(cmd.StdoutPipe())(t)
-	must.OK(t, cmd.Start())
-	p := &process{cmd: cmd, lines: make(chan []string, 10)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		in := bufio.NewScanner(out)
-		for in.Scan() {
-			p.lines <- strings.Fields(in.Text())
-		}
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		<-done
-		cmd.Wait()
-	})
-	return p
-}
-
-// says waits for the child's next line, which must begin with word. A child that
-// lost its lock before it was stopped makes the test begin again.
-func (p *process) says(t *testing.T, word string) []string {
-	t.Helper()
-	l := soon(t, "the child to say "+word, p.lines)
-	if len(l) < 2 || l[0] != word {
-		if len(l) > 0 && l[0] == "early" {
-			return nil
-		}
-		t.Fatalf("child: %v", l)
-	}
-	return l[1:]
 }
 
 // What a client tells of its session lets another process end it.
