@@ -1,0 +1,360 @@
+package main
+
+// added are files that the library does not have.
+var added = map[string]string{
+	"runtime/sim.go": `package runtime
+
+import (
+	"internal/runtime/atomic"
+	"unsafe"
+)
+
+// How a run chooses the next goroutine.
+const (
+	simUsual  = iota // as the scheduler does: the one made ready last, then the first of the queue
+	simRandom        // any
+	simRanked        // the one with the highest rank; ranks change now and then
+	simDelayed       // as usual, but now and then one of them waits for up to some milliseconds where it stands
+)
+
+var (
+	simSeed uint64       // of the next bubble
+	simWays int          // how it chooses
+	simRuns atomic.Int32 // bubbles that run
+
+	simOften bool // goroutines wait more often, where it explores with delays
+
+	simAlone bool // the process makes one run, and nothing else
+
+	sim struct {
+		outer  uint64 // state of the stream outside bubbles
+		choice     uint64 // state of the stream for choices
+		ways       int
+		next       guintptr // made ready last
+		head, tail uint32
+		queue      [1 << 14]guintptr
+		nexts      int // picked one after the other
+		ticks      uint32
+		epoch      uint32 // of the ranks
+		now        int64  // the bubble's time at the pick before
+		picks      int    // at that time
+
+		collector guintptr // collects garbage: nothing else of the bubble runs
+
+		picked  uint64 // a sum over the goroutines that ran
+		inside  uint64 // a sum over what bubbles allocated
+		outside uint64 // and the others
+	}
+)
+
+// simState tells where a run is, so that the first difference of two runs that part is a cause and no effect:
+// the streams, how many goroutines were picked, which, the one that runs, what was allocated inside bubbles and
+// outside, the place of the next object on the heap, its pages, collections, and turns of the scheduler.
+//
+//go:linkname simState github.com/zlockd/zlockd/test/sim.runtimeState
+func simState(s *[11]uint64) {
+	gp := getg()
+	if gp.bubble != nil {
+		s[0] = gp.bubble.sim
+	}
+	s[1] = sim.choice
+	s[2] = uint64(sim.ticks)
+	s[3] = sim.picked
+	s[4] = gp.goid
+	s[5] = sim.inside
+	s[6] = sim.outside
+	s[7] = uint64(uintptr(mallocgc(16, nil, false)))
+	s[8] = uint64(mheap_.pagesInUse.Load())
+	s[9] = uint64(work.cycles.Load())
+	s[10] = uint64(gp.m.p.ptr().schedtick)
+}
+
+//go:linkname simSetSeed github.com/zlockd/zlockd/test/sim.setSeed
+func simSetSeed(seed uint64, ways int) { simSeed, simWays = seed, ways }
+
+//go:linkname simSetOften github.com/zlockd/zlockd/test/sim.waitOften
+func simSetOften(on bool) { simOften = on }
+
+// simProcess is called when the process begins. Where it makes one run and nothing else, sysmon takes no
+// processor away at all.
+func simProcess() {
+	if gogetenv("ZLOCKD_SIM_ALONE") != "" {
+		if iscgo {
+			throw("build the simulation with CGO_ENABLED=0: the threads of cgo allocate on the heap")
+		}
+		simAlone = true
+		simRuns.Add(1)
+	}
+}
+
+// simNewM, simNewWeak and simMalg allocate what belongs to a thread. Threads begin at random moments: their
+// memory comes from outside the heap, or it would move all that is allocated later, and addresses order maps
+// with pointers as keys. Nothing is collected in such a process.
+func simNewM() *m {
+	if !simAlone {
+		return &new(mPadded).m
+	}
+	// Locks of the runtime know a thread by its address without the low bits: it must be where the heap would
+	// have put it, behind a header.
+	const size = 2048 // see mPadded
+	mp := (*m)(add(persistentalloc(size, size, &memstats.other_sys), mallocHeaderSize))
+	if mutexWaitListHead(uintptr(unsafe.Pointer(mp))).ptr() != mp {
+		throw("a lock of the runtime would not find this thread")
+	}
+	return mp
+}
+
+func simNewWeak() *atomic.Pointer[m] {
+	if !simAlone {
+		return new(atomic.Pointer[m])
+	}
+	return (*atomic.Pointer[m])(persistentalloc(unsafe.Sizeof(atomic.Pointer[m]{}), 0, &memstats.other_sys))
+}
+
+func simMalg(size int32) *g {
+	if !simAlone {
+		return malg(size)
+	}
+	gp := (*g)(persistentalloc(unsafe.Sizeof(g{}), 64, &memstats.other_sys))
+	size = round2(stackSystem + size)
+	lo := uintptr(persistentalloc(uintptr(size), 4096, &memstats.other_sys))
+	gp.stack = stack{lo, lo + uintptr(size)}
+	gp.stackguard0 = lo + stackGuard
+	gp.stackguard1 = ^uintptr(0)
+	return gp
+}
+
+func simBegin(b *synctestBubble) {
+	b.sim = simSeed
+	sim.choice, sim.ways = simSeed^0x5851f42d4c957f2d, simWays
+	sim.nexts, sim.ticks, sim.epoch, sim.picks = 0, 0, 1, 0
+}
+
+// simStep is splitmix64.
+//
+//go:nosplit
+func simStep(state *uint64) uint64 {
+	*state += 0x9e3779b97f4a7c15
+	x := *state
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// simNext returns the next value of the bubble's stream.
+//
+//go:nosplit
+func (b *synctestBubble) simNext() uint64 { return simStep(&b.sim) }
+
+//go:nosplit
+func simRand32() uint32 {
+	if b := getg().bubble; b != nil {
+		return uint32(b.simNext() >> 32)
+	}
+	return cheaprand()
+}
+
+//go:nosplit
+func simRandn(n uint32) uint32 {
+	return uint32((uint64(simRand32()) * uint64(n)) >> 32)
+}
+
+//go:nosplit
+func simCount() uint32 {
+	if sim.collector != 0 {
+		return simCollects()
+	}
+	n := sim.tail - sim.head
+	if sim.next != 0 {
+		n++
+	}
+	return n
+}
+
+// simPut makes a goroutine of a bubble ready. There is one processor, so no other thread is here.
+func simPut(gp *g, next bool) {
+	if next {
+		old := sim.next
+		sim.next.set(gp)
+		if old == 0 {
+			return
+		}
+		gp = old.ptr()
+	}
+	if sim.tail-sim.head == uint32(len(sim.queue)) {
+		throw("too many goroutines are ready in a bubble")
+	}
+	sim.queue[sim.tail%uint32(len(sim.queue))].set(gp)
+	sim.tail++
+}
+
+// simGet returns the next goroutine of a bubble, or nil if the others may run.
+func simGet(pp *p) *g {
+	n := simCount()
+	if n == 0 {
+		return nil
+	}
+	if sim.collector != 0 {
+		return simTakeCollector()
+	}
+	if sim.ticks++; sim.ticks%4096 == 0 && pp.runqhead != pp.runqtail {
+		return nil
+	}
+	if sim.ways == simUsual || sim.ways == simDelayed {
+		if sim.next != 0 && (sim.nexts < 64 || n == 1) {
+			sim.nexts++
+			gp := sim.next.ptr()
+			sim.next = 0
+			return gp
+		}
+		sim.nexts = 0
+		return simTake(sim.head)
+	}
+	if sim.next != 0 {
+		gp := sim.next.ptr()
+		sim.next = 0
+		simPut(gp, false)
+	}
+	at := sim.head + uint32(simStep(&sim.choice)%uint64(n))
+	if sim.ways == simRanked {
+		at = simHighest(at)
+	}
+	return simTake(at)
+}
+
+// simCollect collects garbage, with the world stopped (gcstoptheworld=2): what is allocated later has the same
+// place in all runs of a seed. How often the collector makes way is left to chance, so nothing counts that, and
+// no other goroutine of the bubble runs while it works.
+//
+//go:linkname simCollect github.com/zlockd/zlockd/test/sim.collectGarbage
+func simCollect() {
+	ticks := getg().m.p.ptr().schedtick
+	sim.collector.set(getg())
+	GC()
+	sim.collector = 0
+	getg().m.p.ptr().schedtick = ticks
+}
+
+// simCollects returns 1 if the collector is ready.
+//
+//go:nosplit
+func simCollects() uint32 {
+	if sim.next == sim.collector {
+		return 1
+	}
+	for at := sim.head; at != sim.tail; at++ {
+		if sim.queue[at%uint32(len(sim.queue))] == sim.collector {
+			return 1
+		}
+	}
+	return 0
+}
+
+func simTakeCollector() *g {
+	gp := sim.collector.ptr()
+	if sim.next == sim.collector {
+		sim.next = 0
+		return gp
+	}
+	at := sim.head
+	for sim.queue[at%uint32(len(sim.queue))] != sim.collector {
+		at++
+	}
+	return simTake(at)
+}
+
+// simTake removes one place of the queue.
+func simTake(at uint32) *g {
+	const size = uint32(len(sim.queue))
+	gp := sim.queue[at%size].ptr()
+	for ; at != sim.head; at-- {
+		sim.queue[at%size] = sim.queue[(at-1)%size]
+	}
+	sim.head++
+	return gp
+}
+
+// simHighest returns the place of the highest rank. The goroutine that it picks loses its rank now and
+// then, and sometimes all ranks change. Where many picks pass without time, any goes first: some goroutine may
+// wait for the work of a lower one without being blocked.
+func simHighest(any uint32) uint32 {
+	const size = uint32(len(sim.queue))
+	if b := sim.queue[any%size].ptr().bubble; b.now != sim.now {
+		sim.now, sim.picks = b.now, 0
+	}
+	if sim.picks++; sim.picks > 5000 {
+		return any
+	}
+	r := simStep(&sim.choice)
+	if r%(1<<14) == 0 {
+		sim.epoch++
+	}
+	best := sim.head
+	for at := sim.head; at != sim.tail; at++ {
+		gp := sim.queue[at%size].ptr()
+		if gp.simEpoch != sim.epoch {
+			gp.simEpoch, gp.simPrio = sim.epoch, uint32(simStep(&sim.choice)>>32)|1
+		}
+		if gp.simPrio > sim.queue[best%size].ptr().simPrio {
+			best = at
+		}
+	}
+	if (r>>32)%512 == 0 {
+		gp := sim.queue[best%size].ptr()
+		gp.simPrio >>= 8
+	}
+	return best
+}
+
+// simPoint is called where goroutines meet: a run that explores may go on with another one here, or soon.
+func simPoint() {
+	if sim.ways == simUsual {
+		return
+	}
+	gp := getg()
+	if gp.bubble == nil || gp != gp.m.curg || gp.m.locks != 0 || gp.m.preemptoff != "" {
+		return
+	}
+	switch r := simStep(&sim.choice); {
+	case sim.ways == simDelayed:
+		// As a thread that gets no processor, also while it holds a lock.
+		rarely := uint64(1<<11)
+		if simOften {
+			rarely = 1 << 7
+		}
+		if r%rarely == 0 && gp != gp.bubble.root {
+			timeSleep(int64((r>>32)%(1<<(12+(r>>20)%13))) + 1)
+		}
+	case r%16 == 0:
+		goyield()
+	case r%16 == 1:
+		gp.preempt, gp.stackguard0 = true, stackPreempt
+	}
+}
+
+//go:linkname simPointOfSync internal/sync.simPoint
+func simPointOfSync() { simPoint() }
+
+//go:linkname simPointOfAtomic sync/atomic.simPoint
+func simPointOfAtomic() { simPoint() }
+
+// simAlloc counts an allocation. Where a run explores, the goroutine may make way at one of its next calls.
+func simAlloc(size uintptr) {
+	if getg().bubble != nil {
+		sim.inside = (sim.inside ^ uint64(size)) * 1099511628211
+	} else {
+		sim.outside = (sim.outside ^ uint64(size)) * 1099511628211
+	}
+	if sim.ways == simUsual || sim.ways == simDelayed {
+		return
+	}
+	gp := getg()
+	if gp.bubble == nil || gp != gp.m.curg {
+		return
+	}
+	if simStep(&sim.choice)%256 == 0 {
+		gp.preempt, gp.stackguard0 = true, stackPreempt
+	}
+}
+`,
+}
