@@ -16,7 +16,7 @@ import (
 // overwrites what is shared.
 var sharing = map[string]string{
 	"jute/decode.go": "TestStringsShareTheirInputUntilItIsHandled",
-	"tree/acl.go":    "TestTreesShareNothingWithTheirInputs",
+	"tree/aclset.go": "TestTreesShareNothingWithTheirInputs",
 }
 
 // Strings that share a buffer are made in few places, and each has its test: a string that outlives its

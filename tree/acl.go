@@ -4,20 +4,8 @@ import (
 	"crypto/sha1"
 	"encoding/base64"
 	"strings"
-	"unsafe"
 
 	"github.com/zlockd/zlockd/jute"
-)
-
-// Schemes of identities and ACL entries.
-const (
-	schemeWorld  = "world"
-	schemeAuth   = "auth"
-	schemeDigest = "digest"
-	schemeIP     = "ip"
-	schemeSASL   = "sasl"
-	schemeX509   = "x509"
-	schemeSuper  = "super"
 )
 
 // Super passes every check. A server uses it to read and change nodes on its own account; a client that is
@@ -67,12 +55,6 @@ func hasScheme(ids []jute.ID, scheme string) bool {
 	}
 	return false
 }
-
-// bytesOf views a string as bytes that must not be changed.
-func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
-
-// stringOf views bytes that do not change while the string is in use.
-func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // DigestID returns the identity that the credentials "user:password" prove in the digest scheme.
 // Without a colon all of the text is the user.

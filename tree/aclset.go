@@ -7,8 +7,20 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"unsafe"
 
 	"github.com/zlockd/zlockd/jute"
+)
+
+// Schemes of identities and ACL entries.
+const (
+	schemeWorld  = "world"
+	schemeAuth   = "auth"
+	schemeDigest = "digest"
+	schemeIP     = "ip"
+	schemeSASL   = "sasl"
+	schemeX509   = "x509"
+	schemeSuper  = "super"
 )
 
 // ACL is one distinct ACL, shared by all nodes that have it. It is parsed when it is stored, so
@@ -233,3 +245,9 @@ func (t *aclTable) sweep() {
 		t.prune(hash)
 	}
 }
+
+// bytesOf views a string as bytes that must not be changed.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
+
+// stringOf views bytes that do not change while the string is in use.
+func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

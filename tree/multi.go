@@ -174,3 +174,9 @@ func appendFailure(b []byte, n, failed int, code jute.ErrCode) []byte {
 	}
 	return jute.AppendMultiHeader(b, jute.OpError, true, -1)
 }
+
+// newUndo begins the log of a multi.
+func (t *Tree) newUndo(m multiSize) *undoLog {
+	return &undoLog{hash: t.hash, zxid: t.zxid, steps: make([]undoStep, 0, m.changes),
+		data: make([]undoData, 0, m.writes)}
+}

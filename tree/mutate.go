@@ -265,3 +265,13 @@ func (t *Tree) changeACL(c *Change, n *node, path string, acl []jute.ACL) {
 	t.hash.node(mixSetACL, path, n)
 	t.hash.int(uint64(c.Zxid))
 }
+
+// spend counts n steps. It returns false when the budget is used up, for this and all later calls.
+func (c *Change) spend(n int) bool {
+	if budget := max(c.Budget, MaxSteps); c.Steps+n > budget {
+		c.Steps = budget
+		return false
+	}
+	c.Steps += n
+	return true
+}

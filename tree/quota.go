@@ -108,10 +108,6 @@ func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 
 func exceeds(limit, used, more int64) bool { return limit > -1 && more != 0 && used+more > limit }
 
-// quotaText holds the numbers in the text of a quota's node. The text is parsed when it is written, because
-// it may be a megabyte long and every change below the quota needs it.
-type quotaText struct{ count, bytes, countLimit, byteLimit int64 }
-
 func hasQuotaText(n *node) bool { return n.name == limitsName || n.name == statsName }
 
 // readQuotaText reads a text like "count=1,bytes=-1=;byteHardLimit=5". The first field of a name

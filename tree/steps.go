@@ -41,16 +41,6 @@ const (
 	eventBytes  = 750 // hashed in a step where an event looks for watches above its node
 )
 
-// spend counts n steps. It returns false when the budget is used up, for this and all later calls.
-func (c *Change) spend(n int) bool {
-	if budget := max(c.Budget, MaxSteps); c.Steps+n > budget {
-		c.Steps = budget
-		return false
-	}
-	c.Steps += n
-	return true
-}
-
 // dataSteps returns the cost of storing data. One node may be as large as the operator's bound of a
 // frame allows: its data alone do not use up the budget.
 func dataSteps(n int) int { return min(n/stepBytes, MaxSteps/2) }

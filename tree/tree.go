@@ -209,3 +209,7 @@ func (t *Tree) ACLBytes() int64 { return t.acls.size }
 // Digest returns the rolling hash over all changes ever made. Trees that made
 // the same changes have the same one.
 func (t *Tree) Digest() uint64 { return uint64(t.hash) }
+
+// quotaText holds the numbers in the text of a quota's node. The text is parsed when it is written, because
+// it may be a megabyte long and every change below the quota needs it.
+type quotaText struct{ count, bytes, countLimit, byteLimit int64 }

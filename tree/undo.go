@@ -36,12 +36,6 @@ type undoData struct {
 	null         bool
 }
 
-// newUndo begins the log of a multi.
-func (t *Tree) newUndo(m multiSize) *undoLog {
-	return &undoLog{hash: t.hash, zxid: t.zxid, steps: make([]undoStep, 0, m.changes),
-		data: make([]undoData, 0, m.writes)}
-}
-
 // writing must be called before the data of n changes.
 func (u *undoLog) writing(n *node) {
 	if u != nil {

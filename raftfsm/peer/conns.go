@@ -176,3 +176,9 @@ func (list conns) close() {
 		c.Close()
 	}
 }
+
+const (
+	// rpcTimeout bounds a raft request; for a snapshot it bounds each of its pieces on average.
+	rpcTimeout    = 10 * time.Second
+	snapshotPiece = 256 << 10
+)

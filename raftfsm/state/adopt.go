@@ -2,7 +2,6 @@ package state
 
 import (
 	"fmt"
-	"hash/crc32"
 
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
@@ -45,31 +44,9 @@ func (s *State) Refound(cluster string, now int64) {
 	s.sessions.Renumber(clusterPrefix(cluster))
 }
 
-// clusterPrefix returns the first bits of a cluster's session ids, so that two clusters rarely share ids.
-// Snapshots store it, so the hash may change between releases.
-func clusterPrefix(cluster string) uint32 {
-	return crc32.Checksum([]byte(cluster), crcTable()) & 0xffffff
-}
-
 // Raise continues from a higher zxid: to a client that has seen a later state than this one, new changes must
 // not look old.
 func (s *State) Raise(zxid int64) { s.zxid = max(s.zxid, zxid) }
-
-const (
-	zxidTime  = 1704067200000 // 2024-01-01, in ms since 1970
-	zxidsInMs = 1 << 10       // more changes than a cluster can make in 1 ms
-)
-
-// TimeZxid returns the zxid that stands for a time in ms since 1970. A restored state (by a restore to a
-// running cluster, zlockd restore or zlockd recover) continues from the zxid of that moment. A cluster makes
-// fewer changes than TimeZxid counts, so every zxid that it gave out lies below the zxid of its time. So the
-// zxids after a restore, which are also fencing tokens, lie above all earlier ones: even above those that the
-// cluster gave out after the backup was made, or after another restore of the same backup. They stay below
-// 2^53, so that a JSON number holds them, until the year 2302.
-func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
-
-// TimeOf returns the first time, in ms since 1970, whose TimeZxid is not below a zxid.
-func TimeOf(zxid int64) int64 { return zxidTime + (zxid+zxidsInMs-1)/zxidsInMs }
 
 // EndSessions ends all sessions, each by a change of its own at the given time,
 // and returns how many there were.

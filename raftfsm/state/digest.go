@@ -68,12 +68,3 @@ func (s *State) checkDigest(body []byte) error {
 	}
 	return nil
 }
-
-// mix folds v into h; every bit of both reaches every bit of the result.
-func mix(h, v uint64) uint64 {
-	h ^= v
-	h *= 0x9e3779b97f4a7c15
-	h ^= h >> 29
-	h *= 0xbf58476d1ce4e5b9
-	return h ^ h>>32
-}

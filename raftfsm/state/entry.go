@@ -151,48 +151,6 @@ func (bl *Block) Check() error {
 	return nil
 }
 
-// Append appends r's encoding, which is also its copy.
-func (r *Request) Append(b []byte) []byte {
-	b = jute.AppendLong(b, r.Session)
-	b = binary.BigEndian.AppendUint32(b, r.Gen)
-	b = jute.AppendInt(b, int32(r.Op))
-	b = appendIDs(b, r.IDs)
-	return jute.AppendBuffer(b, r.Body)
-}
-
-// decodeRequest cuts the first request off b into r. The identities of r are a set of the entry,
-// or decodeRequest appends them to ids and returns ids for reuse. r points into b.
-func decodeRequest(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID,
-	err error) {
-	d := jute.NewDecoder(b)
-	r.Session = d.Long()
-	r.Gen = uint32(d.Int())
-	r.Op = jute.OpCode(d.Int())
-	if n := d.Int(); n >= 0 {
-		if int(n) > len(b)/8 {
-			return nil, ids, fmt.Errorf("%w: %d identities", ErrCorrupt, n)
-		}
-		ids = decodeIDs(&d, int(n), ids)
-		r.IDs = ids
-	} else if set := -1 - int(n); set < len(sets) {
-		r.IDs = sets[set]
-	} else {
-		return nil, ids, fmt.Errorf("%w: set %d of %d", ErrCorrupt, set, len(sets))
-	}
-	r.Body = d.Buffer()
-	if err := d.Err(); err != nil {
-		return nil, ids, fmt.Errorf("%w: request: %v", ErrCorrupt, err)
-	}
-	return d.Rest(), ids, nil
-}
-
-// PeekRequest returns the session of the first request of b, and the bytes after that request. b
-// must be well formed.
-func PeekRequest(b []byte) (session int64, rest []byte) {
-	head, _, _, rest := split(b)
-	return int64(binary.BigEndian.Uint64(head)), rest
-}
-
 // OnlyEphemeralCreates reports whether all requests of an entry that is not sealed yet create
 // ephemeral nodes. The entry must be well formed.
 func OnlyEphemeralCreates(entry []byte) bool {

@@ -1,6 +1,9 @@
 package state
 
 import (
+	"encoding/binary"
+	"fmt"
+
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
@@ -195,9 +198,54 @@ func onlyDeletes(body []byte) bool {
 // Low reports whether the leader that sealed an entry knew of a low disk. The entry must have been checked.
 func Low(entry []byte) bool { return entry[1]&LowDisk != 0 }
 
-// applyRefusal changes nothing.
-func (s *State) applyRefusal(r *Request) {
-	if _, ok := s.attached(r); ok {
-		s.out.Code = jute.Throttled
+// Append appends r's encoding, which is also its copy.
+func (r *Request) Append(b []byte) []byte {
+	b = jute.AppendLong(b, r.Session)
+	b = binary.BigEndian.AppendUint32(b, r.Gen)
+	b = jute.AppendInt(b, int32(r.Op))
+	b = appendIDs(b, r.IDs)
+	return jute.AppendBuffer(b, r.Body)
+}
+
+// decodeRequest cuts the first request off b into r. The identities of r are a set of the entry,
+// or decodeRequest appends them to ids and returns ids for reuse. r points into b.
+func decodeRequest(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID,
+	err error) {
+	d := jute.NewDecoder(b)
+	r.Session = d.Long()
+	r.Gen = uint32(d.Int())
+	r.Op = jute.OpCode(d.Int())
+	if n := d.Int(); n >= 0 {
+		if int(n) > len(b)/8 {
+			return nil, ids, fmt.Errorf("%w: %d identities", ErrCorrupt, n)
+		}
+		ids = decodeIDs(&d, int(n), ids)
+		r.IDs = ids
+	} else if set := -1 - int(n); set < len(sets) {
+		r.IDs = sets[set]
+	} else {
+		return nil, ids, fmt.Errorf("%w: set %d of %d", ErrCorrupt, set, len(sets))
 	}
+	r.Body = d.Buffer()
+	if err := d.Err(); err != nil {
+		return nil, ids, fmt.Errorf("%w: request: %v", ErrCorrupt, err)
+	}
+	return d.Rest(), ids, nil
+}
+
+// PeekRequest returns the session of the first request of b, and the bytes after that request. b
+// must be well formed.
+func PeekRequest(b []byte) (session int64, rest []byte) {
+	head, _, _, rest := split(b)
+	return int64(binary.BigEndian.Uint64(head)), rest
+}
+
+// Forget returns the request that takes away the stream of a removed server, so that the next server with its
+// id counts as a new one. It opens a stream for a member without an incarnation, which no server has. So the
+// births of that id go on counting, and a request sent before the removal cannot look like one of a later
+// stream. A server that was removed and added again while it ran sees that its stream is gone, and opens
+// another. The nonce must be random.
+func Forget(id uint32, nonce int64) Request {
+	m := Member{ID: id}
+	return Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}
 }

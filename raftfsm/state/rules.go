@@ -105,3 +105,19 @@ func (s *State) loadRules(d *jute.Decoder) error {
 	}
 	return d.Err()
 }
+
+const (
+	zxidTime  = 1704067200000 // 2024-01-01, in ms since 1970
+	zxidsInMs = 1 << 10       // more changes than a cluster can make in 1 ms
+)
+
+// TimeZxid returns the zxid that stands for a time in ms since 1970. A restored state (by a restore to a
+// running cluster, zlockd restore or zlockd recover) continues from the zxid of that moment. A cluster makes
+// fewer changes than TimeZxid counts, so every zxid that it gave out lies below the zxid of its time. So the
+// zxids after a restore, which are also fencing tokens, lie above all earlier ones: even above those that the
+// cluster gave out after the backup was made, or after another restore of the same backup. They stay below
+// 2^53, so that a JSON number holds them, until the year 2302.
+func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
+
+// TimeOf returns the first time, in ms since 1970, whose TimeZxid is not below a zxid.
+func TimeOf(zxid int64) int64 { return zxidTime + (zxid+zxidsInMs-1)/zxidsInMs }

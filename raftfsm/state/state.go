@@ -2,7 +2,7 @@ package state
 
 import (
 	"encoding/binary"
-	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 
@@ -129,128 +129,6 @@ func (s *State) Configured() bool { return s.configured }
 // Digest is a rolling checksum over every change ever applied.
 func (s *State) Digest() uint64 { return mix(s.tree.Digest(), s.ended) }
 
-// Apply runs one entry. An error means that this server cannot go on: the
-// entry is damaged, comes from a newer version, or shows that servers differ.
-func (s *State) Apply(entry []byte, to Sink) error {
-	if err := CheckEntry(entry); err != nil {
-		return err
-	}
-	s.change = tree.Change{
-		Time:    int64(binary.BigEndian.Uint64(entry[6:])),
-		NoQuota: entry[1]&NoQuota != 0,
-		NoTTL:   entry[1]&NoTTL != 0,
-		Full:    IsFull(entry),
-		Budget:  s.budget(),
-		Events:  s.change.Events[:0],
-
-		OneLayout: entry[1]&OneLayout != 0,
-	}
-	sets, rest, err := decodeSets(entry)
-	if err != nil {
-		return err
-	}
-	for len(rest) > 0 {
-		bl, next, err := NextBlock(rest)
-		if err != nil {
-			return err
-		}
-		if err := s.applyBlock(&bl, sets, to); err != nil {
-			return err
-		}
-		rest = next
-	}
-	return nil
-}
-
-// applyBlock runs the requests of a block that are not applied yet. A block that was sent again may begin
-// with applied requests. A block that begins after a gap, or has an older birth, is ignored as a whole,
-// because its server sends the requests again.
-func (s *State) applyBlock(bl *Block, sets [][]jute.ID, to Sink) error {
-	mark := s.streams[bl.Origin]
-	numbered := bl.Origin != 0 && bl.Birth != 0
-	if numbered && bl.Birth != mark.birth {
-		return nil
-	}
-	if numbered {
-		defer func() { s.streams[bl.Origin] = mark }()
-	}
-	var r Request
-	rest := bl.Requests
-	for i := range uint64(bl.Count) {
-		var err error
-		if rest, s.ids, err = decodeRequest(rest, sets, &r, s.ids[:0]); err != nil {
-			return err
-		}
-		seq := bl.First + i
-		if numbered {
-			if seq <= mark.last {
-				continue
-			}
-			if seq != mark.last+1 {
-				return nil
-			}
-			mark.last = seq
-		} else if bl.Origin != 0 && r.Op != OpOpenStream {
-			return fmt.Errorf("%w: %v outside any stream", ErrCorrupt, r.Op)
-		}
-		s.out, s.change.Steps = Outcome{}, 0
-		if err := s.applyRequest(&r, to); err != nil {
-			return err
-		}
-		if s.out.Zxid == 0 {
-			s.out.Zxid = s.zxid
-		}
-		s.out.Steps = s.change.Steps
-		to.Outcome(bl.Origin, bl.Birth, seq, &s.out)
-	}
-	return nil
-}
-
-func (s *State) applyRequest(r *Request, to Sink) error {
-	switch r.Op {
-	case OpCreateSession, OpAttach:
-		return s.applySession(r, to)
-	case jute.OpCloseSession: // of release 0.1.0, from any connection
-		s.endSession(r.Session, EndClosed, to)
-	case OpExpire:
-		if _, ok := s.attached(r); ok {
-			s.endSession(r.Session, r.cause(), to)
-		}
-	case jute.OpSync:
-		s.applySync(r)
-	case OpReap:
-		if s.begin(); !s.counts(string(r.Body)) && s.tree.Reap(&s.change, string(r.Body), s.change.Time) {
-			s.commit(to)
-		}
-	case OpConfig:
-		s.begin()
-		is, _ := s.tree.Get(ConfigPath)
-		s.setConfig(r.Body, s.nextVersion(is), to)
-	case OpFound:
-		if s.zxid == 0 {
-			s.found(r.Body, firstZxid, to)
-		}
-	case OpBegin:
-		s.applyBegin(r.Body, to)
-	case OpWords:
-		s.words = string(r.Body)
-	case OpOpenStream:
-		return s.openStream(r.Body, to)
-	case OpDigest:
-		return s.checkDigest(r.Body)
-	case OpBarrier: // only its place in the log matters
-	case OpStage, OpPiece, OpRestore, OpUnstage:
-		s.applyStaging(r, to)
-	case OpRefuse:
-		s.applyRefusal(r)
-	case OpTicketing, OpOpenTicket, OpChangeTicket, OpEndTicket, OpDraw:
-		return s.applyTicket(r, to)
-	default:
-		s.applyWrite(r, to)
-	}
-	return nil
-}
-
 // setConfig publishes the members. The change has begun.
 func (s *State) setConfig(text []byte, version int64, to Sink) {
 	s.tree.SetConfig(&s.change, withVersion(text, version))
@@ -285,78 +163,6 @@ func (s *State) attached(r *Request) (sess session.Session, ok bool) {
 	ok = ok && sess.Gen == r.Gen
 	s.out.Refused = !ok
 	return sess, ok
-}
-
-// applyWrite runs a client's write, if its session is still attached as it was when the client
-// sent the request.
-func (s *State) applyWrite(r *Request, to Sink) {
-	sess, ok := s.attached(r)
-	if !ok {
-		return
-	}
-	s.begin()
-	s.change.Session = r.Session
-	s.change.IDs = r.IDs
-	if len(r.IDs) == 0 {
-		s.ownID[0] = jute.ID{Scheme: "ip", ID: sess.Addr}
-		s.change.IDs = s.ownID[:]
-	}
-	var changed bool
-	s.reply, s.out.Code, changed = s.tree.Apply(&s.change, r.Op, r.Body, s.reply[:0])
-	s.out.Reply, s.out.Divided = s.reply, s.change.Divided
-	if changed {
-		s.commit(to)
-	}
-}
-
-// applySync changes nothing. Its place in the log makes it a barrier.
-func (s *State) applySync(r *Request) {
-	if _, ok := s.attached(r); !ok {
-		return
-	}
-	d := jute.NewDecoder(r.Body)
-	path := d.Buffer()
-	if d.Err() != nil {
-		s.out.Code = jute.MarshallingError
-		return
-	}
-	s.reply = jute.AppendBuffer(s.reply[:0], path)
-	s.out.Reply = s.reply
-}
-
-// applySession creates a session or attaches one to a new connection.
-func (s *State) applySession(r *Request, to Sink) error {
-	d := jute.NewDecoder(r.Body)
-	timeout := d.Int()
-	var password [jute.PasswordSize]byte
-	for i := range password {
-		password[i] = d.Byte()
-	}
-	owner := uint32(d.Int())
-	addr, _ := d.String()
-	if d.Err() != nil {
-		return fmt.Errorf("%w: session request: %v", ErrCorrupt, d.Err())
-	}
-	addr = string([]byte(addr))
-	if r.Op == OpCreateSession {
-		s.begin()
-		s.out.Session = s.sessions.Create(timeout, password, owner, addr, s.change.Time)
-		s.noteSession(&s.out.Session, 1)
-		s.commit(to)
-		to.Attached(&s.out.Session, true)
-		return nil
-	}
-	sess, ok := s.sessions.Attach(r.Session, password, timeout, owner, addr)
-	if !ok {
-		// The session is unknown or ended, or the password is wrong. In each case the client is told that its
-		// session is over.
-		s.out.Code = jute.SessionExpired
-		return nil
-	}
-	s.out.Session = sess
-	s.noteSession(&sess, 2)
-	to.Attached(&sess, false)
-	return nil
 }
 
 // endSession removes a session and everything it owned, under one zxid.
@@ -397,33 +203,17 @@ func (s *State) noteSession(sess *session.Session, what uint64) {
 	}
 }
 
-// Forget returns the request that takes away the stream of a removed server, so that the next server with its
-// id counts as a new one. It opens a stream for a member without an incarnation, which no server has. So the
-// births of that id go on counting, and a request sent before the removal cannot look like one of a later
-// stream. A server that was removed and added again while it ran sees that its stream is gone, and opens
-// another. The nonce must be random.
-func Forget(id uint32, nonce int64) Request {
-	m := Member{ID: id}
-	return Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}
+// clusterPrefix returns the first bits of a cluster's session ids, so that two clusters rarely share ids.
+// Snapshots store it, so the hash may change between releases.
+func clusterPrefix(cluster string) uint32 {
+	return crc32.Checksum([]byte(cluster), crcTable()) & 0xffffff
 }
 
-// openStream gives a server's new stream its birth. It recognises a repeated request by its nonce. A server
-// cannot count its births itself, because it would reuse a number after its disk was wiped or after two quick
-// restarts.
-func (s *State) openStream(body []byte, to Sink) error {
-	d := jute.NewDecoder(body)
-	m := decodeMember(&d)
-	nonce := d.Long()
-	if d.Err() != nil || m.ID == 0 {
-		return fmt.Errorf("%w: open stream: %v", ErrCorrupt, d.Err())
-	}
-	mark := s.streams[m.ID]
-	if mark.birth == 0 || mark.nonce != nonce {
-		mark = streamMark{birth: mark.birth + 1, nonce: nonce}
-		s.streams[m.ID] = mark
-		s.members[m.ID] = m
-		s.unstage(m.ID)
-	}
-	to.Opened(m.ID, nonce, mark.birth)
-	return nil
+// mix folds v into h; every bit of both reaches every bit of the result.
+func mix(h, v uint64) uint64 {
+	h ^= v
+	h *= 0x9e3779b97f4a7c15
+	h ^= h >> 29
+	h *= 0xbf58476d1ce4e5b9
+	return h ^ h>>32
 }

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"encoding/base64"
+	"errors"
 	"math"
 	"net"
 	"os"
@@ -274,3 +275,24 @@ func count(values ...string) (n int) {
 
 // maxTicket is the longest --max-ticket: a session's time is a number of milliseconds with 31 bits.
 const maxTicket = 24 * 24 * time.Hour
+
+// Read returns the settings of the command line and of the zoo.cfg it names.
+func Read(args []string, kerberos Kerberos) (*Settings, error) {
+	s, flags, err := parseFlags(args, os.LookupEnv)
+	if err != nil || s.ShowHelp || s.ShowVersion {
+		return s, err
+	}
+	s.Flags, s.Kerberos = flags, kerberos
+	if s.Config != "" {
+		if err := applyConfig(s, flags); err != nil {
+			s.Faults = append(s.Faults, err)
+		}
+		s.noteOrigin(flags, s.Config)
+	}
+	s.unknownVariables(os.Environ())
+	s.complete(flags.Changed)
+	if !s.CheckReady { // a server that runs does not need what another start would
+		s.check()
+	}
+	return s, errors.Join(s.Faults...)
+}

@@ -61,42 +61,6 @@ func applyConfig(s *Settings, flags *pflag.FlagSet) error {
 	return nil
 }
 
-// zoo maps one zoo.cfg to settings.
-type zoo struct {
-	s       *Settings
-	flags   *pflag.FlagSet
-	given   map[string]bool   // flags of the command line
-	seen    map[string]string // every key of the file, without a prefix
-	raw     map[string]bool   // every key as the file has it
-	servers []state.Server
-}
-
-// bare returns a key without the prefix that makes it a Java system property.
-func (z *zoo) bare(key string) string { return strings.TrimPrefix(key, "zookeeper.") }
-
-// set sets a flag unless the command line has set it.
-func (z *zoo) set(flag, value string) error {
-	if z.given[flag] {
-		return nil
-	}
-	return z.flags.Set(flag, value)
-}
-
-// put is set for a setting that needs several keys.
-func (z *zoo) put(flag, value string) {
-	if err := z.set(flag, value); err != nil {
-		z.wrong("%w", err)
-	}
-}
-
-// wrong records a mistake that is not one of a single line.
-func (z *zoo) wrong(format string, args ...any) {
-	z.s.Fault("%s: %w", z.s.Config, fmt.Errorf(format, args...))
-}
-
-// is reports whether the file gives a key a value; ZooKeeper does not tell upper case from lower.
-func (z *zoo) is(key, value string) bool { return strings.EqualFold(z.seen[key], value) }
-
 // finish maps the settings that come from several keys.
 func (z *zoo) finish() {
 	if _, ok := z.seen["tickTime"]; !ok {
@@ -279,36 +243,4 @@ func withoutSecrets(text string) string {
 		hide = continued(strings.TrimRight(line, "\r\n"))
 	}
 	return strings.Join(lines, "")
-}
-
-// decimal is for a number that ZooKeeper parses itself.
-func decimal(value string) (string, error) {
-	n, err := strconv.ParseInt(value, 10, 32)
-	if err != nil {
-		return "", fmt.Errorf("%q is not a whole number", value)
-	}
-	return strconv.FormatInt(n, 10), nil
-}
-
-// decoded is for a number that ZooKeeper takes from a system property: 16, 0x10, #10 and 020 are the same. If
-// ZooKeeper would silently use a default, the value is refused here.
-func decoded(value string) (string, error) {
-	digits, sign := value, ""
-	if value != "" && (value[0] == '-' || value[0] == '+') {
-		digits, sign = value[1:], value[:1]
-	}
-	base := 10
-	for _, prefix := range []string{"0x", "0X", "#"} {
-		if rest, ok := strings.CutPrefix(digits, prefix); ok {
-			digits, base = rest, 16
-		}
-	}
-	if base == 10 && len(digits) > 1 && digits[0] == '0' {
-		base = 8
-	}
-	n, err := strconv.ParseUint(digits, base, 40)
-	if err != nil {
-		return "", fmt.Errorf("%q is not a whole number", value)
-	}
-	return strings.TrimPrefix(sign, "+") + strconv.FormatUint(n, 10), nil
 }

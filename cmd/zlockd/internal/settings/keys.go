@@ -270,3 +270,35 @@ func dataLogDir(z *zoo, key, value string) error {
 	z.s.Note(key, "the log is kept under dataDir")
 	return nil
 }
+
+// decimal is for a number that ZooKeeper parses itself.
+func decimal(value string) (string, error) {
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a whole number", value)
+	}
+	return strconv.FormatInt(n, 10), nil
+}
+
+// decoded is for a number that ZooKeeper takes from a system property: 16, 0x10, #10 and 020 are the same. If
+// ZooKeeper would silently use a default, the value is refused here.
+func decoded(value string) (string, error) {
+	digits, sign := value, ""
+	if value != "" && (value[0] == '-' || value[0] == '+') {
+		digits, sign = value[1:], value[:1]
+	}
+	base := 10
+	for _, prefix := range []string{"0x", "0X", "#"} {
+		if rest, ok := strings.CutPrefix(digits, prefix); ok {
+			digits, base = rest, 16
+		}
+	}
+	if base == 10 && len(digits) > 1 && digits[0] == '0' {
+		base = 8
+	}
+	n, err := strconv.ParseUint(digits, base, 40)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a whole number", value)
+	}
+	return strings.TrimPrefix(sign, "+") + strconv.FormatUint(n, 10), nil
+}

@@ -5,12 +5,12 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server"
 )
 
@@ -124,23 +124,24 @@ func (s *Settings) asksCertificates() bool {
 	return s.clientFiles.CA != "" && s.TLSClientAuth != "none"
 }
 
-// Read returns the settings of the command line and of the zoo.cfg it names.
-func Read(args []string, kerberos Kerberos) (*Settings, error) {
-	s, flags, err := parseFlags(args, os.LookupEnv)
-	if err != nil || s.ShowHelp || s.ShowVersion {
-		return s, err
+// TLSFlags are the files that a port's TLS needs.
+type TLSFlags struct{ tlsfiles.Names }
+
+// declare declares the three flags; cert and ca say what the certificate and the authority are for.
+func (t *TLSFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
+	t.Flag = flag
+	f.StringVar(&t.Cert, flag+"-cert", "", cert+", PEM `FILE`, read again when it changes")
+	f.StringVar(&t.Key, flag+"-key", "", "its key, PEM `FILE` that only the server may read")
+	f.StringVar(&t.CA, flag+"-ca", "", ca+", PEM `FILE`")
+}
+
+// TLSFlags returns the files of the ports for clients, for peers, for the admin, for the metrics and for
+// tickets.
+func (s *Settings) TLSFlags() [5]*TLSFlags {
+	all := [...]*TLSFlags{&s.clientFiles, &s.peerFiles, &s.AdminFiles, &s.metricsFiles, &s.ticketFiles}
+	for _, t := range all {
+		t.CRL = s.tlsCRL
 	}
-	s.Flags, s.Kerberos = flags, kerberos
-	if s.Config != "" {
-		if err := applyConfig(s, flags); err != nil {
-			s.Faults = append(s.Faults, err)
-		}
-		s.noteOrigin(flags, s.Config)
-	}
-	s.unknownVariables(os.Environ())
-	s.complete(flags.Changed)
-	if !s.CheckReady { // a server that runs does not need what another start would
-		s.check()
-	}
-	return s, errors.Join(s.Faults...)
+	s.peerFiles.Peer = fmt.Sprintf("zlockd-%d", s.ID)
+	return all
 }

@@ -9,13 +9,6 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// rule maps one key of a zoo.cfg. It returns an error if the server must not start: otherwise
-// the server would silently drop what the key asks for.
-type rule struct {
-	means string // for the manual
-	apply func(z *zoo, key, value string) error
-}
-
 // zooRules lists the keys known by their whole names. zooPrefixes has those known by their beginnings.
 var zooRules = map[string]rule{
 	"tickTime":               toFlag("tick-time"),

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"io"
+
+	"github.com/spf13/pflag"
+)
+
+// Program is the table of a program. C is what the program's commands get to know of their call.
+type Program[C any] struct {
+	Name     string
+	Does     string   // in a few words, for the help and the manual
+	Synopsis []string // what follows the name
+	About    string   // paragraphs for the manual
+	Examples string
+	Notes    string // at the end of the help
+	See      string // other manual pages
+	Exits    []Meaning
+	Commands []*Command[C]
+	// Groups are the flags that the program takes without a command.
+	Groups func() []Group
+	// Details say of some of them what the help leaves to the manual.
+	Details map[string]string
+	// OtherCommands and OtherFlags map words of other programs to those of this one.
+	OtherCommands, OtherFlags map[string]string
+	// Run runs a command on the program's view of the call.
+	Run func(*Call, func(C) error) error
+	// Plain runs the program without a command. If it is nil, a command is needed.
+	Plain func(args []string) int
+	// Names lists the nodes below a path on the server, for completion.
+	Names func(flags *pflag.FlagSet, dir string) []string
+	// Pages are further manual pages, by name and section.
+	Pages map[string]func(io.Writer)
+	// Clean makes text of other programs in messages harmless.
+	Clean          func(string) string
+	Usage, Failed  int // exit codes
+	Stdout, Stderr io.Writer
+}
+
+// Command is a command of a program.
+type Command[C any] struct {
+	Name   string
+	Args   string // operands, for the usage line
+	Does   string // one line for the list of commands
+	Help   string // what the usage line and the flags leave out
+	Hidden bool
+	// Paths marks operands as paths on the server, for completion.
+	Paths bool
+	// Words are the possible first operands, for completion.
+	Words []string
+	// Least and Most bound the number of operands; Most is -1 without a bound.
+	Least, Most int
+	// Runs says that the words after -- are a program to run, not operands.
+	Runs bool
+	// Prints are the objects that it prints with -o json, where the program itself makes them.
+	Prints []any
+	// ProgramFlags says that the command takes the program's own flags, and Setup adds none.
+	ProgramFlags bool
+	// Setup adds the command's flags to the set and returns the function that runs the command.
+	Setup func(*pflag.FlagSet) func(C) error
+	own   func(*Call) error // in place of Setup
+}
+
+// Group is a heading of the help and the flags below it.
+type Group struct {
+	Title string
+	Flags *pflag.FlagSet
+}
+
+// Meaning is what a word or a number stands for.
+type Meaning struct{ Word, Means string }
+
+// Call is one call of a command.
+type Call struct {
+	Name   string // of the command
+	Raw    []string
+	Args   []string // operands
+	Dashed []string // the words after --, nil if there is no --
+	Flags  *pflag.FlagSet
+}
+
+// flags returns the program's own flags in one set.
+func (p *Program[C]) flags() *pflag.FlagSet {
+	fs := newFlags(p.Name)
+	if p.Groups != nil {
+		for _, g := range p.Groups() {
+			fs.AddFlagSet(g.Flags)
+		}
+	}
+	return fs
+}
+
+func (p *Program[C]) find(name string) *Command[C] {
+	for _, c := range p.all() {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// all returns the program's commands and those that every program has.
+func (p *Program[C]) all() []*Command[C] {
+	return append(p.Commands[:len(p.Commands):len(p.Commands)], p.completionCommand(), p.manualCommand())
+}
+
+// Shown returns the commands that the help lists.
+func (p *Program[C]) Shown() (list []*Command[C]) {
+	for _, c := range p.all() {
+		if !c.Hidden {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func newFlags(name string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.SortFlags = false
+	fs.Usage = func() {}
+	return fs
+}
+
+// flagSet returns a command's flags, and the function that runs the command.
+func (p *Program[C]) flagSet(c *Command[C]) (*pflag.FlagSet, func(*Call) error) {
+	if c.ProgramFlags {
+		run := c.Setup(newFlags(c.Name))
+		return p.flags(), func(call *Call) error { return p.Run(call, run) }
+	}
+	fs := newFlags(c.Name)
+	fs.BoolP("help", "h", false, "show this text")
+	if c.own != nil {
+		return fs, c.own
+	}
+	run := c.Setup(fs)
+	return fs, func(call *Call) error { return p.Run(call, run) }
+}

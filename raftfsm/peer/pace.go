@@ -1,0 +1,66 @@
+package peer
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Bounds of a message with log entries, in bytes. Raft bounds only the number of entries, and repeats a
+// message that takes longer than rpcTimeout. Over a slow link a server that is behind would never catch up.
+const (
+	paceMost  = 8 << 20
+	paceLeast = 64 << 10 // but at least one entry
+	paceTime  = time.Second
+)
+
+// pace measures how many bytes the links to the other servers can carry.
+type pace struct {
+	mu    sync.Mutex
+	bytes map[raft.ServerID]int // that a message may have
+}
+
+// limit returns how many bytes the next message to a server may have.
+func (p *pace) limit(id raft.ServerID) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n, ok := p.bytes[id]; ok {
+		return n
+	}
+	return paceMost
+}
+
+// note records the duration of a message. The next message may have as many bytes as the link carries in
+// paceTime, or after a failure a quarter of the limit.
+func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) {
+	// A message below half of the limit shows nothing about the link.
+	if bytes < min(paceLeast, p.limit(id)/2) && err == nil {
+		return // its duration does not come from the link
+	}
+	next := paceMost
+	switch {
+	case err != nil:
+		next = p.limit(id) / 4
+	case took > paceTime/8:
+		next = int(float64(bytes) * float64(paceTime) / float64(took))
+		next = min(next, 2*p.limit(id)) // carefully upwards
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bytes[id] = min(max(next, paceLeast), paceMost)
+}
+
+// cut keeps the first entries of a message that fit into a limit, at least one, and returns their bytes. Raft
+// counts the entries left in the message as sent.
+func cut(args *raft.AppendEntriesRequest, limit int) (bytes int) {
+	for i, e := range args.Entries {
+		size := len(e.Data) + len(e.Extensions)
+		if i > 0 && bytes+size > limit {
+			args.Entries = args.Entries[:i]
+			break
+		}
+		bytes += size
+	}
+	return bytes
+}
