@@ -65,7 +65,7 @@ test-stock: build kerberos ## run the stock clients and the real ZooKeeper again
 	go -C server/sasl/kerberos test -count 1 ./...
 	go -C test/bench/rivals test -count 1 ./...
 	ZLTEST_REQUIRE_STOCK=1 go test -count 1 -tags stock ./test -run Kubernetes
-	ZLTEST_REQUIRE_STOCK=1 go test -timeout 40m -count 1 -tags stock ./server/sasl/... ./server/clients/identity ./test/stock/... ./test/golden ./test/oracle ./test/wire ./test/cluster  ./test/bench/... ./client/zk
+	ZLTEST_REQUIRE_STOCK=1 go test -timeout 40m -parallel 3 -count 1 -tags stock ./server/sasl/... ./server/clients/identity ./test/stock/... ./test/golden ./test/oracle ./test/wire ./test/cluster  ./test/bench/... ./client/zk
 
 test-apps: ## run whole applications (ClickHouse, Prometheus, collectd, TaskFlow, tooz, Patroni) over deaths of leaders
 	sh test/stock/install-apps.sh

@@ -96,6 +96,7 @@ func TestDatabaseRowAsLock(t *testing.T) {
 }
 
 func TestRedisKeyAsLock(t *testing.T) {
+	beside(t)
 	addr, primary := startRedis(t)
 	dial := func(addr string) *redisConn {
 		t.Helper()

@@ -117,6 +117,7 @@ func startMariaDB(t *testing.T) *database {
 // database with the functions of examples/sql changes nothing, and writes of many holders come in the order of
 // their tokens.
 func TestFencesInDatabases(t *testing.T) {
+	beside(t)
 	for name, start := range map[string]func(*testing.T) *database{"postgresql": startPostgreSQL,
 		"mariadb": startMariaDB} {
 		t.Run(name, func(t *testing.T) {
@@ -266,6 +267,7 @@ func (d *database) manyHolders(t *testing.T) {
 
 // TestTicketLockInJava compiles the class of examples/java and runs its own tests, and pauses a holder.
 func TestTicketLockInJava(t *testing.T) {
+	beside(t)
 	need(t, "javac", "java")
 	classes := t.TempDir()
 	sources := must.Get(filepath.Glob("../../examples/java/*.java"))(t)

@@ -123,6 +123,7 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 // The herd wakes all at every release, n²/2 notifications for n writers; the mended lock wakes one, n
 // in all. Readers between them change the factor, not the shape.
 func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
+	beside(t)
 	for _, n := range []uint64{5, 10, 20} {
 		writers := strings.Repeat("W", int(n))
 		got, want := run(t, herd, writers), n*(n-1)/2

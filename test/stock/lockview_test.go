@@ -122,6 +122,7 @@ func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 // TestLocksOfStockRecipes: each recipe of each library is recognised, with the
 // right holder and the right order.
 func TestLocksOfStockRecipes(t *testing.T) {
+	beside(t)
 	v := startViewed(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py",
 		"/usr/share/java/zookeeper-recipes-lock.jar")
@@ -181,6 +182,7 @@ func TestLocksOfStockRecipes(t *testing.T) {
 // TestLockPage uses the page as an operator would, while four libraries hold and wait: it reads the table,
 // follows a hand-over, sees a deadlock, breaks a lock, and goes about with the keyboard alone.
 func TestLockPage(t *testing.T) {
+	beside(t)
 	v := startViewed(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
 	script := must.Get(filepath.Abs("testdata/kazoo/hold.py"))(t)

@@ -257,6 +257,7 @@ func output(t *testing.T, dir string, args ...string) string {
 
 // TestCollectd runs collectd's zookeeper plugin beside each server.
 func TestCollectd(t *testing.T) {
+	beside(t)
 	need(t, "/usr/sbin/collectd", "/usr/lib/collectd/zookeeper.so")
 	e := watched(t)
 	for _, s := range e.Servers {
@@ -313,6 +314,7 @@ func newest(pattern string) string {
 
 // TestZktop runs zktop in a terminal beside three servers.
 func TestZktop(t *testing.T) {
+	beside(t)
 	need(t, "/usr/bin/zktop", "/usr/bin/python3")
 	e := watched(t)
 	out := output(t, "", "/usr/bin/python3", "-B", "testdata/screen.py", e.Addrs())
@@ -327,6 +329,7 @@ func TestZktop(t *testing.T) {
 // TestTelegraf reads three servers with Telegraf's zookeeper input, which gives
 // up at the first line it does not know.
 func TestTelegraf(t *testing.T) {
+	beside(t)
 	e := watched(t)
 	program := filepath.Join(t.TempDir(), "telegraf")
 	for try := range 5 { // the network is asked for modules

@@ -59,6 +59,7 @@ func (k *taker) said() string {
 // TestOneLayout lets Curator and kazoo take one path at the same time, many times: without --one-layout both
 // hold it each time, with it one holds and the other shows an error.
 func TestOneLayout(t *testing.T) {
+	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
 	script := must.Get(filepath.Abs("testdata/kazoo/layout.py"))(t)
 	for name, c := range map[string]struct {
@@ -106,6 +107,7 @@ func TestOneLayout(t *testing.T) {
 
 // What each library shows of the error is its word for NOAUTH, at once: none of them tries again.
 func TestOneLayoutIsShownByStockClients(t *testing.T) {
+	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py",
 		"/usr/lib/zookeeper/bin/cli_mt")
 	o := generous()

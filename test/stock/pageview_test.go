@@ -59,6 +59,7 @@ func trouble(t *testing.T) *viewed {
 // TestThePageSaysFirstWhatIsWrong looks at the page in a browser, as an operator does at a desk and with a
 // telephone.
 func TestThePageSaysFirstWhatIsWrong(t *testing.T) {
+	beside(t)
 	b := startBrowser(t)
 	v := trouble(t)
 	bottom := func(selector, with string) int { // of the first such element that has such a text; -1: none

@@ -27,6 +27,7 @@ import (
 // client and tickets take permits of one semaphore: no more hold at once than there are permits. Some programs
 // are killed while they hold.
 func TestPermitsOfAllReleases(t *testing.T) {
+	beside(t)
 	const path, limit, rounds = "/gpu", 3, 25
 	version, old := cluster.LastRelease(t)
 	now := cluster.Zlock(t)

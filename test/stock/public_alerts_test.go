@@ -57,6 +57,7 @@ var alertSeries = map[string][2]string{
 // TestPublicAlertsWithPromtool tries each public rule as it stands, at its threshold: names and units are
 // those that the servers have (TestBoards, server.TestBoardsHaveTheirSeries).
 func TestPublicAlertsWithPromtool(t *testing.T) {
+	beside(t)
 	need(t, "/usr/bin/promtool")
 	var rules, tests strings.Builder
 	rules.WriteString("groups:\n- name: public\n  rules:\n")
@@ -226,6 +227,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 // TestTwoClustersInOneJobAreTooManyLeaders: what the public rule can find here.
 // It is silent when one of them has gone.
 func TestTwoClustersInOneJobAreTooManyLeaders(t *testing.T) {
+	beside(t)
 	var two []*cluster.Ensemble
 	for range 2 {
 		e := cluster.Run(t, cluster.Options{Kind: cluster.Zlockd, Nodes: 3})

@@ -26,6 +26,7 @@ import (
 // TestAlertRules lets promtool check the alert rules and try each of them, with
 // its cause and without it, and holds the manual against them.
 func TestAlertRules(t *testing.T) {
+	beside(t)
 	const dir = "../../deploy/prometheus"
 	need(t, "/usr/bin/promtool")
 	for _, args := range [][]string{{"check", "rules", "rules.yml"}, {"test", "rules", "rules_test.yml"}} {
@@ -62,6 +63,7 @@ type answered struct{ anybody, super string }
 // TestReconfigAsZooKeeper asks a ZooKeeper ensemble and a cluster of zlockd the
 // same, as any client and as the super user, one after the other.
 func TestReconfigAsZooKeeper(t *testing.T) {
+	beside(t)
 	ownServers(t)
 	const observer, voter = "server.9=127.0.0.1:34101:34102:observer;34103",
 		"server.4=127.0.0.1:34401:34402;34403"
@@ -178,6 +180,7 @@ const saslClient = `Client {
 // TestSASL lets kazoo and the Java client authenticate by SASL DIGEST-MD5, with
 // users of a JAAS file, and fail to.
 func TestSASL(t *testing.T) {
+	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py",
 		"/usr/share/zookeeper/bin/zkCli.sh")
 	dir := t.TempDir()
@@ -224,6 +227,7 @@ func TestZkCliSharedLock(t *testing.T) {
 // TestTutorialLock runs the tutorial's lock with its fifteen contenders. A
 // wake-up that the program loses costs it half a minute.
 func TestTutorialLock(t *testing.T) {
+	beside(t)
 	driver{name: "tutorial", args: javaDriver(t, "TutorialLock"), least: 2, keys: 1,
 		timeout: 10 * time.Minute}.run(t, startTarget(t, generous()))
 }
