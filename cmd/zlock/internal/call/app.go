@@ -1,5 +1,5 @@
-// Package call is one call of a command as the command sees it: its streams, what it prints and says, its exit
-// codes, the signals that end it, and the flags that have values of their own kinds. It knows no server.
+// Package call is one call of a command as the command sees it: its streams, what it prints and says, its
+// exit codes, the signals that end it, and the flags that have values of their own kinds. It knows no server.
 package call
 
 import (

@@ -77,7 +77,8 @@ func restore(c *call.Call, f *connect.AdminFlags, keep bool, yes, format string)
 }
 
 // confirm lets the user confirm the cluster.
-func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string, keep bool, yes string) error {
+func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string, keep bool,
+	yes string) error {
 	said := yes
 	if said == "" {
 		ends := "All sessions end"

@@ -42,7 +42,8 @@ from standard input, one in a line, as zkCli reads them.`,
 	}
 }
 
-func setupNode(fs *pflag.FlagSet, run func(context.Context, *call.Call, *Shell) error) func(*call.Call) error {
+func setupNode(fs *pflag.FlagSet, run func(context.Context, *call.Call, *Shell) error) (
+	do func(*call.Call) error) {
 	fs.SetInterspersed(false) // after the verb stand its own options
 	format := cli.AddOutput(fs, "table (as zkCli), json (one object per line) or plain (one value per line)",
 		Table, JSON, Plain)

@@ -129,9 +129,8 @@ type Patience struct {
 	Quiet bool      // it does not say what it waits for
 }
 
-// Await sends requests, each with the time that it may wait at the server, until an answer is not one to wait
-// on, or the patience is over, and returns the last answer. why says what an answer waits for, "" for one that
-// is final.
+// Await sends requests, each with the time that it may wait at the server, until an answer is final or the
+// patience is over, and returns the last answer. why says what an answer waits for, "" for one that is final.
 func (p Patience) Await(c *call.Call, send func(wait time.Duration) (*Answer, error),
 	why func(*Answer) string) (*Answer, error) {
 	line := call.NewStatusLine(c.App)
