@@ -72,8 +72,8 @@ func (s *Semaphore) sightOf(n zk.Node) (semSight, error) {
 		return semSight{}, fmt.Errorf("%w: %s has %d, not %d", ErrLimitMismatch, s.path, have, wish)
 	case wish > 0 && have != wish:
 		s.told.Do(func() {
-			s.c.keeper.Log().Info("semaphore has another number of permits, which counts", "path", s.path,
-				"stored", have, "given", wish)
+			s.c.keeper.Log().Info("semaphore stores another number of permits, and the stored number counts",
+				"path", s.path, "stored", have, "given", wish)
 			s.c.notifier.add(Event{Kind: EventPermits, Path: s.path, Permits: have, Wanted: wish},
 				s.c.events, s.cfg.events)
 		})

@@ -147,7 +147,7 @@ func (t *term) lookAtRoom() {
 		if full {
 			t.n.log.Warn("requests that need more room are refused", "reason", why)
 		} else {
-			t.n.log.Info("requests that need more room are taken again")
+			t.n.log.Info("requests that need more room are accepted again")
 		}
 	}
 	if (low != "") != t.low.Swap(low != "") {

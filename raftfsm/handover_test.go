@@ -113,7 +113,7 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 			}
 		}
 	}
-	stuck := func() bool { return strings.Contains(log.String(), "raft goes on handing leadership over") }
+	stuck := func() bool { return strings.Contains(log.String(), "raft does not finish handing") }
 	for try := 1; !stuck(); try++ { // on a busy machine the replicator may be free again by then
 		must.That(t, try < 10, "it is not stuck")
 		for range 2 { // the second waits for the first to be taken notice of

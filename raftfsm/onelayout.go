@@ -35,7 +35,7 @@ func (l *oneLayout) begin(t *term) {
 			}
 			why := err.Error()
 			if old := l.why.Swap(&why); t.ctx.Err() == nil && (old == nil || *old != why) {
-				t.n.log.Warn("--one-layout waits: contenders of several layouts are still taken", "reason", why)
+				t.n.log.Warn("--one-layout waits: several layouts are still accepted", "reason", why)
 			}
 		}
 	})

@@ -161,7 +161,7 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 	if st.Cluster == "" && !namesOne(st.Peers, servers) {
 		theirs := form.List{Peers: st.Peers, Observers: st.Observers}
 		return nil, fmt.Errorf(
-			"server %d was started with --peers %s, where no member is: it would not find this cluster. "+
+			"server %d was started with --peers %s, which name no member: it would not find this cluster. "+
 				"Start it with a list of the members and itself", place.ID, theirs.String())
 	}
 	if err := n.tooOld(place.ID, &st); err != nil {

@@ -82,7 +82,7 @@ func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
 			{"another id", 5, fourth[4], "this is server 4, not 5", true},
 			{"a member's address", 5, c.opts[2].Peers[2], "server 2 is at ", true},
 			{"another cluster", 2, other.opts[2].Peers[2], "belongs to cluster", true},
-			{"one that looks elsewhere", 4, stray, "where no member is", true},
+			{"one that looks elsewhere", 4, stray, "which name no member", true},
 			{"nobody", 4, freeAddr(t), "refused", false},
 			{"who waits to be added", 4, n, "zlock member add 4", false},
 		} {

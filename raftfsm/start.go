@@ -251,7 +251,7 @@ func (n *Node) handOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*n.o.HeartbeatTimeout)
 	defer cancel()
 	if err := consensus.Await(ctx, n.raft.LeadershipTransfer()); err != nil {
-		n.log.Info("leadership could not be handed over; the others will elect", "err", err)
+		n.log.Info("leadership could not be handed over; the other servers will elect a leader", "err", err)
 	} else {
 		n.log.Info("leadership handed over")
 	}

@@ -111,7 +111,7 @@ func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 		}
 		if metrics {
 			s.Measure("certificate_expiry_seconds",
-				"Seconds until a certificate of this server ends; negative: since.",
+				"Seconds until a certificate of this server ends; negative after its end.",
 				c.until.Sub(s.Now).Seconds(), admin.Pair{Key: "use", Value: c.use})
 		}
 	}

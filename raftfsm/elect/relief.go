@@ -101,7 +101,7 @@ func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	case r.barred.IsZero():
 		r.barred = now
 	case now.Sub(r.barred) > limit && r.Port != nil:
-		r.giveAway(ctx, "raft goes on handing leadership over", now.Sub(r.barred))
+		r.giveAway(ctx, "raft does not finish handing leadership over", now.Sub(r.barred))
 		r.barred = now
 	}
 }

@@ -197,7 +197,7 @@ func FileKindOf(path string) (FileKind, error) {
 	case strings.HasPrefix(text, "ZKLG"):
 		return ZooLog, nil
 	}
-	return "", errors.New(path + " is nothing that is known here: neither a backup nor a snapshot")
+	return "", errors.New(path + " is neither a backup nor a snapshot")
 }
 
 // ReadState reads a stopped server's data directory, or a backup.
@@ -216,5 +216,5 @@ func ReadState(path string) (*state.State, error) {
 	case Backup:
 		return ReadBackup(path)
 	}
-	return nil, fmt.Errorf("%s is a %s: want that of a zlockd", path, kind)
+	return nil, fmt.Errorf("%s is a %s: want the data directory or a backup of a zlockd", path, kind)
 }

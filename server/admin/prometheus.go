@@ -133,7 +133,7 @@ func (o output) prefixed(s *Status) {
 // own writes zlockd's own family.
 func (o output) own(s *Status) {
 	gauge := func(name, help string, v float64, labels ...Pair) { o.gauge("zlockd_"+name, help, v, labels...) }
-	gauge("build_info", "1; the labels tell the build.", 1, Pair{"version", s.Version}, Pair{
+	gauge("build_info", "Always 1; the labels describe the build.", 1, Pair{"version", s.Version}, Pair{
 		"goversion", runtime.Version()})
 	gauge("serving", "1 while clients are served.", Flag(s.Serving))
 	gauge("leader", "1 on the leader.", Flag(leading(s)))
@@ -144,8 +144,8 @@ func (o output) own(s *Status) {
 	gauge("raft_commit_index", "Newest entry known to be committed.", float64(s.Commit))
 	gauge("raft_applied_index", "Newest entry applied.", float64(s.Applied))
 	gauge("snapshot_zxid", "Zxid of the newest snapshot.", float64(s.Snapshot.Zxid))
-	gauge("faults", "Number of things wrong, told at /health.", float64(len(s.Faults)))
-	gauge("notices", "Number of things an operator should know, told at /health.", float64(len(s.Notices)))
+	gauge("faults", "Number of faults that /health reports.", float64(len(s.Faults)))
+	gauge("notices", "Number of notices that /health reports.", float64(len(s.Notices)))
 	for _, x := range s.Extra {
 		if h := x.Histogram; h != nil {
 			o.sample("zlockd_"+x.Name, x.Help, x.Labels,

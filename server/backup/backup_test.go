@@ -330,7 +330,7 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// hung lets a Taker run whose next backup goes to a file that takes nothing.
+// hung lets a Taker run whose next backup goes to a file that does not respond.
 func hung(t *testing.T, patience time.Duration) (i *server.Instance, c *clock, k *backup.Taker, hangs string,
 	stop func()) {
 	i, c = serve(t, 5), newClock()
@@ -390,7 +390,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		tick()
 		s := k.State()
 		expect.Equal(t, s.Failed, failed+1, "s.Failed")
-		expect.Has(t, s.Err, "takes nothing")
+		expect.Has(t, s.Err, "does not respond")
 		c.move(time.Hour)
 	}
 	wait, cancel := context.WithTimeout(t.Context(), time.Minute)

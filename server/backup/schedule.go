@@ -168,7 +168,7 @@ func (t *Taker) take(ctx context.Context, now time.Time) {
 	}
 }
 
-var errHangs = errors.New("the disk takes nothing")
+var errHangs = errors.New("the disk does not respond")
 
 // backup writes a file that is whole or not there. While it holds the state the server takes no
 // snapshot, and the log grows: so it does not wait for a disk that hangs.

@@ -38,7 +38,7 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	to.Measure("watch_memory_largest_bytes", "Memory that the watches of one connection take, at most.",
 		float64(largest))
 	to.Measure("buffer_bytes",
-		"Memory of large requests on their way in and of replies and events on their way out.", float64(buffers))
+		"Memory of large requests being received, and of answers and events to be sent.", float64(buffers))
 	to.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(s.o.MaxBuffers))
 	to.Measure("accept_errors_total", "Connections that the server failed to accept.",
 		float64(s.counts.acceptErrors.Load()))
@@ -49,7 +49,7 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 		float64(s.counts.refusedNew.Load()))
 	to.Measure("contenders_refused_total", "Requests of clients that --one-layout refused with NOAUTH.",
 		float64(s.counts.divided.Load()))
-	to.Measure("log_lines_dropped_total", "Log lines about clients left out because there were too many.",
+	to.Measure("log_lines_dropped_total", "Log lines about clients dropped because there were too many.",
 		float64(s.log.Dropped()))
 	for r := ends.Client; r < ends.Reasons; r++ {
 		to.Measure("connection_ends_total", "Connections that ended, by reason.", float64(s.counts.ends[r].Load()),

@@ -250,7 +250,8 @@ func (j *job) follow(vote bool) error {
 		if j.expired() {
 			return status.Errorf(status.NotReady,
 				"server %d is not ready, and there was no progress for %v: %s. It stays a member without a vote; "+
-					"the same command goes on, and zlock member remove %d takes it out", j.ID, j.patience, j.problem, j.ID)
+					"repeat the command to continue, or remove it by zlock member remove %d",
+				j.ID, j.patience, j.problem, j.ID)
 		}
 		if err := j.pause(); err != nil {
 			return err
@@ -313,11 +314,10 @@ func (j *job) replace() error {
 		return err
 	case found.Known && addr == m.Peer && !m.Voter:
 		return fmt.Errorf("server %d runs at %s with the data directory that the cluster knows, and has no vote. "+
-			"If it took the place of a voter: zlock member promote %d", j.ID, addr, j.ID)
+			"If it replaced a voter: zlock member promote %d", j.ID, addr, j.ID)
 	case found.Known && addr == m.Peer:
 		return fmt.Errorf("server %d runs at %s with the data directory that it always had: there is nothing to "+
-			"replace. "+
-			"To give it an empty one, stop it and start it on that", j.ID, addr)
+			"replace. To give it an empty directory, stop it and start it on one", j.ID, addr)
 	case found.Known:
 		j.show("moved", "server %d has moved from %s to %s with its data", j.ID, m.Peer, addr)
 		if err := j.change(change.Move, addr); err != nil || m.Voter {
@@ -341,9 +341,9 @@ func (j *job) replace() error {
 	// The list of members no longer has the server's address, nor whether it votes.
 	rest := status.Job{Op: "add", ID: j.ID, Addr: addr, Wait: true, NoVote: !m.Voter, Patience: j.Patience,
 		Again: true}
-	j.tell(status.Step{Kind: "removed", Text: fmt.Sprintf("server %d is taken out", j.ID), Rest: &rest})
+	j.tell(status.Step{Kind: "removed", Text: fmt.Sprintf("server %d is removed", j.ID), Rest: &rest})
 	if err := j.join(addr, m.Voter); err != nil {
-		return fmt.Errorf("%w (server %d was taken out; to go on: zlock member add %d %s)", err, j.ID, j.ID, addr)
+		return fmt.Errorf("%w (server %d was removed; to go on: zlock member add %d %s)", err, j.ID, j.ID, addr)
 	}
 	return nil
 }

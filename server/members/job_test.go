@@ -170,7 +170,7 @@ func TestJobsGoOnToTheirEnd(t *testing.T) {
 		{job{Op: "replace", ID: 3}, func(f *fakeCluster) { f.known["h3:2888"] = true }, "",
 			"there is nothing to replace", ""},
 		{job{Op: "replace", ID: 10}, func(f *fakeCluster) { f.known["h10:2888"] = true }, "",
-			"has no vote. If it took the place of a voter: zlock member promote 10", ""},
+			"has no vote. If it replaced a voter: zlock member promote 10", ""},
 		{job{Op: "replace", ID: 3, Addr: "h4:2888"}, func(f *fakeCluster) { f.known["h4:2888"] = true },
 			"has moved from h3:2888 to h4:2888 with its data", "", "move 3 h4:2888"},
 		{job{Op: "replace", ID: 3, Addr: "h2:2888"}, nil, "",

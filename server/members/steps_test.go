@@ -72,10 +72,10 @@ func TestStepsOfJobs(t *testing.T) {
 		{"promote a voter", job{Op: "promote", ID: 3}, nil, "0s end: <nil>\n"},
 		{"replace", replace, func(f *fakeCluster) { f.behind = 2500 },
 			"0s : until server 3 has caught up there are 1 voters instead of 2, and a majority of these must run\n" +
-				"0s removed: server 3 is taken out\n0s member: server 3 is a member without a vote\n" +
+				"0s removed: server 3 is removed\n0s member: server 3 is a member without a vote\n" +
 				"0s follows: server 3 follows, 0 entries, 0 bytes behind\n0s votes: server 3 votes\n0s end: <nil>\n"},
 		{"replace a member without a vote", job{Op: "replace", ID: 10}, func(f *fakeCluster) { f.behind = 2500 },
-			"0s removed: server 10 is taken out\n0s member: server 10 is a member without a vote\n" +
+			"0s removed: server 10 is removed\n0s member: server 10 is a member without a vote\n" +
 				"0s follows: server 10 follows, 0 entries, 0 bytes behind\n" +
 				"0s follows: server 10 follows; it has no vote\n0s end: <nil>\n"},
 		{"replace one that has moved", replace, func(f *fakeCluster) { f.known["h4:2888"] = true },

@@ -64,8 +64,9 @@ func (f *File) addOption(word string, module *string) error {
 	switch {
 	case !isOption && strings.HasSuffix(word, "LoginModule"):
 		if !strings.HasSuffix(word, moduleDigest) && !strings.HasSuffix(word, moduleKerberos) {
-			return fmt.Errorf("login module %s is not there; org.apache.zookeeper.server.auth.DigestLoginModule "+
-				"and com.sun.security.auth.module.Krb5LoginModule are", word)
+			return fmt.Errorf("login module %s is not supported; "+
+				"org.apache.zookeeper.server.auth.DigestLoginModule and "+
+				"com.sun.security.auth.module.Krb5LoginModule are", word)
 		}
 		*module = word
 	case isOption && isUser:

@@ -172,7 +172,7 @@ func TestUsersFiles(t *testing.T) {
 		{"no section", "Client {\n};", 0o600, nil, "no section Server"},
 		{"no end", "Server {\n user_a=b", 0o600, nil, "no end"},
 		{"ldap", "Server { com.sun.security.auth.module.LdapLoginModule required; };", 0o600, nil,
-			"LdapLoginModule is not there"},
+			"LdapLoginModule is not supported"},
 		{"kerberos without keys",
 			"Server { com.sun.security.auth.module.Krb5LoginModule required principal=\"a/b\"; };", 0o600, nil,
 			"has no keyTab"},

@@ -95,7 +95,7 @@ func (t *Tokens) add(words []string) error {
 			words[0])
 	}
 	if _, twice := t.by[[sha256.Size]byte(hash)]; twice {
-		return fmt.Errorf("the token of %s stands there twice", words[0])
+		return fmt.Errorf("the token of %s is listed twice", words[0])
 	}
 	i := newIdentity("sasl:" + words[0])
 	i.IDs = []jute.ID{{Scheme: "sasl", ID: words[0]}}

@@ -246,8 +246,8 @@ func rateRefusal(out *state.Outcome) *Answer {
 		return fail(http.StatusConflict, "path", "the node of this path is not a rate: remove it, or draw "+
 			"from another path")
 	case jute.BadVersion:
-		return fail(http.StatusConflict, "limit", "the first draw from this path had a shorter time, and so "+
-			"long its draws are known: name no longer one, or remove the node")
+		return fail(http.StatusConflict, "limit", "the first draw from this path had a shorter per, and "+
+			"draws are kept no longer: give at most that per, or remove the node")
 	}
 	return refusal(out)
 }

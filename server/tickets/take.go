@@ -102,7 +102,7 @@ var words = map[session.TicketEnd]string{session.TicketGiven: "given", session.T
 func gone(q *Request, g *sight) *Answer {
 	e := &g.over
 	if e.Why == 0 || e.Identity != q.Identity.Name {
-		return fail(http.StatusNotFound, "unknown", "there is no such ticket, or it is over for more than ten "+
+		return fail(http.StatusNotFound, "unknown", "there is no such ticket, or it ended more than ten "+
 			"minutes")
 	}
 	at := time.UnixMilli(e.At).UTC().Format(time.RFC3339)

@@ -200,7 +200,7 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	body = jute.AppendInt(body, c.Version)
 	return &step{
 		does: "ask for " + shown(q.Path) + " back from " + shown(c.Node),
-		hits: []answer.Hit{v.hitOf(c, "is asked to let go; whether it does is up to it")},
+		hits: []answer.Hit{v.hitOf(c, "is asked to release the lock, and may refuse")},
 		do:   func(ctx context.Context) error { return v.write(ctx, q, c, jute.OpSetData, body) },
 	}, nil
 }
@@ -283,7 +283,7 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 		return nil, conflict("this server does not lead; ask server %d", s.Leader)
 	}
 	return &step{
-		does: "hand over leadership to the follower that is furthest",
+		does: "hand over leadership to the follower with the longest log",
 		hits: []answer.Hit{{What: "all writes wait a moment; no session ends, and no client is disconnected"}},
 		do: func(ctx context.Context) error {
 			if err := v.source.HandOver(ctx); err != nil {

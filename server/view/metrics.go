@@ -173,7 +173,7 @@ func (v *View) Measure(st *admin.Status) {
 	}
 	st.Measure("lock_suspected_deadlocks", "Sets of sessions or tasks that seem to wait for each other.",
 		float64(s.waitGraph(v).CycleCount))
-	st.Measure("locks_held_twice", "Locks that programs hold at once that do not see each other.",
+	st.Measure("locks_held_twice", "Locks held at once by programs that do not see each other.",
 		float64(s.twice))
 	st.Measure("lock_holds_over_limit", "Holders that stay although their maximum hold is over.",
 		float64(s.over))
