@@ -1,5 +1,5 @@
 // Package connect reaches the servers of a call: by a session, or by the admin listener of a zlockd. It has
-// the flags for that, and says how long the timeout of a session must be so that COMMAND can be ended in time.
+// the flags for that, and says how long the timeout of a session must be to end COMMAND in time.
 package connect
 
 import (
