@@ -112,15 +112,15 @@ func (s *State) keepWindow(ids []jute.ID, d *Draw, there bool, w *window, to Sin
 	if there {
 		s.draft = jute.AppendInt(w.appendBuffer(jute.AppendString(s.draft[:0], d.Path)), -1)
 	} else {
-		above, missing := s.parentsOf(d.Path)
-		op, nodes = jute.OpMulti, int32(missing)+1
-		s.draft = s.newWindow(above, d.Path, w)
+		missing := Missing(s.tree, d.Path)
+		op, nodes = jute.OpMulti, int32(len(missing))+1
 		if why := s.begun.tooMany(d, nodes); why != "" {
 			s.out.Code = jute.QuotaExceeded
 			s.reply = append(s.reply[:0], why...)
 			s.out.Reply = s.reply
 			return false
 		}
+		s.draft = s.newWindow(parents(missing), d.Path, w)
 	}
 	s.begin()
 	s.change.Session, s.change.IDs = 0, ids

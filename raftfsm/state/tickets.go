@@ -3,7 +3,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
@@ -233,25 +232,37 @@ func (s *State) lastChild(dir string) int64 {
 
 // contender returns the transaction that makes the contender, and the directories that it lacks.
 func (s *State) contender(o *Opening) []byte {
-	above, _ := s.parentsOf(o.Node)
+	above := parents(Missing(s.tree, o.Node))
 	ops := appendCreate(above, jute.OpCreate, o.Node, o.Data, jute.FlagEphemeralSequential)
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// parentsOf returns the operations that make the directories above a node that are missing, and how many
-// they are.
-func (s *State) parentsOf(path string) (ops []byte, n int) {
-	var missing []string
-	for dir := tree.ParentPath(path); dir != "" && dir != "/"; dir = tree.ParentPath(dir) {
-		if _, there := s.tree.Find(dir); there {
+// Missing returns the directories above a node that are missing, the topmost first. It goes through the path
+// once: it may have a thousand names.
+func Missing(t *tree.Tree, path string) (dirs []string) {
+	at, there := t.Find("/")
+	for from := 1; from < len(path); {
+		n := strings.IndexByte(path[from:], '/')
+		if n < 0 {
 			break
 		}
-		missing = append(missing, dir)
+		if there {
+			at, there = t.Child(at, path[from:from+n])
+		}
+		if !there {
+			dirs = append(dirs, path[:from+n])
+		}
+		from += n + 1
 	}
-	for _, dir := range slices.Backward(missing) {
+	return dirs
+}
+
+// parents returns the operations that make directories.
+func parents(dirs []string) (ops []byte) {
+	for _, dir := range dirs {
 		ops = appendCreate(ops, jute.OpCreateContainer, dir, []byte{}, jute.FlagContainer)
 	}
-	return ops, len(missing)
+	return ops
 }
 
 func appendCreate(ops []byte, op jute.OpCode, path string, data []byte, flags int32) []byte {

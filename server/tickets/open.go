@@ -36,9 +36,10 @@ func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte
 
 // open opens a ticket. A nil answer says that the ticket exists or existed; opened says that it is new.
 func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, _ error) {
-	if !s.opens(q.Identity.Name, q.Identity.Rate) {
-		return false, fail(http.StatusTooManyRequests, "limit", "this identity opens more than %d tickets a "+
-			"second", q.Identity.Rate), nil
+	nodes := 0
+	(*s.node.Load()).View(func(st *state.State) { nodes = len(state.Missing(st.Tree(), q.Path+"/")) })
+	if a := s.opens(&q.Identity, nodes); a != nil {
+		return false, a, nil
 	}
 	if !q.Until.IsZero() && !q.Until.After(s.o.Now()) { // an error only for a new ticket
 		return false, fail(http.StatusBadRequest, "parameters", "until %s is over",

@@ -12,6 +12,7 @@ import (
 const (
 	perOpen     = 4   // requests an identity may send for each ticket that it may open
 	perRequest  = 100 // nodes of a lock that one request may look at; more count as further requests
+	perNodes    = 10  // nodes that are made for a ticket or a rate; more count as further ones
 	longestPace = time.Second
 	spareWork   = 50 // requests of an identity at a time, not counting its waits
 	failures    = 20 // a second, from an address
@@ -44,11 +45,15 @@ func (p paces) next(key string, most, n int, now time.Time, longest time.Duratio
 	return wait
 }
 
-// opens counts a ticket that an identity opens, or refuses it.
-func (s *Server) opens(identity string, most int) bool {
+// opens counts a ticket or a rate that an identity opens, and that makes so many nodes, or refuses it.
+func (s *Server) opens(i *Identity, nodes int) *Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.opened.next(identity, most, 1, time.Now(), 0) == 0
+	if s.opened.next(i.Name, i.Rate, 1+nodes/perNodes, time.Now(), 0) == 0 {
+		return nil
+	}
+	return fail(http.StatusTooManyRequests, "limit", "this identity opens more than %d tickets and rates a "+
+		"second; one that makes many directories counts more often", i.Rate)
 }
 
 // begin waits for the turn of an identity's request, or refuses it, so that a flood of one identity does not

@@ -140,10 +140,15 @@ func (s *Server) drawn(q *Request, d state.Drawn, a *Answer) *Answer {
 
 // lookAtRate returns the answer that a draw would get now.
 func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Answer) {
-	missing := false
+	nodes := 0 // that the draw would make
 	(*s.node.Load()).View(func(st *state.State) {
 		data, there, code := rateData(st, q, jute.PermWrite)
-		missing = !there
+		if !there {
+			nodes = 1 + len(state.Missing(st.Tree(), q.Path))
+			if why := st.MayBegin(d, nodes); why != "" {
+				a = fail(http.StatusTooManyRequests, "limit", "%s", why)
+			}
+		}
 		if code == jute.OK {
 			seen, code = d.Rate(data, s.o.Now().UnixMilli())
 		}
@@ -152,9 +157,8 @@ func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Ans
 		}
 	})
 	q.seen++
-	if missing && a == nil && !s.opens(q.Identity.Name, q.Identity.Rate) {
-		a = fail(http.StatusTooManyRequests, "limit", "this identity opens more than %d tickets and rates a "+
-			"second", q.Identity.Rate)
+	if nodes > 0 && a == nil {
+		a = s.opens(&q.Identity, nodes)
 	}
 	return seen, a
 }

@@ -94,6 +94,13 @@ var ticketAttacks = []attack{
 			return fmt.Sprintf("POST /v1/locks/attack/%d?ttl=4s", k), secretOf(k)
 		})
 	}},
+	{"opens of deep paths", func(a *attacker) {
+		deep := strings.Repeat("/d", 1000)
+		a.ticketFlood(30, "attacker", func(k int64) (string, string) {
+			method := [2]string{"POST", "DELETE"}[k%2]
+			return fmt.Sprintf("%s /v1/locks/attack/deep/%d%s?ttl=4s", method, k/2%20, deep), secretOf(k / 2)
+		})
+	}},
 	{"opens in the innocent queue", func(a *attacker) {
 		a.ticketFlood(30, "attacker", func(k int64) (string, string) {
 			return "POST /v1/locks/innocent/other?ttl=4s", secretOf(k)
