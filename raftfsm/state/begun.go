@@ -39,9 +39,6 @@ type beginner struct {
 // RateNodes returns how many nodes of rates count for their bounds.
 func (s *State) RateNodes() int { return int(s.begun.all) }
 
-// MayBegin says which bound a draw would exceed that begins its rate, with so many nodes.
-func (s *State) MayBegin(d *Draw, nodes int) string { return s.begun.tooMany(d, int32(nodes)) }
-
 // tooMany says which bound further nodes would exceed.
 func (g *begun) tooMany(d *Draw, nodes int32) string {
 	own := int32(0)

@@ -145,9 +145,6 @@ func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Ans
 		data, there, code := rateData(st, q, jute.PermWrite)
 		if !there {
 			nodes = 1 + len(state.Missing(st.Tree(), q.Path))
-			if why := st.MayBegin(d, nodes); why != "" {
-				a = fail(http.StatusTooManyRequests, "limit", "%s", why)
-			}
 		}
 		if code == jute.OK {
 			seen, code = d.Rate(data, s.o.Now().UnixMilli())
