@@ -12,10 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -266,30 +266,36 @@ func (q *Request) parameter(name, value string, most time.Duration) (err error) 
 	return nil
 }
 
-func number(name, value string, most int) (int, error) {
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 1 || n > most {
-		return 0, fmt.Errorf("%s %.40q: want a number from 1 to %d", name, value, most)
+// identify finds a caller's identity by these tokens, or refuses the caller.
+func (s *Server) identify(r *http.Request, host string, tokens *Tokens) (Identity, *Answer) {
+	ids := *identity.Unproved(host, s.o.SkipACL)
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch {
+	case r.Header.Get("Authorization") != "":
+		var i Identity
+		known := false
+		if tokens != nil && strings.EqualFold(scheme, "bearer") {
+			i, known = tokens.by[sha256.Sum256([]byte(strings.TrimSpace(token)))]
+		}
+		if !known {
+			s.failed(r.Context(), host)
+			return i, fail(http.StatusUnauthorized, "unauthorized", "no identity has this token")
+		}
+		i.IDs = append(append([]jute.ID(nil), ids...), i.IDs...)
+		return i, nil
+	case r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
+		subject, err := identity.Subject(r.TLS.PeerCertificates[0].RawSubject)
+		if err != nil || subject == "" {
+			return Identity{}, fail(http.StatusUnauthorized, "unauthorized", "the certificate names no subject")
+		}
+		i := newIdentity(identity.X509 + ":" + subject)
+		i.IDs = append(append([]jute.ID(nil), ids...), jute.ID{Scheme: identity.X509, ID: subject})
+		return i, nil
+	case tokens != nil || s.o.TLS:
+		return Identity{}, fail(http.StatusUnauthorized, "unauthorized",
+			"the request has no identity: want Authorization: Bearer TOKEN, or a certificate")
 	}
-	return n, nil
-}
-
-func duration(name, value string, least, most time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(value)
-	if err != nil || d < least || d > most {
-		return 0, fmt.Errorf("%s %.40q: want a time from %v to %v, such as 60s or 9m", name, value, least, most)
-	}
-	return d, nil
-}
-
-// text refuses what cannot be shown to others.
-func text(name, value string) error {
-	if len(value) > maxText {
-		return fmt.Errorf("%s has %d bytes, and at most %d are allowed", name, len(value), maxText)
-	}
-	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
-	if !utf8.ValidString(value) || strings.ContainsFunc(value, hidden) {
-		return fmt.Errorf("%s has a character that cannot be shown", name)
-	}
-	return nil
+	i := newIdentity("ip:" + host)
+	i.IDs = ids
+	return i, nil
 }

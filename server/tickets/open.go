@@ -3,7 +3,6 @@ package tickets
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"net/http"
 	"strings"
 	"time"
@@ -13,13 +12,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 )
-
-// newID returns the id of a new node.
-func newID() recipe.ID {
-	var r [16]byte
-	_, _ = rand.Read(r[:]) // it never fails
-	return recipe.NewID(int64(binary.BigEndian.Uint64(r[:])), binary.BigEndian.Uint64(r[8:]))
-}
 
 // node returns the name of a new contender, and its record.
 func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte) {
@@ -100,38 +92,4 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 	}
 	return false, fail(http.StatusServiceUnavailable, "busy",
 		"other requests were faster than this one: repeat it"), nil
-}
-
-// refusal returns the answer for a ticket that cannot be opened.
-func refusal(out *state.Outcome) *Answer {
-	if out.Divided {
-		return notHere(recipe.ErrMixedLayout)
-	}
-	switch out.Code {
-	case jute.QuotaExceeded:
-		if len(out.Reply) > 0 {
-			return fail(http.StatusTooManyRequests, "limit", "%s", out.Reply)
-		}
-		return fail(http.StatusTooManyRequests, "limit", "a quota of the path is used up")
-	case jute.NoAuth:
-		return fail(http.StatusForbidden, "forbidden", "the access rights of the path refuse this identity")
-	case jute.Throttled:
-		return fail(http.StatusServiceUnavailable, "full", "a server's disk is low, or the path is full")
-	}
-	return fail(http.StatusBadRequest, "path", "this path cannot have a contender: %v", out.Code)
-}
-
-// permits returns how many permits the request asks for, 0 if it asks for a lock.
-func (q *Request) permits() int {
-	if q.Mode != permit {
-		return 0
-	}
-	return max(q.Permits, 1)
-}
-
-func (q *Request) ttl() time.Duration {
-	if q.TTL == 0 {
-		return DefaultTTL
-	}
-	return q.TTL
 }

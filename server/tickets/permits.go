@@ -292,11 +292,3 @@ func describePermits(t *tree.Tree, path string, ids []jute.ID) (l Lock, ok bool)
 	}
 	return l, true
 }
-
-// notHere returns the answer for a lock that cannot be taken in the way the request asks.
-func notHere(err error) *Answer {
-	if errors.Is(err, errLimit) {
-		return fail(http.StatusConflict, "limit", "%v", err)
-	}
-	return fail(http.StatusConflict, "mixed", "%v", err)
-}

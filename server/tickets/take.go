@@ -2,101 +2,13 @@ package tickets
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 )
-
-// Request is a caller's request.
-type Request struct {
-	Identity
-	Secret  session.Hash
-	Path    string
-	Addr    string    // the caller's, without its port
-	Arrived time.Time // when the request arrived
-
-	Mode        byte
-	ModeGiven   bool
-	Permits     int // 0: not given
-	Limit       int // the number of permits, if none is stored; 0: not given
-	Layout      recipe.Layout
-	TTL         time.Duration // 0: not given
-	Wait        time.Duration
-	Try         bool // do not queue
-	Until       time.Time
-	Reason, Who string
-
-	Draws, Looks bool          // it draws from a rate of Limit draws in the time Per, or looks at one
-	Per          time.Duration // 0: not given
-
-	IfMatch, IfNoneMatch string
-
-	seen   int     // number of nodes that were read for the answer
-	tokens *Tokens // by which the caller was identified
-}
-
-// Answer is the answer to a request.
-type Answer struct {
-	Code  int
-	ETag  string
-	Retry time.Duration // 0: not in the answer
-	Body  any           // nil: none
-}
-
-type heldBody struct {
-	V         int    `json:"v"`
-	Held      bool   `json:"held"`
-	Token     string `json:"token"`
-	Sequencer string `json:"sequencer"`
-	TTL       int64  `json:"ttlMs"`
-	Safe      int64  `json:"safeMs"`
-	Slots     []int  `json:"slots,omitempty"`
-	NoSlots   string `json:"noSlots,omitempty"` // why the numbers of permits must not be used
-	Asked     *asked `json:"asked"`
-}
-
-type asked struct {
-	By     string `json:"by"`
-	Reason string `json:"reason"`
-}
-
-type queuedBody struct {
-	V        int     `json:"v"`
-	Held     bool    `json:"held"`
-	Position int     `json:"position"`
-	Of       int     `json:"of"`
-	TTL      int64   `json:"ttlMs"`
-	Behind   *Holder `json:"behind,omitempty"`
-}
-
-type failure struct {
-	V      int     `json:"v"`
-	Error  string  `json:"error"`
-	Text   string  `json:"text"`
-	Behind *Holder `json:"behind,omitempty"`
-	Retry  int64   `json:"retryMs,omitempty"` // when the next draw is free
-}
-
-func fail(code int, word, format string, args ...any) *Answer {
-	a := &Answer{Code: code, Body: &failure{V: 1, Error: word, Text: fmt.Sprintf(format, args...)}}
-	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
-		a.Retry = time.Second
-	}
-	return a
-}
-
-func unavailable(err error) *Answer {
-	return fail(http.StatusServiceUnavailable, "unavailable", "%v", err)
-}
-
-// words maps the end of a ticket to its name in answers.
-var words = map[session.TicketEnd]string{session.TicketGiven: "given", session.TicketExpired: "expired",
-	session.TicketRevoked: "revoked", session.TicketRemoved: "removed", session.TicketEnded: "ended"}
 
 // gone returns the answer for a ticket that is over, or does not belong to this identity.
 func gone(q *Request, g *sight) *Answer {
