@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -136,4 +137,12 @@ func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	expect.That(t, one <= uint64(len(mixed)) && herded >= 3*one,
 		"readers and writers: %d notifications in a herd, %d without", herded, one)
 	t.Logf("%s: %d notifications in a herd, %d without", mixed, herded, one)
+}
+
+// beside lets a test run beside others, which have servers of their own, unless all are given the same.
+func beside(t *testing.T) {
+	t.Helper()
+	if os.Getenv("ZLOCKD_STOCK_SERVERS") == "" {
+		t.Parallel()
+	}
 }

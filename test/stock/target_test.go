@@ -46,14 +46,6 @@ func startTarget(t *testing.T, o cluster.Options) target {
 	return target{addrs: strings.Split(e.Addrs(), ","), kind: o.Kind, ensemble: e}
 }
 
-// beside lets a test run beside others, which have servers of their own, unless all are given the same.
-func beside(t *testing.T) {
-	t.Helper()
-	if os.Getenv("ZLOCKD_STOCK_SERVERS") == "" {
-		t.Parallel()
-	}
-}
-
 // generous is what the recipe tests need of a server: on ZooKeeper TTL nodes
 // are off by default, and a super user makes ACL checks possible on both.
 func generous() cluster.Options {
