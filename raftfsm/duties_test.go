@@ -343,7 +343,7 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 		{"", nodes, true, false, "", false},
 		{"little room", nodes, true, true, "", true},
 		{"little room", 0, true, true, "", false},
-		{"", 0, false, false, "are taken again", true},
+		{"", 0, false, false, "are accepted again", true},
 		{"little room", 0, true, true, "are refused", true},
 	} {
 		n.upkeep = upkeep.New(upkeep.Options{MaxNodes: c.most, View: n.View})
