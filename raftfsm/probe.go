@@ -1,0 +1,89 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/form"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+)
+
+// Probe checks, from the leader and from the other members, whether a server could be the member id
+// at an address. A server that does not run is not an error.
+func (n *Node) Probe(ctx context.Context, id uint32, addr string) (*status.Found, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
+	defer cancel()
+	return n.probe(ctx, peer.Place{ID: id, Addr: addr}, true)
+}
+
+func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*status.Found, error) {
+	switch {
+	case n.port == nil:
+		return nil, errAlone
+	case !state.IsServerID(place.ID):
+		return nil, errServerID(place.ID)
+	case n.term.Load() == nil && !forward:
+		return nil, errNotLeading
+	case n.term.Load() == nil:
+		st, err := n.askLeader(ctx, peer.Question{Probe: &place})
+		return st.Probed, err
+	}
+	servers := n.raft.Servers()
+	for _, s := range servers {
+		if id := peer.ParseID(s.ID); string(s.Address) == place.Addr && id != place.ID {
+			return nil, fmt.Errorf("server %d is at %s", id, place.Addr)
+		}
+	}
+	asked, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	st, err := n.port.Ask(asked, place.ID, place.Addr, peer.Question{})
+	var refused *peer.Refusal
+	switch {
+	case errors.As(err, &refused):
+		return nil, fmt.Errorf("server %d cannot be what answers at %s: %s",
+			place.ID, place.Addr, refused.Reason)
+	case err != nil:
+		return &status.Found{Progress: status.Progress{Waits: err.Error()}}, nil
+	}
+	found := &status.Found{Progress: progressOf(&st), At: st.Peers[place.ID],
+		Known: st.Cluster == n.disk.Identity().Cluster && st.Incarnation == n.incarnationOf(place.ID)}
+	if st.Cluster == "" && !namesOne(st.Peers, servers) {
+		theirs := form.List{Peers: st.Peers, Observers: st.Observers}
+		return nil, fmt.Errorf(
+			"server %d was started with --peers %s, which name no member: it would not find this cluster. "+
+				"Start it with a list of the members and itself", place.ID, theirs.String())
+	}
+	if err := n.tooOld(place.ID, &st); err != nil {
+		return nil, err
+	}
+	if err := n.addresses.reached(ctx, servers, place); !errors.Is(err, errUnreached) {
+		return found, err
+	}
+	return found, nil
+}
+
+// tooOld returns an error if a server runs a release too old for a member: the log may hold any entry that
+// all members understand, and a server stops at the first entry that it does not understand.
+func (n *Node) tooOld(id uint32, st *peer.Status) error {
+	t := n.term.Load()
+	if t == nil {
+		return errNotLeading
+	}
+	if st.Version >= t.links.leastVersion() {
+		return nil
+	}
+	return fmt.Errorf(
+		"server %d runs an older release, which does not understand what is in this cluster's log: "+
+			"it would stop. Start it with the release that the members run", id)
+}
+
+// namesOne reports whether a list of --peers names at least one member.
+func namesOne(peers map[uint32]string, servers []raft.Server) bool {
+	return slices.ContainsFunc(servers, func(s raft.Server) bool { return peers[peer.ParseID(s.ID)] != "" })
+}
