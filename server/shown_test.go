@@ -26,8 +26,9 @@ const secret = "geheim"
 func shutDir(t *testing.T, i *Instance, dir string) (live, ended string) {
 	t.Helper()
 	open := func() *wire.Conn {
-		c := must.Get(wire.Open(i.ClientAddr()))(t)
+		c := wire.New(must.Get(net.Dial("tcp", i.ClientAddr()))(t))
 		t.Cleanup(func() { c.Close() })
+		must.OK(t, c.Connect(wire.NewSession(600_000))) // it does not ping
 		return c
 	}
 	a, b, gone := open(), open(), open()
@@ -94,7 +95,8 @@ func TestNamesAreShownByOneRule(t *testing.T) {
 }
 
 func namesBelow(t *testing.T, dir string) {
-	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", SuperDigest: superDigest, FourLetterWords: "*"})
+	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", SuperDigest: superDigest, FourLetterWords: "*",
+		MaxSessionTimeout: 10 * time.Minute})
 	live, ended := shutDir(t, i, dir)
 	base := "http://" + i.AdminAddr()
 	ask := func(path, authorization string) string {
