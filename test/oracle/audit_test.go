@@ -45,12 +45,17 @@ func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 	multi := func(lines []string, i int) bool {
 		return i < len(lines) && strings.HasSuffix(lines[i], "\toperation=multiOperation\tresult=failure")
 	}
+	// ZooKeeper does not log a create whose path is no text, and whose rest cannot be understood either.
+	broken := func(i int) bool {
+		return i < len(got) && strings.Contains(got[i], "\toperation=create\tznode=/") &&
+			strings.Contains(got[i], "?") && strings.HasSuffix(got[i], "\tresult=failure")
+	}
 	skipped := 0
 	for i := 0; i < max(len(want), len(got)); i++ {
 		for ; i >= len(want) || i >= len(got) || want[i] != got[i]; skipped++ {
 			if multi(want, i) {
 				want = slices.Delete(want, i, i+1)
-			} else if multi(got, i) {
+			} else if multi(got, i) || broken(i) {
 				got = slices.Delete(got, i, i+1)
 			} else {
 				break
@@ -65,7 +70,7 @@ func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 				got[max(0, i-3):min(i, len(got))])
 		}
 	}
-	expect.That(t, skipped <= r.Ops/50, "%d multis left out", skipped)
+	expect.That(t, skipped <= r.Ops/50, "%d lines left out", skipped)
 }
 
 var (
