@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -58,7 +59,7 @@ func getACL(ctx context.Context, c *verbCall) error {
 	if err != nil {
 		return err
 	}
-	if c.Format == JSON {
+	if c.Format == call.JSON {
 		texts := []string{}
 		for _, a := range list {
 			texts = append(texts, textOf(a))
@@ -70,7 +71,7 @@ func getACL(ctx context.Context, c *verbCall) error {
 		}{c.args[0], texts, c.statOf(&st)})
 	}
 	for _, a := range list {
-		if c.Format == Plain {
+		if c.Format == call.Plain {
 			c.print("%s", answer.Visible(textOf(a)))
 			continue
 		}
@@ -115,7 +116,7 @@ func whoAmI(ctx context.Context, c *verbCall) error {
 	if err != nil {
 		return err
 	}
-	if c.Format == JSON {
+	if c.Format == call.JSON {
 		list := []string{}
 		for _, id := range ids {
 			list = append(list, id.Scheme+":"+id.ID)

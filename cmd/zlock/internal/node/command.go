@@ -46,7 +46,7 @@ func setupNode(fs *pflag.FlagSet, run func(context.Context, *call.Call, *Shell) 
 	do func(*call.Call) error) {
 	fs.SetInterspersed(false) // after the verb stand its own options
 	format := cli.AddOutput(fs, "table (as zkCli), json (one object per line) or plain (one value per line)",
-		Table, JSON, Plain)
+		call.Table, call.JSON, call.Plain)
 	conn := connect.AddFlags(fs)
 	return func(c *call.Call) error {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -22,20 +22,13 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// Formats of answers: lines as zkCli writes them, one name or value in a line, or JSON.
-const (
-	Table = "table"
-	Plain = "plain"
-	JSON  = "json"
-)
-
 // Shell runs verbs on one session.
 type Shell struct {
 	Conn     *zk.Conn
 	In       io.Reader
 	Out, Err io.Writer
-	Format   string
-	Terminal bool // a person reads Out and answers on In
+	Format   string // call.Table (zkCli's lines), call.Plain (a name or value in each line) or call.JSON
+	Terminal bool   // a person reads Out and answers on In
 	Version  string
 
 	mu      sync.Mutex // of Out and Err, which watches share with the verbs

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
@@ -44,7 +45,7 @@ func newShell(t *testing.T) (s *Shell, out, errs *screen) {
 	c := must.Get(zk.Dial(t.Context(), zlocktest.Start(t).Addr, zk.Options{}))(t)
 	t.Cleanup(func() { c.Close(t.Context()) })
 	out, errs = &screen{}, &screen{}
-	return &Shell{Conn: c, In: strings.NewReader(""), Out: out, Err: errs, Format: Table}, out, errs
+	return &Shell{Conn: c, In: strings.NewReader(""), Out: out, Err: errs, Format: call.Table}, out, errs
 }
 
 // zkCliSays are lines of a recorded zkCli, of a verb or of an event, in forms that do not depend on the
@@ -136,31 +137,31 @@ func TestVerbs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "data")
 	must.OK(t, os.WriteFile(file, []byte("of a file"), 0o600))
 	for _, c := range []struct{ format, line, out, err string }{
-		{Table, "create /a 'x  y'", "", "Created /a\n"},
-		{Plain, "create -s /a/n-", "/a/n-0000000000\n", ""},
-		{JSON, "create -e /a/e z", `{"v":1,"path":"/a/e"}` + "\n", ""},
-		{Plain, "ls /a", "e\nn-0000000000\n", ""},
-		{JSON, "ls /a", `{"v":1,"path":"/a","names":["e","n-0000000000"]}` + "\n", ""},
-		{Plain, "get /a", "x  y\n", ""},
-		{Plain, "set -f " + file + " /a", "", ""},
-		{Plain, "get -f - /a", "of a file", ""},
-		{Plain, "set /a", "", "data is missing: set path data, or set -f FILE path\n"},
-		{Plain, "tree /", "/\n├── a\n│   ├── e\n│   └── n-0000000000\n" +
+		{call.Table, "create /a 'x  y'", "", "Created /a\n"},
+		{call.Plain, "create -s /a/n-", "/a/n-0000000000\n", ""},
+		{call.JSON, "create -e /a/e z", `{"v":1,"path":"/a/e"}` + "\n", ""},
+		{call.Plain, "ls /a", "e\nn-0000000000\n", ""},
+		{call.JSON, "ls /a", `{"v":1,"path":"/a","names":["e","n-0000000000"]}` + "\n", ""},
+		{call.Plain, "get /a", "x  y\n", ""},
+		{call.Plain, "set -f " + file + " /a", "", ""},
+		{call.Plain, "get -f - /a", "of a file", ""},
+		{call.Plain, "set /a", "", "data is missing: set path data, or set -f FILE path\n"},
+		{call.Plain, "tree /", "/\n├── a\n│   ├── e\n│   └── n-0000000000\n" +
 			"└── zookeeper\n    ├── config\n    └── quota\n", ""},
-		{Plain, "find / n-*", "/a/n-0000000000\n", ""},
-		{JSON, "find / /a", `{"v":1,"path":"/a"}` + "\n", ""},
-		{Plain, `create "/a/x\\\u202ey"`, "/a/x\\u202ey\n", ""},
-		{Plain, "rm /a/xu202ey", "", "Node does not exist: /a/xu202ey\n"},
-		{Plain, "getAcl /a", "world:anyone:cdrwa\n", ""},
-		{JSON, "getAcl /a", `{"v":1,"path":"/a","acl":["world:anyone:cdrwa"]}` + "\n", ""},
-		{Plain, "setAcl /a world:anyone", "", "world:anyone does not have the form scheme:id:perm\n"},
-		{Plain, "setquota -n 5 /a", "",
+		{call.Plain, "find / n-*", "/a/n-0000000000\n", ""},
+		{call.JSON, "find / /a", `{"v":1,"path":"/a"}` + "\n", ""},
+		{call.Plain, `create "/a/x\\\u202ey"`, "/a/x\\u202ey\n", ""},
+		{call.Plain, "rm /a/xu202ey", "", "Node does not exist: /a/xu202ey\n"},
+		{call.Plain, "getAcl /a", "world:anyone:cdrwa\n", ""},
+		{call.JSON, "getAcl /a", `{"v":1,"path":"/a","acl":["world:anyone:cdrwa"]}` + "\n", ""},
+		{call.Plain, "setAcl /a world:anyone", "", "world:anyone does not have the form scheme:id:perm\n"},
+		{call.Plain, "setquota -n 5 /a", "",
 			"Command not found: setquota is not taken here: write /zookeeper/quota with zkCli.sh of a " +
 				"ZooKeeper\n"},
-		{Plain, "rm /a", "", "Node not empty: /a\n"},
-		{Plain, "rm -r /a", "", ""},
-		{Plain, "get /a", "", "Node does not exist: /a\n"},
-		{Plain, "get 'x", "", "the quote ' has no end\n"},
+		{call.Plain, "rm /a", "", "Node not empty: /a\n"},
+		{call.Plain, "rm -r /a", "", ""},
+		{call.Plain, "get /a", "", "Node does not exist: /a\n"},
+		{call.Plain, "get 'x", "", "the quote ' has no end\n"},
 	} {
 		t.Run(c.format+" "+c.line, func(t *testing.T) {
 			s.Format = c.format
@@ -268,7 +269,7 @@ func TestAnswersThatCannotBeWrittenAreErrors(t *testing.T) {
 	must.OK(t, s.Do(t.Context(), []string{"create", "/a", "data"}))
 	verbs := []string{"get /a", "ls /", "ls -R /", "stat /a", "tree /", "getAcl /a", "export /a", "find / a",
 		"whoami", "get -f - /a"}
-	for _, format := range []string{Table, Plain, JSON} {
+	for _, format := range []string{call.Table, call.Plain, call.JSON} {
 		s.Format = format
 		for _, words := range verbs {
 			expect.Is(t, s.Do(t.Context(), strings.Fields(words)), syscall.ENOSPC, "%s: %s", format, words)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -108,7 +109,7 @@ func ls(ctx context.Context, c *verbCall) error {
 		return err
 	}
 	c.follow(p, w)
-	if c.Format == JSON {
+	if c.Format == call.JSON {
 		if names == nil {
 			names = []string{}
 		}
@@ -119,11 +120,11 @@ func ls(ctx context.Context, c *verbCall) error {
 		}{p, names, c.statOf(&st)})
 	}
 	for i, n := range names {
-		if names[i] = answer.Visible(n); c.Format == Plain {
+		if names[i] = answer.Visible(n); c.Format == call.Plain {
 			c.print("%s", names[i])
 		}
 	}
-	if c.Format == Table {
+	if c.Format == call.Table {
 		c.print("[%s]", strings.Join(names, ", "))
 	}
 	c.printStat(&st)
@@ -152,7 +153,7 @@ func get(ctx context.Context, c *verbCall) error {
 		return err
 	case c.file != "":
 		return os.WriteFile(c.file, n.Data, 0o600)
-	case c.Format == JSON:
+	case c.Format == call.JSON:
 		return c.json(struct {
 			Path string `json:"path"`
 			content
@@ -199,7 +200,7 @@ func stat(ctx context.Context, c *verbCall) error {
 	if st == nil {
 		return refused{"Node does not exist: " + answer.Visible(p)}
 	}
-	if c.Format == JSON {
+	if c.Format == call.JSON {
 		return c.json(struct {
 			Path string `json:"path"`
 			*stats
@@ -236,7 +237,7 @@ func set(ctx context.Context, c *verbCall) error {
 	if err != nil {
 		return err
 	}
-	if c.Format == JSON {
+	if c.Format == call.JSON {
 		return c.json(statsOf(&st))
 	}
 	c.printStat(&st)
@@ -280,7 +281,7 @@ func create(ctx context.Context, c *verbCall) error {
 	if err != nil {
 		return err
 	}
-	if c.Format == JSON || c.Format == Plain {
+	if c.Format == call.JSON || c.Format == call.Plain {
 		return c.path(made.Path)
 	}
 	c.tell("Created %s", answer.Visible(made.Path))
@@ -316,7 +317,7 @@ func removeAll(ctx context.Context, c *verbCall) error {
 
 // path answers with one path.
 func (s *Shell) path(p string) error {
-	if s.Format == JSON {
+	if s.Format == call.JSON {
 		return s.json(struct {
 			Path string `json:"path"`
 		}{p})
@@ -361,7 +362,7 @@ func search(ctx context.Context, c *verbCall) error {
 }
 
 func tree(ctx context.Context, c *verbCall) error {
-	if c.Format == JSON {
+	if c.Format == call.JSON {
 		return ls(ctx, &verbCall{Shell: c.Shell, args: c.args, deep: true})
 	}
 	c.print("%s", answer.Visible(c.args[0]))

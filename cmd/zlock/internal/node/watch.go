@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -58,13 +59,13 @@ func (s *Shell) event(e zk.Event) {
 	}
 	switch {
 	case e.Type == zk.EventOver:
-	case s.Format == JSON:
+	case s.Format == call.JSON:
 		_ = s.json(struct {
 			Time string `json:"time"`
 			Type string `json:"type"`
 			Path string `json:"path"`
 		}{time.Now().UTC().Format(time.RFC3339Nano), kind, e.Path})
-	case s.Format == Plain:
+	case s.Format == call.Plain:
 		s.print("%s\t%s\t%s", time.Now().UTC().Format(time.RFC3339Nano), kind, answer.Visible(e.Path))
 	default:
 		s.print("\nWATCHER::\n\nWatchedEvent state:SyncConnected type:%s path:%s", kind, answer.Visible(e.Path))
