@@ -17,7 +17,7 @@ type policyDir struct {
 	e    *session.Epoch
 	path string
 
-	fresh  bool    // rec and ver are are known to be current
+	fresh  bool    // rec and ver are known to be current
 	unmade bool    // there is no record yet: rec is the one to write with the first node
 	undo   []zk.Op // take back the record that this contender wrote; nil if it wrote none
 	rec    recipe.Record

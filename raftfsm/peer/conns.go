@@ -36,6 +36,9 @@ type raftConn struct {
 	buf  []byte // kept for messages of usual length
 }
 
+// rpcTimeout bounds a raft request; for a snapshot it bounds each of its pieces on average.
+const rpcTimeout = 10 * time.Second
+
 const (
 	// idleConns is how many idle connections to a server are kept: raft sends entries and heartbeats at the
 	// same time, and the leader sends nudges.
@@ -176,9 +179,3 @@ func (list conns) close() {
 		c.Close()
 	}
 }
-
-const (
-	// rpcTimeout bounds a raft request; for a snapshot it bounds each of its pieces on average.
-	rpcTimeout    = 10 * time.Second
-	snapshotPiece = 256 << 10
-)

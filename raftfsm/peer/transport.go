@@ -14,6 +14,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// snapshotPiece is the part of a snapshot for which a request has rpcTimeout.
+const snapshotPiece = 256 << 10
+
 // transport is raft's transport on the port. It ignores raft's heartbeat handler, which runs beside raft's
 // main loop. There, a leader that wakes from a pause could adopt the new term from a heartbeat and then
 // append a client's write in that term, which it does not lead: two entries with the same index and term but

@@ -308,3 +308,28 @@ func (q *Request) drawParameter(name, value string, _ time.Duration) (err error)
 	}
 	return err
 }
+
+// rate identifies a rate: a number of draws from a path in a number of ms.
+type rate struct {
+	path       string
+	limit, per int64
+}
+
+// line holds the callers that wait at this server for a draw, first come, first served. Only the first tries
+// to draw, so a thousand waiting callers write no more log entries than one.
+type line struct {
+	waiting []*turn
+	under   int64 // draws that are on their way through the log
+}
+
+type turn struct{ wake chan struct{} }
+
+// wakeFirst makes the first caller look again.
+func (l *line) wakeFirst() {
+	if len(l.waiting) > 0 {
+		select {
+		case l.waiting[0].wake <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -357,28 +357,3 @@ func usable(timeout int32) time.Duration {
 	ttl := time.Duration(timeout) * time.Millisecond
 	return time.Duration(float64(ttl)*0.995) - max(ttl/5, time.Second)
 }
-
-// rate identifies a rate: a number of draws from a path in a number of ms.
-type rate struct {
-	path       string
-	limit, per int64
-}
-
-// line holds the callers that wait at this server for a draw, first come, first served. Only the first tries
-// to draw, so a thousand waiting callers write no more log entries than one.
-type line struct {
-	waiting []*turn
-	under   int64 // draws that are on their way through the log
-}
-
-type turn struct{ wake chan struct{} }
-
-// wakeFirst makes the first caller look again.
-func (l *line) wakeFirst() {
-	if len(l.waiting) > 0 {
-		select {
-		case l.waiting[0].wake <- struct{}{}:
-		default:
-		}
-	}
-}
