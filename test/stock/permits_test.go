@@ -23,13 +23,14 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestPermitsOfAllReleases lets Curator's semaphore, zlock of the last release, zlock of this one, package
+// TestPermitsOfAllReleases lets Curator's semaphore, zlock of the first release, zlock of this one, package
 // client and tickets take permits of one semaphore: no more hold at once than there are permits. Some programs
 // are killed while they hold.
 func TestPermitsOfAllReleases(t *testing.T) {
 	beside(t)
 	const path, limit, rounds = "/gpu", 3, 25
-	version, old := cluster.LastRelease(t)
+	version := cluster.FirstRelease // it counts permits before it makes its own
+	old := cluster.Release(t, version)
 	now := cluster.Zlock(t)
 	port := must.Get(cluster.FreePorts(1))(t)[0]
 	o := generous()
