@@ -107,26 +107,26 @@ func measureKeys(s *settings, clusters []servers) error {
 	rate := func(v *slice) float64 { return v.rate }
 	fixed := fmt.Sprintf("A at %d/s", s.fixed)
 	for i, m := range []measurement{
-		{"inserts/s", busy(0, 1), false, map[string]figure{"": rate}},
-		{"YCSB A/s", busy(0.5, 0), false, map[string]figure{"": rate}},
-		{"YCSB B/s", busy(0.95, 0), false, map[string]figure{"": rate}},
-		{"YCSB C/s", busy(1, 0), false, map[string]figure{"": rate}},
-		{"YCSB D/s", busy(0.95, 0.05), false, map[string]figure{"": rate}},
+		{"inserts/s", busy(0, 1), false, map[string]figure{"": rate}, false},
+		{"YCSB A/s", busy(0.5, 0), false, map[string]figure{"": rate}, false},
+		{"YCSB B/s", busy(0.95, 0), false, map[string]figure{"": rate}, false},
+		{"YCSB C/s", busy(1, 0), false, map[string]figure{"": rate}, false},
+		{"YCSB D/s", busy(0.95, 0.05), false, map[string]figure{"": rate}, false},
 		{fixed, s.atFixedRate(zipf), true, map[string]figure{
 			": p50 ms":   func(v *slice) float64 { return v.quantile(0.5) },
 			": p99 ms":   func(v *slice) float64 { return v.quantile(0.99) },
-			": p99.9 ms": func(v *slice) float64 { return v.quantile(0.999) }}},
+			": p99.9 ms": func(v *slice) float64 { return v.quantile(0.999) }}, false},
 		{"sessions/s that come, make a key, go", func(c servers, _ string) (slice, error) {
 			return measureVisits(c, s.duration)
-		}, false, map[string]figure{"": rate}},
+		}, false, map[string]figure{"": rate}, false},
 		{"leader killed, ms to a new client's write", func(c servers, _ string) (slice, error) {
 			return measureKill(c)
-		}, true, map[string]figure{"": func(v *slice) float64 { return v.took[0] }}},
+		}, true, map[string]figure{"": func(v *slice) float64 { return v.took[0] }}, true},
 	} {
 		if !strings.Contains(m.title, s.rows) {
 			continue
 		}
-		rounds, err := m.inTurn(clusters, s.rounds, fmt.Sprintf("/own-%d", i))
+		rounds, err := m.inTurn(s, clusters, fmt.Sprintf("/own-%d", i))
 		if err != nil {
 			return err
 		}
@@ -146,11 +146,24 @@ type measurement struct {
 	run     func(c servers, dir string) (slice, error)
 	lower   bool // less is better
 	figures map[string]figure
+	cold    bool
 }
 
-// inTurn measures the clusters in rounds, after one that does not count.
-func (m *measurement) inTurn(clusters []servers, n int, dir string) ([][]slice, error) {
-	rounds := make([][]slice, n+1)
+// inTurn measures the clusters in rounds, when all are warm. A death of a leader is measured at once: the
+// server that is started again would be cold in any case.
+func (m *measurement) inTurn(s *settings, clusters []servers, dir string) ([][]slice, error) {
+	for k := 0; k < len(clusters) && !m.cold; k++ {
+		n := 0
+		err := s.warmUp(m.title+", "+clusters[k].name, func() (float64, error) {
+			n++
+			got, err := m.run(clusters[k], fmt.Sprintf("%s-warm-%d", dir, n))
+			return got.rate, err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", m.title, clusters[k].name, err)
+		}
+	}
+	rounds := make([][]slice, s.rounds)
 	for round := range rounds {
 		rounds[round] = make([]slice, len(clusters))
 		for k := range clusters {
@@ -162,7 +175,7 @@ func (m *measurement) inTurn(clusters []servers, n int, dir string) ([][]slice, 
 			rounds[round][k] = got
 		}
 	}
-	return rounds[1:], nil
+	return rounds, nil
 }
 
 // print prints a row: the medians of the clusters, and that of the ratios in neighbouring slices.

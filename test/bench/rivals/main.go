@@ -52,7 +52,8 @@ func main() {
 	flag.StringVar(&s.parts, "parts", "keys,locks",
 		"what is measured: keys on three servers, locks on one, ways to lock")
 	flag.StringVar(&s.write, "write", "", "page for the table of the ways, between its marks; default none")
-	flag.DurationVar(&s.warm, "warm", 10*time.Second, "of the ways: least time before a figure counts")
+	flag.DurationVar(&s.warm, "warm", 10*time.Second,
+		"least time that a service does the same before a figure of it counts")
 	hold := flag.String("hold", "", "take the lock of this way, say so and wait: the holder that is killed")
 	addr := flag.String("addr", "", "where -hold takes it")
 	path := flag.String("path", "", "of which name")
@@ -165,6 +166,15 @@ func measureLocks(s *settings, services []servers, head string, sizes []int, pat
 					return nil, fmt.Errorf("%s: %w", v.name, err)
 				}
 				lockers[i] = append(lockers[i], l)
+			}
+		}
+		for i, v := range services {
+			err := s.warmUp(fmt.Sprintf("%d, %s", n, v.name), func() (float64, error) {
+				got, err := run(lockers[i], s.duration)
+				return got[0], err
+			})
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", v.name, err)
 			}
 		}
 		for range s.rounds {

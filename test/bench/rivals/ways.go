@@ -254,7 +254,7 @@ func (s *settings) warmUp(name string, figure func() (float64, error)) error {
 		newest := last[max(0, len(last)-3):]
 		level := len(newest) == 3 && slices.Max(newest) < 1.1*slices.Min(newest)
 		if passed >= s.warm && level || passed >= 3*s.warm {
-			fmt.Printf("* %s: %d s warm, %.3f ms at first, then %.3f\n",
+			fmt.Fprintf(os.Stderr, "%s: %d s warm, %.4g at first, then %.4g\n",
 				name, int(passed.Seconds()), last[0], v)
 			return nil
 		}
