@@ -6,12 +6,12 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// stage is how far a call is.
+// stage is the progress of a call.
 type stage uint8
 
 const (
-	waiting stage = iota // for a connection
-	sent                 // on the present connection, unanswered
+	waiting stage = iota // the call waits for a connection
+	sent                 // the present connection has sent the call; the answer is missing
 	over                 // done is closed
 )
 
@@ -22,18 +22,18 @@ type call struct {
 	frame  []byte // the whole frame; the xid is filled in when it is sent
 	xid    int32  // 0: a fresh one each time
 	inner  bool   // made for one connection
-	repeat bool   // harmless if done twice: sent again after a lost connection
-	keep   bool   // parse keeps the memory it is given, that of a list
-	absent bool   // "no node" is an answer, not an error
+	repeat bool   // the request may run twice, so it is sent again after a lost connection
+	keep   bool   // parse keeps the memory of the answer, for a list
+	absent bool   // NoNode counts as an answer, not as an error
 	// parse reads the body of a good answer, in the goroutine of the connection.
 	parse   func(d *jute.Decoder)
-	refused error // set by parse: the header has no error, but the body has
+	refused error // parse sets it: the body of the answer has an error, the header has none
 	// settled, if not nil, runs before done is closed, with Conn.mu held.
 	settled func(err error)
 
-	arms   bool // a watch, if the answer is good
+	arms   bool // a good answer sets a watch
 	kind   watchKind
-	target string // the watched path, as the server knows it
+	target string // the watched path, from the server's root
 	watch  *Watch // set before done is closed
 
 	done chan struct{}
@@ -42,7 +42,7 @@ type call struct {
 	// Guarded by Conn.mu.
 	stage stage
 	left  bool // the caller no longer waits
-	tries int  // that failed between servers
+	tries int  // how often the request failed between servers
 }
 
 // begin makes the frame of a call up to its path.

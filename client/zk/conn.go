@@ -17,7 +17,7 @@ type State uint8
 // The states: a Conn begins as Disconnected, changes between that and Connected,
 // and ends as Expired or Closed.
 const (
-	Disconnected State = iota // no connection; the session, if there is one, may live
+	Disconnected State = iota // no connection; the session may still live
 	Connected
 	Expired // the server ended the session, or refused an identity
 	Closed
@@ -37,7 +37,7 @@ func (s State) String() string {
 type Session struct {
 	ID        int64         // 0 before there is one
 	Timeout   time.Duration // as granted
-	Server    string        // connected to, or the latest one
+	Server    string        // the present or the latest server
 	Connected bool
 	Password  []byte // with the ID it lets another Conn continue the session, see [Options.Resume]
 }
@@ -56,19 +56,19 @@ type Conn struct {
 	finished chan struct{} // closed when the goroutine of the connection has ended
 
 	mu       sync.Mutex
-	err      error // why it is over
-	closing  bool  // Close was called: nothing new is taken
-	link     *link // that carries the session now, nil if none
+	err      error // why the session is over
+	closing  bool  // Close was called: the Conn refuses new calls
+	link     *link // the link that carries the session now; nil without a connection
 	server   string
 	asked    string // the server of the latest handshake, until a link carries the session
 	sid      int64
 	password []byte
 	timeout  time.Duration
 	lost     time.Time // when the latest connection that carried the session ended
-	auth     []Auth    // presented on every connection
+	auth     []Auth    // identities that every connection presents
 	xid      int32
 	zxid     int64   // the highest seen in an answer
-	queue    []*call // to be sent when there is a connection
+	queue    []*call // calls that wait for a connection
 	watches  watches
 	ready    chan struct{}    // closed while connected
 	trouble  map[string]error // why servers could not be used since the last success
@@ -77,7 +77,7 @@ type Conn struct {
 	told    State
 }
 
-// tell passes a state on, unless it passed on the last state before.
+// tell reports a state to OnState, unless it has reported the last state already.
 func (c *Conn) tell(s State) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -105,8 +105,8 @@ func (c *Conn) Await(ctx context.Context) error {
 	}
 }
 
-// Trouble returns why no server could be used since the last one that could, nil if no trouble is
-// known. One reason is that a server still owes the answer to a handshake.
+// Trouble returns why no server could be used since the last one that could, nil if no trouble is known. A
+// server that has not answered a handshake yet counts as trouble too.
 func (c *Conn) Trouble() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +148,7 @@ func (c *Conn) Servers() []string { return slices.Clone(c.servers) }
 // Chroot returns the part of the tree that all paths are relative to, "" for the whole tree.
 func (c *Conn) Chroot() string { return string(c.root) }
 
-// Counters returns what counts the traffic: those of [Options], if it names some.
+// Counters returns the counters of the traffic: those of [Options], if the options name some.
 func (c *Conn) Counters() *Counters { return c.opt.Counters }
 
 // Watches returns how many watches the session has.

@@ -18,14 +18,14 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// stagger is how long the Conn waits for one server before it tries the next one beside it.
+// stagger is how long the Conn waits for one server before it also tries the next server.
 const stagger = 200 * time.Millisecond
 
 // run is the goroutine of the connection: it connects, reads, and connects again
 // until the session is over.
 func (c *Conn) run() {
 	defer close(c.finished)
-	failed := 0 // rounds since a server was of use
+	failed := 0 // rounds since the last usable server
 	next := 0   // index of the server to try first
 	for c.life.Err() == nil {
 		l, at, err := c.connect(next)
@@ -46,7 +46,7 @@ func (c *Conn) run() {
 			if c.detach(l, err) {
 				failed = 0
 			} else {
-				// A server may take connections and drop them: do not ask it in a tight loop.
+				// A server may accept connections and close them at once. Do not ask it in a tight loop.
 				failed++
 			}
 		}
@@ -59,9 +59,8 @@ func (c *Conn) run() {
 	}
 }
 
-// leaving reports whether the Conn needs no more connections. Close ends the session first and says
-// so a moment later: a connection made in between would ask the server for a session that no longer
-// exists.
+// leaving reports whether the Conn needs no more connections. Close ends the session first and records that a
+// moment later. A connection made in between would ask for a session that no longer exists.
 func (c *Conn) leaving() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,16 +86,16 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// opened is a connection before its handshake, or the reason why there is none.
+// opened is a connection before its handshake, or the reason why the dial failed.
 type opened struct {
 	conn net.Conn
 	at   int // index of the server
 	err  error
 }
 
-// connect tries every server once, beginning with first, and returns the first that takes the
-// session. It opens connections side by side, each a moment after the one before. It makes
-// handshakes one after another, because only one server can take over a session.
+// connect tries every server once, beginning with first, and returns the link to the first server that
+// accepts the session. It opens connections in parallel, each a moment after the last. It makes handshakes
+// one after another, because only one server can take over a session.
 func (c *Conn) connect(first int) (*link, int, error) {
 	ctx, cancel := context.WithCancel(c.life)
 	results := make(chan opened, len(c.servers))
@@ -150,8 +149,8 @@ func (c *Conn) note(server string, err error) {
 	c.opt.OnTrouble(server, err)
 }
 
-// race opens connections to all servers until ctx ends, and sends one result for each server. It
-// tries the next server after a moment, or after a kick because an earlier one was of no use.
+// race opens connections to all servers until ctx ends, and sends one result for each server. It tries the
+// next server after a moment, or after a kick, when an earlier server could not be used.
 func (c *Conn) race(ctx context.Context, first int, kick <-chan struct{}, results chan<- opened) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
@@ -161,7 +160,7 @@ func (c *Conn) race(ctx context.Context, first int, kick <-chan struct{}, result
 			select {
 			case <-t.C:
 			case <-kick:
-			case <-ctx.Done(): // dial says so at once
+			case <-ctx.Done(): // dial then fails at once
 			}
 			t.Stop()
 		}
@@ -194,7 +193,7 @@ func (c *Conn) dial(ctx context.Context, server string) (net.Conn, error) {
 	return secure, nil
 }
 
-// dialAny opens a connection to one of a name's addresses, which it looks up again.
+// dialAny looks up the addresses of a host name again, and opens a connection to one of them.
 func (c *Conn) dialAny(ctx context.Context, server string) (net.Conn, error) {
 	if c.opt.Dial != nil {
 		return c.opt.Dial(ctx, "tcp", server)
@@ -208,7 +207,7 @@ func (c *Conn) dialAny(ctx context.Context, server string) (net.Conn, error) {
 		return nil, err
 	}
 	for i, a := range shuffled(addrs) {
-		// Each of several addresses gets its part of the time.
+		// The addresses share the time that is left.
 		d := net.Dialer{}
 		if end, ok := ctx.Deadline(); ok && len(addrs) > 1 {
 			d.Timeout = time.Until(end) / time.Duration(len(addrs)-i)
@@ -299,17 +298,17 @@ func (c *Conn) hello(conn net.Conn, br io.Reader, sid, zxid int64, password []by
 	return granted, timeout, slices.Clone(newPassword), nil
 }
 
-// outlived reports whether the session is over by this side's clock: no connection has carried it
-// for its whole timeout. A server may keep it all the same, for example without a leader, so the
-// Conn still asks for the session first.
+// outlived reports whether the session is over by the client's clock: no connection has carried it for its
+// whole timeout. A server may still have the session, for example without a leader, so the Conn asks for it
+// first.
 func (c *Conn) outlived() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sid != 0 && !c.lost.IsZero() && time.Since(c.lost) > c.timeout
 }
 
-// takesNew reports whether a server that refuses the session begins a new one. A server that has
-// lost its data does that: it will never know the old session.
+// takesNew reports whether a server that refuses the session begins a new session instead. A server that has
+// lost its data does so, because it never learns of the old session.
 func (c *Conn) takesNew(ctx context.Context, server string) bool {
 	conn, err := c.dial(ctx, server)
 	if err != nil {
@@ -324,13 +323,13 @@ func (c *Conn) takesNew(ctx context.Context, server string) bool {
 	bye.end(bye.begin(jute.OpCloseSession, "", 0))
 	bye.stamp(1)
 	if _, err := conn.Write(bye.frame); err == nil {
-		_, _ = io.ReadFull(conn, make([]byte, 4)) // the server has closed the session when it answers
+		_, _ = io.ReadFull(conn, make([]byte, 4)) // the answer comes after the server has closed the session
 	}
 	return true
 }
 
-// present presents one identity and waits for the answer. A server that refuses it closes the
-// connection; with more requests sent after it the answer could be lost.
+// present presents one identity and waits for the answer. A server that refuses it closes the connection; if
+// more requests followed at once, its answer could be lost.
 func present(conn net.Conn, br *bufio.Reader, a Auth) error {
 	r := authCall(a)
 	r.stamp(r.xid)
@@ -374,7 +373,7 @@ func (c *Conn) attach(l *link) bool {
 	clear(c.trouble)
 	c.asked = ""
 	c.opt.Counters.Connections.Add(1)
-	close(c.ready) // a caller that waited may read the counters at once
+	close(c.ready) // a waiting caller may read the counters at once
 	l.flush()
 	c.opt.Logger.Debug("connected", "server", l.server)
 	c.tell(Connected)
@@ -401,8 +400,8 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 	return r
 }
 
-// detach removes a link that has ended. Reads under way are sent again, writes fail. It reports
-// whether the link was of use.
+// detach removes a link that has ended. Reads under way are sent again, writes fail. It reports whether the
+// server sent anything on the link.
 func (c *Conn) detach(l *link, why error) (useful bool) {
 	l.close()
 	c.mu.Lock()

@@ -18,32 +18,30 @@
 //
 // # The outcome of a request
 //
-// A call waits for its answer until its context ends. Without a connection it waits for one; if the
-// context ends first, the Conn withdraws the request. When a connection is lost, the Conn repeats
-// unanswered reads on the next one, as it repeats reads that failed between servers. It never
-// repeats writes: they fail with [ErrConnectionLost]. Then, and when the context ends with a write
-// under way, the outcome of the write is unknown: the
-// error is [ErrUncertain]. A refusal by the server is an [*Error]; compare it with the codes:
-// errors.Is(err, zk.ErrNoNode).
+// A call waits for its answer until its context ends. Without a connection it waits for one; if the context
+// ends first, the Conn withdraws the request. When a connection is lost, the Conn repeats unanswered reads on
+// the next one, as it repeats reads that failed between servers. It never repeats writes: they fail with
+// [ErrConnectionLost], and their outcome is unknown. The outcome is also unknown if the context ends with a
+// write under way. Both errors are [ErrUncertain]. A refusal by the server is an [*Error]; compare it with
+// the codes: errors.Is(err, zk.ErrNoNode).
 //
 // Calls of several goroutines, and those of one [Pipe], are under way at the same time on the one
 // connection, in the order in which they were made.
 //
 // # The order of answers and events
 //
-// One goroutine reads answers and events in the order in which the server sent
-// them, and finishes one before it takes up the next. So:
+// One goroutine reads answers and events in the order in which the server sent them. It finishes each of them
+// before it reads the next. So:
 //
 //   - Calls end in the order in which they were sent, except that repeated reads
 //     come after writes that failed with the connection.
-//   - A watch fires before any call ends whose answer shows the change, or anything
-//     later. A program that reads a new state has had the event.
+//   - A watch fires before the end of any call whose answer shows the change or a later state. A program that
+//     reads a new state has already had the event.
 //   - A watch is in force as of the answer of the read that set it: there is no gap
 //     between the state that the read showed and the changes that the watch reports.
 //   - The events of a [Subscription] are in the order of the changes.
-//   - The Conn calls [Options.OnState] between answers. At Disconnected, no server has
-//     the watches and identities; at Connected, the Conn has sent them ahead of
-//     everything else.
+//   - The Conn calls [Options.OnState] between answers. At Disconnected, no server has the watches and
+//     identities. At Connected, the Conn has sent them before any other request.
 //
 // The goroutines of the program notice an ended context and a fired watch whenever they are
 // scheduled.

@@ -7,8 +7,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Errors a server answers with. Compare with errors.Is: calls return an *Error
-// that also names the request.
+// The refusals of a server. Compare with errors.Is: a call returns an *Error, which also names the request.
 var (
 	ErrNoNode                  error = jute.NoNode
 	ErrNodeExists              error = jute.NodeExists
@@ -72,13 +71,13 @@ func (u *uncertain) Error() string {
 func (u *uncertain) Unwrap() error        { return u.err }
 func (u *uncertain) Is(target error) bool { return target == ErrUncertain }
 
-// IsRefusal reports whether err is a server's answer: then the request certainly had no effect.
+// IsRefusal reports whether err is a server's refusal. A refused request certainly had no effect.
 func IsRefusal(err error) bool {
 	_, refused := errors.AsType[*Error](err)
 	return refused && !errors.Is(err, ErrUncertain)
 }
 
-// dialError says which servers a Dial was for.
+// dialError adds the servers of a Dial to its error.
 type dialError struct {
 	servers string
 	err     error

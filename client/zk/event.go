@@ -12,8 +12,8 @@ const (
 	EventDataChanged     = EventType(jute.EventDataChanged)
 	EventChildrenChanged = EventType(jute.EventChildrenChanged)
 
-	// EventLost: the server no longer has the watch. The node may have changed or not, and the program
-	// must read it again.
+	// EventLost: the server no longer has the watch. The node may have changed, so the program must read it
+	// again.
 	EventLost EventType = -1
 	// EventOver: the session is over.
 	EventOver EventType = -2
@@ -45,24 +45,24 @@ type watchKind uint8
 
 const (
 	noWatch       watchKind = iota
-	watchData               // by Get and Exists
-	watchChildren           // by Children
+	watchData               // set by Get and Exists
+	watchChildren           // set by Children
 )
 
 type watchKey struct {
-	path string // as the server knows it
+	path string // from the server's root
 	kind watchKind
 }
 
-// Watch reports the next change of a node. It keeps the event, so that a late look does not miss
-// it. All callers that watch the same thing of the same node, one after another or at once, share
-// one Watch until it fires. So an abandoned watch is no burden: the next caller uses it.
+// Watch reports the next change of a node. It keeps the event for a caller that looks late. All callers that
+// watch the same node in the same way share one Watch until it fires. So an abandoned Watch costs nothing:
+// the next caller uses it.
 //
-// A Watch outlives connections: when the session has another one, the Conn sets the watch there
-// again, or fires it if it is too late for that.
+// A Watch outlives connections. On the next connection of the session the Conn sets the watch again, or fires
+// it if the node has changed since.
 type Watch struct {
 	key     watchKey
-	missing bool // the node was: it is set again as one for creation
+	missing bool // the node did not exist, so the watch is set again for its creation
 	fired   chan struct{}
 	event   Event
 }

@@ -16,30 +16,30 @@ import (
 
 // link is one connection of a session, after its handshake.
 //
-// The goroutine that makes a request writes it, unless another goroutine is writing: that one then
-// writes the request as well. The goroutine of the Conn reads the answers. Writers and reader do
-// not wait for each other.
+// The goroutine that makes a request writes it, unless another goroutine is writing already: then that
+// goroutine writes the request too. The goroutine of the Conn reads the answers. Writers and reader do not
+// wait for each other.
 type link struct {
 	c      *Conn
 	conn   net.Conn
 	server string
 	br     *bufio.Reader
-	silent time.Duration // nothing heard for so long: the connection is dead
+	silent time.Duration // a connection on which the server is silent for this long is dead
 	gone   chan struct{} // closed when the reader has ended
-	useful bool          // something was heard; of the reader
+	useful bool          // the server has sent something; the reader's field
 	once   sync.Once
 
 	// Guarded by c.mu.
-	pending []*call // sent, in the order of their answers
-	out     []byte  // to be written
+	pending []*call // calls that were sent, in the order of their answers
+	out     []byte  // bytes that wait to be written
 	spare   []byte  // the buffer that out is exchanged with
 	writing bool    // a goroutine is writing
 	unread  int     // bytes of pending
 	wrote   time.Time
 }
 
-// roomy bounds the unanswered bytes up to which a write certainly does not wait: less than any
-// socket's buffer. Beyond it a separate goroutine writes.
+// roomy is how many unanswered bytes fit into any socket's buffer. Up to roomy a write does not wait; above
+// it a separate goroutine writes.
 const roomy = 32 << 10
 
 var errOrder = errors.New("zk: an answer is out of order: one was lost")
@@ -68,7 +68,7 @@ func (l *link) put(r *call) {
 func (l *link) flush() {
 	switch {
 	case l.writing:
-		l.c.mu.Unlock() // the writing goroutine writes it as well
+		l.c.mu.Unlock() // the writing goroutine writes these bytes too
 	case l.unread > roomy:
 		l.writing = true
 		l.c.mu.Unlock()
@@ -82,9 +82,9 @@ func (l *link) flush() {
 	}
 }
 
-// flushSoon leaves the output to the next flush, or to a goroutine of its own. That goroutine runs
-// when the caller's rests, or before on another processor. It is called with c.mu held and unlocks
-// it.
+// flushSoon leaves the output to the next flush, or to a goroutine that it starts. That goroutine runs when
+// the caller's goroutine rests, or earlier on another processor. flushSoon is called with c.mu held and
+// unlocks it.
 func (l *link) flushSoon() {
 	l.c.mu.Unlock()
 	go func() {
@@ -93,7 +93,7 @@ func (l *link) flushSoon() {
 	}()
 }
 
-// write writes until the output is empty; after a number of rounds it leaves the rest to a
+// write writes until the output is empty. After the given number of rounds it leaves the rest to another
 // goroutine. It is called with c.mu held and l.writing set.
 func (l *link) write(rounds int) {
 	for len(l.out) > 0 {
@@ -107,7 +107,7 @@ func (l *link) write(rounds int) {
 		b := l.out
 		l.out, l.spare, l.wrote = l.spare[:0], nil, time.Now()
 		l.c.mu.Unlock()
-		l.c.opt.Counters.BytesSent.Add(uint64(len(b))) // before a caller has the answer
+		l.c.opt.Counters.BytesSent.Add(uint64(len(b))) // counted before any caller has its answer
 		_, err := l.conn.Write(b)
 		l.c.mu.Lock()
 		if cap(b) <= 64<<10 {
@@ -115,7 +115,7 @@ func (l *link) write(rounds int) {
 		}
 		if err != nil {
 			l.out = nil
-			l.close() // the reader finds out
+			l.close() // the reader sees the closed connection
 			break
 		}
 	}
@@ -155,8 +155,8 @@ func (l *link) ping() {
 	}
 }
 
-// read takes answers and events until the connection ends. It runs in the goroutine of the Conn,
-// the only one that passes on answers and events, so that they keep their order.
+// read takes answers and events until the connection ends. It runs in the goroutine of the Conn, which alone
+// delivers answers and events, so that they keep their order.
 func (l *link) read() error {
 	var head [4 + jute.ReplyHeaderSize]byte
 	var buf []byte
@@ -204,7 +204,7 @@ func (l *link) read() error {
 				return err
 			}
 		}
-		jute.Overwrite(buf) // a list has taken over its memory, and does not use buf
+		jute.Overwrite(buf) // a list keeps its own memory, not buf
 	}
 }
 
@@ -231,13 +231,13 @@ func (l *link) match(xid int32, zxid int64) (*call, error) {
 		}
 	}
 	if l.c.err != nil {
-		return nil, l.c.err // what was pending has ended with the session
+		return nil, l.c.err // the pending calls have ended with the session
 	}
 	return nil, errOrder
 }
 
-// take removes a call that has its answer. Until then it is pending, so that it shares the fate of the
-// connection and of the session. c.mu is held.
+// take removes a call that has its answer. Until then the call is pending, so that it ends with the
+// connection or the session. c.mu is held.
 func (l *link) take(r *call) {
 	if i := slices.Index(l.pending, r); i >= 0 {
 		copy(l.pending[1:i+1], l.pending[:i])
@@ -261,7 +261,7 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 		err = r.refused
 	case code == jute.OK, missing:
 	case code == jute.SessionExpired, code == jute.UnknownSession, code == sessionMoved:
-		// The handshake of the next connection tells the truth.
+		// The handshake of the next connection shows whether the session has expired.
 		return &Error{Op: r.op.String(), Path: r.path, Code: code}
 	case r.op == jute.OpAuth:
 		c.end(ErrAuthFailed, Expired)

@@ -32,8 +32,8 @@ func Open(servers string, opt Options) (*Conn, error) {
 	return c, nil
 }
 
-// Dial is Open, but waits until there is a session and the server has accepted the identities of
-// the options.
+// Dial does what Open does, and then waits until the session exists and the server has accepted the
+// identities of the options.
 func Dial(ctx context.Context, servers string, opt Options) (*Conn, error) {
 	c, err := Open(servers, opt)
 	if err != nil {

@@ -15,9 +15,9 @@ type Stat = jute.Stat
 // Mode says what kind of node a create makes.
 type Mode int32
 
-// The kinds of nodes. The server extends a sequential node's name by a number of ten digits. An
-// ephemeral node goes with its session. The server removes a container some time after its last
-// child, and a TTL node some time after its last change if it has no children.
+// The kinds of nodes. The server extends a sequential node's name by a number of ten digits. An ephemeral
+// node ends with its session. The server removes a container some time after its last child, and a TTL node
+// some time after its last change if it has no children.
 const (
 	Persistent              = Mode(jute.FlagPersistent)
 	Ephemeral               = Mode(jute.FlagEphemeral)
@@ -141,7 +141,7 @@ func AuthACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "au
 
 // DigestACL lets clients that know the user's password do what perms says.
 func DigestACL(perms int32, user, password string) []ACL {
-	sum := sha1.Sum([]byte(user + ":" + password)) // as the protocol has it
+	sum := sha1.Sum([]byte(user + ":" + password)) // the protocol prescribes SHA-1
 	return []ACL{{Perms: perms, ID: ID{Scheme: "digest", ID: user + ":" + base64.StdEncoding.EncodeToString(
 		sum[:])}}}
 }
@@ -159,12 +159,12 @@ func readCreated(d *jute.Decoder, c chroot) Created {
 
 // Result is what one operation of a transaction did.
 type Result struct {
-	Path string // of a Create: what was made
+	Path string // of a Create: the path of the new node
 	Stat Stat   // of a Create or SetData
 }
 
-// newMulti makes the request. The header of its answer has no error even if the server refused it;
-// then every operation has a code, and those that are not to blame have RuntimeInconsistency or OK.
+// newMulti makes the request. The header of its answer has no error even if the server refused it. In a
+// refusal every operation has a code; the operations without a fault have RuntimeInconsistency or OK.
 func newMulti(c chroot, ops []Op) *Reply[[]Result] {
 	r := &Reply[[]Result]{}
 	first := ""

@@ -16,26 +16,26 @@ type Options struct {
 	// Timeout is the session timeout to ask for; 20 s by default. The server may
 	// grant another one, see [Conn.Session].
 	Timeout time.Duration
-	// TLS, if not nil, makes every connection use TLS. If it names no server, each server's
-	// certificate must bear the host name that the Conn dialled.
+	// TLS, if not nil, makes every connection use TLS. If it names no server, each server's certificate must
+	// contain the host name that the Conn dialled.
 	TLS *tls.Config
 	// Auth are identities that every connection presents before anything else.
 	Auth []Auth
-	// Dial replaces the function that opens connections. It gets the address as it stands in the list
-	// of servers. Without it the Conn looks names up for each attempt, and tries their addresses in
-	// random order.
+	// Dial replaces the function that opens connections. Its addr is the address as written in the list of
+	// servers. Without it the Conn looks names up for each attempt, and tries their addresses in random
+	// order.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Resume, if it has an ID, is a session that this Conn takes over from another Conn, perhaps of
-	// another process, instead of beginning one.
+	// Resume, if it has an ID, is a session that this Conn takes over from another Conn, perhaps of another
+	// process. The Conn then begins no session.
 	Resume Session
 	// AttemptLimit bounds one attempt to connect, and one handshake: by default a quarter of the
 	// session timeout, and 5 s at most.
 	AttemptLimit time.Duration
-	// MaxRequest bounds the length of a request, because a server closes the connection on a longer
-	// one: by default 1 MiB less one byte, like jute.maxbuffer of a server.
+	// MaxRequest bounds the length of a request, because a server closes the connection on a longer request.
+	// The default is 1 MiB less one byte, that of a server's jute.maxbuffer.
 	MaxRequest int
-	// OnState is called on every change of state, one after another; Expired and Closed are the last.
-	// It runs between the answers of the server, so it must not wait for one, nor call Close.
+	// OnState is called on every change of state, one after another; Expired and Closed are the last. It runs
+	// between two answers of the server, so it must not wait for an answer or call Close.
 	OnState func(State)
 	// OnTrouble is called with the reason why a server could not be used, perhaps by several
 	// goroutines at once.
@@ -56,7 +56,7 @@ type Auth struct {
 type Counters struct {
 	Requests, Events     atomic.Uint64
 	BytesSent, BytesRead atomic.Uint64
-	Connections          atomic.Uint64 // that carried a session
+	Connections          atomic.Uint64 // connections that carried a session
 }
 
 // DefaultTimeout is the session timeout to ask for if Options name none.
@@ -123,7 +123,7 @@ func ParseServers(s string) (servers []string, chroot string, err error) {
 	return servers, chroot, nil
 }
 
-// chroot is the part of the tree that a Conn sees, "" for the whole tree.
+// chroot is the path of the subtree that a Conn sees, "" for the whole tree.
 type chroot string
 
 // full maps a path of the caller to the server's.

@@ -9,12 +9,12 @@ type Reply[T any] struct {
 	v T
 }
 
-// Done returns a channel that closes when the answer is there, or certainly never comes.
+// Done returns a channel that closes when the answer has arrived or can no longer arrive.
 func (r *Reply[T]) Done() <-chan struct{} { return r.done }
 
-// Wait returns the answer, or the error of ctx if ctx ends first. Then the Conn withdraws a request
-// that it has not sent yet; for a request that it has sent, the error is ErrUncertain, unless the
-// request only reads. A caller may call Wait again to learn the outcome.
+// Wait returns the answer, or the error of ctx if ctx ends first. If ctx ends first, the Conn withdraws a
+// request that it has not sent yet. For a write that it has sent, the error is ErrUncertain. A caller may
+// call Wait again to learn the outcome.
 func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 	var none T
 	select {
@@ -37,9 +37,9 @@ func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 // Watch returns the watch that a read set, once Wait has returned without an error.
 func (r *Reply[T]) Watch() *Watch { return r.watch }
 
-// Pipe collects requests for one flight: the Conn sends them on one connection, one after the
-// other with nothing between them, and the server answers them in that order. If the connection is
-// lost, the Conn repeats reads, and writes fail with ErrConnectionLost.
+// Pipe collects requests and sends them together, as one flight: on one connection, in order, with no other
+// request between them. The server answers them in that order. If the connection is lost, the Conn repeats
+// reads, and writes fail with ErrConnectionLost.
 type Pipe struct {
 	c     *Conn
 	calls []*call

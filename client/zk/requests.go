@@ -17,7 +17,7 @@ type Node struct {
 	Stat Stat
 }
 
-// The functions below make requests; Conn and Pipe send them.
+// The functions below build requests; Conn and Pipe send them.
 
 func newCreate(c chroot, op Create) *Reply[Created] {
 	r := &Reply[Created]{}
@@ -27,7 +27,7 @@ func newCreate(c chroot, op Create) *Reply[Created] {
 	return r
 }
 
-// pathRead makes a request of a path, and for some requests a flag that sets a watch.
+// pathRead builds a request that has a path and, for some operations, a flag that sets a watch.
 func (r *call) pathRead(c chroot, op jute.OpCode, path string, kind watchKind) {
 	full := c.full(path)
 	b := jute.AppendString(r.begin(op, path, len(full)), full)
@@ -47,7 +47,7 @@ func newGet(c chroot, path string, kind watchKind) *Reply[Node] {
 	return r
 }
 
-// clone copies data, and keeps nil and empty apart.
+// clone copies data. Nil stays nil, and empty stays empty.
 func clone(b []byte) []byte {
 	if b == nil {
 		return nil
@@ -155,8 +155,8 @@ func (c *Conn) Sync(ctx context.Context, path string) error {
 	return errOf(do(ctx, c, newSync(c.root, path)))
 }
 
-// Confirm asks the leader to confirm that the session lives. Unlike other reads it is not repeated
-// after a lost connection.
+// Confirm asks the leader to confirm that the session lives. Unlike a read, the request is not repeated after
+// a lost connection.
 func (c *Conn) Confirm(ctx context.Context) error {
 	r := &Reply[struct{}]{}
 	r.end(jute.AppendString(r.begin(jute.OpSync, "/", 1), "/"))
@@ -240,15 +240,15 @@ func (p *Pipe) Exists(path string) *Reply[*Stat] { return add(p, newExists(p.c.r
 // Names adds a list to the flight.
 func (p *Pipe) Names(path string) *Reply[Names] { return add(p, newNames(p.c.root, path, noWatch)) }
 
-// GetW and ExistsW add reads to the flight that set a watch; see [Reply.Watch].
+// GetW adds a read that sets a watch to the flight; see [Reply.Watch].
 func (p *Pipe) GetW(path string) *Reply[Node] { return add(p, newGet(p.c.root, path, watchData)) }
 
-// ExistsW is described at GetW.
+// ExistsW adds an exists that sets a watch to the flight; see [Reply.Watch].
 func (p *Pipe) ExistsW(path string) *Reply[*Stat] {
 	return add(p, newExists(p.c.root, path, watchData))
 }
 
-// Sync adds a sync to the flight: reads after it show everything written before.
+// Sync adds a sync to the flight: the reads after it show every write that was complete before it.
 func (p *Pipe) Sync(path string) *Reply[struct{}] { return add(p, newSync(p.c.root, path)) }
 
 // Set adds a change of data to the flight.
@@ -268,8 +268,8 @@ type Names struct {
 	body []byte // the memory of raw
 }
 
-// freeLists are the memory of lists that their users gave back. Waiters in a long queue list it twice
-// a turn.
+// freeLists holds the memory of freed lists for the next list. A waiter in a long queue lists the queue twice
+// for each turn.
 var freeLists sync.Pool // of *[]byte
 
 // listMemory returns memory for a list.
@@ -280,8 +280,8 @@ func listMemory(size int) []byte {
 	return make([]byte, size)
 }
 
-// Free gives the memory back, for other lists: neither the list nor a name of it may be used any
-// more. A list without Free is collected like all memory.
+// Free makes the memory available for other lists. The caller must not use the list or its names after Free.
+// The collector frees a list without Free.
 func (l Names) Free() {
 	jute.Overwrite(l.body)
 	if body := l.body; cap(body) >= 4<<10 {
@@ -305,8 +305,8 @@ func readNames(d *jute.Decoder) Names {
 // Len returns the number of names.
 func (l Names) Len() int { return l.n }
 
-// All returns the names one after another. They share the memory of the list: clone a name that you
-// keep for long.
+// All returns the names one after another. They share the memory of the list: clone a name that must outlive
+// the list.
 func (l Names) All() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		d := jute.NewDecoder(l.raw)

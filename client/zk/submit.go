@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// submit sends calls one after the other, or queues them until there is a connection. With soon
-// they may wait a moment for other calls.
+// submit sends calls one after the other, or queues them until there is a connection. With soon, the calls
+// may wait a moment for other calls.
 func (c *Conn) submit(soon bool, calls ...*call) {
 	c.mu.Lock()
 	for _, r := range calls {
@@ -52,8 +52,8 @@ func (c *Conn) refuse(calls []*call, err error) {
 	c.mu.Unlock()
 }
 
-// resend sends a read again, after a moment, because it failed between servers. It reports false if
-// no caller waits.
+// resend repeats a read, after a moment, because it failed between servers. It reports false if no caller
+// waits for the read.
 func (c *Conn) resend(l *link, r *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

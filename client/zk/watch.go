@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// doW is do for reads that set a watch.
+// doW is do for a read that sets a watch.
 func doW[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, *Watch, error) {
 	v, err := do(ctx, c, r)
 	if err != nil {
@@ -24,10 +24,10 @@ func doW[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, *Watch, error) {
 // its answers.
 type watches struct {
 	once map[watchKey]*Watch
-	subs map[string][]*Subscription // by the server's path
+	subs map[string][]*Subscription // by the path from the server's root
 }
 
-// arm records that the server has a watch.
+// arm records a watch that the server has set.
 func (t *watches) arm(r *call, missing bool) {
 	k := watchKey{r.target, r.kind}
 	w := t.once[k]
@@ -39,7 +39,7 @@ func (t *watches) arm(r *call, missing bool) {
 	r.watch = w
 }
 
-// fire passes an event on. A deletion concerns both kinds of watches.
+// fire delivers an event to the watches and subscriptions of a node. A deletion fires both kinds of watches.
 func (t *watches) fire(full string, ev Event) {
 	if ev.Type != EventChildrenChanged {
 		t.fireOne(watchKey{full, watchData}, ev)
@@ -73,9 +73,9 @@ func (t *watches) fireOne(k watchKey, ev Event) {
 	}
 }
 
-// absent fires the watches of a node that does not exist, according to an answer. Such watches are
-// still set only if the server withheld the node's end, because the session may not read the node:
-// the server would never fire them.
+// absent fires the watches of a node that does not exist, according to an answer. They are still set only if
+// the server withheld the deletion, because the session may not read the node. The server would never fire
+// them.
 func (t *watches) absent(full string, ev Event) {
 	for _, kind := range []watchKind{watchData, watchChildren} {
 		if w := t.once[watchKey{full, kind}]; w != nil && !w.missing {
@@ -226,8 +226,8 @@ func (s *Subscription) put(ev Event) {
 	}
 }
 
-// drop takes the subscription out of the table, with c.mu held. It reports whether it was the last
-// of its path.
+// drop removes the subscription from the table, with c.mu held. It reports whether it was the last of its
+// path.
 func (s *Subscription) drop() (last bool) {
 	s.closed = true
 	subs := s.c.watches.subs

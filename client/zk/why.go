@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// More reasons other than network errors why a connection is of no use.
+// Reasons, other than network errors, why a connection cannot be used.
 var (
 	errClosed = errors.New(
 		"the server closes connections at once: it is starting or stopping, or takes no more of them")
@@ -41,8 +41,8 @@ func whyTLS(err error) error {
 	return fmt.Errorf("TLS: %w", portless(err))
 }
 
-// portless is an error of a connection without its two addresses. The port on this side changes
-// each time, so a log of each new trouble would repeat the same one again and again.
+// portless removes the two addresses from an error of a connection. The client's port differs each time, so
+// without this a log of new errors would repeat the same error.
 func portless(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "read" || op.Op == "write") {
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
@@ -85,7 +85,7 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	var b [1]byte
 	conn.SetReadDeadline(time.Now().Add(probeLimit))
 	if _, err := conn.Read(b[:]); wordless(err) {
-		// A server on its way up or down closes connections, too, but not for long.
+		// A server that starts or stops closes connections too, but not for long.
 		if errors.Is(before, errClosed) {
 			return errFull
 		}
