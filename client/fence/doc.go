@@ -1,5 +1,5 @@
-// Package fence is the resource's side of a lock: it refuses writes of former holders that do not
-// know yet that they lost the lock.
+// Package fence is the resource's side of a lock: it refuses the writes of former holders that have not
+// noticed yet that they lost the lock.
 //
 // No lock service can stop a process that pauses (by the scheduler, a garbage collector, a
 // suspended machine) between checking its lock and writing. The resource can. Every hold carries a
@@ -13,17 +13,17 @@
 //
 // # Rules
 //
-//   - Exclusive token t: refused if t is smaller than the highest exclusive
-//     token seen, else the highest becomes t.
-//   - Shared token t: refused if t is smaller than the highest exclusive token
-//     seen. It never raises it: two readers must not fence each other.
-//   - A permit (of a semaphore) has no order. It identifies a hold and can only
-//     be asked about ([Checker]); a Gate refuses it.
+//   - Exclusive token t: refused if t is smaller than the highest exclusive token so far; otherwise t becomes
+//     the highest.
+//   - Shared token t: refused if t is smaller than the highest exclusive token so far. It never becomes the
+//     highest, because readers must not fence each other.
+//   - A permit (of a semaphore) has no order. Its token only identifies the hold, for a [Checker]; a Gate
+//     refuses it.
 //
 // # The check and the write are one step
 //
-// A check followed by a write leaves a gap in which a later holder may write
-// first. Choose the form that closes it for the resource at hand.
+// A check followed by a write leaves a gap in which a later holder may write first. Close that gap in the
+// form that fits the resource.
 //
 // SQL: the condition is part of the statement; no row updated means stale.
 //
@@ -42,6 +42,6 @@
 // exists, so the write takes effect only while the lock is held, without any trust
 // in time.
 //
-// A resource that can do none of these is protected by time alone (the
-// session's margin and a lock delay): a probability, not a guarantee.
+// Only time protects a resource that can do none of these (the session's margin and a lock delay): that is a
+// probability, not a guarantee.
 package fence

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// tryLockFile takes the file's advisory lock, alone or shared, without waiting. The kernel releases
-// it when the descriptor is closed, so also when the process dies.
+// tryLockFile takes the file's advisory lock, alone or shared, without waiting. The kernel releases the lock
+// when the descriptor is closed, so also when the process ends.
 func tryLockFile(f *os.File, shared bool) (bool, error) {
 	how := syscall.LOCK_EX
 	if shared {

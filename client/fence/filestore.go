@@ -20,16 +20,17 @@ import (
 // name the same directory. It is durable: Raise returns after the token is on disk. The directory
 // must be on a file system of this machine, because the locks beside the files are local ones.
 //
-// [Gate.Do] with such a store is one step for all those processes: of two holds, the check and the
-// write of one come wholly before those of the other.
+// [Gate.Do] with such a store is one step for all these processes: one hold's check and write never mix with
+// another's.
 type FileStore struct {
 	dir string
-	// These make a file, and the names in a directory, durable. Tests look at when that happens.
+	// syncFile and syncDir make a file, and the names in a directory, durable. Tests replace them to observe
+	// the order.
 	syncFile func(*os.File) error
 	syncDir  func(string) error
 
 	mu      sync.Mutex
-	durable map[string]Token // what is known to be on the disk
+	durable map[string]Token // tokens that are certainly on the disk
 }
 
 // NewFileStore returns a store in dir, which it creates if it is missing.
@@ -42,8 +43,8 @@ func newFileStore(dir string, syncDir func(string) error) (*FileStore, error) {
 	return &FileStore{dir: dir, syncFile: (*os.File).Sync, syncDir: syncDir, durable: map[string]Token{}}, nil
 }
 
-// makeDir makes a directory and all missing ones above it, durably: if a power loss took the
-// directory back, its tokens would go with it.
+// makeDir makes a directory and all missing ones above it, durably: a power loss that undid the directory
+// would lose its tokens.
 func makeDir(dir string, syncDir func(string) error) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -63,8 +64,8 @@ func makeDir(dir string, syncDir func(string) error) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// Load implements [Store]. A file without a token is an error, not a zero: a lost token must not
-// let old holders in.
+// Load implements [Store]. A file without a token is an error, not a zero: a lost token must not admit old
+// holders.
 func (s *FileStore) Load(_ context.Context, res string) (Token, error) {
 	b, err := os.ReadFile(s.file(res, ".token"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +91,7 @@ func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error
 	case t > highest:
 		err = s.write(res, t)
 	case !s.known(res, t):
-		// Another process wrote it, and may not have finished.
+		// Another process wrote the file, and may not have synced the directory yet.
 		err = s.syncDir(s.dir)
 	}
 	if err == nil {
@@ -101,15 +102,15 @@ func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error
 	return true, err
 }
 
-// known reports whether t is known to be on the disk.
+// known reports whether t is certainly on the disk.
 func (s *FileStore) known(res string, t Token) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.durable[res] == t
 }
 
-// exclude keeps out every other Gate.Do of the resource on this machine; readers do not exclude
-// each other. Its lock is not that of Raise, which runs inside.
+// exclude blocks every other Gate.Do of the resource on this machine; readers do not exclude each other. Its
+// lock differs from that of Raise, which runs inside it.
 func (s *FileStore) exclude(ctx context.Context, res string, m Mode) (unlock func(), waited bool, err error) {
 	return s.lock(ctx, s.file(res, ".do"), m == Shared)
 }
@@ -120,7 +121,7 @@ func (s *FileStore) write(res string, t Token) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // it is gone when all went well
+	defer func() { _ = os.Remove(tmp.Name()) }() // after a success the file has its new name
 	_, err = tmp.WriteString(t.String() + "\n")
 	if err == nil {
 		err = s.syncFile(tmp)
@@ -144,13 +145,14 @@ func (s *FileStore) file(res, suffix string) string {
 	name := url.PathEscape(res)
 	if len(name) > 200 || name == "" || name[0] == '.' {
 		sum := sha256.Sum256([]byte(res))
-		// An escaped name has two hex digits after every %, so this name differs from all of them.
+		// An escaped name has two hex digits after every %, so no escaped name equals this one.
 		name = "%sha256-" + hex.EncodeToString(sum[:])
 	}
 	return filepath.Join(s.dir, name+suffix)
 }
 
-// lock takes the file's local lock, and tries again until ctx ends. It reports whether it had to wait.
+// lock takes the file's local lock, and repeats the attempt until ctx ends. It reports whether it had to
+// wait.
 func (s *FileStore) lock(
 	ctx context.Context, name string, shared bool,
 ) (unlock func(), waited bool, err error) {

@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// Gate admits the holders of a lock to a resource and turns former ones away.
-// The zero value is ready and keeps its tokens in memory. It is safe for
-// concurrent use and must not be copied.
+// Gate admits the present holders of a lock to a resource and refuses former ones. The zero value is ready
+// and keeps its tokens in memory. It is safe for concurrent use and must not be copied.
 type Gate struct {
 	// Store keeps the highest tokens; nil means memory. Set it before use.
 	Store Store
@@ -22,9 +21,9 @@ type Gate struct {
 // NewGate returns a gate that keeps the highest tokens in s.
 func NewGate(s Store) *Gate { return &Gate{Store: s} }
 
-// Admit applies the rules of this package to one access. It returns nil if the access may go on,
-// [ErrStale] if the gate has seen a later hold, and [ErrInvalid] for a token or mode without an
-// order. Between Admit and the write a later holder may come in; [Gate.Do] does both in one step.
+// Admit applies the rules of this package to one access. It returns nil if the access is allowed, [ErrStale]
+// if the gate has seen a later hold, and [ErrInvalid] for a token or mode without an order. A later holder
+// may get in between Admit and the write; [Gate.Do] does both in one step.
 func (g *Gate) Admit(resource string, m Mode, t Token) error {
 	return g.AdmitContext(context.Background(), resource, m, t)
 }
@@ -73,22 +72,22 @@ func stale(resource string, m Mode, t Token) error {
 	return fmt.Errorf("%w %s (%s) for %s", ErrStale, t, m, resource)
 }
 
-// Do admits the access and runs f, in one step as far as other calls of Do on this gate are
-// concerned: once the gate admits a later exclusive hold, no f of an earlier hold still runs. Calls
-// of the same hold, and those of readers, run side by side.
+// Do admits the access and runs f, as one step for all other calls of Do on this gate: once the gate admits a
+// later exclusive hold, no f of an earlier hold still runs. Calls of the same hold, and calls of readers, run
+// in parallel.
 //
-// A later hold cancels the contexts of functions f that still run, and waits until they return. If
-// ctx ends first, Do gives up with the context's error; the earlier holds stay shut out.
+// A later hold cancels the contexts of functions f that still run, and waits until they return. If ctx ends
+// first, Do returns the context's error; the gate still refuses the earlier holds.
 //
-// With a [FileStore] the same holds among all gates of the machine on its directory, with two
-// differences: a later hold waits for an f of another process but does not cancel it, and calls of
-// one exclusive hold run one after another. f must not call Do.
+// With a [FileStore] this is true for all gates of the machine on its directory, with two differences: a
+// later hold waits for an f of another process but does not cancel it, and calls of one exclusive hold run
+// one after another. f must not call Do.
 func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 	f func(context.Context) error) error {
 	return g.do(ctx, resource, m, t, func(ctx context.Context, _ bool) error { return f(ctx) })
 }
 
-// do is Do for functions that want to know whether they waited for earlier holds.
+// do is Do, and tells f whether it waited for earlier holds.
 func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
 	f func(ctx context.Context, waited bool) error) error {
 	if err := ctx.Err(); err != nil {
@@ -106,7 +105,7 @@ func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
 		b.since = t
 	}
 	for {
-		// A later hold may have come since this call was admitted, or during its wait.
+		// The gate may have admitted a later hold since it admitted this call, or during the wait.
 		if t < b.since {
 			b.mu.Unlock()
 			return stale(resource, m, t)
@@ -140,7 +139,7 @@ func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
 	unlock, blocked, err := g.exclude(fctx, resource, m, t)
 	switch {
 	case err != nil && ctx.Err() == nil && fctx.Err() != nil:
-		return stale(resource, m, t) // a later hold has ended the wait
+		return stale(resource, m, t) // a later hold ended the wait
 	case err != nil:
 		return err
 	}
@@ -148,13 +147,13 @@ func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
 	return f(fctx, waited || blocked)
 }
 
-// excluder is a store for several processes that can keep the others from running f.
+// excluder is a store for several processes that can prevent the others from running f.
 type excluder interface {
 	exclude(ctx context.Context, resource string, m Mode) (unlock func(), waited bool, err error)
 }
 
-// exclude keeps other processes out, and admits again, because a later hold may have come and gone
-// during the wait for them.
+// exclude blocks other processes. It then checks the token again, because a later hold may have come and gone
+// during the wait.
 func (g *Gate) exclude(
 	ctx context.Context, resource string, m Mode, t Token,
 ) (unlock func(), waited bool, err error) {
@@ -178,7 +177,7 @@ type busy struct {
 	users int // calls inside Do; guarded by Gate.mu
 
 	mu    sync.Mutex
-	since Token // the highest exclusive token admitted by one of the users
+	since Token // the highest exclusive token of the users
 	runs  map[*run]struct{}
 }
 

@@ -9,15 +9,15 @@ import (
 // Header carries the text form of a [Sequencer] in HTTP requests.
 const Header = "Zlock-Sequencer"
 
-// Middleware passes on only requests of current holders. It returns a [Handler] with nothing but
-// the gate and the next handler set.
+// Middleware passes on only requests of current holders. It returns a [Handler] with only the gate and the
+// next handler set.
 func Middleware(g *Gate, next http.Handler) http.Handler {
 	return &Handler{Gate: g, Next: next}
 }
 
-// Handler is an HTTP handler that requires the sequencer of its lock with every request. The gate's
-// resource is the path of the lock. While Next runs, the gate lets no later hold of the lock in
-// ([Gate.Do]); when one comes, the context of the running request ends.
+// Handler is an HTTP handler that requires the sequencer of its lock with every request. The gate's resource
+// is the path of the lock. While Next runs, the gate admits no later hold of the lock ([Gate.Do]); when a
+// later hold comes, the context of the running request ends.
 //
 //	428  the request carries no sequencer
 //	400  the sequencer is invalid, or is a permit
@@ -27,13 +27,13 @@ func Middleware(g *Gate, next http.Handler) http.Handler {
 type Handler struct {
 	Gate *Gate
 	Next http.Handler
-	// Lock returns the path of the lock that guards the request. If Lock is nil, the path comes from
-	// the sequencer. Then Next must compare it with the resource that it changes ([FromContext]);
-	// otherwise a holder of any lock gets in.
+	// Lock returns the path of the lock that guards the request. If Lock is nil, the path comes from the
+	// sequencer. Then Next must compare it with the resource that it changes ([FromContext]); otherwise the
+	// holder of any lock is admitted.
 	Lock func(*http.Request) string
-	// Checker, if set, is asked about each request before the gate is. So a token that it refuses
-	// raises no gate. It also finds holds that ended without a successor, but costs a request to the
-	// lock server, and another one after a wait for earlier holds.
+	// Checker, if set, checks each request before the gate, so a refused token never reaches the gate. It
+	// also detects holds that ended without a successor. It costs one request to the lock server, and another
+	// after a wait for earlier holds.
 	Checker Checker
 }
 

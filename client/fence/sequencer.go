@@ -24,8 +24,8 @@ type Sequencer struct {
 	Token Token `json:"token"`
 }
 
-// Checker asks the lock server whether a hold is current. It returns nil if so, [ErrStale] if the
-// hold is over, and another error if it could not find out.
+// Checker asks the lock server whether a hold is current. Check returns nil if it is, [ErrStale] if the hold
+// is over, and another error if it got no answer.
 type Checker interface {
 	CheckSequencer(ctx context.Context, s Sequencer) error
 }
@@ -42,8 +42,8 @@ const maxText = 2 * maxNames
 
 var modeLetters = [...]byte{Exclusive: 'x', Shared: 's', Permit: 'p'}
 
-// String returns the text form zl1.BASE64URL.CRC. The checksum detects copies cut short or
-// mistyped, not forgeries. For an invalid s it returns "".
+// String returns the text form zl1.BASE64URL.CRC. The checksum detects truncated and mistyped copies, but not
+// forgeries. For an invalid s it returns "".
 func (s Sequencer) String() string {
 	if s.validate() != nil {
 		return ""

@@ -10,15 +10,15 @@ import (
 // over.
 var ErrStale = errors.New("fence: stale token")
 
-// ErrInvalid reports a text that is no token, sequencer or mode, or a value that cannot be one.
+// ErrInvalid reports an invalid text or value of a token, a sequencer or a mode.
 var ErrInvalid = errors.New("fence: invalid")
 
 // Token is the fencing number of one hold of a lock: the transaction number
 // that created the hold's node. Tokens of successive exclusive holds of one
 // lock strictly increase. Zero and negative values are never valid.
 //
-// The text form is decimal. In JSON it is a string, because tokens exceed the
-// integers that many readers of JSON can represent (2^53).
+// The text form is decimal. In JSON it is a string, because tokens may exceed 2^53, the largest integer that
+// many readers of JSON can represent.
 type Token int64
 
 // ParseToken reads the decimal text form.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Node is a contender's node as a caller read it.
+// Node is a contender's node that a caller has read.
 type Node struct {
 	Name    string
 	Data    string
@@ -15,18 +15,18 @@ type Node struct {
 	Ctime   int64 // ms since 1970, and so is Mtime
 	Mtime   int64
 	Version int32
-	Hidden  bool // its data may not be read
+	Hidden  bool // the caller may not read its data
 }
 
-// Dir is a directory with its contenders' nodes, as a caller read them.
+// Dir is a directory with its contenders' nodes that a caller has read.
 type Dir struct {
 	Path  string
 	Data  string
 	Next  int32  // the number that the next sequential child gets
-	Nodes []Node // all, or the first; Total counts all
+	Nodes []Node // all nodes, or only the first; Total counts all
 	Total int
-	Cut   bool // Nodes are only the first
-	// Unlisted says that not every client may learn the names of the nodes.
+	Cut   bool // Nodes has only the first nodes
+	// Unlisted says that some clients may not list the nodes.
 	Unlisted bool
 
 	// Sem is the path of the semaphore that the directory belongs to, and SemData the data of that
@@ -36,15 +36,15 @@ type Dir struct {
 	Part    Part
 }
 
-// Part is the part that a directory is of its semaphore.
+// Part is the role of a directory in its semaphore.
 type Part uint8
 
 // The parts.
 const (
 	NoPart       Part = iota
-	QueuePart         // of the contenders that wait for permits
-	PermitsPart       // of the permits
-	PermitsAlone      // of the permits, if all nodes are named so: there is no queue
+	QueuePart         // queue of the contenders that wait for permits
+	PermitsPart       // directory of the permits
+	PermitsAlone      // directory of the permits, if all nodes have such names; it has no queue
 )
 
 // Watches says which sessions watch which paths.
@@ -56,11 +56,11 @@ type Watches interface {
 	Watchers(path string, most int) []int64
 }
 
-// Unseen is the Watches of a reader that sees no watches. Then numbered nodes of unknown programs
-// count as a lock, as most of them are.
+// Unseen is the Watches of a reader that sees no watches. Numbered nodes of unknown programs then count as a
+// lock, because most of them are.
 type Unseen struct{}
 
-// Watching knows nothing.
+// Watching returns false: it is not known.
 func (Unseen) Watching(int64, string) (watching, known bool) { return false, false }
 
 // Watchers returns no session.
@@ -69,15 +69,15 @@ func (Unseen) Watchers(string, int) []int64 { return nil }
 // Sorter keeps the memory for sorting, because a reader sorts a long queue again and again.
 type Sorter struct{ list []sortable }
 
-// sortable is a node with what describe reads from its name.
+// sortable is a node with the facts that describe reads from its name.
 type sortable struct {
 	Node
 	c      Contender
 	numbed bool
 }
 
-// Sort puts a directory's nodes in the order of their turns, and drops duplicates. It returns the
-// number of the last node, if that has one.
+// Sort puts a directory's nodes in the order of their turns, and drops duplicates. It returns the number of
+// the last node, if that node has a number.
 func (s *Sorter) Sort(d *Dir) (last int32, numbed bool) {
 	list := s.list[:0]
 	for _, n := range d.Nodes {
@@ -148,7 +148,7 @@ func Assemble(dirs []*Dir, w Watches) []Queue {
 	return list
 }
 
-// item is a contender for which decide has yet to find out what it waits for.
+// item is a contender whose blockers decide has not determined yet.
 type item struct {
 	Node
 	described
@@ -165,7 +165,7 @@ func items(d *Dir) []item {
 			Token: n.Czxid,
 			Since: n.Ctime, Version: n.Version, Hidden: n.Hidden, raw: n.Data,
 		}
-		if strings.Contains(n.Data, `"held"`) { // decoding every record would be most of the work
+		if strings.Contains(n.Data, `"held"`) { // to decode every record would be most of the work
 			if o, ok := it.e.Record(); ok && o.Held {
 				it.e.HeldSince = n.Mtime
 			}

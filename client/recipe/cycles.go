@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// waits is the graph in the form in which cycles are found. Its size is linear in the contenders:
-// those that wait for the same nodes, as the waiters of a lock with a policy do, share one set.
+// waits is the graph in the form for the search of cycles. Its size is linear in the number of contenders:
+// contenders that wait for the same nodes, such as the waiters of a lock with a policy, share one set.
 type waits struct {
 	locks    []Queue
 	parties  []member
@@ -16,30 +16,30 @@ type waits struct {
 	seed     maphash.Seed
 	sets     []blockers
 	list     []wait
-	edges    int // pairs of a wait and a party
+	edges    int // number of pairs of a wait and a party
 	cycles   int
 }
 
 // member is a party of waits.
 type member struct {
-	entry *Entry // the first contender met
+	entry *Entry // the party's first contender
 	task  bool
-	cycle int32 // from 1 to MaxCycles; 0: it is in none of them
-	stuck int32 // waits that are not satisfied
-	self  bool  // a task waits for itself
+	cycle int32 // number of its cycle, 1 to MaxCycles; 0: none of these
+	stuck int32 // number of its unsatisfied waits
+	self  bool  // the party is a task that waits for itself
 }
 
-// blockers is a set of parties for which some contenders wait: for all of them, or for any one.
+// blockers is a set of parties for which some contenders wait: for all of them, or with any for one.
 type blockers struct {
 	to    []int32 // parties
 	on    []*Entry
-	left  int32   // parties that must let go before a wait is satisfied
-	waits []int32 // those of own parties come first
-	done  int     // waits that are satisfied
+	left  int32   // how many parties must release before a wait is satisfied
+	waits []int32 // the waits on this set, those of its own parties first
+	done  int     // number of satisfied waits
 	any   bool
 
-	times  map[int32]int32 // how often a party is in it; only of a set that contenders share
-	cycles map[int32]bool  // of its parties
+	times  map[int32]int32 // how often a party is in the set; only of a shared set
+	cycles map[int32]bool  // the cycles of its parties
 }
 
 // of returns how often a party is in the set. The first contender of a set does not need an index.
@@ -66,7 +66,7 @@ type wait struct {
 	entry     *Entry
 	lock      int32
 	from, set int32
-	own       int32 // blockers that are contenders of the waiting session itself
+	own       int32 // number of blockers that belong to the waiting session itself
 }
 
 func newWaits(list []Queue) *waits {
@@ -137,8 +137,8 @@ func (w *waits) add(lock int32, by map[string]*Entry, sets map[same]int32) {
 	}
 }
 
-// set makes the set of those that a contender waits for. Some may be among the contenders that are
-// not shown.
+// set makes the set of the parties for which a contender waits. Some blockers may be contenders that the list
+// omits.
 func (w *waits) set(c *Entry, by map[string]*Entry) int32 {
 	s := blockers{any: c.Any}
 	for _, name := range c.BlockedBy {
@@ -174,10 +174,10 @@ func (w *waits) wait(one wait) {
 	w.list = append(w.list, one)
 }
 
-// findCycles repeatedly removes every party that could go on if the parties for which it waits could. The
-// remaining parties wait for each other, or for such parties.
+// findCycles repeatedly removes every party that waits only for removed parties. The remaining parties wait
+// for each other, or for parties that do.
 func (w *waits) findCycles() {
-	in := make([][]int32, len(w.parties)) // the sets that a party is in
+	in := make([][]int32, len(w.parties)) // the sets that contain a party
 	for i := range w.sets {
 		s := &w.sets[i]
 		if len(s.waits) == 0 {
@@ -211,9 +211,9 @@ func (w *waits) findCycles() {
 	w.components()
 }
 
-// components finds the sets of stuck parties that can all reach each other. Behind the parties,
-// the sets of blockers are vertices as well: a session's way through such a set back to itself
-// makes no cycle alone, and in a larger one there is another way.
+// components finds the groups of stuck parties that can all reach each other. The vertices are the parties
+// and then the sets of blockers. A session's path through a set back to itself is not a cycle by itself; a
+// larger cycle has another path.
 func (w *waits) components() {
 	parties := int32(len(w.parties))
 	next := make([][]int32, len(w.parties)+len(w.sets))
@@ -265,7 +265,7 @@ func (w *waits) inCycle(one *wait) bool {
 			s.cycles[w.parties[to].cycle] = true
 		}
 	}
-	// A session does not wait for itself, and then some other party must be there.
+	// A session does not wait for itself, so the set must contain another party of the cycle.
 	return s.cycles[from.cycle] && (one.own == 0 || slices.ContainsFunc(s.to, func(to int32) bool {
 		return to != one.from && w.parties[to].cycle == from.cycle
 	}))
@@ -274,7 +274,7 @@ func (w *waits) inCycle(one *wait) bool {
 // connected calls f for each strongly connected component, by Tarjan's algorithm without recursion.
 func connected(next [][]int32, f func([]int32)) {
 	type frame struct{ at, child int32 }
-	index := make([]int32, len(next)) // 0: not seen
+	index := make([]int32, len(next)) // 0: not visited
 	low := make([]int32, len(next))
 	open := make([]bool, len(next))
 	var stack []int32

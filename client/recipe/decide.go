@@ -46,8 +46,8 @@ func (d *Dir) locks(w Watches, left *int) []Queue {
 	return append(list, q)
 }
 
-// split groups contenders by layout; almost always all have the same. It returns those without a number
-// separately, because they form no queue.
+// split groups contenders by layout; almost always all have the same layout. It returns contenders without a
+// number separately, because they form no queue.
 func split(all []item) (kins []kin, lone []item) {
 	same := len(all) > 0
 	for i := range all {
@@ -179,9 +179,9 @@ func decideQueue(dir string, list []item, w Watches) {
 	}
 }
 
-// downgraded reports whether reader i holds beside the writer before it. It does if the writer has
-// the same session and holds, and the reader does not wait for it. A downgrade of package client
-// gives the reader the number of its writer.
+// downgraded reports whether reader i holds the lock together with the writer before it. That is so if the
+// writer has the same session and holds, and the reader does not wait for the writer. A downgrade of package
+// client gives the reader the number of its writer.
 func downgraded(dir string, list []item, i, writer int, w Watches) bool {
 	if list[i].Session != list[writer].Session || len(list[writer].e.BlockedBy) > 0 ||
 		list[i].layout != LayoutCurator {
@@ -191,8 +191,8 @@ func downgraded(dir string, list []item, i, writer int, w Watches) bool {
 	return known && !watching
 }
 
-// plainLock reports whether sequential nodes of no known library are a lock's: their names say so,
-// or the later ones watch the earlier ones.
+// plainLock reports whether sequential nodes of an unknown library form a lock: their names say so, or later
+// nodes' sessions watch earlier nodes.
 func plainLock(dir string, list []item, w Watches) bool {
 	if _, blind := w.(Unseen); blind {
 		return true
@@ -215,7 +215,7 @@ func plainLock(dir string, list []item, w Watches) bool {
 	return false
 }
 
-// take adds a group for which decide has run.
+// take adds a group to the queue, after decide.
 func (q *Queue) take(list []item, kind Kind) {
 	if q.Waiters == nil && len(list) > 1 && kind != KindParty && kind != KindUnknown {
 		q.Waiters = make([]Entry, 0, len(list)-1)
@@ -237,17 +237,16 @@ func (q *Queue) take(list []item, kind Kind) {
 	}
 }
 
-// someWatchers bounds how many sessions that watch a node count as waiters, and allWatchers how many
-// of them are entries, over all locks: the others count in Total only. A session pays for its watches
-// on the server it is connected to, and an entry takes several times as much.
+// someWatchers bounds how many watching sessions of one node count as waiters. allWatchers bounds how many of
+// them become entries, over all locks; the others count only in Total. The server charges a session for its
+// watches, but an entry takes several times as much memory.
 const (
 	someWatchers = 200
 	allWatchers  = 10_000
 )
 
-// lone looks at nodes without a number. Such a node is a lock if its name says so, or if other
-// sessions watch it. But a session that watches several nodes of a directory observes its members
-// and waits for nothing.
+// lone handles nodes without a number. Such a node is a lock if its name says so, or if other sessions watch
+// it. But a session that watches several nodes of a directory only observes them, and waits for none.
 func (d *Dir) lone(list []item, w Watches, left *int) []Queue {
 	var found []Queue
 	if len(list) == 1 && len(d.Nodes) == 1 && list[0].Node.Name == SimpleName {
@@ -286,11 +285,11 @@ func (d *Dir) lone(list []item, w Watches, left *int) []Queue {
 	return found
 }
 
-// simple returns a lock of one node. Its waiters have no node, only a watch; left is how many of them
-// there is room for.
+// simple returns a lock of one node. Its waiters have no node, only a watch; left is how many more waiters
+// may become entries.
 func simple(path string, it *item, watchers []int64, next int32, left *int) Queue {
 	q := Queue{Lock: Lock{Path: path, Kind: KindSimple, Layouts: []Layout{LayoutLone}, Next: next, Total: 1}}
-	it.e.HeldSince = it.Ctime // made by the grant
+	it.e.HeldSince = it.Ctime // the grant made the node
 	q.Holders = []Entry{it.e}
 	for _, s := range watchers {
 		if s == it.Session {

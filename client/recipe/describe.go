@@ -2,15 +2,15 @@ package recipe
 
 import "strings"
 
-// described holds everything that a node's name reveals, for names of any program. [ParseName] reads less,
-// because long queues call it at every turn.
+// described holds all facts in a node's name, for names of any program. [ParseName] reads less, because long
+// queues call it at every turn.
 type described struct {
 	Contender
 	layout Layout
 	numbed bool // the name ends in a number
-	word   bool // LayoutPlain: a word in it says that it is a lock
+	word   bool // LayoutPlain: a word of the name says that it is a lock
 	hold   bool // LayoutPolicy: a hold node
-	id     ID   // LayoutPolicy: of the attempt
+	id     ID   // LayoutPolicy: id of the attempt
 }
 
 // describe reads a name. It never fails: an unknown name counts as a name without a number.
@@ -40,8 +40,8 @@ func describe(s string) described {
 	return d
 }
 
-// separate reports whether the marker of a name in Curator's layout stands alone:
-// "block-" is not "lock-".
+// separate reports whether the marker of a name in Curator's layout is a word of its own: "block-" is not
+// "lock-".
 func separate(c Contender, l Layout) bool {
 	if l != LayoutCurator || c.Kind.ofRW() || c.Maker != MakerUnknown {
 		return true
@@ -70,9 +70,9 @@ func describeLone(s string) described {
 // lockWords are parts of names that only locks and elections have.
 var lockWords = []string{"lock", "mutex", "latch", "leader", "master", "elect", "candidate", "semaphore"}
 
-// plainRole reads the text before the number in a name of no known library, and whether it says
-// that the node is a lock's. The tutorials have lock0000000017, the manual guid-lock-, read-,
-// write- and n_.
+// plainRole returns the role that the text before the number shows, in a name of an unknown library. word
+// reports whether the text says that the node is a lock's. The tutorials have lock0000000017, the manual
+// guid-lock-, read-, write- and n_.
 func plainRole(head string) (r Role, word bool) {
 	last := strings.ToLower(strings.TrimRight(head, "-_.:~#"))
 	if i := strings.LastIndexAny(last, "-_.:~#"); i >= 0 {
@@ -95,15 +95,15 @@ func plainRole(head string) (r Role, word bool) {
 	return RoleLock, false
 }
 
-// IsContender reports whether recipes give such a name to contenders: it ends in a number, or is a
-// hold of a lock with a policy.
+// IsContender reports whether recipes give such a name to contenders: the name ends in a number, or is that
+// of a hold under a policy.
 func IsContender(name string) bool {
 	d := describe(name)
 	return d.numbed || d.hold
 }
 
-// MayContend reports whether a name may be a contender's. A name without a number may be any
-// node's, except those that kazoo gives and the textbooks' lock.
+// MayContend reports whether a name may be a contender's. Most names without a number may be any node's; the
+// exceptions are kazoo's names and the textbooks' lock.
 func MayContend(name string) bool { return name == SimpleName || describe(name).layout != LayoutLone }
 
 // Number returns the number that a contender's name ends in.
@@ -112,9 +112,8 @@ func Number(name string) (seq int32, ok bool) {
 	return d.Seq, d.numbed
 }
 
-// cutSeq cuts the number off a sequential name: ten characters, or eleven once the counter has
-// wrapped far. A minus before ten digits is a sign only after another separator, because "lock-"
-// ends in a dash of its own.
+// cutSeq cuts the number off a sequential name: ten characters, or eleven for a number below zero. A minus
+// before ten digits is a sign only after another separator, because the dash of "lock-" is not a sign.
 func cutSeq(s string) (head string, seq int32, ok bool) {
 	if n := len(s); n > 12 && s[n-11] == '-' && (s[n-12] == '-' || s[n-12] == '_') {
 		if seq, ok = ParseSeq(s[n-11:]); ok {
@@ -128,7 +127,7 @@ func cutSeq(s string) (head string, seq int32, ok bool) {
 	return s[:len(s)-10], seq, ok
 }
 
-// isSession reports whether s is a session's id as recipes write it: hex in C, decimal in Java.
+// isSession reports whether s is a session's id in the form of a recipe: hex in C, decimal in Java.
 func isSession(s string) bool {
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "-"), "0x")
 	return s != "" && len(s) <= 20 && isHex(s)

@@ -7,15 +7,15 @@ import (
 	"strconv"
 )
 
-// Graph says which parties wait for which, over some locks. It is no larger than its bounds allow,
-// however many contenders the locks have.
+// Graph shows which parties wait for which, over some locks. Its size is bounded, however many contenders the
+// locks have.
 type Graph struct {
-	Parties []Party `json:"parties"` // of Edges and Cycles
-	Edges   []Edge  `json:"edges"`   // those of cycles first, then by age; at most MaxEdges
-	// Cycles are the suspected deadlocks: parties that wait for each other. They are the first
-	// MaxCycles.
+	Parties []Party `json:"parties"` // the parties of Edges and Cycles
+	Edges   []Edge  `json:"edges"`   // edges of cycles first, then by age; at most MaxEdges
+	// Cycles are the suspected deadlocks: parties that wait for each other. Only the first MaxCycles are
+	// listed.
 	Cycles []Cycle `json:"suspected"`
-	// EdgeCount and CycleCount also count those that are left out.
+	// EdgeCount and CycleCount also count the omitted edges and cycles.
 	EdgeCount  int `json:"edgeCount"`
 	CycleCount int `json:"-"`
 }
@@ -24,8 +24,8 @@ type Graph struct {
 const (
 	MaxEdges   = 10_000
 	MaxCycles  = 1000
-	cyclePaths = 100  // of each cycle
-	cycleSize  = 1000 // parties that each cycle names
+	cyclePaths = 100  // paths of each cycle
+	cycleSize  = 1000 // parties of each cycle
 )
 
 // Party is one side of a wait: a task if the contenders name one, otherwise a session.
@@ -35,7 +35,7 @@ type Party struct {
 	Host    string  `json:"host,omitempty"`
 	PID     int     `json:"pid,omitempty"`
 	Reason  string  `json:"reason,omitempty"`
-	Cycle   int     `json:"cycle,omitempty"` // number of its cycle, from 1; 0: it is in none
+	Cycle   int     `json:"cycle,omitempty"` // number of its cycle, from 1; 0: none
 }
 
 // Label is the name of a party for people.
@@ -53,7 +53,7 @@ func (p *Party) Label() string {
 
 // Edge says that one party waits for another.
 type Edge struct {
-	From      int    `json:"from"` // places in Parties
+	From      int    `json:"from"` // indexes into Parties
 	To        int    `json:"to"`
 	Path      string `json:"path"` // of the lock
 	FromNode  string `json:"fromNode"`
@@ -61,10 +61,10 @@ type Edge struct {
 	FromToken int64  `json:"fromToken,string"`
 	ToToken   int64  `json:"toToken,string"`
 	Since     int64  `json:"since"`
-	// Any says that it is enough if one of several holders lets go, as at a semaphore.
+	// Any says that a release of one of several holders is enough, as with a semaphore.
 	Any bool `json:"any,omitempty"`
-	// Watch says that only a watch of the waiter is known. It may merely look on, so no cycle goes
-	// through it.
+	// Watch says that only a watch of the waiter is known. Such a session may only observe, so its edge is
+	// not part of a cycle.
 	Watch bool `json:"watch,omitempty"`
 	Cycle bool `json:"cycle,omitempty"`
 }
@@ -74,11 +74,11 @@ type Edge struct {
 type Cycle struct {
 	Parties []int    `json:"parties"`
 	Paths   []string `json:"paths"`
-	Since   int64    `json:"since"` // when the last of its waits began
+	Since   int64    `json:"since"` // when its newest wait began
 }
 
-// Possible reports whether an edge may not be a wait: one of its parties is only known as a
-// session, which may do several things at a time, or one of several holders is enough.
+// Possible reports whether an edge may not be a wait: one of its parties is only known as a session, which
+// may do several things at a time, or Any is set.
 func (g *Graph) Possible(e *Edge) bool {
 	return g.Parties[e.From].Task == "" || g.Parties[e.To].Task == "" || e.Any || e.Watch
 }
@@ -93,11 +93,11 @@ func WaitGraph(list []Queue) *Graph {
 	return d.g
 }
 
-// describer writes down the waits that a graph has room for.
+// describer builds a Graph from the waits that fit into its bounds.
 type describer struct {
 	*waits
 	g     *Graph
-	named map[int]bool // parties of edges and cycles
+	named map[int]bool // the parties of edges and cycles
 }
 
 func (d *describer) describe() {
@@ -128,7 +128,7 @@ func (d *describer) describe() {
 	}
 }
 
-// edgesOf adds the edges of a wait: those of its cycle, or the others.
+// edgesOf adds the edges of a wait: with ofCycle those within its cycle, otherwise the rest.
 func (d *describer) edgesOf(w *wait, ofCycle bool) {
 	set, from := &d.sets[w.set], &d.parties[w.from]
 	for i, to := range set.to {
@@ -148,7 +148,7 @@ func (d *describer) edgesOf(w *wait, ofCycle bool) {
 	}
 }
 
-// witness adds a wait inside a cycle to what is told of the cycle.
+// witness adds a wait inside a cycle to the description of the cycle.
 func (d *describer) witness(w *wait) {
 	c, path := &d.g.Cycles[d.parties[w.from].cycle-1], d.locks[w.lock].Path
 	c.Since = max(c.Since, w.entry.Since)
@@ -157,13 +157,13 @@ func (d *describer) witness(w *wait) {
 	}
 }
 
-// party notes that the graph names a party.
+// party records that the graph names a party.
 func (d *describer) party(p int32) int {
 	d.named[int(p)] = true
 	return int(p)
 }
 
-// name adds the parties that the graph names, in the order in which they were met.
+// name adds the parties that the graph names, in the order of their first contenders.
 func (d *describer) name() {
 	place := map[int]int{}
 	for _, p := range slices.Sorted(maps.Keys(d.named)) {

@@ -2,17 +2,18 @@ package recipe
 
 import "strings"
 
-// Kin is derived from a contender's name alone. It determines which contenders of the directory the
-// contender's program sees. Contenders of one kin exclude each other according to their roles.
+// Kin is a class of contenders, which follows from a contender's name alone. It determines which contenders
+// of the directory the contender's program sees. Contenders of one kin exclude each other according to their
+// roles.
 //
 // With --one-layout every server refuses creations by kin while it applies the log. So a later release that
 // changes the kin of a name, or what a kin sees, needs new rules of the state.
 type Kin uint8
 
-// The kins. A name that could be any node's has none.
+// The kins. A name that any node could have has no kin.
 const (
 	KinNone Kin = iota
-	// Of this package, in Curator's layout: one for each family.
+	// Of package client, in Curator's layout: one for each family.
 	kinLock
 	kinRW
 	kinLatch
@@ -27,14 +28,14 @@ const (
 	kinZooKeeper
 	kinSimple
 	kinBarePermit
-	kinPermit // stands in a semaphore's directory of permits
+	kinPermit // node in a semaphore's directory of permits
 
-	Kins = int(kinPermit) + 1 // how many there are
+	Kins = int(kinPermit) + 1 // the number of kins
 )
 
 // KinOf returns the kin of an ephemeral node.
 func KinOf(name string) Kin {
-	if IsPolicyNode(name) { // it also looks like a name of LayoutHost
+	if IsPolicyNode(name) { // such a name also looks like one of LayoutHost
 		return kinPolicy
 	}
 	if c, l, ok := ParseName(name); ok && separate(c, l) {
@@ -72,25 +73,25 @@ type KinSet uint16
 func (s KinSet) Has(k Kin) bool { return s&(1<<k) != 0 }
 
 const (
-	// Permits are the kins of the permits below a directory.
+	// Permits is the set of the kins of permits below a directory.
 	Permits = KinSet(1 << kinPermit)
-	// Queues are the kins of contenders that queue in a directory. They and the permits below it do not
-	// exclude each other.
+	// Queues is the set of the kins of contenders that queue in a directory. These contenders and the permits
+	// below the directory do not exclude each other.
 	Queues = KinSet(1<<kinPermit - 1<<kinLock)
 
 	ours = KinSet(1<<kinLock | 1<<kinRW | 1<<kinLatch)
 )
 
-// Blind returns the kins that do not see a contender of kin k, or are not seen by it. It and one of them
-// could both hold the lock.
+// Blind returns the kins that do not see a contender of kin k, or that it does not see. A contender of kin k
+// and one of these kins could both hold the lock.
 //
-// A kazoo lock can be configured to look at the nodes of this package. Its name does not show that, so it
-// counts as one that does not look.
+// A kazoo lock can be configured to look at the nodes of package client. Its name does not show that, so
+// Blind assumes that it does not look.
 func (k Kin) Blind() KinSet {
 	switch k {
 	case KinNone, kinPermit:
 		return 0
-	case kinLock, kinRW, kinLatch: // this package looks at all three
+	case kinLock, kinRW, kinLatch: // package client looks at all three
 		return Queues &^ (ours | 1<<(k-kinLock+kinOtherLock))
 	case kinOtherLock, kinOtherRW, kinOtherLatch:
 		return Queues &^ (1<<k | 1<<(k-kinOtherLock+kinLock))

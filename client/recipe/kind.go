@@ -5,27 +5,27 @@ import (
 	"iter"
 )
 
-// excludes is the rule of every queue. It reports whether a contender in the role waits must wait
-// for one in the role ahead.
+// excludes reports whether a contender with the role waits must wait for a contender with the role ahead. It
+// is the rule of every queue.
 func excludes(ahead, waits Role) bool { return waits != RoleRead || ahead.Exclusive() }
 
-// Use is what a path is used for, as far as kinds of locks exclude each other.
+// Use is the kind of lock for which a path is used.
 //
 // Different kinds of locks on one path do not exclude each other by themselves, because each looks only at
-// nodes of its own kind. So an attempt makes its node and then, before the grant, searches the children of
-// the directory for holders of other kinds. If two come at the same time, at least one sees the other,
-// because each makes its node first. If there may be no node, the data of the directory show the kind.
+// nodes of its own kind. So an attempt makes its node and then, before the grant, searches the directory for
+// holders of other kinds. Of two attempts at the same time at least one sees the other, because each makes
+// its node first. For kinds that may have no node, the data of the directory show the kind.
 type Use uint8
 
 const (
-	UseQueue       Use = iota // numbered nodes: Rule.Place tells their kinds apart
+	UseQueue       Use = iota // numbered nodes; Rule.Place distinguishes their kinds
 	UsePolicy                 // read-write lock with a policy
 	UseSimple                 // one node named lock, of another program
 	UsePermits                // semaphore with nodes in leases
 	UseBarePermits            // kazoo's semaphore: nodes named by an id alone
 )
 
-// useOf returns the use that the name of a directory's child reveals.
+// useOf returns the use that the name of a directory's child shows.
 func useOf(name string) (Use, bool) {
 	switch {
 	case name == SimpleName:
@@ -44,9 +44,9 @@ func useOf(name string) (Use, bool) {
 	return 0, false
 }
 
-// Rivals returns the children of a path, with their use, whose names are those of another kind of lock.
-// If one of them lives, a contender of this use is refused: if it is ephemeral, or with UsePermits if it
-// has a permit.
+// Rivals returns the children of a path whose names belong to another kind of lock, with that use. The client
+// refuses a contender of this use if a rival is alive: if it is ephemeral, or, with UsePermits, if it has a
+// permit.
 func (own Use) Rivals(names []string) iter.Seq2[string, Use] {
 	return func(yield func(string, Use) bool) {
 		for _, name := range names {
@@ -60,12 +60,12 @@ func (own Use) Rivals(names []string) iter.Seq2[string, Use] {
 	}
 }
 
-// census collects the facts that decide whether the contenders of a queue see each other.
+// census collects facts that decide whether the contenders of a queue see each other.
 type census struct {
 	foreign, late bool
-	kazoo, peers  bool      // kinds of makers that may not see each other
+	kazoo, peers  bool      // the queue has contenders of kazoo, and of programs that may not see them
 	families      [3]string // a contender of each family
-	stranger      Contender // one of another program
+	stranger      Contender // a contender of another program
 }
 
 func (s *census) add(c Contender) {
@@ -96,7 +96,7 @@ func (s *census) check(q Rule) error {
 }
 
 // oneFamily returns an error if a contender of another program does not look at all the others. Contenders of
-// this package do; those of Curator's recipes look only at their own family.
+// package client do; contenders of Curator's recipes look only at their own family.
 func (s *census) oneFamily(q Rule) error {
 	if !s.foreign || q.Layout != LayoutCurator {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Layout says how contenders are named in a lock's directory, and so which other programs can share
+// Layout is the form of contenders' names in a lock's directory. It determines which other programs can share
 // the lock.
 type Layout uint8
 
@@ -23,13 +23,13 @@ const (
 	// LayoutHost is shared with programs whose nodes are host-R-0000000001 and
 	// host-W-0000000002.
 	LayoutHost
-	// LayoutPolicy is for read-write locks WithPolicy; only this package knows it.
+	// LayoutPolicy is for read-write locks WithPolicy; no other program uses it.
 	LayoutPolicy
 	// LayoutLatch is for elections shared with Curator's LeaderLatch.
 	LayoutLatch
 
-	// From here on come layouts that this package recognises but package client makes no locks of.
-	// LayoutZooKeeper is that of ZooKeeper's own recipes: x-SESSION-0000000001.
+	// This package recognises the layouts below, but package client makes no locks in them. LayoutZooKeeper
+	// is the layout of ZooKeeper's own recipes: x-SESSION-0000000001.
 	LayoutZooKeeper
 	// LayoutPlain is any other name that ends in a number.
 	LayoutPlain
@@ -37,7 +37,7 @@ const (
 	LayoutLone
 )
 
-// LayoutNames are the layouts as text; those that package client makes locks of come first.
+// LayoutNames are the layouts as text. The layouts of package client's locks come first.
 var LayoutNames = [...]string{"curator", "kazoo", "host", "rw1", "latch", "x", "plain", "lone"}
 
 // String returns "curator", "kazoo", "host", "rw1", "latch", "x", "plain" or "lone".
@@ -56,7 +56,7 @@ func (l *Layout) UnmarshalText(b []byte) error {
 	return unmarshalName(LayoutNames[:], "layout", b, (*uint8)(l))
 }
 
-// unmarshalName stores the place of a name among names.
+// unmarshalName stores the index of a name in names.
 func unmarshalName(names []string, what string, name []byte, into *uint8) error {
 	i := slices.Index(names, string(name))
 	if i < 0 {
@@ -66,23 +66,23 @@ func unmarshalName(names []string, what string, name []byte, into *uint8) error 
 	return nil
 }
 
-// ParseLayout reads the name of a layout that package client makes locks of.
+// ParseLayout reads the name of a layout in which package client makes locks.
 func ParseLayout(s string) (l Layout, err error) {
 	err = unmarshalName(LayoutNames[:LayoutZooKeeper], "layout", []byte(s), (*uint8)(&l))
 	return l, err
 }
 
-// Role is what a contender wants.
+// Role is the part that a contender plays in its lock.
 type Role uint8
 
 // The roles.
 const (
 	RoleLock   Role = iota // exclusive
-	RoleWrite              // exclusive, of a read-write lock
+	RoleWrite              // exclusive, in a read-write lock
 	RoleRead               // shared
-	RoleLease              // of a semaphore
-	RoleLatch              // of Curator's LeaderLatch; exclusive
-	RoleMember             // of kazoo's party, which has no turns
+	RoleLease              // a permit of a semaphore
+	RoleLatch              // Curator's LeaderLatch; exclusive
+	RoleMember             // kazoo's party, which has no turns
 )
 
 // Exclusive reports whether a contender in the role holds the lock alone.
@@ -104,7 +104,7 @@ func (k Role) Mode() Mode {
 	return Exclusive
 }
 
-// Maker is the program that made a node, as far as the node's name says.
+// Maker is the program that made a node, if the node's name shows it.
 type Maker uint8
 
 // The makers.
@@ -218,8 +218,8 @@ func ParseSeq(s string) (int32, bool) {
 	return int32(n), true
 }
 
-// ParseName reads a node's name, and reports whether it ends in a marker and a number. It looks at
-// the end only, because long queues are read at every turn.
+// ParseName reads a node's name, and reports whether it ends in a marker and a number. It reads only the end,
+// because clients read long queues at every turn.
 func ParseName(name string) (c Contender, l Layout, ok bool) {
 	for _, digits := range [...]int{10, 11} {
 		if len(name) < digits {
@@ -238,8 +238,8 @@ func ParseName(name string) (c Contender, l Layout, ok bool) {
 	return Contender{}, 0, false
 }
 
-// Numbered reports whether the server gave a contender's node the number in its name: as long as its
-// directory stays, no other node comes at the same path.
+// Numbered reports whether the server gave a contender's node the number in its name: while the directory
+// exists, no other node gets the same path.
 func Numbered(node string) bool {
 	_, _, ok := ParseName(Base(node))
 	return ok
@@ -270,7 +270,7 @@ func MakerOf(head string) Maker {
 		rest = strings.TrimSuffix(rest, "-")
 		switch {
 		case len(rest) >= 36 && isSelfUUID(rest) && (len(rest) == 36 || isSlot(rest[36:])):
-			return MakerSelf // the other digits are not looked at
+			return MakerSelf // isSelfUUID ignores the other digits
 		case len(rest) == 36 && isUUID(rest):
 			return MakerCurator
 		case len(rest) == 32 && isHex(rest):
@@ -298,10 +298,11 @@ func isSelfUUID(s string) bool {
 		s[18] == '-' && s[23] == '-'
 }
 
-// Before is the order of numbers. It looks at their difference, so it holds while they wrap.
+// Before is the order of numbers. It compares their difference with 0, so it stays right when the numbers
+// wrap.
 func Before(a, b int32) bool { return a-b < 0 }
 
-// Compare is the order of a queue. A downgrade makes equal numbers, because the read node takes the
+// Compare is the order of a queue. After a downgrade two numbers are equal, because the read node takes the
 // number of its write node. The write node comes first: while it exists, it excludes all others.
 func Compare(a, b Contender) int {
 	switch {
@@ -319,17 +320,17 @@ func Compare(a, b Contender) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// IsPolicyNode reports whether a name is that of a node of a lock with a policy.
+// IsPolicyNode reports whether a name belongs to a node of a lock with a policy.
 func IsPolicyNode(name string) bool {
-	if len(name) < 2 || name[1] != '-' { // nearly all
+	if len(name) < 2 || name[1] != '-' { // nearly all names
 		return false
 	}
 	_, ok := ParsePolicyNode(name)
 	return ok
 }
 
-// maxForeignSeq is the last number up to which clients that compare text order as this package
-// does, less a million for nodes on their way.
+// maxForeignSeq is the last number for which clients that compare text agree with this package's order, less
+// a million for nodes that are being created.
 const maxForeignSeq = math.MaxInt32 - 1_000_000
 
 // The errors of names and queues. Package client has them under the same names.
@@ -337,8 +338,8 @@ var (
 	// ErrMixedLayout says that the directory has contenders that cannot see each other.
 	ErrMixedLayout = errors.New("client: contenders of incompatible layouts in one directory")
 	// ErrSequenceExhausted says that the directory's numbers wrap soon, or have wrapped, while some
-	// contenders cannot order them. Let the directory drain and remove it: numbering starts again at
-	// 0.
+	// contenders cannot order them. Wait until the directory is empty and remove it: then the numbers start
+	// again at 0.
 	ErrSequenceExhausted = errors.New(
 		"client: sequence numbers exhausted; let the directory drain and remove it")
 	// ErrInvalid reports an argument or option that cannot be used.
@@ -371,9 +372,9 @@ func Parent(p string) string {
 	return "/"
 }
 
-// ID identifies one attempt: a UUID of version 8 whose free bits are the session's 64 and 58 random
-// ones. A name that bears it says that this package made the node, and for which session. No two
-// attempts have the same id, so a late request can never hit a newer node.
+// ID identifies one attempt: a UUID of version 8 whose free bits are the 64 bits of the session and 58 random
+// bits. It shows that package client made the node, and for which session. No two attempts have the same id,
+// so a late request can never hit a newer node.
 type ID [16]byte
 
 // Hex returns the form without dashes.
@@ -406,7 +407,7 @@ func ParseHex(s string) (id ID, ok bool) {
 	if len(s) != 32 || !isHex(s) {
 		return ID{}, false
 	}
-	_, _ = hex.Decode(id[:], []byte(s)) // looked at above
+	_, _ = hex.Decode(id[:], []byte(s)) // checked above
 	return id, true
 }
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// DecidePermits decides for a contender that wants n permits while used of them are taken: it is granted
-// them or waits for any to come back. The head of the queue asks it, and a try before it makes a node.
+// DecidePermits decides for a contender that wants n permits while used permits are taken: grant, or wait for
+// a release. The head of the queue calls it, and a try before it makes a node.
 func DecidePermits(limit, used, n int) (Do, error) {
 	switch {
 	case n > limit:
@@ -17,7 +17,7 @@ func DecidePermits(limit, used, n int) (Do, error) {
 	return Wait, nil
 }
 
-// PermitVerdict is the decision about the permits that a try has made.
+// PermitVerdict is the verdict on the permits that a try has made.
 type PermitVerdict uint8
 
 const (
@@ -28,15 +28,15 @@ const (
 )
 
 // TryPermits decides about a try that has made its permits, own, without a place in the semaphore's queue.
-// After that the try listed the queue, which had queued contenders, and then the permits. quiet says that the
-// queue has not changed since before the try made its permits.
+// After that the try has listed the queue, which had queued contenders, and then the permits. quiet says that
+// the queue has not changed since before the try made its permits.
 //
 // The head of the queue may count the permits before it makes its own, as release 0.1.0 does, and so miss the
-// try's. So a try is not granted while the queue has a contender. A head that left before the list has made
-// its permits, which are in the list after the try's. So the try counts all permits, unless the queue was
-// quiet. In a quiet queue only other tries compete, and the try's own place decides: contenders that are all
-// within the limit by their places cannot exceed it. Curator's head makes its permit first and counts all, so
-// next to it the try is merely stricter than necessary.
+// try's. So no try is granted while the queue has a contender. A head that left the queue before the list has
+// made its permits, and the list has them after the try's. So the try counts all permits, unless the queue
+// was quiet. In a quiet queue only other tries compete, and the try's own place decides: contenders whose
+// places are all within the limit cannot exceed it. Curator's head makes its permit first and then counts
+// all, so the try is stricter than necessary there.
 //
 // The same holds for the numbers. Of two tries with the same number the later one sees the other's permit. A
 // head takes any free number, so a try yields to every permit with its number, unless the queue was quiet:

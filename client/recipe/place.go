@@ -14,10 +14,10 @@ type Place struct {
 	Found   bool      // the own node is there
 	Blocker Contender // if blocked, the contender to wait for; only one, so that a release does not wake many
 	Blocked bool
-	Before  Contender   // the last one ahead of the blocker, if ahead is two or more
+	Before  Contender   // the last contender ahead of the blocker, if Ahead is two or more
 	Ahead   int         // how many contenders must go first
 	Few     []Contender // the contenders that must go first, if at most MaxFew, in no order
-	Others  []string    // children that are no contenders of this queue
+	Others  []string    // children that are not contenders of this queue
 }
 
 // MaxFew bounds [Place.Few].
@@ -72,11 +72,11 @@ func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
 	return p, seen.oneFamily(q)
 }
 
-// likeness reads names that differ from an own one only in id and number. In a long queue nearly
-// all names do, and a pass over them is the cost of a turn.
+// likeness reads names that differ from the own name only in id and number. In a long queue these are nearly
+// all names, and the pass over them is the main cost of a turn.
 type likeness struct {
 	own  Contender
-	tail string // what is between id and number
+	tail string // the text between id and number
 }
 
 const (
@@ -89,7 +89,7 @@ func LikenessOf(own Contender) *likeness {
 		return &likeness{}
 	}
 	if seq, ok := ParseSeq(own.Name[len(own.Name)-10:]); !ok || seq != own.Seq {
-		return &likeness{} // it has a sign before its ten digits
+		return &likeness{} // the number has a sign
 	}
 	return &likeness{own: own, tail: own.Name[idEnds : len(own.Name)-10]}
 }
@@ -110,15 +110,15 @@ func (l *likeness) Read(name string) (Contender, bool) {
 	return Contender{Name: name, Maker: MakerSelf, Kind: l.own.Kind, Seq: int32(n)}, n <= math.MaxInt32
 }
 
-// EndIsFinal reports whether no other node takes the place of c when c goes. A downgrade puts a
-// read node in the place of a write lock.
+// EndIsFinal reports whether no other node takes the place of c after c has gone. A downgrade replaces a
+// write node with a read node.
 func (q Rule) EndIsFinal(c Contender) bool {
 	return q.Kind == RoleRead || c.Kind == RoleRead || c.Kind == RoleLatch || c.Kind == RoleLock &&
 		q.Layout == LayoutCurator
 }
 
-// EndsAreFinal reports whether there are few contenders ahead and none leaves another node when it goes.
-// Then it is enough for the contender behind them that each is gone, and that its own node is there.
+// EndsAreFinal reports whether few contenders are ahead and none of them is replaced when it goes. Then the
+// contender behind them has its turn once each is gone, if its own node still exists.
 func (q Rule) EndsAreFinal(few []Contender) bool {
 	return len(few) > 0 && !slices.ContainsFunc(few, func(c Contender) bool { return !q.EndIsFinal(c) })
 }
@@ -129,13 +129,13 @@ func (q Rule) member(name string) (Contender, bool, error) {
 	c, layout, ok := ParseName(name)
 	switch {
 	case IsPolicyNode(name):
-		return c, false, notOf(name, q.Layout) // it may hold, and sees only nodes of its own kind
+		return c, false, notOf(name, q.Layout) // it may hold, and sees only its own kind of nodes
 	case !ok || c.Kind == RoleLease:
 		return c, false, nil
 	case layout == q.Layout:
 	case q.Layout == LayoutCurator && layout == LayoutKazoo && c.Kind == RoleLock && c.Maker == MakerKazoo &&
 		!q.RW:
-		c.guest = true // a kazoo lock configured to look at this package's too
+		c.guest = true // a kazoo lock that is configured to look at package client's nodes too
 	default:
 		return c, false, notOf(name, q.Layout)
 	}
@@ -154,16 +154,16 @@ type Rule struct {
 	RW     bool // reads and writes contend
 }
 
-// turns is the rule of a queue for all contenders, one after another in their order. [Rule.Place] is its
-// fast form, for one contender and a list without an order; a test keeps the two alike.
+// turns is the rule of a queue for all contenders, in their order. [Rule.Place] is its fast form, for one
+// contender and a list without an order; a test compares the two.
 type turns struct {
 	seen      int
-	exclusive int // how many there are up to the last exclusive one
+	exclusive int // how many contenders there are up to the last exclusive one
 }
 
-// next returns which contenders the next one waits for, as places in the queue: those that must go first
-// and do not wait for one of the others. An exclusive one waits for the shared ones since the last
-// exclusive one, or for that one. A shared one waits for the last exclusive one.
+// next returns the places of the contenders for which the next contender waits: those that must go first and
+// do not wait for another of them. An exclusive contender waits for the shared contenders since the last
+// exclusive one, or, without any, for that one. A shared contender waits for the last exclusive one.
 func (t *turns) next(k Role) (from, to int) {
 	own, last := t.seen, max(t.exclusive-1, 0)
 	t.seen++
@@ -177,7 +177,7 @@ func (t *turns) next(k Role) (from, to int) {
 	return last, own
 }
 
-// Holders returns how many contenders of a queue hold the lock: so many are the first.
+// Holders returns how many contenders of a queue hold the lock; they are the first ones.
 func Holders(queue []Contender) int {
 	var t turns
 	for i, c := range queue {

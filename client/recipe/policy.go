@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// The policy layout, "rw1" on disk, separates queueing from holding. Queue nodes (q-…) say when
-// contenders came. Hold nodes (h-…) say which may act. The data of the directory name the writer or
-// upgrader for which the door is closed. This file decides what a contender does next, from the
-// record, the list and its own state. It does no I/O and knows no clock: policy.go of package
-// client carries the decisions out, and the explorer of the tests drives the same functions through
-// every interleaving.
+// The policy layout, "rw1" on disk, separates queueing from holding. Queue nodes (q-…) say when contenders
+// came. Hold nodes (h-…) say which may act. The data of the directory name the writer or upgrader for which
+// the door is closed. This file decides what a contender does next, from the record, the list and the
+// contender's own state. It does no I/O and reads no clock: policy.go of package client carries out the
+// decisions, and the explorer of the tests runs the same functions in every order.
 //
-// Every decision needs a list that is not older than the record. A list older than the record could
-// miss the door owner's node, and the closed door would pass for a stale one.
+// Every decision needs a list that is not older than the record. An older list could lack the door owner's
+// node, and the closed door would look stale.
 
 // PolicyRole is the role of a node in the directory of a policy lock.
 type PolicyRole uint8
@@ -34,8 +33,7 @@ type PolicyNode struct {
 	Seq  int32 // queue nodes only
 }
 
-// Door is the mark in the record: which contender the door is closed for, and why. The zero value
-// is no mark.
+// Door is the mark in the record: for which contender the door is closed, and why. The zero value is no mark.
 type Door struct {
 	Owner ID
 	Kind  DoorKind
@@ -49,7 +47,7 @@ const (
 	DoorUpgrade          // an upgrading reader: lives with its h-R or h-W
 )
 
-// PolicyView is what a contender knows of the directory.
+// PolicyView is a contender's view of the directory.
 type PolicyView struct {
 	Policy Policy
 	Door   Door
@@ -63,28 +61,28 @@ type PolicyView struct {
 type Do uint8
 
 const (
-	Wait       Do = iota + 1 // until Step.On is gone, or as Step.Data and Step.Timer say
+	Wait       Do = iota + 1 // until Step.On is gone, or until the event that Step.Data or Step.Timer names
 	Enqueue                  // create the own queue node
 	Grant                    // run the grant's operations
 	CloseDoor                // close the door for oneself
-	ReopenDoor               // take one's mark back and decide again
+	ReopenDoor               // remove the own mark and decide again
 	Removed                  // another client removed the own node
-	Clash                    // another reader is upgrading: neither can go on
+	Clash                    // another reader is upgrading too: both would wait forever
 )
 
 // Step is a decision.
 type Step struct {
 	Do    Do
 	On    PolicyNode // Wait: the node to watch
-	Data  bool       // Wait: a change of the record ends the wait too
-	Timer bool       // Wait: so does the moment at which a writer is overdue
+	Data  bool       // Wait: a change of the record also ends the wait
+	Timer bool       // Wait: the moment at which a writer is overdue also ends it
 }
 
 func waitOn(n *PolicyNode) Step { return Step{Do: Wait, On: *n} }
 
-// DoorOwner returns the node that keeps the door closed, nil if the door is open. A mark whose
-// owner has no such node is stale and means nothing, so no client needs to clean up after a crash.
-// While a queued writer has both nodes, DoorOwner returns its q-W, which lives longer.
+// DoorOwner returns the node that keeps the door closed, nil if the door is open. A mark whose owner has no
+// such node is stale and has no effect, so no client needs to clean up after a crash. If a queued writer has
+// both nodes, DoorOwner returns its q-W, which lives longer.
 func (v *PolicyView) DoorOwner() *PolicyNode {
 	var hold *PolicyNode
 	for i := range v.Nodes {
@@ -126,7 +124,7 @@ func (v *PolicyView) OtherHold(id ID) *PolicyNode {
 	return v.last(func(n *PolicyNode) bool { return n.Kind == HoldRead && n.ID != id })
 }
 
-// fair reports whether a writer waits for the readers that came before it, and for no others.
+// fair reports whether a writer waits only for the readers that came before it.
 func (v *PolicyView) fair() bool {
 	return v.Policy == PolicyFair || v.Policy == PolicyReader && v.Overdue
 }
@@ -152,8 +150,7 @@ func DecideRead(v *PolicyView, id ID, queued bool) Step {
 	case !queued:
 		return Step{Do: Enqueue}
 	case owner != nil:
-		// An upgrader's door, and any door under PolicyReader, may open again while its owner's node
-		// stays.
+		// An upgrader's door, and any door under PolicyReader, may open again while its owner's node exists.
 		s := waitOn(owner)
 		s.Data = v.Door.Kind == DoorUpgrade || v.Policy == PolicyReader
 		return s
@@ -164,7 +161,7 @@ func DecideRead(v *PolicyView, id ID, queued bool) Step {
 	}
 }
 
-// DecideWrite decides for a queued writer, before and after it closed the door.
+// DecideWrite decides for a queued writer, before and after it has closed the door.
 func DecideWrite(v *PolicyView, id ID) Step {
 	own := v.find(id, QueueWrite)
 	if own == nil {
@@ -208,17 +205,16 @@ func drain(v *PolicyView, id ID) Step {
 	case hold == nil:
 		return Step{Do: Grant}
 	case v.Policy == PolicyReader && !v.fair() && hold.Kind == HoldRead:
-		// Readers have precedence, and one got the lock between this writer's look and its closing of the
-		// door: wait behind that reader.
+		// Readers have precedence, and a reader got the lock after this writer's look and before it closed
+		// the door: wait for that reader.
 		return Step{Do: ReopenDoor}
 	default:
 		return waitOn(hold)
 	}
 }
 
-// DecideUpgrade decides for a reader that wants to become the writer, ahead of all waiters. It
-// takes over the claim of a queued writer as long as that holds nothing: the writer's own grant
-// then fails at the version check.
+// DecideUpgrade decides for a reader that wants to become the writer, ahead of all waiters. It takes over the
+// claim of a queued writer that does not hold yet: that writer's own grant then fails at the version check.
 func DecideUpgrade(v *PolicyView, id ID) Step {
 	if v.find(id, HoldRead) == nil {
 		return Step{Do: Removed}
@@ -233,7 +229,7 @@ func DecideUpgrade(v *PolicyView, id ID) Step {
 		return Step{Do: Clash}
 	}
 	if writer := v.last(func(n *PolicyNode) bool { return n.Kind == HoldWrite }); writer != nil {
-		// This cannot happen while the own h-R lives; to wait is the safe answer.
+		// This cannot happen while the own h-R exists; to wait is safe.
 		return waitOn(writer)
 	}
 	return Step{Do: CloseDoor}
@@ -243,8 +239,8 @@ func DecideUpgrade(v *PolicyView, id ID) Step {
 // saw, or if Check or Delete does not exist. A node of kind 0 stands for none.
 type GrantTxn struct{ Check, Delete, Create PolicyNode }
 
-// ReadGrant returns the grant of a reader. Readers leave the version of the record as it is, so they
-// never disturb each other.
+// ReadGrant returns the grant of a reader. Readers do not change the version of the record, so they never
+// disturb each other.
 func ReadGrant(id ID, queued bool) GrantTxn {
 	txn := GrantTxn{Create: PolicyNode{ID: id, Kind: HoldRead}}
 	if queued {
@@ -253,9 +249,9 @@ func ReadGrant(id ID, queued bool) GrantTxn {
 	return txn
 }
 
-// WriteGrant returns the grant of a writer. It checks the queue node: if an operator had removed
-// that, readers would rightly take the door for stale. The queue node stays until release, so that
-// readers that watch it wake once.
+// WriteGrant returns the grant of a writer. It checks the queue node: if an operator has removed that node,
+// readers rightly ignore the door. The queue node stays until release, so that readers that watch it wake
+// only once.
 func WriteGrant(id ID) GrantTxn {
 	return GrantTxn{Check: PolicyNode{ID: id, Kind: QueueWrite}, Create: PolicyNode{ID: id, Kind: HoldWrite}}
 }

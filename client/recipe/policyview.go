@@ -1,13 +1,13 @@
 package recipe
 
-// decidePolicy says of each contender of a lock with a policy what it waits for. It decides as
-// DecideRead, DecideWrite and DecideUpgrade do for one client, in one pass over all: a client names the
-// one node to watch, and here are all that must go first, or the last of them if that one waits for the
-// others. A waiter with nothing to wait for gets the lock in a moment. A test compares both in all
-// states of a few contenders.
+// decidePolicy determines for each contender of a lock with a policy what it waits for. It decides as
+// DecideRead, DecideWrite and DecideUpgrade do for one client, but in one pass over all. These return the one
+// node to watch; decidePolicy returns all nodes that must go first, or only the last if that one waits for
+// the others. A waiter without such nodes gets the lock in a moment. A test compares both in all states of a
+// few contenders.
 //
-// A writer that has waited longer than the bound of PolicyReader is known by the door that it closes:
-// a look at a lock has no clock.
+// decidePolicy has no clock. It recognises a writer that is overdue under PolicyReader by the door that the
+// writer closes.
 func decidePolicy(list []item, data string) {
 	rec, _ := ParsePolicyRecord([]byte(data))
 	policy, _ := ParsePolicy(rec.Policy)
@@ -33,22 +33,20 @@ func decidePolicy(list []item, data string) {
 	}
 }
 
-// policyLook is a look at a lock with a policy. Lists of names are made once and shared by the
-// contenders that wait for them.
+// policyLook is the state of decidePolicy. Contenders that wait for the same nodes share one list of names.
 type policyLook struct {
 	policy Policy
 	door   Door
 	holds  map[ID]*item
 	all    []string // holds
 	writes []string // holds of writers
-	owner  *item    // has a node that keeps the door closed
+	owner  *item    // the contender whose node keeps the door closed
 
-	readers    []string // that wait
-	lastWriter string   // of those that wait, wherever they are
-	keepsOut   []string // what keeps readers out, but for writers that are ahead of them
+	readers    []string // waiting readers
+	lastWriter string   // the last waiting writer, wherever it is
+	keepsOut   []string // the nodes that block readers, except writers ahead of them
 
-	// Of those that have been looked at, in the order of their turns: the last writer, and the readers
-	// since.
+	// Of the contenders so far, in the order of their turns: the last writer, and the readers since.
 	aheadWriter string
 	since       []string
 }
@@ -65,12 +63,12 @@ func (p *policyLook) hold(it *item) {
 	}
 }
 
-// place tells the places of holders from contenders that wait.
+// place distinguishes the queue nodes of holders from waiting contenders.
 func (p *policyLook) place(it *item) {
 	switch hold := p.holds[it.id]; {
 	case it.hold:
 	case hold != nil:
-		it.Kind = RoleMember // a writer keeps its place in the queue while it holds
+		it.Kind = RoleMember // a holding writer keeps its place in the queue
 		hold.e.Place = it.Node.Name
 	case it.Kind == RoleWrite:
 		p.lastWriter = it.Node.Name
@@ -107,7 +105,7 @@ func (p *policyLook) upgrade(it *item) {
 	}
 }
 
-// others returns the holds but one.
+// others returns all holds except own.
 func (p *policyLook) others(own string) []string {
 	var list []string
 	for _, name := range p.all {
@@ -118,7 +116,7 @@ func (p *policyLook) others(own string) []string {
 	return list
 }
 
-// queued notes that a contender is ahead of the next ones.
+// queued records that a contender is ahead of the later ones.
 func (p *policyLook) queued(it *item) {
 	if it.Kind == RoleWrite {
 		p.aheadWriter, p.since = it.Node.Name, nil
@@ -127,7 +125,7 @@ func (p *policyLook) queued(it *item) {
 	}
 }
 
-// read decides for the next reader that waits.
+// read decides for the next waiting reader.
 func (p *policyLook) read() []string {
 	writer := ""
 	switch p.policy {
@@ -137,7 +135,7 @@ func (p *policyLook) read() []string {
 		writer = p.aheadWriter
 	}
 	if writer != "" {
-		return []string{writer} // it waits for the others
+		return []string{writer} // the writer waits for the others
 	}
 	if p.keepsOut == nil {
 		return []string{}
@@ -145,11 +143,11 @@ func (p *policyLook) read() []string {
 	return p.keepsOut
 }
 
-// write decides for the next writer that waits.
+// write decides for the next waiting writer.
 func (p *policyLook) write(it *item) []string {
 	switch {
 	case p.owner == it:
-		return append([]string{}, p.all...) // it lets no more readers in
+		return append([]string{}, p.all...) // it admits no more readers
 	case p.aheadWriter != "" && p.policy == PolicyFair && p.since != nil:
 		return p.since // they wait for the writer ahead
 	case p.aheadWriter != "":

@@ -12,7 +12,7 @@ type Kind string
 
 // The kinds.
 const (
-	KindLock      Kind = "lock" // Curator's leader selector and kazoo's election are locks, too
+	KindLock      Kind = "lock" // Curator's leader selector and kazoo's election are locks too
 	KindRWLock    Kind = "rwlock"
 	KindSemaphore Kind = "semaphore"
 	KindLatch     Kind = "latch"  // Curator's leader latch: the first leads
@@ -32,7 +32,7 @@ const (
 	Exclusive   Mode = "exclusive"
 	Shared      Mode = "shared"
 	Permit      Mode = "permit"      // of a semaphore
-	Participant Mode = "participant" // none: the node only says that its session is there
+	Participant Mode = "participant" // no right: the node only shows that its session exists
 )
 
 // Session is a session's id. Its text is hexadecimal.
@@ -59,15 +59,15 @@ type Lock struct {
 	Path    string   `json:"path"`
 	Kind    Kind     `json:"kind"`
 	Layouts []Layout `json:"layouts"` // one, unless Mixed
-	// Mixed says that the directory has contenders that cannot see each other: each layout has holders
-	// of its own.
+	// Mixed says that the directory has contenders that cannot see each other, so each layout has its own
+	// holders.
 	Mixed bool `json:"mixed,omitempty"`
-	// HeldTwice says that two of those hold it, one of them as if it were alone.
+	// HeldTwice says that two such holders hold the lock, at least one of them exclusively.
 	HeldTwice bool   `json:"heldTwice,omitempty"`
 	Policy    string `json:"policy,omitempty"` // of LayoutPolicy
-	Limit     int    `json:"limit,omitempty"`  // of a semaphore, 0 if it is not stored
+	Limit     int    `json:"limit,omitempty"`  // number of permits of a semaphore; 0: not stored
 	Next      int32  `json:"nextSeq"`          // the number that the next contender gets
-	Total     int    `json:"total"`            // contenders in all, also those that are not listed
+	Total     int    `json:"total"`            // number of contenders, listed or not
 }
 
 // Layout returns the layouts as one word, such as "curator+kazoo".
@@ -84,7 +84,7 @@ func (l *Lock) Target(node string) string {
 	switch {
 	case node == "":
 		return l.Path
-	case node[0] == '/': // kazoo's semaphore has its queue elsewhere
+	case node[0] == '/': // the queue of kazoo's semaphore is elsewhere
 		return node
 	}
 	return Join(l.Path, node)
@@ -95,39 +95,39 @@ type Queue struct {
 	Lock
 	Holders      []Entry `json:"holders"`
 	Waiters      []Entry `json:"waiters"`      // in the order of their turns
-	Participants []Entry `json:"participants"` // the holders are not known, or do not matter
-	// Others are children that are no contenders, or some of them.
+	Participants []Entry `json:"participants"` // contenders that only take part, or whose roles are unknown
+	// Others are some of the children that are not contenders.
 	Others []string `json:"others,omitempty"`
-	// Unlisted says that not every client may learn the names in it; see Dir.
+	// Unlisted says that some clients may not list the contenders; see Dir.
 	Unlisted bool `json:"-"`
 }
 
 // Entry is one contender.
 type Entry struct {
-	Node     string  `json:"node"`     // relative to the lock's path; "" is the node at that path
-	Position int     `json:"position"` // 1 for the first that waits, 0 for one that does not wait
+	Node     string  `json:"node"`     // relative to the lock's path; "": the node at that path
+	Position int     `json:"position"` // 1 for the first waiter; 0: does not wait
 	Mode     Mode    `json:"mode"`
 	Slot     int     `json:"slot,omitempty"` // the number of a permit, see SlotOf
 	Layout   Layout  `json:"layout"`
 	Maker    Maker   `json:"maker"`
 	Session  Session `json:"session"`
-	Token    int64   `json:"token,string"` // the zxid that made the node: of a holder its fencing token
-	// Since is when the node was made, in milliseconds since 1970 by the leader's clock. HeldSince is
-	// 0 if it is not known; then the hold began after Since.
+	Token    int64   `json:"token,string"` // the zxid of the node's creation; a holder's fencing token
+	// Since is when the node was made, in milliseconds since 1970 by the leader's clock. HeldSince is 0 if it
+	// is unknown; then the hold began after Since.
 	Since     int64 `json:"since"`
 	HeldSince int64 `json:"heldSince,omitempty"`
-	// BlockedBy are the nodes that this one waits for: for all of them, or with Any for one.
+	// BlockedBy are the nodes for which this contender waits: for all of them, or with Any for one.
 	BlockedBy []string `json:"blockedBy,omitempty"`
 	Any       bool     `json:"any,omitempty"`
-	// Watch says that only a watch of the contender is known. It may wait, or merely look on.
+	// Watch says that only a watch of the contender is known. It may wait, or only observe.
 	Watch bool `json:"watch,omitempty"`
-	// Owner and Data are set after Tell: the record in the node, and the beginning of its other data.
+	// Tell sets Owner and Data: the record in the node, and the beginning of its other data.
 	Owner  *Owner `json:"owner,omitempty"`
 	Data   string `json:"data,omitempty"`
-	Hidden bool   `json:"hidden,omitempty"` // the node may not be read
+	Hidden bool   `json:"hidden,omitempty"` // the caller may not read the node
 
 	Version int32  `json:"-"` // of the node
-	Place   string `json:"-"` // the node of its place in the queue, for which others wait as well
+	Place   string `json:"-"` // its queue node, for which others wait too
 	raw     string // the node's data
 }
 
@@ -137,8 +137,8 @@ const CuratorRevoke = "__REVOKE__"
 // shownData bounds how much of a node's data Tell shows.
 const shownData = 200
 
-// Tell fills in Owner and Data. To decode the record of every contender would be most of the work of
-// a look at all locks, so callers do it only for entries that they show.
+// Tell fills in Owner and Data. To decode every record would be most of the work of a look at all locks, so
+// callers call Tell only for entries that they show.
 func (e *Entry) Tell() {
 	data := e.raw
 	if o, ok := e.Record(); ok {
@@ -155,7 +155,7 @@ func (e *Entry) Record() (Owner, bool) {
 	}
 	switch e.Maker {
 	case MakerCurator, MakerKazoo, MakerGo:
-		return Owner{}, false // their data are theirs, whatever they look like
+		return Owner{}, false // the data of other programs are never a record
 	}
 	return ParseOwner([]byte(e.raw))
 }
@@ -183,7 +183,7 @@ func (e *Entry) Asked() (Revocation, bool) {
 // revocation in its node.
 func (e *Entry) Askable() bool {
 	if e.Token == 0 || e.Hidden {
-		return false // known by its watch only, or its record is not known
+		return false // only its watch is known, or its record is not
 	}
 	_, ours := e.Record()
 	return ours || e.Maker == MakerCurator || e.Maker == MakerSelf
@@ -201,7 +201,7 @@ func (e *Entry) task() string {
 // lists returns all contenders.
 func (q *Queue) lists() [3][]Entry { return [3][]Entry{q.Holders, q.Waiters, q.Participants} }
 
-// Over returns how many holders say that their maximum hold is over.
+// Over returns how many holders have reported that their maximum hold is over.
 func (q *Queue) Over() (n int) {
 	for i := range q.Holders {
 		e := &q.Holders[i]
@@ -227,13 +227,13 @@ func (q *Queue) Find(node string) *Entry {
 	return nil
 }
 
-// Holds reports whether the contender of a node is among the holders. A waiter may have nothing left to
-// wait for: its client is about to see that.
+// Holds reports whether the contender of a node is among the holders. A waiter without blockers is not a
+// holder yet: its client has not noticed its turn.
 func (q *Queue) Holds(node string) bool {
 	return slices.ContainsFunc(q.Holders, func(h Entry) bool { return h.Node == node })
 }
 
-// OldestWait returns since when the longest waiting contender waits, 0 if there is no waiter.
+// OldestWait returns when the longest wait began, 0 without waiters.
 func (q *Queue) OldestWait() (since int64) {
 	for i := range q.Waiters {
 		if s := q.Waiters[i].Since; since == 0 || s < since {
@@ -243,8 +243,7 @@ func (q *Queue) OldestWait() (since int64) {
 	return since
 }
 
-// OldestHold returns since when the oldest present hold exists, as far as known; 0 if the lock is
-// free.
+// OldestHold returns when the oldest present hold began, if known; 0: the lock is free.
 func (q *Queue) OldestHold() (since int64) {
 	for i := range q.Holders {
 		s := max(q.Holders[i].Since, q.Holders[i].HeldSince)

@@ -13,7 +13,7 @@ import (
 // MaxOwnerData bounds the owner record in a node.
 const MaxOwnerData = 1 << 10
 
-// Owner is what a contender of this package says of itself in its node. Nothing depends on it. It
+// Owner is the self-description of package client's contenders in their nodes. No decision depends on it. It
 // has no times, because a client's clock proves nothing.
 type Owner struct {
 	Version   int    `json:"v"` // 1
@@ -22,18 +22,18 @@ type Owner struct {
 	Cmd       string `json:"cmd,omitempty"`       // the program's name, or WithName
 	User      string `json:"user,omitempty"`      // the operating system's
 	Client    string `json:"client,omitempty"`    // random, one for each Client
-	Task      string `json:"task,omitempty"`      // see Task
-	Reason    string `json:"reason,omitempty"`    // WithReason, cut if it is long
+	Task      string `json:"task,omitempty"`      // the task; see Task of package client
+	Reason    string `json:"reason,omitempty"`    // WithReason, possibly shortened
 	Revocable bool   `json:"revocable,omitempty"` // WithRevocable
 	// MaxHold and Grace are durations as text; see Limit of package client.
 	MaxHold string `json:"maxHold,omitempty"`
 	Grace   string `json:"grace,omitempty"`
-	// Over is set by a holder whose maximum hold is over while its node stays.
+	// A holder sets Over when its maximum hold is over while its node still exists.
 	Over bool `json:"over,omitempty"`
-	// Limit is of a ticket that waits for permits: the number of permits, if none is stored.
+	// Limit is the number of permits that a waiting ticket names, in case none is stored.
 	Limit int `json:"limit,omitempty"`
-	// Breakable and Held are of release 0.1.0: that others may break the lock, and that it is granted,
-	// at the time that the node's mtime tells.
+	// Release 0.1.0 wrote Breakable (others may break the lock) and Held (the lock was granted, at the node's
+	// mtime).
 	Breakable bool        `json:"breakable,omitempty"`
 	Held      bool        `json:"held,omitempty"`
 	Revoke    *Revocation `json:"revoke,omitempty"`
@@ -52,7 +52,7 @@ func EncodeOwner(o Owner) []byte {
 			if *cut == "" {
 				break
 			}
-			// Escapes make the record longer than the text, so this may take some rounds.
+			// Escapes make the record longer than the text, so several rounds may be needed.
 			*cut = cutText(*cut, len(*cut)-max(1, (len(b)-MaxOwnerData)/6))
 		}
 	}
@@ -80,8 +80,8 @@ func EncodeValue(value []byte, o Owner) []byte {
 	return append(append(bytes.Clone(value), 0), EncodeOwner(o)...)
 }
 
-// Mistakable reports whether a value that stands alone would pass for an owner record, or for a request
-// to leave. Such a value needs a record after it: the last zero byte ends the value.
+// Mistakable reports whether a value without a record would look like an owner record, or like a request to
+// leave. Such a value needs a record after it: the last zero byte ends the value.
 func Mistakable(value []byte) bool {
 	_, record := ParseOwner(value)
 	_, asked := RevocationIn(value)
@@ -92,8 +92,7 @@ func Mistakable(value []byte) bool {
 // zero byte, because no record has such a byte.
 func recordAt[T []byte | string](data T) int { return strings.LastIndexByte(string(data), 0) + 1 }
 
-// ParseOwner reads the owner record in a node's data. It reports false for other data, which is no
-// error.
+// ParseOwner reads the owner record in a node's data. It returns false for other data.
 func ParseOwner(data []byte) (Owner, bool) {
 	var o Owner
 	b := data[recordAt(data):]
@@ -103,12 +102,10 @@ func ParseOwner(data []byte) (Owner, bool) {
 	return o, true
 }
 
-// DefaultGrace is how long a node stays after its maximum hold is over, so that the holder can wind
-// down.
+// DefaultGrace is how long a node stays after its maximum hold is over, so that the holder can finish.
 const DefaultGrace = time.Second
 
-// MarkOver returns a node's data with the note that its maximum hold is over, nil if there is no owner
-// record to note it in.
+// MarkOver returns a node's data with Over set in its owner record; nil: the data have no owner record.
 func MarkOver(data []byte) []byte {
 	o, ok := ParseOwner(data)
 	if !ok || o.Over {
@@ -121,9 +118,9 @@ func MarkOver(data []byte) []byte {
 
 // Revocation asks a contender to leave.
 type Revocation struct {
-	By       string    `json:"by,omitempty"`      // the asker
-	Reason   string    `json:"reason,omitempty"`  // the purpose
-	Deadline time.Time `json:"deadline,omitzero"` // what the asker hopes for; nothing enforces it
+	By       string    `json:"by,omitempty"`      // name of the asker
+	Reason   string    `json:"reason,omitempty"`  // purpose of the request
+	Deadline time.Time `json:"deadline,omitzero"` // when the asker would like the lock; not enforced
 }
 
 // RevocationIn finds the revocation in a node's data.
@@ -132,7 +129,7 @@ func RevocationIn(data []byte) (Revocation, bool) {
 		return Revocation{}, true
 	}
 	if !bytes.Contains(data, []byte(`"revoke"`)) {
-		return Revocation{}, false // as almost always
+		return Revocation{}, false // the usual case
 	}
 	if o, ok := ParseOwner(data); ok && o.Revoke != nil {
 		return *o.Revoke, true
@@ -143,8 +140,8 @@ func RevocationIn(data []byte) (Revocation, bool) {
 // askedMark follows the value of a node of this package whose contender must leave.
 const askedMark = "\x00" + CuratorRevoke
 
-// ValueOf returns a node's value, such as a leader's, without the owner record after it, and
-// whether a mark in the place of a record asks the contender to leave.
+// ValueOf returns a node's value, such as a leader's, without the owner record after it. asked reports
+// whether a mark instead of a record asks the contender to leave.
 func ValueOf(data []byte) (value []byte, asked bool) {
 	if at := recordAt(data); at > 0 {
 		if _, ok := ParseOwner(data); ok {
@@ -154,7 +151,7 @@ func ValueOf(data []byte) (value []byte, asked bool) {
 	return bytes.CutSuffix(data, []byte(askedMark))
 }
 
-// WithValue returns a node's data with another value. What is behind the value stays.
+// WithValue returns a node's data with another value. It keeps the bytes after the value.
 func WithValue(data, value []byte) []byte {
 	old, _ := ValueOf(data)
 	if behind := data[len(old):]; len(behind) > 0 {
@@ -166,9 +163,9 @@ func WithValue(data, value []byte) []byte {
 	return bytes.Clone(value)
 }
 
-// AskBack adds the revocation to the data of a contender's node. A record of this package takes it
-// in and keeps all its fields. A value of this package, such as a leader's, gets a mark after it.
-// For contenders of other programs, the revocation in Curator's form replaces the data.
+// AskBack adds the revocation to the data of a contender's node. An owner record gets the revocation as a
+// field. A bare value of package client, such as a leader's, gets a mark after it. For contenders of other
+// programs, the revocation in Curator's form replaces the data.
 func AskBack(data []byte, made Maker, r Revocation) []byte {
 	o, ok := ParseOwner(data)
 	switch {
@@ -187,11 +184,11 @@ func AskBack(data []byte, made Maker, r Revocation) []byte {
 			return append(value, b...)
 		}
 	}
-	o.Revoke = &r // the record is too long for a wish: it is cut
+	o.Revoke = &r // EncodeOwner shortens the record to make room
 	return append(value, EncodeOwner(o)...)
 }
 
-// doorKinds is how the record names the reason for which the door is closed.
+// doorKinds are the record's names of the reasons for a closed door.
 var doorKinds = [...]string{DoorOpen: "", DoorWrite: "w", DoorUpgrade: "u"}
 
 // NewPolicyRecord returns the record for the directory of a new lock with a policy.
@@ -204,14 +201,13 @@ func NewPolicyRecord(p Policy, maxWriterWait time.Duration) Record {
 // record says otherwise.
 const DefaultMaxWriterWait = 10 * time.Second
 
-// ParsePolicyRecord reads a directory's data; it reports false if they are not those of a policy
-// lock.
+// ParsePolicyRecord reads a directory's data; it returns false if they are not the record of a policy lock.
 func ParsePolicyRecord(b []byte) (Record, bool) {
 	r, ok := ParseRecord(b)
 	return r, ok && r.Layout == LayoutPolicy.String()
 }
 
-// Mark reads the mark. A mark that it cannot read counts as no mark.
+// Mark reads the mark. An unreadable mark counts as no mark.
 func (r Record) Mark() Door {
 	if r.Door == nil {
 		return Door{}
@@ -243,12 +239,12 @@ func (r Record) WriterBound() time.Duration {
 	return d
 }
 
-// policyForms are what stands before and after the id in the name of a node, by its role.
+// policyForms are the texts before and after the id in the name of a node, by role.
 var policyForms = [...]struct{ before, behind string }{
 	QueueRead: {"q-", "-R-"}, QueueWrite: {"q-", "-W-"}, HoldRead: {"h-", "-R"}, HoldWrite: {"h-", "-W"},
 }
 
-// Name returns the name of a node. A queue node that does not exist yet has no number in it.
+// Name returns the name of a node. The name of a queue node that does not exist yet has no number.
 func (n PolicyNode) Name(numbered bool) string {
 	form := policyForms[n.Kind]
 	name := form.before + n.ID.UUID() + form.behind
@@ -280,8 +276,8 @@ func ParsePolicyNode(name string) (PolicyNode, bool) {
 	return PolicyNode{}, false
 }
 
-// ParsePolicyNodes parses a list. It fails on a contender of another layout, which would not see
-// this package's nodes.
+// ParsePolicyNodes parses a list. It fails on a contender of another layout, which would not see nodes of
+// this layout.
 func ParsePolicyNodes(names []string) ([]PolicyNode, error) {
 	nodes := make([]PolicyNode, 0, len(names))
 	for _, name := range names {
@@ -295,12 +291,12 @@ func ParsePolicyNodes(names []string) ([]PolicyNode, error) {
 	return nodes, nil
 }
 
-// Record is what this package keeps in the data of a lock's directory.
+// Record is the record of package client in the data of a lock's directory.
 type Record struct {
 	ZL     int     `json:"zl"`               // 1
 	Holder *string `json:"holder,omitempty"` // lock delay: id of the hold, "" after a clean unlock
-	// Dead says that a contender found the mark's owner dead: the time of this write begins the lock
-	// delay. See [DelayLeft].
+	// Dead says that a contender has found the mark's owner dead: the lock delay begins at the time of this
+	// write. See [DelayLeft].
 	Dead  bool `json:"dead,omitempty"`
 	Limit int  `json:"limit,omitempty"` // of a semaphore
 
@@ -308,12 +304,12 @@ type Record struct {
 	Layout        string  `json:"layout,omitempty"` // "rw1"
 	Policy        string  `json:"policy,omitempty"`
 	MaxWriterWait string  `json:"maxWriterWait,omitempty"`
-	Door          *string `json:"gate,omitempty"` // whom the door is closed for: the uuid of its node, or empty
+	Door          *string `json:"gate,omitempty"` // uuid of the node for which the door is closed, or empty
 	Kind          string  `json:"kind,omitempty"`
 }
 
-// ParseRecord reads a directory's data. Empty data give the zero record; for data of other programs
-// it reports false.
+// ParseRecord reads a directory's data. Empty data give the zero record; for data of other programs it
+// returns false.
 func ParseRecord(b []byte) (Record, bool) {
 	var r Record
 	if len(b) == 0 {
@@ -328,6 +324,6 @@ func ParseRecord(b []byte) (Record, bool) {
 
 func (r Record) Encode() []byte {
 	r.ZL = 1
-	b, _ := json.Marshal(r) // strings and numbers only
+	b, _ := json.Marshal(r) // cannot fail: only strings and numbers
 	return b
 }

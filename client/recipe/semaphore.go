@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// semaphore is the two directories of a semaphore, either of which may be empty.
+// semaphore holds the two directories of a semaphore; either may be empty.
 type semaphore struct {
 	path    string
 	data    string
@@ -33,7 +33,7 @@ func LimitOf(data string) int {
 	return max(rec.Limit, 0)
 }
 
-// KazooQueue ends the name of the queue of kazoo's semaphore; the queue is beside the semaphore.
+// KazooQueue is the suffix of the name of a kazoo semaphore's queue, which is beside the semaphore.
 const KazooQueue = "-__lock__"
 
 // IsKazooSemaphore reports whether a directory with such children and data is kazoo's semaphore:
@@ -53,8 +53,8 @@ func allPermits(list []Node, l Layout) bool {
 	})
 }
 
-// lock returns the holders and waiters of the permits. The first of the queue waits for any permit,
-// each other one for the contender before it.
+// lock returns the holders and waiters of the permits. The first contender of the queue waits for any permit,
+// each later one for the contender before it.
 func (s *semaphore) lock(w Watches) Queue {
 	q := Queue{Lock: Lock{Path: s.path, Kind: KindSemaphore, Limit: LimitOf(s.data)}}
 	permitDir, queueDir := "leases/", "locks/"
@@ -105,8 +105,8 @@ func (s *semaphore) lock(w Watches) Queue {
 	return q
 }
 
-// pending returns the permit that is not granted yet, -1 if every permit is. In Curator's recipe
-// the first of the queue makes the node of its permit, then watches the directory and waits until
+// pending returns the index of the permit that is not granted yet, -1 if all are. In Curator's recipe the
+// first contender of the queue makes the node of its permit. Then it watches the directory and waits until
 // there are few enough permits. Package client counts before it makes a permit.
 func (s *semaphore) pending(permits, queue []item, limit int, w Watches) int {
 	if len(queue) == 0 || s.permits == nil || s.permits.Path == s.path {

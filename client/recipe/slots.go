@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// PermitName returns the name of a new permit with a number, see [SlotOf], without the number that the server
-// appends. With 0 it is that of a permit that has none, as release 0.1.0 names all.
+// PermitName returns the name of a new permit with the number slot, see [SlotOf]. The server appends a
+// sequence number to it. With 0 the permit has no number, as in release 0.1.0.
 func PermitName(id ID, slot int) string {
 	name := NodeName(LayoutCurator, RoleLease, id, "")
 	if slot == 0 {
@@ -17,9 +17,9 @@ func PermitName(id ID, slot int) string {
 	return strings.TrimSuffix(name, m) + strconv.Itoa(slot) + "-" + m
 }
 
-// SlotOf returns the number of a permit: that of the place which it has among the permits of its semaphore,
-// from 1 on, and which no other permit has. It stands in the name, between the id and the marker. It is 0 for
-// what other programs and release 0.1.0 make.
+// SlotOf returns the number of a permit. Permits of a semaphore have different numbers, from 1 to the limit.
+// The number is in the name, between the id and the marker. It is 0 for permits of other programs and of
+// release 0.1.0.
 func SlotOf(name string) int {
 	rest, ok := strings.CutPrefix(name, "_c_")
 	if !ok || len(rest) <= 37 || !isSelfUUID(rest) || rest[36] != '-' {
@@ -51,13 +51,13 @@ func isSlot(s string) bool {
 	return s[0] == '-' && n > 0 && rest == ""
 }
 
-// FreeSlots returns n numbers of permits, from 1 to the limit, that none of the permits has: the lowest, or
-// with skip, which may be any number, those that come later and then again the lowest. There are enough of
-// them if DecidePermits grants so many.
+// FreeSlots returns n numbers, from 1 to the limit, that no permit has. They are the lowest free numbers, or,
+// with skip, the lowest after the first skip free numbers. skip may be any number; FreeSlots reduces it so
+// that n numbers remain. There are enough numbers if DecidePermits has granted n permits.
 //
 // The transaction that makes the permits writes the numbers into their names. The head of the queue makes its
-// permits only while its place is there, so no other head chooses among the same. A try learns from
-// TryPermits whether another has taken its number.
+// permits only while its place exists, so no other head chooses the same numbers. A try learns from
+// TryPermits whether another permit has its number.
 func FreeSlots(limit int, permits []string, n, skip int) []int {
 	spare := limit - len(permits) - n
 	if spare < 0 {
@@ -81,7 +81,7 @@ func FreeSlots(limit int, permits []string, n, skip int) []int {
 	return free
 }
 
-// Unnumbered returns a permit without a number, empty if all have one.
+// Unnumbered returns a permit without a number; empty: all have numbers.
 func Unnumbered(permits []string) string {
 	if at := slices.IndexFunc(permits, func(name string) bool { return SlotOf(name) == 0 }); at >= 0 {
 		return permits[at]

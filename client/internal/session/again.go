@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// ErrAgain makes Again run its function again, without a pause.
+// ErrAgain makes Again repeat its function without a pause.
 var ErrAgain = errors.New("session: again")
 
 // Again runs f, which must be safe to repeat, until its outcome is known.
@@ -50,7 +50,7 @@ func Backoff(n int, first, last time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-// CtxErr returns the error for a context that ended. It keeps a cause, such as the loss of the
+// CtxErr returns the error for a context that ended. The error keeps the cause, such as the loss of the
 // context's lease.
 func CtxErr(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
@@ -58,7 +58,7 @@ func CtxErr(ctx context.Context) error {
 	case cause == nil || errors.Is(err, cause):
 		return err
 	case errors.Is(cause, zk.ErrClosed):
-		return zk.ErrClosed // it is not the caller's own that ended
+		return zk.ErrClosed // the keeper was closed; the caller's context has not ended
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }

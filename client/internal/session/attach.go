@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// beginSession opens the next session; when it exists, attach runs.
+// beginSession opens the next session. Once the session exists, the connection calls attach.
 func (k *Keeper) beginSession() error {
 	o := zk.Options{
 		Timeout: k.opt.Timeout, TLS: k.opt.TLS, Auth: k.opt.Auth, Dial: k.opt.Dial,
@@ -27,7 +27,7 @@ func (k *Keeper) beginSession() error {
 			k.expired(e)
 		}
 	}
-	k.mu.Lock() // the callbacks of the connection wait until it is known
+	k.mu.Lock() // the connection's callbacks must wait until k.conn is set
 	defer k.mu.Unlock()
 	if k.cleaning.Err() != nil {
 		return zk.ErrClosed
@@ -39,7 +39,7 @@ func (k *Keeper) beginSession() error {
 	return err
 }
 
-// Conn returns the connection of the present session, or of the one being begun.
+// Conn returns the connection of the present session, or of the session that is being opened.
 func (k *Keeper) Conn() *zk.Conn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -48,7 +48,7 @@ func (k *Keeper) Conn() *zk.Conn {
 
 // attach records a connection that carries the session.
 func (k *Keeper) attach(e *Epoch) {
-	k.mu.Lock() // beginSession notes the connection under it
+	k.mu.Lock() // beginSession sets the connection under this lock
 	s := e.conn.Session()
 	k.mu.Unlock()
 	e.begin(s.ID, s.Timeout)
@@ -73,7 +73,7 @@ func (k *Keeper) expired(e *Epoch) {
 	k.detach()
 	if errors.Is(err, zk.ErrAuthFailed) {
 		k.refused(err)
-		// The identities may be changed back on the server: try again.
+		// Try again, because an operator may restore the identities on the server.
 		k.Detached(func(ctx context.Context) {
 			if Pause(ctx, time.Second) == nil {
 				_ = k.beginSession()
@@ -90,7 +90,7 @@ func (k *Keeper) Await(ctx context.Context) (found *Epoch, err error) {
 		if found = e; e == nil {
 			return false, nil
 		}
-		// The present server may grant a timeout too short for heartbeats. Waiting would not help, so fail as
+		// The present server may grant a timeout too short for heartbeats. To wait would not help, so fail as
 		// Dial does.
 		return e.Valid(), k.opt.checkTimeout(e.Timeout())
 	})
@@ -107,8 +107,8 @@ func (e *Epoch) AwaitValid(ctx context.Context) error {
 	})
 }
 
-// untilSession waits until good accepts the session that has a connection. It asks good after each
-// change, and with nil while there is no such session.
+// untilSession waits until good accepts the connected session. It calls good after each change; the argument
+// is nil without a connected session.
 func (k *Keeper) untilSession(ctx context.Context, good func(*Epoch) (bool, error)) error {
 	for {
 		k.mu.Lock()

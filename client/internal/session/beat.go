@@ -10,10 +10,10 @@ import (
 type pulse struct {
 	changed <-chan struct{} // closed when the session changes
 	answers chan answer
-	flying  *Epoch    // whose heartbeat is under way
-	sent    Reading   // when the latest heartbeat was sent
-	retry   time.Time // when to send one after a failure
-	failed  int       // heartbeats that failed in a row
+	flying  *Epoch    // the epoch of the unanswered heartbeat
+	sent    Reading   // when the last heartbeat was sent
+	retry   time.Time // when to send the next heartbeat after a failure
+	failed  int       // number of failed heartbeats in a row
 }
 
 // answer is the outcome of a heartbeat.
@@ -25,8 +25,8 @@ type answer struct {
 
 // keepAlive sends heartbeats and watches the deadline.
 //
-// A heartbeat is a sync, not a ping: only for syncs and writes does the server promise to
-// touch the session at its leader. So a session that writes needs no heartbeats.
+// A heartbeat is a sync, not a ping: a server guarantees only for syncs and writes that they touch the
+// session at the leader. So a session that writes needs no heartbeats.
 func (k *Keeper) keepAlive() {
 	p := pulse{answers: make(chan answer, 1)}
 	for wait := time.Duration(0); ; wait = k.pulse(&p) {
@@ -38,15 +38,14 @@ func (k *Keeper) keepAlive() {
 			k.answered(&p, a)
 		case <-k.cleaning.Done():
 			if p.flying != nil {
-				<-p.answers // the connection is closing: it will not take long
+				<-p.answers // the connection is closing, so the answer comes soon
 			}
 			return
 		}
 	}
 }
 
-// pulse checks the deadline, sends a heartbeat if one is due, and returns when
-// to look again.
+// pulse checks the deadline, sends a heartbeat if it is due, and returns the time until the next check.
 func (k *Keeper) pulse(p *pulse) time.Duration {
 	k.mu.Lock()
 	e, attached := k.ep, k.attached
@@ -62,14 +61,13 @@ func (k *Keeper) pulse(p *pulse) time.Duration {
 		wait = min(wait, left)
 	}
 	since, due := e.quiet(now)
-	if p.failed > 0 { // again, after a moment
+	if p.failed > 0 { // try again after a moment
 		since, due = 0, time.Until(p.retry)
 	}
 	switch {
 	case p.flying != nil:
 		if attached && now.Since(p.sent) > t*2/5 {
-			// The server keeps the connection but does not answer: another one
-			// may, while there is time.
+			// The server keeps the connection but does not answer. Another server may answer in time.
 			k.opt.Log.Info("heartbeat unanswered, reconnecting", "session", recipe.Session(e.sid),
 				"server", e.conn.Session().Server)
 			e.conn.Reconnect()
@@ -88,7 +86,7 @@ func (k *Keeper) pulse(p *pulse) time.Duration {
 	return wait
 }
 
-// answered takes the outcome of a heartbeat.
+// answered handles the outcome of a heartbeat.
 func (k *Keeper) answered(p *pulse, a answer) {
 	p.flying = nil
 	if a.err != nil {

@@ -37,15 +37,15 @@ func (e *Epoch) List(ctx context.Context, path string, watch bool) ([]string, *z
 // Seen is the result of a look at a node, with the watch that fires at its end.
 type Seen struct {
 	zk.Node
-	Listed bool      // the node is only known to be in the directory's list
+	Listed bool      // See found the node only in the directory's list
 	Watch  *zk.Watch // on the node or its directory; nil if neither may be watched
-	Hidden bool      // it may not be read, so its watch may miss its end
+	Hidden bool      // the session may not read the node, so its watch may miss the node's end
 }
 
-// See reads and watches a node; ErrNoNode says that the node is gone. It prefers getData: unlike
-// exists that leaves no watch behind on a node that is gone. If the session may neither read nor
-// stat the node, See looks for it in the directory's list. It watches the directory only if
-// watchDir is set, because that watch also wakes for every other child.
+// See reads and watches a node; ErrNoNode says that the node is gone. It prefers getData, because exists
+// would leave a watch behind if the node is gone. If the session may neither read nor stat the node, See
+// looks for it in the directory's list. It watches the directory only if watchDir is set, because that watch
+// also wakes for every other child.
 func (e *Epoch) See(ctx context.Context, path string, watchDir bool) (s Seen, err error) {
 	if s.Node, s.Watch, err = e.conn.GetW(ctx, path); !errors.Is(err, zk.ErrNoAuth) {
 		return s, err
@@ -70,8 +70,8 @@ func (e *Epoch) See(ctx context.Context, path string, watchDir bool) (s Seen, er
 	return s, err
 }
 
-// Update replaces a node's data by the result of f. It begins again if another client changed the data in
-// between, or if the outcome is unknown. If f returns nil, Update does not change the data.
+// Update replaces a node's data with the result of f. It starts over if another client has changed the data
+// in between, or if the outcome is unknown. If f returns nil, Update leaves the data unchanged.
 func (e *Epoch) Update(ctx context.Context, path string, f func(data []byte) ([]byte, error)) error {
 	return Again(ctx, func() error {
 		have, err := e.conn.Get(ctx, path)
@@ -90,7 +90,7 @@ func (e *Epoch) Update(ctx context.Context, path string, f func(data []byte) ([]
 	})
 }
 
-// Erase deletes a node until it is gone.
+// Erase repeats the deletion of a node until the node is gone.
 func (e *Epoch) Erase(ctx context.Context, path string) error {
 	err := Again(ctx, func() error { return e.conn.Delete(ctx, path, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
@@ -99,9 +99,9 @@ func (e *Epoch) Erase(ctx context.Context, path string) error {
 	return err
 }
 
-// makeDir makes a directory and the missing nodes above it, the chroot included: containers, or
-// persistent nodes if the server knows no containers. The server may remove a container between any
-// two steps, so the caller repeats both as often as it takes.
+// makeDir makes a directory and the missing nodes above it, the chroot included: containers, or persistent
+// nodes if the server has no containers. The server may remove a container between any two steps, so the
+// caller repeats makeDir and its create until both succeed.
 func (e *Epoch) makeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 	mode := zk.Container
 	if e.k.noContainers.Load() {
@@ -109,8 +109,8 @@ func (e *Epoch) makeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 	}
 	err := e.conn.MakePath(ctx, dir, mode, acl)
 	if mode == zk.Container && (errors.Is(err, zk.ErrBadArguments) || errors.Is(err, zk.ErrUnimplemented)) {
-		// Either the server knows no containers, or the path is wrong; in that case it refuses a persistent
-		// node too.
+		// Either the server has no containers, or the path is wrong. With a wrong path it refuses a
+		// persistent node too.
 		if err = e.conn.MakePath(ctx, dir, zk.Persistent, acl); err == nil {
 			e.k.noContainers.Store(true)
 		}

@@ -2,19 +2,18 @@ package session
 
 import "time"
 
-// Reading is one look at a clock's three hands. Only differences matter.
+// Reading holds the values of three clocks at one moment. Only differences matter.
 type Reading struct {
-	// Mono does not move while the machine is suspended.
+	// Mono stops while the machine is suspended.
 	Mono time.Duration
-	// Boot moves while the machine is suspended. Where the system has no such
-	// clock it equals Mono.
+	// Boot runs while the machine is suspended. If the system has no such clock, it equals Mono.
 	Boot time.Duration
 	// Wall is the time of day, which an operator may set.
 	Wall time.Time
 }
 
-// Clock tells the time. A keeper asks them for every decision about the validity of a lease; a
-// timer only makes it ask again.
+// Clock reads the clocks. A keeper reads them for every decision about the validity of a lease; a timer only
+// triggers the next decision.
 type Clock interface {
 	Now() Reading
 }
@@ -31,10 +30,10 @@ func (c systemClock) Now() Reading {
 	return Reading{Mono: mono, Boot: bootTime(mono), Wall: now}
 }
 
-// Since returns the time elapsed from a to b by the most pessimistic hand. A suspended machine
-// stops the monotonic clock, so the others must count; a wall clock that was set back says nothing.
+// Since returns the time from a to b by the clock that shows the most. The monotonic clock stops while the
+// machine is suspended, and the wall clock may have been set back, so neither suffices alone.
 func (b Reading) Since(a Reading) time.Duration {
 	d := max(b.Mono-a.Mono, b.Boot-a.Boot)
-	// Round strips the monotonic reading: only the wall hand is compared here.
+	// Round strips the monotonic reading: compare only the wall clock here.
 	return max(d, b.Wall.Round(0).Sub(a.Wall.Round(0)))
 }

@@ -4,5 +4,5 @@ package session
 
 import "time"
 
-// bootTime has no source here; the wall clock covers a suspended machine.
+// bootTime returns mono, because this system has no such clock; the wall clock covers a suspended machine.
 func bootTime(mono time.Duration) time.Duration { return mono }

@@ -15,17 +15,17 @@ import (
 // Node is an ephemeral node to create. The id in its name makes the name unique.
 type Node struct {
 	zk.Create
-	Lasting bool // the directory must not be removed when it is empty
+	Lasting bool // the directory must stay when it is empty
 
-	// If there are several nodes, those of the first count.
-	Also []zk.Op // operations of the same transaction; then a missing directory is an error
+	// Of several nodes, Create uses the following fields of the first.
+	Also []zk.Op // further operations of the same transaction; with them a missing directory is an error
 	List bool    // list the directory in the same flight
 }
 
 // Dir returns the node's directory.
 func (n Node) Dir() string { return recipe.Parent(n.Path) }
 
-// in returns the names in the node's directory that creations of the node made.
+// in returns those of names that creations of the node have made.
 func (n Node) in(names []string) (found []string) {
 	for _, name := range names {
 		if strings.HasPrefix(name, recipe.Base(n.Path)) {
@@ -35,9 +35,9 @@ func (n Node) in(names []string) (found []string) {
 	return found
 }
 
-// Made is a node that exists, or did when the client saw its creation.
+// Made is a created node. It existed when the client saw its creation.
 type Made struct {
-	Path, Name string // its name is the end of its path
+	Path, Name string // Name is the end of Path
 	Stat       zk.Stat
 }
 
@@ -55,10 +55,10 @@ func Dirs[N interface{ Dir() string }](nodes []N) []string {
 	return dirs
 }
 
-// Create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind
-// nor makes a second one. When ctx or the session ends, Create returns at once; the client finishes and
-// cleans up in the background. The list of the first node's directory is nil if none was asked for or none
-// came: then the caller must ask again.
+// Create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind nor
+// makes a second one. When ctx or the session ends, Create returns at once; the client finishes and cleans up
+// in the background. The result has the list of the first node's directory; it is nil if Create did not
+// request or did not get the list. Then the caller must list the directory itself.
 func (e *Epoch) Create(ctx context.Context, nodes ...Node) ([]Made, *zk.Names, error) {
 	if err := e.room(ctx, nodes[0].Dir()); err != nil {
 		return nil, nil, err
@@ -78,7 +78,7 @@ func (e *Epoch) Create(ctx context.Context, nodes ...Node) ([]Made, *zk.Names, e
 		made, list, err = e.follow(bg, r)
 	})
 	if left := e.Rest(ctx, nil, done); left != nil {
-		e.k.LeaveBehind(Dirs(nodes), func(context.Context) { // until the outcome is known
+		e.k.LeaveBehind(Dirs(nodes), func(context.Context) { // lasts until the outcome is known
 			<-done
 			for _, n := range made {
 				e.Reap(n.Path)
@@ -96,16 +96,16 @@ func (e *Epoch) CreateUntilKnown(ctx context.Context, nodes ...Node) ([]Made, er
 	return made, err
 }
 
-// creation is a request to create nodes that was sent.
+// creation is a sent request to create nodes.
 type creation struct {
 	nodes []Node
 	sent  Reading
-	done  <-chan struct{} // closed when the outcome is known or never will be
+	done  <-chan struct{} // closed when the outcome is known or can no longer arrive
 	wait  func(context.Context) ([]zk.Result, error)
-	list  *zk.Reply[zk.Names] // nil if none was asked for
+	list  *zk.Reply[zk.Names] // nil if the list was not requested
 }
 
-// ask sends the request to create nodes.
+// ask sends a request to create nodes.
 func (e *Epoch) ask(nodes []Node) creation {
 	first, p := nodes[0], e.conn.Pipe()
 	r := creation{nodes: nodes, sent: e.k.Now()}
@@ -121,8 +121,8 @@ func (e *Epoch) ask(nodes []Node) creation {
 	return r
 }
 
-// Ask adds a request for one operation to a flight, or for several as a transaction. The channel
-// closes when the outcome is known, as far as it will be.
+// Ask adds one operation to a flight as a request, or several as a transaction. The channel closes when the
+// outcome is known or can no longer arrive.
 func Ask(p *zk.Pipe, ops ...zk.Op) (<-chan struct{}, func(context.Context) ([]zk.Result, error)) {
 	if len(ops) == 1 {
 		switch op := ops[0].(type) {
@@ -160,19 +160,19 @@ func (r creation) answer(ctx context.Context, e *Epoch) ([]Made, *zk.Names, erro
 	}
 	list, err := r.list.Wait(ctx)
 	if err != nil {
-		return made, nil, nil //nolint:nilerr // the next look finds out why
+		return made, nil, nil //nolint:nilerr // the next list shows the reason
 	}
 	return made, &list, nil
 }
 
-// follow repeats a request until it is certain whether the nodes exist. The name of a node stays the same
-// except for its number, so follow recognises a second creation of the same node.
+// follow repeats a request until it is certain whether the nodes exist. Each repetition uses the same names,
+// apart from the numbers, so follow recognises a second creation of the same node.
 func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, error) {
 	for n := 0; ; r = e.ask(r.nodes) {
 		made, list, err := r.answer(ctx, e)
 		switch {
 		case errors.Is(err, zk.ErrNoNode) && r.nodes[0].Also == nil:
-			// A container may be gone again by the next attempt, any number of times.
+			// The server may remove a container again before the next attempt, any number of times.
 			first := r.nodes[0]
 			if err := e.Ensure(ctx, first.Dir(), first.Lasting, first.ACL); err != nil {
 				return nil, nil, err
@@ -187,7 +187,7 @@ func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, erro
 		if err != nil || made != nil {
 			return made, nil, err
 		}
-		// It did not happen. The client must not ask in a tight loop: a server may refuse without closing
+		// The creation did not happen. Do not repeat it in a tight loop: a server may refuse without closing
 		// the connection.
 		if n++; n > 1 {
 			if err := Pause(ctx, Backoff(n-1, 10*time.Millisecond, time.Second)); err != nil {
@@ -197,12 +197,12 @@ func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, erro
 	}
 }
 
-// divided says whether a server with --one-layout refused nodes for the sake of those that are there.
+// divided returns the error if a server with --one-layout refused nodes because of existing contenders.
 func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error {
 	for _, n := range nodes {
 		names, err := e.Children(ctx, n.Dir())
 		if err != nil {
-			return refusal // nor may they be listed
+			return refusal // the session may not list them either
 		}
 		own := recipe.KinOf(recipe.Base(n.Path))
 		if n.Mode == zk.EphemeralSequential {
@@ -218,11 +218,11 @@ func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error 
 	return refusal
 }
 
-// recover finds out whether a creation happened whose reply was lost; it returns nil, nil if not. A
-// transaction happens wholly or not at all.
+// recover finds out whether a creation with a lost reply happened; it returns nil, nil if not. A transaction
+// happens wholly or not at all.
 func (e *Epoch) recover(ctx context.Context, nodes []Node) (made []Made, err error) {
 	defer func() {
-		if err != nil { // whatever is there dies with the session, or is found by the reaper
+		if err != nil { // such nodes end with the session, or the reaper finds them
 			e.reapLost(nodes)
 		}
 	}()
@@ -246,7 +246,7 @@ func (e *Epoch) recover(ctx context.Context, nodes []Node) (made []Made, err err
 			return nil, err
 		}
 		if st == nil || st.EphemeralOwner != e.sid {
-			continue // it is gone again, or another client's
+			continue // the node is gone again, or another client's
 		}
 		made = append(made, n.at(path, *st))
 	}
@@ -260,8 +260,8 @@ func (e *Epoch) recover(ctx context.Context, nodes []Node) (made []Made, err err
 	return made, nil
 }
 
-// Ensure makes a lock's directory. A lock delay keeps its mark in the directory's data, so its
-// directory is lasting: it stays when the last contender has gone.
+// Ensure makes a lock's directory. A lock delay stores its mark in the directory's data, so its directory is
+// lasting: it stays after the last contender has gone.
 func (e *Epoch) Ensure(ctx context.Context, dir string, lasting bool, acl []zk.ACL) error {
 	if !lasting {
 		return e.makeDir(ctx, dir, acl)
@@ -283,7 +283,7 @@ func (e *Epoch) Ensure(ctx context.Context, dir string, lasting bool, acl []zk.A
 	}
 }
 
-// room waits until nodes may be added to the directory.
+// room waits until the client may add nodes to the directory.
 func (e *Epoch) room(ctx context.Context, dir string) error {
 	for wait := e.k.crowd.room(dir); wait != nil; wait = e.k.crowd.room(dir) {
 		if err := e.Rest(ctx, nil, wait); err != nil {
@@ -293,7 +293,7 @@ func (e *Epoch) room(ctx context.Context, dir string) error {
 	return nil
 }
 
-// reapLost removes what became of the creation of nodes, if anything did.
+// reapLost removes the nodes that a creation with an unknown outcome may have made.
 func (e *Epoch) reapLost(nodes []Node) {
 	e.ReapFunc(Dirs(nodes), func(ctx context.Context) error {
 		dir := nodes[0].Dir()

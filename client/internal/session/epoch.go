@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Epoch is one session, until the server or Close ends it. A lease belongs to one epoch. The local
-// deadline may end the leases of an epoch while the epoch goes on.
+// Epoch is one session, until the server or Close ends it. A lease belongs to one epoch. The local deadline
+// may end the leases of an epoch while the session lives.
 type Epoch struct {
 	k    *Keeper
 	conn *zk.Conn
@@ -22,43 +22,43 @@ type Epoch struct {
 
 	mu        sync.Mutex
 	timeout   time.Duration
-	confirmed Reading // time before sending the latest heartbeat that was answered, or asking for the session
-	overdue   bool    // the deadline passed and nothing was heard since
-	moved     bool    // to another connection, on which no heartbeat was sent yet
+	confirmed Reading // when the last answered heartbeat, or the request for the session, was sent
+	overdue   bool    // the deadline has passed without an answer since
+	moved     bool    // the session has another connection, without a heartbeat so far
 	over      Reason
 	holds     map[Dependent]struct{}
 }
 
-// newEpoch returns an epoch whose session is asked for at this moment.
+// newEpoch returns an epoch whose session the client requests now.
 func newEpoch(k *Keeper) *Epoch {
 	return &Epoch{k: k, confirmed: k.Now(), gone: make(chan struct{}), holds: map[Dependent]struct{}{}}
 }
 
-// Reason says why the leases of an epoch are over.
+// Reason is the reason why the leases of an epoch are over.
 type Reason uint8
 
 const (
 	Expired Reason = iota + 1 // the server ended the session
-	Silent                    // the server was not heard from, and may end the session soon
+	Silent                    // the server has been silent, and may end the session soon
 	Closed                    // the client was closed
 )
 
-// Dependent is what lives no longer than an epoch.
+// Dependent is an object that must end with its epoch.
 type Dependent interface{ EpochOver(why Reason) }
 
-// begin records the session's id and timeout, at every attachment. No heartbeat says more than the
-// first one: the leader has begun the session since it was asked for.
+// begin records the session's id and timeout at every attachment. The first attachment also confirms the
+// session, as a heartbeat does: the leader has created it since the client asked for it.
 func (e *Epoch) begin(sid int64, timeout time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.timeout, e.moved = timeout, e.sid != 0
-	if e.sid == 0 { // of a later attachment it is the same
+	if e.sid == 0 { // later attachments have the same id
 		e.sid = sid
 		e.overdue = e.left(e.k.Now()) <= 0
 	}
 }
 
-// asking notes that a heartbeat is sent.
+// asking records that a heartbeat is about to be sent.
 func (e *Epoch) asking() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,19 +91,19 @@ func (e *Epoch) Timeout() time.Duration {
 	return e.timeout
 }
 
-// left is the time until the deadline. e.mu is held.
+// left returns the time until the deadline. e.mu is held.
 func (e *Epoch) left(now Reading) time.Duration {
 	return e.k.opt.usable(e.timeout) - now.Since(e.confirmed)
 }
 
-// Remaining is the time until the deadline, zero or less if it has passed.
+// Remaining returns the time until the deadline, zero or less if it has passed.
 func (e *Epoch) Remaining(now Reading) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.left(now)
 }
 
-// outlived reports whether the session was not confirmed for its whole timeout.
+// outlived reports whether the session had no confirmation for its whole timeout.
 func (e *Epoch) outlived() bool {
 	now := e.k.Now()
 	e.mu.Lock()
@@ -120,11 +120,11 @@ func (e *Epoch) ValidUntil() time.Time {
 	return now.Wall.Add(e.Remaining(now))
 }
 
-// Valid computes from the clock whether the session is certainly alive.
+// Valid reports whether the session is certainly alive, by the clock.
 func (e *Epoch) Valid() bool { return e.WhyOver() == 0 }
 
-// WhyOver returns why leases of the session are lost at this moment, by the clock too, and 0 while
-// they are valid.
+// WhyOver returns why the leases of the session are lost now, 0 while they are valid. It also checks the
+// clock.
 func (e *Epoch) WhyOver() Reason {
 	e.checkDeadline()
 	e.mu.Lock()
@@ -138,7 +138,7 @@ func (e *Epoch) WhyOver() Reason {
 	return 0
 }
 
-// alive reports whether nothing is known that ends the leases of the session.
+// alive reports whether the leases of the session are valid, without a check of the clock.
 func (e *Epoch) alive() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -162,8 +162,8 @@ func (e *Epoch) checkDeadline() {
 	e.k.update(func() {})
 }
 
-// confirm records that the server answered a heartbeat sent at t. If the deadline passed before,
-// the earlier leases stay lost.
+// confirm records that the server answered a heartbeat sent at t. Leases that were lost at a passed deadline
+// stay lost.
 func (e *Epoch) confirm(t Reading) {
 	e.checkDeadline()
 	e.mu.Lock()
@@ -175,8 +175,7 @@ func (e *Epoch) confirm(t Reading) {
 	e.k.update(func() {})
 }
 
-// wrote records that the server carried out a write sent at t: the leader has heard of the session
-// then, as by a heartbeat.
+// wrote records that the server applied a write sent at t. For the leader a write is as good as a heartbeat.
 func (e *Epoch) wrote(t Reading) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -185,8 +184,8 @@ func (e *Epoch) wrote(t Reading) {
 	}
 }
 
-// quiet returns how long the session was not confirmed, and after how long a heartbeat is due. A
-// session without holds only keeps its places and needs fewer heartbeats.
+// quiet returns the time since the session's last confirmation, and after how long a heartbeat is due. A
+// session without holds only keeps its places, and needs fewer heartbeats.
 func (e *Epoch) quiet(now Reading) (since, due time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -200,7 +199,7 @@ func (e *Epoch) quiet(now Reading) (since, due time.Duration) {
 	return now.Since(e.confirmed), due
 }
 
-// Add registers a hold for loss. It fails if the epoch is not valid.
+// Add registers an object that ends with the epoch. It fails if the epoch is not valid.
 func (e *Epoch) Add(h Dependent) bool {
 	if !e.Valid() {
 		return false
@@ -214,7 +213,7 @@ func (e *Epoch) Add(h Dependent) bool {
 	return true
 }
 
-// Remove forgets a hold.
+// Remove removes an object that Add registered.
 func (e *Epoch) Remove(h Dependent) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -245,9 +244,8 @@ func (e *Epoch) finish(why Reason) {
 	}
 }
 
-// Rest waits for the timer or one of the signals, each of which may be nil; the caller looks at
-// everything again afterwards. The error is the end of the session or of ctx, either of which ends
-// every wait.
+// Rest waits for the timer or one of the signals, each of which may be nil; afterwards the caller must check
+// everything again. The error is the end of the session or of ctx, which also end the wait.
 func (e *Epoch) Rest(ctx context.Context, timer <-chan time.Time, signals ...<-chan struct{}) error {
 	var s [3]<-chan struct{}
 	copy(s[:], signals)
@@ -264,14 +262,14 @@ func (e *Epoch) Rest(ctx context.Context, timer <-chan time.Time, signals ...<-c
 	return nil
 }
 
-// RestAwhile is Rest that also returns when another look is due anyway.
+// RestAwhile is Rest, but also returns when the next regular look is due.
 func (e *Epoch) RestAwhile(ctx context.Context, signals ...<-chan struct{}) error {
 	return e.Rest(ctx, e.Recheck(true), signals...)
 }
 
-// Recheck ticks for another look at an awaited node, in case the server withholds its event: rarely
-// where a watch tells of the node's end, and with every heartbeat where the node may not be read.
-// The first tick comes early for some, so that waiters that began together do not look together.
+// Recheck ticks for another look at an awaited node, in case the server withholds its event: rarely if a
+// watch reports the node's end, and with every heartbeat if the session may not read the node. The period is
+// random, so that waiters that began together do not look at the same time.
 func (e *Epoch) Recheck(hidden bool) <-chan time.Time {
 	d := e.k.opt.Safety
 	if d < 0 {
@@ -280,7 +278,7 @@ func (e *Epoch) Recheck(hidden bool) <-chan time.Time {
 	return time.Tick(d*3/4 + rand.N(d/2+1)) // nil for 0
 }
 
-// LookAgain returns the time until another look at a node, whatever its watch says.
+// LookAgain returns the time until the next look at a node without an event.
 func (e *Epoch) LookAgain(hidden bool) time.Duration {
 	d := e.Timeout()
 	if hidden {

@@ -1,6 +1,7 @@
-// Package session keeps one session with an ensemble after another, and leaves nothing behind in them. It
-// creates nodes so that a lost answer does not lead to a second node, removes nodes that no call needs any
-// more, and decides by its own clock how long a session certainly lives. It knows nothing of locks.
+// Package session keeps a session with an ensemble, and opens the next when it ends. It leaves no nodes
+// behind in a session. It creates nodes so that a lost answer does not lead to a second node, removes nodes
+// that no call needs any more, and decides by its own clock how long a session certainly lives. It has no
+// code for locks.
 //
 // A [Keeper] has the [Epoch] of the present session. An object that must end with the session, such as a
 // hold, is added to its epoch ([Epoch.Add]).
@@ -24,7 +25,7 @@ import (
 type Options struct {
 	Timeout time.Duration
 	Margin  time.Duration // 0: max(T/5, 1s)
-	Safety  time.Duration // time between two extra looks during a wait; 0: none; negative: by the timeout
+	Safety  time.Duration // time between extra looks during a wait; 0: no looks; negative: set by the timeout
 	TLS     *tls.Config
 	Auth    []zk.Auth
 	Clock   Clock
@@ -40,7 +41,7 @@ const (
 	minMargin  = time.Second
 )
 
-// marginFor is the safety margin for a session of timeout t.
+// marginFor returns the safety margin for a session with timeout t.
 func (o *Options) marginFor(t time.Duration) time.Duration {
 	if o.Margin > 0 {
 		return o.Margin
@@ -48,7 +49,7 @@ func (o *Options) marginFor(t time.Duration) time.Duration {
 	return max(t/5, minMargin)
 }
 
-// usable is how long after a confirmed heartbeat a session of timeout t counts as alive.
+// usable returns how long after a confirmed heartbeat a session with timeout t counts as alive.
 func (o *Options) usable(t time.Duration) time.Duration {
 	return time.Duration(float64(t)*(1-clockDrift)) - o.marginFor(t)
 }
@@ -56,8 +57,8 @@ func (o *Options) usable(t time.Duration) time.Duration {
 // Heartbeat is the time between two heartbeats of a session of timeout t.
 func Heartbeat(t time.Duration) time.Duration { return t / 5 }
 
-// checkTimeout refuses a session timeout that leaves no room for two heartbeats
-// before the deadline: leases would flicker.
+// checkTimeout refuses a session timeout that leaves no room for two heartbeats before the deadline: leases
+// would be lost and granted in turn.
 func (o *Options) checkTimeout(granted time.Duration) error {
 	need := 2 * Heartbeat(granted)
 	if o.usable(granted) >= need {
@@ -74,7 +75,8 @@ func (o *Options) checkTimeout(granted time.Duration) error {
 		recipe.ErrInvalid, granted, by, o.marginFor(granted), need, least)
 }
 
-// Keeper keeps one session after another. Its fields without a lock are set before its first goroutine.
+// Keeper keeps one session after another. Fields without a lock do not change after its first goroutine has
+// started.
 type Keeper struct {
 	opt      Options
 	address  string // of the servers, as given to New
@@ -83,24 +85,24 @@ type Keeper struct {
 	troubles troubles
 	count    counters
 
-	// Each context ends, with zk.ErrClosed, before the next: calls when Close begins, cleaning when Close
-	// begins to end the session, and then life.
+	// Close ends these contexts one after another, with zk.ErrClosed: calls at its start, cleaning before it
+	// ends the session, and then life.
 	calls, cleaning, life          context.Context
 	endCalls, endCleaning, endLife context.CancelCauseFunc
 
 	closeOne sync.Once
 	loops    sync.WaitGroup // the heartbeat
-	work     tasks          // detached work under way
+	work     tasks          // running detached work
 
-	noContainers atomic.Bool     // the server refused one
-	refused      func(why error) // is told that the identities are refused
+	noContainers atomic.Bool     // the server has refused a container
+	refused      func(why error) // called when the servers refuse the identities
 
 	mu       sync.Mutex
 	state    State
-	conn     *zk.Conn // of the present session, or of the one being begun
+	conn     *zk.Conn // of the present session, or of the next one
 	ep       *Epoch   // the present or the latest one; nil before the first session
 	attached bool
-	changed  chan struct{} // closed and replaced at each change of the above
+	changed  chan struct{} // closed and replaced at each change of the fields above
 }
 
 // New returns a keeper without a session. It sends nothing; see Begin.
@@ -119,8 +121,8 @@ func New(servers string, o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Detached runs f in a goroutine. No caller's context bounds f: it may run until the client begins
-// to close the session, and the client waits for it then.
+// Detached runs f in a goroutine. No caller's context bounds f: it may run until the client begins to close
+// the session. The client waits for its end.
 func (k *Keeper) Detached(f func(ctx context.Context)) {
 	k.work.add(1)
 	go func() {
@@ -148,13 +150,13 @@ func (k *Keeper) Cleaning() context.Context { return k.cleaning }
 // Done is closed when the keeper is closed.
 func (k *Keeper) Done() <-chan struct{} { return k.life.Done() }
 
-// Connections returns how many connections there were.
+// Connections returns the number of connections so far.
 func (k *Keeper) Connections() uint64 { return k.count.wire.Connections.Load() }
 
-// Heartbeats returns how many heartbeats were answered.
+// Heartbeats returns the number of answered heartbeats.
 func (k *Keeper) Heartbeats() uint64 { return k.count.heartbeats.Load() }
 
-// Recovered returns how many creations were found again whose answers were lost.
+// Recovered returns how many creations with a lost answer were found again.
 func (k *Keeper) Recovered() uint64 { return k.count.recovered.Load() }
 
 // Log returns the logger for operators.
@@ -163,7 +165,7 @@ func (k *Keeper) Log() *slog.Logger { return k.opt.Log }
 // Now reads the clocks.
 func (k *Keeper) Now() Reading { return k.opt.Clock.Now() }
 
-// Margin returns how long before the possible end of a session of timeout t it counts as over.
+// Margin returns how long before its possible end a session with timeout t counts as over.
 func (k *Keeper) Margin(t time.Duration) time.Duration { return k.opt.marginFor(t) }
 
 // Servers returns the addresses given to New.
@@ -175,7 +177,7 @@ func (k *Keeper) Servers() []string {
 // isDraining reports whether Close was called.
 func (k *Keeper) isDraining() bool { return k.calls.Err() != nil }
 
-// counters count what a keeper has done and events do not report.
+// counters count a keeper's actions that no event reports.
 type counters struct {
 	wire                  zk.Counters
 	heartbeats, recovered atomic.Uint64 // answered heartbeats; creations found again after a lost reply
@@ -191,7 +193,7 @@ const (
 	Ready
 	// Suspended: there is no usable connection, but the session may live, certainly until its deadline.
 	Suspended
-	// Lost: the session is over, or was not confirmed in time.
+	// Lost: the session is over, or had no confirmation in time.
 	Lost
 	// Over: Close was called.
 	Over
@@ -214,7 +216,7 @@ func (k *Keeper) broadcast() {
 }
 
 // update changes the session and its state in one step, so that no caller sees one without the other, and
-// states are reported in order.
+// reports states in order.
 func (k *Keeper) update(change func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -227,7 +229,7 @@ func (k *Keeper) update(change func()) {
 	}
 }
 
-// stateNow derives the state from what is known of the session. k.mu is held.
+// stateNow derives the state from the other fields. k.mu is held.
 func (k *Keeper) stateNow() State {
 	switch e := k.ep; {
 	case k.state == Over:
@@ -249,8 +251,8 @@ func (k *Keeper) State() State {
 	return k.state
 }
 
-// Present returns the present or the latest session, nil before the first one, and the connection of it or
-// of the session being begun.
+// Present returns the present or the last session, nil before the first one, and the connection of this
+// session or of the next.
 func (k *Keeper) Present() (*Epoch, *zk.Conn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -17,12 +17,12 @@ type crowd struct {
 }
 
 type crowdDir struct {
-	calls     int           // under way, whether they have a node or not
-	abandoned int           // nodes, and requests for nodes, that no call needs
+	calls     int           // running calls, with or without a node
+	abandoned int           // nodes that no call needs, and requests for such nodes
 	waiting   chan struct{} // closed when there may be room; nil without a waiting call
 }
 
-// full reports whether no node may be added.
+// full reports whether the client may add no node.
 func (d *crowdDir) full() bool { return d.abandoned > max(1, d.calls/2) }
 
 // change adds to a directory's counts and wakes the waiting calls if there is room.
@@ -50,7 +50,7 @@ func (c *crowd) change(dirs []string, calls, abandoned int) {
 	}
 }
 
-// abandon notes nodes that will be removed; gone must follow.
+// abandon counts nodes that the reaper will remove; gone must follow.
 func (c *crowd) abandon(dirs ...string) { c.change(dirs, 0, 1) }
 
 func (c *crowd) gone(dirs ...string) { c.change(dirs, 0, -1) }
@@ -75,7 +75,7 @@ func (c *crowd) room(dir string) <-chan struct{} {
 	return d.waiting
 }
 
-// tasks counts work under way. Unlike a sync.WaitGroup it may grow while a goroutine waits.
+// tasks counts running work. Unlike a sync.WaitGroup it may grow while a goroutine waits.
 type tasks struct {
 	mu   sync.Mutex
 	n    int
@@ -113,12 +113,12 @@ func (t *tasks) wait(ctx context.Context) error {
 	}
 }
 
-// reaper removes abandoned nodes. No caller's context bounds it: each removal is a goroutine of its
-// own. It goes on until the node is gone, the server refuses for good, or the session is over and
-// the node with it.
+// reaper removes abandoned nodes. No caller's context bounds it: each removal has its own goroutine. A
+// removal continues until the node is gone, the server refuses for good, or the session and its nodes have
+// ended.
 type reaper struct {
-	slots chan struct{} // one for each removal on the wire
-	left  tasks         // nodes still to be removed, or whose creation or removal is under way
+	slots chan struct{} // a slot for each removal on the wire
+	left  tasks         // nodes that wait for their removal, or whose creation or removal is running
 }
 
 const (

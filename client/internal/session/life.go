@@ -20,15 +20,15 @@ func (k *Keeper) Begin(refused func(why error)) error {
 	return nil
 }
 
-// Greet waits until the first session is usable. If it fails it closes the keeper, and the error says as well
-// why there is no connection.
+// Greet waits until the first session is usable. If it fails it closes the keeper; the error also says why
+// there is no connection.
 func (k *Keeper) Greet(ctx context.Context) error {
 	err := k.untilUsable(ctx)
 	if err == nil {
 		return nil
 	}
 	trouble := k.Conn().Trouble()
-	k.shutdown() // nothing can be left behind yet that is worth waiting for
+	k.shutdown() // no node can be left behind yet
 	if cause := context.Cause(ctx); errors.Is(cause, zk.ErrAuthFailed) {
 		return cause
 	}
@@ -40,7 +40,7 @@ func (k *Keeper) Greet(ctx context.Context) error {
 
 // untilUsable waits until the session is usable.
 func (k *Keeper) untilUsable(ctx context.Context) error {
-	// If the timeout is too short for the margin, no heartbeat can make the session usable: fail at once.
+	// If the timeout is too short for the margin, no heartbeat can make the session usable, so fail at once.
 	err := k.untilSession(ctx, func(e *Epoch) (bool, error) {
 		if e == nil {
 			return false, nil
@@ -53,9 +53,10 @@ func (k *Keeper) untilUsable(ctx context.Context) error {
 	return err
 }
 
-// Close ends the calls and what depends on the session. It removes abandoned nodes until ctx ends, or the
-// session does by this client's clock. Then it closes the session, which removes the nodes that are left.
-// It returns the error of ctx if ctx ended before all was clean; the keeper is closed in any case.
+// Close ends the calls and the objects that depend on the session. It removes abandoned nodes until ctx ends,
+// or the session by this client's clock. Then it closes the session, which removes the remaining nodes. It
+// returns the error of ctx if ctx ended before all abandoned nodes were removed; the keeper is closed in any
+// case.
 func (k *Keeper) Close(ctx context.Context) error {
 	first, e := k.beginDraining()
 	if !first {
@@ -93,7 +94,7 @@ func (k *Keeper) awaitReaper(ctx context.Context, e *Epoch) error {
 	}
 }
 
-// beginDraining ends all attempts; first reports whether this call did it.
+// beginDraining ends all attempts; first reports whether this is the first call.
 func (k *Keeper) beginDraining() (first bool, e *Epoch) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,7 +111,7 @@ func (k *Keeper) shutdown() {
 		_, e := k.beginDraining()
 		k.mu.Lock()
 		k.endCleaning(zk.ErrClosed)
-		conn := k.conn // the last one
+		conn := k.conn // the last connection
 		k.mu.Unlock()
 		if e != nil {
 			e.finish(Closed)
@@ -126,5 +127,5 @@ func (k *Keeper) shutdown() {
 	})
 }
 
-// closePatience bounds the wait for the answer to closing the session.
+// closePatience bounds the wait for the answer to the request that closes the session.
 const closePatience = 500 * time.Millisecond

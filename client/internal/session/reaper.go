@@ -13,8 +13,8 @@ import (
 // removed.
 func (e *Epoch) Reap(paths ...string) <-chan struct{} { return e.ReapMarked(paths, nil) }
 
-// ReapMarked removes nodes together with the mark that names them, if there is one. It does so in one step,
-// because once the nodes are gone the mark may belong to another contender.
+// ReapMarked removes nodes together with the mark that names them, if the mark exists. It removes both in one
+// transaction, because once the nodes are gone the mark may belong to another contender.
 func (e *Epoch) ReapMarked(paths []string, unmark []zk.Op) <-chan struct{} {
 	dirs := make([]string, len(paths))
 	ops := make([]zk.Op, len(paths))
@@ -27,7 +27,7 @@ func (e *Epoch) ReapMarked(paths []string, unmark []zk.Op) <-chan struct{} {
 			if !zk.IsRefusal(err) {
 				return err
 			}
-			// One is gone, or the mark may not be written.
+			// A node is gone, or the session may not write the mark.
 		}
 		return e.deleteEach(ctx, paths...)
 	})
@@ -43,7 +43,7 @@ func AwaitGone(ctx context.Context, removals ...<-chan struct{}) {
 	}
 }
 
-// deleteEach deletes nodes in one flight. A node that is gone is no error.
+// deleteEach deletes nodes in one flight. A missing node is not an error.
 func (e *Epoch) deleteEach(ctx context.Context, paths ...string) error {
 	p := e.conn.Pipe()
 	replies := make([]*zk.Reply[struct{}], len(paths))
@@ -65,7 +65,7 @@ func (e *Epoch) deleteEach(ctx context.Context, paths ...string) error {
 func (e *Epoch) ReapFunc(dirs []string, f func(ctx context.Context) error) <-chan struct{} {
 	if e.Ended() {
 		done := make(chan struct{})
-		close(done) // they went with the session
+		close(done) // the nodes ended with the session
 		return done
 	}
 	return e.k.LeaveBehind(dirs, func(ctx context.Context) {
@@ -75,8 +75,7 @@ func (e *Epoch) ReapFunc(dirs []string, f func(ctx context.Context) error) <-cha
 	})
 }
 
-// reapOnce calls f, unless the session or the client is over, and reports whether nothing is left to
-// do.
+// reapOnce calls f, unless the session or the client is over, and reports whether the work is done.
 func (e *Epoch) reapOnce(ctx context.Context, f func(ctx context.Context) error) bool {
 	e.k.reaper.slots <- struct{}{}
 	defer func() { <-e.k.reaper.slots }()
@@ -99,13 +98,13 @@ func (k *Keeper) tellReaper(pending int) {
 	}
 }
 
-// Pending returns how many nodes are still to be removed, or are being made or removed.
+// Pending returns how many nodes wait for their removal, or are being made or removed.
 func (k *Keeper) Pending() int { return k.reaper.left.add(0) }
 
 // Enter counts a call in the directories where it may make nodes; Leave must follow.
 func (k *Keeper) Enter(dirs ...string) { k.crowd.enter(dirs...) }
 
-// Leave takes back what Enter has counted.
+// Leave undoes Enter.
 func (k *Keeper) Leave(dirs ...string) { k.crowd.leave(dirs...) }
 
 // LeaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the

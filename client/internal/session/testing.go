@@ -8,12 +8,12 @@ import (
 
 // The functions of this file are only for tests of packages that keep something in a session.
 
-// Stub returns a keeper with a session that no server knows: it began now. Nodes are removed through conn, or
-// never if conn is nil.
+// Stub returns a keeper with a session that began now and that no server knows. It removes nodes through
+// conn, or never if conn is nil.
 func Stub(o Options, id int64, timeout time.Duration, conn *zk.Conn) (*Keeper, *Epoch) {
 	k, err := New("none", o)
 	if err != nil {
-		panic(err) // "none" is the name of a server
+		panic(err) // cannot happen: "none" is a valid name of a server
 	}
 	if conn == nil {
 		k.reaper.slots = nil
@@ -38,7 +38,7 @@ func (e *Epoch) Dependents() int {
 	return len(e.holds)
 }
 
-// Crowded reports whether a call would have to wait if so many more nodes were abandoned in dir.
+// Crowded reports whether a call would have to wait after more further nodes were abandoned in dir.
 func (k *Keeper) Crowded(dir string, more int) bool {
 	for range more {
 		k.crowd.abandon(dir)

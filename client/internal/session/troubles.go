@@ -12,11 +12,11 @@ type troubles struct {
 	k *Keeper
 
 	mu       sync.Mutex
-	servers  int           // how many there are
-	patience time.Duration // how long to wait for another server when one cannot be used
+	servers  int           // number of servers
+	patience time.Duration // how long to wait for another server after one cannot be used
 	latest   map[string]error
 	said     map[string]string
-	timer    *time.Timer // nil while nothing waits to be said
+	timer    *time.Timer // nil while no reason waits to be logged
 }
 
 const troublePatience = 300 * time.Millisecond
@@ -62,7 +62,7 @@ func (t *troubles) stop() {
 	}
 }
 
-// over forgets the reasons, because there is a connection.
+// over drops the reasons, because there is a connection.
 func (t *troubles) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
