@@ -2,7 +2,7 @@ package disk
 
 import "io"
 
-// check runs a verification of a stream beside the goroutine that reads or writes it.
+// check verifies a stream in a goroutine beside the one that reads or writes the stream.
 type check struct {
 	w    *io.PipeWriter
 	done chan error
@@ -14,7 +14,7 @@ func startCheck(verify func(io.Reader) error) *check {
 	c := &check{w: w, done: make(chan error, 1)}
 	go func() {
 		err := verify(r)
-		_, _ = io.Copy(io.Discard, r) // so that feed does not wait
+		_, _ = io.Copy(io.Discard, r) // feed would wait for a reader otherwise
 		c.done <- err
 	}()
 	return c
@@ -28,10 +28,10 @@ func (c *check) end() error {
 	return <-c.done
 }
 
-// checkedReader verifies the bytes that are read through it, once all of them are read.
+// checkedReader verifies its content once a caller has read all of it.
 type checkedReader struct {
 	io.ReadCloser
-	check   *check // nil: it has ended
+	check   *check // nil: the verification has ended
 	damaged func(error)
 }
 
@@ -54,7 +54,7 @@ func (r *checkedReader) Read(b []byte) (int, error) {
 
 func (r *checkedReader) Close() error {
 	if r.check != nil {
-		_ = r.check.end() // not all of it was read
+		_ = r.check.end() // the caller has not read all of the content
 		r.check = nil
 	}
 	return r.ReadCloser.Close()

@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// configs holds raft's configurations: those of the log entries, in order, and of the snapshots
-// before them. raft knows the newest and does not tell its index. raft reads its log when it
-// starts, so all configurations that count pass by here.
+// configs holds raft's configurations: those of the log entries, in order, and of the snapshots before them.
+// raft has the newest configuration but does not report its index. raft reads its log when it starts, so
+// configs sees every configuration in use.
 type configs struct {
 	mu   sync.Mutex
 	list []config
@@ -21,10 +21,10 @@ type configs struct {
 type config struct {
 	index   uint64
 	servers []raft.Server
-	gap     bool // it came with a snapshot: there may be others before it
+	gap     bool // it came with a snapshot, which hides earlier configurations
 }
 
-// add notes a configuration.
+// add records a configuration.
 func (c *configs) add(now config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +36,7 @@ func (c *configs) add(now config) {
 
 func (c config) compare(index uint64) int { return cmp.Compare(c.index, index) }
 
-// addLogs notes the configurations among log entries.
+// addLogs records the configurations among log entries.
 func (c *configs) addLogs(logs ...*raft.Log) {
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration {
@@ -45,7 +45,7 @@ func (c *configs) addLogs(logs ...*raft.Log) {
 	}
 }
 
-// cut forgets the configurations of entries that raft took back.
+// cut drops the configurations of entries that raft has removed.
 func (c *configs) cut(from uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,9 +56,9 @@ func (c *configs) cut(from uint64) {
 // UnknownConfig is an index that no log entry has.
 const UnknownConfig = math.MaxUint64
 
-// ConfigOf returns the index of the newest configuration that has these servers.
-// The log knows a configuration before raft does, while the entry is on its way to
-// the disk, so the newest index of all may belong to other servers.
+// ConfigOf returns the index of the newest configuration that has these servers. While an entry is on its way
+// to the disk, the log has a configuration that raft does not use yet. So the newest index of all may belong
+// to other servers.
 func (d *Disk) ConfigOf(servers []raft.Server) uint64 {
 	c := &d.configs
 	c.mu.Lock()
@@ -74,8 +74,8 @@ func (d *Disk) ConfigOf(servers []raft.Server) uint64 {
 	return UnknownConfig
 }
 
-// StaysMember reports whether a server is in every configuration after an entry,
-// at addr if that is not empty: its id was not given to another server since.
+// StaysMember reports whether a server is in every configuration after an entry, at addr if addr is not
+// empty. Then no other server has had its id since.
 func (d *Disk) StaysMember(after uint64, id raft.ServerID, addr raft.ServerAddress) bool {
 	c := &d.configs
 	c.mu.Lock()

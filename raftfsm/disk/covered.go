@@ -8,29 +8,29 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// StandIn is the type of an entry that the log answers for without having it. raft compares it
-// with an entry that a leader sends, and uses it for nothing else.
+// StandIn is the type of an entry that the log returns for an entry that only a snapshot covers. raft
+// compares it with an entry of the leader, and uses it for nothing else.
 const StandIn = raft.LogType(255)
 
-// covered knows the entries that snapshots have taken out of a follower's log. Before raft stores
-// entries, it compares the entry before them, and those it believes to have, with the leader's. It
-// does not consider that a snapshot stands in their place: raft would refuse the entries, and the
-// leader would send the snapshot again, forever. So covered holds
+// covered remembers the entries that snapshots have replaced in a follower's log. Before raft stores entries,
+// it compares the entry before them, and those that it believes to have, with the leader's. raft ignores that
+// a snapshot replaced them: it would refuse the new entries, and the leader would send the snapshot again,
+// forever. So covered holds
 //
 //   - the term of the entry at which each of the last two snapshots was taken;
-//   - how far the log went when a snapshot took the place of all of it. raft goes
-//     on believing in those entries, and finds here that none is the leader's.
+//   - the last index of the log when a snapshot replaced all of it. raft still believes in those entries, and
+//     learns from covered that they are not the leader's.
 type covered struct {
 	mu     sync.Mutex
 	ends   [2]raft.Log // of the last snapshots, the newest first: index and term
 	config config      // the members, as of the newest
-	gone   uint64      // 0: since then entries were stored
+	gone   uint64      // last index of a log that a snapshot replaced; 0: entries were stored since
 
-	sent uint64 // the last snapshot that was sent and is being published, or was
-	own  bool   // raft has yet to note a snapshot of this server's own
+	sent uint64 // the last snapshot of another server that Close publishes or has published
+	own  bool   // raft has not recorded this server's own snapshot yet
 }
 
-// snapshot notes that a snapshot up to an entry is on the disk.
+// snapshot records that a snapshot up to an entry is on the disk.
 func (c *covered) snapshot(index, term uint64, members config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +54,8 @@ func (c *covered) beginOwn(index uint64) error {
 	return nil
 }
 
-// beginSent refuses a snapshot of another server while raft has not yet noted one of this server's
-// own: raft would note its own after it.
+// beginSent refuses a snapshot of another server until raft has recorded this server's own snapshot.
+// Otherwise raft would record the own snapshot last.
 func (c *covered) beginSent(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +80,8 @@ func (c *covered) newest() uint64 {
 	return c.ends[0].Index
 }
 
-// emptied notes that the whole log was removed; last is the index of its last entry. It returns
-// the members that count now.
+// emptied records that the whole log was removed; last is the index of its last entry. It returns the
+// configuration that is now valid.
 func (c *covered) emptied(last uint64) config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *covered) emptied(last uint64) config {
 	return c.config
 }
 
-// stored notes that raft now believes only in entries that the log has.
+// stored records that raft again believes only in entries that the log has.
 func (c *covered) stored() {
 	c.mu.Lock()
 	c.gone = 0
@@ -107,7 +107,7 @@ func (c *covered) get(index uint64, l *raft.Log) bool {
 		}
 	}
 	if c.ends[0].Index < index && index <= c.gone {
-		*l = raft.Log{Index: index, Type: StandIn} // no entry is of term 0
+		*l = raft.Log{Index: index, Type: StandIn} // no entry has term 0
 		return true
 	}
 	return false

@@ -19,28 +19,28 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Options say where a server keeps what it must not forget.
+// Options say where a server keeps its durable data.
 type Options struct {
-	Server uint32 // whose disk this is
+	Server uint32 // the id of the server that owns the disk
 	Dir    string // the data directory; empty: memory only
 	// LogStore is "wal" or "bolt".
 	LogStore string
 	// SnapshotRetain is how many snapshots are kept.
 	SnapshotRetain int
-	// Memory is what a server without a data directory keeps between two lives within one process;
-	// nil: it keeps nothing.
+	// Memory holds the data of a server without a data directory between two lives within one process; nil:
+	// the server keeps nothing.
 	Memory *Stores
 	// Files are those of the data directory; nil: the operating system's.
 	Files *Files
-	// Alone: no other server will ever need a snapshot of one in memory.
+	// Alone: the cluster never has another server, so a server in memory need not keep snapshots for it.
 	Alone bool
 
 	Rand   io.Reader
 	Logger *slog.Logger
 	// Fatal ends the server: the server can no longer trust its storage. It is called at most once.
 	Fatal func(error)
-	// Check may refuse the content of the directory before another life of it begins; nil: all
-	// content is accepted.
+	// Check may refuse the content of the directory before the server's next life begins; nil: Open accepts
+	// all content.
 	Check func(*Disk) error
 }
 
@@ -50,7 +50,7 @@ type Disk struct {
 	dir    *dataDir // nil in memory
 	stores *Stores
 	dog    *watchdog
-	seg    *seglog.Log          // the log, if it is one; else nil
+	seg    *seglog.Log          // the log, if it is a seglog; else nil
 	leads  atomic.Pointer[lead] // see Ahead
 
 	applied atomic.Pointer[func() uint64] // see FollowApplied
@@ -59,7 +59,7 @@ type Disk struct {
 	covered covered
 
 	saving   chan struct{} // holds a token while an identity is written
-	mu       sync.Mutex    // of what follows; never held while the disk is waited for
+	mu       sync.Mutex    // guards the fields below; never held during an access to the disk
 	identity Identity      // as it is on the disk
 }
 
@@ -91,8 +91,8 @@ func Open(o Options) (_ *Disk, err error) {
 	return d, nil
 }
 
-// begin checks the content of the directory, then begins another life of it. A refused directory
-// stays as it was.
+// begin checks the content of the directory, then begins the server's next life. A refused directory stays
+// unchanged.
 func (d *Disk) begin(o Options) error {
 	if d.seg, _ = d.stores.Log.(*seglog.Log); d.seg != nil {
 		d.seg.Around(d.dog.append) // the log's own writes
@@ -111,10 +111,10 @@ func (d *Disk) begin(o Options) error {
 	return d.SaveIdentity(id)
 }
 
-// dropReplaced empties the log if it is of another history than the newest snapshot: the process ended
-// when it had published the snapshot that another server sent, and not yet emptied the log. raft takes
-// the log's word on the last entry of the snapshot, so it would refuse the leader's entries after
-// that, and the leader would send the snapshot again, forever.
+// dropReplaced empties the log if it has another history than the newest snapshot: the process ended after it
+// had published a snapshot of another server, and before it emptied the log. raft would look up the last
+// entry of the snapshot in this log and refuse the leader's entries after it. Then the leader would send the
+// snapshot again, forever.
 func (d *Disk) dropReplaced() error {
 	c, err := d.stores.content()
 	if err != nil {
@@ -134,9 +134,9 @@ func (d *Disk) dropReplaced() error {
 // Follows reports whether a log that holds this entry is of the same history as a snapshot.
 func Follows(s *raft.SnapshotMeta, l *raft.Log) bool { return l.Index != s.Index || l.Term == s.Term }
 
-// CheckLog verifies every entry of a log in bolt, which has no checksums of its own; seglog has read its
-// whole log when it was opened. Entries that the newest snapshot covers may be missing: where a snapshot
-// of another server was installed, the log has a hole between its older entries and the newer ones.
+// CheckLog verifies every entry of a log in bolt, which has no checksums of its own; seglog verifies its
+// whole log when it opens it. Entries that the newest snapshot covers may be missing: where a snapshot of
+// another server was installed, the log has a hole between its older entries and the newer ones.
 func (d *Disk) CheckLog(covered uint64) error {
 	if d.seg != nil {
 		return nil
@@ -155,7 +155,7 @@ func (d *Disk) CheckLog(covered uint64) error {
 	return err
 }
 
-// openDir opens what is in the data directory, if all of it is there.
+// openDir opens the files of the data directory, if none is missing.
 func (d *Disk) openDir(o Options) (err error) {
 	if d.identity, err = d.dir.loadIdentity(o.Server, o.Rand); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (d *Disk) openDir(o Options) (err error) {
 	return nil
 }
 
-// Close gives the directory back. raft must have stopped before.
+// Close unlocks the directory. raft must have stopped before.
 func (d *Disk) Close() error {
 	err := d.stores.close()
 	if d.dir != nil {
@@ -211,14 +211,14 @@ func (d *Disk) SaveIdentity(id Identity) error {
 	return nil
 }
 
-// Log, Stable and Snapshots return the stores for raft.
+// Log returns the log for raft.
 func (d *Disk) Log() raft.LogStore { return watchedLog{d.stores.Log, d} }
 
-// Stable: see Log.
+// Stable returns the store of terms and votes for raft.
 func (d *Disk) Stable() raft.StableStore { return watchedStable{d.stores.Stable, d} }
 
-// Snapshots: see Log. A snapshot that another server sends is published when verify has read it
-// without complaint. damaged is called when a read finds that a snapshot on this disk is damaged.
+// Snapshots returns the store of snapshots for raft. It publishes a snapshot of another server only after
+// verify has read it without an error. It calls damaged when a read finds a damaged snapshot on this disk.
 func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft.SnapshotStore {
 	return watchedSnapshots{d.stores.Snapshots, d, verify, damaged}
 }
@@ -226,11 +226,11 @@ func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft
 // FollowApplied sets the function that tells how far raft has applied the log.
 func (d *Disk) FollowApplied(applied func() uint64) { d.applied.Store(&applied) }
 
-// HasApplied reports whether this server has applied the log up to index. An applied entry is the
-// same on all servers, so a snapshot up to there tells this server nothing, and would take its
-// state and its log back.
+// HasApplied reports whether this server has applied the log up to index. An applied entry is the same on all
+// servers, so a snapshot up to index has nothing new for this server, and would set its state and its log
+// back.
 func (d *Disk) HasApplied(index uint64) bool {
-	if index <= d.covered.newest() { // also before raft has told what it has applied
+	if index <= d.covered.newest() { // also before raft reports what it has applied
 		return true
 	}
 	applied := d.applied.Load()
@@ -247,8 +247,8 @@ func (d *Disk) Syncs() (count int64, sum, longest time.Duration) {
 	return d.dog.syncs, d.dog.syncTime, d.dog.syncMax
 }
 
-// Promised returns what other servers may count on: the highest term this server has seen, and the
-// end of its log; 0: none.
+// Promised returns the highest term that this server has seen and the end of its log; 0: none. Other servers
+// rely on both.
 func (d *Disk) Promised() (term, end uint64, err error) {
 	c, err := d.stores.content()
 	return c.term, c.end(), err
@@ -266,7 +266,7 @@ func (d *Disk) LoadSeen() ([]byte, error) {
 	return b, err
 }
 
-// SaveSeen keeps what other servers have shown this one.
+// SaveSeen saves what other servers have shown of their data directories.
 func (d *Disk) SaveSeen(b []byte) error {
 	if d.dir == nil {
 		*d.stores.Seen = b
@@ -284,7 +284,8 @@ func (d *Disk) NewestSnapshot() (size int64, at time.Time) {
 	return 0, time.Time{}
 }
 
-// LogWithin returns the index from which on the log's entries take at most so many bytes; 0: not known.
+// LogWithin returns an index so that the log's entries from there on take at most that many bytes; 0: not
+// known.
 func (d *Disk) LogWithin(bytes int64) uint64 {
 	if d.seg == nil {
 		return 0
@@ -292,7 +293,7 @@ func (d *Disk) LogWithin(bytes int64) uint64 {
 	return d.seg.Within(bytes)
 }
 
-// LogAfter returns how many bytes the log's entries behind index take; -1: not known.
+// LogAfter returns how many bytes the log's entries after index take; -1: not known.
 func (d *Disk) LogAfter(index uint64) int64 {
 	if d.seg == nil {
 		return -1
@@ -300,7 +301,7 @@ func (d *Disk) LogAfter(index uint64) int64 {
 	return d.seg.After(index)
 }
 
-// InMemory reports whether nothing outlives the process.
+// InMemory reports whether the server has no data directory, so that its data ends with the process.
 func (d *Disk) InMemory() bool { return d.dir == nil }
 
 // Sizes adds up the files of the snapshots and of the log.

@@ -1,8 +1,8 @@
-// Package disk keeps a server's data on its disk: the data directory and its identity, the stores
-// of raft (log, terms and votes, snapshot files), and the watchdog that ends the process when one
-// of them fails or hangs. It knows nothing of other servers, and of the stored data only how to
-// check them.
+// Package disk keeps a server's data on its disk: the data directory and its identity, the stores of raft
+// (log, terms and votes, snapshot files), and the watchdog that ends the process when one of them fails or
+// hangs. It knows nothing of other servers. It can check the stored data, and otherwise knows nothing of
+// them.
 //
-// A storage error ends the process. raft would step down and carry on with a wrong idea of its
-// last entry; after the restart the disk holds the truth.
+// A storage error ends the process. Otherwise raft would step down and continue with a wrong idea of its last
+// entry. After a restart the server reads the true state from the disk.
 package disk

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// marks are names that only the data of other servers have: of etcd, Consul, Kafka, PostgreSQL, MySQL, Redis
-// and ClickHouse.
+// marks are file names that only data of etcd, Consul, Kafka, PostgreSQL, MySQL, Redis and ClickHouse
+// contain.
 var marks = []string{"member", "serf", "meta.properties", "PG_VERSION", "ibdata1", "*.rdb", "appendonly*",
 	"coordination"}
 
-// RefuseForeign returns an error if the directory is not a data directory yet and holds what could be
-// another server's data: its user named it by mistake. Any other file or folder may stand there,
-// such as the logs of a program that a ZooKeeper ran under.
+// RefuseForeign returns an error if the directory is not a data directory yet and holds files that could be
+// the data of another kind of server: then the user has named it by mistake. Other files and folders are
+// fine, for example the logs of a ZooKeeper's supervisor.
 func RefuseForeign(path string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -22,7 +22,7 @@ func RefuseForeign(path string) error {
 	}
 	for _, e := range entries {
 		if isPart(e.Name()) {
-			return nil // what is missing is told later
+			return nil // the caller reports a missing directory later
 		}
 	}
 	for _, e := range entries {
@@ -43,15 +43,15 @@ func isMark(name string) bool {
 	})
 }
 
-// foreign describes the data of another server that an entry of a directory could be; empty: it is not such
-// data.
+// foreign describes an entry of a directory that could be the data of another kind of server; empty: it is
+// not such data.
 func foreign(dir, name string) string {
 	if isMark(name) {
 		return fmt.Sprintf("%s, as the data of another program", name)
 	}
 	inside, err := os.ReadDir(filepath.Join(dir, name))
 	switch {
-	case os.IsPermission(err) && name != "lost+found": // which a file system makes
+	case os.IsPermission(err) && name != "lost+found": // file systems create lost+found
 		return fmt.Sprintf("%s, which this user may not read, and which could be another server's data", name)
 	case err != nil: // a file
 		return ""

@@ -18,18 +18,17 @@ import (
 type Founding struct {
 	Server  uint32
 	Cluster string // the new cluster's name; the server is its only member
-	Index   uint64 // of the last log entry that the state stands for
+	Index   uint64 // of the last log entry in the state
 	Term    uint64
-	Addr    string // under which the server is a member; empty: it has no peer port
+	Addr    string // the member's address; empty: the server has no peer port
 }
 
 // localAddr is the address under which a server without --peers is a member.
 const localAddr = "local"
 
-// Found makes the data directory of a server that is a cluster by itself and
-// begins with the state that write writes. dir must be missing or empty. After
-// an error, nothing is left of it. The identity is written last: without it no
-// server starts.
+// Found makes the data directory of a server that is a cluster by itself and begins with the state that write
+// writes. dir must be missing or empty. After an error Found removes what it made. It writes the identity
+// last: no server starts without an identity.
 func Found(dir string, f Founding, write func(io.Writer) error) error {
 	return MakeDir(dir, func() error { return f.found(dir, write) })
 }
@@ -54,7 +53,7 @@ func (f *Founding) found(dir string, write func(io.Writer) error) (err error) {
 		Incarnations: map[uint32]string{f.Server: own}})
 }
 
-// store writes the snapshot and the term that it stands in.
+// store writes the snapshot and its term.
 func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	if err := stores.Stable.SetUint64([]byte(keyCurrentTerm), f.Term); err != nil {
 		return err
@@ -73,8 +72,8 @@ func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	return sink.Close()
 }
 
-// MakeDir makes a directory, durably, and fills it; an empty one may be there before. After an error
-// nothing is left of what it made.
+// MakeDir makes a directory, durably, and fills it; an empty directory may already exist. After an error
+// MakeDir removes what it made.
 func MakeDir(dir string, fill func() error) error {
 	there, err := os.ReadDir(dir)
 	missing := errors.Is(err, os.ErrNotExist)
@@ -105,14 +104,14 @@ func MakeDir(dir string, fill func() error) error {
 // it.
 const replacingDir = "recovering"
 
-// parts of a data directory. The identity comes last, when the others are durable: without it no server
-// can start.
+// parts are the files of a data directory. The identity comes last, after the others are durable: no server
+// can start without it.
 var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
-// Replace makes the data directory begin again, as Found does, and keeps the old content in a
-// directory called old within it. The content that an earlier Replace kept there gets a number
-// after its name. was is the identity of the directory when f and write were made from it: no
-// server may have been started on it since. Another call finishes a Replace that was interrupted.
+// Replace makes the data directory begin again, as Found does, and keeps the old content in a directory
+// called old within it. If an earlier Replace has kept content there, that content gets a number after its
+// name. was is the identity of the directory when f and write were made from it: no server may have been
+// started on it since. Another call finishes a Replace that was interrupted.
 func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
 	return alone(dir, func() error {
 		if Interrupted(dir, old) {
@@ -146,7 +145,7 @@ func alone(dir string, f func() error) error {
 	return errors.Join(f(), d.close())
 }
 
-// numberOld makes room for a directory under its name.
+// numberOld renames an existing directory to a free name with a number.
 func numberOld(old string) error {
 	to := old
 	for n := 1; ; n++ {
@@ -162,12 +161,12 @@ func numberOld(old string) error {
 	if to == old {
 		return nil
 	}
-	// Otherwise finishReplace would take the next content for moved already.
+	// Otherwise finishReplace would believe that the next content has been moved already.
 	return errors.Join(os.Rename(old, to), vfs.OS.SyncDir(filepath.Dir(old)))
 }
 
-// Interrupted reports whether a Replace got so far that only Replace can go on. The new content has its
-// identity then, or has left replacingDir and the old content stands where it is kept.
+// Interrupted reports whether a Replace was interrupted at a point where only Replace can continue. Then the
+// new content has its identity, or has left replacingDir while the old content is where Replace keeps it.
 func Interrupted(dir, old string) bool {
 	there := func(names ...string) bool {
 		_, err := os.Stat(filepath.Join(append([]string{dir}, names...)...))
@@ -176,7 +175,7 @@ func Interrupted(dir, old string) bool {
 	return there(replacingDir, identityFile) || there(replacingDir) && there(old, identityFile)
 }
 
-// FinishReplace goes on where a Replace was interrupted.
+// FinishReplace finishes an interrupted Replace.
 func FinishReplace(dir, old string) error {
 	return alone(dir, func() error { return finishReplace(dir, old) })
 }
@@ -192,7 +191,7 @@ func finishReplace(dir, old string) error {
 	}{{dir, old, parts}, {next, dir, parts[1:]}, {next, dir, parts[:1]}} {
 		for _, name := range step.names {
 			if _, err := os.Lstat(filepath.Join(step.to, name)); err == nil {
-				continue // moved before it was interrupted
+				continue // moved before the interruption
 			}
 			err := os.Rename(filepath.Join(step.from, name), filepath.Join(step.to, name))
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -206,7 +205,7 @@ func finishReplace(dir, old string) error {
 	return errors.Join(os.RemoveAll(next), osFiles.FS.SyncDir(dir))
 }
 
-// checkReplaced refuses a directory whose replacing was interrupted.
+// checkReplaced refuses a directory with an interrupted Replace.
 func checkReplaced(fs vfs.FS, dir string) error {
 	if there, err := vfs.Exists(fs, filepath.Join(dir, replacingDir)); err == nil && there {
 		return fmt.Errorf("zlockd recover was interrupted on %s: run it again", dir)

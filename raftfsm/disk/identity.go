@@ -17,8 +17,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Identity names a data directory. The server writes and syncs it before its first vote: a voter
-// that lost its disk and voted again under its old name could help to vote committed writes away.
+// Identity names a data directory. The server writes and syncs it before its first vote: a voter that lost
+// its disk and voted again under its old name could help to elect a leader that lacks committed writes.
 type Identity struct {
 	Server       uint32            `json:"server"`
 	Incarnation  string            `json:"incarnation"`            // of this directory, random
@@ -27,17 +27,16 @@ type Identity struct {
 	Peers        map[uint32]string `json:"peers,omitempty"`        // and their addresses
 	Observers    []uint32          `json:"observers,omitempty"`
 
-	// Expected is the index of a log entry. As of that entry the cluster expected an empty
-	// directory for this server, and let this one in. Every other directory that the log knows for
-	// this server as of that entry or earlier is an older one. It is 0 for a server that was there
-	// when the cluster formed.
+	// Expected is the index of a log entry. As of that entry the cluster expected an empty directory for this
+	// server, and let this one in. Every other directory of this server in the log, up to that entry, is
+	// older. Expected is 0 for a server that was a member when the cluster formed.
 	Expected uint64 `json:"expected,omitempty"`
 
-	// A copy of the directory differs from the original in how often it was started, and in the
-	// random name of the last start.
+	// A copy of the directory differs from the original in the number of its starts, and in the random name
+	// of the last start.
 	Start uint64 `json:"start,omitempty"`
 	Life  string `json:"life,omitempty"`
-	// Begun: the directory has a term, and a log or a snapshot. They cannot go away again.
+	// Begun: the directory has a term, and a log or a snapshot. From then on a missing one is an error.
 	Begun    bool   `json:"begun,omitempty"`
 	LogStore string `json:"log,omitempty"` // the kind of the log
 	// Sum is the checksum of the file up to it: the last field.
@@ -46,7 +45,7 @@ type Identity struct {
 
 const (
 	identityFile = "identity"
-	seenFile     = "seen" // what other servers have shown; may be removed
+	seenFile     = "seen" // what other servers have shown; optional
 )
 
 // dataDir is a data directory in use by this process.
@@ -56,11 +55,10 @@ type dataDir struct {
 	lock  *os.File // nil in a simulation
 }
 
-// Files take the place of the operating system's files of a data directory, in a simulation.
+// Files replace the operating system's files of a data directory in a simulation.
 type Files struct {
 	FS vfs.FS
-	// Stable takes the place of bolt, which maps its file into memory and so
-	// needs a real one; nil: bolt it is.
+	// Stable replaces bolt, which maps its file into memory and so needs a real file; nil: bolt.
 	Stable raft.StableStore
 	Log    seglog.Options
 }
@@ -96,7 +94,7 @@ func makeDir(fs vfs.FS, path string) error {
 	var made []string
 	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
 		if there, err := vfs.Exists(fs, p); err != nil || there || p == filepath.Dir(p) {
-			break // a file that cannot be looked at is not ours
+			break // the system does not allow a look at the file, so it is not a server's
 		}
 		made = append(made, p)
 	}
@@ -194,7 +192,7 @@ func parseIdentity(b []byte) (id Identity, err error) {
 
 // encodeIdentity writes what parseIdentity reads.
 func encodeIdentity(id Identity) ([]byte, error) {
-	id.Sum = "none yet" // the field is there, and what it holds does not count
+	id.Sum = "none yet" // the field must be present; its value is replaced below
 	b, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
 		return nil, err

@@ -33,17 +33,17 @@ type snapshotStore struct {
 	fs     vfs.FS
 	dir    string
 	retain int
-	made   atomic.Int64 // temporary files, for their names
+	made   atomic.Int64 // number of temporary files, for their names
 
 	mu   sync.Mutex
 	size int64     // of the newest
-	time time.Time // when it was written; zero: not known, or there is none
+	time time.Time // when it was written; zero: not known, or no snapshot
 }
 
 const (
 	snapshotSuffix  = ".snap"
 	snapshotTrailer = 16
-	maxMeta         = 1 << 20 // the members are in it
+	maxMeta         = 1 << 20 // the meta data hold the members
 )
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)
@@ -52,8 +52,8 @@ func openSnapshotStore(fs vfs.FS, dir string, retain int) (*snapshotStore, error
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, err
 	}
-	// A process that was killed may have left a snapshot without a durable name, and a snapshot
-	// that is found counts.
+	// A killed process may have left a snapshot whose name is not durable. The server uses a snapshot that it
+	// finds, so make the name durable now.
 	if err := fs.SyncDir(dir); err != nil {
 		return nil, err
 	}
@@ -203,14 +203,13 @@ type snapshotSink struct {
 	done  bool
 
 	unsynced int  // bytes written since the last sync
-	hurry    bool // nothing else writes to this disk
+	hurry    bool // no other writer uses this disk
 }
 
 func (s *snapshotSink) ID() string { return s.meta.ID }
 
-// A sink writes a snapshot in steps, each synced and followed by a rest: one sync of hundreds of
-// megabytes at the end would hold up the syncs of the log, and with them every write, for as long
-// as it takes.
+// A sink writes a snapshot in steps, each followed by a sync and a rest. One sync of hundreds of megabytes at
+// the end would delay the syncs of the log, and so every client's write.
 const (
 	snapshotStep = 1 << 20
 	snapshotRest = 50 * time.Millisecond // at most, after a step
@@ -231,8 +230,8 @@ func (s *snapshotSink) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Until returns a writer to w that fails when ctx has ended: a large snapshot must hold up neither a
-// server that stops nor a command that is interrupted.
+// Until returns a writer to w that fails when ctx has ended: a large snapshot must not delay a stopping
+// server or an interrupted command.
 func Until(ctx context.Context, w io.Writer) io.Writer { return stoppable{ctx, w} }
 
 type stoppable struct {
@@ -247,7 +246,7 @@ func (w stoppable) Write(b []byte) (int, error) {
 	return w.Writer.Write(b)
 }
 
-// Cancel throws the snapshot away.
+// Cancel removes the snapshot.
 func (s *snapshotSink) Cancel() error {
 	if s.done {
 		return nil
@@ -314,9 +313,9 @@ func (s *snapshotStore) prune() error {
 	return nil
 }
 
-// memorySnapshots is the snapshot store of a server in memory. A snapshot takes the place of the newest
-// when it is complete. raft's own store in memory drops the newest when another is begun; so each
-// snapshot has a store of its own.
+// memorySnapshots is the snapshot store of a server in memory. A complete snapshot replaces the previous one.
+// raft's own store in memory drops its snapshot when the next one begins, so each snapshot here has its own
+// store.
 type memorySnapshots struct {
 	mu     sync.Mutex
 	newest raft.SnapshotStore
@@ -330,7 +329,7 @@ type memorySink struct {
 	all   *memorySnapshots
 }
 
-// Forgets reports whether a snapshot written to sink is kept nowhere, so that it need not be written.
+// Forgets reports whether sink discards its snapshot, so that the caller need not write it.
 func Forgets(sink raft.SnapshotSink) bool {
 	_, is := sink.(*raft.DiscardSnapshotSink)
 	return is

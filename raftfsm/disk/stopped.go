@@ -21,7 +21,7 @@ type Stopped struct {
 	Term     uint64 // the highest it had seen
 
 	dir  string
-	lock *os.File // nil: no server ever ran here
+	lock *os.File // nil: no server has run here
 	bolt *boltdb.BoltStore
 }
 
@@ -74,11 +74,11 @@ func OpenStopped(dir string) (_ *Stopped, err error) {
 	return s, nil
 }
 
-// CheckWhole refuses, as a server does, a directory that had terms, and a log or a snapshot, and
-// no longer has them. end is the last entry that was found.
+// CheckWhole refuses, as a server does, a directory that has lost its terms, or its log and snapshots. end is
+// the index of the last entry that the caller found.
 func (s *Stopped) CheckWhole(end uint64) error { return s.Identity.checkBegun(s.dir, s.Term, end) }
 
-// Close gives the directory back.
+// Close unlocks the directory.
 func (s *Stopped) Close() error {
 	var errs []error
 	if s.bolt != nil {
@@ -104,8 +104,8 @@ func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, fi
 	return meta, content, store.path(list[0].ID), err
 }
 
-// Entries calls fn for every entry of the log, with the place where it stands. torn is the place
-// of an interrupted write that was never acknowledged.
+// Entries calls fn for every entry of the log, with its place in the files. torn is the place of an
+// interrupted, never acknowledged write.
 func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string, err error) {
 	if s.Identity.LogStore != "bolt" {
 		return seglog.Scan(filepath.Join(s.dir, "raft", "log"), fn)
@@ -125,8 +125,8 @@ func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string
 	return "", err
 }
 
-// ContentOf opens a snapshot file for reading. The files of Found and of the server have a trailer
-// after the content; a bare content is as good.
+// ContentOf opens a snapshot file for reading. The files of Found and of the server have a trailer after the
+// content; ContentOf accepts a bare content too.
 func ContentOf(path string) (io.ReadCloser, error) {
 	f, err := vfs.ReadOnly.Open(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// The log takes the longest entry that a leader makes.
+// The log must have room for the longest entry of a leader.
 const _ = uint(seglog.MaxData - state.MaxEntry)
 
 // Stores are what raft keeps between two lives of a server.
@@ -20,25 +20,25 @@ type Stores struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
-	Identity  *Identity // for servers without a data directory
-	Seen      *[]byte   // and what others have shown them
+	Identity  *Identity // of a server without a data directory
+	Seen      *[]byte   // and what other servers have shown it
 	closers   []io.Closer
 }
 
-// NewMemoryStores returns stores that live as long as the process. A server in
-// memory that may have to send snapshots to others keeps them.
+// NewMemoryStores returns stores that live as long as the process. With alone they discard snapshots: no
+// other server will need one.
 func NewMemoryStores(alone bool) *Stores {
 	mem := raft.NewInmemStore()
 	s := &Stores{Log: mem, Stable: mem, Snapshots: &memorySnapshots{newest: raft.NewInmemSnapshotStore()},
 		Identity: new(Identity), Seen: new([]byte)}
-	if alone { // no other server will ever need a snapshot: one only lets raft drop its log
+	if alone { // a snapshot then only lets raft drop its log
 		s.Snapshots = raft.NewDiscardSnapshotStore()
 	}
 	return s
 }
 
-// openStores opens the stores of a data directory. A directory that is begun has its terms; a new
-// one gets them.
+// openStores opens the stores of a data directory. A begun directory must have its terms; openStores writes
+// the first terms of a new directory.
 func openStores(d *dataDir, kind string, retain int, begun bool, rand io.Reader) (_ *Stores, err error) {
 	s := new(Stores)
 	defer func() {
@@ -75,7 +75,7 @@ func openStores(d *dataDir, kind string, retain int, begun bool, rand io.Reader)
 	if s.Snapshots, err = openSnapshotStore(fs, d.sub("snapshots"), retain); err != nil {
 		return s, err
 	}
-	// The new directories and files must still be there when other servers count on them.
+	// The new directories and files must be durable before other servers rely on them.
 	return s, errors.Join(fs.SyncDir(dir), fs.SyncDir(d.path))
 }
 
@@ -84,7 +84,7 @@ func (s *Stores) openStable(files *Files, file string, begun bool) (below raft.S
 	below = files.Stable
 	if below == nil {
 		if begun {
-			// Before anything is written to it.
+			// Read the file before anything is written to it.
 			bolt, _, err := readBolt(file)
 			if err == nil {
 				err = bolt.Close()
@@ -104,8 +104,8 @@ func (s *Stores) openStable(files *Files, file string, begun bool) (below raft.S
 	return below, err
 }
 
-// checkParts refuses a directory that has lost a part: opened, it would look as if its server had
-// never promised anything.
+// checkParts refuses a directory that has lost a part: without the check its server would look as if it had
+// never voted or stored an entry.
 func (d *dataDir) checkParts(id *Identity) error {
 	if id.Cluster == "" && !id.Begun {
 		return nil
@@ -126,8 +126,8 @@ func incomplete(path, what string) error {
 		"and add this server again as a new one", path, what)
 }
 
-// content is what the stores hold: the highest term seen, the ends of the log (0 in an empty log)
-// and the newest snapshot (zero in a directory without snapshots).
+// content describes the stores: the highest term, the two ends of the log (0 in an empty log) and the newest
+// snapshot (zero without snapshots).
 type content struct {
 	term, first, last uint64
 	snapshot          raft.SnapshotMeta
@@ -153,7 +153,7 @@ func (s *Stores) content() (c content, err error) {
 // end is the index of the last entry in the log or the snapshot.
 func (c *content) end() uint64 { return max(c.last, c.snapshot.Index) }
 
-// checkBegun refuses a directory that was begun and has lost its terms, or its log and snapshots.
+// checkBegun refuses a begun directory that has lost its terms, or its log and snapshots.
 func (id *Identity) checkBegun(path string, term, end uint64) error {
 	if id.Begun && (term == 0 || end == 0) {
 		return incomplete(path, "its terms or its log and snapshots are gone")
@@ -161,9 +161,9 @@ func (id *Identity) checkBegun(path string, term, end uint64) error {
 	return nil
 }
 
-// checkWhole notes in id that the directory has a log. It refuses a directory that had a log and
-// has lost it or a part of it, and one whose terms are older than its log: its server would vote
-// again in a term that it has seen.
+// checkWhole records in id that the directory has a log. It refuses a directory that has lost its log or a
+// part of the log. It also refuses a directory whose terms are older than its log: its server would vote a
+// second time in a term.
 func (s *Stores) checkWhole(path string, id *Identity) error {
 	c, err := s.content()
 	if err != nil {

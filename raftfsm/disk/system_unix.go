@@ -28,8 +28,8 @@ func FreeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // Bavail has another type elsewhere
 }
 
-// Same reports whether two directories are on one disk. One that does not exist yet is where its nearest
-// parent is.
+// Same reports whether two directories are on one disk. A directory that does not exist yet counts as on the
+// disk of its nearest parent.
 func Same(a, b string) bool {
 	device := func(dir string) (uint64, bool) {
 		dir, err := filepath.Abs(dir)

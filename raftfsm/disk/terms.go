@@ -25,19 +25,18 @@ import (
 //
 // The candidate is its address, a zero byte and its id; zlockd 0.1 wrote the address alone.
 //
-// raft stores a vote as two values: the term, then the candidate. A server that ends between the
-// two finds the new term beside an older candidate when it starts again. raft would take that
-// candidate's next request for a request that it has granted before, and would grant it without
-// comparing the logs. One value has no such state in between, and saves an election two syncs.
-// bolt has checksums for its two meta pages alone, and a server that believed a damaged term or
-// vote could vote twice: therefore the checksum.
+// raft stores a vote as two values: the term, then the candidate. A server that ends between the two writes
+// finds the new term beside an older candidate when it starts again. raft would believe that it has granted
+// that candidate's request before, and would grant the next one without comparing the logs. A single value
+// has no such state, and saves an election two syncs. The checksum is there because bolt protects only its
+// two meta pages, and a server with a damaged term or vote could vote twice.
 type terms struct {
 	below raft.StableStore
 
-	// raft writes on one goroutine; others read. The lock is not held while bolt writes.
+	// raft writes on one goroutine; other goroutines read. No goroutine holds the lock while bolt writes.
 	mu     sync.Mutex
 	stored termRecord
-	voting uint64 // the term of a vote that raft is about to store the candidate of
+	voting uint64 // the term of a vote whose candidate raft stores next
 }
 
 // termRecord is what terms holds.
@@ -78,12 +77,13 @@ func decodeTerms(b []byte) (r termRecord, err error) {
 	return r, nil
 }
 
-// openTerms reads the record. A directory that is begun has one; a new directory is given one.
+// openTerms reads the record. A begun directory must have a record; openTerms writes the first record of a
+// new directory.
 func openTerms(below raft.StableStore, file string, begun bool) (*terms, error) {
 	t := &terms{below: below}
 	b, err := below.Get([]byte(termsKey))
 	switch {
-	case err == nil && len(b) > 0: // raft's store in memory has an empty value for a key that it lacks
+	case err == nil && len(b) > 0: // raft's store in memory returns an empty value for a missing key
 		if t.stored, err = decodeTerms(b); err != nil {
 			return nil, damagedTerms(file, err.Error())
 		}
@@ -172,7 +172,7 @@ func openBolt(file string, readOnly bool) (*boltdb.BoltStore, error) {
 	return boltdb.New(boltdb.Options{Path: file, BoltOptions: o, MsgpackUseNewTimeFormat: true})
 }
 
-// readBolt opens the file of a directory that is begun for reading, and reads the terms and votes in it.
+// readBolt opens the file of a begun directory for reading, and reads its terms and votes.
 func readBolt(file string) (bolt *boltdb.BoltStore, t *terms, err error) {
 	if err := checkMetas(file); err != nil {
 		return nil, nil, err
@@ -198,13 +198,13 @@ func readBolt(file string) (bolt *boltdb.BoltStore, t *terms, err error) {
 	return bolt, t, nil
 }
 
-// A bolt file has two meta pages; the newer counts. If its checksum is wrong bolt takes the older,
-// and the last transaction is gone: rightly where a crash tore the page, but where the disk has
-// rotted, a vote is lost. The part of a page that counts lies in one sector, which a disk writes
-// whole or not at all, so both are always right.
+// A bolt file has two meta pages, and bolt uses the newer. If its checksum is wrong, bolt uses the older, and
+// the last transaction is gone. That is right after a crash tore the page, but if the disk has rotted, a vote
+// is lost. The used part of a page lies in one sector. A disk writes a sector whole or not at all, so without
+// rot both pages are right.
 const (
 	boltHeader = 16 // of a page
-	boltMeta   = 56 // of the meta data, in front of their checksum
+	boltMeta   = 56 // of the meta data, before their checksum
 )
 
 func checkMetas(file string) error {

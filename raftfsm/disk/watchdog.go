@@ -12,12 +12,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raft reports a failed write, steps down and carries on, with a wrong idea of its last entry. A
-// failed fsync may even "succeed" when repeated, with the data gone. A call that never returns
-// leaves a leader that no server deposes. So the watchdog times every call into a store, and the
-// first error, or a call that takes storeDeadline, ends the server. After the restart the disk is
-// the truth.
-const storeDeadline = 10 * time.Second // and a warning after a tenth of it
+// After a failed write raft steps down and continues with a wrong idea of its last entry. A failed fsync may
+// even "succeed" when repeated, although the data are lost. A call that never returns leaves a leader that no
+// server replaces. So the watchdog times every call into a store. The first error, or a call that takes
+// storeDeadline, ends the server. After a restart the server reads the true state from the disk.
+const storeDeadline = 10 * time.Second // the watchdog warns after a tenth of it
 
 func newWatchdog(log *slog.Logger, fatal func(error)) *watchdog {
 	return &watchdog{log: log, fatal: fatal, deadline: storeDeadline, calls: map[*storeCall]struct{}{}}
@@ -32,7 +31,7 @@ type watchdog struct {
 
 	mu       sync.Mutex
 	calls    map[*storeCall]struct{} // under way
-	count    uint64                  // of calls, ever
+	count    uint64                  // of all calls since the start
 	syncs    int64                   // durable appends
 	syncTime time.Duration           // of all of them
 	syncMax  time.Duration           // of the longest

@@ -19,8 +19,8 @@ type watchedLog struct {
 	d *Disk
 }
 
-// IsMonotonic makes raft empty the log when another server's snapshot takes its place, whichever
-// store it is: entries in it may conflict with the snapshot.
+// IsMonotonic makes raft empty any kind of log when another server's snapshot replaces it, because entries of
+// the log may conflict with the snapshot.
 func (s watchedLog) IsMonotonic() bool { return true }
 
 func (s watchedLog) FirstIndex() (uint64, error) {
@@ -57,7 +57,7 @@ func getLog(from raft.LogStore, index uint64, l *raft.Log) (err error) {
 		return state.CheckEntry(l.Data)
 	case raft.LogConfiguration:
 		defer func() {
-			if p := recover(); p != nil { // raft ends the program by a panic
+			if p := recover(); p != nil { // raft panics over it
 				err = fmt.Errorf("log entry %d, which names the members, is damaged: %v", index, p)
 			}
 		}()
@@ -76,7 +76,7 @@ func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 		if b := s.d.dog.broken.Load(); b != nil {
 			return *b
 		}
-		if err := s.d.seg.Append(logs, s.d.leads.Load().alone); err != nil { // nothing of the disk yet
+		if err := s.d.seg.Append(logs, s.d.leads.Load().alone); err != nil { // not yet the disk's error
 			return s.d.dog.die(fmt.Errorf("storage failed: queue: %w", err))
 		}
 		noteStored(logs, false)
@@ -89,7 +89,7 @@ func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// noteStored adds the append to the execution trace that is being recorded.
+// noteStored adds the append to the running execution trace.
 func noteStored(logs []*raft.Log, durable bool) {
 	if trace.IsEnabled() && len(logs) > 0 {
 		trace.Logf(context.Background(), "log", "entry %d is in the log; it is on the disk: %v",
@@ -110,7 +110,7 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 		return nil // stand-ins
 	}
 	if to >= last {
-		s.d.configs.cut(from) // else it is the beginning of the log that goes
+		s.d.configs.cut(from) // otherwise raft removes the beginning of the log
 	}
 	if from <= first && to >= last {
 		s.d.configs.add(s.d.covered.emptied(last))
@@ -119,12 +119,11 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 }
 
 // A seglog can run ahead of its disk: entries are readable when Append returns, and durable when Wait
-// returns. Only a leader uses that, for the clients' entries; decision 9 says why it is safe.
+// returns. Only a leader does so, for entries with clients' requests; decision 9 explains why it is safe.
 
-// Ahead lets the log run ahead of the disk while leads reports true. raft's main loop calls leads;
-// it alone gains and loses leadership. A server that is alone applies an entry as soon as it is
-// stored: so the goroutine that applies the entry may as well write it, and need not be woken
-// after the write.
+// Ahead lets the log run ahead of the disk while leads reports true. raft's main loop, which alone gains and
+// loses leadership, calls leads. A server that is alone applies an entry as soon as it is stored. So the
+// goroutine that applies the entry also writes it, and saves being woken after the write.
 func (d *Disk) Ahead(leads func() bool, alone bool) { d.leads.Store(&lead{leads, alone}) }
 
 type lead struct {
@@ -138,8 +137,7 @@ func (d *Disk) leading() bool {
 	return lead != nil && lead.now()
 }
 
-// Durable returns an index up to which every entry that was ever stored is on
-// the disk.
+// Durable returns an index up to which every stored entry is on the disk.
 func (d *Disk) Durable() uint64 {
 	if d.seg == nil {
 		return math.MaxUint64
@@ -147,8 +145,8 @@ func (d *Disk) Durable() uint64 {
 	return d.seg.Durable()
 }
 
-// WaitDurable returns when every entry that was stored up to index is on the disk. An error means
-// that some may never be; the server is ending.
+// WaitDurable returns when every entry that was stored up to index is on the disk. After an error some
+// entries may never be durable, and the server is about to end.
 func (d *Disk) WaitDurable(index uint64) error {
 	if d.seg == nil {
 		return nil
@@ -156,9 +154,9 @@ func (d *Disk) WaitDurable(index uint64) error {
 	return d.seg.Wait(index)
 }
 
-// mayRunAhead reports whether a server may store entries without waiting for the disk: a leader
-// may, for entries of clients' requests. Every other entry counts as soon as raft has stored it,
-// so it waits.
+// mayRunAhead reports whether a server may store entries without waiting for the disk: a leader may, for
+// entries of clients' requests. raft relies on every other entry as soon as it is stored, so such an entry
+// waits for the disk.
 func (d *Disk) mayRunAhead(logs []*raft.Log) bool {
 	if d.seg == nil || !d.leading() {
 		return false
@@ -187,18 +185,17 @@ func (d *Disk) Writing() (call uint64) {
 	return call
 }
 
-// watchedStable is a raft.StableStore under watch. Before it keeps a term or a vote, everything in
-// the log is durable. A server that has led answers, votes and stands in a newer term, and raft
-// writes that term down before it does any of these: so the word of a former leader is only ever
-// about entries that it cannot forget.
+// watchedStable is a raft.StableStore under watch. It makes the whole log durable before it stores a term or
+// a vote. A former leader answers, votes and stands only in a newer term, and raft stores that term first. So
+// a former leader only ever speaks for durable entries.
 type watchedStable struct {
 	s raft.StableStore
 	d *Disk
 }
 
-// Set and SetUint64 do not return after an error. raft panics when it cannot save its term. That
-// would end a program that embeds this server with a stack trace instead of a reason; Fatal has
-// been called by then.
+// Set and SetUint64 do not return after an error. raft panics when it cannot save its term, and a program
+// that embeds this server would end with a stack trace instead of a reason. By then the watchdog has called
+// Fatal.
 func (s watchedStable) Set(k, v []byte) error {
 	return s.store("Set", func() error { return s.s.Set(k, v) })
 }
@@ -229,18 +226,16 @@ func (s watchedStable) GetUint64(k []byte) (uint64, error) {
 	return timed(s.d.dog, "GetUint64", func() (uint64, error) { return s.s.GetUint64(k) })
 }
 
-// watchedSnapshots is a raft.SnapshotStore under watch. Writing a snapshot may take long and
-// reading one streams, so only the ends of a write are timed; an error in between ends the server
-// all the same.
+// watchedSnapshots is a raft.SnapshotStore under watch. To write or read a snapshot may take long, so the
+// watchdog times only the begin and the end of a write. An error in between still ends the server.
 //
-// A snapshot that another server sent is verified before it is published, and every snapshot while
-// it is read: a snapshot that has rotten on one server's disk must neither start another server,
-// nor go unnoticed.
+// It verifies a snapshot of another server before it publishes it, and every snapshot while raft reads it. A
+// snapshot that has rotted on one server's disk must not start another server, and must be reported.
 type watchedSnapshots struct {
 	s       raft.SnapshotStore
 	d       *Disk
-	verify  func(io.Reader) error // a snapshot from elsewhere
-	damaged func(error)           // is told of one found damaged on this disk
+	verify  func(io.Reader) error // verifies a snapshot of another server
+	damaged func(error)           // called with the error of a damaged snapshot on this disk
 }
 
 func (s watchedSnapshots) List() ([]*raft.SnapshotMeta, error) {
@@ -279,13 +274,13 @@ func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c r
 type watchedSink struct {
 	raft.SnapshotSink
 	d         *Disk
-	index     uint64 // of the last log entry in it
-	check     *check // nil: of our own
+	index     uint64 // index uint64 // of the last log entry in the snapshot
+	check     *check // nil: the snapshot is this server's own
 	published func()
 }
 
-// Own marks a snapshot as one of this server's own state, which need not be verified. It comes
-// before the first Write.
+// Own marks a snapshot as one of this server's own state, which need not be verified. Call it before the
+// first Write.
 func Own(sink raft.SnapshotSink) {
 	if s, ok := sink.(*watchedSink); ok {
 		_ = s.endCheck()
@@ -310,11 +305,11 @@ func (s *watchedSink) endCheck() error {
 	return c.end()
 }
 
-// Write refuses a snapshot of another server that would take this server back. raft installs any
-// snapshot and empties the log, even if the snapshot is late: the leader gave up sending it, sent
-// a newer one, and entries after it, and counts on them. raft's main loop calls Write, and
-// nothing else installs a snapshot or applies an entry until Write returns, so the answer stays
-// true. A leader that still waits sends again; Port.toRaft then answers that this server has it.
+// Write refuses a snapshot of another server that would take this server back. raft installs any snapshot and
+// empties the log, even if the snapshot is late. By then the leader may have given up on it, sent a newer
+// snapshot and entries after that, and rely on these. raft's main loop calls Write. Until Write returns, no
+// other code installs a snapshot or applies an entry, so the answer stays true. A leader that still waits
+// sends the snapshot again, and Port.toRaft then answers that this server has it.
 func (s *watchedSink) Write(b []byte) (n int, err error) {
 	if s.check != nil && s.d.HasApplied(s.index) {
 		return 0, fmt.Errorf("the snapshot that another server sent is late: entry %d was applied before", s.index)
@@ -326,18 +321,18 @@ func (s *watchedSink) Write(b []byte) (n int, err error) {
 	return
 }
 
-// Cancel throws the snapshot away.
+// Cancel removes the snapshot.
 func (s *watchedSink) Cancel() error {
-	_ = s.endCheck() // its result no longer counts
+	_ = s.endCheck() // its result is not needed
 	return s.SnapshotSink.Cancel()
 }
 
-// Close is not timed as a whole: syncing a gigabyte may take its time.
+// Close is not timed as a whole: to sync a gigabyte may take long.
 //
-// raft takes the snapshot that is finished last for the newest, and notes a snapshot of this
-// server's own on another goroutine than one of another server. So Close refuses a server's own
-// snapshot after a newer one that was sent, where the log begins. It refuses a sent one until
-// raft is done with the server's own.
+// raft believes that the snapshot finished last is the newest. It records this server's own snapshots and
+// those of other servers on different goroutines. So Close refuses an own snapshot after a newer one of
+// another server, with which the log begins. It refuses a snapshot of another server until raft has recorded
+// the own one.
 func (s *watchedSink) Close() error {
 	own := s.check == nil
 	err := s.endCheck()

@@ -6,8 +6,7 @@
 //   - when the leader's process is gone, which its refused connections show
 //     ([Elections.Succeed]);
 //   - when a majority of the voters hears nothing of the leader (silence);
-//   - when a majority knows no leader, because the cluster starts or an election came
-//     to nothing (vacancy).
+//   - when a majority knows no leader, because the cluster starts or an election has failed (vacancy).
 //
 // In each case the server asks the others first, and [Survey.Decide], which is pure, says whether
 // it stands, waits for a server that stands first, or yields.

@@ -11,11 +11,11 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Raft is this server's raft, with what raft knows but does not export. Servers have zlockd's ids.
+// Raft is this server's raft, with methods for facts that raft does not export. Servers have zlockd's ids.
 type Raft struct {
 	*raft.Raft
 	ID    uint32
-	Self  raft.ServerAddress // where raft knows this server
+	Self  raft.ServerAddress // this server's address in raft
 	Trans raft.Transport
 	Began time.Time
 	stuck atomic.Bool // this server's log hangs; see Relief
@@ -55,8 +55,8 @@ func (r *Raft) Servers() []raft.Server {
 }
 
 // HeardOfLeader returns when this server last heard from another server that leads, or zero if it knows no
-// such leader. Raft's time of last contact also changes when it gives a vote or steps down; those do not
-// count here.
+// such leader. Raft's time of last contact also changes when it gives a vote or steps down; HeardOfLeader
+// ignores these contacts.
 func (r *Raft) HeardOfLeader() time.Time {
 	at := r.LastContact()
 	// Read the contact first: raft forgets its leader before it notes a vote, so if the contact was a vote,
@@ -86,8 +86,8 @@ func (r *Raft) Header() raft.RPCHeader {
 		Addr: r.Trans.EncodePeer(id, r.Self)}
 }
 
-// Stand makes this server stand for election now. The server sends itself the message by which a
-// leader hands over to its successor.
+// Stand makes this server stand for election now. The server sends itself the message with which a leader
+// hands over to its successor.
 func (r *Raft) Stand() error {
 	var resp raft.TimeoutNowResponse
 	return r.Trans.TimeoutNow(peer.ServerID(r.ID), r.Self, &raft.TimeoutNowRequest{RPCHeader: r.Header()}, &resp)
@@ -107,11 +107,11 @@ func (r *Raft) isStill(m moment) bool {
 }
 
 // drained waits until raft's main loop has handled all earlier requests of other servers, and reports whether
-// that happened within limit. It queues a request of its own after them: for a vote in a term that is long
-// over, which changes nothing.
+// that happened within limit. It queues a request of its own after them: for a vote in an old term, which
+// changes nothing.
 func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 	done := make(chan error, 1)
-	go func() { // no longer than the transport's timeout
+	go func() { // this goroutine ends within the transport's timeout
 		var resp raft.RequestVoteResponse
 		req := &raft.RequestVoteRequest{RPCHeader: r.Header(), LeadershipTransfer: true}
 		done <- r.Trans.RequestVote(peer.ServerID(r.ID), r.Self, req, &resp)

@@ -12,24 +12,24 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Relief gets a leader replaced whose disk hangs, long before the watchdog ends its process. Raft would never
-// do so: such a leader goes on sending heartbeats, and completes no request.
+// Relief replaces a leader whose disk hangs, long before the watchdog ends its process. Raft would never do
+// so: such a leader still sends heartbeats, but completes no request.
 //
-// A disk that is merely slow must not cost a leader its leadership, so what
-// counts as hanging depends on how slow this disk was lately.
+// A leader with a merely slow disk must keep its leadership, so the limit depends on how slow this disk was
+// lately.
 type Relief struct {
 	Raft    *Raft
 	Port    *peer.Port    // nil in a cluster of one
-	Writing func() uint64 // the write to the log that is under way; 0: none
+	Writing func() uint64 // the running write to the log; 0: none
 	Log     *slog.Logger
 
-	call   uint64        // the write that was under way at the last look; 0: none
-	stuck  time.Duration // for how long, at least, that write has been under way
-	worst  time.Duration // of the writes that ended in this span, and in the one before
+	call   uint64        // the running write at the last look; 0: none
+	stuck  time.Duration // how long, at least, that write has been running
+	worst  time.Duration // longest of the writes that ended in this span; before: in the span before
 	before time.Duration
-	span   int // looks since this span began
-	tried  int // to give leadership away, in this stall
-	rest   int // looks until the next try
+	span   int // number of looks since this span began
+	tried  int // tries to give leadership away, in this stall
+	rest   int // number of looks until the next try
 
 	barred time.Time // since when raft accepts no entries; zero: it accepts them
 }
@@ -38,14 +38,14 @@ const (
 	reliefLook  = 100 * time.Millisecond
 	reliefSpan  = 300 // looks
 	reliefLeast = 1500 * time.Millisecond
-	reliefMost  = 5 * time.Second // a leader with such a slow disk is of no use
+	reliefMost  = 5 * time.Second // a leader with a slower disk is useless
 	reliefAsk   = 200 * time.Millisecond
-	reliefIdle  = 250 * time.Millisecond // instead of reliefLook, while nothing is written
-	reliefRest  = 5                      // looks after a try, which has succeeded or failed by then
+	reliefIdle  = 250 * time.Millisecond // replaces reliefLook while no write runs
+	reliefRest  = 5                      // looks after a try, by which it has succeeded or failed
 )
 
-// Watch looks at the disk until ctx ends. It counts looks instead of asking the clock: a process
-// that stood still for a while counts one look, not a hanging disk.
+// Watch looks at the disk until ctx ends. It counts looks instead of asking the clock: a process that was
+// stopped for a while counts one look, and does not suspect its disk.
 func (r *Relief) Watch(ctx context.Context) {
 	for {
 		wait := reliefLook
@@ -64,7 +64,7 @@ func (r *Relief) Watch(ctx context.Context) {
 	}
 }
 
-// look notes which write is under way, and reports whether it is time for another server to lead.
+// look records the running write, and reports whether another server should lead.
 func (r *Relief) look(call uint64) bool {
 	if r.span++; r.span >= reliefSpan {
 		r.span, r.before, r.worst = 0, r.worst, 0
@@ -88,11 +88,11 @@ func (r *Relief) limit() time.Duration {
 	return min(max(reliefLeast, lately+lately/2), reliefMost)
 }
 
-// Began notes whether the barrier at the start of a term succeeded. While raft hands leadership over it
-// accepts no entries, and it may never notice the end of the transfer: it waits for the replicator of a
-// server that hangs, and if leadership is lost first, the replicator ends without telling raft. If such a
-// server is elected again, it leads and does nothing. So Began asks another server to lead if that lasts
-// longer than limit, within which any election is over.
+// Began records whether the barrier at the start of a term succeeded. While raft hands leadership over, it
+// accepts no entries. It may never notice the end of the hand-over: it waits for the replicator of a server
+// that hangs, and that replicator ends silently if leadership is lost first. Elected again, such a server
+// leads but completes nothing. So Began asks another server to lead if the barrier fails for longer than
+// limit, which is longer than any election.
 func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	now := time.Now()
 	switch {
@@ -107,8 +107,8 @@ func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 }
 
 // giveAway asks the voter with the longest log to stand for election, and on each later call in the same
-// stall the next voter. It bypasses raft's main loop, which may be waiting for the disk, and asks the other
-// servers whether one of them leads already.
+// stall the next voter. It bypasses raft's main loop, which may be waiting for the disk. It first asks the
+// other servers whether one of them leads already.
 func (r *Relief) giveAway(ctx context.Context, why string, since time.Duration) {
 	list := r.successors(ctx)
 	if len(list) == 0 || slices.ContainsFunc(list, func(a peer.Answer) bool { return a.Status.Leader == a.ID }) {

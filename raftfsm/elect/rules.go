@@ -14,7 +14,7 @@ type Why int
 // Reasons.
 const (
 	Dead   Why = iota // the leader's process is gone
-	Silent            // the leader says nothing
+	Silent            // the leader is silent
 	Vacant            // no leader is known
 )
 
@@ -30,14 +30,14 @@ type Verdict int
 // Verdicts.
 const (
 	Yield      Verdict = iota // it does not stand
-	WaitTurn                  // it lets others stand first, for at most Survey.Turn
-	WaitOthers                // a server that stands first is standing: this one waits a little
+	WaitTurn                  // it waits at most Survey.Turn for others to stand first
+	WaitOthers                // a better candidate is standing, so this server waits a little
 	Stand
 )
 
 const (
 	turnStep  = 100 * time.Millisecond // more than a vote takes, so that not all stand at once
-	turnTie   = 40 * time.Millisecond  // between servers that cannot tell which is first
+	turnTie   = 40 * time.Millisecond  // between servers for which the order is unclear
 	turnShort = 5 * time.Millisecond   // for an entry that may be on its way to another server's disk
 )
 
@@ -45,15 +45,15 @@ const (
 // voter that did not answer may still vote.
 type Opinion struct {
 	Before bool // it stands first
-	Silent bool // it hears of no leader either
-	Vacant bool // it knows of none
+	Silent bool // it has not heard of a leader either
+	Vacant bool // it knows no leader
 	Leads  bool
 	Longer bool // its log is longer, so that it does not vote for this server
 	Short  bool // its log is shorter, so that this server does not vote for it
-	Linked bool // its connection to the leader stands
+	Linked bool // it has a connection to the leader
 	Stands bool // it stands for election now
 	Mute   bool // it did not answer, so it may still follow the leader
-	Gone   bool // because its process is gone
+	Gone   bool // its process is gone
 	Lower  bool // its id is lower
 }
 
@@ -90,8 +90,8 @@ func StandsBefore(a, b *peer.Status) bool {
 // Survey is what a voter learns from the others before it stands.
 type Survey struct {
 	Voter    bool      // this server may vote
-	Voters   int       // of the cluster, this server and the leader included
-	Opinions []Opinion // of the other voters but the leader
+	Voters   int       // number of voters of the cluster, with this server and the leader
+	Opinions []Opinion // of the other voters except the leader
 }
 
 func (s *Survey) count(is func(*Opinion) bool) (n int) {
@@ -103,12 +103,12 @@ func (s *Survey) count(is func(*Opinion) bool) (n int) {
 	return n
 }
 
-// majority reports whether n voters and this server are one.
+// majority reports whether n voters and this server form a majority.
 func (s *Survey) majority(n int) bool { return s.Voter && n+1 > s.Voters/2 }
 
 // Turn returns how long this server waits for servers with a longer log to stand first. Answers may lack the
 // last entries, which are still on their way to the disk. So two servers may each believe that the other
-// stands first, or both that they do; then the ids decide.
+// stands first, or that they do themselves. Then the ids decide.
 func (s *Survey) Turn() (d time.Duration) {
 	for i := range s.Opinions {
 		o := &s.Opinions[i]

@@ -26,19 +26,19 @@ type Elections struct {
 const (
 	look      = 50 * time.Millisecond  // how often Watch checks for a leader; see lookAgain
 	lookSoon  = 10 * time.Millisecond  // instead, while a cluster may be starting
-	askFirst  = 50 * time.Millisecond  // later answers are awaited only if they could change the decision
-	askAgain  = 20 * time.Millisecond  // before the others are asked again
-	voteTime  = 100 * time.Millisecond // by then a vote is decided
-	deferTime = 500 * time.Millisecond // to better candidates, whose disks may be slow
+	askFirst  = 50 * time.Millisecond  // survey waits longer only for answers that could change the decision
+	askAgain  = 20 * time.Millisecond  // pause before the next survey
+	voteTime  = 100 * time.Millisecond // a vote takes at most this long
+	deferTime = 500 * time.Millisecond // extra time for better candidates, whose disks may be slow
 )
 
 // Watch runs until ctx ends. It makes this server stand for election when the leader is silent or no leader
 // is known.
 //
-// When the leader's host vanishes, no connection breaks. Raft's own timers notice that one and a half to five
-// heartbeat timeouts after the last message, and the other servers, which still believe in the leader, refuse
-// the follower that notices first. So a follower that has heard nothing for a while asks the others whether
-// they have.
+// When the leader's host vanishes, no connection breaks. Raft's own timers notice it one and a half to five
+// heartbeat timeouts after the last message. The follower that notices first gets no votes, because the
+// others still believe in the leader. So a follower that has heard nothing for a while asks the others
+// whether they have.
 func (e *Elections) Watch(ctx context.Context) {
 	last, from := time.Now(), time.Now()
 	wait := look
@@ -47,7 +47,7 @@ func (e *Elections) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		if now.Sub(last) > wait+e.Heartbeat/4 {
-			// This process stood still, not the leader: the leader's messages wait unread.
+			// This process was stopped, not the leader: the leader's messages wait unread.
 			from = now.Add(e.Heartbeat)
 		}
 		leader, _ := e.Raft.Known()
@@ -67,7 +67,7 @@ func (e *Elections) Watch(ctx context.Context) {
 }
 
 // lookAgain returns how long Watch may wait: while there is a leader, until the leader would have been silent
-// for too long. The wait is bounded, so that Watch notices when this process stands still.
+// for too long. The wait is bounded, so that Watch notices when this process was stopped.
 func (e *Elections) lookAgain(leader uint32) time.Duration {
 	switch {
 	case leader == 0 && e.starts():
@@ -138,7 +138,7 @@ func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) boo
 // idle waits for d, and reports whether nothing has happened by then: the moment is still m, and this server
 // knows no leader except but.
 func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uint32) bool {
-	const step = time.Millisecond // another server may lead by then
+	const step = time.Millisecond // check each step whether another server leads
 	for ; d > 0; d -= step {
 		if !pause(ctx, min(d, step)) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
 			return false
@@ -148,8 +148,8 @@ func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uin
 }
 
 // standAt waits until raft has finished its work, then stands if nothing has happened since m. Raft may be
-// storing a vote for another server on a slow disk: standing right after would depose the server that the
-// vote has just elected.
+// storing a vote for another server on a slow disk: if this server stood right after that, it would depose
+// the server that the vote has just elected.
 func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) {
 	if !e.Raft.drained(ctx, e.Heartbeat) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
 		return
@@ -175,8 +175,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// survey asks all voters except dead. Answers take long on a busy machine: survey waits until it has enough
-// of them, or this server knows another leader.
+// survey asks all voters except dead. Answers take long on a busy machine, so survey waits until it has
+// enough of them or this server knows another leader.
 func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey) {
 	ctx, cancel := context.WithTimeout(ctx, e.Heartbeat)
 	defer cancel()
@@ -226,13 +226,13 @@ func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey)
 // vacancy describes a period in which this server knows no leader.
 type vacancy struct {
 	moment moment
-	since  time.Time     // since when raft has been idle and nothing has happened; zero: unknown
+	since  time.Time     // when raft became idle and the last event happened; zero: unknown
 	took   time.Duration // how long raft was busy before that
-	last   time.Time     // when this server stood
+	last   time.Time     // when this server last stood
 	tries  int           // failed elections in quick succession
 }
 
-// patience returns how long an election may take; it grows with each that failed. A candidate waits for
+// patience returns how long an election may take; it grows with each failed election. A candidate waits for
 // votes, which other servers write to their disks; the time that raft was busy here indicates how slow disks
 // may be.
 func (v *vacancy) patience(stands bool) time.Duration {

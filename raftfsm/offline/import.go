@@ -25,9 +25,9 @@ type Made struct {
 	Notes    []string `json:"notes"`
 }
 
-// Import makes the data directory of a server, a cluster by itself, from a ZooKeeper's data. With
-// keep it takes over the sessions, with the passwords that their clients know, and their ephemeral
-// nodes; otherwise z loses these nodes. now is the time, in ms since 1970.
+// Import makes the data directory of a server, a cluster by itself, from a ZooKeeper's data. With keep it
+// keeps the sessions, their passwords and their ephemeral nodes. Without keep it removes these nodes from z.
+// now is the time, in ms since 1970.
 func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep bool, now int64) (*Made,
 	error) {
 	m := &Made{Cluster: disk.NewID(rand.Reader), Zxid: z.Zxid, Notes: z.Notes}
@@ -47,12 +47,12 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 		}
 	}
 	slices.Sort(m.Left)
-	z.Nodes.Recount() // what was left out takes up nothing of a quota
+	z.Nodes.Recount() // the omitted nodes no longer count for a quota
 	m.Nodes, m.Sessions = z.Nodes.Count(), len(sessions)
 	slices.SortFunc(sessions, func(x, y session.Session) int { return compareIDs(x.ID, y.ID) })
 	var err error
 	z.Nodes.Walk(func(path string, n tree.Info) bool {
-		// Releases before 3.4 did not keep pzxid from the start.
+		// Releases before 3.4 did not store the pzxid of every node.
 		if least := n.Czxid; path == state.ConfigPath || n.Pzxid < least || n.Mzxid < least {
 			n.Pzxid, n.Mzxid = max(n.Pzxid, least), max(n.Mzxid, least)
 			err = z.Nodes.Set(path, withoutMembers(path, &n))
@@ -69,8 +69,8 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 	return m, found(ctx, dir, server, m.Cluster, func(w io.Writer) error { return WriteBackup(w, s) })
 }
 
-// withoutMembers empties the node of the members on its way between a ZooKeeper and a zlockd: each kind of
-// server writes its own.
+// withoutMembers empties the node that lists the members in data that move between a ZooKeeper and a zlockd:
+// each kind of server writes its own list.
 func withoutMembers(path string, n *tree.Info) *tree.Info {
 	if path == state.ConfigPath {
 		n.Data, n.Version, n.Czxid, n.Mzxid, n.Ctime, n.Mtime = []byte{}, 0, 0, 0, 0, 0
@@ -80,8 +80,7 @@ func withoutMembers(path string, n *tree.Info) *tree.Info {
 
 func compareIDs(a, b int64) int { return cmp.Compare(uint64(a), uint64(b)) }
 
-// found makes a data directory that begins at the first log entry, as for every state from
-// elsewhere.
+// found makes a data directory whose log begins at the first entry, like that of every imported state.
 func found(ctx context.Context, dir string, server uint32, cluster string,
 	write func(io.Writer) error) error {
 	f := disk.Founding{Server: server, Cluster: cluster, Index: 1, Term: 1}

@@ -21,8 +21,8 @@ type Data struct {
 	Last     state.Position
 	Torn     string // the place of an interrupted write that was never acknowledged
 
-	// Known is the last entry that counts as the log itself shows: the leader had applied it when
-	// it wrote a later one.
+	// Known is the last entry that is certainly committed: a later entry shows that the leader had applied
+	// it.
 	Known    uint64
 	LastTime int64 // ms since 1970, when the leader wrote the last entry
 }
@@ -82,9 +82,9 @@ func (r *replay) readSnapshot(s *disk.Stopped) error {
 // replay applies a log to the state of the snapshot before it.
 type replay struct {
 	d        *Data
-	snapshot raft.SnapshotMeta // the one before it; zero: there is none
-	replaced bool              // by the snapshot: no entry of it counts
-	zxids    []zxidAt          // what was reached where, after d.Known
+	snapshot raft.SnapshotMeta // the snapshot before the log; zero: none
+	replaced bool              // the snapshot replaces the log, so no entry of the log is valid
+	zxids    []zxidAt          // the zxid after each entry since d.Known
 }
 
 type zxidAt struct {
@@ -129,7 +129,7 @@ func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 	return nil
 }
 
-// reached notes that a leader had applied everything up to zxid.
+// reached records that a leader had applied every change up to zxid.
 func (r *replay) reached(zxid int64) {
 	for len(r.zxids) > 0 && r.zxids[0].zxid <= zxid {
 		at := r.zxids[0]
@@ -167,7 +167,7 @@ const (
 	ZooLog       FileKind = "transaction log of a ZooKeeper"
 )
 
-// FileKindOf returns what the path holds.
+// FileKindOf returns the kind of the path's content.
 func FileKindOf(path string) (FileKind, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -27,18 +27,18 @@ func PlanRecovery(dir string) (*Recovery, error) {
 	return &Recovery{d, dir}, nil
 }
 
-// Interrupted reports whether a Recover of this directory was interrupted and only has to be
-// finished.
+// Interrupted reports whether a Recovery of this directory was interrupted, so that the caller only has to
+// call Finish.
 func Interrupted(dir string) bool { return disk.Interrupted(dir, oldDir) }
 
-// Finish finishes an interrupted Recover.
+// Finish finishes an interrupted Recovery.
 func Finish(dir string) error { return disk.FinishReplace(dir, oldDir) }
 
 // oldDir keeps the old content of the directory.
 const oldDir = "before-recover"
 
-// Unconfirmed returns how many entries at the end of the log are not known to count: they are
-// kept, though perhaps no client was told that they happened.
+// Unconfirmed returns how many entries at the end of the log may never have been committed. Recovery keeps
+// them, although perhaps no client has an answer to them.
 func (r *Recovery) Unconfirmed() uint64 {
 	if r.Last.Index < r.Known {
 		return 0
@@ -46,7 +46,7 @@ func (r *Recovery) Unconfirmed() uint64 {
 	return r.Last.Index - r.Known
 }
 
-// Servers returns the members as this server last knew them, by id.
+// Servers returns the last members that this server knew, by id.
 func (r *Recovery) Servers() map[uint32]string {
 	addrs := map[uint32]string{}
 	for _, s := range r.Members.Servers {
@@ -60,7 +60,7 @@ func (r *Recovery) Servers() map[uint32]string {
 	return addrs
 }
 
-// Tell writes what is lost at most.
+// Tell writes how much is lost at most.
 func (r *Recovery) Tell(w io.Writer) {
 	fmt.Fprintf(w, "Server %d of cluster %s, one of %d: its log ends with entry %d of term %d, zxid 0x%x.\n",
 		r.Identity.Server, r.Identity.Cluster, len(r.Servers()), r.Last.Index, r.Last.Term, r.Zxid())
@@ -82,8 +82,8 @@ func (r *Recovery) Tell(w io.Writer) {
 		"survivors, and recover the one with the highest term, then the highest entry.\n", when)
 }
 
-// Run makes a cluster of one from the survivor. Sessions go on; a directory within keeps the old
-// content.
+// Run makes a cluster of one server from the survivor. Sessions continue. Run keeps the old content in oldDir
+// within the directory.
 func (r *Recovery) Run(ctx context.Context, now int64) (*Made, error) {
 	m := refound(r.State, true, now)
 	f := disk.Founding{Server: r.Identity.Server, Cluster: m.Cluster, Index: 1, Term: 1,
@@ -93,7 +93,7 @@ func (r *Recovery) Run(ctx context.Context, now int64) (*Made, error) {
 	})
 }
 
-// Next returns the commands that bring the other servers back, once they run, empty.
+// Next returns the commands that add the other servers again, once they run with empty data directories.
 func (r *Recovery) Next() (list []string) {
 	servers, own := r.Servers(), r.Identity.Server
 	for _, id := range slices.Sorted(maps.Keys(servers)) {
@@ -104,7 +104,7 @@ func (r *Recovery) Next() (list []string) {
 	return list
 }
 
-// TellNext writes the commands that bring the other servers back.
+// TellNext writes the commands that add the other servers again.
 func (r *Recovery) TellNext(w io.Writer) {
 	servers, own := r.Servers(), r.Identity.Server
 	fmt.Fprintf(w, "What was there is in %s/%s.\n", r.dir, oldDir)

@@ -13,13 +13,13 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// beyond is how far the zxid of a restored state lies above that of its backup where the clock does not tell.
+// beyond is how much higher the zxid of a restored state is than that of its backup, if the clock cannot
+// decide.
 const beyond = 1 << 32
 
-// goesOn returns the zxid from which a state that comes back goes on. A cluster's own count never
-// yields a zxid ahead of the time: a ZooKeeper with many elections gave it out, or a clock is
-// wrong. It takes the time one millisecond late: a state that came back just before, and went on
-// from this millisecond, has given out zxids.
+// goesOn returns the zxid from which a restored state continues. A zlockd never counts zxids ahead of the
+// clock, so a backup with such a zxid comes from a ZooKeeper with many elections, or a clock is wrong. goesOn
+// waits one millisecond first: another restore may have used the zxids of the present millisecond.
 func goesOn(zxid int64) (_ int64, note string) {
 	time.Sleep(time.Millisecond)
 	if now := state.TimeZxid(time.Now().UnixMilli()); now > zxid {
@@ -30,8 +30,8 @@ func goesOn(zxid int64) (_ int64, note string) {
 			"than 2^32 changes were made after this state; if the clock is behind, correct it and start again", zxid)
 }
 
-// Restore makes the data directory of a server, a cluster by itself, from a backup. Without keep
-// all sessions are ended. now is in ms since 1970.
+// Restore makes the data directory of a server, a cluster by itself, from a backup. Without keep it ends all
+// sessions. now is in ms since 1970.
 func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, now int64) (*Made, error) {
 	kind, err := FileKindOf(backup)
 	if err != nil {
@@ -57,7 +57,7 @@ func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, 
 	return m, found(ctx, dir, server, m.Cluster, func(w io.Writer) error { return WriteBackup(w, s) })
 }
 
-// warned adds what sessions from a backup can do, where they were kept.
+// warned adds a warning about sessions from a backup, if they were kept.
 func (m *Made) warned(keep bool) *Made {
 	if keep && m.Sessions > 0 {
 		m.Notes = append(m.Notes, fmt.Sprintf("%d sessions were kept as the backup has them: a lock that such a "+

@@ -18,8 +18,7 @@ type Content struct {
 	Zxid  int64
 	Nodes map[string]*tree.Info
 
-	// Wire: the content was read through the protocol, which does not tell what keeps a node alive,
-	// save for ephemerals.
+	// Wire: the content was read through the protocol, which does not show containers and times to live.
 	Wire bool
 }
 
@@ -58,13 +57,13 @@ func contentOf(name string, zxid int64, t *tree.Tree) *Content {
 // MaxDifferences is how many differences Compare returns at most.
 const MaxDifferences = 100
 
-// Compare returns the first differences, in the order of paths. Without ephemerals it passes over
-// ephemeral nodes: it returns as ended those that only one side has, as after a restore that ended their
-// sessions, and does not count that their parents changed by it. It compares the node that names the
-// members by its ACL alone, because every cluster writes its own. It does not compare the counts of a
-// quota, which a ZooKeeper makes again whenever it starts.
+// Compare returns the first differences, in the order of paths. Without ephemerals it ignores ephemeral
+// nodes. It returns those of one side alone as ended, as after a restore that ended their sessions, and
+// ignores the resulting changes of their parents. It compares the node that names the members by its ACL
+// alone, because every cluster writes its own. It does not compare the counts of a quota, because a ZooKeeper
+// counts again whenever it starts.
 func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
-	emptied := map[string]*Content{} // parents of ended nodes, with the side that had these
+	emptied := map[string]*Content{} // parents of ended nodes, each with the side that had the nodes
 	if !ephemerals {
 		ended = append(endedIn(a, b, emptied), endedIn(b, a, emptied)...)
 	}
@@ -93,7 +92,7 @@ func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
 	return diffs, ended
 }
 
-// endedIn returns the ephemeral nodes of one side that the other lacks, and notes their parents.
+// endedIn returns the ephemeral nodes that only one side has, and records their parents.
 func endedIn(had, lacks *Content, parents map[string]*Content) (list []string) {
 	for path, n := range had.Nodes {
 		if isEphemeral(n) && lacks.Nodes[path] == nil {
@@ -178,7 +177,7 @@ func showACL(list []jute.ACL) string {
 	var parts []string
 	for _, a := range list {
 		id := a.ID.ID
-		if a.Scheme == "digest" { // the hash of a password is a secret worth guessing at
+		if a.Scheme == "digest" { // an attacker could guess the password from its hash
 			user, hash, _ := strings.Cut(id, ":")
 			id = user + ":" + hash[:min(len(hash), 4)] + "…"
 		}

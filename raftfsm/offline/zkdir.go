@@ -17,7 +17,7 @@ import (
 // ZooKeeper is the data of a stopped ZooKeeper.
 type ZooKeeper struct {
 	*zkfiles.Tree
-	Notes []string // what was passed over, and why that is safe
+	Notes []string // what was left out, and why that is safe
 }
 
 // ZooKeeperOptions say where a ZooKeeper's data is.
@@ -26,8 +26,7 @@ type ZooKeeperOptions struct {
 	From string
 	// LogDir is where the transaction logs are; empty: beside the snapshots.
 	LogDir string
-	// DropTorn leaves out an entry at the very end of the log that was not
-	// written to its end.
+	// DropTorn leaves out an unfinished entry at the very end of the log.
 	DropTorn bool
 }
 
@@ -37,7 +36,7 @@ type zkFile struct {
 	zxid int64
 }
 
-// zxidOf reads snapshot.ZXID[.gz|.snappy] and log.ZXID; -1: it is another name.
+// zxidOf returns the zxid in the name snapshot.ZXID[.gz|.snappy] or log.ZXID; -1: another kind of name.
 func zxidOf(name, prefix string) int64 {
 	s, ok := strings.CutPrefix(filepath.Base(name), prefix+".")
 	if prefix == "snapshot" {
@@ -85,7 +84,7 @@ func list(dir, prefix string) ([]zkFile, error) {
 			continue
 		}
 		f := zkFile{filepath.Join(dir, e.Name()), zxid}
-		info, err := os.Stat(f.path) // of the file that a link names, as ZooKeeper reads it
+		info, err := os.Stat(f.path) // Stat follows links, as ZooKeeper does
 		if err != nil {
 			return nil, readable(err)
 		}
@@ -105,7 +104,7 @@ func list(dir, prefix string) ([]zkFile, error) {
 	return files, nil
 }
 
-// readable adds to an error what to do about a file that may not be read.
+// readable adds advice to the error of a file that the user may not read.
 func readable(err error) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w: run this as the user that ZooKeeper runs as, or as root", err)
@@ -135,8 +134,7 @@ func LoadZooKeeper(o ZooKeeperOptions) (*ZooKeeper, error) {
 	return loadDirs(dir, logDir, o.DropTorn)
 }
 
-// loadDirs reads the directories of snapshots and logs of a ZooKeeper that does
-// not run.
+// loadDirs reads the directories of snapshots and logs of a stopped ZooKeeper.
 func loadDirs(dir, logDir string, dropTorn bool) (*ZooKeeper, error) {
 	snaps, err := list(dir, "snapshot")
 	if err != nil {
@@ -161,7 +159,7 @@ func loadDirs(dir, logDir string, dropTorn bool) (*ZooKeeper, error) {
 	return z, nil
 }
 
-// loadFile reads a snapshot alone.
+// loadFile reads a snapshot without logs.
 func loadFile(path string) (*ZooKeeper, error) {
 	zxid := zxidOf(path, "snapshot")
 	t, err := loadSnapshot(path, zxid)
@@ -184,8 +182,8 @@ func (z *ZooKeeper) lacksLog(path string) error {
 		"log.* beside it and name the directory", path)
 }
 
-// loadNewest reads the newest whole snapshot. A snapshot that ends in the middle was being written
-// when its server died; the log goes back to the snapshot before.
+// loadNewest reads the newest whole snapshot. A snapshot that ends in the middle is left from a server that
+// died while it wrote; the log still covers the changes since the snapshot before.
 func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 	z := &ZooKeeper{}
 	for _, s := range slices.Backward(snaps) {
@@ -232,14 +230,14 @@ func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn b
 		return fmt.Errorf("%s has no log beside it in %s, and the newest changes are there: name the directory "+
 			"of dataLogDir by --log-dir; or name this file itself, to take it as it stands", snap.path, logDir)
 	}
-	// The last log that begins at or before the snapshot may go on after it.
+	// The last log that begins at or before the snapshot may contain entries after it.
 	first := 0
 	for i, l := range logs {
 		if l.zxid <= snap.zxid {
 			first = i
 		}
 	}
-	// Logs that were begun and hold no entry may follow the last log with one.
+	// Logs without entries may follow the last log that has entries.
 	last := len(logs) - 1
 	for last > first && holdsNothing(logs[last].path) {
 		last--
@@ -262,7 +260,7 @@ func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn b
 	return nil
 }
 
-// holdsNothing reports whether a log was begun and has no whole entry.
+// holdsNothing reports whether a log has no whole entry.
 func holdsNothing(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -276,8 +274,8 @@ func holdsNothing(path string) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, zkfiles.ErrTorn)
 }
 
-// holdsTorn reports whether a snapshot holds the entry that was being written to a log. before is
-// the zxid of the entry in front of it, 0 if it was the log's first.
+// holdsTorn reports whether a snapshot contains the change of a log's unfinished entry. before is the zxid of
+// the entry before it, 0 if it is the log's first.
 func holdsTorn(snap int64, log zkFile, before int64) bool {
 	if before == 0 {
 		return log.zxid == snap
@@ -286,7 +284,7 @@ func holdsTorn(snap int64, log zkFile, before int64) bool {
 	return before+1 == snap || firstOfEpoch
 }
 
-// replayFile applies one log and returns the last zxid that is known to be in it.
+// replayFile applies one log and returns the last zxid that is certainly in it.
 func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int64, error) {
 	path := log.path
 	f, err := os.Open(path)
@@ -309,8 +307,8 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 			return zxid, nil
 		}
 		if errors.Is(err, zkfiles.ErrTorn) && zxid < snap {
-			// The snapshot is newer than the last whole entry, so that nothing is lost
-			// with this one; if it is newer by more, the log it needs is missing.
+			// The snapshot is newer than the last whole entry, so the unfinished entry is no loss. If the
+			// snapshot is newer still, a log is missing.
 			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the snapshot %x is newer than what was being written",
 				path, err, snap))
 			if holdsTorn(snap, log, zxid) {
@@ -319,7 +317,7 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 			return zxid, nil
 		}
 		if errors.Is(err, zkfiles.ErrTorn) && (dropTorn || !last) {
-			// Where another log follows, its ZooKeeper went on without the entry.
+			// Another log follows: its ZooKeeper continued without the entry.
 			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the entry was left out: no client was told that it is "+
 				"stored", path, err))
 			return zxid, nil
@@ -344,9 +342,8 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 	}
 }
 
-// checkStopped refuses a directory that a ZooKeeper is writing to. ZooKeeper
-// locks nothing; but it keeps its log open, and its scripts leave its process
-// id.
+// checkStopped refuses a directory that a ZooKeeper is writing to. ZooKeeper uses no locks, but it keeps its
+// log open, and its scripts write its process id to a file.
 func checkStopped(dir string) error {
 	const pidFile = "zookeeper_server.pid"
 	for _, d := range []string{dir, filepath.Dir(dir)} {
@@ -371,8 +368,8 @@ func isJava(pid int) bool {
 	return err == nil && strings.TrimSpace(string(name)) == "java"
 }
 
-// openedBy finds a process, other than this one, that has a file in dir open for writing, among
-// those that this process may look at.
+// openedBy returns the id of another process that has a file in dir open for writing. It sees only processes
+// that this process may inspect.
 func openedBy(dir string) int {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Open opens the port. The port admits no caller before the host calls Serve, when it is ready for callers.
-// The end of ctx ends all calls that wait.
+// Open opens the port. The port admits no caller until the host calls Serve. When ctx ends, all waiting calls
+// end.
 func Open(ctx context.Context, o Options) (*Port, error) {
 	ln, err := o.Listen(o.Addr)
 	if err != nil {
@@ -33,7 +33,7 @@ func (p *Port) accept() {
 			if p.isClosed() || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Most likely the process is out of file descriptors. That passes; exiting would not help.
+			// Most likely the process has no free file descriptor. That passes; to exit would not help.
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -51,7 +51,8 @@ func (p *Port) isClosed() bool {
 	return p.closed
 }
 
-// maxNew bounds the connections whose callers are not admitted yet. One more closes the oldest of them.
+// maxNew bounds the connections whose callers are not admitted yet. A further connection closes the oldest of
+// them.
 const maxNew = 64
 
 // track registers a connection, so that close can end it.
@@ -64,7 +65,7 @@ func (p *Port) track(c net.Conn) bool {
 	p.came++
 	p.conns[c] = p.came
 	if p.new = append(p.new, c); len(p.new) > maxNew {
-		p.new[0].Close() // whose greeting fails now
+		p.new[0].Close() // its greeting now fails
 		p.new = slices.Delete(p.new, 0, 1)
 	}
 	return true
@@ -87,7 +88,7 @@ func (p *Port) untrack(c net.Conn) {
 	c.Close()
 }
 
-// greet reads a caller's greeting and hands the connection on by its purpose.
+// greet reads a caller's greeting and passes the connection to the handler of its purpose.
 func (p *Port) greet(raw net.Conn) {
 	defer p.untrack(raw)
 	raw.SetDeadline(time.Now().Add(greetTime))

@@ -20,7 +20,7 @@ type raftConns struct {
 	p *Port
 
 	mu     sync.Mutex
-	idle   map[uint32]conns     // the last used at the end
+	idle   map[uint32]conns     // the most recently used is the last
 	busy   map[*raftConn]uint64 // the number of the request under way
 	asked  uint64               // requests so far
 	closed bool
@@ -31,9 +31,9 @@ type raftConn struct {
 	net.Conn
 	to   uint32
 	addr string
-	used bool // an answer came on it
+	used bool // the connection has carried an answer
 	r    *bufio.Reader
-	buf  []byte // kept for messages of usual length
+	buf  []byte // reused for messages of usual length
 }
 
 // rpcTimeout bounds a raft request; for a snapshot it bounds each of its pieces on average.
@@ -46,8 +46,8 @@ const (
 	keptMessage = 1 << 20
 )
 
-// call sends one request, with the bytes after it if there are any, and reads the
-// answer, which may take limit.
+// call sends one request, and the bytes of data after it if data is not nil. It waits at most limit for the
+// answer.
 func (a *raftConns) call(to uint32, addr string, limit time.Duration, request, answer any,
 	behind io.Reader) (used bool, err error) {
 	c, err := a.take(to, addr)
@@ -69,7 +69,7 @@ func (c *raftConn) exchange(limit time.Duration, request, answer any,
 	c.SetDeadline(time.Now().Add(limit))
 	c.buf = appendRequest(c.buf[:0], request)
 	if len(c.buf)-4 > maxRequest {
-		return "", errCoding // the other server would not read it
+		return "", errCoding // the other server could not read it
 	}
 	if _, err := c.Write(c.buf); err != nil {
 		return "", err
@@ -95,7 +95,7 @@ func connEnded(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// take returns a connection to a server, which is the caller's until done.
+// take returns a connection to a server. It belongs to the caller until done.
 func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 	a.mu.Lock()
 	idle := a.idle[to]
@@ -128,8 +128,8 @@ func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 	return c, nil
 }
 
-// done gives a connection back. After a failure done closes the idle connections to the same server
-// as well: a restart of that server breaks them all.
+// done returns a connection. After a failure it also closes the idle connections to the same server, because
+// a restart of that server breaks all of them.
 func (a *raftConns) done(c *raftConn, err error) {
 	a.mu.Lock()
 	delete(a.busy, c)
@@ -172,8 +172,8 @@ func inOrder[C comparable](numbers map[C]uint64) []C {
 // conns is a list of connections.
 type conns []*raftConn
 
-// close must be called without a lock: with TLS a connection tells the other server that it ends,
-// and waits for seconds if that server takes nothing.
+// close must be called without a lock: with TLS a connection tells the other server that it ends, and waits
+// for seconds if that server reads nothing.
 func (list conns) close() {
 	for _, c := range list {
 		c.Close()

@@ -29,7 +29,7 @@ type Greeting struct {
 	Cluster     string `json:"cluster"`
 	Incarnation string `json:"incarnation"`
 	Expected    uint64 `json:"expected,omitempty"` // of the caller's directory; see disk.Identity
-	At          string `json:"at,omitempty"`       // the address that the caller gives of itself
+	At          string `json:"at,omitempty"`       // the caller's own address for peers
 	Release     string `json:"release,omitempty"`
 	Shown
 	End uint64 `json:"end,omitempty"` // of the caller's log
@@ -43,9 +43,9 @@ type Greeting struct {
 	Oldest  int `json:"oldest"`
 }
 
-// Version is the newest version of the messages between servers, log entries included, that this
-// program understands; Oldest is the oldest. A server sends nothing of a version before all members
-// have announced that version.
+// Version is the newest version of the messages between servers, log entries included, that this program
+// understands; Oldest is the oldest. A server sends messages of a version only after all members have
+// announced that version.
 const (
 	Version = 3 // 2: state.Founding; 3: state.Ticketing
 	Oldest  = 1
@@ -55,10 +55,10 @@ const (
 // common.
 func (g *Greeting) Understands() bool { return g.Version >= Oldest && g.Oldest <= Version }
 
-// ErrRefused marks the answer of a server that does not talk to this one.
+// ErrRefused marks the answer of a server that refuses this one.
 var ErrRefused = errors.New("refused")
 
-// Refusal is the answer of a server that does not talk to this one, and why not.
+// Refusal is the answer of a server that refuses this one, with the reason.
 type Refusal struct{ Reason string }
 
 // Error implements error.
@@ -95,9 +95,9 @@ func readAnswer(r io.Reader) error {
 	return &Refusal{string(text)}
 }
 
-// Shown is the progress of its data directory that a server has shown to others. These values never decrease.
-// A server that shows less than before runs from an old copy of the directory. It has lost promises on which
-// others rely, so it must not vote.
+// Shown is the progress of a server's data directory, as the server has shown it to others. Its values never
+// decrease. A server that shows less than before runs from an old copy of the directory. It has lost votes
+// and entries on which others rely, so it must not vote.
 type Shown struct {
 	Start uint64 `json:"start,omitempty"` // how often it was started
 	Life  string `json:"life,omitempty"`  // random name of the last start
@@ -105,7 +105,7 @@ type Shown struct {
 	Index uint64 `json:"index,omitempty"` // of the last log entry it has applied
 }
 
-// Raise raises s, where it shows less, to what is shown now.
+// Raise raises each value of s to that of now, if now's is higher.
 func (s *Shown) Raise(now Shown) {
 	if now.Start > s.Start {
 		s.Start, s.Life = now.Start, now.Life
@@ -114,8 +114,8 @@ func (s *Shown) Raise(now Shown) {
 	s.Index = max(s.Index, now.Index)
 }
 
-// Behind returns in what a directory, whose log ends at end, has less than it showed before; empty: in
-// nothing.
+// Behind names the value that is lower than before, or says that end, the end of the directory's log, is;
+// empty: no value is lower.
 func (s Shown) Behind(before Shown, end uint64) string {
 	switch {
 	case s.Start < before.Start:

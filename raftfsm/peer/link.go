@@ -9,15 +9,15 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Messages on a link. A server sends the leader its stream and its touches; the leader sends back
-// only how far it is. The server learns outcomes by applying the log, as everywhere.
+// Messages on a link. A server sends the leader its stream and its touches. The leader answers only with its
+// progress. The server learns outcomes when it applies the log, like every server.
 //
 //	message := type u8 · length u32 · payload
 const (
 	LinkBlock   byte = 1 // to the leader: a block of the stream
 	LinkTouches byte = 2 // to the leader: number u64, applied index u64, (session i64, age u32)*
-	LinkAck     byte = 3 // from the leader: the same without sessions; the number is that of the touches
-	LinkFull    byte = 4 // to the leader, before touches: why to refuse requests that need more room
+	LinkAck     byte = 3 // from the leader: its answer to touches, with their number and its applied index
+	LinkFull    byte = 4 // to the leader, before touches: the reason to refuse requests that need more room
 )
 
 // MaxMessage is the longest payload on a link: a block.
@@ -46,11 +46,11 @@ func ReadMessage(r *bufio.Reader) (typ byte, payload []byte, err error) {
 	return typ, payload, err
 }
 
-// Touches says that a server lives, how far it is and which sessions it heard from. The leader
-// answers with its own.
+// Touches says that a server lives, how far it has applied the log, and which sessions it heard from. The
+// leader answers with Touches of its own.
 type Touches struct {
-	Number  uint64 // the leader gives it back
-	Applied uint64 // index of the last log entry applied there
+	Number  uint64 // the leader's answer repeats it
+	Applied uint64 // index of the last log entry that the sender has applied
 	Heard   []state.Touch
 }
 

@@ -36,8 +36,8 @@ const (
 )
 
 const (
-	// maxRequest is the longest request: as many bytes as a fast server is sent at once, plus the longest
-	// possible entry.
+	// maxRequest is the longest request: the most bytes that a message to a fast server may have, plus the
+	// longest possible entry.
 	maxRequest = paceMost + state.MaxEntry + 1<<20
 	maxAnswer  = 64 << 10
 	entrySize  = 3*8 + 1 + 2*4 // without data
@@ -56,14 +56,14 @@ type timeoutNow struct {
 	Term uint64
 }
 
-// coder walks over the fields of a message, and writes or reads them. Writing changes nothing of the
-// message: raft sends one request to several servers at once.
+// coder visits the fields of a message, and writes or reads them. While it writes, it does not change the
+// message, because raft sends one request to several servers at once.
 type coder struct {
-	b    []byte        // written so far
-	read *jute.Decoder // nil: it writes
+	b    []byte        // bytes written so far
+	read *jute.Decoder // nil: the coder writes
 }
 
-// number walks over a number of eight bytes.
+// number writes or reads a number of eight bytes.
 func number[T uint64 | int64 | raft.ProtocolVersion | raft.SnapshotVersion](c *coder, v *T) {
 	if c.read != nil {
 		*v = T(c.read.Long())
@@ -94,8 +94,7 @@ func (c *coder) header(h *raft.RPCHeader) {
 	c.bytes(&h.Addr)
 }
 
-// fields walks over a request or an answer of raft's. It reports the kind; 0: raft
-// has no such message.
+// fields writes or reads a request or an answer of raft. It returns the kind; 0: not a message of raft.
 func (c *coder) fields(message any) (kind byte) {
 	switch m := message.(type) {
 	case *raft.AppendEntriesRequest:
@@ -103,7 +102,7 @@ func (c *coder) fields(message any) (kind byte) {
 		for _, v := range []*uint64{&m.Term, &m.PrevLogEntry, &m.PrevLogTerm, &m.LeaderCommitIndex} {
 			number(c, v)
 		}
-		c.bytes(&m.Leader) //nolint:staticcheck // what raft 1.7 itself still sends
+		c.bytes(&m.Leader) //nolint:staticcheck // raft 1.7 itself still sends it
 		c.entries(m)
 		return kindAppend
 	case *raft.AppendEntriesResponse:
@@ -159,7 +158,7 @@ func (c *coder) fields(message any) (kind byte) {
 	return 0
 }
 
-// entries walks over log entries.
+// entries writes or reads log entries.
 func (c *coder) entries(m *raft.AppendEntriesRequest) {
 	if c.read == nil {
 		c.b = jute.AppendInt(c.b, int32(len(m.Entries)))
@@ -193,7 +192,7 @@ func (c *coder) entries(m *raft.AppendEntriesRequest) {
 // appendRequest appends a request as a frame.
 func appendRequest(b []byte, request any) []byte { return appendFrame(b, request, nil) }
 
-// appendAnswer appends an answer as a frame; why is raft's error, empty if there is none.
+// appendAnswer appends an answer as a frame; why is raft's error; empty: none.
 func appendAnswer(b []byte, answer any, why string) []byte { return appendFrame(b, answer, &why) }
 
 func appendFrame(b []byte, message any, why *string) []byte {
@@ -239,8 +238,7 @@ func parseRequest(b []byte) (request any, err error) {
 	return request, nil
 }
 
-// parseAnswer reads an answer without its length into one of the kind that is
-// expected.
+// parseAnswer reads an answer without its length into answer, which has the expected type.
 func parseAnswer(b []byte, answer any) (why string, err error) {
 	kind, b, err := openFrame(b)
 	if err != nil {
@@ -263,8 +261,8 @@ func openFrame(b []byte) (kind byte, fields []byte, err error) {
 	return b[4], b[frameHead:], nil
 }
 
-// readFrame reads a length of at most limit and as many bytes, into buf if they
-// fit: then no string or slice may point into what buf held before. Memory is taken as bytes arrive.
+// readFrame reads a length of at most limit and that many bytes. It uses buf if they fit, so no string or
+// slice may still point into buf. It allocates memory only as the bytes arrive.
 func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	jute.Overwrite(buf)
 	var head [4]byte

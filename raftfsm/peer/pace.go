@@ -8,7 +8,8 @@ import (
 )
 
 // Bounds of a message with log entries, in bytes. Raft bounds only the number of entries, and repeats a
-// message that takes longer than rpcTimeout. Over a slow link a server that is behind would never catch up.
+// message that takes longer than rpcTimeout. Without further bounds, a server that lags behind a slow link
+// would never catch up.
 const (
 	paceMost  = 8 << 20
 	paceLeast = 64 << 10 // but at least one entry
@@ -18,7 +19,7 @@ const (
 // pace measures how many bytes the links to the other servers can carry.
 type pace struct {
 	mu    sync.Mutex
-	bytes map[raft.ServerID]int // that a message may have
+	bytes map[raft.ServerID]int // the most bytes of a message
 }
 
 // limit returns how many bytes the next message to a server may have.
@@ -36,7 +37,7 @@ func (p *pace) limit(id raft.ServerID) int {
 func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) {
 	// A message below half of the limit shows nothing about the link.
 	if bytes < min(paceLeast, p.limit(id)/2) && err == nil {
-		return // its duration does not come from the link
+		return // its duration does not depend on the link
 	}
 	next := paceMost
 	switch {
@@ -44,7 +45,7 @@ func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) 
 		next = p.limit(id) / 4
 	case took > paceTime/8:
 		next = int(float64(bytes) * float64(paceTime) / float64(took))
-		next = min(next, 2*p.limit(id)) // carefully upwards
+		next = min(next, 2*p.limit(id)) // the limit at most doubles
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,14 +22,14 @@ type Host interface {
 	Admit(Purpose, *Greeting) error
 	// ServeLink runs another server's link until it ends.
 	ServeLink(c net.Conn, from *Greeting)
-	// Answer does what a question asks to do, and returns what it asks for.
+	// Answer handles a question and returns the answer.
 	Answer(context.Context, *Question) (Told, error)
 	// Status returns the server's status for a server that asks.
 	Status(asker *Greeting) Status
-	// SnapshotSent is called when another server has taken a snapshot from this one.
+	// The port calls SnapshotSent after another server has accepted a snapshot from this one.
 	SnapshotSent()
-	// Stored is called when server id has told this server, the leader of term, that it has stored the
-	// log up to index.
+	// The port calls Stored when server id has answered this server, the leader of term, that it has stored
+	// the log up to index.
 	Stored(id uint32, term, index uint64)
 	// Replicates reports whether this server leads in term and has server id at addr as a member.
 	Replicates(term uint64, id uint32, addr string) bool
@@ -56,21 +56,21 @@ type Options struct {
 	Logger   *slog.Logger
 }
 
-// Port is the peer port of a server: it accepts, greets and sorts, and calls
-// other servers' ports.
+// Port is the peer port of a server: it admits callers, passes their connections to the right handlers, and
+// calls the ports of other servers.
 type Port struct {
 	o   Options
-	ctx context.Context // ends what is under way
+	ctx context.Context // its end ends all calls
 	ln  net.Listener
 
-	rpcs  chan raft.RPC // for raft, from all connections
+	rpcs  chan raft.RPC // requests from all connections, for raft
 	reach reach
 	sent  sendings
 
-	committed atomic.Uint64 // the last commit index that raft was given and accepted
+	committed atomic.Uint64 // the last commit index that raft has accepted
 
 	mu     sync.Mutex
-	conns  map[net.Conn]uint64 // by the order in which they came
+	conns  map[net.Conn]uint64 // numbered in the order of their arrival
 	came   uint64              // connections so far
 	new    []net.Conn          // those of conns that are not admitted yet, oldest first
 	closed bool
@@ -83,7 +83,7 @@ func (p *Port) Addr() string { return p.ln.Addr().String() }
 // Call opens a connection to another server.
 func (p *Port) Call(ctx context.Context, purpose Purpose, to uint32, addr string) (net.Conn, error) {
 	c, err := p.call(ctx, purpose, to, addr)
-	if purpose == Raft && p.ctx.Err() == nil { // raft calls again and again, so it finds the end of an outage
+	if purpose == Raft && p.ctx.Err() == nil { // raft calls repeatedly, so it notices the end of an outage
 		p.reach.note(to, err)
 	}
 	return c, err
@@ -94,7 +94,7 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 		return nil, err
 	}
 	defer func() {
-		if errors.Is(err, net.ErrClosed) && ctx.Err() != nil { // closed below, for it stands still
+		if errors.Is(err, net.ErrClosed) && ctx.Err() != nil { // closed below, because the handshake hangs
 			err = fmt.Errorf("server %d at %s does not answer: %w", to, addr, ctx.Err())
 		}
 	}()

@@ -11,27 +11,27 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// AnswerTime is how long a question may take to be answered.
+// AnswerTime is how long a server may take to answer a question.
 const AnswerTime = 10 * time.Second
 
-// Status is a server's own status, as it tells it to another server.
+// Status is the status that a server reports of itself to another server.
 type Status struct {
 	ID           uint32            `json:"id"`
 	Cluster      string            `json:"cluster"`
 	Incarnation  string            `json:"incarnation"`
-	Incarnations map[uint32]string `json:"incarnations"`    // all known; empty: a new directory may come
+	Incarnations map[uint32]string `json:"incarnations"`    // of known servers; empty: new directory may join
 	AsOf         uint64            `json:"as_of,omitempty"` // the log entry at which Incarnations were true
 	Peers        map[uint32]string `json:"peers"`           // its --peers
 	Formed       map[uint32]string `json:"formed"`          // the --peers with which its cluster was formed
 	Members      map[uint32]string `json:"members"`         // addresses in its raft configuration
-	Known        Shown             `json:"known"`           // what the asker's directory has shown to it
-	Now          Shown             `json:"now"`             // what it shows the asker
+	Known        Shown             `json:"known"`           // what the asker's directory has shown it
+	Now          Shown             `json:"now"`             // what its own directory shows
 	Leader       uint32            `json:"leader"`
 
 	Observers       []uint32 `json:"observers,omitempty"` // of Peers, those without a vote, in order
 	FormedObservers []uint32 `json:"formed_observers,omitempty"`
 
-	Linked  uint32 `json:"linked"`  // the leader to whom its link stands; 0: none
+	Linked  uint32 `json:"linked"`  // the leader at the other end of its link; 0: none
 	Up      bool   `json:"up"`      // its raft runs
 	Version int    `json:"version"` // of the messages between servers
 
@@ -41,7 +41,7 @@ type Status struct {
 	// Config is the index of the log entry with its raft configuration.
 	Config  uint64 `json:"config,omitempty"`
 	Release string `json:"release,omitempty"` // of its program
-	Waits   string `json:"waits,omitempty"`   // for what, if it does not serve clients
+	Waits   string `json:"waits,omitempty"`   // why it does not serve clients; empty: it does
 
 	Told
 
@@ -49,7 +49,7 @@ type Status struct {
 	LastIndex uint64 `json:"last_index"`
 }
 
-// Told is the answer to a question beyond the status.
+// Told is the part of an answer that follows the status.
 type Told struct {
 	All    map[uint32]status.Member `json:"all,omitempty"`    // the members, and how far each is
 	Probed *status.Found            `json:"probed,omitempty"` // what a probe found
@@ -74,11 +74,11 @@ type Place struct {
 type Question struct {
 	Form   *Formation     `json:"form,omitempty"`
 	Member *change.Change `json:"member,omitempty"`
-	Reach  *Place         `json:"reach,omitempty"` // is a server reached there from here?
-	Probe  *Place         `json:"probe,omitempty"` // could it be a member?
+	Reach  *Place         `json:"reach,omitempty"` // can the asked server reach a server there?
+	Probe  *Place         `json:"probe,omitempty"` // could the server there be a member?
 
 	Progress bool `json:"progress,omitempty"` // how far are the members?
-	Tickets  bool `json:"tickets,omitempty"`  // let the cluster have tickets
+	Tickets  bool `json:"tickets,omitempty"`  // allow tickets in the cluster
 }
 
 type reply struct {
@@ -110,7 +110,7 @@ func (p *Port) Ask(ctx context.Context, id uint32, addr string, q Question) (Sta
 	return r.Status, r.Err()
 }
 
-// Answer is what a server answered, or the error instead.
+// Answer is one server's answer, or the error.
 type Answer struct {
 	Place
 	Status Status

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// reach knows which servers are not reached, and logs each outage: one line when it begins, one
-// when it has lasted, one when it is over.
+// reach records which servers this server cannot reach, and logs each outage: a line when it begins, a line
+// once it is long, and a line when it ends.
 type reach struct {
 	log *slog.Logger
 
@@ -16,18 +16,19 @@ type reach struct {
 	lost map[uint32]*outage
 }
 
-// outage is a server that is not reached.
+// outage is a period in which a server cannot be reached.
 type outage struct {
 	since time.Time
 	err   error         // of the last call
-	long  bool          // the log has reported that it lasts
+	long  bool          // the log has a line that it is long
 	over  chan struct{} // closed when the outage ends
 }
 
-// longOutage is longer than a restart takes. A shorter outage is no warning, because servers are restarted.
+// longOutage is longer than a restart takes. A shorter outage is not worth a warning, because operators
+// restart servers.
 const longOutage = 10 * time.Second
 
-// note takes the outcome of calling a server.
+// note records the outcome of a call to a server.
 func (r *reach) note(id uint32, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,8 +52,8 @@ func (r *reach) note(id uint32, err error) {
 	}
 }
 
-// called notes a call from a server, which shows that the server can be reached, too. A question shows
-// nothing: a server that waits with an empty directory asks others, and refuses their calls.
+// called records a call from a server, which shows that this server can reach it too. A question shows
+// nothing: a server that waits with an empty directory asks others but refuses their calls.
 func (r *reach) called(id uint32, p Purpose) {
 	r.mu.Lock()
 	o := r.lost[id]
@@ -64,7 +65,7 @@ func (r *reach) called(id uint32, p Purpose) {
 	}
 }
 
-// again returns a channel that closes when a server is reached again; nil: it is reached.
+// again returns a channel that closes when a server can be reached again; nil: it can be reached.
 func (r *reach) again(id uint32) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,8 +82,8 @@ const NotFormed = "the cluster is not formed yet"
 // Starting is the refusal of a server whose raft does not run yet, although its directory has a cluster.
 const Starting = "the server is starting"
 
-// Refusal returns the refusal of a server that runs but does not let this one in,
-// or nil. No majority is lost while such a server runs, unless it has lost its data.
+// Refusal returns the refusal of a running server that does not admit this one, or nil. No majority is lost
+// while such a server runs, unless it has lost its data.
 func (p *Port) Refusal() error {
 	p.reach.mu.Lock()
 	defer p.reach.mu.Unlock()

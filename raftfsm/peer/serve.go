@@ -13,8 +13,8 @@ import (
 )
 
 // lateHeartbeat is how long a heartbeat may wait for raft's main loop. Raft treats every heartbeat as sent at
-// the moment it is handled. If a leader vanishes while it sends a snapshot, its last heartbeat waits, and
-// handled late it would make this server believe in that leader for another timeout and hinder an election. A
+// the moment it is handled. If a leader vanishes while it sends a snapshot, its last heartbeat waits. Handled
+// late, it would make this server believe in that leader for another timeout, and so hinder an election. A
 // living leader sends the next heartbeat soon.
 const lateHeartbeat = 500 * time.Millisecond
 
@@ -39,7 +39,7 @@ func (p *Port) serveRaft(c *asked, from uint32) {
 			return
 		}
 		c.within = true
-		b, err := readFrame(r, maxRequest, nil) // the log keeps the entries
+		b, err := readFrame(r, maxRequest, nil) // the log keeps the memory of the entries
 		if err != nil {
 			return
 		}
@@ -133,7 +133,8 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	}
 }
 
-// lastOf returns the index of the last entry in a message, or before it if it has none.
+// lastOf returns the index of the last entry in a message, or, without entries, of the entry before the
+// message.
 func lastOf(req *raft.AppendEntriesRequest) uint64 {
 	if n := len(req.Entries); n > 0 {
 		return req.Entries[n-1].Index
@@ -142,21 +143,21 @@ func lastOf(req *raft.AppendEntriesRequest) uint64 {
 }
 
 // asked is a connection that another server's raft has opened. It bounds the silence within a message,
-// because raft's main loop reads a snapshot without a deadline: if the leader's host vanished during that,
-// the follower could not vote until TCP gave up. Between messages a connection may be idle without bound.
+// because raft's main loop reads a snapshot without a deadline: if the leader's host vanished then, the
+// follower could not vote until TCP gave up. Between messages a connection may be idle without limit.
 type asked struct {
 	net.Conn
 	alive  func() bool // asks the other server for a sign of life, for at most messageProbe
-	within bool        // a message; the reader sets it, or raft while the reader waits for raft
+	within bool        // within a message; set by the reader, or by raft while the reader waits for raft
 }
 
 const (
 	messageSilence = 700 * time.Millisecond // after this silence, this server asks whether the other is alive
 	messageProbe   = 300 * time.Millisecond
-	messageWait    = 5 * time.Second // for a server that lives
+	messageWait    = 5 * time.Second // limit for a living server
 )
 
-// between notes the end of a message.
+// between records the end of a message.
 func (c *asked) between() {
 	if c.within {
 		c.within = false
@@ -174,7 +175,7 @@ func (c *asked) Read(b []byte) (n int, err error) {
 			return n, err
 		}
 		if time.Since(began) > messageWait || !c.alive() {
-			c.Conn.Close() // raft would go on reading, to skip the rest of the snapshot
+			c.Conn.Close() // raft would continue to read, to skip the rest of the snapshot
 			return n, err
 		}
 	}

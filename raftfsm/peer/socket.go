@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Listen listens on the network; a test may bring its own. Servers must notice a dead peer although
-// it says nothing: a follower that waits on a vanished leader's connection cannot vote.
+// Listen listens on the network; a test may use another function. Servers must notice a silent dead peer: a
+// follower that waits on a vanished leader's connection cannot vote.
 func Listen(addr string) (net.Listener, error) {
 	lc := net.ListenConfig{Control: socketOptions, KeepAliveConfig: keepAlive}
 	return lc.Listen(context.Background(), "tcp", addr)
@@ -23,8 +23,8 @@ func Dial(ctx context.Context, addr string) (net.Conn, error) {
 
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3}
 
-// userTimeout bounds how long sent bytes may stay unacknowledged. Where the system has no such
-// bound (socket_other.go), the deadlines of reads and writes show later that a peer is gone.
+// userTimeout bounds how long sent bytes may stay unacknowledged. On systems without this bound
+// (socket_other.go), the deadlines of reads and writes show later that a peer is gone.
 const userTimeout = 10 * time.Second
 
 func socketOptions(_, _ string, c syscall.RawConn) error {

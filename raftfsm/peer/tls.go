@@ -27,7 +27,7 @@ func tlsConfig(t *TLS) *tls.Config {
 		RootCAs:      l.CA,
 		ClientCAs:    l.CA,
 		ClientAuth:   tls.RequireAndVerifyClientCert, VerifyConnection: l.NotRevoked,
-		// A certificate that was withdrawn must not live on in tickets.
+		// A withdrawn certificate must not stay valid through session tickets.
 		SessionTicketsDisabled: true,
 	}
 }

@@ -35,7 +35,7 @@ type transport struct {
 func (p *Port) Transport(durable func() uint64) raft.Transport {
 	t := &transport{port: p, host: p.o.Host, durable: durable, pace: pace{bytes: map[raft.ServerID]int{}},
 		conns: raftConns{p: p, idle: map[uint32]conns{}, busy: map[*raftConn]uint64{}}}
-	// raft closes its transport only when no request is under way, so ctx must end them.
+	// raft closes its transport only when no request is under way, so the end of ctx must end the requests.
 	context.AfterFunc(p.ctx, t.conns.close)
 	return t
 }
@@ -57,7 +57,7 @@ func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t
 // EncodePeer implements raft.Transport.
 func (t *transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
 
-// DecodePeer implements raft.Transport. It also reads what candidate wrote.
+// DecodePeer implements raft.Transport. It also reads the form that candidate writes.
 func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
 	addr, _, _ := bytes.Cut(b, candidateMark)
 	return raft.ServerAddress(addr)
@@ -66,12 +66,11 @@ func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
 var candidateMark = []byte{0}
 
 // candidate returns the form in which raft stores the server that it voted for: address and id. If the same
-// candidate asks again in the same term, raft grants the vote again without comparing the logs. An address
-// alone may belong to another server by then. So a vote that was stored without an id is not given a second
-// time.
+// candidate asks again in the same term, raft grants the vote again without comparing the logs. By then the
+// address may belong to another server. So raft does not repeat a vote that was stored without an id.
 func candidate(addr []byte, id uint32) []byte {
 	if len(addr) == 0 {
-		return addr // a request that must not get a vote
+		return addr // the request has no address, and must not get a vote
 	}
 	return append(slices.Concat(addr, candidateMark), ServerID(id)...)
 }
@@ -82,8 +81,8 @@ func (t *transport) Close() error {
 	return nil
 }
 
-// call sends a request to a server, at the address in raft's configuration unless the server is known to have
-// moved. A request to this server itself does not leave the process.
+// call sends a request to a server, at the address in raft's configuration, or at its new address if the
+// server has moved. A request to this server itself does not leave the process.
 func (t *transport) call(id raft.ServerID, target raft.ServerAddress, limit time.Duration, request,
 	answer any, behind io.Reader) (used bool, err error) {
 	to := ParseID(id)
@@ -123,18 +122,18 @@ func (t *transport) self(limit time.Duration, request, answer any) error {
 // while its followers do, and raft counts the leader's write as done from the start. If a follower applied an
 // entry that its leader then lost in a crash, the next leader could put another in its place.
 //
-// Nor does it send a commit index beyond the entries of the message. The follower's raft bounds the index
-// only by the end of its own log, which may still hold later entries of an earlier leader. The follower would
-// apply those.
+// It also sends no commit index beyond the entries of the message. The follower's raft bounds the index only
+// by the end of its own log. That log may still hold later entries of an earlier leader, and the follower
+// would apply them.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for _, l := range args.Entries {
 		if l.Type > raft.LogConfiguration {
-			// A stand-in (disk.StandIn), read after this server has ceased to lead.
+			// A stand-in (disk.StandIn), which raft has read after this server ceased to lead.
 			return fmt.Errorf("entry %d is not in this server's log", l.Index)
 		}
 	}
-	size := cut(args, t.pace.limit(id)) // in raft's own message: see cut
+	size := cut(args, t.pace.limit(id)) // shortens raft's own message; see cut
 	end := lastOf(args)
 	// Raft has read its commit index before this call, so durable counts every entry up to there that is
 	// stored but not durable yet.
@@ -153,8 +152,8 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	switch {
 	case err == nil:
-		t.port.reach.note(ParseID(id), nil) // perhaps on a connection from before the outage
-	case !isHeartbeat(args): // heartbeats must detect that a server is back
+		t.port.reach.note(ParseID(id), nil) // the answer may have come on a connection from before the outage
+	case !isHeartbeat(args): // but not a heartbeat, which must detect that a server is back
 		t.awaitReach(id, target, args.Term)
 	}
 	return err
@@ -181,16 +180,15 @@ func (t *transport) awaitReach(id raft.ServerID, target raft.ServerAddress, term
 	}
 }
 
-// reachLook is how often awaitReach checks whether to send to the server at all: the term may be
-// over, and the server removed.
+// reachLook is how often awaitReach checks that the term still lasts and the server is still a member.
 const reachLook = 100 * time.Millisecond
 
-// callAgain calls once more if the request fails on an old connection. Raft itself would not, and an election
-// or a hand-over would fail. A repeated request does no harm: a voter gives the same answer, and a successor,
-// which is in another term by then, refuses.
+// callAgain repeats a request that fails on an old connection. Raft itself would not, and an election or a
+// hand-over would fail. A repetition does no harm: a voter gives the same answer, and a successor refuses,
+// because it is in another term by then.
 func (t *transport) callAgain(id raft.ServerID, target raft.ServerAddress, request, answer any) error {
 	used, err := t.call(id, target, rpcTimeout, request, answer, nil)
-	if used && connEnded(err) { // all idle connections are closed by now
+	if used && connEnded(err) { // done has closed all idle connections
 		_, err = t.call(id, target, rpcTimeout, request, answer, nil)
 	}
 	return err
@@ -208,19 +206,19 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
 	return t.callAgain(id, target, args, resp)
 }
 
-// TimeoutNow asks a server to stand for election, with the term in which this server believes to lead.
+// TimeoutNow asks a server to stand for election, with the term in which this server believes that it leads.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
 	resp *raft.TimeoutNowResponse) error {
 	return t.callAgain(id, target, &timeoutNow{*args, t.host.Term()}, resp)
 }
 
-// InstallSnapshot tells the host when it has succeeded.
+// InstallSnapshot calls Host.SnapshotSent after a success.
 func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	data, done := t.port.sent.begin(ParseID(id), args.Size, data)
 	defer done()
 	limit := rpcTimeout * time.Duration(max(1, args.Size/snapshotPiece))
-	_, err := t.call(id, target, limit, args, resp, data) // data is read to its end, where damage is detected
+	_, err := t.call(id, target, limit, args, resp, data) // call reads data to its end, which detects damage
 	if err == nil && resp.Success {
 		t.host.SnapshotSent()
 	}
@@ -233,7 +231,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 // ServerID returns raft's name of server id.
 func ServerID(id uint32) raft.ServerID { return raft.ServerID(strconv.FormatUint(uint64(id), 10)) }
 
-// ParseID returns the id for raft's name of a server, 0 if zlockd gives no such name.
+// ParseID returns the id for raft's name of a server; 0: not a name that ServerID returns.
 func ParseID(id raft.ServerID) uint32 {
 	v, err := strconv.ParseUint(string(id), 10, 32)
 	if err != nil {
@@ -265,8 +263,8 @@ func (s *sendings) begin(to uint32, size int64, r io.Reader) (_ io.Reader, done 
 	return snap, func() { s.to.CompareAndDelete(to, snap) }
 }
 
-// Sending tells how much of a snapshot has been sent to a server, and how large
-// it is; 0: none is on its way.
+// Sending returns the size of the snapshot that is on its way to a server, and how much of it has been sent;
+// 0: none is on its way.
 func (p *Port) Sending(to uint32) (sent, size int64) {
 	if s, is := p.sent.to.Load(to); is {
 		return s.(*sending).sent.Load(), s.(*sending).size

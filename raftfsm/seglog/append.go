@@ -13,8 +13,8 @@ import (
 // StoreLog implements raft.LogStore.
 func (l *Log) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs implements raft.LogStore: when it returns nil the entries are
-// durable, and so is everything that was queued before.
+// StoreLogs implements raft.LogStore: when it returns nil, the entries and all entries queued before them are
+// durable.
 func (l *Log) StoreLogs(entries []*raft.Log) error {
 	if len(entries) == 0 {
 		return nil
@@ -30,9 +30,9 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 	return l.fail(l.write(entries))
 }
 
-// Append makes entries readable and queues them to be written: by a goroutine at once, or, with
-// lazily, when a call waits for them or stores something else. They must follow the newest entry,
-// and belong to the log from now on.
+// Append makes entries readable and queues them for writing. A goroutine writes them at once; with lazily,
+// the next call that waits for them or stores more entries does. The entries must follow the newest entry.
+// The caller must not change them afterwards.
 func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 	if len(entries) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 	}
 	next := l.lastIndex() + 1
 	if next == 1 {
-		next = entries[0].Index // a log without entries begins anywhere
+		next = entries[0].Index // an empty log may begin at any index
 	}
 	for i, e := range entries {
 		if e.Index != next+uint64(i) {
@@ -74,8 +74,8 @@ func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 // Durable returns an index: every entry that was appended up to it is on the disk.
 func (l *Log) Durable() uint64 { return l.durable.Load() }
 
-// Wait returns when every entry that was appended up to index is durable. If no goroutine is
-// writing them, Wait does. An error means that some may never be durable.
+// Wait returns when every entry that was appended up to index is durable. If no goroutine is writing them,
+// Wait writes them. After an error some of them may never be durable.
 func (l *Log) Wait(index uint64) error {
 	if l.durable.Load() >= index {
 		return nil
@@ -100,8 +100,8 @@ func (l *Log) writeQueue() {
 			return
 		case <-l.kick:
 		}
-		// A goroutine in a long system call keeps its processor, and the goroutines that wait for
-		// it, for a while: those that send the entries to other servers go first.
+		// A goroutine in a long system call keeps its processor for a while, and delays the goroutines that
+		// wait for it. So let those that send the entries to other servers run first.
 		runtime.Gosched()
 		select {
 		case <-l.done:
@@ -133,7 +133,7 @@ func (l *Log) drain() error {
 	}
 }
 
-// fail notes the first error of an append; no other succeeds after it.
+// fail records the first error of an append; every later append fails with it.
 func (l *Log) fail(err error) error {
 	if err == nil {
 		return nil
@@ -146,8 +146,8 @@ func (l *Log) fail(err error) error {
 	return err
 }
 
-// write appends a batch durably: the entries at the front of the queue, or others while the queue
-// is empty. The caller holds the writer.
+// write appends a batch durably: the first entries of the queue, or, if the queue is empty, other entries.
+// The caller holds the writer.
 func (l *Log) write(entries []*raft.Log) error {
 	base := entries[0].Index
 	s, err := l.tail(base)
@@ -167,7 +167,7 @@ func (l *Log) write(entries []*raft.Log) error {
 		l.buf = buf
 	}
 	if s == nil || s.secret != l.secret || s.end+len(buf) > s.limit() {
-		var empty []*segment // that was to be begun with a larger batch
+		var empty []*segment // of a larger batch that failed
 		if s, empty, err = l.roll(base, len(buf)); err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ func (l *Log) write(entries []*raft.Log) error {
 	return nil
 }
 
-// publish makes a batch that is durable part of the log.
+// publish adds a durable batch to the log.
 func (l *Log) publish(s *segment, starts []uint32, size int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,8 +214,8 @@ func (l *Log) publish(s *segment, starts []uint32, size int) {
 	}
 }
 
-// tail returns the segment that an append at index goes to, nil if it needs a
-// new one. An append after a gap empties the log first.
+// tail returns the segment for an append at index, nil if the append needs a new segment. An append after a
+// gap empties the log first.
 func (l *Log) tail(index uint64) (*segment, error) {
 	l.mu.RLock()
 	n, empty := len(l.segments), l.first == 0
@@ -238,12 +238,12 @@ func (l *Log) tail(index uint64) (*segment, error) {
 	return nil, fmt.Errorf("append entry %d, but the log reaches to %d", index, s.last())
 }
 
-// roll begins a new segment at base with room for at least need bytes. The segment supersedes
-// everything from base on, in memory as on the disk. roll returns the segments of which nothing is
-// left; the caller removes them.
+// roll begins a new segment at base with room for at least need bytes. The segment supersedes everything from
+// base on, in memory as on the disk. roll returns the segments that are now superseded as a whole; the caller
+// removes them.
 func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error) {
 	need += headerSize + endSize
-	// The spare may have failed long ago, for example on a disk that was full then. The log needs the segment
+	// The spare may have failed long ago, for example because the disk was full. The log needs the segment
 	// now, so it tries again.
 	p := l.takeSpare(nil)
 	if p.err != nil {
@@ -296,7 +296,7 @@ func (l *Log) prepare(size int) prepared {
 	return prepared{f, size, err}
 }
 
-// makeSpare begins to prepare the next segment, unless that is under way.
+// makeSpare starts to prepare the next segment, unless one is being prepared.
 func (l *Log) makeSpare(size int) {
 	l.spareMu.Lock()
 	defer l.spareMu.Unlock()
@@ -313,7 +313,7 @@ func (l *Log) makeSpare(size int) {
 	}
 }
 
-// takeSpare returns the prepared segment, if there is one; it waits until the segment is ready or
+// takeSpare returns the spare segment, if there is one. It waits until the segment is prepared or the channel
 // enough fires.
 func (l *Log) takeSpare(enough <-chan time.Time) prepared {
 	l.spareMu.Lock()

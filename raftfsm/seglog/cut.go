@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// DeleteRange implements raft.LogStore. The range must reach to one end of the
-// log. What is queued is written first.
+// DeleteRange implements raft.LogStore. The range must reach to one end of the log. DeleteRange writes the
+// queue first.
 //
 // After a snapshot of a large state many segments must be removed, each with a sync. Appends may run between
 // two of them.
@@ -21,7 +21,7 @@ func (l *Log) DeleteRange(from, to uint64) error {
 	return err
 }
 
-// alone calls f when the queue is written, while no append runs.
+// alone writes the queue and then calls f, while no append runs.
 func (l *Log) alone(f func() error) error {
 	l.writer <- struct{}{}
 	defer func() { <-l.writer }()
@@ -48,10 +48,9 @@ func (l *Log) deleteRange(from, to uint64) error {
 	return fmt.Errorf("delete log entries %d to %d out of %d to %d: not at an end", from, to, first, last)
 }
 
-// cutTail removes the entries from index on. A new segment that begins there supersedes them;
-// cutTail removes nothing before that segment exists durably. So a crash leaves the log as it was
-// or as it should be. Bytes after the cut in a segment that stays are superseded for as long as
-// it stays.
+// cutTail removes the entries from index on. A new segment that begins there supersedes them; cutTail removes
+// nothing before that segment exists durably. So after a crash the log is either uncut or cut as requested.
+// If a segment keeps bytes after the cut, they are superseded for as long as it exists.
 func (l *Log) cutTail(from uint64) error {
 	if err := l.removeAllUnused(); err != nil {
 		return err
@@ -102,8 +101,8 @@ func (l *Log) cutHead(first uint64) error {
 }
 
 // removeUnused removes the oldest segment before the log, and returns how many are left. Each removal is
-// durable before the next: a segment that came back without the one that supersedes its end would bring
-// truncated entries back.
+// durable before the next: if a crash restored a segment without the one that supersedes its end, truncated
+// entries would return.
 func (l *Log) removeUnused() (left int, err error) {
 	if len(l.unused) == 0 {
 		return 0, nil

@@ -1,9 +1,9 @@
 // Package seglog keeps a raft log in segment files: one write and one
 // fdatasync for each append, whatever its size.
 //
-// A segment is filled with zeros before it is used, so that an append changes
-// no metadata and its sync is as cheap as a sync can be. The next segment is
-// made ready in the background when the current one is half full.
+// The log fills a segment with zeros before it uses it. So an append changes no metadata of the file, and its
+// sync is as cheap as possible. The log prepares the next segment in the background when the current one is
+// half full.
 //
 //	segment := magic 8 · base index u64 · crc32c u32 · file's size u32 · record* · zeros
 //	           · secret u64 · ^secret u64
@@ -20,10 +20,10 @@
 //
 // The secret is a random number that no client sees. A client can put bytes that look like a record into its
 // data, but not with the segment's secret. So when the log searches a batch that a crash has torn, it can
-// distinguish its own records from a client's bytes. Release 0.1.0 wrote segments without a secret, and the
-// time of the append in its place; records may stand up to the end of those. Its programs read segments with
-// a secret, and clear the secret before they append to one. Nothing is appended to a segment without a
-// secret: the log begins another one.
+// distinguish its own records from a client's bytes. Release 0.1.0 wrote segments without a secret, with the
+// time of the append in its place; the records of such a segment may reach up to its end. That release reads
+// segments with a secret, and clears the secret before it appends to one. This release appends nothing to a
+// segment without a secret: it begins another.
 //
 // The rule of truncation: bytes after the end of the tail never become entries again. Every
 // truncation begins a new segment, durably, before it removes anything, and no byte once written
@@ -38,14 +38,14 @@
 // older than that of the entry before it. (There is one case that recovery cannot distinguish: damage to the
 // very last record when 2 MiB of its data are zeros.)
 //
-// The entries that Open finds count from then on, so Open syncs them first: a process that was
-// killed between its write and its sync has left entries that are readable and not durable. Open
-// also drops the system's cache of the newest segment: after a failed sync the cache holds bytes
-// that the disk does not hold, and no later sync would tell.
+// Open syncs the entries that it finds, because its caller relies on them. A process that was killed between
+// a write and its sync leaves entries that are readable but not durable. Open also drops the system's cache
+// of the newest segment: after a failed sync the cache holds bytes that are not on the disk, and no later
+// sync would report an error.
 //
-// StoreLogs returns when its entries are durable. Append only queues them: they can be read at
-// once, a goroutine writes them, Durable and Wait tell how far it is. Every other change of the
-// log waits for the queue.
+// StoreLogs returns when its entries are durable. Append only queues entries, and a goroutine writes them.
+// They can be read at once; Durable and Wait show the progress of the writes. Every other change of the log
+// waits for the queue.
 //
 // The log repairs nothing and skips nothing. The caller must end the process at the first failed write or
 // sync.

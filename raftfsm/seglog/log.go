@@ -31,11 +31,11 @@ const (
 // Options of a log; the zero value is for production.
 type Options struct {
 	FS        vfs.FS // nil: the operating system's
-	FirstSize int    // size of the first segment, and of those that an append has to wait for
-	FullSize  int    // that segments grow to
+	FirstSize int    // size of the first segment, and of a segment that an append must wait for
+	FullSize  int    // largest size of a segment
 	InTurn    bool   // prepare segments within an append, not in another goroutine
 
-	Rand io.Reader // of a new log's secret; nil: the operating system's
+	Rand io.Reader // source of a new log's secret; nil: the operating system's
 }
 
 func (o Options) withDefaults() Options {
@@ -54,31 +54,31 @@ type Log struct {
 	o      Options
 	fs     vfs.FS
 	dir    string
-	secret uint64 // of the segments that it begins
+	secret uint64 // for the segments that this log begins
 
 	writer chan struct{} // held (by sending) for the whole of an append or a truncation
 	buf    []byte        // under writer
-	unused []*segment    // under writer: before the log, to be removed, oldest first
+	unused []*segment    // under writer: segments before the log that must be removed, oldest first
 
-	mu       sync.RWMutex // of what follows; appends take it only to publish
-	segments []*segment   // oldest first; the last is written to and kept open
+	mu       sync.RWMutex // guards the fields below; appends take it only to publish
+	segments []*segment   // oldest first; appends go to the last, which stays open
 	first    uint64       // 0: nothing has been written
 	seq      uint64       // of the next segment
-	queue    []*raft.Log  // entries that are readable and not written yet, after those of the segments
+	queue    []*raft.Log  // readable entries after those of the segments, not written yet
 	broken   error        // of the first append that failed, or errClosed
 
 	durable atomic.Uint64 // see Durable; changed under mu
 	kick    chan struct{} // holds a token while the queue may hold entries
-	started sync.Once     // the goroutine that writes the queue
+	started sync.Once     // starts the goroutine that writes the queue
 	around  func(what string, write func() error) error
 	done    chan struct{} // closed by Close
 	stop    sync.Once     // closes it
 
 	files  files
-	spares atomic.Int64 // how many there were, for their names
+	spares atomic.Int64 // number of spares so far, for their names
 
 	spareMu sync.Mutex
-	spare   chan prepared // being made ready; nil: nothing is
+	spare   chan prepared // the segment in preparation; nil: none
 	closed  bool
 }
 
@@ -103,7 +103,7 @@ func Open(dir string, o Options) (*Log, error) {
 		return nil, err
 	}
 	l.secret = binary.BigEndian.Uint64(random) | 1 // 0: none
-	// A process that was killed may have begun a segment that has no durable name yet.
+	// A killed process may have begun a segment whose name is not durable yet.
 	if err := l.fs.SyncDir(dir); err != nil {
 		return nil, err
 	}
@@ -196,8 +196,8 @@ func (l *Log) lastIndex() uint64 {
 	return l.segments[len(l.segments)-1].last()
 }
 
-// GetLog implements raft.LogStore. It reads the disk without the log's lock: a read that hangs holds
-// up no append.
+// GetLog implements raft.LogStore. It reads the disk without the log's lock, so a read that hangs delays no
+// append.
 func (l *Log) GetLog(index uint64, out *raft.Log) error {
 	for {
 		queued, s, at, size := l.find(index)
@@ -211,11 +211,11 @@ func (l *Log) GetLog(index uint64, out *raft.Log) error {
 		err := l.read(s, index, at, size, out)
 		if err == nil || !l.files.dropped(s) {
 			return err
-		} // else the segment was dropped during the read; another may hold the entry now
+		} // the segment was dropped during the read; another may now hold the entry
 	}
 }
 
-// find returns an entry that is not written yet, or the segment that holds it and the place there.
+// find returns the queued entry, or the segment that holds the entry and its place in the segment.
 func (l *Log) find(index uint64) (queued *raft.Log, s *segment, at, size int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -264,8 +264,8 @@ func (l *Log) segmentOf(index uint64) *segment {
 	return l.segments[i-1]
 }
 
-// Within returns the smallest index from which on the entries up to the newest take at most so
-// many bytes on disk.
+// Within returns the smallest index for which the entries from there to the newest take at most that many
+// bytes on disk.
 func (l *Log) Within(bytes int64) uint64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -283,7 +283,7 @@ func (l *Log) Within(bytes int64) uint64 {
 	return from
 }
 
-// After returns how many bytes on disk the entries behind index take.
+// After returns how many bytes on disk the entries after index take.
 func (l *Log) After(index uint64) (bytes int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -336,5 +336,5 @@ func (l *Log) Close() error {
 	return errors.Join(errs...)
 }
 
-// closeTime is how long Close waits for a write that is under way.
+// closeTime is how long Close waits for a running write.
 const closeTime = 2 * time.Second

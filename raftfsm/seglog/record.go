@@ -26,7 +26,7 @@ const (
 // maxRecord is a variable for a test that walks the limit.
 var maxRecord = recordSize + MaxData
 
-// fits reports entries that are too long.
+// fits returns an error for an entry that is too long.
 func fits(entries []*raft.Log) error {
 	for _, l := range entries {
 		if n := len(l.Data) + len(l.Extensions); n > maxRecord-recordSize {
@@ -71,8 +71,8 @@ func appendRecord(b []byte, l *raft.Log, batch, secret uint64) []byte {
 	return b
 }
 
-// seal completes the record at the start of b, which goes to offset at of its file. The number of its
-// sectors that hold nothing but zeros stands there twice, so that a flipped bit shows.
+// seal completes the record at the start of b, which goes to offset at of its file. It writes the number of
+// all-zero sectors twice, so that a reader notices a flipped bit.
 func seal(b []byte, at int) {
 	b = b[:binary.BigEndian.Uint32(b)]
 	n := uint32(min(emptySectors(b, at), mostNoted))
@@ -95,7 +95,7 @@ func parse(b []byte, at int) (r record, err error) {
 	size := int(binary.BigEndian.Uint32(b))
 	if uint32(size) != ^binary.BigEndian.Uint32(b[4:]) || size < recordSize || size > maxRecord ||
 		size > len(b) {
-		return r, errDamaged // the size and its complement lie in one sector: they came together
+		return r, errDamaged // the disk wrote the size and its complement together, in one sector
 	}
 	if checksum(b[12:size]) != binary.BigEndian.Uint32(b[8:]) {
 		noted := int(binary.BigEndian.Uint32(b[12:]) & mostNoted)
@@ -109,7 +109,8 @@ func parse(b []byte, at int) (r record, err error) {
 		batch: binary.BigEndian.Uint64(b[32:]), secret: binary.BigEndian.Uint64(b[40:]), size: size}, nil
 }
 
-// emptySectors returns how many sectors, or the parts of them that b covers, are all zero.
+// emptySectors returns how many of the sectors in b are all zero. It counts a partly covered sector by the
+// part in b.
 func emptySectors(b []byte, at int) (empty int) {
 	for len(b) > 0 {
 		n := min(len(b), sector-at%sector)
@@ -121,8 +122,8 @@ func emptySectors(b []byte, at int) (empty int) {
 	return empty
 }
 
-// decode fills l from a whole record that parse has accepted. It does not keep b. The time of the
-// append, which only measurements of a living entry use, is not on the disk.
+// decode fills l from a whole record that parse has accepted. It does not keep b. The time of the append is
+// not on the disk, because only measurements in the running process use it.
 func decode(b []byte, l *raft.Log) error {
 	ext := binary.BigEndian.Uint64(b[48:])
 	if ext > uint64(len(b)-recordSize) {

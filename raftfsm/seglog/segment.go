@@ -27,7 +27,7 @@ type segment struct {
 	end     int      // where the next record goes
 	offsets []uint32 // of its records
 
-	// Terms of the first and the last record found when it was loaded, and whether a torn one follows.
+	// What load found: the terms of the first and the last record, and whether a torn record follows.
 	firstTerm, lastTerm uint64
 	torn                bool
 
@@ -56,12 +56,12 @@ func (s *segment) endOf(index uint64) int {
 	return s.end
 }
 
-// prepareStep is how many zeros are written at once. The system keeps a file in pieces as large as the writes
-// that made them, and looks at every block of a piece when some of its bytes are written, and again when they
-// are synced. After zeros written by the megabyte, a short append and its sync take some 8 µs longer.
+// prepareStep is how many zeros are written at once. The system stores a file in pieces as large as the
+// writes that made them. A write into a piece visits every block of the piece, and so does its sync. If the
+// zeros are written by the megabyte, a short append and its sync take some 8 µs longer.
 const prepareStep = 16 << 10
 
-// prepare makes a file of zeros that only needs its header and its name.
+// prepare makes a file of zeros, which lacks only its header and its name.
 func prepare(fs vfs.FS, name string, size int) (vfs.File, error) {
 	f, err := fs.Create(name)
 	if err != nil {
@@ -111,9 +111,9 @@ func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base, secret uint64
 		end: headerSize}, nil
 }
 
-// readSegments reads the segments of a log, newest first, because a segment determines which entries of
-// earlier segments still count. It calls ready with each file before it reads it. It returns the segments,
-// oldest first, and the superseded ones whose removal was interrupted.
+// readSegments reads the segments of a log, newest first, because a segment supersedes entries of earlier
+// segments. It calls ready with each file before it reads it. It returns the segments, oldest first, and the
+// superseded ones whose removal was interrupted.
 func readSegments(fs vfs.FS, dir string, names []string,
 	ready func(f vfs.File, newest bool) error) (segments, old []*segment, err error) {
 	var next, nextTerm uint64
@@ -156,8 +156,8 @@ func readSegments(fs vfs.FS, dir string, names []string,
 	return segments, old, nil
 }
 
-// load reads a segment back. next is the base of the segment after it, 0 for
-// the last: records from next on are superseded and not looked at.
+// load reads a segment back. next is the base of the segment after it, 0 for the last: it ignores records
+// from next on, which are superseded.
 func load(f vfs.File, seq, next uint64) (*segment, error) {
 	b, err := vfs.ReadAll(f)
 	if err != nil {
@@ -218,8 +218,8 @@ func readHeader(b []byte) (base uint64, err error) {
 	return binary.BigEndian.Uint64(b[8:]), nil
 }
 
-// readWhole reads the header of a segment and refuses a segment that has lost its end: it may have
-// lost entries, and the log would not miss them.
+// readWhole reads the header of a segment and refuses a segment that has lost its end: it may have lost
+// entries, and nothing else would show the loss.
 func readWhole(b []byte) (base uint64, err error) {
 	base, err = readHeader(b)
 	if err != nil {
@@ -231,7 +231,7 @@ func readWhole(b []byte) (base uint64, err error) {
 	return base, nil
 }
 
-// sizeNoted returns the size as the header holds it; 0: it is longer than the header can say.
+// sizeNoted returns the size for the header; 0: the size does not fit into the header.
 func sizeNoted(size int) uint32 {
 	if uint64(size) > math.MaxUint32 {
 		return 0
@@ -257,8 +257,8 @@ func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 	if errors.Is(why, errDamaged) {
 		return why
 	}
-	// What follows may be the rest of the same torn batch, with whatever clients have put into
-	// their data, but nothing of a later batch.
+	// The rest of the same torn batch may follow, with any bytes that clients have put into their data. A
+	// record of a later batch must not follow.
 	for at := s.end + 8; at+recordSize <= len(b); at += 8 {
 		if binary.BigEndian.Uint32(b[at:]) == 0 {
 			continue
@@ -271,8 +271,8 @@ func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 	return nil
 }
 
-// wipe zeroes the bytes that a torn write has left behind the last record, because appends expect
-// zeros there. No acknowledged entry is there.
+// wipe zeroes the bytes of a torn write after the last record, because appends expect zeros there. These
+// bytes hold no acknowledged entry.
 func (s *segment) wipe(f vfs.File) error {
 	b := make([]byte, s.limit()-s.end)
 	if _, err := f.ReadAt(b, int64(s.end)); err != nil && !errors.Is(err, io.EOF) {
@@ -297,7 +297,7 @@ func (s *segment) wipe(f vfs.File) error {
 	return nil
 }
 
-// readers is how many segments stay open only to be read. A log may have hundreds.
+// readers is how many segments stay open for reads. A log may have hundreds.
 const readers = 4
 
 // files opens segments to read them and bounds how many are open.
@@ -310,8 +310,8 @@ type files struct {
 // errGone says that the log has dropped a segment that a reader was about to read.
 var errGone = errors.New("the segment is no longer part of the log")
 
-// use runs f with the segment's file. No lock is held while the file is opened and f runs: a disk
-// that hangs holds up this reader alone.
+// use runs f with the segment's file. No lock is held while the file is opened and f runs: a disk that hangs
+// delays this reader alone.
 func (p *files) use(s *segment, f func(vfs.File) error) error {
 	p.mu.Lock()
 	if s.users++; s.users == 1 {
@@ -329,7 +329,7 @@ func (p *files) use(s *segment, f func(vfs.File) error) error {
 		file = s.file
 		p.mu.Unlock()
 		if mine != nil {
-			mine.Close() // it was only to be read
+			mine.Close() // it was open only for this read
 		}
 		if file == nil {
 			return cmp.Or(err, errGone)
@@ -349,7 +349,7 @@ func (p *files) release(s *segment) {
 	if len(p.idle) > readers {
 		old := p.idle[0]
 		p.idle = p.idle[1:]
-		old.file.Close() // it was only read
+		old.file.Close() // it was open only for reads
 		old.file = nil
 	}
 }

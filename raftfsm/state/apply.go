@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Apply runs one entry. An error means that this server cannot go on: the
-// entry is damaged, comes from a newer version, or shows that servers differ.
+// Apply runs one entry. An error means that this server must stop: the entry is damaged, comes from a newer
+// version, or shows that servers differ.
 func (s *State) Apply(entry []byte, to Sink) error {
 	if err := CheckEntry(entry); err != nil {
 		return err
@@ -41,9 +41,9 @@ func (s *State) Apply(entry []byte, to Sink) error {
 	return nil
 }
 
-// applyBlock runs the requests of a block that are not applied yet. A block that was sent again may begin
-// with applied requests. A block that begins after a gap, or has an older birth, is ignored as a whole,
-// because its server sends the requests again.
+// applyBlock runs the requests of a block that are not applied yet. A repeated block may begin with applied
+// requests. A block that begins after a gap, or has an older birth, is ignored as a whole, because its server
+// sends the requests again.
 func (s *State) applyBlock(bl *Block, sets [][]jute.ID, to Sink) error {
 	mark := s.streams[bl.Origin]
 	numbered := bl.Origin != 0 && bl.Birth != 0

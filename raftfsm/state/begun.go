@@ -12,11 +12,11 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// RateBounds bound the nodes that draws make: in the cluster, and those of one identity. They come with the
-// request, and all servers judge by them.
+// RateBounds bound the nodes that draws make: in the cluster, and those of one identity. They travel with the
+// request, so all servers apply the same bounds.
 type RateBounds struct{ All, Identity int32 }
 
-// begun are the rates whose nodes draws have made, so that no identity fills the tree with them. A rate
+// begun lists the rates whose nodes were made by draws, so that no identity fills the tree with rates. A rate
 // counts for the identity whose draw began it until its node is gone, whatever change removes it.
 type begun struct {
 	by  map[string]beginning // by the path of the rate
@@ -27,7 +27,7 @@ type begun struct {
 // beginning is a rate that has begun. Nothing in it changes.
 type beginning struct {
 	of    *beginner
-	nodes int32 // that its first draw made: its own, and the directories that were missing
+	nodes int32 // nodes that its first draw made: the rate and its missing directories
 }
 
 // beginner is an identity that began rates.
@@ -56,7 +56,7 @@ func (g *begun) tooMany(d *Draw, nodes int32) string {
 	return ""
 }
 
-// add notes that a rate has begun, with so many nodes.
+// add records a new rate and how many nodes its draw made.
 func (g *begun) add(path, identity string, nodes int32) {
 	if g.by == nil {
 		g.by, g.of = map[string]beginning{}, map[string]*beginner{}
@@ -71,7 +71,7 @@ func (g *begun) add(path, identity string, nodes int32) {
 	g.all += nodes
 }
 
-// forget forgets the rates whose nodes a change has removed.
+// forget drops the rates whose nodes a change has removed.
 func (g *begun) forget(events []tree.Event) {
 	if len(g.by) == 0 {
 		return
@@ -92,7 +92,7 @@ func (g *begun) forget(events []tree.Event) {
 	}
 }
 
-// In a snapshot the rates stand after the tickets, in the order of their paths:
+// A snapshot contains the rates after the tickets, in the order of their paths:
 //
 //	rate := path string · identity string · nodes i32
 

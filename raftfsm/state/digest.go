@@ -29,7 +29,7 @@ func (r *digestRing) note(zxid int64, s *State) {
 	}
 }
 
-// LastDigest returns the newest digest remembered, if there is one.
+// LastDigest returns the newest remembered digest, if there is one.
 func (s *State) LastDigest() (Digest, bool) {
 	if r := &s.digests; r.next > 0 {
 		return r.ring[(r.next-1)%len(r.ring)], true

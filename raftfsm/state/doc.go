@@ -3,12 +3,11 @@
 // clock, no lock, no goroutine, and no I/O beyond the io.Reader and io.Writer
 // of a snapshot.
 //
-// A [State] holds the znode tree, the sessions, the request streams and the members. Its Apply
-// turns one log entry into outcomes and reports them to a [Sink]. It asks no clock, no
-// configuration and no connection, so every server that applies the same entries holds the same
-// bytes. Nothing is decided before the log: an entry carries requests in the clients' own bytes,
-// and Apply alone says whether they succeed.
+// A [State] holds the znode tree, the sessions, the request streams and the members. Its Apply turns one log
+// entry into outcomes and reports them to a [Sink]. It asks no clock, no configuration and no connection, so
+// every server that applies the same entries holds the same bytes. Only Apply decides whether a request
+// succeeds: an entry carries requests in the clients' own bytes.
 //
-// A State does not protect itself. Its user lets either one goroutine change it (Apply,
-// StartSnapshot, Snapshot.Close) or any number of goroutines read it.
+// A State has no lock. At any time, its caller may let one goroutine change it (Apply, StartSnapshot,
+// Snapshot.Close) or any number of goroutines read it.
 package state

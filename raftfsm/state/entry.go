@@ -15,9 +15,9 @@ import (
 //	block   := origin server u32 · birth u32 · first seq u64 · count u32 · length u32 · request*
 //	request := session i64 · generation u32 · op i32 · identities · body
 //
-// The checksum covers everything but itself. Origin 0 is the leader acting on
-// its own account (expiry, sweeps): such a block has no stream and is applied
-// wherever it stands, so every request in it must be conditional.
+// The checksum covers everything but itself. A block of origin 0 holds the leader's own requests (expiry,
+// sweeps). It has no stream, so Apply cannot recognise a repetition, and every request in it must be
+// conditional.
 const (
 	entryVersion    = 1
 	EntryHeaderSize = 14 // of an entry without blocks
@@ -32,18 +32,18 @@ const (
 	kindMask  byte = 0x07
 
 	kindFounding  byte = 3 // a batch that begins a cluster with rules unknown to release 0.1.0
-	kindTicketing byte = 4 // a batch after which there may be tickets, which release 0.1.0 does not know
+	kindTicketing byte = 4 // a batch that allows tickets, which release 0.1.0 does not know
 )
 
 // Options of the leader that proposed an entry are the other bits of its kind. They travel with the entry,
-// because servers may be started with different options. Release 0.1.0 does not know OneLayout, and takes an
-// entry with it for one of an unknown kind.
+// because servers may be started with different options. To release 0.1.0, which does not know OneLayout, an
+// entry with this bit has an unknown kind.
 const (
-	OneLayout byte = 0x08 // contenders of another layout than the present ones are refused
+	OneLayout byte = 0x08 // refuse contenders of another layout than those present
 
-	NoQuota byte = 0x10 // hard quotas are not enforced
-	NoTTL   byte = 0x20 // TTL nodes are refused
-	Full    byte = 0x40 // requests that need more room are refused
+	NoQuota byte = 0x10 // ignore hard quotas
+	NoTTL   byte = 0x20 // refuse TTL nodes
+	Full    byte = 0x40 // refuse requests that need more room
 	LowDisk byte = 0x80 // a disk is low; see Refusal. It does not change the effect of a request
 )
 
@@ -51,8 +51,8 @@ const (
 // because most calls of zlock never need it.
 func crcTable() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// ErrCorrupt marks an entry that is not as it was proposed. The server must stop, because its state could
-// differ from the other servers' from then on.
+// ErrCorrupt marks an entry whose bytes have changed since the leader sealed it. The server must stop,
+// because its state could differ from the other servers' from then on.
 var ErrCorrupt = errors.New("log entry is corrupt")
 
 // BeginEntry appends an entry's header to b, which must be empty. Blocks are
@@ -91,7 +91,7 @@ func CheckEntry(b []byte) error {
 
 // Block is a run of requests of one stream, not yet decoded.
 type Block struct {
-	Origin   uint32 // id of the server whose stream this is; 0: the leader's own acts
+	Origin   uint32 // id of the server that owns the stream; 0: the leader's own requests
 	Birth    uint32 // of the stream; 0: the block opens a stream, or has none
 	First    uint64 // number of the first request in the stream
 	Count    uint32
@@ -173,11 +173,11 @@ func OnlyEphemeralCreates(entry []byte) bool {
 	return true
 }
 
-// Logged is a request as it stands in the log.
+// Logged is a request in the log, with its place.
 type Logged struct {
-	Origin, Birth uint32 // the stream it came by; Origin 0: the leader's own
+	Origin, Birth uint32 // the stream of the request; Origin 0: the leader's own request
 	Seq           uint64 // its number there
-	*Request             // valid only during the call it is given to
+	*Request             // valid only during the call of fn
 }
 
 // ReadEntry calls fn for every request of an entry. It returns the time (ms since 1970) at which

@@ -26,7 +26,7 @@ func appendIDs(b []byte, ids []jute.ID) []byte {
 	return b
 }
 
-// IdentitiesSize returns by how many bytes these identities make a request longer.
+// IdentitiesSize returns how many bytes these identities add to a request.
 func IdentitiesSize(ids []jute.ID) (size int) {
 	for i := range ids {
 		size += 8 + len(ids[i].Scheme) + len(ids[i].ID)
@@ -34,9 +34,10 @@ func IdentitiesSize(ids []jute.ID) (size int) {
 	return size
 }
 
-// AppendWith appends the encoding of a request with these identities. The given encoding has none.
+// AppendWith appends the encoding of a request with these identities. request is its encoding without
+// identities.
 func AppendWith(b, request []byte, ids []jute.ID) []byte {
-	const head = 16 // what comes before them
+	const head = 16 // the size of the fields before the identities
 	b = append(b, request[:head]...)
 	b = appendIDs(b, ids)
 	return append(b, request[head+4:]...)
@@ -55,13 +56,13 @@ func split(b []byte) (head, identities, body, rest []byte) {
 	return head, identities, b[:n], b[n:]
 }
 
-// named reports whether an encoding of identities holds any.
+// named reports whether an encoded list of identities has at least one.
 func named(identities []byte) bool { return len(identities) > 4 }
 
 // NameOnce returns an entry of kindBatch as one of kindNamed, if that is shorter. The entry must
 // be well formed and not yet sealed.
 func NameOnce(entry []byte) (_ []byte, shorter bool) {
-	sets := map[string]int32{} // never written while no request names any
+	sets := map[string]int32{} // NameOnce adds no set if no request has identities
 	var list [][]byte
 	saved := -4
 	for rest := entry[EntryHeaderSize:]; len(rest) > 0; {

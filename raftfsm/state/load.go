@@ -11,14 +11,14 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// chunks cuts a snapshot that comes in pieces of any length into its chunks, verifies each and gives
-// it to take, which keeps nothing of it.
+// chunks cuts a snapshot, which arrives in pieces of any length, into its chunks. It verifies each chunk and
+// passes it to take, which must not keep the chunk's memory.
 type chunks struct {
 	take  func(kind byte, payload []byte) error
-	rest  []byte // not cut yet
-	magic bool   // the magic line has come
-	count uint32 // of the chunks that have come
-	whole bool   // the end chunk has come
+	rest  []byte // bytes that do not make a whole chunk yet
+	magic bool   // the magic line has arrived
+	count uint32 // of the chunks that have arrived
+	whole bool   // the end chunk has arrived
 }
 
 var (
@@ -28,17 +28,17 @@ var (
 	errBehind     = errors.New("bytes after the end of the snapshot")
 )
 
-// Write takes the next piece.
+// Write adds the next piece.
 func (c *chunks) Write(piece []byte) (int, error) {
 	c.rest = append(c.rest, piece...)
 	rest, err := c.cut(c.rest)
-	if len(rest) < len(c.rest) { // a long chunk is not to be copied for every piece
+	if len(rest) < len(c.rest) { // do not copy a long chunk for every piece
 		c.rest = append(c.rest[:0], rest...)
 	}
 	return len(piece), err
 }
 
-// cut takes the whole chunks of b and returns the rest.
+// cut handles the whole chunks of b and returns the rest.
 func (c *chunks) cut(b []byte) (rest []byte, err error) {
 	if !c.magic {
 		if len(b) < len(snapshotMagic) {
@@ -84,7 +84,7 @@ func (c *chunks) chunk(head, payload []byte) error {
 	return nil
 }
 
-// read takes a whole snapshot.
+// read reads a whole snapshot.
 func (c *chunks) read(from io.Reader) error {
 	if _, err := io.CopyBuffer(c, from, make([]byte, 256<<10)); err != nil {
 		return err
@@ -106,8 +106,7 @@ func (c *chunks) end() error {
 	return nil
 }
 
-// CheckSnapshot verifies that a snapshot is as it was written: its chunks, and that none is
-// missing. It keeps no chunk.
+// CheckSnapshot verifies every chunk of a snapshot, and that no chunk is missing. It keeps no chunk.
 func CheckSnapshot(from io.Reader) error {
 	c := chunks{take: func(byte, []byte) error { return nil }}
 	return c.read(from)
@@ -131,15 +130,15 @@ func ReadPosition(from io.Reader) (at Position, err error) {
 	return at, err
 }
 
-// decoder makes a state of the chunks of a snapshot.
+// decoder builds a state from the chunks of a snapshot.
 type decoder struct {
 	chunks
 	state    *State
 	at       Position
 	sessions []byte // encoded, until they are loaded
 	loaded   bool
-	begin    func(*State) error // is called before the first nodes; nil: nothing is
-	refuses  bool               // a state with tickets
+	begin    func(*State) error // called before the first nodes, if not nil
+	refuses  bool               // refuse a state with tickets
 	tickets  []byte             // encoded, until they are loaded
 	nodes    *tree.Loader
 }
@@ -178,7 +177,7 @@ func (d *decoder) decode(kind byte, payload []byte) (err error) {
 	return errNoPlace
 }
 
-// loadSessions loads the sessions when all of them have been taken, and which of them are tickets.
+// loadSessions loads the sessions once all of their chunks have arrived, and marks those that are tickets.
 func (d *decoder) loadSessions() error {
 	if d.loaded {
 		return nil
@@ -209,8 +208,8 @@ func (d *decoder) loadSessions() error {
 	return d.begin(d.state)
 }
 
-// ReadNodes reads and verifies a whole snapshot, and returns the state without its tree. It calls
-// begin with that state when it has read what comes before the nodes, and each for every node.
+// ReadNodes reads and verifies a whole snapshot, and returns the state without its tree. It calls begin with
+// that state before the first node, and then each for every node.
 func ReadNodes(from io.Reader, begin func(*State) error, each func(path string, i *tree.Info) error) (*State,
 	error) {
 	d := newDecoder(begin, tree.NewReader(each))
@@ -220,8 +219,7 @@ func ReadNodes(from io.Reader, begin func(*State) error, each func(path string, 
 	return d.state, d.nodes.Done()
 }
 
-// ReadSnapshot reads and verifies a whole snapshot, and returns the state and
-// the place in the log where it stands.
+// ReadSnapshot reads and verifies a whole snapshot, and returns the state and its place in the log.
 func ReadSnapshot(from io.Reader) (*State, Position, error) {
 	d := newDecoder(nil, tree.NewLoader())
 	err := d.read(from)
@@ -234,7 +232,7 @@ func ReadSnapshot(from io.Reader) (*State, Position, error) {
 	return d.state, d.at, nil
 }
 
-// finish gives the state its nodes, when the whole snapshot has been read.
+// finish adds the nodes to the state, after the whole snapshot has been read.
 func (d *decoder) finish() error {
 	t, err := d.nodes.Finish()
 	if err != nil {
@@ -243,18 +241,18 @@ func (d *decoder) finish() error {
 	return d.state.complete(t)
 }
 
-// complete gives the state its tree.
+// complete adds the tree to the state, and checks that both fit together.
 func (s *State) complete(t *tree.Tree) error {
 	s.tree = t
 	info, _ := s.tree.Get(ConfigPath)
 	s.configured = len(info.Data) > 0
-	// An ephemeral without its session would never go away.
+	// An ephemeral node without its session would stay forever.
 	for id := range s.tree.Owners() {
 		if _, ok := s.sessions.Get(id); !ok {
 			return fmt.Errorf("node of session 0x%x, which does not exist", id)
 		}
 	}
-	for path := range s.begun.by { // which would count forever
+	for path := range s.begun.by { // a rate without its node would count forever
 		if _, there := s.tree.Find(path); !there {
 			return fmt.Errorf("rate %.200q without a node", path)
 		}
@@ -268,7 +266,7 @@ type Backup struct {
 	Zxid     int64
 	Nodes    int
 	Sessions int
-	Bytes    int64 // as Tree.Bytes counts them
+	Bytes    int64 // Tree.Bytes of the nodes
 }
 
 // CheckBackup reads a backup to its end and describes it.

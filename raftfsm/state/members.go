@@ -13,9 +13,9 @@ import (
 // Member is a server's description of itself, sent when it opens its stream.
 type Member struct {
 	ID          uint32
-	Incarnation string // names its data directory; empty: the server was removed
+	Incarnation string // of its data directory; empty: the server was removed
 	PeerAddr    string
-	ClientAddr  string // where clients reach it, empty if unknown
+	ClientAddr  string // the address for clients; empty: unknown
 }
 
 // Append appends m's encoding.
@@ -37,31 +37,31 @@ func decodeMember(d *jute.Decoder) Member {
 // MaxServerID is the largest id that an operator can give a server.
 const MaxServerID = 254
 
-// ZeroID is the id of the server that a ZooKeeper's configuration numbers 0. Here 0 names no
-// server.
+// ZeroID is the id of the server that has number 0 in a ZooKeeper's configuration. In zlockd 0 is not a
+// server's id.
 const ZeroID = 255
 
 // IsServerID reports whether a server can have this id.
 func IsServerID(id uint32) bool { return id >= 1 && id <= ZeroID }
 
-// ConfigPath is the node that tells clients the members of the cluster. Its data are a line for
-// each server, and the version after them:
+// ConfigPath is the node that tells clients the members of the cluster. Its data have a line for each server
+// and then the version:
 //
 //	server.N=host:port:port[:role][;[host:]port]
 //	version=hexadecimal
 const ConfigPath = "/zookeeper/config"
 
-// Server is a server as a line of ConfigPath or of zoo.cfg describes it.
+// Server is one server's line of ConfigPath or of zoo.cfg.
 type Server struct {
 	ID       uint32
 	Peer     string // host:port
-	Election string // port; empty if it is not told
-	Client   string // host:port; empty if it is not told
+	Election string // port; empty: not given
+	Client   string // host:port; empty: not given
 	Voter    bool
 }
 
-// Line describes the server as clients of ZooKeeper know it. The election port is the one that was
-// written for it: no server here uses it, but Java clients insist on three ports that differ.
+// Line returns the server's line in the form that clients of ZooKeeper read. No zlockd uses the election
+// port. The line still has one, because Java clients insist on three different ports.
 func (s *Server) Line() string {
 	role := "participant"
 	if !s.Voter {
@@ -83,22 +83,22 @@ func portOf(addr string) int {
 	return n
 }
 
-// otherPort returns a port beside the first that is neither of the two.
+// otherPort returns a port near peer that differs from both ports.
 func otherPort(peer, client int) int {
 	for p := peer + 1; p <= 65535; p++ {
 		if p != client {
 			return p
 		}
 	}
-	return peer - 2 // then client is 65535 or none of these
+	return peer - 2 // now client is 65535, or differs from peer - 2
 }
 
-// ErrNumber marks text in a line that is not a number, or a number out of range. ZooKeeper answers
-// it in another way than other errors.
+// ErrNumber marks text in a line that is not a number, or a number out of range. ZooKeeper has a different
+// answer for it than for other errors.
 var ErrNumber = errors.New("no such number")
 
-// ParseServer reads a line as ZooKeeper reads the line of a server that joins. The id may be one
-// that no server here can have; see ServerID.
+// ParseServer reads a line as ZooKeeper reads the line of a server that joins. The id may be one that no
+// zlockd can have; see ServerID.
 func ParseServer(line string) (Server, error) {
 	key, value, ok := strings.Cut(line, "=")
 	if !ok || strings.Contains(value, "=") {
@@ -115,16 +115,16 @@ func ParseServer(line string) (Server, error) {
 	return s, nil
 }
 
-// ParseAddresses reads the text after "server.N=" in a zoo.cfg. One port is enough there, or the
-// same twice: no server here listens on the second.
+// ParseAddresses reads the text after "server.N=" in a zoo.cfg. A single port is enough, or the same port
+// twice: no zlockd listens on the second.
 func ParseAddresses(id uint32, value string) (Server, error) {
 	s := Server{ID: id}
 	err := s.parse(value, false)
 	return s, err
 }
 
-// parse reads host:port:port[:role][;[host:]port]. With two, the first two ports must be there and
-// differ; otherwise parse keeps a second port only if it differs from the first.
+// parse reads host:port:port[:role][;[host:]port]. With two, the first two ports must be present and differ.
+// Otherwise parse keeps a second port only if it differs from the first.
 func (s *Server) parse(value string, two bool) error {
 	s.Voter = true
 	where, client, _ := strings.Cut(strings.TrimSpace(value), ";")
@@ -175,8 +175,8 @@ func (s *Server) parse(value string, two bool) error {
 	return nil
 }
 
-// ServerID is the id here of the server that ZooKeeper numbers n. An n that no server here can
-// have gets an id above ZeroID, which serves until a server must have it.
+// ServerID is the zlockd id of server n of a ZooKeeper. If no zlockd can have the number n, the result is
+// above ZeroID: it can stand in a list, but IsServerID refuses it.
 func ServerID(n int64) uint32 {
 	switch {
 	case n == 0:
@@ -231,8 +231,8 @@ func joinHost(host, port string) string {
 	return host + ":" + port
 }
 
-// Describe takes from words, the lines of ConfigPath, the ports and addresses that only they tell.
-// It does so if they name this server at this address, and not another one.
+// Describe copies the ports and addresses that only words, an operator's lines of ConfigPath, contain. It
+// does so only if words have this server at the same address.
 func (s *Server) Describe(words map[uint32]Server) {
 	w, ok := words[s.ID]
 	if !ok || w.Peer != s.Peer {
@@ -253,7 +253,7 @@ func ConfigText(servers []Server) string {
 	return strings.Join(lines, "\n")
 }
 
-// tellsClients reports whether every server of a text gives its address for clients.
+// tellsClients reports whether every line of a text has the server's address for clients.
 func tellsClients(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		if !bytes.Contains(line, []byte{';'}) {
@@ -270,8 +270,7 @@ func withVersion(text []byte, version int64) []byte {
 	return fmt.Appendf(nil, "%s%s%x", text, versionLine, version)
 }
 
-// CutConfig splits the text of ConfigPath into the text that ConfigText made and the version; 0 if
-// there is none.
+// CutConfig splits the text of ConfigPath into the output of ConfigText and the version; 0: no version.
 func CutConfig(data string) (text string, version int64) {
 	i := strings.LastIndex(data, versionLine)
 	if i < 0 {

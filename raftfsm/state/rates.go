@@ -10,10 +10,10 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A rate is a node whose data is a sliding window: the times of the last granted draws. A draw is granted if
-// fewer draws than its limit were granted in the time before it. One log entry decides and records the draw.
-// The draw's time is that of the entry, or that of the last draw if it is later, so that a leader whose clock
-// is behind grants nothing twice.
+// A rate is a node whose data is a sliding window: the times of the last granted draws. Apply grants a draw
+// if it granted fewer draws than the limit in the period before it. One log entry decides and records the
+// draw. The draw's time is that of the entry, or that of the last draw if that is later. So a leader whose
+// clock lags grants nothing twice.
 
 // Draw asks for one draw from a rate.
 type Draw struct {
@@ -22,17 +22,17 @@ type Draw struct {
 	Per   int64   // ms
 	Hash  [8]byte // of the request's secret, by which a repeated request is recognised
 
-	Identity string // for which the rate counts if this draw begins it
+	Identity string // the identity that is charged for the rate's nodes if this draw makes them
 	RateBounds
 }
 
 // Drawn is the answer to a Draw.
 type Drawn struct {
 	OK   bool
-	Told bool  // an earlier request with the same secret was granted
-	At   int64 // when it was granted, ms since 1970 by the cluster's clock
-	Left int64 // how many more may be drawn now
-	Wait int64 // if it was refused: ms until the next is free
+	Told bool  // an earlier request with the same secret was granted; this draw counts nothing
+	At   int64 // time of the grant, ms since 1970 by the cluster's clock
+	Left int64 // how many more draws are free now
+	Wait int64 // ms until the next draw is free, if this one was refused
 }
 
 // drawLane is the session id of draws, which no client has. Draws share one lane of the stream, so a flood of
@@ -136,8 +136,8 @@ func (s *State) keepWindow(ids []jute.ID, d *Draw, there bool, w *window, to Sin
 	return changed
 }
 
-// newWindow returns the transaction that makes the node of a window, after what stands above it. The node is
-// a TTL node: it goes when no draw has come for so long that nothing in it counts any more.
+// newWindow returns the transaction that makes the node of a window, after the operations in above, which
+// make its parents. The node is a TTL node: the server removes it once its last draw no longer counts.
 func (s *State) newWindow(above []byte, path string, w *window) []byte {
 	op, flags := jute.OpCreateTTL, jute.FlagPersistentTTL
 	if s.change.NoTTL {
@@ -150,12 +150,12 @@ func (s *State) newWindow(above []byte, path string, w *window) []byte {
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// MayBeRate reports whether a node may have a window: it must outlive what counts in it, and be no directory
-// of a lock.
+// MayBeRate reports whether a node may hold a window: it must not go before its draws stop counting, and it
+// must not be the directory of a lock.
 func MayBeRate(n tree.Ref) bool { return n.Kind() != tree.ContainerNode && n.Session() == 0 }
 
-// counts reports whether draws from a rate still count. Its node may be older than they are: a leader whose
-// clock is behind writes it at its own time, and they are of the window's.
+// counts reports whether draws from a rate still count. The time of the last draw may be later than the
+// node's: a leader whose clock lags writes the node at its own time, but draws have the window's time.
 func (s *State) counts(path string) bool {
 	n, there := s.tree.Find(path)
 	if !there || !s.ticketing { // release 0.1.0 knows no rates
@@ -178,18 +178,18 @@ const (
 	mergedRuns = 128
 	maxRuns    = exactRuns + 2*mergedRuns
 
-	// How long draws are remembered with their secrets, and how many of them.
+	// How long the window remembers draws with their secrets, and how many of them.
 	recentTime = 60 * 1000 // ms
 	maxRecent  = 500
 )
 
-// window is a sliding window, the oldest first.
+// window is a sliding window. Its runs are in order, the oldest first.
 type window struct {
 	keep   int64 // ms, how long a run counts
 	last   int64 // the time of the last draw, ms since 1970
 	runs   []run
 	recent string // the remembered draws, encoded: times, each with a hash
-	newest string // the encoding of the draw that was added
+	newest string // the encoding of the added draw
 }
 
 // run is a number of grants that count until the time of the last of them is over.
@@ -209,9 +209,9 @@ func (d *Draw) Rate(data string, now int64) (Drawn, jute.ErrCode) {
 
 // Use says how much of a rate is used at a moment.
 type Use struct {
-	Per  int64 // ms, the length of the time that counts
-	Used int64 // draws in it
-	Wait int64 // ms until the next of limit draws is free
+	Per  int64 // ms, the length of the period
+	Used int64 // draws in the period
+	Wait int64 // ms until the next draw under the limit is free
 }
 
 // UseOf returns the use of a rate, given the data of its node. It draws nothing. A limit of 0 means that the
@@ -266,7 +266,7 @@ func (w *window) draw(d *Draw, at int64) (a Drawn) {
 	return a
 }
 
-// used returns how many draws count in the time before a moment.
+// used returns how many draws count in the period that ends at now.
 func (w *window) used(now, per int64) (n int64) {
 	for _, r := range w.runs {
 		if r.last > now-per {
@@ -286,7 +286,7 @@ func (w *window) known(hash [8]byte) (at int64, known bool) {
 	return 0, false
 }
 
-// timeOf returns the time of the first draw that is remembered.
+// timeOf returns the time of the first remembered draw.
 func timeOf(recent string) (at int64) {
 	for _, c := range []byte(recent[:8]) {
 		at = at<<8 | int64(c)
@@ -294,7 +294,7 @@ func timeOf(recent string) (at int64) {
 	return at
 }
 
-// freeAt returns when a draw that is refused now is granted.
+// freeAt returns when a draw that is refused now would be granted.
 func (w *window) freeAt(d *Draw) int64 {
 	younger := int64(0)
 	for _, r := range slices.Backward(w.runs) {
@@ -305,7 +305,7 @@ func (w *window) freeAt(d *Draw) int64 {
 	return w.last // the draw asks for more than the limit allows
 }
 
-// count notes a grant.
+// count records a grant.
 func (w *window) count(now int64, hash [8]byte) {
 	w.last = now
 	if n := len(w.runs); n > 0 && (w.runs[n-1].first == now ||
@@ -325,7 +325,7 @@ func (w *window) count(now int64, hash [8]byte) {
 //	run    := last before the end of the window · last - first · n
 //	recent := time i64 · hash 8 bytes
 //
-// where all but recent is of varints.
+// All fields except recent are varints.
 
 func (w *window) append(b []byte) []byte {
 	put := func(v int64) { b = binary.AppendUvarint(b, uint64(v)) }
@@ -341,7 +341,7 @@ func (w *window) append(b []byte) []byte {
 	return append(append(b, w.recent...), w.newest...)
 }
 
-// appendBuffer is append for a buffer of a request.
+// appendBuffer appends the encoding as a jute buffer of a request.
 func (w *window) appendBuffer(b []byte) []byte {
 	at := len(b)
 	b = w.append(jute.AppendInt(b, 0))

@@ -21,7 +21,7 @@ const (
 	OpDigest     jute.OpCode = -15 // body: zxid, digest
 	OpConfig     jute.OpCode = -16 // body: the text of /zookeeper/config
 	OpReap       jute.OpCode = -17 // body: path of a container or TTL node
-	OpBarrier    jute.OpCode = -19 // changes nothing; its outcome comes after everything proposed before it
+	OpBarrier    jute.OpCode = -19 // changes nothing; its outcome comes after those of all earlier requests
 	OpWords      jute.OpCode = -20 // body: lines of /zookeeper/config as an operator wrote them
 	OpFound      jute.OpCode = -21 // body: the text of /zookeeper/config; see OldFounding
 	OpRefuse     jute.OpCode = -22 // changes nothing; replaces a client's request, see Refusal
@@ -45,7 +45,7 @@ type Request struct {
 	Gen     uint32 // attach generation of the asking connection
 	Op      jute.OpCode
 	IDs     []jute.ID // identities; nil means the session's address alone
-	Body    []byte    // the client's own bytes, copied when it is proposed
+	Body    []byte    // the client's own bytes, which the server copies when it proposes the request
 }
 
 // SessionBody is the body of OpCreateSession and OpAttach.
@@ -71,9 +71,10 @@ type Outcome struct {
 	Code    jute.ErrCode    // code for the reply header
 	Reply   []byte          // response record, when Code is OK
 	Session session.Session // of OpCreateSession and OpAttach
-	Steps   int             // what it cost while the state was locked; see tree.MaxSteps
+	Steps   int             // its cost under the state lock; see tree.MaxSteps
 
-	// Divided says that Code, or the code of an operation of a multi, is NOAUTH because of OneLayout.
+	// Divided says that OneLayout is the reason for NOAUTH, as Code or as the code of an operation of a
+	// multi.
 	Divided bool
 	// Refused says that the session has gone or moved since the request was sent. The client gets no reply,
 	// and its connection is closed.
@@ -83,10 +84,10 @@ type Outcome struct {
 	Unknown bool
 }
 
-// Waiter receives the outcome of a proposed request, exactly once. One goroutine at a time calls
-// Done, with the state lock held (except when Unknown is set), in the order in which the requests
-// were proposed; Done only appends to memory. The state is as the request has left it; it is nil when
-// Unknown is set.
+// Waiter receives the outcome of a proposed request, exactly once. One goroutine at a time calls Done, with
+// the state lock held (except when Unknown is set), in the order in which the requests were proposed; Done
+// only appends to memory. The state that Done gets is the one after the request; it is nil when Unknown is
+// set.
 type Waiter interface {
 	Done(*Outcome, *State)
 }
@@ -151,20 +152,19 @@ func (r *Request) cause() EndCause {
 	return EndOperator
 }
 
-// While a disk is low the log must not grow by requests that are refused anyway. So a server that receives a
-// long request then proposes a Refusal in its place, which needs no room. The Refusal keeps the place of the
-// request in its session. So the answer comes in order, and its state is not older than any that the client
-// has seen.
+// While a disk is low, the log must not grow by requests that Apply refuses anyway. So for a long request a
+// server then proposes a short Refusal. The Refusal keeps the place of the request in its session: the answer
+// comes in order, and after every state that the client has seen.
 
-// LongRequest is the longest request that enters the log on a low disk. Apply decides about
-// shorter ones.
+// LongRequest is the longest request that enters the log on a low disk. Apply decides about requests up to
+// that length.
 const LongRequest = 4 << 10
 
 // Refusal is the request that answers r with THROTTLEDOP.
 func (r *Request) Refusal() Request { return Request{Session: r.Session, Gen: r.Gen, Op: OpRefuse} }
 
-// IsFull reports whether the leader that sealed an entry refuses requests that need more room. Apply refuses
-// creates and longer data; a long ACL is refused as on a low disk. The entry must have been checked.
+// IsFull reports whether the leader that sealed an entry refuses requests that need more room. Apply then
+// refuses creates and longer data; it refuses a long ACL as on a low disk. The entry must have been checked.
 func IsFull(entry []byte) bool { return entry[1]&Full != 0 }
 
 // Long reports whether a client's request would make the log grow by more than
@@ -183,7 +183,7 @@ func (r *Request) Long() bool {
 	return false
 }
 
-// onlyDeletes reports whether a multi has deletes and checks alone.
+// onlyDeletes reports whether a multi has only deletes and checks.
 func onlyDeletes(body []byte) bool {
 	d := jute.NewDecoder(body)
 	for h := d.MultiHeader(); !h.Done; h = d.MultiHeader() {
@@ -240,11 +240,11 @@ func PeekRequest(b []byte) (session int64, rest []byte) {
 	return int64(binary.BigEndian.Uint64(head)), rest
 }
 
-// Forget returns the request that takes away the stream of a removed server, so that the next server with its
-// id counts as a new one. It opens a stream for a member without an incarnation, which no server has. So the
-// births of that id go on counting, and a request sent before the removal cannot look like one of a later
-// stream. A server that was removed and added again while it ran sees that its stream is gone, and opens
-// another. The nonce must be random.
+// Forget returns the request that ends the stream of a removed server, so that the next server with its id
+// counts as a new server. It opens a stream for a member without an incarnation, which no server has. So the
+// births of that id never repeat, and a request from before the removal cannot match a later stream. A server
+// that was removed and added again while it ran sees that its stream has ended, and opens another. The nonce
+// must be random.
 func Forget(id uint32, nonce int64) Request {
 	m := Member{ID: id}
 	return Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}

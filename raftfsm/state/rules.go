@@ -12,18 +12,17 @@ import (
 // release may raise the rules of an older cluster once no server of the earlier release can join it.
 const (
 	firstRules  int32 = 0 // of release 0.1.0
-	newestRules int32 = 1 // of release 0.2.0: the first zxid is the time's, a write may take tree.WideSteps, and
-	// no restore takes a sequence number back
+	newestRules int32 = 1 // of release 0.2.0: the first zxid is TimeZxid, a write may take tree.WideSteps, and
+	// no restore lowers a sequence number
 )
 
 // firstZxid is the least zxid that a cluster of several begins at, and the version
 // of its first configuration, as in a ZooKeeper ensemble.
 const firstZxid = 1 << 32
 
-// Founding returns the first entry of a new cluster, with its members; a server that is alone names
-// none. The zxids begin at TimeZxid: a cluster that takes the place of one that has lost its data gives
-// out no fencing token again. The entry changes nothing in a state that is not empty. A server of
-// release 0.1.0 refuses its kind.
+// Founding returns the first entry of a new cluster, with its members; a server that is alone names none. The
+// zxids begin at TimeZxid, so a cluster that replaces one with lost data never reuses its fencing tokens. The
+// entry changes nothing in a state that is not empty. A server of release 0.1.0 refuses its kind.
 func Founding(members []Server, now int64) []byte {
 	return founding(kindFounding, OpBegin, members, now)
 }
@@ -48,7 +47,7 @@ func (s *State) found(members []byte, zxid int64, to Sink) {
 	s.zxid = zxid - 1
 	s.begin()
 	s.setConfig(members, firstZxid, to)
-	// Otherwise it is published again as soon as they have told where clients reach them.
+	// Otherwise the leader publishes the members again, once they have reported their addresses for clients.
 	s.configured = tellsClients(members)
 }
 
@@ -66,9 +65,9 @@ func (s *State) applyBegin(members []byte, to Sink) {
 	s.found(members, max(first, firstZxid), to)
 }
 
-// nextVersion returns the version of a configuration that this change puts in the place of another. It is the
-// zxid, as in a ZooKeeper, in a cluster that began at firstZxid. Clients compare versions with that first
-// one, so a cluster that began at another zxid counts from there as well: each change counts.
+// nextVersion returns the version of the configuration that this change writes. In a cluster that began at
+// firstZxid it is the zxid, as in a ZooKeeper. Clients compare versions with firstZxid, so in any other
+// cluster the first version is firstZxid too, and the version rises as the zxid does.
 func (s *State) nextVersion(is tree.Info) int64 {
 	_, version := CutConfig(string(is.Data))
 	if s.rules == firstRules || version == 0 {
@@ -85,7 +84,8 @@ func (s *State) budget() int {
 	return tree.WideSteps
 }
 
-// appendRules appends the rules to a snapshot's header. Those of release 0.1.0 are not told, as it did.
+// appendRules appends the rules to a snapshot's header. For the rules of release 0.1.0 it appends nothing, as
+// that release did.
 func (s *State) appendRules(b []byte) []byte {
 	if s.rules == firstRules {
 		return b
@@ -111,12 +111,12 @@ const (
 	zxidsInMs = 1 << 10       // more changes than a cluster can make in 1 ms
 )
 
-// TimeZxid returns the zxid that stands for a time in ms since 1970. A restored state (by a restore to a
-// running cluster, zlockd restore or zlockd recover) continues from the zxid of that moment. A cluster makes
-// fewer changes than TimeZxid counts, so every zxid that it gave out lies below the zxid of its time. So the
-// zxids after a restore, which are also fencing tokens, lie above all earlier ones: even above those that the
-// cluster gave out after the backup was made, or after another restore of the same backup. They stay below
-// 2^53, so that a JSON number holds them, until the year 2302.
+// TimeZxid returns the zxid for a time in ms since 1970. A restored state (by a restore to a running cluster,
+// zlockd restore or zlockd recover) continues from the zxid of that moment. A cluster makes fewer changes
+// than TimeZxid counts, so every zxid that it gave out lies below the zxid of its time. So the zxids after a
+// restore, which are also fencing tokens, lie above all earlier ones: even above those that the cluster gave
+// out after the backup was made, or after another restore of the same backup. They stay below 2^53, so that a
+// JSON number holds them, until the year 2302.
 func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
 
 // TimeOf returns the first time, in ms since 1970, whose TimeZxid is not below a zxid.

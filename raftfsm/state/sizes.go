@@ -2,9 +2,8 @@ package state
 
 import "fmt"
 
-// The one table of sizes. A writer keeps to a limit, and a reader accepts no more and no less:
-// every server must be able to read every acknowledged write, after every restart. A test walks
-// the limits.
+// All limits of sizes. Writers and readers use the same limits, because every server must be able to read
+// every acknowledged write after every restart. A test checks each limit.
 const (
 	// MaxFrame is the largest value of --max-frame: the longest request of a client, and so the
 	// longest data of a node.
@@ -15,22 +14,22 @@ const (
 
 	// MaxRequest is the longest request in a stream, as it is encoded.
 	MaxRequest = requestMinSize + MaxFrame + MaxIDBytes + 8*MaxIDs
-	// BatchBytes is how long a block of several requests may become, and an entry of several
-	// blocks: longer ones cost more latency than they save syncs.
+	// BatchBytes bounds a block of several requests, and an entry of several blocks. Longer ones would cost
+	// more latency than fewer syncs save.
 	BatchBytes = 256 << 10
-	// MaxBlock is the longest block: of less than BatchBytes, or of one request.
+	// MaxBlock is the longest block: several requests of less than BatchBytes, or one request.
 	MaxBlock = BlockHeaderSize + MaxRequest
-	// MaxEntry is the longest log entry: the leader's acts, its own block, and
-	// blocks of others until BatchBytes are reached. The log stores must take it.
+	// MaxEntry is the longest log entry: the leader's own requests, the block of its stream, and blocks of
+	// other servers up to BatchBytes. The log stores must accept it.
 	MaxEntry = EntryHeaderSize + 3*(BatchBytes+MaxBlock)
 
-	// MaxChunk is the longest chunk of a snapshot: at most chunkBytes and what
-	// the tree adds in one go, or one node of MaxFrame with its path and ACL.
+	// MaxChunk is the longest chunk of a snapshot: chunkBytes and the bytes that the tree adds at once, or
+	// one node of MaxFrame with its path and ACL.
 	MaxChunk = MaxFrame + 1<<20
-	// maxNode is the longest node that may come from elsewhere: a chunk that holds it can be read
-	// back, whatever a snapshot puts in front of it.
+	// maxNode is the longest node that an import or a restore may bring: its chunk stays below MaxChunk,
+	// whatever a snapshot puts before the node.
 	maxNode = MaxChunk - 512<<10
-	// sessionsChunk is how much of the sessions is in one chunk.
+	// sessionsChunk is how many bytes of the sessions go into one chunk.
 	sessionsChunk = 64 << 20
 )
 

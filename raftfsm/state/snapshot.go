@@ -30,7 +30,7 @@ const (
 	chunkNodes    byte = 3
 	chunkEnd      byte = 4
 	chunkMore     byte = 5 // more sessions
-	chunkTickets  byte = 6 // which of the sessions are tickets, and rates; none: there may be no tickets
+	chunkTickets  byte = 6 // which sessions are tickets, and the rates; absent: tickets are not allowed
 
 	chunkFrame = 9
 
@@ -43,17 +43,17 @@ const (
 // Position is a place in the raft log.
 type Position struct{ Index, Term uint64 }
 
-// Snapshot is a state as it was at one moment. It is written while the state goes on changing.
+// Snapshot is the state at one moment. Write can write it while the state changes.
 type Snapshot struct {
 	zxid     int64
 	header   []byte
 	sessions *session.Held
-	tickets  bool // there may be tickets
+	tickets  bool // the cluster may have tickets
 	rates    map[string]beginning
 	nodes    *tree.Snapshot
 }
 
-// StartSnapshot notes where the state stands; Write reads its nodes. No other goroutine may use
+// StartSnapshot records the state's place in the log; Write reads the nodes later. No other goroutine may use
 // the state during the call, as for Apply. Only one snapshot can be open at a time.
 func (s *State) StartSnapshot(at Position) *Snapshot {
 	return &Snapshot{
@@ -66,8 +66,8 @@ func (s *State) StartSnapshot(at Position) *Snapshot {
 	}
 }
 
-// Write writes the snapshot. It reads the state inside short calls of read, during which read must
-// keep Apply out.
+// Write writes the snapshot. It reads the state inside short calls of read. read must prevent calls of Apply
+// during them.
 func (s *Snapshot) Write(to io.Writer, read func(func())) error {
 	w := beginChunks(to, s.header, s.sessions.Append(nil))
 	if s.tickets {
@@ -152,8 +152,8 @@ type chunkWriter struct {
 	err    error
 }
 
-// beginChunks writes what comes before the nodes: the header and the sessions, encoded, in chunks
-// that can be read back.
+// beginChunks writes the chunks before the nodes: the encoded header and sessions, in chunks of a legal
+// length.
 func beginChunks(to io.Writer, header, sessions []byte) *chunkWriter {
 	w := &chunkWriter{w: to}
 	w.raw([]byte(snapshotMagic))

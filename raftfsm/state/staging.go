@@ -10,70 +10,69 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A backup replaces the whole state through the log, in pieces. One request opens a place beside
-// the state, pieces fill it, and one request puts its content in the place of the state. No client
-// sees it before.
+// A restore replaces the whole state through the log. One request opens a staging area beside the state, more
+// requests bring the backup in pieces, and a last request replaces the state with the backup. Until then no
+// client sees the backup.
 //
-// The place belongs to the stream that brings the pieces: when that stream gets another birth, the
-// state gives the place up. No snapshot holds it, so no snapshot may be taken while a place is
-// open; see Staged.
+// The area belongs to the stream that brings the pieces: when that stream gets another birth, the state drops
+// the area. Snapshots do not contain the area, so no server may take a snapshot while it is open; see Staged.
 type staging struct {
 	id     int64
 	origin uint32
 	birth  uint32
 	size   int64 // of the whole backup
-	next   int64 // bytes that are there
+	next   int64 // bytes that have arrived
 	d      *decoder
 }
 
-// Staging describes the place for a backup.
+// Staging describes the staging area.
 type Staging struct {
-	ID     int64  // random, names it
-	Origin uint32 // the server whose stream brings it
+	ID     int64  // random
+	Origin uint32 // the server whose stream brings the backup
 	Birth  uint32 // of that stream
 	Size   int64  // of the backup
 }
 
-// Occupied is the code of the answer when another backup has the place.
+// Occupied is the code of the answer while another backup is staged.
 const Occupied = jute.NodeExists
 
-// Open returns the request that opens the place, if no place is open.
+// Open returns the request that opens the area, if it is not open.
 func (g *Staging) Open() Request {
 	body := binary.BigEndian.AppendUint32(jute.AppendLong(nil, g.ID), g.Origin)
 	body = binary.BigEndian.AppendUint32(body, g.Birth)
 	return Request{Session: stageLane, Op: OpStage, Body: jute.AppendLong(body, g.Size)}
 }
 
-// Piece returns the request that brings the bytes of a backup from at on.
+// Piece returns the request that brings bytes b of the backup, at offset at.
 func (g *Staging) Piece(at int64, b []byte) Request {
 	body := jute.AppendLong(jute.AppendLong(nil, g.ID), at)
 	return Request{Session: stageLane, Op: OpPiece, Body: append(body, b...)}
 }
 
-// Restore returns the request that puts the backup in the place of the state. With keep the
-// sessions of the backup go on; all others end.
+// Restore returns the request that replaces the state with the backup. With keep the sessions of the backup
+// continue; all others end.
 func (g *Staging) Restore(keep bool) Request {
 	body := jute.AppendLong(nil, g.ID)
 	return Request{Session: stageLane, Op: OpRestore, Body: jute.AppendBool(body, keep)}
 }
 
-// GiveUp returns the request that closes the place.
+// GiveUp returns the request that closes the area.
 func (g *Staging) GiveUp() Request {
 	return Request{Session: stageLane, Op: OpUnstage, Body: jute.AppendLong(nil, g.ID)}
 }
 
-// stageLane is the session of the requests about a backup. No client has it: the pieces wait for
-// each other and not with the requests for new sessions.
+// stageLane is the session id of the requests of a restore. No client has it. So the pieces have a lane of
+// their own, and do not delay requests for new sessions.
 const stageLane = -1
 
-// Raised is the least distance of a restored state's zxid above that of its backup and of the
+// Raised is how much higher the zxid of a restored state is, at least, than that of its backup and of the
 // state before. TimeZxid is far above both, unless a clock is wrong.
 const Raised = 1 << 20
 
-// Restored names the last restore that took the state's place; 0: none did.
+// Restored returns the id of the last restore; 0: none.
 func (s *State) Restored() int64 { return s.restored }
 
-// Staged describes the place for a backup, and says how much of the backup is there.
+// Staged describes the staging area, and returns how many bytes of the backup have arrived.
 func (s *State) Staged() (g Staging, next int64, open bool) {
 	if s.staged == nil {
 		return Staging{}, 0, false
@@ -106,8 +105,8 @@ var (
 	errNoOrder = errors.New("a piece is missing")
 )
 
-// applyStaging runs a request about the place for a backup. A request that fails has the reason as
-// its reply, and closes the place.
+// applyStaging runs a request of a restore. A request that fails closes the area, and its reply is the
+// reason.
 func (s *State) applyStaging(r *Request, to Sink) {
 	d := jute.NewDecoder(r.Body)
 	id := d.Long()
@@ -148,7 +147,7 @@ func (s *State) applyStaging(r *Request, to Sink) {
 	}
 }
 
-// created tells the place for a backup of the nodes that a change creates.
+// created records in the staging area which nodes a change has created.
 func (p *staging) created(events []tree.Event) {
 	for i := range events {
 		if events[i].Type == jute.EventCreated {
@@ -157,14 +156,14 @@ func (p *staging) created(events []tree.Event) {
 	}
 }
 
-// unstage closes the place that a server's stream opened, if the server has another stream now.
+// unstage closes the area that a server's stream opened, if the server now has another stream.
 func (s *State) unstage(origin uint32) {
 	if p := s.staged; p != nil && p.origin == origin && s.streams[origin].birth != p.birth {
 		s.staged = nil
 	}
 }
 
-// add takes the next bytes.
+// add adds the next bytes of the backup.
 func (p *staging) add(at int64, b []byte) error {
 	switch {
 	case at != p.next:
@@ -177,8 +176,8 @@ func (p *staging) add(at int64, b []byte) error {
 	return err
 }
 
-// restore puts the backup in the place of the state. The cluster's own facts stay: its name, its
-// members, and how far each server's stream has been applied.
+// restore replaces the state with the backup. The cluster keeps its name, its members, and how far each
+// server's stream has been applied.
 func (s *State) restore(keep bool, to Sink) error {
 	p := s.staged
 	if p.next != p.size {
@@ -216,11 +215,11 @@ func (s *State) restore(keep bool, to Sink) error {
 	s.restored = p.id
 	s.begin()
 	text, version := CutConfig(string(config.Data))
-	if version != 0 { // else the members were never published
+	if version != 0 { // 0: the members were never published
 		text = string(withVersion([]byte(text), s.nextVersion(config)))
 	}
 	s.tree.SetConfig(&s.change, []byte(text))
-	s.change.Events = s.change.Events[:0] // all watches are gone
+	s.change.Events = s.change.Events[:0] // all watches have ended
 	s.commit(to)
 	to.Replaced()
 	s.reply = (&Restored{s.tree.Count(), s.sessions.Len(), ended}).append(s.reply[:0])
@@ -228,9 +227,9 @@ func (s *State) restore(keep bool, to Sink) error {
 	return nil
 }
 
-// dropReleased deletes the ephemeral nodes that a living session has deleted since the backup. Its
-// client does not know that they are back, so a released lock would stay taken as long as the
-// session lives.
+// dropReleased deletes the ephemeral nodes that a living session has deleted since the backup. Its client
+// does not know that the backup holds them again, so a released lock would stay held for the life of the
+// session.
 func (s *State) dropReleased(id int64, now *tree.Tree) {
 	s.tree.DropEphemerals(&s.change, id, func(path string, czxid int64) bool {
 		have, there := now.Get(path)

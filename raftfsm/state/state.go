@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// State is everything that is replicated: the tree, the sessions, the request streams and the
-// members. Only Apply changes it; it is a function of the applied entries and nothing else.
+// State is everything that is replicated: the tree, the sessions, the request streams and the members. Only
+// Apply changes it, so it depends on the applied entries alone.
 type State struct {
 	clusterID string
 	zxid      int64 // of the last change
@@ -23,7 +23,7 @@ type State struct {
 	words     string                // an operator's descriptions of the members: lines of ConfigPath
 	restored  int64                 // the id of the last restore; 0: none
 	rules     int32                 // the rules by which Apply changes the state
-	ticketing bool                  // there may be tickets; see Ticketing
+	ticketing bool                  // the cluster may have tickets; see Ticketing
 	begun     begun                 // rates
 
 	// configured says that /zookeeper/config has been published at least once.
@@ -56,7 +56,7 @@ type Sink interface {
 	// Events are the changes made under one zxid, before the outcome of the
 	// request that made them.
 	Events(zxid int64, events []tree.Event)
-	// Ended reports a session that is gone, with its ephemerals.
+	// Ended reports that a session has ended and its ephemeral nodes are gone.
 	Ended(*Ending)
 	// Attached reports a session that was created, or attached to a new connection.
 	Attached(s *session.Session, created bool)
@@ -93,14 +93,13 @@ func (s *State) Zxid() int64 { return s.zxid }
 // ClusterID names the cluster this state belongs to.
 func (s *State) ClusterID() string { return s.clusterID }
 
-// Members returns the servers that have opened a stream, by id. One without an
-// incarnation was removed.
+// Members returns the servers that have opened a stream, by id. A member without an incarnation was removed.
 func (s *State) Members() []Member {
 	return slices.SortedFunc(maps.Values(s.members), func(a, b Member) int { return int(a.ID) - int(b.ID) })
 }
 
-// Member returns what server id said of itself. It has no incarnation if the server was removed,
-// and is not known if the server has not opened a stream.
+// Member returns the last self-description of server id. The member has no incarnation if the server was
+// removed, and is not known if the server has not opened a stream.
 func (s *State) Member(id uint32) (m Member, known bool) {
 	m, known = s.members[id]
 	return m, known
@@ -119,8 +118,8 @@ func (s *State) ConfigData() string {
 	return string(info.Data)
 }
 
-// Words are the lines of ConfigPath that an operator last wrote for the members. They may name
-// servers that are not members, and not name all members.
+// Words are the lines of ConfigPath that an operator last wrote for the members. They may name servers that
+// are not members, and may lack members.
 func (s *State) Words() string { return s.words }
 
 // Configured reports whether the members have been published in /zookeeper/config.
@@ -142,7 +141,7 @@ func (s *State) begin() {
 	s.change.Events = s.change.Events[:0]
 }
 
-// commit makes the change part of history.
+// commit completes the change: it takes its zxid, and to receives the events.
 func (s *State) commit(to Sink) {
 	s.zxid = s.change.Zxid
 	s.out.Zxid = s.zxid

@@ -14,8 +14,8 @@ import (
 // about tickets and would ignore them. So a state accepts them only after an entry (Ticketing) whose kind
 // release 0.1.0 refuses; from then on its snapshots have a chunk that release 0.1.0 refuses, too.
 
-// Ticketing returns the entry that allows tickets in a cluster. The options are those of the leader's other
-// entries.
+// Ticketing returns the entry that allows tickets in a cluster. options are the options that the leader sets
+// in its other entries.
 func Ticketing(options byte, now int64) []byte {
 	entry := BeginEntry(nil, options)
 	entry[1] = kindTicketing | options
@@ -46,14 +46,14 @@ type Opening struct {
 	Seen int64
 }
 
-// Unseen is the value of Opening.Seen for a contender that queues in any case.
+// Unseen is the value of Opening.Seen for a contender that queues whatever the directory holds.
 const Unseen = -1
 
-// knownTicket is the reply for a secret that a ticket has.
+// knownTicket is the reply to a request whose secret belongs to a ticket.
 var knownTicket = []byte("known")
 
 // Open returns the request for a ticket. The outcome's Session is the new ticket's. If a ticket with this
-// secret exists, the outcome has a reply, and its Session is that ticket's, which is not renewed.
+// secret exists, the outcome has a reply, and its Session is that of the ticket, which Open does not renew.
 // SESSIONEXPIRED means that the ticket with this secret is over, QUOTAEXCEEDED that a bound (then with a
 // text) or a quota is exceeded. Other codes are those of creating the nodes.
 func (o *Opening) Open(ids []jute.ID) Request {
@@ -205,7 +205,7 @@ func (s *State) openTicket(o *Opening, ids []jute.ID, to Sink) {
 	to.Attached(&sess, true)
 }
 
-// tooMany returns a text about the bound that one more ticket would exceed, empty if there is none.
+// tooMany describes the bound that one more ticket would exceed; empty: none.
 func (s *State) tooMany(o *Opening) string {
 	all, there := s.sessions.TicketsOf(o.Ticket.Identity, o.Ticket.Path)
 	switch b := o.TicketBounds; {
@@ -230,15 +230,15 @@ func (s *State) lastChild(dir string) int64 {
 	return info.Stat.Pzxid
 }
 
-// contender returns the transaction that makes the contender, and the directories that it lacks.
+// contender returns the transaction that makes the contender and its missing directories.
 func (s *State) contender(o *Opening) []byte {
 	above := parents(Missing(s.tree, o.Node))
 	ops := appendCreate(above, jute.OpCreate, o.Node, o.Data, jute.FlagEphemeralSequential)
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// Missing returns the directories above a node that are missing, the topmost first. It goes through the path
-// once: it may have a thousand names.
+// Missing returns the directories above a node that are missing, the topmost first. It walks the path once,
+// because a path may have a thousand names.
 func Missing(t *tree.Tree, path string) (dirs []string) {
 	at, there := t.Find("/")
 	for from := 1; from < len(path); {
