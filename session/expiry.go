@@ -7,12 +7,12 @@ const (
 	slots      = 2048 // one turn of the wheel: 41 s, the longest usual timeout
 )
 
-// Expiry keeps the deadlines of a leader's sessions. Every time is read from
-// one monotonic clock of the caller's, as the time since some fixed moment.
+// Expiry keeps the deadlines of a leader's sessions. All times are readings of one monotonic clock of the
+// caller, as the time since some fixed moment.
 //
-// It is a wheel of 20 ms slots. A touch only notes when the session was heard
-// from; the session moves to its later slot when the wheel comes to its old
-// one, so a busy session costs one move per timeout, not one per request.
+// It is a wheel of 20 ms slots. A touch only records when the session was heard from. When the wheel reaches
+// the session's slot, the session moves to a later slot. So a busy session costs one move per timeout, not
+// one per request.
 //
 // An Expiry belongs to one goroutine.
 type Expiry struct {
@@ -26,7 +26,7 @@ type deadline struct {
 	id         int64
 	timeout    time.Duration
 	heard      time.Duration
-	at         int64 // tick whose slot it stands in; never later than due()
+	at         int64 // tick of its slot; never later than due()
 	prev, next *deadline
 }
 
@@ -39,11 +39,10 @@ func (d *deadline) due() int64 {
 // NewExpiry returns an Expiry that knows no session.
 func NewExpiry() *Expiry { return &Expiry{byID: make(map[int64]*deadline)} }
 
-// Touch says that the session was heard from at time heard and from then on
-// may be silent for timeout. Sessions not yet known are added. A touch that
-// arrives late never takes back time already granted; a shorter timeout does.
+// Touch records that the session was heard from at time heard, and may then be silent for timeout. It adds an
+// unknown session. A late touch never shortens the time that was already granted; a shorter timeout does.
 func (e *Expiry) Touch(id int64, timeout, heard time.Duration) {
-	timeout = max(timeout, 1) // so that a re-armed session lands after the tick it was due at
+	timeout = max(timeout, 1) // so that the session's next tick is later than the present one
 	d, known := e.byID[id]
 	if !known {
 		d = &deadline{id: id, timeout: timeout, heard: heard}
@@ -136,8 +135,8 @@ func (e *Expiry) All(f func(id int64, timeout, at time.Duration)) {
 	}
 }
 
-// link puts d into the wheel. If the touch was late, the wheel may have passed d's slot already; then link
-// turns the wheel back.
+// link puts d into the wheel. If the touch was late, the wheel may have passed d's slot; then link turns the
+// wheel back.
 func (e *Expiry) link(d *deadline) {
 	e.insert(d)
 	if d.at < e.tick || len(e.byID) == 1 {
@@ -167,8 +166,8 @@ func (e *Expiry) unlink(d *deadline) {
 	d.prev, d.next = nil, nil
 }
 
-// floorDiv divides rounding down, also below zero: a session may have been heard
-// from before the clock began.
+// floorDiv divides rounding down, also below zero: the last sign of a session may be older than the start of
+// the clock.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

@@ -15,7 +15,7 @@ import (
 //	           · created i64
 //
 // with sessions in the order of ids as unsigned numbers, so that equal tables encode to equal bytes. The
-// stream around it has version, length and checksum.
+// snapshot around it has the version, length and checksum.
 
 // minEncoded is the size of an encoded session with an empty address.
 const minEncoded = 8 + jute.PasswordSize + 4 + 4 + 4 + 4 + 8
@@ -27,8 +27,7 @@ var (
 	errSession = errors.New("session: impossible timeout, generation or address")
 )
 
-// Held is a table as it was when Hold was called. It may be read while the table
-// goes on changing.
+// Held is the content of a table at the call of Hold. It can be read while the table changes.
 type Held struct {
 	next  uint64
 	count int
@@ -36,7 +35,8 @@ type Held struct {
 	ended []EndedTicket
 }
 
-// Hold returns the table as it is now. It copies only a word for each session; Append does the slower work.
+// Hold returns the present content of the table. It copies only a word for each session; Append does the
+// slower work.
 func (t *Table) Hold() *Held {
 	h := &Held{next: t.next, count: len(t.byID)}
 	for c := range t.order {
@@ -48,7 +48,7 @@ func (t *Table) Hold() *Held {
 	return h
 }
 
-// Append appends the encoding of the table that is held.
+// Append appends the encoding of the content.
 func (h *Held) Append(b []byte) []byte {
 	b = jute.AppendLong(b, int64(h.next))
 	b = jute.AppendLong(b, int64(h.count))

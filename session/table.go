@@ -13,7 +13,7 @@ type Session struct {
 	Password [jute.PasswordSize]byte
 	Timeout  int32   // ms, as negotiated by the newest attach; at least 1
 	Gen      uint32  // attach generation: 1 when created, one more for each attach
-	Owner    uint32  // id of the server the newest connection came in on
+	Owner    uint32  // id of the server with the newest connection
 	Addr     string  // the client's address on that connection
 	Created  int64   // ms since 1970, by the leader's clock
 	Ticket   *Ticket // nil: a client's session
@@ -33,19 +33,19 @@ const (
 // changes; reads may run together.
 type Table struct {
 	next uint64             // the next id's low 56 bits, before masking
-	byID map[int64]*Session // a Session in it never changes, it is replaced
+	byID map[int64]*Session // a Session never changes; Table replaces it
 
-	owned  map[uint32]int // how many sessions each server owns; none: no key
-	byAddr map[string]int // and how many have each address
+	owned  map[uint32]int // how many sessions each server owns; no key: none
+	byAddr map[string]int // how many sessions have each address
 
-	tickets *tickets // nil: there has been no ticket
+	tickets *tickets // nil: no ticket so far
 
-	// order[c] holds the ids whose top byte is c, rising. Ended sessions stay
-	// in it until they are the larger half, so that ending one costs nothing.
+	// order[c] holds the ids whose top byte is c, rising. Ended sessions stay in it until they are more than
+	// half, so that the end of a session costs little.
 	order [256]idList
 }
 
-// idList is a rising list of ids, and their sessions: nil those that have ended.
+// idList is a rising list of ids with their sessions; an ended session is nil.
 type idList struct {
 	ids   []int64
 	live  []*Session
@@ -60,9 +60,9 @@ func (t *Table) put(s *Session) {
 	l.live[at] = s
 }
 
-// NewTable returns an empty table whose ids begin at the low 24 bits of
-// prefix. The prefix keeps the ids of two clusters apart, and those of a
-// cluster made again from those its clients still remember.
+// NewTable returns an empty table whose ids begin at the low 24 bits of prefix. The prefix keeps the ids of
+// two clusters apart. It also keeps the ids of a rebuilt cluster apart from those that its clients still
+// remember.
 func NewTable(prefix uint32) *Table {
 	return &Table{
 		next:  uint64(prefix&0xffffff) << prefixShift,
@@ -76,7 +76,7 @@ func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << pr
 
 // Succeed prepares this table to replace old, which is no longer used. New ids continue after those of old.
 // All generations are raised above least, so that every write from an older connection is refused, even if
-// its session has ended since and its generation is unknown. Tickets that only old has end now.
+// its session has ended since and its generation is unknown. Tickets that only old has end at now.
 func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	t.next = old.next
 	t.succeedTickets(old, now)
@@ -90,8 +90,8 @@ func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	}
 }
 
-// Create adds a session of generation 1 and returns it. The id's top byte
-// names the creating server for human eyes; it is owner, clamped to 1..126.
+// Create adds a session of generation 1 and returns it. The id's top byte shows operators the creating
+// server: it is owner, clamped to 1..126.
 func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner uint32, addr string,
 	now int64) Session {
 	s := &Session{
@@ -107,8 +107,8 @@ func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner ui
 	return *s
 }
 
-// newID counts on, also past the 32 bits below the prefix: an id is never
-// given twice, at the price of another prefix after four billion sessions.
+// newID counts up, even past the 32 bits below the prefix. So it never returns an id twice, but the prefix
+// changes after four billion sessions.
 func (t *Table) newID(owner uint32) int64 {
 	top := int64(min(max(owner, 1), maxCreator))
 	for {
@@ -123,8 +123,8 @@ func (t *Table) newID(owner uint32) int64 {
 // creator is the top byte of an id.
 func creator(id int64) byte { return byte(uint64(id) >> counterBits) }
 
-// Adopt adds a session that was created elsewhere. It reports false, and adds
-// nothing, if the id is 0 or taken.
+// Adopt adds a session that was created elsewhere. It reports false, and adds nothing, if the id is 0 or in
+// use.
 func (t *Table) Adopt(s Session) bool {
 	if _, taken := t.byID[s.ID]; taken || s.ID == 0 {
 		return false
@@ -145,19 +145,19 @@ func (t *Table) insert(s *Session) {
 		l.ids, l.live = append(l.ids, s.ID), append(l.live, s)
 		return
 	}
-	// Only once the 56 bits have gone round, or for adopted sessions.
+	// The id is not the highest only after the 56 bits have wrapped around, or for adopted sessions.
 	at, found := slices.BinarySearch(l.ids, s.ID)
 	if found {
 		l.live[at] = s
-		l.ended-- // an ended session's place, taken again
+		l.ended-- // reuses the place of an ended session
 		return
 	}
 	l.ids, l.live = slices.Insert(l.ids, at, s.ID), slices.Insert(l.live, at, s)
 }
 
-// Attach attaches a session to a new connection, from which it takes owner, address and timeout, and raises
-// the generation. It returns false, and changes nothing, if there is no such session, the password is wrong,
-// or the session is a ticket.
+// Attach attaches a session to a new connection: it stores the connection's owner, address and timeout, and
+// raises the generation. It returns false, and changes nothing, if there is no such session, the password is
+// wrong, or the session is a ticket.
 func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32, owner uint32, addr string) (
 	Session, bool) {
 	if !t.Check(id, password) {
@@ -211,7 +211,7 @@ func (t *Table) Remove(id int64) bool {
 	return true
 }
 
-// shrink forgets the ended sessions, and gives their memory back.
+// shrink drops the ended sessions and frees their memory.
 func (l *idList) shrink() {
 	n := len(l.ids) - l.ended
 	kept := idList{ids: make([]int64, 0, n), live: make([]*Session, 0, n)}
@@ -229,7 +229,7 @@ func (t *Table) own(s *Session) {
 	t.byAddr[s.Addr]++
 }
 
-// disown takes back what own did.
+// disown undoes own.
 func (t *Table) disown(s *Session) {
 	if t.owned[s.Owner]--; t.owned[s.Owner] == 0 {
 		delete(t.owned, s.Owner)
@@ -239,10 +239,10 @@ func (t *Table) disown(s *Session) {
 	}
 }
 
-// OwnedBy returns how many sessions had their newest connection on a server.
+// OwnedBy returns how many sessions have their newest connection on a server.
 func (t *Table) OwnedBy(server uint32) int { return t.owned[server] }
 
-// Of returns how many sessions had their newest connection from an address.
+// Of returns how many sessions have their newest connection from an address.
 func (t *Table) Of(addr string) int { return t.byAddr[addr] }
 
 // Len returns the number of sessions.
@@ -252,8 +252,8 @@ func (t *Table) Len() int { return len(t.byID) }
 // table.
 func (t *Table) All(f func(Session)) { t.From(0, len(t.byID), f) }
 
-// From calls f for up to most sessions in the order of ids, beginning after the id after; 0 is before
-// all. Its cost does not depend on how many sessions there are.
+// From calls f for up to most sessions in the order of ids, beginning after the id in after; 0 begins with
+// the first. Its cost does not depend on the number of sessions.
 func (t *Table) From(after int64, most int, f func(Session)) {
 	first := int(creator(after))
 	at, found := slices.BinarySearch(t.order[first].ids, after)

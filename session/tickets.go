@@ -16,30 +16,30 @@ import (
 // Ticket marks a session as a ticket. It never changes.
 type Ticket struct {
 	Hash     Hash   // of its secret
-	Identity string // that opened it
+	Identity string // the identity that opened it
 	Path     string // of its lock
 	Mode     byte   // its mode, numbered by package server/tickets
-	Permits  int32  // of a semaphore; else 0
+	Permits  int32  // permits of a semaphore; else 0
 	Until    int64  // ms since 1970 when it ends even if renewed; 0: no such time
 }
 
 // Hash is the hash of a ticket's secret.
 type Hash [32]byte
 
-// TicketEnd says why a ticket is over.
+// TicketEnd is the reason why a ticket has ended.
 type TicketEnd uint8
 
-// Why tickets are over.
+// The reasons why tickets end.
 const (
-	TicketGiven   TicketEnd = 1 + iota // its caller gave it back
-	TicketExpired                      // its time was over
-	TicketRevoked                      // it was asked to leave the queue
+	TicketGiven   TicketEnd = 1 + iota // its caller ended it
+	TicketExpired                      // its timeout passed
+	TicketRevoked                      // it was revoked: asked to leave the queue
 	TicketRemoved                      // an operator or another client removed its contender
 	TicketEnded                        // an operator ended its session, or a restore did
-	TicketTried                        // it tried to hold and does not: nothing of it is remembered
+	TicketTried                        // it only tried and holds nothing: the table does not remember it
 )
 
-// EndedTicket is the memory of a ticket that is over.
+// EndedTicket is what the table remembers of an ended ticket.
 type EndedTicket struct {
 	Hash     Hash
 	Identity string
@@ -48,7 +48,7 @@ type EndedTicket struct {
 	At       int64 // ms since 1970
 }
 
-// Bounds on the memory of ended tickets.
+// How many ended tickets the table remembers, and for how long.
 const (
 	KeptEnds    = 10_000
 	KeptEndTime = 10 * 60 * 1000 // ms
@@ -59,7 +59,7 @@ type tickets struct {
 	byHash map[Hash]int64
 	of     map[string]*ticketsOf // by identity
 	until  []lastMoment          // the earliest first
-	ended  []EndedTicket         // the oldest first; what is in it never changes
+	ended  []EndedTicket         // the oldest first; elements never change
 	over   map[Hash]EndedTicket
 }
 
@@ -122,7 +122,7 @@ func (t *Table) removeTicket(s *Session) {
 	}
 }
 
-// CreateTicket is Create for a ticket whose secret no other ticket has.
+// CreateTicket is Create for a ticket. Its secret must be new.
 func (t *Table) CreateTicket(timeout int32, password [jute.PasswordSize]byte, owner uint32, addr string,
 	now int64, k Ticket) Session {
 	s := &Session{ID: t.newID(owner), Password: password, Timeout: max(timeout, 1), Gen: 1, Owner: owner,
@@ -131,8 +131,8 @@ func (t *Table) CreateTicket(timeout int32, password [jute.PasswordSize]byte, ow
 	return *s
 }
 
-// SetTimeout gives a ticket a timeout and a new generation, so that an end that was decided before has no
-// effect. It returns false if there is no such ticket.
+// SetTimeout sets a ticket's timeout and raises its generation, so that an end which was proposed before has
+// no effect. It returns false if there is no such ticket.
 func (t *Table) SetTimeout(id int64, timeout int32) (Session, bool) {
 	was, ok := t.byID[id]
 	if !ok || was.Ticket == nil {
@@ -198,7 +198,7 @@ func (t *Table) AllTickets(f func(*Session)) {
 	}
 }
 
-// TicketsDue appends to out the tickets whose last moment has come, at most most of them.
+// TicketsDue appends to out the tickets whose Until has passed, at most most of them.
 func (t *Table) TicketsDue(now int64, most int, out []int64) []int64 {
 	if t.tickets == nil {
 		return out
@@ -213,7 +213,7 @@ func (t *Table) TicketsDue(now int64, most int, out []int64) []int64 {
 	return out
 }
 
-// NoteTicketEnd remembers why a ticket is over.
+// NoteTicketEnd records why a ticket has ended.
 func (t *Table) NoteTicketEnd(k *Ticket, why TicketEnd, now int64) {
 	t.rememberEnd(EndedTicket{k.Hash, k.Identity, k.Path, why, now})
 }
@@ -229,7 +229,7 @@ func (t *Table) rememberEnd(e EndedTicket) {
 	}
 }
 
-// EndOfTicket returns why the ticket with a secret is over, if that is remembered.
+// EndOfTicket returns why the ticket with a secret has ended, if the table remembers it.
 func (t *Table) EndOfTicket(secret Hash, now int64) (e EndedTicket, known bool) {
 	if t.tickets == nil {
 		return e, false
@@ -276,7 +276,7 @@ const (
 
 var errTicket = errors.New("session: impossible ticket")
 
-// AppendTickets appends the encoding of the tickets of the table that is held.
+// AppendTickets appends the encoding of the tickets in the content.
 func (h *Held) AppendTickets(b []byte) []byte {
 	at, n := len(b), int64(0)
 	b = jute.AppendLong(b, 0)
@@ -303,8 +303,8 @@ func (h *Held) AppendTickets(b []byte) []byte {
 	return b
 }
 
-// LoadTickets marks the tickets among the sessions of a table that Load has just filled, as AppendTickets
-// wrote them. After an error the table must not be used.
+// LoadTickets reads what AppendTickets wrote, and marks the tickets among the sessions that Load has just
+// read. After an error the table must not be used.
 func (t *Table) LoadTickets(d *jute.Decoder) error {
 	n := d.Long()
 	if d.Err() != nil || n < 0 || n > int64(len(d.Rest())/minTicket) {
@@ -348,7 +348,7 @@ func decodeHash(d *jute.Decoder) (h Hash) {
 	return h
 }
 
-// text reads a string and copies it: what is decoded may be used again.
+// text reads a string and copies it, because the decoder's memory may be reused.
 func text(d *jute.Decoder) string {
 	s, _ := d.String()
 	return strings.Clone(s)

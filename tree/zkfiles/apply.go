@@ -17,8 +17,8 @@ func (e *GapError) Error() string {
 		e.Last)
 }
 
-// follows reports whether nothing is missing between two zxids: they count up by one, and from one
-// in every epoch.
+// follows reports whether no transaction is missing between two zxids. Zxids count up by one, and begin at
+// one in every epoch.
 func follows(last, next int64) bool {
 	if next>>32 == last>>32 {
 		return next == last+1
@@ -26,11 +26,11 @@ func follows(last, next int64) bool {
 	return next>>32 > last>>32 && next&0xffffffff <= 1
 }
 
-// Apply brings the tree forward by one transaction. It passes over a transaction that the tree has
-// already, and returns a *GapError for one that does not follow.
+// Apply brings the tree forward by one transaction. It ignores a transaction that the tree already has, and
+// returns a *GapError if transactions before x are missing.
 //
-// The nodes of the snapshot may already have a transaction's change, or have it undone: as in
-// ZooKeeper that is no error.
+// The nodes of the snapshot may already contain a transaction's change, or a later change that undid it. As
+// in ZooKeeper, that is not an error.
 func (t *Tree) Apply(x *Txn) error {
 	if x.Zxid <= t.Zxid {
 		return nil
@@ -87,7 +87,7 @@ func (t *Tree) apply(x *Txn, o *Op) error {
 	return nil
 }
 
-// someACL returns a list; none at all has the same effect as one that allows everything.
+// someACL returns list, or the list that allows everything if list is empty: both have the same effect.
 func someACL(list []jute.ACL) []jute.ACL {
 	if len(list) == 0 {
 		return jute.WorldAnyone
@@ -98,7 +98,7 @@ func someACL(list []jute.ACL) []jute.ACL {
 func (t *Tree) create(x *Txn, o *Op) error {
 	name := tree.ParentPath(o.Path)
 	if _, there := t.Nodes.Get(name); !there {
-		return nil // it was deleted later, and the snapshot knows that
+		return nil // a later transaction deleted the parent; the snapshot already shows that
 	}
 	_, exists := t.Nodes.Get(o.Path)
 	if exists && o.Type != jute.OpCreate {
@@ -129,8 +129,8 @@ func (t *Tree) create(x *Txn, o *Op) error {
 	return t.put(o.Path, n)
 }
 
-// delete takes a node away. A snapshot may have nodes below it already, of a node that took its place
-// later: the log makes them again.
+// delete removes a node. A snapshot may already hold children of a later node with the same path. delete
+// removes them too; the log creates them again.
 func (t *Tree) delete(path string, zxid int64) error {
 	t.Nodes.Remove(path, func(path string, n *tree.Info) {
 		t.sum -= digest(path, n)

@@ -31,14 +31,14 @@ func Decompress(r io.Reader, name string) (io.Reader, error) {
 //	stream := 0x82 "SNAPPY" 0 · version i32 · oldest version i32 · (length i32 · block)*
 type snappyReader struct {
 	r    *bufio.Reader
-	left []byte // of the block read last
+	left []byte // the unread bytes of the last block
 	raw  []byte
 	out  []byte
 }
 
 var snappyMagic = []byte("\x82SNAPPY\x00")
 
-// maxBlock is far above what any writer makes of a block, 32 KiB.
+// maxBlock is far above the block size of any writer, 32 KiB.
 const maxBlock = 64 << 20
 
 var errSnappy = errors.New("the snappy compression is damaged")
@@ -125,7 +125,7 @@ func unsnap(out, b []byte) ([]byte, error) {
 		if v == 0 || v > len(out) || len(out)+length > int(want) {
 			return out, errSnappy
 		}
-		for range length { // may overlap what it makes
+		for range length { // the source may overlap the bytes that the copy appends
 			out = append(out, out[len(out)-v])
 		}
 	}

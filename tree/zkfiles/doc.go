@@ -12,11 +12,11 @@
 //	record   := session i64 · cxid i32 · zxid i64 · time i64 · type i32 · body
 //	            · [digest version i32 · digest i64]
 //
-// in the encoding of package jute. ZooKeeper writes a snapshot while changes go on, so it may hold
-// some of the changes after its zxid and not others; the log from there on makes it whole. [Tree]
-// applies a log the way ZooKeeper does: a change that is there already is not a change.
+// in the encoding of package jute. ZooKeeper writes a snapshot while requests change the tree, so the
+// snapshot may hold only some of the changes after its zxid. The log from that zxid on completes it. [Tree]
+// applies a log as ZooKeeper does: it ignores a change that the tree already has.
 //
-// The package is pure: it works on readers and writers and knows neither files nor directories. It
-// trusts nothing it reads: a file that is not a snapshot or a log yields a [FormatError] with its
-// offset, never a panic.
+// The package is pure: it works on readers and writers and knows neither files nor directories. It checks
+// everything that it reads: a file that is not a snapshot or a log yields a [FormatError] with an offset,
+// never a panic.
 package zkfiles

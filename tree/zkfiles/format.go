@@ -11,12 +11,12 @@ const (
 	logMagic      = "ZKLG"
 	fileVersion   = 2
 
-	// maxField bounds the memory that one length in a file can make a reader allocate. ZooKeeper
-	// takes requests of a few megabytes at most, whatever it is set to.
+	// maxField bounds the memory that one length in a file can make a reader allocate. ZooKeeper accepts
+	// requests of a few megabytes at most, whatever its settings.
 	maxField = 256 << 20
 )
 
-// ErrTorn marks a file that ends in the middle: it was being written when its server died.
+// ErrTorn marks a file that ends in the middle: its server died while it wrote the file.
 var ErrTorn = errors.New("it ends in the middle")
 
 // FormatError says where a file breaks its format.
@@ -30,7 +30,7 @@ func (e *FormatError) Error() string { return fmt.Sprintf("at byte %d: %v", e.Of
 // Unwrap returns the error at that place.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// checkHeader reads the 16 bytes that both kinds of files begin with.
+// checkHeader reads the header of a snapshot or a log, 16 bytes.
 func checkHeader(s *stream, magic string) (dbID int64, err error) {
 	var got [4]byte
 	s.full(got[:])
@@ -51,7 +51,7 @@ func checkHeader(s *stream, magic string) (dbID int64, err error) {
 	return dbID, nil
 }
 
-// torn turns an end that came too early into ErrTorn.
+// torn turns an unexpected end of the file into ErrTorn.
 func torn(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrTorn

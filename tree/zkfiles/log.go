@@ -22,11 +22,11 @@ type LogReader struct {
 	DBID int64
 
 	s     *stream
-	at    int64 // where the entry read last begins
+	at    int64 // where the last entry begins
 	ended bool
 }
 
-// NewLogReader reads the header. It returns io.EOF for a file that was made but never written to.
+// NewLogReader reads the header. It returns io.EOF for a file that was created and is still empty.
 func NewLogReader(r io.Reader) (*LogReader, error) {
 	s := newStream(r)
 	if s.atEnd() && s.err == nil {
@@ -39,11 +39,11 @@ func NewLogReader(r io.Reader) (*LogReader, error) {
 	return &LogReader{DBID: dbID, s: s}, nil
 }
 
-// Offset returns where in the file the entry returned last begins.
+// Offset returns where the last returned entry begins in the file.
 func (r *LogReader) Offset() int64 { return r.at }
 
-// Next returns the next transaction, or io.EOF after the last. An entry that was not written to
-// its end, with nothing after it, is ErrTorn: its server never said that the entry was stored.
+// Next returns the next transaction, or io.EOF after the last. It returns ErrTorn for an unfinished entry at
+// the end of the log: no server has acknowledged that entry.
 func (r *LogReader) Next() (*Txn, error) {
 	if r.ended {
 		return nil, io.EOF
@@ -69,7 +69,7 @@ func (r *LogReader) next() (*Txn, error) {
 		case len(bytes.Trim(head, "\x00")) > 0:
 			return nil, ErrTorn
 		}
-		return nil, io.EOF // zeros are room that was made for more
+		return nil, io.EOF // ZooKeeper allocates zeros for later entries
 	}
 	sum := r.s.long()
 	size := r.s.int()
@@ -98,9 +98,9 @@ func (r *LogReader) next() (*Txn, error) {
 	return t, nil
 }
 
-// holdsEntries tells a damaged length from an unfinished entry. By its length b should be one
-// record of the given checksum. The length is damaged if b holds that record whole, or whole
-// entries after it.
+// holdsEntries tells a damaged length from an unfinished entry. According to its length, b should be one
+// record with the given checksum. The length is damaged if b holds the whole record, or whole entries after
+// the record.
 func holdsEntries(b []byte, sum int64) bool {
 	b = bytes.TrimRight(b, "\x00")
 	if last := len(b) - 1; last >= 0 && b[last] == endOfRecord && int64(adler32.Checksum(b[:last])) == sum {
@@ -117,7 +117,7 @@ func holdsEntries(b []byte, sum int64) bool {
 	return false
 }
 
-// restOr decides about an entry without a length: nothing but zeros may follow.
+// restOr handles an entry without a length: only zeros may follow it.
 func (r *LogReader) restOr(zeros bool) error {
 	switch {
 	case !r.onlyZeros():

@@ -8,14 +8,14 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A file stores of a node's Stat what does not follow from its children and data. The cversion in it
-// counts creations of children alone: it is Info.Counter, not what clients see.
+// A file stores the part of a node's Stat that does not follow from its children and data. The stored
+// cversion counts only creations of children: it is Info.Counter, not the cversion that clients see.
 
 // statSize is the length of an encoded stat.
 const statSize = 60
 
-// decodeStat reads the stat in b into i. It reports false for a mark in the place of an owner that no
-// ZooKeeper up to 3.9 writes.
+// decodeStat reads the stat in b into i. It reports false if the owner is a mark that no ZooKeeper up to 3.9
+// writes.
 func decodeStat(b []byte, i *tree.Info) (known bool) {
 	d := jute.NewDecoder(b)
 	i.Czxid, i.Mzxid, i.Ctime, i.Mtime = d.Long(), d.Long(), d.Long(), d.Long()
@@ -41,16 +41,16 @@ func appendLongs(b []byte, list ...int64) []byte {
 	return b
 }
 
-// Owners of nodes that do not belong to a session. A ZooKeeper whose extended types are off would take
-// the mark of a TTL for the id of a session.
+// Owners of nodes that do not belong to a session. A ZooKeeper with extended types disabled would read the
+// mark of a TTL as a session id.
 const (
 	containerOwner = -1 << 63
 	extendedMask   = 0xff << 56
-	ttlFeature     = 0xffff << 40 // 0 in these bits: a time to live
+	ttlFeature     = 0xffff << 40 // if these bits are 0, the rest is a time to live
 )
 
-// SetOwner decodes the owner of a node, which says what keeps the node alive. It reports false for an
-// unknown mark.
+// SetOwner decodes the owner of a node: the session, container or time to live that keeps the node alive. It
+// reports false for an unknown mark.
 func SetOwner(i *tree.Info, stored int64) (known bool) {
 	owner := uint64(stored)
 	i.Kind, i.EphemeralOwner = tree.PlainNode, 0
@@ -80,11 +80,11 @@ func owner(i *tree.Info) int64 {
 	return i.EphemeralOwner
 }
 
-// digestVersion is the only way of computing digests that a release of ZooKeeper has had.
+// digestVersion is the only version of digests that a release of ZooKeeper has used.
 const digestVersion = 2
 
-// digest returns a node's part in the digest of the tree, which is the sum of all parts. The nodes
-// below /zookeeper have none, because quotas are counted in place.
+// digest returns a node's part of the digest of the tree. The tree's digest is the sum of all parts. Nodes
+// below /zookeeper have no part, because ZooKeeper updates the counts of quotas in place.
 func digest(path string, n *tree.Info) uint64 {
 	switch {
 	case path == "/":
@@ -99,8 +99,8 @@ func digest(path string, n *tree.Info) uint64 {
 	return uint64(crc32.Update(sum, crc32.IEEETable, b))
 }
 
-// odd is 1 for a path that is not ASCII. ZooKeeper sums a path in the character set of its Java, so
-// the digest of such a path cannot be known.
+// odd is 1 for a path that is not ASCII. ZooKeeper computes the digest of a path in the character set of its
+// Java, so the digest of such a path cannot be known.
 func odd(path string) int {
 	if strings.ContainsFunc(path, func(r rune) bool { return r >= 0x80 }) {
 		return 1

@@ -6,9 +6,9 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Password returns the password that ZooKeeper gives to the session with this
-// id: it keeps none, but derives them with Java's generator of random numbers,
-// a linear congruence of 48 bits, from the id and a constant.
+// Password returns the password that ZooKeeper gives to the session with this id: ZooKeeper stores no
+// passwords. It derives them from the id and a constant with Java's random generator, a linear congruence of
+// 48 bits.
 func Password(session int64) (p [jute.PasswordSize]byte) {
 	const secret, multiplier, increment, mask = 0xb3415c00, 0x5deece66d, 0xb, 1<<48 - 1
 	seed := (uint64(session) ^ secret ^ multiplier) & mask

@@ -31,7 +31,7 @@ type SnapshotReader struct {
 	stat [8 + statSize]byte
 }
 
-// NewSnapshotReader reads what comes before the nodes.
+// NewSnapshotReader reads the header, the sessions and the ACLs, which come before the nodes.
 func NewSnapshotReader(r io.Reader) (*SnapshotReader, error) {
 	s := newStream(r)
 	dbID, err := checkHeader(s, snapshotMagic)
@@ -50,7 +50,7 @@ func NewSnapshotReader(r io.Reader) (*SnapshotReader, error) {
 	return sr, s.err
 }
 
-// count reads how many of something follow.
+// count reads the number of items that follow.
 func (r *SnapshotReader) count() int32 {
 	n := r.s.int()
 	if n < 0 && r.s.err == nil {
@@ -75,8 +75,8 @@ func (r *SnapshotReader) acl() []jute.ACL {
 // that list.
 const openACL = -1
 
-// Next returns the next node, parents before their children, the root with the path "/". At the
-// end, if every checksum was right, it returns io.EOF; the nodes count only then.
+// Next returns the next node, parents before their children, the root with the path "/". At the end, if every
+// checksum was right, it returns io.EOF. The nodes are valid only after io.EOF.
 func (r *SnapshotReader) Next() (path string, n *tree.Info, err error) {
 	at := r.s.off
 	b := r.s.bytes()
@@ -124,7 +124,7 @@ func (r *SnapshotReader) finish() error {
 	r.seal()
 	if !r.s.atEnd() {
 		r.Digest = &Digest{Zxid: r.s.long(), Version: r.s.int()}
-		if r.Digest.Version < 2 { // before any release; nothing says that it was right
+		if r.Digest.Version < 2 { // no release wrote this version, so its digest is not used
 			r.s.bytes()
 			r.Digest = nil
 		} else {

@@ -12,13 +12,13 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// SnapshotWriter writes a snapshot that ZooKeeper 3.4 to 3.9 start from.
+// SnapshotWriter writes a snapshot that ZooKeeper 3.4 to 3.9 can load.
 type SnapshotWriter struct {
 	w     io.Writer
 	sum   hash.Hash32
 	buf   []byte
 	acls  map[string]int64
-	known []jute.ACL // the list met last, and
+	known []jute.ACL // the last list, and
 	id    int64      // its number
 	nodes uint64     // digest
 	err   error
@@ -96,7 +96,7 @@ func (w *SnapshotWriter) Close(zxid int64) error {
 }
 
 func (w *SnapshotWriter) seal() {
-	_ = w.flush(0) // keeps its error for the next one
+	_ = w.flush(0) // w.err keeps the error for the next flush
 	w.buf = jute.AppendLong(w.buf, int64(w.sum.Sum32()))
 	w.buf = jute.AppendString(w.buf, "/")
 }

@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// stream reads jute fields from a reader that is too long for one slice. The first error sticks;
-// every later read returns a zero value. It sums up all bytes that it read.
+// stream reads jute fields from a reader whose content is too long for one slice. The first error sticks;
+// every later read returns a zero value. stream computes the checksum of all bytes that it has read.
 type stream struct {
 	r   *bufio.Reader
 	sum hash.Hash32 // Adler-32 so far
@@ -23,14 +23,14 @@ func newStream(r io.Reader) *stream {
 	return &stream{r: bufio.NewReaderSize(r, 256<<10), sum: adler32.New()}
 }
 
-// fail notes an error at the byte that is read next.
+// fail records an error at the next byte.
 func (s *stream) fail(err error) {
 	if s.err == nil {
 		s.err = &FormatError{s.off, err}
 	}
 }
 
-// full fills b.
+// full reads exactly len(b) bytes.
 func (s *stream) full(b []byte) {
 	if s.err != nil {
 		return
@@ -61,8 +61,8 @@ func (s *stream) long() int64 {
 	return int64(binary.BigEndian.Uint64(s.buf[:8]))
 }
 
-// some reads n bytes, or as many as there are. It allocates memory as the bytes come, whatever a
-// damaged length asks for.
+// some reads n bytes, or as many as there are. It allocates memory only as the bytes arrive, because n may be
+// damaged.
 func (s *stream) some(n int) []byte {
 	b := make([]byte, 0, min(n, 64<<10))
 	for s.err == nil && len(b) < n {

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Tree is the data of a ZooKeeper: nodes and sessions. It begins as a snapshot, and Apply brings
-// it forward.
+// Tree is the data of a ZooKeeper: nodes and sessions. It begins as a snapshot, and Apply adds the
+// transactions of the log.
 type Tree struct {
 	Nodes    *tree.Maker
 	Sessions map[int64]int32 // timeouts in ms, by id
@@ -19,7 +19,7 @@ type Tree struct {
 	sum      uint64 // digest
 	odd      int    // nodes whose path is not ASCII
 	expected *Digest
-	exact    bool // the tree is that of Zxid, no longer one caught while it changed
+	exact    bool // the tree is exactly that of Zxid: no node has a later change
 }
 
 // NewTree returns a tree with the nodes that every ZooKeeper begins with.
@@ -32,8 +32,8 @@ func NewTree() *Tree {
 
 func emptyTree() *Tree { return &Tree{Nodes: tree.NewMaker(), Sessions: map[int64]int32{}} }
 
-// builtins adds what is missing of the nodes that were never created.
-// Snapshots of releases before 3.5 have no /zookeeper/config.
+// builtins adds the missing nodes among those that exist without a create. Snapshots of releases before 3.5
+// have no /zookeeper/config.
 func (t *Tree) builtins() {
 	read := []jute.ACL{{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}}
 	for _, n := range []struct {
@@ -48,8 +48,8 @@ func (t *Tree) builtins() {
 	}
 }
 
-// Load reads a snapshot. zxid is the one in its name; if that is negative, the snapshot says itself which
-// it has, and Zxid is 0 if it does not.
+// Load reads a snapshot. zxid is the number in the snapshot's name. If zxid is negative, Load reads the zxid
+// in the snapshot; Zxid is 0 if the snapshot holds none.
 func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 	t := emptyTree()
 	for {
@@ -81,7 +81,7 @@ func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 	t.builtins()
 	err := t.compare()
 	if zxid < 0 && err != nil {
-		t.exact, err = false, nil // it was taken while changes went on
+		t.exact, err = false, nil // the tree changed while ZooKeeper wrote the snapshot
 	}
 	return t, err
 }
@@ -96,8 +96,8 @@ func (t *Tree) loadNode(path string, n *tree.Info, at int64) error {
 	return nil
 }
 
-// Whole reports whether the tree is known to be that of one moment. It is false for a snapshot
-// that was written while changes went on and lacks its log.
+// Whole reports whether the tree certainly shows one moment. It is false for a snapshot that was written
+// while the tree changed, without the log of these changes.
 func (t *Tree) Whole() bool {
 	whole := t.exact
 	t.Nodes.Walk(func(_ string, n tree.Info) bool {
@@ -129,7 +129,7 @@ func (t *Tree) change(path string, by func(n *tree.Info)) error {
 	return t.Nodes.Set(path, &n)
 }
 
-// compare compares the digest with the one that is expected for this zxid.
+// compare compares the digest with the expected digest of this zxid.
 func (t *Tree) compare() error {
 	e := t.expected
 	if e == nil || e.Zxid > t.Zxid {

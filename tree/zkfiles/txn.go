@@ -7,33 +7,33 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// OpCreateSession is the one operation in logs that clients never send as a request.
+// OpCreateSession is the only operation in logs that clients never send as a request.
 const OpCreateSession jute.OpCode = -10
 
-// Txn is a transaction: what its server had decided when it logged it.
+// Txn is a transaction: the changes that a server had decided on when it logged them.
 type Txn struct {
 	Session int64
 	Cxid    int32
 	Zxid    int64
 	Time    int64 // ms since 1970
 	Type    jute.OpCode
-	Ops     []Op    // one, or those of a multi
+	Ops     []Op    // one operation, or the operations of a multi
 	Digest  *Digest // of the tree after it; nil if it was not written
 }
 
-// Op is one change. Which fields count depends on Type.
+// Op is one change. Type determines which fields are used.
 type Op struct {
 	Type      jute.OpCode
 	Path      string
 	Data      []byte
 	ACL       []jute.ACL
 	Ephemeral bool
-	Cversion  int32 // the parent's after a create; -1: one more than it was
+	Cversion  int32 // the parent's after a create; -1: the old one plus 1
 	TTL       int64
-	Version   int32    // what it becomes, or what a check asked for
-	Err       int32    // of an error
+	Version   int32    // the new version, or the version that a check requires
+	Err       int32    // the code of an OpError
 	Timeout   int32    // of a session
-	Paths     []string // that a closeSession deletes, besides the session's own
+	Paths     []string // paths that a closeSession deletes besides the session's own nodes
 }
 
 // Create reports whether the operation makes a node.
@@ -143,8 +143,8 @@ func decodeOp(d *jute.Decoder, kind jute.OpCode) (Op, error) {
 	return o, d.Err()
 }
 
-// closePaths reads the paths of a closeSession. Before 3.6 it had no body, and
-// a digest may follow at once.
+// closePaths reads the paths of a closeSession. Before 3.6 a closeSession had no body, and a digest may
+// follow at once.
 func closePaths(d *jute.Decoder) []string {
 	switch len(d.Rest()) {
 	case 0, 12:
