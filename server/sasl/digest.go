@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// The names of ZooKeeper's servers. Clients hash both, so they are part of the protocol: the
-// realm is not a host name, whatever host this is.
+// The service name and the realm of ZooKeeper. Clients hash both, so they are part of the protocol; the realm
+// is not the server's host name.
 const (
 	Realm   = "zk-sasl-md5"
 	Service = "zookeeper"
 )
 
-// maxToken bounds a client's token: RFC 2831 allows no longer response.
+// maxToken is the longest token of a client that RFC 2831 allows.
 const maxToken = 4096
 
-// nonceBytes is the number of random bytes in a nonce. A nonce is made for one exchange and
-// accepted once, so an overheard answer is of no use later.
+// nonceBytes is the number of random bytes in a nonce. A server makes a nonce for one exchange and accepts it
+// once, so an attacker cannot reuse an overheard answer.
 const nonceBytes = 24
 
-// Errors of an exchange. A client learns neither, only that it failed.
+// Errors of an exchange. They go to the log; a client learns only that it has failed.
 var (
 	errProtocol = errors.New("the client's answer does not follow DIGEST-MD5")
 	errRefused  = errors.New("unknown user or wrong password")
@@ -36,11 +36,11 @@ var (
 type digest struct {
 	users Users
 	nonce string
-	next  func([]byte) ([]byte, error) // takes the client's next token; nil: the end
-	user  string                       // that the client has proved to be
+	next  func([]byte) ([]byte, error) // handles the client's next token; nil: the negotiation is over
+	user  string                       // the user whose password the client has proved
 }
 
-// begin begins a negotiation; random is where its nonce comes from.
+// begin begins a negotiation; random is the source of its nonce.
 func (u Users) begin(random io.Reader) (Negotiation, error) {
 	var raw [nonceBytes]byte
 	if _, err := io.ReadFull(random, raw[:]); err != nil {
@@ -100,7 +100,7 @@ func (e *digest) check(token []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %.64q may not act as %.64q", errRefused, user, authzid)
 	}
 	password, known := e.users[user]
-	// An unknown user costs as much time as a wrong password.
+	// The check takes as long for an unknown user as for a wrong password.
 	for _, latin1 := range []bool{false, true} {
 		key := sessionKey(user, password, d, latin1)
 		want := proof(key, "AUTHENTICATE:"+d["digest-uri"], d)
@@ -112,9 +112,8 @@ func (e *digest) check(token []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: user %.64q", errRefused, user)
 }
 
-// sessionKey is H(A1) of RFC 2831. Names and passwords that fit into ISO 8859-1
-// are hashed in it by clients that follow the letter of the RFC, and in UTF-8
-// by those that do not.
+// sessionKey is H(A1) of RFC 2831. Clients that follow the RFC to the letter hash names and passwords in ISO
+// 8859-1, if they fit. Others hash them in UTF-8.
 func sessionKey(user, password string, d map[string]string, latin1 bool) string {
 	secret := user + ":" + d["realm"] + ":" + password
 	if latin1 {
@@ -138,7 +137,7 @@ func hexSum(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// toLatin1 converts s to ISO 8859-1 if all of it fits, else leaves it alone.
+// toLatin1 converts s to ISO 8859-1 if every character fits, and otherwise returns s.
 func toLatin1(s string) string {
 	b := make([]byte, 0, len(s))
 	for _, r := range s {

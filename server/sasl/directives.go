@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// maxDirectives is far above the twelve that the RFC knows.
+// maxDirectives is far above the twelve directives of the RFC.
 const maxDirectives = 32
 
-// parseDirectives reads `name=value, name="quoted value", …`. A name that comes
-// twice is refused: two readers could take different values for the true one.
+// parseDirectives reads `name=value, name="quoted value", …`. It refuses a repeated name, because two
+// readers could use different values of it.
 func parseDirectives(token []byte) (map[string]string, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("%w: %d bytes", errProtocol, len(token))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A JAAS file, as far as it concerns us:
+// The part of a JAAS file that zlockd reads:
 //
 //	Server {
 //	    com.sun.security.auth.module.Krb5LoginModule required
@@ -18,18 +18,16 @@ import (
 //	    user_bob="bob's";
 //	};
 //
-// Each of the modules may be missing. ZooKeeper has no use for a second one; this server speaks
-// both mechanisms.
+// Each of the modules may be missing. ZooKeeper uses only one of them; this server uses both.
 
-// The login modules, by the ends of their names: Kerberos' package is another in
-// each of Java's makes.
+// The login modules, by the ends of their names: the package of Kerberos differs between Java's vendors.
 const (
 	moduleDigest   = ".DigestLoginModule"
 	moduleKerberos = ".Krb5LoginModule"
 )
 
-// looksLikeJAAS tells a JAAS file from one of ours: its first word is followed
-// by a brace.
+// looksLikeJAAS reports whether text is a JAAS file rather than a file in zlockd's format: a brace follows
+// its first word.
 func looksLikeJAAS(text string) bool {
 	words := jaasWords(text)
 	return len(words) > 1 && words[1] == "{"
@@ -57,7 +55,7 @@ func parseJAAS(text, section string) (File, error) {
 	return File{}, fmt.Errorf("there is no section %s", section)
 }
 
-// addOption takes one word of a section; module is the one it belongs to.
+// addOption handles one word of a section; module is the module that the word belongs to.
 func (f *File) addOption(word string, module *string) error {
 	name, value, isOption := strings.Cut(word, "=")
 	user, isUser := strings.CutPrefix(name, "user_")
@@ -93,8 +91,8 @@ func (f File) check() error {
 	return nil
 }
 
-// jaasWords splits a JAAS file into words, braces among them; quotes and
-// comments are taken off, and a semicolon separates like a space.
+// jaasWords splits a JAAS file into words and braces. It removes quotes and comments; a semicolon separates
+// words like a space.
 func jaasWords(text string) []string {
 	var words []string
 	var word strings.Builder

@@ -12,20 +12,19 @@ import (
 // Users are the names and passwords of the users that may authenticate.
 type Users map[string]string
 
-// Bounds of a file of users.
+// Limits of a file of users.
 const (
 	maxUsersFile = 8 << 20
 	maxUserName  = 255
 )
 
-// File is what a file of users says: of both mechanisms, where it is a JAAS file.
+// File is the content of a file of users. Only a JAAS file has both mechanisms.
 type File struct {
 	Users             Users
 	Keytab, Principal string // of a Krb5LoginModule
 }
 
-// ReadFile reads a file of users: ours, a line `name:password` for each, or a
-// JAAS file, of which the section Server counts.
+// ReadFile reads a file of users: a line `name:password` for each user, or the section Server of a JAAS file.
 func ReadFile(path string) (File, error) {
 	text, open, err := readText(path)
 	if err != nil {
@@ -46,7 +45,7 @@ func ReadFile(path string) (File, error) {
 	return f, nil
 }
 
-// readText reads a file, and returns its mode if every user of the machine has rights on it.
+// readText reads a file. open is the file's mode if every user of the machine has rights on the file, else 0.
 func readText(path string) (text string, open os.FileMode, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -70,8 +69,8 @@ func readText(path string) (text string, open os.FileMode, err error) {
 	return string(b), open, nil
 }
 
-// parseUsers reads a line `name:password` for each user. Blank lines and lines
-// that begin with # do not count. A password may hold colons.
+// parseUsers reads a line `name:password` for each user. It skips blank lines and lines that begin with #. A
+// password may contain colons.
 func parseUsers(text string) (Users, error) {
 	users := Users{}
 	lines := bufio.NewScanner(strings.NewReader(text))

@@ -13,29 +13,29 @@ import (
 // Skew is how far a client's clock may be from this server's.
 const Skew = 5 * time.Minute
 
-// checksumGSS is the type of the "checksum" that carries what the client of a
-// GSS-API asks for (RFC 4121, 4.1.1), and mutual the one flag that counts here.
+// checksumGSS is the type of the "checksum" that carries the requests of a GSS-API client (RFC 4121, 4.1.1).
+// mutual is the only flag that this server reads.
 const (
 	checksumGSS = 0x8003
 	flagMutual  = 1 << 1
 )
 
-// Errors of a client. The client learns that it failed, the log says why.
+// Errors of a client. The client learns only that it has failed; the log has the reason.
 var (
 	errProtocol = errors.New("the client's token does not follow GSSAPI with Kerberos")
 	errRefused  = errors.New("Kerberos refuses the client")
 )
 
-// context is what both sides share once a ticket was accepted.
+// context is the state that both sides share after the server has accepted a ticket.
 type context struct {
 	client     Principal
 	key        sessionKey
 	subkeyFlag byte  // wrapAcceptorSubkey when the key is this server's
-	sequence   int64 // of the next token of this server's
+	sequence   int64 // of this server's next token
 }
 
-// accept verifies the first token of a client and makes the answer, which is nil when the client
-// has not asked for the server's proof.
+// accept verifies a client's first token and returns the answer: nil if the client has not asked the server
+// for a proof.
 func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*context, []byte, error) {
 	message, err := unframe(token)
 	if err != nil {
@@ -68,11 +68,12 @@ func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*contex
 	if err != nil {
 		return nil, nil, err
 	}
-	// The cipher text differs each time, by its confounder.
+	// The confounder makes the cipher text differ each time.
 	if err := s.replays.add(sha256.Sum256(req.Authenticator.Cipher), now); err != nil {
 		return nil, nil, fmt.Errorf("%w: %s: %w", errRefused, client, err)
 	}
-	// A client without an answer takes its own number for this server's. Some write it with a sign.
+	// A client that gets no answer expects its own sequence number in this server's tokens. Some clients
+	// write a negative number.
 	c := &context{client: client, key: secret.Key, sequence: a.Sequence & 0xffffffff}
 	if len(a.Key.Value) > 0 {
 		c.key = a.Key
@@ -84,7 +85,7 @@ func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*contex
 	return c, answer, err
 }
 
-// openTicket finds the key that the KDC encrypted the ticket with.
+// openTicket finds the key with which the KDC encrypted the ticket, and reads the ticket.
 func (s *Service) openTicket(t *ticket, now time.Time) (*ticketSecret, error) {
 	server, err := principal(t.Server, t.Realm)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *Service) openTicket(t *ticket, now time.Time) (*ticketSecret, error) {
 		return nil, fmt.Errorf("%w: its ticket is for %s, and this server is %s", errRefused, server, s.principal)
 	}
 	secret, err := s.keys(now, false).open(t)
-	if err != nil { // the keytab may have been replaced this very second
+	if err != nil { // the keytab may have been replaced within the last second
 		secret, err = s.keys(now, true).open(t)
 	}
 	if err != nil {
@@ -121,9 +122,8 @@ func (k keytab) open(t *ticket) (*ticketSecret, error) {
 		"the keytab's key of version %d does not open it; the KDC has another: export it again", t.Secret.KVNO)
 }
 
-// check returns the client of the ticket, and refuses a ticket that is not good now. Like
-// ZooKeeper, it ignores the addresses that a ticket may be bound to: behind address translation
-// they are wrong.
+// check returns the client of the ticket, and refuses a ticket that is not valid now. Like ZooKeeper, it
+// ignores the addresses that a ticket may be bound to: behind address translation they are wrong.
 func (t *ticketSecret) check(now time.Time) (Principal, error) {
 	client, err := principal(t.Client, t.Realm)
 	if err != nil {
@@ -191,9 +191,9 @@ func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Ti
 	return a, binary.LittleEndian.Uint32(sum[20:])&flagMutual != 0, nil
 }
 
-// prove makes the answer that only a server that can read the ticket can make. The answer brings
-// a key of this server's for what follows: a replay of a recorded client, here or to another
-// server, cannot go on without knowing it.
+// prove makes the answer, which proves that this server can read the ticket. The answer contains a new key
+// for the rest of the exchange. An attacker who replays a recorded client does not know that key and cannot
+// continue.
 func (c *context) prove(a *authenticator, ticketKey sessionKey, random io.Reader) (answer []byte, err error) {
 	if c.key, err = c.key.fresh(random); err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (c *context) prove(a *authenticator, ticketKey sessionKey, random io.Reader
 	if _, err = io.ReadFull(random, number[:]); err != nil {
 		return nil, err
 	}
-	// Without the top bits: some clients read it with a sign.
+	// Clear the top bits, because some clients read the number as signed.
 	c.subkeyFlag, c.sequence = wrapAcceptorSubkey, int64(binary.BigEndian.Uint32(number[:])&0x3fffffff)
 	plain, err := asn1.MarshalWithParams(apRepSecret{a.Time.UTC(), a.Micros, c.key, c.sequence},
 		application(tagAPRepSecret))

@@ -18,8 +18,8 @@ const (
 	usageInitiatorSeal = 24
 )
 
-// suite is an encryption type that this server takes. The older ones, DES and
-// RC4, are broken; no KDC of today gives them out by itself.
+// suite is an encryption type that this server accepts. The older types, DES and RC4, are broken, and present
+// KDCs do not use them by default.
 type suite struct {
 	name     string
 	keyBytes int
@@ -52,7 +52,7 @@ func (k sessionKey) open(e encrypted, usage uint32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The library relies on there being a confounder and a checksum.
+	// The library does not check that a confounder and a checksum are present.
 	if e.EType != k.EType || len(e.Cipher) <= s.etype.GetConfounderByteSize()+s.etype.GetHMACBitLength()/8 {
 		return nil, errIntegrity
 	}

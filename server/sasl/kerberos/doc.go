@@ -5,8 +5,8 @@
 // one negotiation on one connection. [Names] turn the principal that a client has proved into an
 // identity of ZooKeeper's.
 //
-// The ciphers are the library's (gokrb5/crypto), AES only. This package reads the messages that
-// they protect, by encoding/asn1: they come from strangers, and little of them counts.
+// The ciphers are the library's (gokrb5/crypto), AES only. This package reads the messages itself, with
+// encoding/asn1: they come from unknown clients, and it needs only a few fields.
 //
 // It is a module of its own, with the program zlockd-kerberos, so that other programs of zlockd depend on
 // no library for Kerberos.

@@ -8,20 +8,20 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// qopAuth is the only protection that the server offers: no protection after the authentication.
-// ZooKeeper's clients go on in the clear, or in TLS.
+// qopAuth is the only protection that the server offers: no protection after the authentication. ZooKeeper's
+// clients then continue in plain text or over TLS.
 const qopAuth = 1
 
 // Exchange is one negotiation; see Service.Begin.
 type Exchange struct {
 	service *Service
 	random  io.Reader
-	next    func(token []byte, now time.Time) ([]byte, error) // takes the client's next token; nil: the end
+	next    func(token []byte, now time.Time) ([]byte, error) // handles the next token; nil: over
 	context *context
-	user    string // that the client has proved to be
+	user    string // that the client has proved
 }
 
-// Begin begins a negotiation; random is where its key and number come from. It makes a Service a
+// Begin begins a negotiation; random is the source of its key and number. It makes a Service a
 // [sasl.Mechanism].
 func (s *Service) Begin(random io.Reader) sasl.Negotiation { return s.begin(random) }
 
@@ -31,8 +31,8 @@ func (s *Service) begin(random io.Reader) *Exchange {
 	return e
 }
 
-// Answer takes the client's next token and returns the server's, nil at the end. An error ends
-// the exchange: the client has proved nothing.
+// Answer handles the client's next token and returns the server's token, nil at the end. An error ends the
+// exchange: the client has proved nothing.
 func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error) {
 	next := e.next
 	e.next = nil
@@ -45,7 +45,7 @@ func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error
 	return next(token, now)
 }
 
-// hello takes the client's ticket, and proves who the server is, if the client wants that.
+// hello checks the client's ticket, and proves the server's identity if the client asks for that.
 func (e *Exchange) hello(token []byte, now time.Time) (answer []byte, err error) {
 	if e.context, answer, err = e.service.accept(token, now, e.random); err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func (e *Exchange) hello(token []byte, now time.Time) (answer []byte, err error)
 	return answer, nil
 }
 
-// offer answers an empty token with what the server can do to protect what follows, and that it takes
-// no protected message of any size.
+// offer answers an empty token with the protections that the server offers for later messages (none), and
+// with 0 as the longest protected message that it accepts.
 func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 	if len(token) > 0 {
 		return nil, fmt.Errorf("%w: %d bytes where the client has nothing to say", errProtocol, len(token))
@@ -70,8 +70,8 @@ func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 	return answer, err
 }
 
-// choice reads the protection that the client has chosen. The name that the client wants to act
-// as comes after it; as in ZooKeeper, only the name in its ticket counts.
+// choice reads the protection that the client has chosen. After it the token contains the name under which
+// the client wants to act. Like ZooKeeper, the server ignores that name and uses the one in the ticket.
 func (e *Exchange) choice(token []byte, _ time.Time) ([]byte, error) {
 	text, err := e.context.unwrap(token)
 	if err != nil {
@@ -86,7 +86,7 @@ func (e *Exchange) choice(token []byte, _ time.Time) ([]byte, error) {
 	return nil, nil
 }
 
-// User returns the user that the client has proved to be, once it has, and its name as the KDC has it.
+// User returns the user that the client has proved, and its principal. done is false until then.
 func (e *Exchange) User() (user, principal string, done bool) {
 	if e.user == "" {
 		return "", "", false

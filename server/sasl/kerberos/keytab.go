@@ -17,7 +17,7 @@ const (
 	maxTried  = 8 // keys tried for one ticket
 )
 
-// keytab is what a keytab file holds: keys of one or several principals.
+// keytab is the content of a keytab file: keys of one or several principals.
 type keytab []keytabEntry
 
 type keytabEntry struct {
@@ -26,7 +26,7 @@ type keytabEntry struct {
 	key       sessionKey
 }
 
-// readKeytab reads a file that others must not be able to read.
+// readKeytab reads a keytab file. It refuses a file that other users can read.
 func readKeytab(path string) (keytab, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -59,8 +59,8 @@ func readKeytab(path string) (keytab, error) {
 
 var errKeytab = errors.New("it is no whole keytab of version 2, as ktutil and kadmin write it")
 
-// parseKeytab reads the form that MIT's Kerberos describes, version 2: entries
-// after their size, which is negative for a hole.
+// parseKeytab reads version 2 of MIT's format: entries, each with its size before it. A negative size marks a
+// hole.
 func parseKeytab(b []byte) (keytab, error) {
 	r := cryptobyte.String(b)
 	var form uint16
@@ -75,7 +75,7 @@ func parseKeytab(b []byte) (keytab, error) {
 		}
 		n := int(int32(size))
 		if n == 0 {
-			break // the rest is filled up with zeros
+			break // only padding zeros follow
 		}
 		var body cryptobyte.String
 		if !r.ReadBytes((*[]byte)(&body), max(n, -n)) {
@@ -96,7 +96,7 @@ func parseKeytab(b []byte) (keytab, error) {
 	return k, nil
 }
 
-// parseEntry reads an entry of a keytab; ok is false if it is not whole.
+// parseEntry reads an entry of a keytab; ok is false if the entry is not complete.
 func parseEntry(r cryptobyte.String) (e keytabEntry, ok bool) {
 	var parts, etype uint16
 	var version uint8
@@ -111,18 +111,17 @@ func parseEntry(r cryptobyte.String) (e keytabEntry, ok bool) {
 		}
 		e.principal.Parts = append(e.principal.Parts, string(text))
 	}
-	// Before the version stand the name's type, and when the entry was written.
+	// The name's type and the entry's time come before the version.
 	ok = r.Skip(8) && r.ReadUint8(&version) && r.ReadUint16(&etype) && r.ReadUint16LengthPrefixed(&text)
 	e.version, e.key = uint32(version), sessionKey{EType: int32(int16(etype)), Value: text}
-	var longer uint32 // versions beyond 255 stand at the end
+	var longer uint32 // versions above 255 are at the end
 	if r.ReadUint32(&longer) && longer != 0 {
 		e.version = longer
 	}
 	return e, ok
 }
 
-// choose returns the principal that is meant by text, the only one for "", and
-// its keys.
+// choose returns the principal named text, and its keys. For "" it returns the keytab's only principal.
 func (k keytab) choose(text string) (Principal, keytab, error) {
 	var want Principal
 	if text != "" {
@@ -162,8 +161,7 @@ func (k keytab) choose(text string) (Principal, keytab, error) {
 	return mine[0].principal, mine, mine[0].principal.check()
 }
 
-// find returns the keys that may open what a KDC has encrypted, the most
-// likely first.
+// find returns the keys that may decrypt e, the most likely first.
 func (k keytab) find(e encrypted) ([]sessionKey, error) {
 	var right, other []sessionKey
 	for _, entry := range k {
@@ -182,7 +180,7 @@ func (k keytab) find(e encrypted) ([]sessionKey, error) {
 	return keys[:min(len(keys), maxTried)], nil
 }
 
-// stampOf returns the time and the size of a file, which tell one state of it from another.
+// stampOf returns the time and the size of a file, which change with its content.
 func stampOf(path string) (stamp [2]int64) {
 	if info, err := os.Stat(path); err == nil {
 		stamp = [2]int64{info.ModTime().UnixNano(), info.Size()}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Messages of RFC 4120, as far as a service reads or writes them. Elements that
-// may follow those named here are skipped: encoding/asn1 lets a sequence go on.
+// Messages of RFC 4120, with the fields that a service reads or writes. encoding/asn1 skips further elements
+// of a sequence.
 
 const (
 	protocolVersion = 5
@@ -86,7 +86,7 @@ type (
 		Type  int32  `asn1:"explicit,tag:0"`
 		Value []byte `asn1:"explicit,tag:1"`
 	}
-	// Parts are raw: encoding/asn1 would take their bytes for ISO 8859-1.
+	// Parts are raw, because encoding/asn1 would read their bytes as ISO 8859-1.
 	name struct {
 		Type  int32           `asn1:"explicit,tag:0"`
 		Parts []asn1.RawValue `asn1:"explicit,tag:1"`
@@ -137,7 +137,7 @@ var errName = errors.New(
 	"a name that cannot be told from another: empty, too long, or with one of / @ \\ or a control character " +
 		"in a part")
 
-// check refuses names whose text could be taken for another's.
+// check refuses a name whose text could also be the text of another name.
 func (p Principal) check() error {
 	ok := len(p.Parts) > 0 && len(p.String()) <= maxPrincipal
 	for _, part := range append([]string{p.Realm}, p.Parts...) {

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Names make an identity of a principal as ZooKeeper does: what the rules make of it, then its
-// host, then its realm, unless RemoveHost or RemoveRealm leaves them out.
+// Names turn a principal into an identity as ZooKeeper does: the result of the rules, then the host, then the
+// realm. RemoveHost and RemoveRealm leave these out.
 type Names struct {
-	// Rules are tried in their order; none: DEFAULT alone.
+	// The first matching rule is used; without rules, DEFAULT is.
 	Rules []Rule
 	// RemoveHost and RemoveRealm are kerberos.removeHostFromPrincipal and
 	// kerberos.removeRealmFromPrincipal.
 	RemoveHost, RemoveRealm bool
 
-	realm string // what DEFAULT takes for this server's own
+	realm string // the realm that DEFAULT treats as this server's own
 }
 
 // Rule is one rule of auth_to_local: DEFAULT, or
@@ -31,20 +31,20 @@ type Rule struct {
 	all         bool
 }
 
-// piece of a format: some text, then, unless it is -1, a part of the name; the
-// realm is part 0.
+// piece is a part of a format: some text, and then a part of the name, unless that is -1. Part 0 is the
+// realm.
 type piece struct {
 	text string
 	part int
 }
 
-// ruleForm is one rule at the beginning of what is left.
+// ruleForm matches one rule at the beginning of the text.
 var ruleForm = regexp.MustCompile(
 	`^\s*(?:(DEFAULT)|RULE:\[(\d+):([^\]]*)\](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?)`)
 
 var formatPiece = regexp.MustCompile(`([^$]*)(?:\$(\d+))?`)
 
-// ParseRules reads rules as security.auth_to_local has them, one after another.
+// ParseRules reads rules in the format of security.auth_to_local.
 func ParseRules(text string) ([]Rule, error) {
 	var rules []Rule
 	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimSpace(rest) {
@@ -112,7 +112,7 @@ func javaReplacement(to string) string {
 	return b.String()
 }
 
-// apply returns what the rule makes of a principal, if the rule matches it.
+// apply returns the rule's name for a principal, if the rule matches.
 func (r *Rule) apply(p Principal, realm string) (string, bool) {
 	if r.isDefault {
 		return p.Parts[0], p.Realm == realm
@@ -174,7 +174,7 @@ func (n Names) identity(p Principal) (string, error) {
 		}
 		return short, nil
 	}
-	// A principal that no rule matches keeps its whole name. ZooKeeper then takes the client's own
-	// word for its name: honest clients give the same, others could give anything.
+	// A principal that no rule matches keeps its whole name. ZooKeeper would then use the name that the
+	// client itself claims. Honest clients claim this one; others could claim any.
 	return p.String(), nil
 }

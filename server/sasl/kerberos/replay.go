@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// maxReplays bounds the authenticators remembered: that many clients can sign in within twice
-// Skew. Only clients with a ticket get into the memory.
+// maxReplays bounds the remembered authenticators: that many clients can sign in within twice Skew. The
+// server remembers only clients with a valid ticket.
 const maxReplays = 1 << 18
 
-// remembered is how long an authenticator must be known: one that is Skew ahead
-// of this server is good until Skew after its time.
+// remembered is how long the server must remember an authenticator: one from a clock that is Skew ahead stays
+// valid until Skew after its time.
 const remembered = 2 * Skew
 
 var (
@@ -20,8 +20,8 @@ var (
 	errFull   = errors.New("too many clients have signed in within ten minutes to tell a replay from another")
 )
 
-// replays remembers authenticators in two generations. It drops the older one when all of it is
-// too old to be accepted.
+// replays remembers authenticators in two generations. It drops the older generation once all of its
+// authenticators are too old to be accepted.
 type replays struct {
 	mu         sync.Mutex
 	began      time.Time // of the newer generation
@@ -33,7 +33,7 @@ func (r *replays) add(sum [32]byte, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.newer == nil || now.Sub(r.began) > remembered {
-		// After a pause the newer generation is too old as well, by at most one more.
+		// After a pause the newer generation may be too old as well; to keep it once more does no harm.
 		r.old, r.newer, r.began = r.newer, map[[32]byte]struct{}{}, now
 	}
 	if _, seen := r.newer[sum]; seen {

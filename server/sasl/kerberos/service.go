@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// lookAgain is how long the service waits between two looks at the keytab, at least, while the
-// keys fit.
+// lookAgain is the least time between two looks at the keytab while its keys fit.
 const lookAgain = time.Second
 
 // Options say who this server is, and how it names its clients.
@@ -28,11 +27,11 @@ type Service struct {
 	log       *slog.Logger
 	replays   replays
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	keytab keytab     // of principal alone
 	looked time.Time
 	stamp  [2]int64 // of the file that keytab was read from
-	// problem is why the file as it is cannot be used.
+	// problem is why the present file cannot be used; empty: it can.
 	problem string
 }
 
@@ -47,7 +46,7 @@ func New(o Options) (*Service, error) {
 	if s.principal, s.keytab, err = all.choose(o.Principal); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Keytab, err)
 	}
-	// As where the server's realm is its machine's default.
+	// DEFAULT then behaves as on a machine whose default realm is the server's.
 	s.names.realm = s.principal.Realm
 	return s, nil
 }
@@ -73,7 +72,7 @@ func (s *Service) keys(now time.Time, look bool) keytab {
 	if err == nil {
 		_, mine, err = all.choose(s.principal.String())
 	}
-	// A file that cannot be used is read again at each look: a change of its mode alone has no stamp.
+	// Read an unusable file again at each look, because a change of its mode alone does not change the stamp.
 	if err != nil {
 		if text := err.Error(); text != s.problem {
 			s.log.Error("the keytab has changed and cannot be used; the old keys stay", "file", s.file, "err", err)

@@ -9,14 +9,14 @@ import (
 	"fmt"
 )
 
-// maxToken bounds a client's token. Tickets of domains with many groups are
-// large; Windows sends at most this.
+// maxToken bounds a client's token. Tickets of domains with many groups are large; Windows sends at most this
+// many bytes.
 const maxToken = 64 << 10
 
-// oid is that of Kerberos among the mechanisms of GSS-API, 1.2.840.113554.1.2.2.
+// oid is Kerberos' object identifier among the mechanisms of GSS-API, 1.2.840.113554.1.2.2.
 var oid = []byte{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02}
 
-// What a token of the beginning holds.
+// Parts of the first token.
 var (
 	tokenAPReq = []byte{1, 0}
 	tokenAPRep = []byte{2, 0}
@@ -24,7 +24,7 @@ var (
 
 var errFrame = errors.New("it is no token of Kerberos")
 
-// unframe takes the frame of RFC 2743 (3.1) off the client's first token.
+// unframe removes the frame of RFC 2743 (3.1) from the client's first token.
 func unframe(token []byte) (message []byte, err error) {
 	var outer asn1.RawValue
 	rest, err := asn1.Unmarshal(token, &outer)
@@ -41,15 +41,14 @@ func unframe(token []byte) (message []byte, err error) {
 	return message, nil
 }
 
-// frame puts the frame around the answer.
+// frame adds the frame to the answer.
 func frame(message []byte) ([]byte, error) {
 	inner := append(append(bytes.Clone(oid), tokenAPRep...), message...)
 	return asn1.Marshal(asn1.RawValue{Class: asn1.ClassApplication, Tag: 0, IsCompound: true, Bytes: inner})
 }
 
-// A wrap token of RFC 4121 (4.2.6.2): 05 04, flags, FF, two lengths and a number, then the text
-// and its checksum. No token is sealed: SASL's have no secrets, and RFC 4752 wants them in the
-// clear.
+// A wrap token of RFC 4121 (4.2.6.2): 05 04, flags, FF, two lengths and a number, then the text and its
+// checksum. No token is encrypted: SASL's tokens contain no secrets, and RFC 4752 requires plain text.
 const (
 	wrapHeader = 16
 
@@ -60,13 +59,13 @@ const (
 
 var errWrap = errors.New("it is no wrapped token of this exchange")
 
-// wrap protects what the server says by a checksum.
+// wrap makes a token from the server's text and its checksum.
 func (c *context) wrap(text []byte) ([]byte, error) {
 	head := make([]byte, wrapHeader, wrapHeader+len(text)+24)
 	head[0], head[1], head[2], head[3] = 5, 4, wrapFromAcceptor|c.subkeyFlag, 0xff
 	binary.BigEndian.PutUint64(head[8:], uint64(c.sequence))
 	c.sequence++
-	// The lengths count as zero in the checksum.
+	// For the checksum the two lengths are zero.
 	sum, err := c.key.sum(append(bytes.Clone(text), head...), usageAcceptorSeal)
 	if err != nil {
 		return nil, err
@@ -75,7 +74,7 @@ func (c *context) wrap(text []byte) ([]byte, error) {
 	return append(append(head, text...), sum...), nil
 }
 
-// unwrap returns what the client said. It ignores the token's number: the key belongs to this
+// unwrap returns the text of a client's token. It ignores the token's number: the key belongs to this
 // exchange, and the client sends only one token with it.
 func (c *context) unwrap(token []byte) ([]byte, error) {
 	if len(token) < wrapHeader || token[0] != 5 || token[1] != 4 || token[3] != 0xff {
