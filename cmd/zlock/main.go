@@ -1,11 +1,10 @@
-// Command zlock runs programs under distributed locks and shows, asks back and
-// breaks the locks of an ensemble that speaks the ZooKeeper protocol: zlockd or
-// ZooKeeper. docs/zlock.md describes it by example.
+// Command zlock runs programs under distributed locks. It also shows, revokes and breaks the locks of an
+// ensemble that speaks the ZooKeeper protocol: zlockd or ZooKeeper. docs/zlock.md describes it by example.
 //
-// This package is the table of the commands. Each command is one value in the file of its name, in the
-// package of its kind below internal: run, look, manage, ticket and node. Its flag set also yields its
-// help and its completion. Data go to standard output, everything else to standard error. Exit codes are
-// part of the interface and stand in internal/call.
+// This package is the table of the commands. Each command is one value, in a package below internal: run,
+// look, manage, ticket or node. zlock derives the help and the completion of a command from its flags. Data
+// go to standard output, everything else to standard error. Exit codes are part of the interface;
+// internal/call defines them.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package call is one call of a command as the command sees it: its streams, what it prints and says, its
-// exit codes, the signals that end it, and the flags that have values of their own kinds. It knows no server.
+// Package call is the environment of one call of a command: its streams, its output and messages, its exit
+// codes, the signals that end it, and flags with special types of values. It does not talk to servers.
 package call
 
 import (
@@ -21,25 +21,25 @@ type Call struct {
 	*cli.Call
 }
 
-// App is the process as its commands see it.
+// App is the environment of the process, which all commands share.
 type App struct {
 	Stdin          *os.File
 	Stdout, Stderr io.Writer
 	Terminal       bool // standard output is a terminal
 	Getenv         func(string) string
-	Interrupted    bool // the command ends because of SIGINT
+	Interrupted    bool // SIGINT ended the command
 }
 
-// Say writes a message to standard error, in a line.
+// Say writes a message to standard error, on one line.
 func (a *App) Say(format string, args ...any) {
 	fmt.Fprintf(a.PatientStderr(), "zlock: %s\n", Clean(fmt.Sprintf(format, args...)))
 }
 
-// PatientStderr is standard error for messages that must not hold up their writer.
+// PatientStderr returns standard error for messages that must not block zlock.
 func (a *App) PatientStderr() io.Writer { return patient{a.Stderr} }
 
-// patient waits for the reader of what it writes, but not for long: a COMMAND that has lost its lock
-// ends in time, although the reader of zlock's messages stands still.
+// patient waits for the reader of its output only for a short time. So zlock ends a COMMAND that has lost its
+// lock in time, even if the reader of zlock's messages has stopped.
 type patient struct{ io.Writer }
 
 func (p patient) Write(b []byte) (int, error) {

@@ -5,15 +5,15 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
-// Exit codes of zlock itself. zlock passes COMMAND's own status through, so these keep to the
-// range that shells and timeout(1) reserve for such wrappers.
+// Exit codes of zlock itself. zlock exits with COMMAND's own code, so its own codes are in the range that
+// shells and timeout(1) reserve for such wrappers.
 const (
 	ExitOK          = 0
-	ExitNo          = 1                    // the answer is no, or there is nothing
-	exitError       = 2                    // check and break could not find out
+	ExitNo          = 1                    // the answer is no, or the list is empty
+	exitError       = 2                    // check and break found no answer
 	ExitCycle       = 3                    // wait-graph found a cycle
 	ExitNoSession   = 120                  // no usable session within --connect-timeout
-	ExitRevoked     = 121                  // revoked and stopped
+	ExitRevoked     = 121                  // revoked, and COMMAND stopped
 	ExitLost        = 122                  // the lock was lost while COMMAND ran
 	ExitMaxHold     = 123                  // --max-hold reached
 	ExitNotAcquired = 124                  // not acquired (-n, -w)
@@ -22,8 +22,7 @@ const (
 	ExitNotFound    = supervise.ExitNotFound
 )
 
-// OnlyNo makes every other error than the answer no, and a mistake in the command line, exit
-// code 2.
+// OnlyNo gives errors exit code 2, except the answer no and mistakes in the command line.
 func OnlyNo(err error) error {
 	if err == nil || cli.HasCode(err, ExitNo) {
 		return err

@@ -35,7 +35,7 @@ type Printer struct {
 	Format string
 	bold   bool
 	header []string
-	table  *tabwriter.Writer // of the rows so far, nil without any; it writes to text
+	table  *tabwriter.Writer // holds the rows so far and writes to text; nil: no rows
 	text   strings.Builder
 	err    error
 }
@@ -45,8 +45,8 @@ func (a *App) Printer(format string, header ...string) *Printer {
 	return &Printer{w: a.Stdout, Format: format, header: header, bold: a.Terminal && a.Getenv("NO_COLOR") == ""}
 }
 
-// Row adds a row: the cells, or in JSON the object. A time is shown as people or programs read it.
-// A table shows as many cells as it has columns.
+// Row adds a row: the cells, or in JSON the object. It formats a time for people in a table, and for programs
+// otherwise. A table shows as many cells as it has columns.
 func (p *Printer) Row(obj any, cells ...any) {
 	if p.Format == JSON {
 		p.fail(cli.WriteJSON(p.w, obj))
@@ -89,7 +89,7 @@ func (p *Printer) Flush() error {
 	if p.table == nil {
 		return p.err
 	}
-	_ = p.table.Flush() // to memory
+	_ = p.table.Flush() // it writes to memory
 	text := p.text.String()
 	if p.bold {
 		first, rest, _ := strings.Cut(text, "\n")
@@ -102,8 +102,8 @@ func (p *Printer) Flush() error {
 	return p.err
 }
 
-// Clean makes foreign text harmless: text that other clients wrote into their nodes must not
-// break a line, command a terminal or look like other text.
+// Clean makes the text of other clients' nodes harmless: it must not break a line, control a terminal or look
+// like other text.
 func Clean(s string) string { return answer.Visible(s) }
 
 // IsTerminal reports whether f is a character device that is not the null device.

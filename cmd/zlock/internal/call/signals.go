@@ -24,7 +24,8 @@ func (e *SignalError) Error() string {
 // Unwrap gives zlock the conventional exit code, without a message.
 func (e *SignalError) Unwrap() error { return cli.Exit(supervise.SignalCode(e.Sig)) }
 
-// OutliveReaders keeps a message without a reader from ending zlock, and with it the hold of a lock.
+// OutliveReaders makes zlock ignore SIGPIPE, so that a message without a reader does not end zlock and its
+// hold of a lock.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // Interruptible returns a context that ends with a *signalError when a signal asks zlock to
@@ -39,7 +40,7 @@ func Interruptible() (context.Context, func()) {
 		}
 	}()
 	return ctx, sync.OnceFunc(func() {
-		// A signal that has come must not be lost: the caller asks [interrupted].
+		// An earlier signal is not lost: the caller calls [Interrupted].
 		signal.Stop(sigs)
 		close(sigs)
 		<-done
@@ -47,8 +48,7 @@ func Interruptible() (context.Context, func()) {
 	})
 }
 
-// Interrupted returns the signal that ended a context of interruptible, nil if none came
-// before its stop.
+// Interrupted returns the signal that ended a context of Interruptible; nil: no signal before its stop.
 func Interrupted(ctx context.Context) error {
 	if e, ok := errors.AsType[*SignalError](context.Cause(ctx)); ok {
 		return e
@@ -56,7 +56,7 @@ func Interrupted(ctx context.Context) error {
 	return nil
 }
 
-// Sleep waits for a while. If ctx ends before, it returns why.
+// Sleep waits for a while. If ctx ends first, it returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -66,9 +66,9 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// WhileRead returns a context that ends when the reader of standard output is gone, as SIGPIPE
-// ends a program that writes. Without it a command that waits for news would not notice until
-// there are some, and might outlive its reader.
+// WhileRead returns a context that ends when the reader of standard output is gone, as SIGPIPE ends a program
+// that writes. Without it a command that waits for news would notice only with the next line, and could
+// outlive its reader.
 func (a *App) WhileRead(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if out, ok := a.Stdout.(*os.File); ok {

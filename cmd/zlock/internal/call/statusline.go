@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// StatusLine shows progress: on a terminal in one line that it overwrites; elsewhere in a new
-// line when the kind of message changes, and now and then.
+// StatusLine shows progress. On a terminal it overwrites one line. Elsewhere it writes a new line when the
+// kind of message changes, and sometimes in between.
 type StatusLine struct {
 	w        io.Writer
 	terminal bool
-	open     bool // the cursor stands after the line
+	open     bool // the cursor is after the line
 	last     string
 	told     time.Time
 }
@@ -28,7 +28,7 @@ func NewStatusLine(a *App) *StatusLine {
 // Show shows the current state. Lines with the same format have the same kind.
 func (s *StatusLine) Show(format string, args ...any) { s.Tell(format, fmt.Sprintf(format, args...)) }
 
-// Tell is show for a line with a named kind.
+// Tell is Show for a line with a named kind.
 func (s *StatusLine) Tell(kind, text string) {
 	text = Clean("zlock: " + text)
 	switch {
@@ -42,7 +42,7 @@ func (s *StatusLine) Tell(kind, text string) {
 	s.last = kind
 }
 
-// News is tell for a text that is said once.
+// News is Tell for a text that is shown once.
 func (s *StatusLine) News(text string) {
 	if text != s.last {
 		s.Tell(text, text)
@@ -57,7 +57,7 @@ func (s *StatusLine) End() {
 	}
 }
 
-// Clear takes the line away, where it is one that is overwritten.
+// Clear removes the line on a terminal.
 func (s *StatusLine) Clear() {
 	if s.open {
 		fmt.Fprint(s.w, "\r\x1b[K")

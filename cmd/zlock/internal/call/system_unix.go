@@ -15,7 +15,7 @@ import (
 func ttyPgrp(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	if err != nil {
-		// A terminal that does not control this process is still a terminal.
+		// A terminal need not be the controlling terminal of this process.
 		if _, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err != nil {
 			return 0
 		}
@@ -38,10 +38,10 @@ func awaitUnread(fd int) bool {
 	}
 }
 
-// DieOfInterrupt ends this process by the signal, as a shell expects that calls it in a loop: Ctrl-C ends the
-// loop then. To the shell the exit code is the same.
+// DieOfInterrupt ends this process by SIGINT, so that Ctrl-C also ends a shell's loop around zlock. The shell
+// sees the same exit code.
 func DieOfInterrupt() {
 	signal.Reset(syscall.SIGINT)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
-	time.Sleep(time.Second) // the signal may come by another thread
+	time.Sleep(time.Second) // another thread may receive the signal
 }

@@ -11,7 +11,7 @@ func ttyPgrp(fd int) int {
 	return -1
 }
 
-// awaitUnread reports at once that the system does not tell.
+// awaitUnread returns false at once: the system does not report a closed reader.
 func awaitUnread(int) bool { return false }
 
 // DieOfInterrupt does nothing: no program here ends by a signal.

@@ -32,7 +32,7 @@ func (v duration) String() string {
 	return s
 }
 
-// DurationText writes a duration as a flag takes it.
+// DurationText formats a duration in the syntax of flags.
 func DurationText(d time.Duration) string { return duration{&d}.String() }
 
 // Type returns the name by which pflag shows the type of the value.
@@ -47,10 +47,10 @@ func (v duration) Set(s string) error {
 	return nil
 }
 
-// longest bounds durations, so that sums of some of them are durations too.
+// longest bounds durations, so that sums of a few do not overflow.
 const longest = 1e9 * time.Second
 
-// ParseDuration reads a duration as a flag takes it.
+// ParseDuration parses a duration in the syntax of flags.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if n, nerr := strconv.ParseFloat(s, 64); nerr == nil {

@@ -35,8 +35,8 @@ func Stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// WaitText says whom a contender waits for, as far as that is known: who holds the lock, or who stands ahead;
-// and its place, 0 if it has none.
+// WaitText describes what a contender waits for: the holder of the lock and the contender ahead, if known. It
+// adds the place in the queue, unless place is 0.
 func WaitText(path, holder, ahead string, place, of int) string {
 	text, between := "waiting for "+path, ": "
 	if holder != "" {
@@ -51,7 +51,7 @@ func WaitText(path, holder, ahead string, place, of int) string {
 	return text
 }
 
-// SinceWhy says since when a contender holds or waits, and why.
+// SinceWhy formats the time since which a contender holds or waits, and its reason.
 func SinceWhy(since int64, reason string) string {
 	text := " since " + Clock(time.UnixMilli(since))
 	if strings.TrimSpace(reason) != "" {

@@ -23,14 +23,15 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// AdminFlags are the options of commands that ask the admin port of a zlockd.
+// AdminFlags are the options of commands that talk to the admin listener of a zlockd.
 type AdminFlags struct {
 	addr    string
 	Timeout time.Duration
 	auth    Flags // the auth file, and how the admin port uses TLS
 }
 
-// AddAdminFlags adds the options of a command that asks the admin listener, or changes something by it.
+// AddAdminFlags adds the options of a command that uses the admin listener; changes: the command changes
+// something.
 func AddAdminFlags(fs *pflag.FlagSet, changes bool) *AdminFlags {
 	f := &AdminFlags{Timeout: AnswerTimeout}
 	f.AddTo(fs)
@@ -75,7 +76,7 @@ func (f *AdminFlags) Address(c *call.Call) string {
 	return cmp.Or(f.addr, c.Getenv("ZLOCK_ADMIN"), "127.0.0.1:8181")
 }
 
-// WithAdmin runs do with the admin port, until the command's time is over or a signal comes.
+// WithAdmin runs do with the admin listener, until the command's timeout or a signal.
 func WithAdmin(c *call.Call, f *AdminFlags, do func(context.Context, Admin) error) error {
 	if err := f.auth.readAuth(c.App); err != nil {
 		return err
@@ -84,7 +85,7 @@ func WithAdmin(c *call.Call, f *AdminFlags, do func(context.Context, Admin) erro
 	if err != nil {
 		return err
 	}
-	said := map[string]bool{} // a list comes in parts
+	said := map[string]bool{} // a list arrives in parts, which may repeat a text
 	a.tell = func(what string) {
 		if !said[what] {
 			said[what] = true
@@ -107,9 +108,8 @@ func WithAdmin(c *call.Call, f *AdminFlags, do func(context.Context, Admin) erro
 	return cmp.Or(call.Interrupted(ctx), a.unreachable(context.DeadlineExceeded))
 }
 
-// adminHTTP returns a client that sends requests only to the admin listener, because a request
-// may carry the super user's password. A proxy of the environment would see the password, and so
-// would the target of a redirect.
+// adminHTTP returns a client that sends requests only to the admin listener, because a request may carry the
+// super user's password. A proxy from the environment, or the target of a redirect, would see the password.
 func adminHTTP(conf *tls.Config) *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{TLSClientConfig: conf},
@@ -124,7 +124,7 @@ func (a Admin) Ask(ctx context.Context, path string, q url.Values, into any) err
 	}
 	err := a.Do(ctx, http.MethodGet, path, nil, into)
 	if errors.Is(err, errNotSuper) {
-		a.authorization = "" // a user of nodes, who sees here what everyone does
+		a.authorization = "" // the identity is only for nodes: repeat the request without it
 		return a.Do(ctx, http.MethodGet, path, nil, into)
 	}
 	return err
@@ -135,8 +135,8 @@ type Admin struct {
 	base          string
 	http          *http.Client
 	authorization string            // header, "" for none
-	Token         string            // of the lock view's page, for its actions
-	tell          func(what string) // what the user must know of an answer
+	Token         string            // token of the lock view's page, for its actions
+	tell          func(what string) // called with a remark of an answer that the user must see
 }
 
 // Do sends a request and reads the answer, one JSON object.
@@ -162,8 +162,8 @@ func (a Admin) Do(ctx context.Context, method, path string, body, into any) erro
 	return nil
 }
 
-// Open sends a request with a body, a file or an object in JSON, if it has any. It returns the
-// servers' reply, which the caller reads and closes.
+// Open sends a request. Its body, if not nil, is a file or an object in JSON. It returns the server's reply,
+// which the caller reads and closes.
 func (a Admin) Open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
 	var content io.Reader
 	kind, size := "application/json", int64(0)
@@ -211,12 +211,12 @@ func (a Admin) Open(ctx context.Context, method, path string, body any) (io.Read
 	return nil, refused(resp, text)
 }
 
-// Misread says that an answer is not understood.
+// Misread returns the error for an answer that zlock cannot read.
 func (a Admin) Misread(err error) error {
 	return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
 }
 
-// unreachable says why no answer came.
+// unreachable explains a missing answer.
 func (a Admin) unreachable(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -231,8 +231,8 @@ func (a Admin) unreachable(err error) error {
 var errNotSuper = errors.New("the user and password of --auth-file are not those of the servers' " +
 	"--super-digest")
 
-// refused turns an answer that reports no success into an error with exit code 1. It repeats
-// nothing of the request, which may hold the password.
+// refused turns an answer without success into an error with exit code 1. The error contains nothing of the
+// request, which may hold the password.
 func refused(resp *http.Response, answer []byte) error {
 	var cause error
 	text := strings.TrimSpace(string(answer))
@@ -251,7 +251,7 @@ func refused(resp *http.Response, answer []byte) error {
 	return &cli.ExitError{Code: call.ExitNo, Err: status.With(e.Code, cmp.Or(cause, errors.New(text)))}
 }
 
-// Health reads what the server says of itself, whether it is well or not.
+// Health reads the server's health report, whether the server is well or not.
 func (a Admin) Health(ctx context.Context, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+"/health", nil)
 	if err != nil {
@@ -259,7 +259,7 @@ func (a Admin) Health(ctx context.Context, into any) error {
 	}
 	resp, err := a.http.Do(req)
 	if err != nil {
-		if u, ok := err.(*url.Error); ok { //nolint:errorlint // the client returns no other
+		if u, ok := err.(*url.Error); ok { //nolint:errorlint // the client returns only this type
 			err = u.Err
 		}
 		return err

@@ -1,5 +1,6 @@
-// Package connect reaches the servers of a call: by a session, or by the admin listener of a zlockd. It has
-// the flags for that, and says how long the timeout of a session must be to end COMMAND in time.
+// Package connect connects to the servers of a call: with a session, or through the admin listener of a
+// zlockd. It has the flags for that. It computes how long a session timeout must be so that zlock can end
+// COMMAND in time.
 package connect
 
 import (
@@ -60,8 +61,8 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	return f
 }
 
-// AddAskFlags adds the options of a command that asks the servers. The command ends after
-// --timeout, whatever happens to its session.
+// AddAskFlags adds the options of a command that only asks the servers. The command ends after --timeout,
+// even without a session.
 func AddAskFlags(fs *pflag.FlagSet) *Flags {
 	f := AddFlags(fs)
 	f.Timeout = AnswerTimeout
@@ -69,10 +70,10 @@ func AddAskFlags(fs *pflag.FlagSet) *Flags {
 	return f
 }
 
-// AnswerTimeout is the time that servers have to answer a request that need not wait.
+// AnswerTimeout is how long zlock waits for the answer to a request that is answered at once.
 const AnswerTimeout = 15 * time.Second
 
-// AnswerWithin returns a context that ends after d with an error that says so.
+// AnswerWithin returns a context that ends after d with an error about the missing answer.
 func AnswerWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d <= 0 {
 		return context.WithCancel(ctx)
@@ -187,7 +188,7 @@ type TLSFiles struct {
 	TLS           bool
 	Cert, Key, CA string
 	ServerName    string
-	prefix        string // of the names of the flags, if not "tls-"
+	prefix        string // prefix of the flags' names, if not "tls-"
 }
 
 // TLSConfig reads the files; nil: the connection uses no TLS.
@@ -220,8 +221,8 @@ func (f *TLSFiles) TLSConfig() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// Dial opens a session. A connection that cannot work is a usage error; no session in time
-// is exit code 120.
+// Dial opens a session. Options that can never work are a usage error. Without a session in time the exit
+// code is 120.
 func Dial(ctx context.Context, c *call.Call, f *Flags) (*client.Client, error) {
 	servers, chroot, err := f.Address(c.Getenv)
 	if err != nil {
@@ -249,7 +250,7 @@ func Dial(ctx context.Context, c *call.Call, f *Flags) (*client.Client, error) {
 			why = ": " + strings.ReplaceAll(trouble, "\n", "; ")
 		}
 		return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v%s%.0w", servers,
-			f.ConnectTimeout, why, err) // err has been said, and is there for errors.Is
+			f.ConnectTimeout, why, err) // the text has shown err; it stays for errors.Is
 	default:
 		return nil, cli.Exitf(call.ExitNoSession, "no session with %s: %w", servers, err)
 	}
@@ -271,15 +272,15 @@ func tooShort(ctx context.Context, c *call.Call, f Flags, err error) error {
 	return cli.Usagef("%v", err)
 }
 
-// CloseTimeout bounds how long the end of a command waits until its nodes are removed. The
-// rest go with the session.
+// CloseTimeout bounds how long the end of a command waits until its nodes are removed. The remaining nodes
+// end with the session.
 const CloseTimeout = 5 * time.Second
 
 // HangUp ends the session.
 func HangUp(c *call.Call, cl *client.Client) {
 	limit := CloseTimeout
 	if cl.State() != client.StateReady {
-		limit = 0 // no server answers: what is left goes with the session
+		limit = 0 // no server answers: the nodes end with the session
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -292,12 +293,12 @@ func HangUp(c *call.Call, cl *client.Client) {
 func LayoutOption(name string) []client.Option {
 	l, err := recipe.ParseLayout(name)
 	if err != nil {
-		return nil // the flag takes no other name
+		return nil // the flag allows only these names
 	}
 	return []client.Option{client.WithLayout(l)}
 }
 
-// WithSession runs f with a session. The session ends with f, a signal, or the command's time.
+// WithSession runs f with a session. The session ends after f, at a signal, or at the command's timeout.
 func WithSession(c *call.Call, conn *Flags, f func(context.Context, *client.Client) error) error {
 	ctx, stop := call.Interruptible()
 	defer stop()

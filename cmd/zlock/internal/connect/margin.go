@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-// CheckMargin refuses a session timeout too short to end COMMAND before the server gives the
-// lock away, and says which timeout would do.
+// CheckMargin refuses a session timeout that is too short to end COMMAND before the server grants the lock to
+// another client. The error names a timeout that suffices.
 func CheckMargin(asked bool, timeout, killAfter time.Duration) error {
 	margin := MarginFor(killAfter)
 	need := NeededTimeout(margin)
@@ -26,14 +26,13 @@ func CheckMargin(asked bool, timeout, killAfter time.Duration) error {
 		timeout, killAfter, need, killFor(timeout))
 }
 
-// MarginFor returns the time between the loss of the lease here and the moment when the server
-// may give the lock to another client: enough to kill what does not end by itself, and two
-// seconds for delays on the way.
+// MarginFor returns the time from the loss of the lease here to the moment when the server may grant the lock
+// to another client. It is enough to kill processes that do not end by themselves, with two seconds for
+// delays.
 func MarginFor(killAfter time.Duration) time.Duration { return killAfter + 2*time.Second }
 
-// NeededTimeout returns the shortest session timeout, in whole seconds, that leaves room for
-// two heartbeats before the margin begins. It repeats the rule of package client, which
-// decides.
+// NeededTimeout returns the shortest session timeout, in whole seconds, that leaves room for two heartbeats
+// before the margin begins. It repeats the rule that package client enforces.
 func NeededTimeout(margin time.Duration) time.Duration {
 	return (time.Duration(float64(margin)/beforeMargin) + time.Second - 1).Truncate(time.Second)
 }
@@ -43,6 +42,6 @@ func killFor(timeout time.Duration) time.Duration {
 	return max(0, (time.Duration(float64(timeout)*beforeMargin) - 2*time.Second).Truncate(time.Second))
 }
 
-// beforeMargin is the part of a session timeout that can be a margin: not what clocks may drift, nor two
-// heartbeats.
+// beforeMargin is the part of a session timeout that a margin may use. The rest is for the drift of clocks
+// and for two heartbeats.
 const beforeMargin = 1 - 0.005 - 2*0.2

@@ -46,7 +46,7 @@ Exit code: 0, or 1 if something is wrong.`,
 	}
 }
 
-// finding is what doctor learns of one server.
+// finding holds the results of doctor for one server.
 type finding struct {
 	Server      string     `json:"server"`
 	Kind        string     `json:"kind,omitempty"`
@@ -66,19 +66,19 @@ type finding struct {
 	Note        string     `json:"note,omitempty"`
 
 	unreachable bool
-	down        bool   // the server is down, not merely asked in the wrong way
-	config      string // the members, as the server lists them
+	down        bool   // the server is down; the mistake is not in this call
+	config      string // the server's list of members
 	uptime      time.Duration
-	asked       time.Time // just before the server told uptime
+	asked       time.Time // just before doctor read uptime
 }
 
-// trouble is what doctor knows of an unreachable server.
+// trouble describes an unreachable server.
 type trouble struct {
 	Server  string `json:"server"`
 	Problem string `json:"problem"`
 }
 
-// note adds a remark that is not a problem.
+// note adds a harmless remark.
 func (f *finding) note(format string, args ...any) {
 	if f.Note != "" {
 		f.Note += "; "
@@ -179,8 +179,8 @@ func doctor(c *call.Call, conn *connect.Flags, admin *connect.AdminFlags, killAf
 	return nil
 }
 
-// wayOut says what to do if none of the named servers serves. Only a user who names all
-// servers can tell that a majority is gone.
+// wayOut returns advice for the case that none of the named servers serves. The majority is certainly lost
+// only if the user has named all servers.
 func wayOut(list []string) string {
 	if len(list) == 1 {
 		return list[0] + " does not serve, and no other server was named: name all servers of the cluster, and " +
@@ -225,13 +225,13 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	f.Certificate = cert
 	f.readSrvr(srvr)
 	f.asked = time.Now()
-	mntr, _, _ := word(ctx, conn, server, "mntr") // a server that does not answer has said so to srvr
+	mntr, _, _ := word(ctx, conn, server, "mntr") // srvr has already reported a server that does not answer
 	f.readMntr(mntr)
 	one := *conn
-	one.Servers, one.Chroot, one.Margin, one.Quiet = server, chroot, 0, true // the verdict reports it
+	one.Servers, one.Chroot, one.Margin, one.Quiet = server, chroot, 0, true // judge reports a short margin
 	cl, err := connect.Dial(ctx, c, &one)
 	if err != nil {
-		// Another protocol at the port, TLS or HTTP, is a mistake of this call, not of the cluster.
+		// If the port speaks another protocol, TLS or HTTP, the mistake is in this call, not in the cluster.
 		f.unreachable, f.down = true, strings.Contains(srvr, "ZooKeeper") || strings.Contains(srvr, "Zookeeper")
 		text := strings.ReplaceAll(err.Error(), ": "+server+": ", ": ")
 		switch {
@@ -265,7 +265,7 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	return f
 }
 
-// judge adds what a client sees of a server that can serve locks. What only the server sees it judges itself.
+// judge adds the problems of a server that a client can see. The server itself judges the rest.
 func (f *finding) judge(short bool, asked time.Duration) {
 	if short {
 		f.note("it grants less than the %v asked for", asked)
@@ -291,7 +291,7 @@ func (f *finding) judge(short bool, asked time.Duration) {
 	}
 }
 
-// probe measures with a connection of its own, without a lock.
+// probe measures a server over its own connection, without a lock.
 func probe(ctx context.Context, f *finding, chroot string, conn *connect.Flags) error {
 	cfg, err := conn.TLSConfig()
 	if err != nil {
@@ -304,7 +304,7 @@ func probe(ctx context.Context, f *finding, chroot string, conn *connect.Flags) 
 	if err != nil {
 		return fmt.Errorf("no second session: %w", err)
 	}
-	defer func() { _ = raw.Close(ctx) }() // what is left goes with the session
+	defer func() { _ = raw.Close(ctx) }() // the node ends with the session
 	best := time.Hour
 	for range 5 {
 		begun := time.Now()
@@ -314,7 +314,7 @@ func probe(ctx context.Context, f *finding, chroot string, conn *connect.Flags) 
 		best = min(best, time.Since(begun))
 	}
 	f.RoundTrip = float64(best.Microseconds()) / 1000
-	if n, err := raw.Get(ctx, "/zookeeper/config"); err == nil { // clients may lack the right
+	if n, err := raw.Get(ctx, "/zookeeper/config"); err == nil { // a client may lack the right to read it
 		f.config = string(n.Data)
 	}
 	return probeWrites(ctx, f, raw, chroot)

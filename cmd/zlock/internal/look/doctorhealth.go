@@ -12,14 +12,15 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-// health is what a zlockd says of itself. The server decides what is wrong and what to do.
+// health is the health report of a zlockd: the server decides what is wrong and what to do.
 type health struct {
 	Reasons []string `json:"reasons"`
 	Notices []string `json:"notices"`
 	Uptime  int64    `json:"uptime_ms"`
 }
 
-// adminsOf returns the admin listener of each server: those that are named, or the one port at each host.
+// adminsOf returns the admin listener of each server: named is a list of them, or a port that is the same at
+// each host.
 func adminsOf(servers []string, named string) ([]string, error) {
 	list := strings.Split(named, ",")
 	switch {
@@ -45,10 +46,10 @@ func adminsOf(servers []string, named string) ([]string, error) {
 	return list, nil
 }
 
-// healthTimeout bounds the answer of a server about itself.
+// healthTimeout bounds the wait for a health report.
 const healthTimeout = 5 * time.Second
 
-// askHealth adds what a zlockd says of itself.
+// askHealth adds the health report of a zlockd.
 func askHealth(ctx context.Context, c *call.Call, f *finding, flags *connect.AdminFlags, addr string) error {
 	if f.Kind != "zlockd" {
 		return nil
@@ -78,8 +79,9 @@ func askHealth(ctx context.Context, c *call.Call, f *finding, flags *connect.Adm
 	return nil
 }
 
-// runsFor reports whether a server that has run for so long is this one: several may run on a host.
+// runsFor reports whether the server with this uptime can be this one, because several servers may run on a
+// host.
 func (f *finding) runsFor(uptime time.Duration) bool {
-	const round = time.Second // of the two clocks
+	const round = time.Second // rounding of both uptimes
 	return uptime >= f.uptime && uptime <= f.uptime+time.Since(f.asked)+round
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// certificateSoon is how long before its end a certificate deserves a note.
+// certificateSoon is how long before its expiry doctor mentions a certificate.
 const certificateSoon = 30 * 24 * time.Hour
 
 // days formats a time in days.
@@ -67,7 +67,7 @@ func word(ctx context.Context, f *connect.Flags, server, word string) (
 	return string(b), ends, nil
 }
 
-// handshakeError says why a server that accepts connections does not speak TLS with zlock.
+// handshakeError is a failed TLS handshake with a server that accepts connections.
 type handshakeError struct{ error }
 
 func (e *handshakeError) Unwrap() error { return e.error }
@@ -75,7 +75,7 @@ func (e *handshakeError) Unwrap() error { return e.error }
 // hangs explains a port that accepts connections and stays silent.
 const hangs = "its process is stopped or hangs, or another program listens there"
 
-// plainCause says why a server cannot be reached, without what the user knows anyway.
+// plainCause returns why a server cannot be reached, without the address, which the user knows.
 func plainCause(err error, limit time.Duration) string {
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError
@@ -141,8 +141,8 @@ func (f *finding) readMntr(text string) {
 	}
 }
 
-// compare compares the servers with each other and with the members that they list. It returns
-// what is wrong, and what is only worth knowing.
+// compare compares the servers with each other and with the members that they list. It returns problems and
+// remarks.
 func compare(ctx context.Context, found []finding, list []string) (wrong, worth []string) {
 	versions := map[string][]string{}
 	config := ""
@@ -167,7 +167,7 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 	if len(members) == 0 {
 		return wrong, worth
 	}
-	// The members list their ports for clients without TLS.
+	// The list of members has the ports for clients without TLS.
 	secure := slices.ContainsFunc(found, func(f finding) bool { return f.Certificate != nil })
 	same := sameServer(ctx, secure)
 	for _, server := range list {
@@ -201,7 +201,7 @@ func clientAddrs(config string) (list []string) {
 			return nil
 		}
 		if net.ParseIP(host).IsUnspecified() {
-			// The member listens on all addresses: use the one where its peers reach it.
+			// The member listens on all addresses: use its address for peers.
 			host, _, _ = net.SplitHostPort(member.Peer)
 		}
 		list = append(list, net.JoinHostPort(host, port))

@@ -44,7 +44,7 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 	}
 }
 
-// shownParty and shownEdge are a party of a wait and a wait, in JSON.
+// shownParty is a party of a wait in JSON; shownEdge is one wait.
 type shownParty struct {
 	Task    string `json:"task,omitempty"`
 	Session int64  `json:"session,string"`

@@ -34,7 +34,8 @@ without a value says that there is no leader.`,
 					if *watch {
 						ctx, stop := c.WhileRead(ctx)
 						defer stop()
-						// What Observe cannot read it reads again, without a word: a path that holds something else, too.
+						// Observe repeats a failed read silently, so ask once more for the error: the path
+						// may hold something else.
 						if _, err := el.Leader(ctx); err != nil {
 							return err
 						}

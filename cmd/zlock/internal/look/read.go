@@ -1,5 +1,5 @@
-// Package look has the commands that show and change nothing: locks with their holders and waiters, read node
-// by node or told by the lock view of a zlockd, leaders, sessions, and what doctor finds of each server.
+// Package look has the commands that only show: locks with their holders and waiters, leaders, sessions, and
+// the report of doctor. They read locks node by node, or from the lock view of a zlockd.
 package look
 
 import (
@@ -40,13 +40,13 @@ func addServerFlags(fs *pflag.FlagSet) *serverFlags {
 type reader interface {
 	Inspect(ctx context.Context, path string) (*recipe.Queue, error)
 	WaitGraph(ctx context.Context, root string) (*recipe.Graph, error)
-	// eachLock calls a function for each lock at or below root; unless deep, for those that are no
-	// deeper than its children.
+	// eachLock calls f for each lock at root or among its children; with deep, for each lock at or below
+	// root.
 	eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error
 }
 
-// look reads locks by the admin port if the user wants that, else with a session; so too if no
-// admin port answers.
+// look reads locks through the admin listener if the user asks for that and it answers, and with a session
+// otherwise.
 func look(c *call.Call, f *serverFlags, conn *connect.Flags, read func(context.Context, reader) error) error {
 	if f.server {
 		_, chroot, err := conn.Address(c.Getenv)
@@ -84,13 +84,13 @@ func (n nodeByNode) eachLock(ctx context.Context, root string, deep bool, f func
 	})
 }
 
-// view is the reader of the lock view. Paths of users are below the chroot, those of the server are whole.
+// view is the reader of the lock view. Users' paths are relative to the chroot; the server's are absolute.
 type view struct {
 	connect.Admin
 	chroot string
 }
 
-// whole returns the server's path for a user's.
+// whole turns a user's path into the server's path.
 func (v view) whole(path string) string {
 	return cmp.Or(strings.TrimSuffix(v.chroot+"/"+strings.Trim(path, "/"), "/"), "/")
 }
@@ -139,8 +139,8 @@ func (v view) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error)
 // maxAsk is how many entries the lock view returns at a time.
 const maxAsk = 1000
 
-// rows reads a list of locks or sessions part by part until it has limit rows, and returns how many
-// there are. It passes the objects on as they came, too, for -o json.
+// rows reads a list of locks or sessions part by part until it has limit rows, and returns how many there
+// are. It also passes on the raw objects, for -o json.
 func rows[T any](ctx context.Context, a connect.Admin, path string, q url.Values, limit int,
 	f func(json.RawMessage, *T)) (total int, err error) {
 	for at := 0; at < limit; {

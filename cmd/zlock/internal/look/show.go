@@ -150,7 +150,7 @@ func showEntry(p *call.Printer, q *recipe.Queue, e recipe.Entry, holds bool, hos
 	case !holds:
 		pos, since = e.Position, obj.WaitingSince
 	case since.IsZero():
-		since, mark = obj.WaitingSince, "≥" // it has held since then at the earliest
+		since, mark = obj.WaitingSince, "≥" // the earliest possible time
 	}
 	if o := e.Owner; o != nil {
 		pid, reason = o.PID, o.Reason

@@ -57,7 +57,7 @@ func fetchCommand(name, format, does, help string) *call.Command {
 	}
 }
 
-// addStateFlags adds the flags of the admin port, with time for a long transfer.
+// addStateFlags adds the flags of the admin listener, with a timeout for a long transfer.
 func addStateFlags(fs *pflag.FlagSet) *connect.AdminFlags {
 	f := connect.AddAdminFlags(fs, true)
 	f.Timeout = 10 * time.Minute
@@ -117,7 +117,7 @@ type fetched struct {
 	bytes  int64
 }
 
-// copy writes the state it receives, and checks it at the same time.
+// copy writes the received state to w, and checks it at the same time.
 func (f *fetched) copy(w io.Writer, from io.Reader) error {
 	check, tee := io.Pipe()
 	checked := make(chan error, 1)
@@ -156,14 +156,14 @@ func (f *fetched) check(r io.Reader) (err error) {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	if s.Digest == nil { // from a ZooKeeper configured to write none
+	if s.Digest == nil { // a ZooKeeper may be configured to write none
 		return errors.New("it does not say which zxid it has")
 	}
 	f.zxid = s.Digest.Zxid
 	return nil
 }
 
-// replaceable refuses to write to a file that is there, unless it is a regular one and force is given.
+// replaceable refuses to overwrite a file, unless it is a regular file and force is set.
 func replaceable(path string, force bool) error {
 	info, err := os.Stat(path)
 	switch {

@@ -51,7 +51,7 @@ that a renewed authority signed before stay valid.`,
 	}
 }
 
-// authority is the authority of a cluster, in a directory.
+// authority is the certificate authority of a cluster, in a directory.
 type authority struct {
 	dir   string
 	hosts []string
@@ -98,7 +98,7 @@ func certify(c *call.Call, a *authority) error {
 		name := fmt.Sprintf("zlockd-%d", id)
 		both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 		err = sign(fmt.Sprintf("peer%d", id), &x509.Certificate{Subject: pkix.Name{CommonName: name},
-			DNSNames: []string{name}, ExtKeyUsage: both}) // a peer has this one name
+			DNSNames: []string{name}, ExtKeyUsage: both}) // a peer has only this name
 		cert := &x509.Certificate{Subject: pkix.Name{CommonName: a.hosts[0]}, ExtKeyUsage: both[:1]}
 		for _, h := range a.hosts {
 			if ip := net.ParseIP(h); ip != nil {
@@ -128,7 +128,7 @@ func certify(c *call.Call, a *authority) error {
 	return nil
 }
 
-// hostsOf returns the names and addresses of a certificate that is there.
+// hostsOf returns the names and addresses of an existing certificate.
 func (a *authority) hostsOf(name string) ([]string, error) {
 	pair, err := a.load(name)
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *authority) hostsOf(name string) ([]string, error) {
 		hosts = append(hosts, ip.String())
 	}
 	if i := slices.Index(hosts, pair.Leaf.Subject.CommonName); i > 0 {
-		hosts[0], hosts[i] = hosts[i], hosts[0] // the first one is the subject's
+		hosts[0], hosts[i] = hosts[i], hosts[0] // the first name is the subject's
 	}
 	return hosts, nil
 }
@@ -149,7 +149,7 @@ func (a *authority) load(name string) (tls.Certificate, error) {
 	return tls.LoadX509KeyPair(filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key"))
 }
 
-// keyFor makes a key, or finds the one that is there with --renew.
+// keyFor makes a key, or with --renew reads the existing key.
 func (a *authority) keyFor(name string) (crypto.Signer, error) {
 	if !a.renew {
 		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -158,11 +158,11 @@ func (a *authority) keyFor(name string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pair.PrivateKey.(crypto.Signer), nil // LoadX509KeyPair takes no other
+	return pair.PrivateKey.(crypto.Signer), nil // LoadX509KeyPair returns only signers
 }
 
-// sign makes a certificate, and its key if it has none, signed by the authority in the directory; that of the
-// authority itself signs itself. It overwrites no key.
+// sign makes a certificate, and its key if the key is missing. The authority in the directory signs it; the
+// authority's own certificate is self-signed. sign overwrites no key.
 func (a *authority) sign(name string, cert *x509.Certificate) error {
 	key, err := a.keyFor(name)
 	if err != nil {
@@ -178,12 +178,12 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 		cert.KeyUsage = x509.KeyUsageDigitalSignature
 	}
 	serial := make([]byte, 16)
-	_, _ = rand.Read(serial) // it ends the process where it would fail
+	_, _ = rand.Read(serial) // rand.Read never fails; it would end the process
 	serial[0] &= 0x7f
 	cert.SerialNumber = new(big.Int).SetBytes(serial)
-	// The clock of another machine may be behind.
+	// The clock of another machine may lag.
 	cert.NotBefore, cert.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(0, 0, a.days)
-	if !cert.IsCA && cert.NotAfter.After(parent.NotAfter) { // no program believes it after that
+	if !cert.IsCA && cert.NotAfter.After(parent.NotAfter) { // no program accepts it after its authority's end
 		if cert.NotAfter = parent.NotAfter; time.Until(cert.NotAfter) <= 0 {
 			return fmt.Errorf("the authority has ended, on %s; 'zlock ca init --renew' makes it again, "+
 				"and every machine needs the new ca.pem", cert.NotAfter.UTC().Format(time.DateOnly))

@@ -1,5 +1,5 @@
-// Package manage has the commands by which an operator changes what others have: members, sessions, the whole
-// state, certificates, and locks that others hold.
+// Package manage has the commands with which an operator changes a cluster: members, sessions, the whole
+// state, certificates, and other clients' locks.
 package manage
 
 import (
@@ -52,7 +52,7 @@ code: 0, 1 if the servers refuse, 120 if none answers.`,
 	}
 }
 
-// memberOps are the least and the most operands of each operation.
+// memberOps has the least and the greatest number of operands of each operation.
 var memberOps = map[string][2]int{"list": {0, 0}, "add": {2, 2}, "promote": {1, 1}, "replace": {1, 2},
 	"lead": {1, 1}, "remove": {1, 1}}
 
@@ -84,7 +84,7 @@ func member(c *call.Call, f *connect.AdminFlags, noVote bool, format string) err
 		job.Addr = args[1]
 	}
 	patience := f.Timeout
-	f.Timeout = 0 // a job may take as long as it makes progress
+	f.Timeout = 0 // a job has no time limit while it makes progress
 	return connect.WithAdmin(c, f, func(ctx context.Context, admin connect.Admin) error {
 		return memberJob(ctx, c, admin, job, patience)
 	})
@@ -116,7 +116,7 @@ func listMembers(ctx context.Context, c *call.Call, admin connect.Admin, format 
 	return p.Flush()
 }
 
-// memberInfo is a member as zlock prints it.
+// memberInfo is a member in the output of zlock.
 type memberInfo struct {
 	ID     uint32 `json:"id"`
 	Peer   string `json:"peer"`

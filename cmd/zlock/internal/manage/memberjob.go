@@ -15,11 +15,11 @@ import (
 
 const (
 	memberPoll   = 200 * time.Millisecond
-	memberSilent = 20 * time.Second // without a line from the server
+	memberSilent = 20 * time.Second // longest time without a line from the server
 )
 
-// memberJob lets the server do a job and shows its steps. When it loses the server, zlock asks
-// again, and the job goes on where it stood.
+// memberJob starts a job of the server and shows its steps. If the connection is lost, zlock asks again, and
+// the job continues where it was.
 func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.Job,
 	patience time.Duration) error {
 	line := call.NewStatusLine(c.App)
@@ -53,7 +53,7 @@ func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.
 	}
 }
 
-// runJob starts a job and calls step for each line of the answer but the last.
+// runJob starts a job and calls step for each line of the answer except the last.
 func runJob(ctx context.Context, admin connect.Admin, j status.Job, step func(status.Step)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -56,7 +56,7 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 		}
 		if len(members) == 0 {
 			const alone = "the server runs alone, or has not joined its cluster yet"
-			if wait { // it may be the first that is restarted
+			if wait { // the operator may restart this server first
 				return cli.Exitf(call.ExitNo, "%s; ask another one (--admin-addr)", alone)
 			}
 			c.Say("%s", alone)
@@ -67,7 +67,7 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 		if wait {
 			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.Flush() })
 		}
-		if !slices.ContainsFunc(members, leads) { // one that was removed knows members, and no leader
+		if !slices.ContainsFunc(members, leads) { // a removed server has members but no leader
 			return cli.Exitf(call.ExitNo, "the server that was asked knows no leader, which is restarted "+
 				"last; ask another one (--admin-addr)")
 		}
@@ -86,8 +86,7 @@ type restartWatch struct {
 	answered bool // a server has answered
 }
 
-// members reads the list. Once a server has answered, a server that does not answer is being
-// restarted.
+// members reads the list. After the first answer, it treats a server that does not answer as restarting.
 func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 	for {
 		asked, cancel := context.WithTimeout(ctx, memberSilent)
@@ -106,9 +105,9 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 	}
 }
 
-// awaitRestarts names one server after the other, while all others are well. It returns when
-// every server has restarted and serves, or has been removed. A list without a leader may lack servers: that
-// of a server that starts is empty at first.
+// awaitRestarts names one server after the other, each when all others are well. It returns when every server
+// has restarted and serves, or has been removed. A list without a leader may lack servers: a starting
+// server's list is empty at first.
 func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 	name func(*memberInfo) error) error {
 	before := map[uint32]uint64{} // number of starts of each server
@@ -123,7 +122,7 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 				ill = append(ill, m)
 			}
 			starts, waits := before[m.ID]
-			if waits && starts == 0 { // it did not answer before, which need not be a restart
+			if waits && starts == 0 { // it has not answered so far, which need not be a restart
 				starts = m.Starts
 				before[m.ID] = starts
 			}

@@ -46,7 +46,7 @@ file is damaged, 120 if none answers.`,
 	}
 }
 
-// shortName is how many characters of a cluster's name suffice to mean it.
+// shortName is how many characters of a cluster's name suffice.
 const shortName = 8
 
 func restore(c *call.Call, f *connect.AdminFlags, keep bool, yes, format string) error {
@@ -76,7 +76,7 @@ func restore(c *call.Call, f *connect.AdminFlags, keep bool, yes, format string)
 	})
 }
 
-// confirm lets the user confirm the cluster.
+// confirm asks the user to confirm the cluster.
 func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string, keep bool,
 	yes string) error {
 	said := yes

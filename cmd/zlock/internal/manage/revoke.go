@@ -50,7 +50,7 @@ if --wait is given and it was not released in time.`,
 	}
 }
 
-// me names this user for others.
+// me returns a name of this user for other clients.
 func me() string {
 	host, _ := os.Hostname()
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -81,7 +81,7 @@ func revoke(ctx context.Context, c *call.Call, cl *client.Client, r recipe.Revoc
 		if err != nil && !errors.Is(err, client.ErrNotHeld) {
 			return err
 		}
-		asked = asked || err == nil // otherwise it is gone already
+		asked = asked || err == nil // otherwise the holder has gone already
 	}
 	if !asked {
 		return cli.Exitf(call.ExitNo, "%s has no contender %s", path, strings.Join(nodes, " or "))

@@ -11,13 +11,13 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// letters are the permissions in the order in which zkCli writes them.
+// letters are the permissions in zkCli's order.
 var letters = []struct {
 	letter rune
 	perm   int32
 }{{'c', zk.PermCreate}, {'d', zk.PermDelete}, {'r', zk.PermRead}, {'w', zk.PermWrite}, {'a', zk.PermAdmin}}
 
-// parseACL reads scheme:id:perms, several by commas. An id may have colons.
+// parseACL reads entries scheme:id:perms, separated by commas. An id may contain colons.
 func parseACL(text string) (list []zk.ACL, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		first, last := strings.IndexByte(part, ':'), strings.LastIndexByte(part, ':')
@@ -51,7 +51,7 @@ func perms(p int32) string {
 	return b.String()
 }
 
-// textOf writes an entry of an ACL as parseACL reads it.
+// textOf formats an entry of an ACL for parseACL.
 func textOf(a zk.ACL) string { return a.Scheme + ":" + a.ID.ID + ":" + perms(a.Perms) }
 
 func getACL(ctx context.Context, c *verbCall) error {

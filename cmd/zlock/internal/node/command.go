@@ -44,7 +44,7 @@ from standard input, one in a line, as zkCli reads them.`,
 
 func setupNode(fs *pflag.FlagSet, run func(context.Context, *call.Call, *Shell) error) (
 	do func(*call.Call) error) {
-	fs.SetInterspersed(false) // after the verb stand its own options
+	fs.SetInterspersed(false) // the options after the verb belong to the verb
 	format := cli.AddOutput(fs, "table (as zkCli), json (one object per line) or plain (one value per line)",
 		call.Table, call.JSON, call.Plain)
 	conn := connect.AddFlags(fs)

@@ -1,7 +1,8 @@
-// Package node does the work on nodes that zlock node and zlock sh offer: one table of verbs, with the words,
-// answers and messages of ZooKeeper's zkCli where zkCli has the verb.
+// Package node has the verbs of zlock node and zlock sh, in one table. Verbs of ZooKeeper's zkCli have its
+// words, answers and messages.
 //
-// Its door is [Shell]: Do runs one verb, Lines the verbs of a script, and Prompt those of a person.
+// Programs use a [Shell]: Do runs one verb, Lines the verbs of a script, and Prompt the verbs that a person
+// types.
 package node
 
 import (
@@ -28,33 +29,33 @@ type Shell struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Format   string // call.Table (zkCli's lines), call.Plain (a name or value in each line) or call.JSON
-	Terminal bool   // a person reads Out and answers on In
+	Terminal bool   // a person reads Out and types on In
 	Version  string
 
-	mu      sync.Mutex // of Out and Err, which watches share with the verbs
+	mu      sync.Mutex // guards Out and Err, which watches share with the verbs
 	lines   *bufio.Reader
-	ask     func(question string) (string, error) // of the prompt
+	ask     func(question string) (string, error) // asks at the prompt
 	history []string
 	quit    bool
-	unsaid  error          // why a line could not be written to Out
+	unsaid  error          // the first error of a write to Out
 	watched map[string]int // how many watches each path has
 	told    map[*zk.Watch]bool
 }
 
 // ErrUnknown is the error of a word that is not a verb.
-var ErrUnknown = errors.New("Command not found") //nolint:staticcheck // as zkCli says it
+var ErrUnknown = errors.New("Command not found") //nolint:staticcheck // zkCli's text
 
-// refused is an error that has its message in zkCli's words.
+// refused is an error with a message of zkCli.
 type refused struct{ text string }
 
 func (r refused) Error() string { return r.text }
 
-// verb is a line of the table of verbs.
+// verb is a row of the table of verbs.
 type verb struct {
 	name        string
-	usage       string // after the name
+	usage       string // without the name
 	does        string
-	least, most int // operands; most is -1 without a bound
+	least, most int // operands; most is -1 without a limit
 	flags       func(*verbCall)
 	run         func(context.Context, *verbCall) error
 }
@@ -71,13 +72,13 @@ type verbCall struct {
 	file, mode                                      string
 }
 
-// otherNames maps further words to verbs: zkCli's own, and those that people try.
+// otherNames maps other words to verbs: zkCli's, and those that people try.
 var otherNames = map[string]string{
 	"getacl": "getAcl", "acl": "getAcl", "setacl": "setAcl", "rm": "delete", "addWatch": "watch",
 	"addwatch": "watch", "exit": "quit", "dir": "ls", "cat": "get", "exists": "stat", "auth": "addauth",
 }
 
-// notTaken are zkCli's verbs that this table leaves out, with what to use instead.
+// notTaken are zkCli's verbs that this table lacks, with their replacement.
 var notTaken = map[string]string{
 	"setquota":     "write /zookeeper/quota with zkCli.sh of a ZooKeeper",
 	"listquota":    "read /zookeeper/quota: zlock node ls -R /zookeeper/quota",
@@ -98,7 +99,7 @@ func Verbs() (names []string) {
 	return names
 }
 
-// Help describes the verbs, one in a line.
+// Help describes the verbs, one on each line.
 func Help() string {
 	var b strings.Builder
 	for _, v := range table() {
@@ -119,7 +120,7 @@ func find(name string) *verb {
 	return nil
 }
 
-// Do runs one verb. The error has the message for people; for a word that is not a verb it is ErrUnknown.
+// Do runs one verb. The error is a message for people. For a word that is not a verb it is ErrUnknown.
 func (s *Shell) Do(ctx context.Context, words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -161,7 +162,7 @@ func (s *Shell) Do(ctx context.Context, words []string) error {
 	return err
 }
 
-// checkPath refuses what no server takes for a path, as ZooKeeper's client does.
+// checkPath refuses a text that no server accepts as a path, as ZooKeeper's client does.
 func checkPath(p string) error {
 	switch {
 	case p == "":
@@ -219,7 +220,7 @@ func inWords(err error) error {
 	return refused{fmt.Sprintf("%v for %s", e.Code, path)}
 }
 
-// print writes lines to Out, which watches write to as well.
+// print writes lines to Out, which it shares with watches.
 func (s *Shell) print(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,8 +263,8 @@ func (s *Shell) input() *bufio.Reader {
 	return s.lines
 }
 
-// Lines runs the verbs of In, one in a line, as zkCli does with a file: it says what a verb failed of,
-// and goes on. It returns an error when In cannot be read.
+// Lines runs the verbs of In, one on each line, as zkCli does with a file: it reports the error of a verb and
+// continues. It returns an error if In cannot be read.
 func (s *Shell) Lines(ctx context.Context) error {
 	for !s.quit && ctx.Err() == nil {
 		line, err := s.input().ReadString('\n')
@@ -278,7 +279,7 @@ func (s *Shell) Lines(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Line runs the verb of a line and says what it failed of.
+// Line runs the verb of a line and reports its error.
 func (s *Shell) Line(ctx context.Context, line string) {
 	words, err := Words(line)
 	if err == nil && len(words) > 0 {
@@ -290,7 +291,7 @@ func (s *Shell) Line(ctx context.Context, line string) {
 	}
 }
 
-// Words takes a line apart: blanks separate words, and quotes and backslashes keep blanks in a word.
+// Words splits a line into words at blanks. Quotes and backslashes keep blanks in a word.
 func Words(line string) (words []string, err error) {
 	var word strings.Builder
 	inside, quote, escaped := false, rune(0), false
@@ -325,7 +326,7 @@ func Words(line string) (words []string, err error) {
 	return words, nil
 }
 
-// children returns the names below a node, sorted.
+// children returns the sorted names of a node's children.
 func (s *Shell) children(ctx context.Context, path string) ([]string, zk.Stat, error) {
 	names, st, err := s.Conn.Children(ctx, path)
 	sort.Strings(names)

@@ -15,8 +15,8 @@ import (
 
 const prompt = "zlock> "
 
-// Prompt runs the verbs that a person types at the terminal in and out, until quit. The tabulator completes
-// verbs and paths, and the arrow keys bring earlier lines back.
+// Prompt runs the verbs that a person types at the terminal in and out, until quit. The Tab key completes
+// verbs and paths, and the arrow keys recall earlier lines.
 func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 	fd := int(in.Fd())
 	cooked, err := term.MakeRaw(fd)
@@ -59,7 +59,7 @@ func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
 			return err
 		}
-		_ = term.Restore(fd, cooked) // a verb that takes long can be interrupted
+		_ = term.Restore(fd, cooked) // Ctrl-C can then interrupt a long verb
 		s.Line(ctx, line)
 		if _, err := term.MakeRaw(fd); err != nil {
 			return err

@@ -60,7 +60,7 @@ func (c *verbCall) printStat(s *zk.Stat) {
 		hex(s.EphemeralOwner), s.DataLength, s.NumChildren)
 }
 
-// content is a node's data in JSON: as text, or as base64 where they are not UTF-8.
+// content is a node's data in JSON: text if they are UTF-8, else base64.
 type content struct {
 	Data   *string `json:"data,omitempty"`
 	Base64 []byte  `json:"base64,omitempty"`
@@ -84,7 +84,7 @@ func (c content) bytes() []byte {
 	return c.Base64
 }
 
-// exported is a line of an export. Its path is relative to the root of the export, which has an empty one.
+// exported is a line of an export. Its path is relative to the root of the export; the root's path is empty.
 type exported struct {
 	Path string `json:"path"`
 	content
@@ -113,7 +113,7 @@ func export(ctx context.Context, c *verbCall) (failed error) {
 		}
 		if n.Stat.EphemeralOwner != 0 {
 			left++
-			return nil // it belongs to a session, and TTL nodes and containers to time
+			return nil // sessions and time decide about such nodes
 		}
 		list, _, err := c.Conn.GetACL(ctx, p)
 		if err != nil {

@@ -161,7 +161,7 @@ func get(ctx context.Context, c *verbCall) error {
 		}{p, contentOf(n.Data), statsOf(&n.Stat)})
 	case n.Data == nil:
 		c.print("null")
-	case c.Terminal: // data must not command the terminal
+	case c.Terminal: // data must not control the terminal
 		lines := strings.Split(string(n.Data), "\n")
 		for i, l := range lines {
 			lines[i] = visibleData(l)
@@ -211,7 +211,7 @@ func stat(ctx context.Context, c *verbCall) error {
 	return nil
 }
 
-// data returns the data of a call: of the file, or else of its n-th operand.
+// data returns the data of a call: from the file, or else from operand n.
 func (c *verbCall) data(n int) ([]byte, error) {
 	switch {
 	case c.file != "" && len(c.args) > n && n == 1 && c.Name() == "set":
@@ -248,7 +248,7 @@ func create(ctx context.Context, c *verbCall) error {
 	o := zk.Create{Path: c.args[0], TTL: c.ttl}
 	acl := 2
 	if c.file != "" {
-		acl = 1 // the data is in the file
+		acl = 1 // the file has the data
 	}
 	var err error
 	if o.Data, err = c.data(1); err != nil {
@@ -306,7 +306,7 @@ func removeAll(ctx context.Context, c *verbCall) error {
 	for i := len(paths) - 1; i >= 0; i-- { // children after their parents
 		err := c.Conn.Delete(ctx, paths[i], -1)
 		if errors.Is(err, zk.ErrNoNode) && i > 0 {
-			continue // it went by itself
+			continue // it is already gone
 		}
 		if err != nil {
 			return err
@@ -315,7 +315,7 @@ func removeAll(ctx context.Context, c *verbCall) error {
 	return nil
 }
 
-// path answers with one path.
+// path prints one path.
 func (s *Shell) path(p string) error {
 	if s.Format == call.JSON {
 		return s.json(struct {
@@ -326,7 +326,7 @@ func (s *Shell) path(p string) error {
 	return nil
 }
 
-// walk visits a node and all below, each before its children.
+// walk calls f for a node and all nodes below it, parents first.
 func (s *Shell) walk(ctx context.Context, p string, f func(path string) error) error {
 	names, _, err := s.children(ctx, p)
 	if err != nil {
@@ -338,7 +338,7 @@ func (s *Shell) walk(ctx context.Context, p string, f func(path string) error) e
 	for _, n := range names {
 		err := s.walk(ctx, path.Join(p, n), f)
 		if errors.Is(err, zk.ErrNoNode) {
-			continue // it went while the walk went on
+			continue // the node was removed during the walk
 		}
 		if err != nil {
 			return err

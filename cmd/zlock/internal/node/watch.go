@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// follow tells the event of a watch, when it comes. Verbs that watch the same share one watch.
+// follow prints the event of a watch when it fires. Verbs that watch the same node share one watch.
 func (s *Shell) follow(path string, w *zk.Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *Shell) follow(path string, w *zk.Watch) {
 	}()
 }
 
-// count notes more or fewer watches of a path. s.mu is held.
+// count adds n to the number of watches of a path. s.mu is held.
 func (s *Shell) count(path string, n int) {
 	if s.watched == nil {
 		s.watched = map[string]int{}
@@ -51,7 +51,7 @@ func removeWatches(ctx context.Context, c *verbCall) error {
 	return c.Conn.RemoveWatches(ctx, c.args[0])
 }
 
-// event tells a change as zkCli does, or in one line.
+// event prints a change as zkCli does, or on one line.
 func (s *Shell) event(e zk.Event) {
 	kind := e.Type.String()
 	if e.Type == zk.EventLost {
@@ -72,7 +72,7 @@ func (s *Shell) event(e zk.Event) {
 	}
 }
 
-// Waits reports whether a verb goes on until it is interrupted.
+// Waits reports whether a verb runs until it is interrupted.
 func Waits(words []string) bool {
 	v := find(words[0])
 	return v != nil && v.name == "watch"

@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-// taskOf returns the task of this process: that of an ancestor that runs under a lock, so that
-// all of them are one party of a wait, or a new one.
+// taskOf returns the task of this process. It is the task of an ancestor that runs under a lock, so that both
+// are one party of a wait, or else a new task.
 func taskOf(getenv func(string) string) string {
 	return cmp.Or(getenv("ZLOCK_TASK"), rand.Text())
 }
@@ -45,10 +45,10 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 	return fence.Sequencer{}, false
 }
 
-// inherited reports which paths an ancestor of this process still holds, as the server
-// confirms: all (then COMMAND can run without locking) or none. Some is an error, and so is
-// all without --inherit: zlock would wait for itself. A lock held in another mode serves for mode
-// only if it is exclusive.
+// inherited reports whether an ancestor of this process still holds all paths, as the server confirms: then
+// COMMAND needs no lock of its own. It is an error if the ancestor holds only some of them, or all of them
+// and --inherit is missing: zlock would wait for itself. A lock held in another mode is good enough only if
+// it is exclusive.
 func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot string, paths []string,
 	inherit bool, mode fence.Mode) ([]fence.Sequencer, error) {
 	ctx, cancel := connect.AnswerWithin(ctx, connect.AnswerTimeout)
@@ -59,7 +59,7 @@ func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot stri
 		if !ok {
 			continue
 		}
-		// The ancestor may have another chroot; our path names the node.
+		// The ancestor may have another chroot; this process's path names the node.
 		s.Path = p
 		switch err := cl.CheckSequencer(ctx, s); {
 		case err == nil:
@@ -91,7 +91,7 @@ func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot stri
 	return found, nil
 }
 
-// inheritedSlots returns the numbers of permits that an ancestor holds, if they count for the ancestor.
+// inheritedSlots returns the numbers of an ancestor's permits, if the ancestor has numbers.
 func inheritedSlots(c *call.Call, held []fence.Sequencer) (slots []int) {
 	if c.Getenv("ZLOCK_SLOTS") == "" {
 		return nil
@@ -110,8 +110,8 @@ type executable struct {
 	argv []string
 }
 
-// findExecutable finds COMMAND in the words after -- or the argument of -c, so that a mistake shows
-// before zlock joins a queue.
+// findExecutable finds COMMAND in the words after -- or in the argument of -c, so that zlock reports a
+// mistake before it joins a queue.
 func findExecutable(words []string, shell string) (executable, error) {
 	if shell != "" {
 		if len(words) > 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
-// Guard is zlock __guard, the process that watches over COMMAND.
+// Guard is zlock __guard, the process that guards COMMAND.
 func Guard() *call.Command {
 	return &call.Command{
 		Name: "__guard", Args: "STDIN", Least: 1, Most: 1,
@@ -59,7 +59,7 @@ func Keep() *call.Command {
 	}
 }
 
-// sessionKey is the will of zlock: what its guard needs to close the session.
+// sessionKey is the will of zlock: the data with which its guard closes the session.
 type sessionKey struct {
 	Servers string
 	Session zk.Session
@@ -75,7 +75,7 @@ func (k *sessionKey) encode() []byte {
 }
 
 // closeSession ends the session of a zlock that has died, so that its locks move at once and not only after
-// the session timeout. A session that it cannot reach in time ends by its timeout.
+// the session timeout. If no server answers in time, the session ends by its timeout.
 func closeSession(will []byte) error {
 	var k sessionKey
 	if err := gob.NewDecoder(bytes.NewReader(will)).Decode(&k); err != nil {
@@ -89,7 +89,7 @@ func closeSession(will []byte) error {
 	}
 	conn, err := zk.Dial(ctx, k.Servers, zk.Options{Resume: k.Session, TLS: cfg})
 	if err != nil {
-		return nil // the session has ended, or will
+		return nil // the session has ended, or ends by its timeout
 	}
 	return conn.Close(ctx)
 }

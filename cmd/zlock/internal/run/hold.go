@@ -52,19 +52,18 @@ func hold(c *call.Call, lock *lockFlags, conn *connect.Flags) error {
 			s.giveBack()
 			return err
 		}
-		return cli.Exit(s.release(call.ExitOK)) // reports a late loss, too
+		return cli.Exit(s.release(call.ExitOK)) // release also reports a late loss
 	})
 }
 
-// endsByItself reports whether the other end of a file decides when the file ends, as with
-// pipes, sockets and terminals. A shell gives a background job /dev/null, whose end says
-// nothing.
+// endsByItself reports whether the other side decides when a file ends, as with pipes, sockets and terminals.
+// The end of /dev/null, which a shell gives to a background job, means nothing.
 func endsByItself(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 || call.IsTerminal(f)
 }
 
-// keepHold holds the lock until standard input ends; an error says what else ended the hold.
+// keepHold holds the lock until standard input ends. An error is another reason for the end of the hold.
 func keepHold(ctx context.Context, c *call.Call, lock *lockFlags, s *holding, quiet bool) error {
 	lease := s.lease
 	first := lease.Sequencer()

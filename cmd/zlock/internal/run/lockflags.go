@@ -1,6 +1,5 @@
-// Package run takes a lock, or goes on with the hold of a ticket, for as long as something lasts: a COMMAND
-// (run, elect) or standard input (hold). Package supervise sees to it that COMMAND lasts no longer than the
-// lock.
+// Package run takes a lock, or uses the hold of a ticket, while a COMMAND runs (run, elect) or until standard
+// input ends (hold). Package supervise ends COMMAND before the lock ends.
 package run
 
 import (
@@ -96,13 +95,13 @@ func (f *lockFlags) check() error {
 	return nil
 }
 
-// isRevocable reports whether zlock heeds a request to give the lock back.
+// isRevocable reports whether zlock gives up the lock when a client asks for it.
 func (f *lockFlags) isRevocable() bool { return f.fs.Changed("revocable") }
 
-// permitsWanted reports whether the paths are of semaphores.
+// permitsWanted reports whether the paths are semaphores.
 func (f *lockFlags) permitsWanted() bool { return f.fs.Changed("semaphore") }
 
-// mode is the mode in which the locks are taken.
+// mode is the mode of the locks.
 func (f *lockFlags) mode() fence.Mode {
 	switch {
 	case f.permitsWanted():
@@ -115,8 +114,8 @@ func (f *lockFlags) mode() fence.Mode {
 
 // options turns the flags into options of the client.
 func (f *lockFlags) options() []client.Option {
-	// The lock must stay held until the child is gone, not only until the client thinks that it
-	// has told its user.
+	// The lock must stay held until the child is gone, not only until the client has reported the loss to
+	// zlock.
 	opts := append(connect.LayoutOption(f.layout), client.WithLinger())
 	if f.reason != "" {
 		opts = append(opts, client.WithReason(f.reason))
@@ -125,7 +124,7 @@ func (f *lockFlags) options() []client.Option {
 		opts = append(opts, client.WithPolicy(p))
 	}
 	if f.maxHold > 0 {
-		// If COMMAND cannot be ended, an operator may break the lock by the recorded limit.
+		// If zlock cannot end COMMAND, an operator may break the lock after the recorded limit.
 		opts = append(opts, client.WithMaxHold(f.maxHold, f.killAfter+2*time.Second))
 	}
 	if f.lockDelay > 0 {
@@ -151,14 +150,14 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 	err := t.during(ctx, f.conflict, func() error {
 		return waiting(ctx, f.timeout, f.conflict, func(ctx context.Context) (err error) {
 			if lease, err = f.take(ctx, t, paths, try); errors.Is(err, client.ErrNotAcquired) {
-				err = &cli.ExitError{Code: f.conflict} // 0 too
+				err = &cli.ExitError{Code: f.conflict} // also if the code is 0
 			}
 			return err
 		})
 	})
 	if err == nil && f.needSlot {
 		if _, err = lease.Slots(); err != nil {
-			_ = lease.Release() // the session's end sees to it, if nothing else does
+			_ = lease.Release() // the end of the session releases it at the latest
 		}
 	}
 	switch {
@@ -176,8 +175,8 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 
 var errTimeout = errors.New("not acquired in time")
 
-// waiting runs f for no longer than limit, which 0 does not bound. The end of that time becomes
-// the exit code; the end of ctx becomes its cause.
+// waiting runs f for at most limit; 0: no limit. When the time is over it returns an error with code. When
+// ctx ends, it returns the cause.
 func waiting(ctx context.Context, limit time.Duration, code int, f func(context.Context) error) error {
 	bounded, cancel := ctx, func() {}
 	if limit > 0 {
@@ -189,17 +188,17 @@ func waiting(ctx context.Context, limit time.Duration, code int, f func(context.
 	switch {
 	case err == nil:
 		return nil
-	case isLost && lost.Reason == client.Revoked: // while it waited
+	case isLost && lost.Reason == client.Revoked: // revoked while it waited
 		return cli.Exitf(call.ExitRevoked, "%w", err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case bounded.Err() != nil && (errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)):
-		return &cli.ExitError{Code: code} // 0 too
+		return &cli.ExitError{Code: code} // also if the code is 0
 	}
 	return err
 }
 
-// take takes all the locks, or none.
+// take takes all locks, or none.
 func (f *lockFlags) take(ctx context.Context, t *waitTeller, paths []string, try bool) (*client.Lease,
 	error) {
 	c, opts := t.cl, append(f.options(), t.option())
@@ -228,7 +227,7 @@ func describe(paths []string) string {
 	return fmt.Sprintf("%s and %d more", paths[0], len(paths)-1)
 }
 
-// patience is that of -n and -w.
+// patience returns how long -n and -w let zlock wait.
 func (f *lockFlags) patience(quiet bool) ticket.Patience {
 	p := ticket.Patience{Quiet: quiet}
 	if f.nonblock || f.fs.Changed("timeout") {

@@ -16,7 +16,7 @@ import (
 type holding struct {
 	*call.App
 	lease *client.Lease
-	code  int // overrides COMMAND's, 0 if nothing happened
+	code  int // exit code in place of COMMAND's; 0: COMMAND's
 }
 
 // lossCode returns the exit code for the reason of the loss.
@@ -32,11 +32,11 @@ func (s *holding) lossCode() int {
 	return call.ExitLost
 }
 
-// releaseTimeout bounds the wait until the server confirms the release. An unconfirmed lock
-// goes with the session, which zlock closes next.
+// releaseTimeout bounds the wait until the server confirms the release. An unconfirmed lock ends with the
+// session, which zlock closes next.
 const releaseTimeout = 5 * time.Second
 
-// release releases the lock. A loss noticed only now changes the exit code.
+// release releases the lock. A loss that it notices only now changes the exit code.
 func (s *holding) release(code int) int {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
@@ -54,13 +54,13 @@ func (s *holding) release(code int) int {
 	return code
 }
 
-// giveBack releases the lock after an error, which says enough of a loss.
+// giveBack releases the lock after an error. It does not report a loss, because the error does.
 func (s *holding) giveBack() {
 	s.code = call.ExitLost
 	s.release(call.ExitLost)
 }
 
-// requestText says that a client asks for the lock back. Clients of other programs do not name themselves.
+// requestText is the message for a client that asks for the lock. Clients of other programs give no name.
 func requestText(what string, r recipe.Revocation) string {
 	reason := ""
 	if r.Reason != "" {

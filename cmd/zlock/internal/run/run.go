@@ -60,7 +60,7 @@ func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 	return f
 }
 
-// loss turns the flags into what happens on loss.
+// loss turns the flags into the actions on a loss.
 func (f *runFlags) loss(killAfter time.Duration, revocable bool) (supervise.Loss, error) {
 	l := supervise.Loss{KillAfter: killAfter}
 	var err error
@@ -89,7 +89,7 @@ func (f *runFlags) loss(killAfter time.Duration, revocable bool) (supervise.Loss
 		if _, err := unix.FcntlInt(uintptr(f.readyFD), unix.F_GETFD, 0); err != nil {
 			return l, cli.Usagef("--ready-fd %d is not open", f.readyFD)
 		}
-		// COMMAND and the guard must not keep it open.
+		// COMMAND and the guard must not inherit the open descriptor.
 		if f.readyFD > 2 {
 			unix.CloseOnExec(f.readyFD)
 		}
@@ -104,8 +104,8 @@ func (f *runFlags) inForeground(a *call.App) bool {
 	return call.IsTerminal(a.Stdin)
 }
 
-// ready writes one line to the file descriptor of --ready-fd, which zlock was started with, and closes
-// it. So the reader of the line sees the end, and COMMAND does not get the descriptor.
+// ready writes one line to the file descriptor of --ready-fd, which zlock has inherited, and closes it. So
+// the reader sees the end of the file, and COMMAND does not get the descriptor.
 func (f *runFlags) ready(line string) error {
 	if f.readyFD < 0 {
 		return nil
@@ -166,7 +166,7 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 	}
 }
 
-// only refuses options of run that have no meaning beside another one.
+// only refuses options of run that have no meaning together with the option beside.
 func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	f.fs.Visit(func(g *pflag.Flag) {
 		if err == nil && g.Name != beside && !slices.Contains(allowed, g.Name) {
@@ -200,7 +200,7 @@ type job struct {
 	ctx                   context.Context // for the time before COMMAND runs
 	stop                  func()
 	cl                    *client.Client
-	guard                 *supervise.Guard // of this COMMAND, or the next one
+	guard                 *supervise.Guard // the guard of this COMMAND or the next
 }
 
 // begin prepares to compete for the lock: it checks the options, starts a guard, and opens the
@@ -214,7 +214,7 @@ func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Dura
 		return nil, err
 	}
 	j.Nested = supervise.GraceWithin(c.Getenv("ZLOCK_GRACE"))
-	if err = j.startGuard(); err != nil { // early: its start takes longer than to connect
+	if err = j.startGuard(); err != nil { // start it early, because that takes longer than to connect
 		return nil, err
 	}
 	go supervise.Reap()
@@ -235,7 +235,8 @@ func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Dura
 		j.end()
 		return nil, err
 	}
-	// A waiter that is killed does not delay the others.
+	// If zlock is killed while it waits, the guard closes the session, so the others need not wait for its
+	// timeout.
 	j.tellSession()
 	held, err := inherited(j.ctx, c, j.cl, j.chroot, c.Args, run.inherit, mode)
 	if err == nil && held != nil {
@@ -251,8 +252,7 @@ func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Dura
 	return j, err
 }
 
-// tellSession tells the guard which session it closes if zlock dies. Without a session there is nothing
-// to close.
+// tellSession tells the guard which session to close if zlock dies.
 func (j *job) tellSession() {
 	ended, end := context.WithCancel(context.Background())
 	end()
@@ -271,8 +271,8 @@ func (j *job) startGuard() error {
 	return err
 }
 
-// nextGuard takes a new guard in the place of the one whose COMMAND has ended. So a waiter that is
-// killed does not delay the others, the next time either.
+// nextGuard replaces the guard whose COMMAND has ended, so that a killed zlock does not delay the other
+// waiters on its next wait either.
 func (j *job) nextGuard() error {
 	defer j.guard.Done()
 	if err := j.startGuard(); err != nil {
@@ -282,7 +282,8 @@ func (j *job) nextGuard() error {
 	return nil
 }
 
-// end releases everything, the guard last: it closes the session if zlock is killed before.
+// end releases everything, the guard last, because the guard closes the session if zlock is killed before
+// that.
 func (j *job) end() {
 	j.stop()
 	if j.cl != nil {
@@ -293,11 +294,11 @@ func (j *job) end() {
 	}
 }
 
-// restartPause keeps zlock from spinning if COMMAND ends at once.
+// restartPause prevents a busy loop if COMMAND ends at once.
 const restartPause = 500 * time.Millisecond
 
-// repeat runs COMMAND under the lease that take gets; with again it takes the next lease whenever
-// COMMAND ends or loses its lock, until the user ends it. Then it releases everything.
+// repeat runs COMMAND under a lease from take. With again it takes another lease whenever COMMAND ends or
+// loses its lock, until the user ends zlock. At the end it releases everything.
 func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, error)) error {
 	defer j.end()
 	for {
@@ -315,7 +316,7 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 		if err := j.nextGuard(); err != nil {
 			return err
 		}
-		j.flags.readyFD = -1 // report ready only once
+		j.flags.readyFD = -1 // ready reports only once
 		j.ctx, j.stop = call.Interruptible()
 		if err := call.Sleep(j.ctx, restartPause); err != nil {
 			return err
@@ -323,19 +324,19 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 	}
 }
 
-// under runs COMMAND under the lease, releases the lease, and returns how zlock ends by that, and whether the
-// user told COMMAND to end.
+// under runs COMMAND under the lease and releases the lease. It returns with which error zlock would end now,
+// and whether the user told COMMAND to end.
 func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 	s := holding{App: j.App, lease: lease}
 	sigs := supervise.ListenForCommand() // from here on signals are for COMMAND
 	j.stop()
-	if err := call.Interrupted(j.ctx); err != nil { // a signal came before that
+	if err := call.Interrupted(j.ctx); err != nil { // a signal came before ListenForCommand
 		signal.Stop(sigs)
 		s.giveBack()
 		return nil, false, err
 	}
-	j.tellSession()           // it may be another one since
-	slots, _ := lease.Slots() // --need-slot is for those that need them
+	j.tellSession()           // the session may have changed
+	slots, _ := lease.Slots() // use --need-slot to insist on numbers
 	out, err := j.supervise(s.right(describe(j.Args)), lease.Sequencers(), slots, sigs)
 	s.code = out.Right
 	return j.endOf(&out, s.release(cmp.Or(out.Right, out.Code))), out.Told, err
@@ -356,16 +357,16 @@ func (j *job) supervise(r supervise.Right, locks []fence.Sequencer, slots []int,
 	}, sigs)
 }
 
-// endOf returns how zlock ends with a code after COMMAND has ended.
+// endOf returns the error with which zlock ends after COMMAND.
 func (j *job) endOf(out *supervise.Outcome, code int) error {
 	if code == supervise.SignalCode(syscall.SIGINT) &&
-		(out.Signal == syscall.SIGINT || j.flags.contain && out.Told) { // its keeper tells the code alone
+		(out.Signal == syscall.SIGINT || j.flags.contain && out.Told) { // the keeper reports only the code
 		return &call.SignalError{Sig: syscall.SIGINT}
 	}
 	return cli.Exit(code)
 }
 
-// right is the right to run under the lock, called what in messages.
+// right returns the right to run under the lock. Messages call the lock what.
 func (s *holding) right(what string) supervise.Right {
 	asked := make(chan string, 1)
 	go func() {
@@ -399,7 +400,7 @@ func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
 	set("ZLOCK_CHROOT", j.chroot)
 	set("ZLOCK_MODE", locks[0].Mode.String())
 	put("", locks[0])
-	// All that this process and its ancestors hold, as CHROOT@SEQUENCER with the chroot escaped.
+	// All locks of this process and its ancestors, as CHROOT@SEQUENCER with the chroot escaped.
 	holds := strings.Fields(j.Getenv("ZLOCK_HOLDS"))
 	for i, h := range locks {
 		if len(locks) > 1 {
@@ -410,7 +411,7 @@ func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
 	set("ZLOCK_TASK", j.task)
 	set("ZLOCK_GRACE", j.Grace().String())
 	set("ZLOCK_HOLDS", strings.Join(holds, " "))
-	// Only ZLOCK_HOLDS passes on the locks of an ancestor; its variables may have had numbers.
+	// Remove the other variables of an ancestor, numbered or not: only ZLOCK_HOLDS names its locks.
 	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "ZLOCK_SLOT") || slices.ContainsFunc(ours, func(our string) bool {
 			return strings.HasPrefix(kv, our[:strings.IndexByte(our, '=')])

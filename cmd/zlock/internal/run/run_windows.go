@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-// A COMMAND under a lock needs process groups and signals, which Windows lacks.
+// Run refuses: a COMMAND under a lock needs process groups and signals, which Windows lacks.
 func Run() *call.Command   { return unixOnly("run") }
 func Elect() *call.Command { return unixOnly("elect") }
 func Guard() *call.Command { return unixOnly("__guard") }

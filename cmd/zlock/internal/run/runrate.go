@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
-// runByRate runs COMMAND when it has a draw from a rate, in place of zlock: there is nothing to give back.
+// runByRate waits for a draw from a rate, and then runs COMMAND in place of zlock: a draw is not given back.
 func runByRate(c *call.Call, rate string, t *ticket.Flags, lock *lockFlags, run *runFlags,
 	conn *connect.Flags) error {
 	if err := run.only("rate", "http", "http-ca", "bearer-file", "nonblock", "timeout", "conflict-exit-code",
@@ -46,7 +46,7 @@ func runByRate(c *call.Call, rate string, t *ticket.Flags, lock *lockFlags, run 
 	if err != nil {
 		return err
 	}
-	k.Secret, k.Path = ticket.NewSecret(), c.Args[0] // the request may be repeated
+	k.Secret, k.Path = ticket.NewSecret(), c.Args[0] // zlock may repeat the request
 	if err := draw(c, k, limit, per, t, lock, conn.Quiet); err != nil {
 		return err
 	}

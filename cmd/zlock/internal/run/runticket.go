@@ -29,16 +29,16 @@ type ticketHold struct {
 	*ticket.Asker
 	now    func() reading
 	token  string
-	margin time.Duration // before its end COMMAND is told to end
+	margin time.Duration // how long before the end of the hold COMMAND is told to end
 	asked  chan string   // has room for one
-	lost   chan struct{} // closed when it is lost
+	lost   chan struct{} // closed when the hold is lost
 
 	mu    sync.Mutex
-	sent  reading       // when the last request was sent that a server answered
-	lasts time.Duration // so long after that the hold is lost, unless a server renews it
-	last  error         // of the last request
-	err   error         // why it is lost
-	told  bool          // that it is asked back
+	sent  reading       // when zlock sent the last answered request
+	lasts time.Duration // the hold ends this long after sent
+	last  error         // error of the last request
+	err   error         // why the hold is lost
+	told  bool          // COMMAND was told that a client asks for the lock
 }
 
 // runByTicket runs COMMAND under the hold of a ticket.
@@ -117,7 +117,7 @@ func runByTicket(c *call.Call, t *ticket.Flags, give bool, lock *lockFlags, run 
 	return cmp.Or(err, j.endOf(&out, code))
 }
 
-// await waits until the ticket holds, and returns the answer that says so.
+// await waits until the ticket holds, and returns that answer.
 func (h *ticketHold) await(j *job, t *ticket.Flags, lock *lockFlags) (*ticket.Answer, error) {
 	var sent reading
 	a, err := lock.patience(j.conn.Quiet).Await(j.Call, func(wait time.Duration) (*ticket.Answer, error) {
@@ -152,7 +152,7 @@ func (h *ticketHold) lastsFor(a *ticket.Answer) error {
 	switch {
 	case safe >= h.margin+time.Second:
 		return nil
-	case safe < ttl/2: // what is left of its last moment
+	case safe < ttl/2: // the ticket's last moment is near
 		return cli.Exitf(call.ExitLost, "the ticket ends in %v, too soon to end COMMAND within --kill-after %v",
 			safe, h.margin)
 	}
@@ -160,7 +160,7 @@ func (h *ticketHold) lastsFor(a *ticket.Answer) error {
 		"'zlock take' it with a longer --ttl, or give a shorter --kill-after", ttl, h.margin)
 }
 
-// post goes on with the ticket.
+// post sends a request about the ticket, which also renews it. It never opens a new ticket.
 func (h *ticketHold) post(ctx context.Context, wait time.Duration) (*ticket.Answer, error) {
 	q := url.Values{"wait": {wait.String()}}
 	return h.Ask(ctx, http.MethodPost, ticket.LockPath(h.Path), q, map[string]string{"If-Match": "*"})
@@ -169,7 +169,7 @@ func (h *ticketHold) post(ctx context.Context, wait time.Duration) (*ticket.Answ
 // renewEvery is the longest time between two requests of a hold.
 const renewEvery = 10 * time.Second
 
-// keep renews the ticket until ctx ends or it is lost.
+// keep renews the ticket until ctx ends or the hold is lost.
 func (h *ticketHold) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		left := h.left()
@@ -177,7 +177,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 			h.lose(cmp.Or(h.last, errTicketTime))
 			return
 		}
-		// A request has a third of the time that is left, so that there is room for another server.
+		// A request has a third of the remaining time, so that zlock can still ask another server.
 		try, cancel := context.WithTimeout(ctx, max(left/3, 200*time.Millisecond))
 		sent := h.now()
 		a, err := h.post(try, 0)
@@ -187,7 +187,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 			return
 		case err != nil:
 			h.last = fmt.Errorf("no server has renewed the ticket: %w", err)
-			h.URLs = append(slices.Clone(h.URLs[1:]), h.URLs[0]) // it may not answer at all
+			h.URLs = append(slices.Clone(h.URLs[1:]), h.URLs[0]) // this server may never answer
 			continue
 		case a.Over():
 			h.lose(ticket.OverText(a))
@@ -201,7 +201,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 			h.last = nil
 			h.renewed(a, sent)
 		}
-		// In small steps, because a timer stands still while the machine sleeps.
+		// Sleep in small steps, because a timer stops while the machine sleeps.
 		until := h.left() - min(max(h.left()/3, 100*time.Millisecond), renewEvery)
 		for rest := h.left() - until; rest > 0 && ctx.Err() == nil; rest = h.left() - until {
 			_ = call.Sleep(ctx, min(rest, time.Second))
@@ -209,7 +209,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 	}
 }
 
-// renewed notes an answer to a request that was sent then.
+// renewed records an answer to a request that zlock sent at sent.
 func (h *ticketHold) renewed(a *ticket.Answer, sent reading) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -240,18 +240,18 @@ func (h *ticketHold) Err() error {
 
 var errTicketTime = errors.New("the ticket's time is over")
 
-// left returns for how long the hold lasts if no server renews it.
+// left returns how long the hold lasts if no server renews it.
 func (h *ticketHold) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lasts - h.now().since(h.sent)
 }
 
-// Until is left as a time of this moment's clock.
+// Until returns the end of the hold as a time.
 func (h *ticketHold) Until() time.Time { return time.Now().Add(h.left()) }
 
-// reading is one look at clocks that go on while the machine sleeps; the wall clock does also for one that
-// its host has paused.
+// reading holds the values of two clocks that run while the machine sleeps. The wall clock also runs while a
+// host pauses its virtual machine.
 type reading struct {
 	boot time.Duration
 	wall time.Time
@@ -259,11 +259,11 @@ type reading struct {
 
 func readClocks() reading { return reading{supervise.BootClock(), time.Now().Round(0)} }
 
-// since returns the time from a to b by the clock that counts more: one that was set back says nothing.
+// since returns the time from a to b, by the clock that shows more: a clock may have been set back.
 func (b reading) since(a reading) time.Duration { return max(b.boot-a.boot, b.wall.Sub(a.wall)) }
 
-// lostLately reports, when COMMAND has ended, whether another client has ended the hold since the last
-// request. A server that does not answer says nothing, because the ticket's own time is not over.
+// lostLately reports, after COMMAND's end, whether another client has ended the hold since the last request.
+// A missing answer is no loss, because the ticket's own time is not over.
 func (h *ticketHold) lostLately(c *call.Call) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
@@ -280,7 +280,7 @@ func (h *ticketHold) lostLately(c *call.Call) bool {
 	return true
 }
 
-// endsWithout gives the ticket back if COMMAND cannot start: no process needs its hold.
+// endsWithout gives the ticket back if COMMAND cannot start, because no process needs its hold.
 func (h *ticketHold) endsWithout(c *call.Call, t *ticket.Flags, give bool) {
 	if give {
 		h.giveBack(c, t, 0)

@@ -12,34 +12,35 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-// waitTeller says on standard error who holds the lock that zlock waits for: once after a while, then when
-// that or zlock's place changes, and not often. It reads one node for that, because the client's own lists
-// say the rest.
+// waitTeller reports on standard error which client holds the lock that zlock waits for. It does so after a
+// while, and again when the holder or zlock's place changes, but not often. It reads only the holder's node,
+// because the client already lists the queue.
 type waitTeller struct {
 	cl     *client.Client
 	line   *call.StatusLine
 	quiet  bool
 	events chan client.Event
-	told   client.Event // the last one that was said
+	told   client.Event // the last reported event
 }
 
 // Times of the teller.
 const (
 	tellAfter = time.Second
 	tellEvery = 10 * time.Second
-	// tellRefusal bounds the wait for what the client has seen before it refused.
+	// tellRefusal bounds the wait for the client's last event after a refusal.
 	tellRefusal = 2 * time.Second
 	tellRead    = 5 * time.Second
 )
 
-// farPlace is the place from which on only the first line is said: the queue moves at each turn.
+// farPlace is the place from which on the teller writes only its first line, because a place far back changes
+// with each turn.
 const farPlace = 20
 
 func newWaitTeller(a *call.App, cl *client.Client, quiet bool) *waitTeller {
 	return &waitTeller{cl: cl, line: call.NewStatusLine(a), quiet: quiet, events: make(chan client.Event, 1)}
 }
 
-// option makes a lock tell the teller. Only the newest event counts.
+// option makes the client send its events to the teller. The teller keeps only the newest event.
 func (t *waitTeller) option() client.Option {
 	return client.WithEvents(func(ev client.Event) {
 		if ev.Kind != client.EventWaiting {
@@ -53,7 +54,7 @@ func (t *waitTeller) option() client.Option {
 	})
 }
 
-// during runs take, which waits for a lock, and tells who holds it.
+// during runs take, which waits for a lock, and reports the holder.
 func (t *waitTeller) during(ctx context.Context, refusal int, take func() error) error {
 	if t.quiet {
 		return take()
@@ -70,7 +71,7 @@ func (t *waitTeller) during(ctx context.Context, refusal int, take func() error)
 	return err
 }
 
-// tell says what the events tell until stop, and returns the newest one.
+// tell reports the events until stop, and returns the newest event.
 func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last client.Event) {
 	due := time.After(tellAfter)
 	for ready := false; ; {
@@ -88,15 +89,15 @@ func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last clien
 	}
 }
 
-// news reports whether an event says something else than the last line.
+// news reports whether an event differs from the last line.
 func (t *waitTeller) news(ev client.Event) bool {
 	return ev.Path != "" && (t.told.Path != ev.Path || ev.Place <= farPlace) &&
 		(t.told.Path != ev.Path || t.told.Holder != ev.Holder || t.told.Place != ev.Place || t.told.Of != ev.Of)
 }
 
-// refused says who holds the lock that zlock did not get.
+// refused reports the holder of the lock that zlock did not get.
 func (t *waitTeller) refused(ctx context.Context, last client.Event) {
-	select { // the client tells its events after it has returned
+	select { // the client delivers events even after take has returned
 	case last = <-t.events:
 	default:
 		if last.Path == "" {
@@ -126,7 +127,7 @@ func (t *waitTeller) say(ctx context.Context, ev client.Event) {
 	t.line.News(call.WaitText(ev.Path, "", "", ev.Place, ev.Of))
 }
 
-// holderText names a holder: who, since when, and why.
+// holderText describes a holder: its name, since when it holds, and its reason.
 func holderText(h recipe.Entry) string {
 	text := call.HostOf(h)
 	if o := h.Owner; o != nil && o.PID != 0 {

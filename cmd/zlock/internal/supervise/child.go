@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// target is what zlock ends when a lock is lost: COMMAND and what descends from it, and COMMAND's process
-// group, unless zlock itself is in that (in the foreground).
+// target is the set of processes that zlock ends when a lock is lost: COMMAND and its descendants. COMMAND's
+// process group belongs to it too, unless zlock itself is in that group (in the foreground).
 type target struct {
 	pid   int
 	group bool
-	all   bool // nothing that descends from COMMAND can leave it
-	// kin returns what descends from COMMAND, COMMAND too, but not what spare names nor what descends from
-	// that. It returns none where the system does not tell.
+	all   bool // no descendant of COMMAND can leave it
+	// kin returns COMMAND and its descendants, without those that spare selects and their descendants. It
+	// returns none if the system does not list processes.
 	kin func(spare func(process) bool) []process
 }
 
@@ -24,8 +24,8 @@ func nobody(process) bool { return false }
 // signal sends sig to every process of the target once: a second signal may mean more than the first. It
 // continues stopped processes, because only KILL ends a process that does not run.
 //
-// A zlock within the target passes the signal on to its own COMMAND, and gives back its lock. KILL is for
-// all.
+// A zlock within the target gets the signal alone: it passes the signal on to its own COMMAND and releases
+// its lock. KILL goes to every process.
 func (t target) signal(sig syscall.Signal) {
 	sigs := []syscall.Signal{sig}
 	if sig != syscall.SIGKILL && sig != syscall.SIGCONT && sig != syscall.SIGWINCH {
@@ -57,14 +57,14 @@ func (t target) signal(sig syscall.Signal) {
 // child is COMMAND.
 type child struct {
 	target
-	news   chan news          // of the guard, until COMMAND ends
-	status syscall.WaitStatus // valid once the news of the end has come
-	alone  chan struct{}      // closed when the guard says that it has no child left
+	news   chan news          // news of the guard, until COMMAND ends
+	status syscall.WaitStatus // valid after the news of COMMAND's end
+	alone  chan struct{}      // closed when the guard reports that no child is left
 	bereft chan struct{}      // closed when the guard is dead
 }
 
-// alive reports whether anything of an ended COMMAND still runs. The guard's wait says so, exactly and at no
-// cost. Without a guard zlock reads the process table.
+// alive reports whether a process of an ended COMMAND still runs. The guard, which waits for its children,
+// knows that exactly. Without a guard zlock reads the process table.
 func (c *child) alive() bool {
 	switch {
 	case !c.all:
@@ -92,8 +92,8 @@ func (c *child) code() int {
 	return c.status.ExitStatus()
 }
 
-// finish ends the processes that COMMAND left running when it ended, and returns when none is left:
-// until then the lock must not move. It calls say if that takes long.
+// finish ends the processes that COMMAND left running when it ended, and returns when none is left: until
+// then the lock must not move. It calls say if the wait is long.
 func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 	c.signal(syscall.SIGTERM)
 	kill := time.Now().Add(grace)

@@ -1,13 +1,13 @@
-// Package supervise runs a COMMAND no longer than a right lasts, and knows nothing of what the right is for.
+// Package supervise runs a COMMAND while a right lasts, such as the hold of a lock.
 //
-// [StartGuard] starts a second process of this program, the guard, which ends COMMAND if this process
-// cannot. [Guard.Run] starts COMMAND by it, passes signals on, ends COMMAND and all that it started when
-// the right is lost, and returns when nothing of it runs.
+// [StartGuard] starts a second process of this program, the guard, which ends COMMAND if this process cannot.
+// [Guard.Run] makes the guard start COMMAND, and passes signals on. When the right is lost it ends COMMAND
+// and all processes that COMMAND started. It returns when none of them runs.
 package supervise
 
 import "syscall"
 
-// Exit codes for a COMMAND that did not start or did not end by itself, as shells have them.
+// Exit codes for a COMMAND that did not start or that a signal ended, the same as in shells.
 const (
 	ExitFailed        = 125 // an internal error
 	ExitNotExecutable = 126 // COMMAND is not executable

@@ -14,9 +14,9 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// With --contain COMMAND runs in a process namespace of its own. The first process of the
-// namespace, the keeper, is this program. When the keeper ends, the kernel kills the rest of
-// the namespace, in whatever sessions or groups.
+// With --contain COMMAND runs in a process namespace of its own. The first process of the namespace, the
+// keeper, is this program. When the keeper ends, the kernel kills all other processes of the namespace,
+// whatever their session or group.
 
 // keeperArgs returns the keeper's arguments.
 func keeperArgs(l *launch, path string, argv []string) []string {
@@ -25,7 +25,8 @@ func keeperArgs(l *launch, path string, argv []string) []string {
 }
 
 // Keep is the keeper: it runs COMMAND and returns its exit code when no process of the namespace is left.
-// The kernel kills those that outlive killAfter, together with the keeper. With die it dies with the guard.
+// Processes that outlive killAfter end when the keeper exits, because the kernel kills them. With die the
+// keeper ends with the guard.
 func Keep(killAfter time.Duration, foreground, die bool, path string, argv []string) error {
 	if die {
 		dieWithGuard()
@@ -44,7 +45,7 @@ func Keep(killAfter time.Duration, foreground, die bool, path string, argv []str
 	}
 	go func() {
 		for s := range passed {
-			// COMMAND in a group of its own gets the signal directly.
+			// If COMMAND has its own group, it gets the signal directly.
 			if foreground && slices.Contains(forwardedSignals, s) {
 				_ = syscall.Kill(main, s.(syscall.Signal))
 			}

@@ -19,15 +19,13 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// The guard is a second process of this program. It starts COMMAND and knows until when
-// COMMAND's lock is safe. It ends COMMAND at that moment if zlock, stopped, starved or dead,
-// does not. It has a process group of its own, so that a signal to zlock's group does not
-// reach it.
+// The guard is a second process of this program. It starts COMMAND and knows the deadline until which
+// COMMAND's lock is safe. If zlock is stopped, starved or dead, the guard ends COMMAND at the deadline. It
+// has a process group of its own, so that a signal to zlock's group does not reach it.
 //
-// COMMAND is the guard's child, and the system kills it when the guard dies. So either of the
-// two may be killed: without zlock the guard ends COMMAND with its grace and carries out zlock's
-// will, so that the lock moves at once; without the guard COMMAND is dead, whether or not
-// zlock lives.
+// COMMAND is the guard's child, and the system kills it when the guard dies. So either of the two may be
+// killed. Without zlock the guard ends COMMAND with its grace period and carries out zlock's will, so that
+// the lock moves at once. Without the guard COMMAND is dead.
 //
 // zlock and the guard exchange messages over a socket. If the guard's input ends without
 // order.Done, zlock is dead.
@@ -36,40 +34,40 @@ import (
 type order struct {
 	Will     []byte        // the guard carries this out if zlock dies
 	Start    *launch       // start COMMAND
-	Deadline time.Duration // the lock is safe until then
-	Kill     time.Duration // zlock sends the signal, because of a loss or of COMMAND's end; kill then
-	Done     bool          // nothing is left to guard
+	Deadline time.Duration // the lock is safe until this time
+	Kill     time.Duration // kill at this time; zlock has sent the first signal itself
+	Done     bool          // zlock needs the guard no longer
 }
 
 // news is a message of the guard to zlock.
 type news struct {
 	Started int // process of COMMAND
-	Failed  int // the exit code, if COMMAND was not started
+	Failed  int // the exit code, if COMMAND did not start
 	Why     string
 	Ended   bool
 	Status  syscall.WaitStatus // with Ended
-	Alone   bool               // the guard has no child left: nothing of COMMAND runs, if all of it is known
-	Signal  syscall.Signal     // a process sent it to the guard, as COMMAND's parent
-	Bereft  bool               // zlock tells itself that the guard died before COMMAND
+	Alone   bool               // the guard has no child left: no known process of COMMAND runs
+	Signal  syscall.Signal     // a signal that a process sent to the guard because it is COMMAND's parent
+	Bereft  bool               // zlock's own note that the guard died before COMMAND
 }
 
 // wire is one end of the socket between zlock and its guard.
 type wire struct {
 	conn *os.File
-	in   *gob.Decoder // of the other end's messages
+	in   *gob.Decoder // reads the other end's messages
 	out  *gob.Encoder
 }
 
 func newWire(conn *os.File) *wire { return &wire{conn, gob.NewDecoder(conn), gob.NewEncoder(conn)} }
 
-// launch says how COMMAND is started.
+// launch says how to start COMMAND.
 type launch struct {
 	Path      string
 	Argv, Env []string
 	Group     int            // the process group to join, 0 for a new one
 	Contain   bool           // in a process namespace
-	Leave     bool           // what leaves COMMAND may go on
-	OnLost    syscall.Signal // the first signal on loss, 0: COMMAND goes on
+	Leave     bool           // processes that have left COMMAND may continue
+	OnLost    syscall.Signal // the first signal on loss; 0: COMMAND continues
 	KillAfter time.Duration
 }
 
@@ -82,8 +80,8 @@ func newLaunch(c *Command) *launch {
 	return l
 }
 
-// guardName is the guard's name in the process table. It is not zlock, because a user who
-// kills all processes named zlock must not kill the guard, which stays to end COMMAND.
+// guardName is the guard's name in the process table. It is not zlock, because a user who kills all processes
+// named zlock must not kill the guard, which must end COMMAND.
 const guardName = "lock-guard"
 
 // Guard is zlock's side of the guard.
@@ -94,8 +92,8 @@ type Guard struct {
 	last time.Duration // the deadline last sent
 }
 
-// StartGuard starts the guard's process and does not wait until it runs. It runs this program with the
-// arguments "__guard" and a number; the program then calls [Watch].
+// StartGuard starts the guard's process and does not wait until it runs. The process is this program with the
+// arguments "__guard" and a number; it calls [Watch].
 func StartGuard(self string) (*Guard, error) {
 	syscall.ForkLock.RLock()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -115,11 +113,11 @@ func StartGuard(self string) (*Guard, error) {
 	return g, nil
 }
 
-// fork starts the process with its end of the socket as standard input, and closes that end here. It does
-// without os/exec, which tests the system's calls on another process before it starts its first one.
+// fork starts the process with its end of the socket as standard input, and closes that end here. It avoids
+// os/exec, which first starts another process to test system calls.
 func (g *Guard) fork(self string, socket int) error {
 	defer closeFD(socket)
-	// COMMAND's standard input has another number than the files that the user passes on to COMMAND.
+	// Duplicate COMMAND's standard input to a number that no other file for COMMAND has.
 	stdin, err := dupApart(0, unix.F_DUPFD)
 	if err != nil {
 		return err
@@ -130,16 +128,16 @@ func (g *Guard) fork(self string, socket int) error {
 		return err
 	}
 	defer closeFD(end)
-	env := append(os.Environ(), "GOMAXPROCS=1") // the guard starts sooner; COMMAND has its own environment
+	env := append(os.Environ(), "GOMAXPROCS=1") // a faster start; COMMAND has its own environment
 	g.pid, err = syscall.ForkExec(self, []string{guardName, "__guard", strconv.Itoa(stdin)}, &syscall.ProcAttr{
 		Env: env, Files: []uintptr{uintptr(end), 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	return err
 }
 
-// dupApart duplicates a file to a number with a free one after it. ForkExec may put a file of its own at
-// the number after the highest that it is told to pass on, whatever is there in the new process: it was
-// the guard's end of the socket now and then, and a file for COMMAND.
+// dupApart duplicates a file to a number that is followed by a free number. In the new process ForkExec may
+// put a file of its own at the number after the highest passed file. Without the free number it sometimes
+// replaced the guard's end of the socket, or a file for COMMAND.
 func dupApart(fd, how int) (int, error) {
 	for above := 3; ; {
 		dup, err := unix.FcntlInt(uintptr(fd), how, above)
@@ -156,7 +154,7 @@ func dupApart(fd, how int) (int, error) {
 
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// send sends an order. If that fails the guard is dead, which follow notices.
+// send sends an order. It ignores an error: then the guard is dead, which follow notices.
 func (g *Guard) send(o order) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,12 +164,12 @@ func (g *Guard) send(o order) {
 // start makes the guard start COMMAND.
 func (g *Guard) start(l *launch, deadline time.Duration) (*child, error) {
 	c := &child{news: make(chan news), alone: make(chan struct{}), bereft: make(chan struct{})}
-	// What COMMAND leaves behind becomes a child of the guard, or of zlock if the guard dies. Now, because
-	// COMMAND may end before its start is reported.
+	// Processes that COMMAND leaves behind become children of the guard, or of zlock if the guard dies.
+	// Prepare this now, because COMMAND may end before the guard reports its start.
 	c.all = !l.Leave && adoptOrphans()
-	before := ChildrenOf(os.Getpid()) // the guard, and children of a shell that has become zlock
+	before := ChildrenOf(os.Getpid()) // the guard, and children of a shell that has replaced itself by zlock
 	c.kin = func(spare func(process) bool) []process {
-		guard, orphans := 0, closed(c.bereft) // in /proc; while the guard lives what zlock adopts is not COMMAND's
+		guard, orphans := 0, closed(c.bereft) // numbers in /proc; a living guard adopts COMMAND's orphans
 		all := descendants(self(), func(p process) bool {
 			switch {
 			case p.parent != self():
@@ -190,7 +188,7 @@ func (g *Guard) start(l *launch, deadline time.Duration) (*child, error) {
 	for n.Started == 0 {
 		switch err := g.in.Decode(&n); {
 		case err != nil:
-			// A guard that has died may have started COMMAND, which lives a moment longer.
+			// A dead guard may have started COMMAND, which lives a moment longer.
 			close(c.bereft)
 			for c.all && c.alive() {
 				c.signal(syscall.SIGKILL)
@@ -206,14 +204,14 @@ func (g *Guard) start(l *launch, deadline time.Duration) (*child, error) {
 	return c, nil
 }
 
-// Reap takes note of the end of every child: of what zlock adopts, too.
+// Reap waits for every ended child, adopted ones too.
 func Reap() {
 	for err := error(nil); err == nil || errors.Is(err, syscall.EINTR); {
 		_, err = syscall.Wait4(-1, nil, 0, nil)
 	}
 }
 
-// follow passes on the guard's news until COMMAND has ended, and takes note of the end of all the rest.
+// follow passes on the guard's news until COMMAND has ended, and records when no other process is left.
 func (c *child) follow(g *Guard) {
 	ended := false
 	for {
@@ -236,7 +234,7 @@ func (c *child) follow(g *Guard) {
 	if ended {
 		return
 	}
-	// When the guard dies the system kills COMMAND, or COMMAND goes on (warn).
+	// When the guard dies, the system kills COMMAND; with --on-lost=warn COMMAND continues.
 	c.news <- news{Bereft: true}
 	for Alive(c.pid) {
 		time.Sleep(10 * time.Millisecond)
@@ -245,8 +243,8 @@ func (c *child) follow(g *Guard) {
 	c.news <- news{Ended: true}
 }
 
-// tell sends a new deadline, unless the guard has yet to read many: one that is stopped must not stop
-// zlock, too, when the socket is full.
+// tell sends a new deadline, unless many are still unread: with a full socket, a stopped guard would block
+// zlock too.
 func (g *Guard) tell(deadline time.Duration) {
 	if unread, _ := unix.IoctlGetInt(int(g.conn.Fd()), unix.TIOCOUTQ); unread < 1<<16 && deadline != g.last {
 		g.last = deadline
@@ -254,10 +252,10 @@ func (g *Guard) tell(deadline time.Duration) {
 	}
 }
 
-// Bequeath tells the guard what to carry out if this process dies; see [Watch].
+// Bequeath gives the guard the will of this process, to carry out after its death; see [Watch].
 func (g *Guard) Bequeath(will []byte) { g.send(order{Will: will}) }
 
-// Done dismisses the guard, which has nothing left to guard. It does not wait for the guard's end.
+// Done dismisses the guard. It does not wait for the guard's end.
 func (g *Guard) Done() {
 	g.send(order{Done: true})
 	g.conn.Close()

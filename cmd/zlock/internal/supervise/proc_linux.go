@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithParent makes the kernel send sig to the child that the caller starts next when this
-// process ends. The kernel heeds the end of the thread that started the child, so the caller's
-// goroutine, that of main, keeps its thread from here on.
+// dieWithParent makes the kernel send sig to the caller's next child when this process ends. In fact the
+// kernel waits for the end of the thread that started the child. So the caller's goroutine, that of main,
+// keeps its thread from here on.
 func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) {
 	runtime.LockOSThread()
 	attr.Pdeathsig = sig
 }
 
-// Contain makes the child the first process of a process namespace. Without the right to that
-// it also adds a user namespace, in which users keep their identity.
+// Contain makes the child the first process of a process namespace. If the process lacks the right to do
+// that, it also adds a user namespace, in which users keep their identity.
 func Contain(attr *syscall.SysProcAttr) {
-	attr.Pdeathsig = 0 // the keeper sees to that, see [Keep]
+	attr.Pdeathsig = 0 // the keeper sets it, see [Keep]
 	attr.Cloneflags |= syscall.CLONE_NEWPID
 	if mayContain() {
 		return
@@ -56,16 +56,16 @@ func BootClock() time.Duration {
 
 // process is the content of /proc/PID/stat.
 type process struct {
-	pid, parent, group int    // as /proc counts them
-	ours               int    // the number by which this process knows it, 0 if it knows none
-	name               string // of the program
+	pid, parent, group int    // numbers in /proc
+	ours               int    // its number in this process's namespace; 0: none
+	name               string // name of the program
 	state              byte
-	began              uint64 // tells it from a later process of that number
+	began              uint64 // start time; distinguishes it from a later process with its number
 }
 
 func (p process) running() bool { return p.state != 'Z' && p.state != 'X' }
 
-// signal sends a signal to this process, and not to another one that has its number by now.
+// signal sends a signal to this process, but not to a later process with its number.
 func (p process) signal(sig syscall.Signal) {
 	if p.ours <= 0 {
 		return
@@ -83,18 +83,18 @@ func (p process) signal(sig syscall.Signal) {
 			return
 		}
 	}
-	_ = syscall.Kill(p.ours, sig) // an old system, or one that forbids the calls
+	_ = syscall.Kill(p.ours, sig) // the system lacks or forbids the calls
 }
 
-// self is this process as /proc counts: within --contain that has the numbers of the namespace outside, and
-// depth is the place of ours among those of each process. Without /proc self is 0.
+// self is the number of this process in /proc, 0 without /proc. Within --contain /proc shows the numbers of
+// the outer namespace, and depth is the index of this process's namespace in the numbers of each process.
 var self, depth = sync.OnceValue(func() int {
 	link, _ := os.Readlink("/proc/self")
 	pid, _ := strconv.Atoi(link)
 	return pid
 }), sync.OnceValue(func() int { return len(numbers(self())) })
 
-// ownProc reports whether /proc has the numbers by which this process knows others.
+// ownProc reports whether /proc shows the numbers of this process's namespace.
 func ownProc() bool { return self() == os.Getpid() }
 
 // numbers returns the numbers of a process in its namespaces, the outermost one first.
@@ -105,7 +105,7 @@ func numbers(pid int) []string {
 	return strings.Fields(text)
 }
 
-// processes lists the processes that f accepts, none where /proc does not tell them.
+// processes lists the processes that f accepts; none if /proc does not list processes.
 func processes(f func(process) bool) (found []process) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -152,8 +152,8 @@ func readProcess(pid int) (process, bool) {
 	return p, true
 }
 
-// descendants returns what descends from a process of /proc, parents first, but not what spare names nor what
-// descends from that.
+// descendants returns the descendants of a process in /proc, parents first, without those that spare selects
+// and their descendants.
 func descendants(pid int, spare func(process) bool) (all []process) {
 	children := map[int][]process{}
 	processes(func(p process) bool {
@@ -170,8 +170,8 @@ func descendants(pid int, spare func(process) bool) (all []process) {
 	return all
 }
 
-// groupAlive reports whether a process of the group runs. kill(2) would count zombies, and an
-// orphaned zombie may stay if init is careless.
+// groupAlive reports whether a process of the group runs. kill(2) would count zombies, and init may never
+// reap an orphaned zombie.
 func groupAlive(group int) bool {
 	if syscall.Kill(-group, 0) == syscall.ESRCH {
 		return false
@@ -191,19 +191,19 @@ func Alive(pid int) bool {
 // nameProcess changes the name that killall and pkill use.
 func nameProcess(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
-// dieWithGuard is dieWithParent for this process itself: its thread keeps the wish.
+// dieWithGuard is dieWithParent for this process itself; the setting belongs to its thread.
 func dieWithGuard() {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 }
 
-// adoptOrphans makes this process the parent of descendants that lose theirs. It reports whether nothing that
-// descends from this process can leave it from now on, and /proc tells what does.
+// adoptOrphans makes this process the parent of its orphaned descendants. It reports whether from now on no
+// descendant can leave it, and /proc lists them.
 func adoptOrphans() bool {
 	return self() != 0 && unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 }
 
-// ChildrenOf returns the running children of a process, none where /proc has other numbers.
+// ChildrenOf returns the running children of a process; none if /proc has the numbers of another namespace.
 func ChildrenOf(parent int) (pids []int) {
 	if !ownProc() {
 		return nil

@@ -34,7 +34,7 @@ func groupAlive(group int) bool { return syscall.Kill(-group, 0) != syscall.ESRC
 // Alive reports whether a process runs.
 func Alive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
-// process is one that zlock knows by its number alone.
+// process is a process of which zlock knows only the number.
 type process struct {
 	pid, parent, group, ours int
 	name                     string

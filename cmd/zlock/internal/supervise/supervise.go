@@ -12,13 +12,13 @@ import (
 
 // Loss says what happens to COMMAND when its right is lost.
 type Loss struct {
-	OnLost    syscall.Signal // first signal on loss; 0: only a warning
+	OnLost    syscall.Signal // the first signal on loss; 0: only a warning
 	KillAfter time.Duration
 	OnAsked   syscall.Signal // on a request to give the right back; 0: nothing
-	Nested    time.Duration  // KillAfter when an outer zlock ends COMMAND; 0: there is none
+	Nested    time.Duration  // KillAfter when an outer zlock ends COMMAND; 0: no outer zlock
 }
 
-// Grace is how long a COMMAND has at the least after a signal that ends it.
+// Grace returns how long COMMAND has at least, after a signal to end, before KILL.
 func (l Loss) Grace() time.Duration {
 	if l.Nested > 0 {
 		return min(l.Nested, l.KillAfter)
@@ -26,8 +26,8 @@ func (l Loss) Grace() time.Duration {
 	return l.KillAfter
 }
 
-// GraceWithin returns how long COMMAND has if this zlock runs under the lock of another one, which gives its
-// own COMMAND so long: less, so that this zlock gives back its lock before the other one kills it.
+// GraceWithin returns the grace of COMMAND if this zlock runs under the lock of an outer zlock with the grace
+// outer. It is shorter, so that this zlock releases its lock before the outer zlock kills it.
 func GraceWithin(outer string) time.Duration {
 	d, err := time.ParseDuration(outer)
 	if err != nil {
@@ -36,14 +36,14 @@ func GraceWithin(outer string) time.Duration {
 	return max(d-time.Second, d/2)
 }
 
-// Right is what COMMAND may run under.
+// Right is the right under which COMMAND runs.
 type Right struct {
 	Lost  <-chan struct{}  // closed when it is lost
-	Err   func() error     // why it is over, nil while it lasts
-	Until func() time.Time // when it ends if nothing prolongs it
-	Code  func() int       // the exit code that tells of its loss
-	Asked <-chan string    // says that another process asks for it
-	// AskedCode is the exit code when COMMAND was ended because of that.
+	Err   func() error     // why it has ended; nil while it lasts
+	Until func() time.Time // when it ends unless it is renewed
+	Code  func() int       // the exit code for its loss
+	Asked <-chan string    // messages that another process asks for it
+	// AskedCode is the exit code if COMMAND ends because of Asked.
 	AskedCode int
 }
 
@@ -51,7 +51,7 @@ type Right struct {
 type Command struct {
 	Path       string
 	Argv, Env  []string
-	Foreground bool // in this process's group, as a terminal needs it
+	Foreground bool // in this process's group, so that COMMAND can use the terminal
 	Contain    bool // in a process namespace
 	Leave      bool // what leaves COMMAND may go on
 	Loss
@@ -61,27 +61,27 @@ type Command struct {
 // Outcome tells how COMMAND ended.
 type Outcome struct {
 	Code   int            // COMMAND's exit code
-	Right  int            // the exit code that says what became of the right, 0 if nothing did
+	Right  int            // the exit code for the end of the right; 0: it did not end
 	Told   bool           // the user told COMMAND to end
-	Signal syscall.Signal // that ended COMMAND, 0 if none did
+	Signal syscall.Signal // the signal that ended COMMAND; 0: none
 }
 
-// supervisor stays with COMMAND from its start to the end of all that it started.
+// supervisor supervises COMMAND from its start to the end of all its processes.
 type supervisor struct {
 	*Command
 	right   Right
 	guard   *Guard
 	child   *child
 	started time.Time // when COMMAND started
-	code    int       // what became of the right
+	code    int       // exit code for the end of the right
 	told    bool      // the user told COMMAND to end
 	asked   bool      // a process sent TERM
 }
 
-// earlySignal is how long after COMMAND's start zlock passes on the signals of a terminal in the
-// foreground. The terminal sends them to COMMAND itself, but one that was sent before
-// COMMAND was in the group reached zlock alone, and the system may bring it some time later.
-// A signal of this time may reach COMMAND twice; without that it may not reach COMMAND at all.
+// earlySignal is how long after COMMAND's start zlock passes on the signals of a terminal in the foreground.
+// Later the terminal sends them to COMMAND itself. A signal from before COMMAND was in the group reaches
+// zlock alone, perhaps with a delay. In this time a signal may reach COMMAND twice; otherwise it could miss
+// COMMAND.
 const earlySignal = 500 * time.Millisecond
 
 // zlock passes these signals on to COMMAND. In the foreground the terminal itself sends
@@ -97,8 +97,8 @@ func ListenForCommand() chan os.Signal {
 	return Listen(slices.Concat(terminalSignals, forwardedSignals)...)
 }
 
-// Run makes the guard start COMMAND, and passes on the signals that sigs receives. When Run returns, no
-// process of COMMAND is left, and the right may be given away.
+// Run makes the guard start COMMAND, and passes on the signals of sigs. When Run returns, no process of
+// COMMAND is left, and the caller may give up the right.
 func (g *Guard) Run(r Right, c *Command, sigs chan os.Signal) (Outcome, error) {
 	defer signal.Stop(sigs)
 	s := &supervisor{Command: c, right: r, guard: g}
@@ -116,7 +116,7 @@ func (g *Guard) Run(r Right, c *Command, sigs chan os.Signal) (Outcome, error) {
 		g.send(order{Kill: BootClock() + grace}) // zlock sends the signal itself
 		child.finish(grace, s.Say)
 	}
-	// A signal that tells to end counts, also if zlock notices it after COMMAND's end.
+	// A signal to end counts even if zlock notices it after COMMAND's end.
 	signal.Stop(sigs)
 	for len(sigs) > 0 {
 		s.told = tellsToEnd(<-sigs) || s.told
@@ -144,13 +144,13 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 		case n := <-s.child.news:
 			switch {
 			case n.Ended:
-				// A COMMAND that exits after a request for the right was stopped by it, and a right lost in the
-				// last instant was lost while COMMAND ran.
+				// If COMMAND exits after a request for the right, the request ended it. If the right was lost
+				// in the last instant, it was lost while COMMAND ran.
 				if s.code == 0 && s.right.Err() != nil {
 					s.code = s.right.Code()
 				}
 				return
-			case n.Signal != 0 && !s.told: // no terminal sends to the guard
+			case n.Signal != 0 && !s.told: // no terminal sends signals to the guard
 				s.pass(n.Signal)
 			case n.Bereft && s.OnLost == 0:
 				s.Say("the guard process died; COMMAND goes on without one, and its exit code is not known")
@@ -161,8 +161,8 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 		case sig := <-sigs:
 			s.forward(sig.(syscall.Signal))
 			s.asked = s.asked || sig == syscall.SIGTERM
-			// An outer zlock that ends its COMMAND sends CONT after its signal. One that passes on a signal of
-			// the user does not, and then COMMAND may take its time.
+			// An outer zlock sends CONT after its signal if it ends its COMMAND. If it only passes on the
+			// user's signal, it sends no CONT, and COMMAND has no time limit.
 			if sig == syscall.SIGCONT && s.asked && s.Nested > 0 && kill == nil {
 				kill = s.killIn(s.Grace())
 			}
@@ -176,7 +176,7 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 			s.askedBack(text)
 		case <-kill:
 			s.child.signal(syscall.SIGKILL)
-			kill = time.After(100 * time.Millisecond) // for processes forked since
+			kill = time.After(100 * time.Millisecond) // again, for processes forked since
 		case <-tick.C:
 			if lost != nil {
 				s.guard.tell(s.deadline().Truncate(10 * time.Millisecond))
@@ -185,7 +185,7 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 	}
 }
 
-// forward passes a signal for zlock on to COMMAND, unless a terminal has sent it to both.
+// forward passes a signal on to COMMAND, unless a terminal has sent it to both.
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.Foreground && time.Since(s.started) > earlySignal && slices.Contains(terminalSignals, os.Signal(sig)) {
 		s.told = s.told || tellsToEnd(sig)
@@ -194,7 +194,7 @@ func (s *supervisor) forward(sig syscall.Signal) {
 	s.pass(sig)
 }
 
-// pass sends a signal to COMMAND, and remembers whether it tells COMMAND to end.
+// pass sends a signal to COMMAND, and records whether it tells COMMAND to end.
 func (s *supervisor) pass(sig syscall.Signal) {
 	s.told = s.told || tellsToEnd(sig)
 	pids := []int{s.child.pid}
@@ -202,7 +202,7 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	case !s.Foreground:
 		pids[0] = -pids[0]
 	case s.Contain && slices.Contains(terminalSignals, os.Signal(sig)):
-		pids = ChildrenOf(s.child.pid) // the keeper does not pass on what a terminal sends
+		pids = ChildrenOf(s.child.pid) // the keeper does not pass on a terminal's signals
 	}
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, sig)
@@ -222,7 +222,7 @@ func (s *supervisor) lost() <-chan time.Time {
 	return kill
 }
 
-// killIn tells the guard, and the caller, when to kill what still runs.
+// killIn sends the guard the time of the KILL, and returns a channel that fires at that time.
 func (s *supervisor) killIn(grace time.Duration) <-chan time.Time {
 	s.guard.send(order{Kill: BootClock() + grace})
 	return time.After(grace)

@@ -22,9 +22,9 @@ const guardLag = 250 * time.Millisecond
 // but the boot clock does not.
 const guardTick = time.Second
 
-// Watch is the guard: it serves the process at the other end of conn until nothing is left to guard. stdin
-// is the file for COMMAND's standard input. If the other process dies, carryOut gets its will, once nothing
-// of COMMAND runs.
+// Watch is the guard. It serves the process at the other end of conn until that process dismisses it or has
+// died. stdin is the file for COMMAND's standard input. If the other process dies, Watch calls carryOut with
+// its will, once no process of COMMAND runs.
 func Watch(conn *os.File, stdin int, say func(string, ...any), carryOut func(will []byte) error) error {
 	unix.CloseOnExec(stdin)
 	return (&watchman{wire: newWire(conn), say: say, stdin: stdin, carryOut: carryOut}).watch()
@@ -37,34 +37,34 @@ type watchman struct {
 	sig       syscall.Signal
 	killAfter time.Duration
 	say       func(string, ...any)
-	stdin     int           // COMMAND's
+	stdin     int           // COMMAND's standard input
 	parent    int           // zlock
-	ends      chan news     // of COMMAND, and of all the rest
+	ends      chan news     // ends of COMMAND and of the other children
 	alone     chan struct{} // closed when no child is left
 	will      []byte
 	carryOut  func([]byte) error
 
 	deadline time.Duration
-	kill     time.Duration // when to kill what had the signal, 0 while all is well
+	kill     time.Duration // when to kill the target; 0: no kill is due
 	kills    int           // number of kills so far
-	ended    bool          // nothing is left to kill
+	ended    bool          // no process is left to kill
 }
 
-// Times of the guard when it acts. It looks rarely, because each look reads the process table,
-// and no user would notice that it keeps a core busy.
+// Times of the guard while it ends processes. It looks rarely, because each look reads the process table and
+// could keep a core busy unnoticed.
 const (
-	killAgain = 50 * time.Millisecond // after the first KILL; then twice that, and so on
-	killMost  = 10                    // after so many, in 5 s: the guard cannot kill what still lives
+	killAgain = 50 * time.Millisecond // pause after the first KILL; it doubles each time
+	killMost  = 10                    // number of KILLs, in 5 s, after which the guard gives up
 	lookMost  = 200 * time.Millisecond
-	leftFor   = 50 * time.Millisecond // after the death of zlock the guard still reads what zlock sent
+	leftFor   = 50 * time.Millisecond // how long after zlock's death the guard still reads zlock's messages
 )
 
-// watch serves zlock until nothing is left to guard.
+// watch serves zlock until it dismisses the guard or has died.
 func (w *watchman) watch() error {
 	nameProcess(guardName)
 	w.parent, w.ends, w.alone = os.Getppid(), make(chan news, 2), make(chan struct{})
-	// COMMAND ignores what zlock was started to ignore. The other signals must not end the guard,
-	// and are unchanged for COMMAND.
+	// COMMAND ignores the signals that zlock ignored from its start. The other signals must not end the
+	// guard, and keep their effect on COMMAND.
 	told := make(chan os.Signal, 16)
 	for _, s := range slices.Concat(EndSignals, []os.Signal{syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP,
 		syscall.SIGUSR1, syscall.SIGUSR2}) {
@@ -86,10 +86,10 @@ func (w *watchman) watch() error {
 	return w.serve(orders, told)
 }
 
-// serve carries out orders, and passes on signals that the guard is told.
+// serve carries out orders, and passes on the signals that the guard receives.
 func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
-	// When zlock has ended, the guard still carries out what zlock ordered before. It may have dismissed the
-	// guard: then the session is over, and the guard must not wait for servers that do not answer.
+	// After zlock's end the guard still carries out its earlier orders. One of them may be a dismissal: then
+	// the session is over, and the guard must not wait for servers that do not answer.
 	var ended <-chan time.Time
 	for {
 		select {
@@ -104,7 +104,7 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 		case <-ended:
 			return w.orphaned()
 		case n := <-w.ends:
-			for len(told) > 0 { // sent before the end
+			for len(told) > 0 { // signals from before the end
 				w.passOn(<-told)
 			}
 			w.report(n)
@@ -112,7 +112,7 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 			w.passOn(s)
 		case <-time.After(w.pause()):
 		}
-		// The end of the input says the same, unless another process holds it open.
+		// The end of the input would show the same, unless another process holds it open.
 		if ended == nil && os.Getppid() != w.parent {
 			ended = time.After(leftFor)
 		}
@@ -120,15 +120,15 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 	}
 }
 
-// passOn tells zlock of a signal for the guard: a program that wants to end zlock sends it to
-// COMMAND's parent.
+// passOn reports a signal to zlock: a program that wants to end zlock sends it to COMMAND's parent, which is
+// the guard.
 func (w *watchman) passOn(s os.Signal) {
 	if tellsToEnd(s) {
 		w.report(news{Signal: s.(syscall.Signal)})
 	}
 }
 
-// report sends news to zlock. If zlock is dead, the end of the input says so.
+// report sends news to zlock. It ignores an error: the end of the input shows that zlock is dead.
 func (w *watchman) report(n news) { _ = w.out.Encode(n) }
 
 // take carries out an order of zlock.
@@ -165,7 +165,7 @@ func (w *watchman) start(l *launch) {
 		path, argv = self, keeperArgs(l, path, argv)
 	}
 	if l.Group != 0 {
-		// COMMAND starts in its parent's group, where a namespace does not matter.
+		// The guard joins the group and COMMAND inherits it: in a new namespace the group has no number.
 		_ = syscall.Setpgid(0, l.Group)
 	}
 	w.all = !l.Leave && adoptOrphans()
@@ -173,9 +173,9 @@ func (w *watchman) start(l *launch) {
 		Env: l.Env, Files: []uintptr{uintptr(w.stdin), 1, 2}, Sys: attr,
 	})
 	if l.Group != 0 {
-		// A session of its own, not just a group. When a process ends whose parent is in another
-		// group of the same session, and a process of its group is stopped, the system may take the
-		// group for orphaned and send SIGHUP to all of it: to the script that called zlock.
+		// Give COMMAND a session of its own, not just a group. In the same session, the end of COMMAND could
+		// make the system believe that the caller's group is orphaned. If a process of that group is stopped,
+		// the system then sends SIGHUP to the whole group, and to the script that called zlock.
 		_, _ = syscall.Setsid()
 	}
 	switch {
@@ -200,7 +200,7 @@ func (w *watchman) start(l *launch) {
 	closeInherited()
 }
 
-// reap takes note of the end of COMMAND, and of all that the guard adopts.
+// reap waits for the end of COMMAND, and of all processes that the guard adopts.
 func (w *watchman) reap() {
 	var ended news
 	for how := 0; ; {
@@ -222,7 +222,7 @@ func (w *watchman) reap() {
 	}
 }
 
-// alive reports whether anything of COMMAND still runs.
+// alive reports whether a process of COMMAND still runs.
 func (w *watchman) alive() bool {
 	switch {
 	case w.pid == 0:
@@ -235,7 +235,7 @@ func (w *watchman) alive() bool {
 	return Alive(w.pid)
 }
 
-// due returns when the guard acts next, if it has anything to end.
+// due returns when the guard acts next, if it has processes to end.
 func (w *watchman) due() (at time.Duration, any bool) {
 	at = w.kill
 	if at == 0 {
@@ -244,13 +244,13 @@ func (w *watchman) due() (at time.Duration, any bool) {
 	return at, w.pid != 0 && w.sig != 0 && !w.ended
 }
 
-// look acts if a time has come.
+// look ends processes if their time has come.
 func (w *watchman) look() {
 	now := BootClock()
 	switch at, any := w.due(); {
 	case !any || now < at:
 	case !w.alive():
-		// zlock gives back the lock. Or it is stopped, and reaps COMMAND when it goes on.
+		// zlock releases the lock; if it is stopped now, it does so when it continues.
 		w.ended = true
 	case w.kill == 0:
 		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid,
@@ -259,11 +259,11 @@ func (w *watchman) look() {
 	default:
 		w.signal(syscall.SIGKILL)
 		w.kills++
-		w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // again, until no process is left
+		w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // repeat until no process is left
 	}
 }
 
-// end sends the signal and sets the time of the kill.
+// end sends the first signal and sets the time of the kill.
 func (w *watchman) end(from time.Duration) {
 	w.signal(w.sig)
 	w.kill = from + w.killAfter
@@ -282,7 +282,7 @@ func (w *watchman) pause() time.Duration {
 func (w *watchman) orphaned() error {
 	switch {
 	case w.sig == 0 && w.alive():
-		return nil // COMMAND goes on, and its right while that lasts
+		return nil // COMMAND continues; its right lasts as long as the session
 	case !w.alive():
 		return w.bequeath()
 	}
@@ -304,9 +304,8 @@ func (w *watchman) orphaned() error {
 	return w.bequeath()
 }
 
-// closeInherited closes the files that the user's shell handed to zlock for COMMAND, so that a
-// reader of a pipe need not wait for the guard's end. This program marks its own files
-// close-on-exec.
+// closeInherited closes the files that zlock inherited for COMMAND, so that the reader of a pipe need not
+// wait for the guard's end. This program marks its own files close-on-exec.
 func closeInherited() {
 	dir, err := os.Open("/dev/fd")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-// Flags say which ticket a command is about, and where it asks.
+// Flags name the ticket of a command, and the servers.
 type Flags struct {
 	http, ca, bearer, File string
 	Timeout                time.Duration
@@ -27,7 +27,7 @@ func addTicketFlags(fs *pflag.FlagSet, one bool) *Flags {
 	return t
 }
 
-// AddPortFlags adds what says which ticket a command is about, and where it asks.
+// AddPortFlags adds the flags for the ticket, if one, and for the servers.
 func AddPortFlags(fs *pflag.FlagSet, one bool) *Flags {
 	t := new(Flags)
 	fs.StringVar(&t.http, "http", "", "ask the ports for tickets at `URLS`, separated by commas (ZLOCK_HTTP, "+
@@ -42,14 +42,14 @@ func AddPortFlags(fs *pflag.FlagSet, one bool) *Flags {
 	return t
 }
 
-// Asker asks about one ticket, or about all of a caller's.
+// Asker sends requests about one ticket, or about all tickets of a caller.
 type Asker struct {
 	*Caller
 	Path  string // of the ticket's lock
-	fresh bool   // the ticket was made just now, and no file has it
+	fresh bool   // the ticket is new, and no file has it
 }
 
-// All returns what asks about all tickets.
+// All returns an Asker for all tickets.
 func (t *Flags) All(c *call.Call) (*Asker, error) {
 	bearer := c.Getenv("ZLOCK_BEARER")
 	if t.bearer != "" {
@@ -63,7 +63,7 @@ func (t *Flags) All(c *call.Call) (*Asker, error) {
 	return &Asker{Caller: k}, err
 }
 
-// One returns what asks about a ticket; create lets it make one for the path.
+// One returns an Asker for one ticket; with create it may make a ticket for the path.
 func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
 	k, err := t.All(c)
 	if err != nil {
@@ -101,14 +101,14 @@ func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
 	return k, nil
 }
 
-// asking ends at a signal, and when no server answers.
+// asking returns a context that ends at a signal, or when no server answers for too long.
 func (t *Flags) asking(wait time.Duration) (context.Context, func()) {
 	ctx, stop := call.Interruptible()
 	ctx, cancel := context.WithTimeout(ctx, wait+t.Timeout)
 	return ctx, func() { cancel(); stop() }
 }
 
-// unanswered returns how zlock ends by a request that no server answered.
+// unanswered returns the error for a request that no server answered.
 func unanswered(ctx context.Context, err error) error {
 	return cmp.Or(call.Interrupted(ctx), error(&cli.ExitError{Code: call.ExitNoSession, Err: err}))
 }
@@ -116,21 +116,22 @@ func unanswered(ctx context.Context, err error) error {
 // LockPath is the path of a lock in a request.
 func LockPath(path string) string { return "/v1/locks" + path }
 
-// A request waits for a second at first, so that a caller soon learns whom it waits for, and then for as long
-// as lies between two lines about that.
+// The first request waits for a second, so that the user soon learns the holder. Later requests wait as long
+// as the pause between two lines about the holder.
 const (
 	firstWait = time.Second
 	laterWait = 10 * time.Second
 )
 
-// Patience is how a command waits for what a server gives when it is free.
+// Patience says how long a command waits for a lock or a draw.
 type Patience struct {
 	End   time.Time // zero: never
-	Quiet bool      // it does not say what it waits for
+	Quiet bool      // it does not report what it waits for
 }
 
-// Await sends requests, each with the time that it may wait at the server, until an answer is final or the
-// patience is over, and returns the last answer. why says what an answer waits for, "" for one that is final.
+// Await sends requests until an answer is final or the patience is over, and returns the last answer. Each
+// request carries the time that it may wait at the server. why describes what an answer waits for; "": the
+// answer is final.
 func (p Patience) Await(c *call.Call, send func(wait time.Duration) (*Answer, error),
 	why func(*Answer) string) (*Answer, error) {
 	line := call.NewStatusLine(c.App)
@@ -157,7 +158,8 @@ func (p Patience) Await(c *call.Call, send func(wait time.Duration) (*Answer, er
 	}
 }
 
-// WaitsFor says whom the ticket waits for, and its place; "" if it holds or is refused.
+// WaitsFor describes the holder that the ticket waits for, and the ticket's place; "": it holds or was
+// refused.
 func (k *Asker) WaitsFor(a *Answer) string {
 	holder, ahead := "", ""
 	switch {
@@ -176,7 +178,7 @@ func aheadText(h *Holder) string {
 	return strings.TrimSpace(h.User+" "+h.Host) + call.SinceWhy(h.Since, h.Reason)
 }
 
-// OverOr returns the error that an answer tells of.
+// OverOr returns the error in an answer.
 func OverOr(a *Answer) error {
 	if a.Over() {
 		return &cli.ExitError{Code: call.ExitNo, Err: OverText(a)}
@@ -184,7 +186,7 @@ func OverOr(a *Answer) error {
 	return fmt.Errorf("%s: %s", a.Error, a.Text)
 }
 
-// OverText says that a ticket is over, and why.
+// OverText returns the error for an ended ticket, with the reason.
 func OverText(a *Answer) error {
 	return fmt.Errorf("the ticket is over (%s): %s", a.Error, a.Text)
 }

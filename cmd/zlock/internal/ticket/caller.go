@@ -1,5 +1,5 @@
-// Package ticket has the commands for locks without a process, as a script, a person or a coding agent holds
-// them: tickets. It asks a server for them over HTTP, of which docs/tickets.md is the contract.
+// Package ticket has the commands for tickets: locks without a process, for scripts, people and coding
+// agents. It requests them from a server over HTTP, as docs/tickets.md specifies.
 package ticket
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Answer is what a server says of a ticket, or of all of a caller's.
+// Answer is a server's answer about a ticket, or about all tickets of a caller.
 type Answer struct {
 	Code     int      `json:"-"`
 	V        int      `json:"v"`
@@ -43,7 +43,7 @@ type Answer struct {
 	Tickets  []One    `json:"tickets"`
 }
 
-// Holder is who holds a lock, or stands before a ticket in its queue.
+// Holder is the holder of a lock, or a contender before a ticket in the queue.
 type Holder struct {
 	Host   string `json:"host,omitempty"`
 	User   string `json:"user,omitempty"`
@@ -51,13 +51,13 @@ type Holder struct {
 	Since  int64  `json:"since"`
 }
 
-// Asked is who asks for a lock back, and why.
+// Asked names the client that asks for a lock, and its reason.
 type Asked struct {
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// One is a ticket in a list.
+// One is one ticket of a list.
 type One struct {
 	Path  string `json:"path"`
 	Held  bool   `json:"held"`
@@ -68,18 +68,18 @@ type One struct {
 	Until int64  `json:"until,omitempty"`
 }
 
-// Over reports whether the ticket is over for good.
+// Over reports whether the ticket has ended.
 func (a *Answer) Over() bool { return a.Code == http.StatusNotFound || a.Code == http.StatusGone }
 
-// final reports whether a request is not to be repeated.
+// final reports whether the answer is final, so that the request must not be repeated.
 func (a *Answer) final() bool {
 	return a.Code < http.StatusInternalServerError && (a.Code != http.StatusTooManyRequests || a.NoDraw())
 }
 
-// NoDraw reports whether a rate has no draw that is free.
+// NoDraw reports whether a rate has no free draw.
 func (a *Answer) NoDraw() bool { return a.Error == "rate" }
 
-// Caller asks servers, one after the other until one answers.
+// Caller sends requests to one server after the other until one answers.
 type Caller struct {
 	URLs   []string
 	Bearer string // token; empty: none
@@ -88,7 +88,7 @@ type Caller struct {
 }
 
 // NewCaller returns a caller of servers, separated by commas. ca is a file with the authority of their
-// certificates; empty: those that the system trusts.
+// certificates; empty: the system's authorities.
 func NewCaller(urls, bearer, secret, ca string) (*Caller, error) {
 	c := &Caller{URLs: strings.Split(urls, ","), Bearer: bearer, Secret: secret, HTTP: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
@@ -113,12 +113,12 @@ func NewCaller(urls, bearer, secret, ca string) (*Caller, error) {
 }
 
 const (
-	answerTime = 15 * time.Second // beyond the wait
+	answerTime = 15 * time.Second // in addition to the request's wait
 	again      = 200 * time.Millisecond
 )
 
-// Ask sends a request until a server answers it, or ctx ends. It is repeated, at one server after the other,
-// after every failure that does not say that the ticket is over or the request wrong.
+// Ask sends a request until a server answers it, or ctx ends. After a failure it repeats the request at the
+// next server, unless the ticket is over or the request is wrong.
 func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values, head map[string]string) (
 	*Answer, error) {
 	wait, _ := time.ParseDuration(query.Get("wait"))
@@ -131,7 +131,7 @@ func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values,
 		if err == nil {
 			err = errors.New(a.Text)
 		}
-		if last == nil || ctx.Err() == nil { // a request that is cut off says less than the one before it
+		if last == nil || ctx.Err() == nil { // an interrupted request's error tells less
 			last = err
 		}
 		pause := again
@@ -174,7 +174,7 @@ func (c *Caller) once(ctx context.Context, at, method, path string, query url.Va
 	if err != nil {
 		return nil, err
 	}
-	// What another program answers, such as a proxy before the server, says nothing of a ticket.
+	// The answer of another program, such as a proxy before the server, says nothing about a ticket.
 	given := method == http.MethodDelete && a.Code == http.StatusNoContent
 	if !given && (json.Unmarshal(b, a) != nil || a.V != 1) {
 		return nil, fmt.Errorf("%s answers %d, and not as a port for tickets does", at, resp.StatusCode)
@@ -185,8 +185,8 @@ func (c *Caller) once(ctx context.Context, at, method, path string, query url.Va
 // NewSecret makes a secret.
 func NewSecret() string { return rand.Text() + rand.Text()[:6] }
 
-// Read reads a ticket in a file: a secret and the path of its lock. If there is no such file and a path is
-// given, it makes one that only its owner can read.
+// Read reads a ticket in a file: a secret and the path of its lock. If the file does not exist and path is
+// given, it makes a file that only its owner can read.
 func Read(file, path string) (secret, of string, err error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && path != "" {
@@ -204,9 +204,9 @@ func Read(file, path string) (secret, of string, err error) {
 	return secret, of, nil
 }
 
-// write makes a file with a text, at once: a caller that is killed leaves a whole file or none.
+// write makes a file with a text atomically: a killed caller leaves a whole file or none.
 func write(file, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".zlock-ticket-") // of mode 0600
+	f, err := os.CreateTemp(filepath.Dir(file), ".zlock-ticket-") // CreateTemp uses mode 0600
 	if err != nil {
 		return err
 	}

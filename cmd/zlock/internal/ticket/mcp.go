@@ -66,7 +66,7 @@ const mcpInstructions = "Locks that hold across processes, machines and agents. 
 // Bounds of a ticket that an agent takes, in seconds.
 const (
 	usualTTL  = 600
-	usualWait = 45 // below the minute that many clients wait for a tool
+	usualWait = 45 // less than the minute that many clients wait for a tool
 	mostWait  = 600
 )
 
@@ -110,11 +110,12 @@ var toolList = []map[string]any{
 		"inputSchema": object([]string{"ticket"}, map[string]any{"ticket": ofTicket})},
 }
 
-// lockTools are the tools. Each ticket is a file, so that a client may start this program again, or twice.
+// lockTools are the tools. Each ticket has a file, so that a client may restart this program, or run it
+// twice.
 type lockTools struct {
 	dir      string
 	caller   *Caller
-	patience time.Duration // with servers that do not answer
+	patience time.Duration // how long servers may not answer
 }
 
 type tool = func(context.Context, json.RawMessage) map[string]any
@@ -123,7 +124,7 @@ func (l *lockTools) named() map[string]tool {
 	return map[string]tool{"lock_take": l.take, "lock_wait": l.wait, "lock_give": l.give}
 }
 
-// lockState is what a tool says of a ticket.
+// lockState is a tool's report on a ticket.
 type lockState struct {
 	Ticket   string   `json:"ticket"`
 	Path     string   `json:"path"`
@@ -139,7 +140,8 @@ type lockState struct {
 	Next     string   `json:"next"`
 }
 
-// another is who holds a lock, or stands before a ticket in its queue. Its words are its own.
+// another is the holder of a lock, or a contender before a ticket in the queue. Its texts come from that
+// client.
 type another struct {
 	Who    string `json:"who"`
 	Reason string `json:"reason,omitempty"`
@@ -150,7 +152,7 @@ func toolResult(text string, failed bool) map[string]any {
 	return map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}, "isError": failed}
 }
 
-// toolError is the result of a call that a model can mend.
+// toolError is the result of a wrong call, which the model can correct.
 func toolError(format string, args ...any) map[string]any {
 	return toolResult(fmt.Sprintf(format, args...), true)
 }
@@ -165,7 +167,7 @@ func stated(s *lockState) map[string]any {
 	return r
 }
 
-// arguments reads those of a tool, and refuses ones that it does not have.
+// arguments reads the arguments of a tool, and refuses unknown ones.
 func arguments(raw json.RawMessage, into any) error {
 	if len(raw) == 0 {
 		raw = json.RawMessage("{}")
@@ -186,7 +188,7 @@ func newTicketName() string { return "t-" + strings.ToLower(rand.Text()[:12]) }
 
 func (l *lockTools) file(name string) string { return filepath.Join(l.dir, name) }
 
-// sweepTickets removes the files of tickets of which no agent asked for a month. They are over.
+// sweepTickets removes the files of tickets that no agent has used for a month. Such tickets have ended.
 func sweepTickets(dir string, now time.Time) {
 	list, _ := os.ReadDir(dir)
 	for _, f := range list {
@@ -257,7 +259,7 @@ func (l *lockTools) wait(ctx context.Context, raw json.RawMessage) map[string]an
 	return l.post(ctx, k, a.Ticket, path, url.Values{}, goesOn, time.Duration(a.Wait)*time.Second)
 }
 
-// known returns what asks about a ticket that lock_take named.
+// known returns a Caller for a ticket that lock_take has returned.
 func (l *lockTools) known(name string) (k *Caller, path string, err error) {
 	if !ticketName.MatchString(name) {
 		return nil, "", fmt.Errorf("%q is no ticket: pass the one that lock_take gave", call.Clean(name))
@@ -271,7 +273,7 @@ func (l *lockTools) known(name string) (k *Caller, path string, err error) {
 	return &caller, path, err
 }
 
-// post asks about a ticket until it holds, or the wait is over.
+// post sends requests about a ticket until it holds or the wait is over.
 func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q url.Values,
 	head map[string]string, wait time.Duration) map[string]any {
 	ctx, cancel := context.WithTimeout(ctx, wait+l.patience)
@@ -288,7 +290,7 @@ func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q ur
 		case a.Over():
 			return l.over(name, a)
 		case a.Code >= http.StatusBadRequest:
-			if head == nil { // the ticket was not opened
+			if head == nil { // the server has not opened the ticket
 				_ = os.Remove(l.file(name))
 			}
 			return toolError("%s: %s", a.Error, a.Text)
@@ -299,14 +301,14 @@ func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q ur
 	}
 }
 
-// over says that a ticket is over, and forgets it.
+// over returns the result for an ended ticket, and removes its file.
 func (l *lockTools) over(name string, a *Answer) map[string]any {
 	_ = os.Remove(l.file(name))
 	return toolError("ticket %s is over (%s): %s. Stop the work under its lock, which another may hold, and "+
 		"check what was done since. lock_take begins again", name, a.Error, a.Text)
 }
 
-// stateOf says what an answer to a request means that was sent at a time.
+// stateOf turns an answer into a lockState. sent is the time of the request.
 func stateOf(name, path string, a *Answer, sent time.Time) *lockState {
 	s := &lockState{Ticket: name, Path: path, Held: a.Held, Token: a.Token, Slots: a.Slots,
 		Position: a.Position, Of: a.Of, Asked: a.Asked}

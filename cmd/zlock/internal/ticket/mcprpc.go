@@ -16,7 +16,7 @@ import (
 )
 
 // Revisions of the Model Context Protocol that zlock speaks, newest first. Since statelessRevision each
-// request names its revision; before, the client names it once, in initialize.
+// request names its revision. In older revisions the client names it once, in initialize.
 const statelessRevision = "2026-07-28"
 
 var mcpRevisions = []string{statelessRevision, "2025-11-25", "2025-06-18", "2024-11-05"}
@@ -35,16 +35,16 @@ const (
 	mostCalls   = 32      // calls of tools at once
 )
 
-// metaPrefix begins the names that the protocol itself has in _meta.
+// metaPrefix is the prefix of the protocol's own names in _meta.
 const metaPrefix = "io.modelcontextprotocol/"
 
-// rpcServer answers a client of the Model Context Protocol on a pair of streams: one JSON-RPC message in
-// each line. It answers while tools wait, so that a client can ask, and cancel, at any time.
+// rpcServer answers a client of the Model Context Protocol on a pair of streams, with one JSON-RPC message on
+// each line. It answers requests while tools wait, so that a client can also cancel.
 type rpcServer struct {
 	out   io.Writer
 	tools *lockTools
 
-	mu      sync.Mutex // over out, and the fields below
+	mu      sync.Mutex // guards out, and the fields below
 	legacy  bool       // the client sent initialize
 	running map[string]context.CancelFunc
 	calls   sync.WaitGroup
@@ -62,8 +62,8 @@ type rpcMessage struct {
 	stateless bool // the request names its revision
 }
 
-// rpcError is an error of the protocol: its client did something wrong. What a model can mend is the result
-// of a tool.
+// rpcError is an error of the protocol: the client did something wrong. Mistakes that the model can correct
+// are results of a tool.
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -76,10 +76,11 @@ func wrongRequest(code int, format string, args ...any) *rpcError {
 
 var errLongMessage = errors.New("a message has at most 1 MiB")
 
-// lastAnswers bounds how long calls may go on when the input is at its end.
+// lastAnswers bounds how long calls may run after the end of the input.
 const lastAnswers = 5 * time.Second
 
-// serve answers messages until in ends. Waits end then, and other calls are answered first.
+// serve answers messages until in ends. Then it ends the waits, and returns after the answers to the other
+// calls.
 func (s *rpcServer) serve(in io.Reader) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -107,7 +108,7 @@ func (s *rpcServer) serve(in io.Reader) error {
 	}
 }
 
-// readMessage reads a line. Of one that is too long it reads the rest too, and returns errLongMessage.
+// readMessage reads a line. It skips a line that is too long, and returns errLongMessage.
 func readMessage(r *bufio.Reader) (line []byte, err error) {
 	for long := false; ; {
 		part, err := r.ReadSlice('\n')
@@ -126,7 +127,7 @@ func readMessage(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// handle answers a message. A call of a tool goes on after it has returned.
+// handle answers a message. A call of a tool continues after handle has returned.
 func (s *rpcServer) handle(ctx, waits context.Context, line []byte) {
 	var m rpcMessage
 	if err := json.Unmarshal(line, &m); err != nil {
@@ -138,7 +139,7 @@ func (s *rpcServer) handle(ctx, waits context.Context, line []byte) {
 		return
 	}
 	switch {
-	case m.Method == nil && (m.Result != nil || m.Error != nil): // an answer; nothing was asked
+	case m.Method == nil && (m.Result != nil || m.Error != nil): // an answer, but zlock has asked nothing
 	case m.Method == nil || m.Version != "2.0":
 		s.answer(nil, nil, wrongRequest(rpcInvalid, `a message has "jsonrpc": "2.0" and a method`))
 	case m.ID == nil:
@@ -157,7 +158,7 @@ func isID(id json.RawMessage) bool {
 	return id[0] == '"' || (id[0] == '-' || id[0] >= '0' && id[0] <= '9') && !bytes.ContainsAny(id, ".eE")
 }
 
-// notified acts on a message that is not answered.
+// notified handles a message that needs no answer.
 func (s *rpcServer) notified(method string, params json.RawMessage) {
 	if method != "notifications/cancelled" {
 		return
@@ -171,12 +172,13 @@ func (s *rpcServer) notified(method string, params json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cancel := s.running[string(p.ID)]; cancel != nil {
-		delete(s.running, string(p.ID)) // so it is not answered
+		delete(s.running, string(p.ID)) // so call sends no answer
 		cancel()
 	}
 }
 
-// request returns the result of a request; neither a result nor an error if it goes on.
+// request returns the result of a request, or its error; neither if the request continues in another
+// goroutine.
 func (s *rpcServer) request(ctx, waits context.Context, m *rpcMessage) (map[string]any, *rpcError) {
 	var e *rpcError
 	m.stateless, e = metaOf(m.Params)
@@ -195,7 +197,7 @@ func (s *rpcServer) request(ctx, waits context.Context, m *rpcMessage) (map[stri
 		return nil, wrongRequest(rpcBadParams, "send initialize first, or %sprotocolVersion and "+
 			"%[1]sclientCapabilities in _meta", metaPrefix)
 	}
-	const cached = 3_600_000 // milliseconds in which the list and the revisions surely stay
+	const cached = 3_600_000 // milliseconds for which clients may cache the list and the revisions
 	switch *m.Method {
 	case "server/discover":
 		return map[string]any{"supportedVersions": mcpRevisions, "capabilities": mcpCapabilities,
@@ -208,7 +210,7 @@ func (s *rpcServer) request(ctx, waits context.Context, m *rpcMessage) (map[stri
 	return nil, wrongRequest(rpcNoMethod, "no method %q: zlock has tools/list and tools/call", *m.Method)
 }
 
-// metaOf looks at what a request says of its protocol, and reports whether it says it.
+// metaOf checks the revision that a request names, and reports whether it names one.
 func metaOf(params json.RawMessage) (given bool, e *rpcError) {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -242,8 +244,8 @@ func serverInfo() map[string]any {
 	return map[string]any{"name": "zlock", "version": release.Version()}
 }
 
-// initialize agrees on a revision: the client's, or the newest before it. A client that knows none of these
-// is offered the newest that has initialize.
+// initialize agrees on a revision: the client's, or the newest one before it. If zlock has none of these, it
+// offers the newest revision that has initialize.
 func (s *rpcServer) initialize(params json.RawMessage) map[string]any {
 	var p struct {
 		Revision string `json:"protocolVersion"`
@@ -306,12 +308,12 @@ func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 	return nil
 }
 
-// answer writes a result or an error. m is nil if the request has no id that can be read.
+// answer writes a result or an error. m is nil if the request has no readable id.
 func (s *rpcServer) answer(m *rpcMessage, result map[string]any, e *rpcError) {
 	a := map[string]any{"jsonrpc": "2.0"}
 	if m != nil {
 		a["id"] = m.ID
-		// A client of an older revision may refuse names that it does not know.
+		// A client of an older revision may refuse unknown names.
 		if m.stateless && result != nil {
 			result["resultType"] = "complete"
 			result["_meta"] = map[string]any{metaPrefix + "serverInfo": serverInfo()}
@@ -326,7 +328,7 @@ func (s *rpcServer) answer(m *rpcMessage, result map[string]any, e *rpcError) {
 	encode := json.NewEncoder(&line)
 	encode.SetEscapeHTML(false)
 	if err := encode.Encode(a); err != nil {
-		return // all that it is made of can be encoded
+		return // cannot happen: every part can be encoded
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -110,7 +110,7 @@ func takeTicket(c *call.Call, t *Flags, q url.Values, wait time.Duration, quiet 
 	return nil
 }
 
-// printTicket prints a ticket that no file has. If that fails, only this process knows it.
+// printTicket prints a ticket that no file has. If the write fails, only this process knows the ticket.
 func printTicket(c *call.Call, k *Asker) error {
 	if !k.fresh {
 		return nil
@@ -120,11 +120,12 @@ func printTicket(c *call.Call, k *Asker) error {
 	return err
 }
 
-// giveTimeout bounds the wait until a server confirms that a ticket is given back.
+// giveTimeout bounds the wait until a server confirms the end of a ticket.
 const giveTimeout = 5 * time.Second
 
-// withdraw gives back a ticket that no file has and that its caller was not told: else it might hold the
-// lock for hours, and its caller could not give it back. If no server confirms that, the caller is told it.
+// withdraw gives back a ticket that no file has and that zlock has not printed. Otherwise it might hold the
+// lock for hours, and the user could not give it back. If no server confirms the end, withdraw prints the
+// ticket.
 func withdraw(c *call.Call, t *Flags, k *Asker) {
 	if !k.fresh {
 		return
@@ -140,10 +141,10 @@ func withdraw(c *call.Call, t *Flags, k *Asker) {
 	_ = printTicket(c, k)
 }
 
-// heldBy says who holds a lock that a try did not get. Ahead of the try there may have been a waiter.
+// heldBy names the holder of a lock that a try did not get. The try may also have been behind a waiter.
 func (k *Asker) heldBy(ctx context.Context) string {
 	anyone := *k.Caller
-	anyone.Secret = "" // the try has left no ticket
+	anyone.Secret = "" // the try left no ticket
 	a, err := anyone.Ask(ctx, http.MethodGet, LockPath(k.Path), nil, nil)
 	if err != nil || len(a.Holders) == 0 {
 		return k.Path + " is held"
@@ -151,7 +152,7 @@ func (k *Asker) heldBy(ctx context.Context) string {
 	return k.Path + " is held by " + aheadText(&a.Holders[0])
 }
 
-// heldText says that a ticket holds, with its token and the numbers of its permits.
+// heldText is the message for a ticket that holds, with its token and the numbers of its permits.
 func heldText(a *Answer) string {
 	text := "held " + a.Token
 	switch {
@@ -165,7 +166,8 @@ func heldText(a *Answer) string {
 	return text
 }
 
-// moment reads a time as people write it, the next one that it may mean, as RFC 3339.
+// moment returns the next time that text can mean, in RFC 3339. text is a clock time, with or without a
+// weekday, or a time in RFC 3339.
 func moment(text string, now time.Time) (string, error) {
 	if text == "" {
 		return "", nil
@@ -191,7 +193,7 @@ func moment(text string, now time.Time) (string, error) {
 	return "", cli.Usagef("--until %q names no day: want MON to SUN", text)
 }
 
-// whoIs says who asks.
+// whoIs names the user who asks.
 func whoIs() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {
