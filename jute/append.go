@@ -38,14 +38,12 @@ func AppendStrings(b []byte, list []string) []byte {
 	return b
 }
 
-// BeginFrame appends the room for a frame's length prefix and returns where it
-// stands, for EndFrame.
+// BeginFrame appends room for a frame's length and returns its offset, for EndFrame.
 func BeginFrame(b []byte) (frame []byte, at int) {
 	return append(b, 0, 0, 0, 0), len(b)
 }
 
-// EndFrame writes the length of everything appended since BeginFrame returned
-// at.
+// EndFrame writes the length of everything that was appended since BeginFrame returned at.
 func EndFrame(b []byte, at int) {
 	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
 }

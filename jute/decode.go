@@ -13,9 +13,8 @@ var (
 	ErrLength = errors.New("jute: impossible length")
 )
 
-// Decoder reads the fields of a record in order. The first error sticks:
-// every later read returns a zero value, and Err tells what went wrong.
-// The zero Decoder reads an empty input.
+// Decoder reads the fields of a record in order. The first error sticks: every later read returns a zero
+// value, and Err returns that error. The zero Decoder reads an empty input.
 type Decoder struct {
 	buf []byte
 	off int
@@ -103,9 +102,8 @@ func (d *Decoder) Buffer() []byte {
 	return d.take(int(n))
 }
 
-// String reads a string and reports whether it was there at all: null and
-// empty are different values. The result shares the input's memory, so it
-// must be cloned before it outlives the input.
+// String reads a string. ok is false for null, which differs from an empty string. The result shares the
+// input's memory, so it must be cloned before it outlives the input.
 func (d *Decoder) String() (s string, ok bool) {
 	b := d.Buffer()
 	if b == nil {
@@ -114,9 +112,9 @@ func (d *Decoder) String() (s string, ok bool) {
 	return unsafe.String(unsafe.SliceData(b), len(b)), true
 }
 
-// Count reads the length of a vector whose elements take at least elem bytes
-// each. It returns -1 for a null vector. Counts below -1 act as empty, as in
-// the reference; a count that the remaining bytes cannot hold is an error.
+// Count reads the length of a vector whose elements take at least elem bytes each. It returns -1 for a null
+// vector. A count below -1 means an empty vector, as in ZooKeeper. A count for which too few bytes remain is
+// an error.
 func (d *Decoder) Count(elem int) int {
 	n := d.Int()
 	switch {

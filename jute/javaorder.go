@@ -6,8 +6,8 @@ import (
 	"unicode/utf16"
 )
 
-// The reference keeps some lists in Java's hash sets, and clients print them as they come. The
-// order is that of the buckets; it is the same for the same elements in a table of the same size.
+// ZooKeeper keeps some lists in Java's hash sets, and clients print them in that order. It is the order of
+// the buckets; it is the same for the same elements in a table of the same size.
 
 // JavaHash is Java's String.hashCode.
 func JavaHash(s string) int32 {
@@ -37,7 +37,7 @@ func Bucket(hash int32, buckets int) uint32 {
 	return (h ^ h>>16) & uint32(buckets-1)
 }
 
-// GrownTable returns how many buckets a Java hash table has that grew to n elements one by one.
+// GrownTable returns the number of buckets of a Java hash table that grew to n elements one by one.
 func GrownTable(n int) int {
 	buckets := 16
 	for n > buckets/4*3 {

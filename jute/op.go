@@ -42,8 +42,7 @@ const (
 	OpError OpCode = -1
 )
 
-// Reserved xids. A client may send any xid and gets it back; these alone are
-// matched out of order.
+// Reserved xids. A reply has the xid of its request. Clients match only replies with these xids out of order.
 const (
 	XidEvent      int32 = -1
 	XidPing       int32 = -2

@@ -2,11 +2,11 @@ package jute
 
 import "testing"
 
-// inTest is true in the programs of go test alone.
+// inTest is true only in programs of go test.
 var inTest = testing.Testing()
 
-// Overwrite marks the end of a buffer's use. In tests it puts a pattern over the bytes, so that a string
-// which still shares them, and should have been cloned, shows it; elsewhere it does nothing.
+// Overwrite marks the end of a buffer's use. In tests it writes a pattern over the bytes, so that a test
+// fails if a string still shares them and should have been cloned. Elsewhere it does nothing.
 func Overwrite(b []byte) {
 	if inTest {
 		overwrite(b)

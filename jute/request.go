@@ -25,7 +25,7 @@ type ConnectRequest struct {
 	SessionID       int64 // 0: a new session
 	Password        []byte
 	ReadOnly        bool
-	HasReadOnly     bool // old clients leave the byte out, and must get none back
+	HasReadOnly     bool // old clients omit the byte, and their answer must omit it too
 }
 
 // DecodeConnectRequest reads the first frame of a connection.
@@ -75,7 +75,7 @@ func (d *Decoder) CreateRequest(op OpCode) (r CreateRequest) {
 	return r
 }
 
-// ReadCreate is CreateRequest for many requests one after another: it reuses the room of the ACL in r.
+// ReadCreate is CreateRequest for many requests in a row: it reuses the memory of r's ACL.
 func (d *Decoder) ReadCreate(op OpCode, r *CreateRequest) {
 	var ok bool
 	r.Path, ok = d.String()
@@ -88,8 +88,7 @@ func (d *Decoder) ReadCreate(op OpCode, r *CreateRequest) {
 	}
 }
 
-// PathVersion is the body of delete and check, and the frame of setData and
-// setACL.
+// PathVersion is the body of delete and check, and a part of setData and setACL.
 type PathVersion struct {
 	Path    string
 	NoPath  bool
@@ -138,7 +137,7 @@ func (d *Decoder) SetACLRequest() (r SetACLRequest) {
 	return r
 }
 
-// MultiHeader stands before each operation of a multi, and ends it.
+// MultiHeader comes before each operation of a multi, and at its end.
 type MultiHeader struct {
 	Type OpCode
 	Done bool
@@ -157,8 +156,7 @@ func AppendMultiHeader(b []byte, op OpCode, done bool, code ErrCode) []byte {
 	return AppendInt(b, int32(code))
 }
 
-// SetWatches is the body of setWatches and setWatches2: what a client watched
-// when it last had a connection.
+// SetWatches is the body of setWatches and setWatches2: the watches that a client had on its last connection.
 type SetWatches struct {
 	RelativeZxid          int64
 	Data, Exist, Child    []string

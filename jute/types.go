@@ -25,7 +25,7 @@ type ACL struct {
 // WorldAnyone is the ACL that allows every client everything.
 var WorldAnyone = []ACL{{PermAll, ID{"world", "anyone"}}}
 
-// Stat is what clients see of a node besides its data. It is 68 bytes long.
+// Stat is the metadata of a node that clients see. It is 68 bytes long.
 type Stat struct {
 	Czxid          int64 // zxid of the create
 	Mzxid          int64 // zxid of the last setData, or of the create
@@ -78,16 +78,15 @@ func AppendACL(b []byte, acl []ACL) []byte {
 	return b
 }
 
-// ACL reads an ACL list; a null list is nil. A null scheme reads as "", which
-// no rule accepts; a null id is reported by nullID, because the reference
-// answers it with a code of its own.
+// ACL reads an ACL list; a null list is nil. A null scheme reads as "", which no rule accepts. nullID reports
+// a null id, because ZooKeeper answers it with a code of its own.
 func (d *Decoder) ACL() (acl []ACL, nullID bool) { return d.aclOnto(nil, 1<<30) }
 
-// KeptACL is how many entries the decoder keeps of an ACL in a request: one more than a server takes,
-// which is enough to refuse it.
+// KeptACL is how many entries of an ACL in a request the decoder keeps: one more than a server accepts, which
+// is enough to refuse the ACL.
 const KeptACL = 1001
 
-// aclOnto is ACL with room that a list may take, and keeps so many entries.
+// aclOnto is ACL, but reuses the memory in room and keeps at most most entries.
 func (d *Decoder) aclOnto(room []ACL, most int) (acl []ACL, nullID bool) {
 	n := d.Count(12)
 	if n <= 0 {
@@ -139,7 +138,7 @@ func (e EventType) String() string {
 	return "None"
 }
 
-// stateSyncConnected is the only state a server ever sends in an event.
+// stateSyncConnected is the only state that a server sends in an event.
 const stateSyncConnected = 3
 
 // AppendEventFrame appends a whole notification frame.

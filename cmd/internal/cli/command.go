@@ -6,20 +6,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Program is the table of a program. C is what the program's commands get to know of their call.
+// Program is the table of a program. C is the type of the call that the program's commands get.
 type Program[C any] struct {
 	Name     string
 	Does     string   // in a few words, for the help and the manual
-	Synopsis []string // what follows the name
+	Synopsis []string // operands and options after the name
 	About    string   // paragraphs for the manual
 	Examples string
 	Notes    string // at the end of the help
 	See      string // other manual pages
 	Exits    []Meaning
 	Commands []*Command[C]
-	// Groups are the flags that the program takes without a command.
+	// Groups are the flags of the program without a command.
 	Groups func() []Group
-	// Details say of some of them what the help leaves to the manual.
+	// Details describe some of the flags for the manual; the help omits these texts.
 	Details map[string]string
 	// OtherCommands and OtherFlags map words of other programs to those of this one.
 	OtherCommands, OtherFlags map[string]string
@@ -42,23 +42,23 @@ type Command[C any] struct {
 	Name   string
 	Args   string // operands, for the usage line
 	Does   string // one line for the list of commands
-	Help   string // what the usage line and the flags leave out
+	Help   string // text beyond the usage line and the flags
 	Hidden bool
 	// Paths marks operands as paths on the server, for completion.
 	Paths bool
 	// Words are the possible first operands, for completion.
 	Words []string
-	// Least and Most bound the number of operands; Most is -1 without a bound.
+	// Least and Most bound the number of operands; Most is -1 without a limit.
 	Least, Most int
 	// Runs says that the words after -- are a program to run, not operands.
 	Runs bool
-	// Prints are the objects that it prints with -o json, where the program itself makes them.
+	// Prints are the objects that the command prints with -o json, if the program itself makes them.
 	Prints []any
 	// ProgramFlags says that the command takes the program's own flags, and Setup adds none.
 	ProgramFlags bool
 	// Setup adds the command's flags to the set and returns the function that runs the command.
 	Setup func(*pflag.FlagSet) func(C) error
-	own   func(*Call) error // in place of Setup
+	own   func(*Call) error // replaces Setup
 }
 
 // Group is a heading of the help and the flags below it.
@@ -67,7 +67,7 @@ type Group struct {
 	Flags *pflag.FlagSet
 }
 
-// Meaning is what a word or a number stands for.
+// Meaning explains a word or a number.
 type Meaning struct{ Word, Means string }
 
 // Call is one call of a command.
@@ -99,7 +99,7 @@ func (p *Program[C]) find(name string) *Command[C] {
 	return nil
 }
 
-// all returns the program's commands and those that every program has.
+// all returns the program's commands and the commands of every program.
 func (p *Program[C]) all() []*Command[C] {
 	return append(p.Commands[:len(p.Commands):len(p.Commands)], p.completionCommand(), p.manualCommand())
 }

@@ -29,9 +29,9 @@ For fish:  PROGRAM completion fish > ~/.config/fish/completions/PROGRAM.fish`, "
 	}
 }
 
-// The scripts ask the program itself for the candidates, so they always know its commands. Each
-// candidate is a word and, after a tab, its meaning. If the program fails, the word is the name
-// of a file.
+// The scripts ask the program itself for the candidates, so they always offer its present commands. Each
+// candidate is a word and, after a tab, its meaning. If the program fails, the shell completes the name of a
+// file.
 var completionScripts = map[string]string{
 	"bash": `_PROGRAM() {
 	local IFS=$'\n' i found
@@ -82,8 +82,7 @@ complete -c PROGRAM -n __PROGRAM_in_command -xa '(__PROGRAM_complete_command)'
 `,
 }
 
-// complete writes the candidates for the last word, and reports false if it is the name of a
-// file.
+// complete writes the candidates for the last word. It returns false if that word is the name of a file.
 func (p *Program[C]) complete(words []string) bool {
 	list, ok := p.candidates(words)
 	for _, c := range list {
@@ -96,7 +95,7 @@ func (p *Program[C]) candidates(words []string) (list []Meaning, ok bool) {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	last := strings.TrimPrefix(words[len(words)-1], "=") // bash takes = for a word
+	last := strings.TrimPrefix(words[len(words)-1], "=") // for bash, = is a word
 	before := slices.DeleteFunc(slices.Clone(words[:len(words)-1]), func(w string) bool { return w == "=" })
 	fs, c := p.flags(), (*Command[C])(nil)
 	if len(before) > 0 {
@@ -176,7 +175,7 @@ func flagValues(f *pflag.Flag, prefix, before string) (list []Meaning, ok bool) 
 // operands lists the command's words, or paths on the server.
 func (p *Program[C]) operands(c *Command[C], fs *pflag.FlagSet, before []string, last string) (
 	list []Meaning, ok bool) {
-	_ = fs.Parse(before) // what is wrong is told when the command runs
+	_ = fs.Parse(before) // the command itself reports mistakes when it runs
 	if len(fs.Args()) == 0 {
 		for _, w := range c.Words {
 			if strings.HasPrefix(w, last) {
@@ -201,8 +200,8 @@ func (p *Program[C]) operands(c *Command[C], fs *pflag.FlagSet, before []string,
 	return list, true
 }
 
-// plainWord reports whether every shell takes the word unquoted. The shells insert candidates
-// without quotes, and any client of the servers may have chosen the name of a node.
+// plainWord reports whether a word needs no quotes in any shell. The shells insert candidates without quotes,
+// and the name of a node may come from any client of the servers.
 func plainWord(word string) bool {
 	return !strings.ContainsFunc(word, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+,:@%", r)

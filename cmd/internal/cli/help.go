@@ -55,8 +55,7 @@ const (
 	helpIndent = 6
 )
 
-// PrintFlag writes a flag and the name of its value in one line, and below it what the flag does
-// and its default.
+// PrintFlag writes a flag and the name of its value on one line, and its effect and default below.
 func PrintFlag(w io.Writer, f *pflag.Flag) {
 	name, text := FlagText(f)
 	fmt.Fprintf(w, "  %s\n", name)
@@ -71,7 +70,7 @@ func PrintFlag(w io.Writer, f *pflag.Flag) {
 	fmt.Fprintf(w, "%*s%s\n", helpIndent, "", line)
 }
 
-// FlagText returns a flag with the name of its value, and what it does with its default.
+// FlagText returns a flag with the name of its value, and the text about its effect and default.
 func FlagText(f *pflag.Flag) (name, does string) {
 	value, does := pflag.UnquoteUsage(f)
 	name = "--" + f.Name

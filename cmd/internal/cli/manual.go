@@ -93,7 +93,7 @@ func (m Page) Section(title string) { fmt.Fprintf(m.w, ".SH %s\n", escape(title)
 // Heading begins a part of a section.
 func (m Page) Heading(title string) { fmt.Fprintf(m.w, ".SS %q\n", escape(title)) }
 
-// Text writes paragraphs. One whose lines are aligned by hand keeps its lines.
+// Text writes paragraphs. A paragraph with hand-aligned lines keeps its lines.
 func (m Page) Text(text string) {
 	for par := range strings.SplitSeq(strings.Trim(text, "\n"), "\n\n") {
 		switch {
@@ -117,7 +117,7 @@ func (m Page) List(list []Meaning) {
 	}
 }
 
-// FlagList returns flags with what they do, in detail.
+// FlagList returns flags with their detailed texts.
 func (p *Program[C]) FlagList(fs *pflag.FlagSet) (list []Meaning) {
 	fs.VisitAll(func(f *pflag.Flag) {
 		name, does := FlagText(f)
@@ -131,8 +131,8 @@ func (p *Program[C]) FlagList(fs *pflag.FlagSet) (list []Meaning) {
 	return list
 }
 
-// escape makes text safe for roff: no line becomes a request, a dash stays a dash that can be
-// copied, and other characters than ASCII have their names.
+// escape makes text safe for roff: no line becomes a request, a dash can be copied as a dash, and characters
+// outside ASCII are written by their names.
 func escape(text string) string {
 	var b strings.Builder
 	begins := true

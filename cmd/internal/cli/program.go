@@ -1,6 +1,6 @@
-// Package cli is the command line of zlockd and zlock. A [Program] is one table of commands and
-// flags. From it come parsing, help, messages about mistakes, suggestions, completion and the manual
-// pages; tests hold the tables of the documentation to it.
+// Package cli is the command line of zlockd and zlock. A [Program] is one table of commands and flags. The
+// package derives from it the parser, help, messages about mistakes, suggestions, completion and manual
+// pages. Tests compare the tables of the documentation with it.
 package cli
 
 import (
@@ -75,8 +75,8 @@ func (p *Program[C]) run(c *Command[C], args []string) error {
 	return run(call)
 }
 
-// FlagError says in one sentence which flag is wrong, and why. others maps words of other programs
-// to flags.
+// FlagError describes in one sentence which flag is wrong, and why. others maps words of other programs to
+// flags.
 func FlagError(fs *pflag.FlagSet, err error, others map[string]string) error {
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f, why := e.GetFlag(), e.Unwrap().Error()

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the known word that word probably means: one that differs by a slip or two,
-// or that has the same beginning. It returns "" if no word is near.
+// Nearest returns the known word that word probably means: a word that differs by one or two typing errors,
+// or with the same beginning. It returns "" if no word is near.
 func Nearest(word string, known []string) string {
 	typed := squeeze(word)
 	if len(typed) < 2 {
@@ -35,13 +35,13 @@ func Nearest(word string, known []string) string {
 	return ""
 }
 
-// squeeze removes what people write differently: case, dashes, underscores and dots.
+// squeeze removes the differences in how people write a word: case, dashes, underscores and dots.
 func squeeze(s string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
 }
 
-// distance returns how many letters must be added, dropped, changed, or swapped with the next
-// to turn a into b.
+// distance returns how many letters must be added, removed, changed, or swapped with the next letter to turn
+// a into b.
 func distance(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	before, last, now := rows[0], rows[1], rows[2]

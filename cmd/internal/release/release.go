@@ -1,8 +1,7 @@
 // Package release reports the release of the programs.
 //
-// The file RELEASES names every release with the commit that it was built from,
-// newest first. The build reads it, so a copy of the sources without git knows
-// its release as well.
+// The file RELEASES names every release with the commit that it was built from, newest first. The build reads
+// it, so a build from sources without git has the right release too.
 package release
 
 import (
@@ -14,8 +13,8 @@ import (
 	"time"
 )
 
-// The linker sets them: -X github.com/zlockd/zlockd/cmd/internal/release.set=0.1.0 and
-// -X github.com/zlockd/zlockd/cmd/internal/release.built=2026-11-21T08:49:00Z
+// The linker sets these variables: -X github.com/zlockd/zlockd/cmd/internal/release.set=0.1.0 and -X
+// github.com/zlockd/zlockd/cmd/internal/release.built=2026-11-21T08:49:00Z
 var (
 	set   = ""
 	built = ""
@@ -24,8 +23,8 @@ var (
 //go:embed RELEASES
 var list string
 
-// Version returns the version that the linker set; else the version of the module, if the go
-// command installed the program from one; else the newest release with "-dev".
+// Version returns the version that the linker set; else the module's version, if the go command installed the
+// program by a version; else the newest release with "-dev".
 func Version() string {
 	v := set
 	if v == "" {
@@ -34,12 +33,12 @@ func Version() string {
 	if v == "" {
 		v = regexp.MustCompile(`(?m)^\d\S*`).FindString(list) + "-dev"
 	}
-	// Parsers of clients take letters, digits, dots and dashes.
+	// Clients can parse only letters, digits, dots and dashes.
 	return regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(strings.TrimPrefix(v, "v"), ".")
 }
 
-// moduleVersion returns the version of the module if the go command installed it by its
-// version. A build in a checkout has a pseudo-version, which names no release.
+// moduleVersion returns the module's version if the go command installed the program by a version. A build in
+// a checkout has a pseudo-version, which is not a release.
 func moduleVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || !regexp.MustCompile(`^v\d+\.\d+\.\d+$`).MatchString(info.Main.Version) {

@@ -71,5 +71,5 @@ func (d *daemon) checkOnly(args []string) error {
 	return nil
 }
 
-// fewFiles is the limit of open files below which it deserves a note.
+// fewFiles is the limit of open files below which zlockd check adds a note.
 const fewFiles = 4096

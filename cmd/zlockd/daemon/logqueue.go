@@ -16,15 +16,14 @@ const (
 	logFlushTime  = time.Second // for the rest when the process ends
 )
 
-// logQueue stands in front of stderr. Loggers only append; one goroutine writes. A reader of
-// stderr that stops or goes away costs log lines and nothing else: the queue counts them and
-// reports them when there is room again.
+// logQueue buffers stderr. Loggers only append; one goroutine writes. If the reader of stderr stops or goes
+// away, only log lines are lost. The queue counts them, and reports them when it has room again.
 type logQueue struct {
 	w     io.Writer
 	max   int64
 	log   atomic.Pointer[slog.Logger] // reports lost lines; nil: no report
-	lines chan []byte                 // an empty one asks for flushed
-	bytes atomic.Int64                // of lines, and of the one being written
+	lines chan []byte                 // an empty line asks for a signal on flushed
+	bytes atomic.Int64                // bytes of the queued lines and of the line being written
 	total atomic.Int64                // lost lines
 
 	flushed chan struct{}
@@ -54,7 +53,7 @@ func (q *logQueue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// lost returns how many lines were not written.
+// lost returns the number of lost lines.
 func (q *logQueue) lost() int64 { return q.total.Load() }
 
 // tellBy makes the queue report lost lines to log, which writes to the queue.
@@ -95,7 +94,7 @@ func (q *logQueue) flush(most time.Duration) {
 	}
 }
 
-// newLogger returns a logger as the flags ask. check has accepted them.
+// newLogger returns the logger that the flags ask for. check has accepted the flags.
 func newLogger(w io.Writer, level slog.Leveler, format string) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if format == "json" {

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 )
 
-// Main runs zlockd with its arguments, the name of the program first, and returns the exit code. With
-// nil for Kerberos it refuses the options that ask for it.
+// Main runs zlockd with its arguments, the name of the program first, and returns the exit code. If kerberos
+// is nil it refuses the options of Kerberos.
 func Main(args []string, kerberos Kerberos) int {
 	relaxTimers(args) // before signals are heard
 	signals := make(chan os.Signal, 2)

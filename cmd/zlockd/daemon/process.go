@@ -24,9 +24,9 @@ const (
 type daemon struct {
 	stdout, stderr io.Writer
 	signals        <-chan os.Signal
-	hangups        <-chan os.Signal // each reads the configuration again
+	hangups        <-chan os.Signal // each makes the daemon read its configuration again
 	level          slog.LevelVar
-	kerberos       Kerberos // nil without
+	kerberos       Kerberos // nil: a program without Kerberos
 	start          func(context.Context, *settings.Settings, *slog.Logger) (process, error)
 }
 
@@ -40,7 +40,7 @@ type process interface {
 	Change(*settings.Settings, *slog.Logger) (users bool, err error)
 	// Failed is closed when the server stops by itself.
 	Failed() <-chan struct{}
-	// Close shuts the server down, as far as ctx allows.
+	// Close shuts the server down, until ctx ends.
 	Close(ctx context.Context) error
 }
 

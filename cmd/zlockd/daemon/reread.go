@@ -21,9 +21,9 @@ var live = []string{"log-level", "4lw-whitelist", "max-client-cnxns", "max-cnxns
 	"ticket-tokens", "kerberos-keytab", "kerberos-principal", "kerberos-rules", "kerberos-remove-host",
 	"kerberos-remove-realm"}
 
-// reread reads the configuration again at each SIGHUP, and logs what took effect and what
-// needs a restart. A hang-up never ends the server, and a configuration with a mistake changes
-// nothing. Certificates need no signal: the server sees that their files change.
+// reread reads the configuration again at each SIGHUP, and logs what took effect and what needs a restart.
+// SIGHUP never ends the server, and a configuration with a mistake changes nothing. Certificates need no
+// signal: the server notices changes of their files.
 func (d *daemon) reread(args []string, inForce *settings.Settings, p process, n *notifier, log *slog.Logger,
 	done <-chan struct{}) {
 	for {

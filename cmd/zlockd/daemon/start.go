@@ -46,8 +46,9 @@ func startServer(ctx context.Context, s *settings.Settings, log *slog.Logger) (p
 	return running{i, o.Audit}, nil
 }
 
-// auditOptions returns the options of the audit log. On the disk of the data the log leaves a quarter more
-// free than the server itself keeps, so that it cannot make the server refuse writes.
+// auditOptions returns the options of the audit log. On the disk of the data directory, the log stops while
+// the free space is still a quarter above the server's own reserve, so that it cannot make the server refuse
+// writes.
 func auditOptions(s *settings.Settings) audit.Options {
 	o := audit.Options{Name: s.AuditLog, Size: s.AuditMiB << 20, Keep: s.AuditKeep}
 	reserve := s.ReserveMiB << 20
@@ -92,7 +93,7 @@ func serverOptions(s *settings.Settings, log *slog.Logger) (server.Options, erro
 	}
 	o := s.Options
 	o.TicketAddr, o.TicketAnyPort = ticketAddr(s)
-	// A caller without a certificate may bring a token.
+	// A caller without a certificate may have a token.
 	ticketTLS, ticketFiles, err := newHTTPTLS(all[4], o.TicketAddr, tls.VerifyClientCertIfGiven, log)
 	if err != nil {
 		return server.Options{}, err
@@ -129,7 +130,7 @@ func serverOptions(s *settings.Settings, log *slog.Logger) (server.Options, erro
 	return o, nil
 }
 
-// orNoLimit returns the number as package clients has it, where 0 is the default.
+// orNoLimit converts a number for package clients, where 0 is the default and not "no limit".
 func orNoLimit(n int) int {
 	if n == 0 {
 		return -1

@@ -38,8 +38,8 @@ func newHTTPTLS(f *settings.TLSFlags, addr string, auth tls.ClientAuthType, log 
 	return serverTLS(*f, auth, tls.VersionTLS12, log)
 }
 
-// serverTLS returns a TLS configuration with the files as they are at each connection. Without an
-// authority clients show no certificate.
+// serverTLS returns a TLS configuration that uses the present content of the files for each connection.
+// Without an authority clients show no certificate.
 func serverTLS(f settings.TLSFlags, auth tls.ClientAuthType, least uint16, log *slog.Logger) (
 	*tls.Config, *tlsfiles.Files, error) {
 	files, err := tlsfiles.Open(f.Names, log)
@@ -58,7 +58,7 @@ func serverTLS(f settings.TLSFlags, auth tls.ClientAuthType, least uint16, log *
 		now := files.Get(time.Now())
 		mu.Lock()
 		defer mu.Unlock()
-		if of != now { // one configuration for all connections: it has the keys of their tickets
+		if of != now { // connections share one configuration: it has their session tickets' keys
 			of, last = now, &tls.Config{MinVersion: least, ClientAuth: auth,
 				Certificates: []tls.Certificate{now.Pair}, ClientCAs: now.CA, VerifyConnection: now.NotRevoked}
 		}

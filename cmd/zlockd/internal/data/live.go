@@ -33,8 +33,8 @@ const (
 	liveWait    = 30 * time.Second // for a connection
 )
 
-// readRunning reads every node of a running server, one level of the tree after the other. Nodes may
-// change during the read: a server must stand still to be compared.
+// readRunning reads every node of a running server, one level of the tree after the other. Nodes may change
+// during the read, so a comparison needs a server without writes.
 func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, error) {
 	var auth []zk.Auth
 	if authFile != "" {
@@ -49,7 +49,7 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
-	defer func() { _ = conn.Close(context.Background()) }() // the session only reads
+	defer func() { _ = conn.Close(context.Background()) }() // the session has nothing to lose
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	c := &offline.Content{Name: addr, Wire: true, Nodes: map[string]*tree.Info{}}
@@ -108,7 +108,7 @@ func readNode(ctx context.Context, conn *zk.Conn, path string) (*tree.Info, []st
 	n := &tree.Info{Stat: st, Data: got.Data, ACL: acl}
 	// The protocol counts creations twice and subtracts the existing children.
 	n.Counter = int32((int64(st.Cversion) + int64(st.NumChildren)) / 2)
-	zkfiles.SetOwner(n, st.EphemeralOwner) // a ZooKeeper shows marks of other kinds there, too
+	zkfiles.SetOwner(n, st.EphemeralOwner) // a ZooKeeper also reports other marks in this field
 	if st.NumChildren == 0 {
 		return n, nil, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// told is how many of the nodes left out a command lists by name.
+// told is how many omitted nodes a command lists by name.
 const told = 20
 
 func importCommand() *Command {
@@ -61,7 +61,7 @@ func checkID(id uint32) error {
 	return nil
 }
 
-// startWith says how to start the server that a new directory is for.
+// startWith returns the command that starts the server of a new directory.
 func startWith(dir string, id uint32) string {
 	how := "Start it: zlockd --data-dir " + dir
 	if id != 1 {
@@ -70,7 +70,7 @@ func startWith(dir string, id uint32) string {
 	return how
 }
 
-// made makes a directory, and prints what is in it and what comes next.
+// made makes a directory, and prints its content and the next step.
 func (c *Call) made(dir, next string, run func() (*offline.Made, error)) error {
 	begun := time.Now()
 	m, err := run()

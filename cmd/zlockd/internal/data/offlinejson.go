@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/offline"
 )
 
-// The data commands print these with -o json: one object per line. Later versions only add
-// fields; docs/data.md describes them.
+// The data commands print these objects with -o json, one per line. Later versions only add fields;
+// docs/data.md describes them.
 
 // madeAnswer is the answer of import, export and restore.
 type madeAnswer struct {

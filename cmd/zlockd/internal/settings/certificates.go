@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
-// certificateSoon is how long before its end a certificate deserves a note.
+// certificateSoon is how long before its expiry zlockd mentions a certificate.
 const certificateSoon = 30 * 24 * time.Hour
 
 // checkFiles checks the files of certificates and keys: their contents, whether each key belongs to
@@ -47,8 +47,8 @@ func (s *Settings) checkSecrets() {
 	}
 }
 
-// readPEM returns the text of a file that the server must be able to read, now and again. It reports
-// why the server cannot, and returns nil. Only the server may read a secret.
+// readPEM returns the text of a file that the server must be able to read, now and again. If the server
+// cannot, readPEM records the reason and returns nil. A secret must be readable only for the server's user.
 func (s *Settings) readPEM(flag, file string, secret bool) []byte {
 	if file == "" {
 		return nil

@@ -33,8 +33,7 @@ func (s *Settings) complete(given func(flag string) bool) {
 	}
 }
 
-// check records every mistake that it can see before anything starts, and says what to do
-// about each.
+// check records every mistake that it can find before the start, with advice for each.
 func (s *Settings) check() {
 	given := s.Flags.Changed
 	s.Flags.VisitAll(func(f *pflag.Flag) {
@@ -96,7 +95,7 @@ func (s *Settings) check() {
 	}
 	s.checkSASL()
 	if s.SuperDigest != "" && !isDigest(s.SuperDigest) {
-		// The value is not repeated: it may be a password.
+		// The message omits the value, which may be a password.
 		s.Fault("--super-digest: want USER:HASH, where HASH is base64(sha1(USER:PASSWORD)); " +
 			"make it with: printf 'super:PASSWORD' | openssl dgst -binary -sha1 | openssl base64")
 	}
@@ -241,7 +240,7 @@ func (s *Settings) checkTLS() {
 		s.Fault("--ticket-tls-cert and --ticket-tokens are for --ticket-addr: give the address to serve " +
 			"tickets on")
 	}
-	// The server decides about a name, which it looks up.
+	// For a host name the server itself decides, after a lookup.
 	host, _, _ := net.SplitHostPort(s.TicketAddr)
 	if ip := net.ParseIP(host); s.TicketAddr != "" && s.TicketAddr != Off && s.ticketFiles.Cert == "" &&
 		(host == "" || ip != nil && !ip.IsLoopback()) {
@@ -291,7 +290,7 @@ func Read(args []string, kerberos Kerberos) (*Settings, error) {
 	}
 	s.unknownVariables(os.Environ())
 	s.complete(flags.Changed)
-	if !s.CheckReady { // a server that runs does not need what another start would
+	if !s.CheckReady { // a running server has no use for checks of the next start
 		s.check()
 	}
 	return s, errors.Join(s.Faults...)

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
-// zooTick is ZooKeeper's tick if its configuration sets none.
+// zooTick is ZooKeeper's tick time if its configuration sets none.
 const zooTick = "3000"
 
 // applyConfig reads the zoo.cfg that s names. It sets every flag that the file covers and the
@@ -98,7 +98,7 @@ func (z *zoo) addresses() {
 	}
 	port, host := z.seen["admin.serverPort"], z.seen["admin.serverAddress"]
 	switch {
-	case z.seen["admin.enableServer"] == "false": // ZooKeeper takes any other word for true
+	case z.seen["admin.enableServer"] == "false": // for ZooKeeper any other word means true
 		z.put("admin-addr", Off)
 		return
 	case port != "" && host == "":
@@ -223,7 +223,7 @@ func withoutSecrets(text string) string {
 			strings.HasPrefix(s, "superuser")
 	}
 	lines := strings.SplitAfter(text, "\n")
-	hide := false // the line continues a hidden one
+	hide := false // the line continues a hidden line
 	for i, line := range lines {
 		trimmed := strings.TrimSpace(line)
 		key, _ := splitProperty(trimmed)

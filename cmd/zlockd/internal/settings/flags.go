@@ -195,8 +195,8 @@ func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// parseFlags reads the command line, and from the environment the flags that the command line
-// leaves out. The set it returns knows which flags were given.
+// parseFlags reads the command line, and from the environment the flags that the command line leaves out. The
+// returned set records which flags were given.
 func parseFlags(args []string, env func(string) (string, bool)) (*Settings, *pflag.FlagSet, error) {
 	s := new(Settings)
 	all := pflag.NewFlagSet("zlockd", pflag.ContinueOnError)
@@ -228,8 +228,8 @@ func (s *Settings) noteOrigin(all *pflag.FlagSet, from string) {
 	})
 }
 
-// unknownVariables notes environment variables that have the prefix of a flag but name none.
-// It skips those that Kubernetes sets for a service named zlockd.
+// unknownVariables records environment variables with the prefix of flags that name no flag. It skips those
+// that Kubernetes sets for a service named zlockd.
 func (s *Settings) unknownVariables(environ []string) {
 	known := map[string]bool{}
 	s.Flags.VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })
@@ -266,7 +266,7 @@ func setFromEnv(all *pflag.FlagSet, env func(string) (string, bool)) error {
 	return errors.Join(errs...)
 }
 
-// OtherNames maps words of other programs to our flags.
+// OtherNames maps words of other programs to flags of zlockd.
 var OtherNames = map[string]string{
 	"p": "client-addr", "port": "client-addr", "client-port": "client-addr", "clientPort": "client-addr",
 	"host": "client-addr", "listen": "client-addr", "addr": "client-addr", "address": "client-addr",

@@ -32,14 +32,15 @@ func toFlag(flag string, translate ...func(string) (string, error)) rule {
 	}}
 }
 
-// Translations of switches, as ZooKeeper reads each; testdata/zookeys.table has what it makes of which value.
+// Translations of switches, as ZooKeeper reads each; testdata/zookeys.table has its result for each value.
 
-// exactly is for a key that is on with one word in this case only; ZooKeeper takes every other for off.
+// exactly is for a key that only this word, in this case, switches on; for ZooKeeper every other value means
+// off.
 func exactly(word string) func(string) (string, error) {
 	return func(value string) (string, error) { return strconv.FormatBool(value == word), nil }
 }
 
-// isTrue is for a key that is off with every word but true, in upper or lower case.
+// isTrue is for a key that only true, in upper or lower case, switches on.
 func isTrue(value string) (string, error) {
 	return strconv.FormatBool(strings.EqualFold(value, "true")), nil
 }
@@ -49,7 +50,7 @@ func notTrue(value string) (string, error) {
 	return strconv.FormatBool(!strings.EqualFold(value, "true")), nil
 }
 
-// strictly makes a rule refuse what is neither true nor false, for keys where ZooKeeper does.
+// strictly makes a rule refuse values other than true and false, for keys where ZooKeeper refuses them.
 func strictly(r rule) rule {
 	return rule{r.means, func(z *zoo, key, value string) error {
 		if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
@@ -59,8 +60,8 @@ func strictly(r rule) rule {
 	}}
 }
 
-// Translations of numbers. ZooKeeper has two readers of them: a leading 0 means nothing to one, and
-// octal to the other.
+// Translations of numbers. ZooKeeper reads them in two ways: in one a leading 0 has no meaning, in the other
+// it means octal.
 
 // unless makes a rule ignore one value, in upper or lower case.
 func unless(good string, r rule) rule {
@@ -118,7 +119,7 @@ func serverLine(z *zoo, key, value string) error {
 	return nil
 }
 
-// skipACL opens every node to every client, so it takes no more spellings than ZooKeeper does.
+// skipACL opens every node to every client, so it accepts only ZooKeeper's spelling.
 func skipACL(z *zoo, key, value string) error {
 	if _, bare := z.raw[key]; !bare {
 		z.s.Note("zookeeper."+key, "ZooKeeper reads this key without zookeeper. only")
@@ -142,7 +143,7 @@ func peerType(_ *zoo, _, value string) error {
 	return nil
 }
 
-// noEffect is how the warning about a key without effect begins.
+// noEffect begins the warning about a key without effect.
 const noEffect = "no effect: "
 
 func ignored(why string) rule {
@@ -173,8 +174,8 @@ func superUser(z *zoo, key, value string) error {
 	return z.set("sasl-super", value)
 }
 
-// authProvider knows the built-in schemes. Without SASL users no client gets a sasl identity,
-// which opens nothing, so the server may start.
+// authProvider knows the built-in schemes. Without SASL users no client gets a sasl identity. That gives no
+// client any access, so the server may start.
 func authProvider(z *zoo, key, value string) error {
 	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
 		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&
@@ -230,8 +231,7 @@ func clientAuth(z *zoo, _, value string) error {
 	return fmt.Errorf("%q is not one of none, want, need", value)
 }
 
-// protocols keeps the oldest protocol that the file asks for; the server speaks none older
-// than 1.2.
+// protocols stores the oldest protocol that the file allows; the server never speaks one older than 1.2.
 func protocols(z *zoo, _, value string) error {
 	asked := Words(value)
 	switch {
@@ -252,7 +252,7 @@ func sslQuorum(z *zoo, _, value string) error {
 	return nil
 }
 
-// sslOther refuses every setting of TLS that the server does not honour.
+// sslOther refuses every setting of TLS that the server does not support.
 func sslOther(_ *zoo, key, value string) error {
 	if value == "" {
 		return nil
@@ -280,8 +280,8 @@ func decimal(value string) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// decoded is for a number that ZooKeeper takes from a system property: 16, 0x10, #10 and 020 are the same. If
-// ZooKeeper would silently use a default, the value is refused here.
+// decoded is for a number that ZooKeeper reads from a system property: 16, 0x10, #10 and 020 are the same. It
+// refuses a value for which ZooKeeper would silently use a default.
 func decoded(value string) (string, error) {
 	digits, sign := value, ""
 	if value != "" && (value[0] == '-' || value[0] == '+') {

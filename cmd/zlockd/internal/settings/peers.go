@@ -23,7 +23,7 @@ type peersFlag struct {
 
 func (s *Settings) peersFlag() peersFlag { return peersFlag{&s.Peers, &s.Observers} }
 
-// asObserver is the end of an entry of --peers for a server without a vote.
+// asObserver is the suffix of an entry of --peers for a server without a vote.
 const asObserver = ":observer"
 
 // String implements pflag.Value.
@@ -102,7 +102,7 @@ func zooID(s string) (uint32, error) {
 	return parseID(s)
 }
 
-// checkAddr returns what is wrong with an address to listen on or to reach.
+// checkAddr returns an error for a wrong address.
 func checkAddr(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

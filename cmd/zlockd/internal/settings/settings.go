@@ -1,5 +1,6 @@
-// Package settings reads what the flags, the environment and a zoo.cfg say of a server, and says all that is
-// wrong with it before anything starts. [Read] does so; the program zlockd starts what it returns.
+// Package settings reads the settings of a server from flags, the environment and a zoo.cfg, and reports all
+// mistakes in them before anything starts. [Read] returns the settings with which the program zlockd starts a
+// server.
 package settings
 
 import (
@@ -14,10 +15,10 @@ import (
 	"github.com/zlockd/zlockd/server"
 )
 
-// Settings holds what the flags and a zoo.cfg say, before anything starts. Most flags are options of the
-// server; serverOptions translates the others.
+// Settings holds the values of the flags and of a zoo.cfg, before anything starts. Most flags are options of
+// the server; serverOptions translates the others.
 type Settings struct {
-	server.Options // as the flags have them: an address may be off, and no limit is 0
+	server.Options // with the flags' values: an address may be off, and 0 means no limit
 
 	// Start and storage.
 	Config                                                string
@@ -34,7 +35,7 @@ type Settings struct {
 	TokensFile                            string // file
 	tlsCRL, Ensemble, SASLUsers           string
 	Keytab, Principal, AuthToLocal        string   // Kerberos
-	Kerberos                              Kerberos // nil without
+	Kerberos                              Kerberos // nil: a program without Kerberos
 	AuthSchemes                           string   // schemes, by commas
 	expiredCerts, RemoveHost, RemoveRealm bool
 
@@ -49,13 +50,13 @@ type Settings struct {
 	// Only a zoo.cfg sets these.
 	dataLogDir    string
 	TLSClientAuth string // none, want, need; empty: need with --tls-ca
-	TLS13         bool   // nothing older
+	TLS13         bool   // accept only TLS 1.3
 
 	Faults []error // why a server with these settings would not start
-	Notes  []note  // what else an operator should know of them
+	Notes  []note  // remarks for the operator
 }
 
-// Fault records why a server would not start, and what to do about it.
+// Fault records why a server would not start, with advice.
 func (s *Settings) Fault(format string, args ...any) {
 	s.Faults = append(s.Faults, fmt.Errorf(format, args...))
 }
@@ -127,7 +128,7 @@ func (s *Settings) asksCertificates() bool {
 // TLSFlags are the files that a port's TLS needs.
 type TLSFlags struct{ tlsfiles.Names }
 
-// declare declares the three flags; cert and ca say what the certificate and the authority are for.
+// declare declares the three flags; cert and ca describe the purpose of the certificate and of the authority.
 func (t *TLSFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
 	t.Flag = flag
 	f.StringVar(&t.Cert, flag+"-cert", "", cert+", PEM `FILE`, read again when it changes")

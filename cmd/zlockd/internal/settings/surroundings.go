@@ -36,7 +36,7 @@ func (s *Settings) Print(w io.Writer) {
 	})
 }
 
-// Try looks at what surrounds a server with these settings: its ports, the names of its peers, its
+// Try checks the environment of a server with these settings: its ports, the names of its peers, its
 // directories.
 func (s *Settings) Try() {
 	s.tryPorts(func(string) bool { return true })
@@ -44,9 +44,9 @@ func (s *Settings) Try() {
 	s.tryDirectories()
 }
 
-// tryPorts opens each port that is asked for and closes it again. While a server runs on the data
-// directory, a port that is taken is that server's: before an upgrade the question is whether the next
-// start would succeed.
+// tryPorts opens each port that asked accepts and closes it again. While a server runs on the data directory,
+// it ignores ports in use, because they are that server's: before an upgrade, the question is whether the
+// next start would succeed.
 func (s *Settings) tryPorts(asked func(flag string) bool) {
 	running := !s.Dev && disk.InUse(s.DataDir)
 	if running {
@@ -94,7 +94,7 @@ func (s *Settings) lookUpPeers() {
 	}
 }
 
-// slowSync is the time of a sync above which the disk deserves a note.
+// slowSync is the time of a sync above which zlockd check adds a note about the disk.
 const slowSync = 20 * time.Millisecond
 
 // tryDirectory reports whether the server can use a directory, what it holds, and how fast and

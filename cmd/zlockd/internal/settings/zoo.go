@@ -15,7 +15,7 @@ type zoo struct {
 	flags   *pflag.FlagSet
 	given   map[string]bool   // flags of the command line
 	seen    map[string]string // every key of the file, without a prefix
-	raw     map[string]bool   // every key as the file has it
+	raw     map[string]bool   // every key with its prefix, as in the file
 	servers []state.Server
 }
 
@@ -37,16 +37,16 @@ func (z *zoo) put(flag, value string) {
 	}
 }
 
-// wrong records a mistake that is not one of a single line.
+// wrong records a mistake that does not belong to a single line.
 func (z *zoo) wrong(format string, args ...any) {
 	z.s.Fault("%s: %w", z.s.Config, fmt.Errorf(format, args...))
 }
 
-// is reports whether the file gives a key a value; ZooKeeper does not tell upper case from lower.
+// is reports whether the file sets a key to a value, in upper or lower case as in ZooKeeper.
 func (z *zoo) is(key, value string) bool { return strings.EqualFold(z.seen[key], value) }
 
-// rule maps one key of a zoo.cfg. It returns an error if the server must not start: otherwise
-// the server would silently drop what the key asks for.
+// rule maps one key of a zoo.cfg. It returns an error if the server must not start, because it would
+// otherwise silently ignore the key.
 type rule struct {
 	means string // for the manual
 	apply func(z *zoo, key, value string) error

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// zooRules lists the keys known by their whole names. zooPrefixes has those known by their beginnings.
+// zooRules has the rules of keys by their whole names. zooPrefixes has the rules by prefixes of keys.
 var zooRules = map[string]rule{
 	"tickTime":               toFlag("tick-time"),
 	"dataDir":                toFlag("data-dir"),
@@ -131,7 +131,7 @@ var zooRules = map[string]rule{
 	"admin.idleTimeout":     ignored("idle connections are closed after 30 s"),
 }
 
-// zooPrefixes lists the keys known by how they begin.
+// zooPrefixes has the rules of keys by prefixes.
 var zooPrefixes = []struct {
 	prefix string
 	rule   rule
