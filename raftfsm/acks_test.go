@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/serving"
+	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -19,8 +21,8 @@ func TestG23AnAcknowledgementCountsFromTheQuestion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for name, late := range map[string]time.Duration{"at once": 0, "after five seconds": 5 * time.Second} {
-			n := &Node{fsm: newFSM(1, "c", new(watcher), func(error) {})}
-			n.serving.n = n
+			n := &Node{fsm: applied.New().FSM, serving: serving.New(serving.Options{})}
+			n.serving.Use(nil, n.fsm, nil)
 			began := time.Now()
 			time.Sleep(3 * time.Second)
 			sent := time.Now()
@@ -31,7 +33,10 @@ func TestG23AnAcknowledgementCountsFromTheQuestion(t *testing.T) {
 			must.OK(t, w.Flush())
 			time.Sleep(late)
 			expect.Is(t, n.readAcks(bufio.NewReader(&b), began), io.EOF, "%s", name)
-			expect.Equal(t, time.Since(n.serving.lastAck), late, "%s: the age of the acknowledgement", name)
+			must.OK(t, n.Acknowledged(t.Context(), func(sent time.Time) bool {
+				expect.Equal(t, time.Since(sent), late, "%s: the age of the acknowledgement", name)
+				return true
+			}))
 		}
 	})
 }

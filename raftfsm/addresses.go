@@ -275,8 +275,8 @@ var errUnreached = errors.New("no other member answers")
 // and in follows whether it leads or follows the leader.
 func (n *Node) Standing(ctx context.Context, id uint32, addr string) (there, follows bool) {
 	if id == n.id {
-		serving, _ := n.Serving()
-		return true, serving
+		serves, _ := n.Serving()
+		return true, serves
 	}
 	st, err := n.port.Ask(ctx, id, addr, peer.Question{})
 	if err != nil || st.ID != id {

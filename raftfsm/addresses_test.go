@@ -156,7 +156,7 @@ func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 		test.change(&st)
 		eventually(t, "the members are known", func() bool {
 			return n.incarnationOf(other) != "" &&
-				n.fsm.index.Load() >= config
+				n.fsm.Index() >= config
 		})
 		expect.Equal(t, n.addresses.isMember(other, &st, test.config), test.want, "%s", test.what)
 	}

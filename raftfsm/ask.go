@@ -15,7 +15,7 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 	case n.port == nil:
 		return peer.Status{}, errAlone
 	case id == 0:
-		return peer.Status{}, n.serving.noLeader()
+		return peer.Status{}, n.serving.NoLeader()
 	case id == n.id:
 		// Raft says that this server leads, but its term has not begun yet or is over.
 		return peer.Status{}, errNotLeading
@@ -23,7 +23,7 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 	st, err := n.askAt(ctx, id, at, q)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		// The leader is gone, and raft has not noticed yet; nothing was asked.
-		return peer.Status{}, n.serving.noLeader()
+		return peer.Status{}, n.serving.NoLeader()
 	}
 	return st, err
 }

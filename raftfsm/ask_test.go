@@ -5,13 +5,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/serving"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -20,7 +22,7 @@ import (
 // configuration.
 func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	t.Parallel()
-	n, _ := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1})
+	n := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1})
 	term, index := n.raft.LastEntry()
 	sure := min(n.raft.LastIndex(), n.disk.Durable())
 	expect.That(t, term == n.raft.CurrentTerm() && index == sure, "%d of term %d, %d are durable", index, term,
@@ -60,14 +62,11 @@ func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 	tm := n.term.Load()
 	n.Abort()
 	_, err = n.askLeader(t.Context(), peer.Question{})
-	expect.Equal(t, err, errNoLeader)
-	n.serving.advised = "; do something"
-	_, err = n.askLeader(t.Context(), peer.Question{})
-	expect.Equal(t, status.Of(err), status.NoMajority)
+	expect.Equal(t, err, n.serving.NoLeader())
 	err = n.changeMember(t.Context(), change.Change{Op: "remove", ID: 2}, false)
 	expect.Equal(t, err, errNotLeading, "another server's question")
 	expect.Equal(t, status.Of(n.ChangeMember(t.Context(), change.Change{Op: "remove", ID: 2})),
-		status.NoMajority)
+		status.NoLeader)
 	expect.Equal(t, n.HandOver(t.Context()), errNotLeading)
 	if tm == nil {
 		return // a busy machine has cost the server its term
@@ -99,9 +98,9 @@ func TestServerThatIsNotReadyToVote(t *testing.T) {
 	live, _ := start(t, Options{Peers: map[uint32]string{1: freeAddr(t)}})
 	newAsker(t, live)
 	waits := startWaiting(t, Options{ID: 4, Peers: map[uint32]string{4: freeAddr(t), 1: must.Refused(t)}})
-	n := &Node{id: 9, fsm: newFSM(9, "c", new(watcher), nil), port: live.port, disk: memoryDisk(t, 9)}
+	n := &Node{id: 9, fsm: applied.New().FSM, port: live.port, disk: memoryDisk(t, 9)}
 	n.addresses = newAddresses(n)
-	n.fsm.index.Store(ours)
+	applied.At(n.fsm, ours, 1)
 	for _, c := range []struct {
 		name    string
 		id      int
@@ -120,9 +119,9 @@ func TestServerThatIsNotReadyToVote(t *testing.T) {
 	} {
 		eventually(t, c.name, func() bool { // a busy machine may not answer in time
 			tm := &term{n: n, ctx: t.Context()}
-			l := &inLink{Greeting: peer.Greeting{From: uint32(c.id)}, applied: c.applied}
-			if tm.links.add(l); c.heard {
-				l.heard = time.Now().Add(time.Hour) // that is, of late
+			l := &followers.Link{Greeting: peer.Greeting{From: uint32(c.id)}}
+			if tm.links.Add(l); c.heard {
+				l.SetApplied(c.applied)
 			}
 			err := tm.caughtUp(t.Context(), &raft.Server{ID: peer.ServerID(uint32(c.id)),
 				Address: raft.ServerAddress(c.addr)})
@@ -147,9 +146,9 @@ func TestServerEndsOnce(t *testing.T) {
 	first, second := errors.New("one"), errors.New("two")
 	for _, closed := range []bool{false, true} {
 		var told []error
-		n := &Node{log: quietLog(t, 1), fsm: newFSM(1, "c", new(watcher), nil), o: Options{Observer: new(watcher),
+		n := &Node{log: quietLog(t, 1), fsm: applied.New().FSM, o: Options{Observer: new(watcher),
 			Fatal: func(err error) { told = append(told, err) }}}
-		n.serving.n = n
+		n.serving = serving.New(serving.Options{Clients: new(watcher), Log: n.log})
 		n.closed.Store(closed)
 		expect.OK(t, n.Err())
 		n.die(first)

@@ -159,10 +159,8 @@ func TestG10NewLinkTellsOfAllSessions(t *testing.T) {
 	eventually(t, "another link", func() bool {
 		if l := c.leader(); l != 0 {
 			if term := c.nodes[l].term.Load(); term != nil {
-				term.links.mu.Lock()
-				defer term.links.mu.Unlock()
-				for _, link := range term.links.links {
-					link.c.Close()
+				for id := range c.nodes {
+					term.links.Cut(uint32(id))
 				}
 			}
 		}

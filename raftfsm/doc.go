@@ -17,8 +17,8 @@
 //     the truth.
 //   - No outcome is invented. An unknown outcome closes the connection.
 //
-// Parts that work alone have packages of their own: form, restore and upkeep, stream, consensus, elect,
-// state, disk and peer. The files here join them, each with one duty:
+// Parts that work alone have packages of their own: form, restore and upkeep, apply, stream, followers,
+// serving, consensus, elect, state, disk and peer. The files here join them, each with one duty:
 //
 //   - node.go and start.go start and stop a server's part, with the settings in options.go; host.go answers
 //     the peer port; known.go reports this server's own status, and detects that its directory is an old
@@ -26,10 +26,8 @@
 //   - addresses.go finds members that have moved; ask.go asks the leader.
 //   - follow.go sends the stream to the leader, and link.go is the leader's end; leaderwatch.go notes who
 //     leads, and since when.
-//   - term.go is one leadership and lead.go fills its entries; duties.go is what else a leader does, with
-//     the deadlines of sessions in deadlines.go; commits.go tells followers of commits; handoff.go lets a
-//     request wait for the next owner of a lock.
+//   - term.go is one leadership and lead.go fills its entries; duties.go is what else a leader does.
+//   - handoff.go lets a request wait for the next owner of a lock.
 //   - member.go changes the members, and publish.go tells clients of them.
-//   - fsm.go applies the log; snapshot.go is about the state as a whole.
-//   - serving.go decides whether clients are served; progress.go and measure.go tell what is known.
+//   - progress.go tells what is known.
 package raftfsm

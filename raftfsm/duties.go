@@ -54,10 +54,10 @@ func (t *term) duties() {
 		case <-tick.C:
 			tick.Reset(n.raft.Beat(every))
 			if n.raft.Leads() {
-				n.serving.contact()
+				n.serving.Contact()
 			}
 			heard = n.o.Observer.Heard(heard[:0], false)
-			t.tracker.touchAll(heard)
+			t.tracker.Heard(heard)
 			if time.Since(looked) >= membersEvery-every/2 {
 				looked = time.Now()
 				t.publishMembers()
@@ -70,11 +70,11 @@ func (t *term) duties() {
 		now := time.Now()
 		if stall := now.Sub(last); stall > late {
 			n.log.Warn("this server was stalled; all sessions get more time", "stall", stall.Round(time.Millisecond))
-			t.tracker.stalled(stall)
+			t.tracker.Stalled(stall)
 		}
 		last = now
 		t.expire(now)
-		expiry.Reset(t.tracker.next(t.grace(), every))
+		expiry.Reset(t.tracker.Next(t.grace(), every))
 	}
 }
 
@@ -85,7 +85,7 @@ func (t *term) grace() time.Duration { return 2 * t.n.o.touchEvery() }
 // expire proposes the end of the sessions whose time is over. Apply ends a session only if no client has
 // attached to it since. now is the last time at which this server was known not to be stalled.
 func (t *term) expire(now time.Time) {
-	due := t.tracker.due(now.Add(-t.grace()), expiryBatch)
+	due := t.tracker.Due(now.Add(-t.grace()), expiryBatch)
 	if len(due) == 0 {
 		return
 	}
@@ -94,7 +94,7 @@ func (t *term) expire(now time.Time) {
 			if sess, ok := s.Sessions().Get(id); ok {
 				t.acts.end(id, ending{sess.Gen, 1 + s.Tree().EphemeralsIn(id)})
 			} else {
-				t.tracker.remove(id)
+				t.tracker.Remove(id)
 			}
 		}
 	})
@@ -161,7 +161,7 @@ func (t *term) lowest() string {
 	if why := t.n.upkeep.DiskLow(); why != "" {
 		return why
 	}
-	return t.links.full()
+	return t.links.Full()
 }
 
 // giveUpRestore ends a restore whose server sends no more data.

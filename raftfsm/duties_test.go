@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
-	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
@@ -56,9 +57,9 @@ func TestLinksBeginAndEndWithTheTerm(t *testing.T) {
 	<-served
 	late, other := net.Pipe()
 	defer other.Close()
-	l := &inLink{c: late}
-	expect.That(t, !tm.links.add(l), "a link that comes after the end is taken")
-	expect.That(t, !l.push(state.Block{}), "a block that comes after the end is taken")
+	l := &followers.Link{Conn: late}
+	expect.That(t, !tm.links.Add(l), "a link that comes after the end is taken")
+	expect.That(t, !l.Push(state.Block{}), "a block that comes after the end is taken")
 }
 
 // slowEar is an observer that tells what it has heard when it is allowed to.
@@ -137,14 +138,15 @@ func TestNodesWithATimeToLiveWhereTheyAreAllowed(t *testing.T) {
 // sweeper is a leader with nodes that are due, made of their paths.
 func sweeper(t *testing.T, paths func(i int) string, nodes int) *term {
 	t.Helper()
-	f := newFSM(1, "c", new(watcher), nil)
+	a := applied.New()
 	c := &tree.Change{Session: 1}
 	for i := range nodes {
 		c.Zxid++
-		_, code, _ := f.state.Tree().Apply(c, jute.OpCreateTTL, createTTLBody(paths(i), time.Millisecond), nil)
+		_, code, _ := a.State().Tree().Apply(c, jute.OpCreateTTL, createTTLBody(paths(i), time.Millisecond),
+			nil)
 		must.Equal(t, code, jute.OK, "create node %d", i)
 	}
-	return &term{n: &Node{id: 1, fsm: f, o: Options{Now: time.Now}}, work: signal.New()}
+	return &term{n: &Node{id: 1, fsm: a.FSM, o: Options{Now: time.Now}}, work: signal.New()}
 }
 
 // One sweep proposes so many removals that others have their turn soon, and the next proposes the rest.
@@ -173,62 +175,19 @@ func TestSweepsAreBounded(t *testing.T) {
 	}
 }
 
-// A session lives as long as its timeout from the last word of it, however old that word was when it came.
-func TestG10DeadlinesOfSessions(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tr := newTracker()
-		at := time.Now()
-		tr.touch(1, 1000)
-		tr.touch(2, 3000)
-		left := func(id int64, want time.Duration) {
-			t.Helper()
-			expect.Equal(t, tr.deadlines()[id], want, "session %d", id)
-		}
-		left(1, time.Second)
-		left(2, 3*time.Second)
-		time.Sleep(500 * time.Millisecond)
-		left(1, 500*time.Millisecond)
-		tr.touchAll([]state.Touch{{Session: 1, Age: 100}, {Session: 2, Age: 800}, {Session: 3, Age: 0}})
-		left(1, 900*time.Millisecond)
-		left(2, 2500*time.Millisecond) // it was heard of later
-		expect.Equal(t, len(tr.deadlines()), 2, "sessions with a deadline")
-		// The next look is at the first deadline, or sooner.
-		expect.Equal(t, tr.next(0, 400*time.Millisecond), 400*time.Millisecond)
-		expect.Equal(t, tr.next(0, 10*time.Second), 500*time.Millisecond,
-			"until the wheel comes to the first session")
-		expect.Equal(t, len(tr.due(at.Add(1399*time.Millisecond), 9)), 0, "sessions that are due")
-		expect.List(t, tr.due(at.Add(1400*time.Millisecond), 9), []int64{1})
-		tr.remove(1)
-		expect.Equal(t, len(tr.deadlines()), 1, "sessions with a deadline")
-		time.Sleep(3 * time.Second)
-		expect.Equal(t, tr.next(0, 10*time.Second), time.Millisecond, "a session is overdue")
-		tr.touch(4, 1000)
-		tr.touch(5, 1000)
-		time.Sleep(time.Hour)
-		expect.Equal(t, len(tr.due(time.Now(), 2)), 2, "sessions that are due, of three")
-		table := session.NewTable(1)
-		s := table.Create(5000, [jute.PasswordSize]byte{}, 2, "", 0)
-		tr.replace(table)
-		expect.Equal(t, len(tr.deadlines()), 1, "sessions of another state")
-		left(s.ID, 5*time.Second)
-	})
-}
-
 // A leader ends the sessions whose time is over a while after that, by what the state says of them.
 func TestG11ExpiryIsProposed(t *testing.T) {
 	t.Parallel()
-	a := newApplied()
-	a.entry(newSession())
-	var s session.Session
-	a.state.Sessions().All(func(one session.Session) { s = one })
+	a := applied.New()
+	a.Entry(applied.NewSession())
+	s := a.Sessions()[0]
 	synctest.Test(t, func(t *testing.T) {
-		tm := &term{n: &Node{fsm: a.fsm, o: Options{MinSessionTimeout: 4 * time.Second}}, tracker: newTracker(),
+		tm := &term{n: &Node{fsm: a.FSM, o: Options{MinSessionTimeout: 4 * time.Second}}, tracker: a.Lead(),
 			work: signal.New()}
 		grace := tm.grace()
 		expect.Equal(t, grace, 500*time.Millisecond)
-		tm.tracker.touch(s.ID, 1000)
-		tm.tracker.touch(77, 1000) // which the state does not know
+		tm.tracker.Touch(s.ID, 1000)
+		tm.tracker.Touch(77, 1000) // which the state does not know
 		tm.expire(time.Now().Add(time.Second + grace - 1))
 		if expect.Equal(t, len(tm.acts.ends), 0, "it is ended too early: len(tm.acts.ends)") {
 			expect.Equal(t, len(tm.work), 0, "it is ended too early: len(tm.work)")
@@ -241,7 +200,7 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 		must.OK(t, err)
 		expect.List(t, bl.Requests, end.Append(nil))
 		expect.Equal(t, len(tm.work), 1, "the batcher is told")
-		left := tm.tracker.deadlines()
+		left := tm.tracker.All()
 		if expect.Equal(t, len(left), 1, "it is ended again if that is lost: len(left)") {
 			expect.That(t, left[s.ID] > 0,
 				"it is ended again if that is lost: %v: want left[s.ID] > 0", left)
@@ -254,14 +213,13 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 	t.Parallel()
 	const many = 2*endsInEntry + 300
-	a := newApplied()
+	a := applied.New()
 	for range many {
-		a.entry(newSession())
+		a.Entry(applied.NewSession())
 	}
 	synctest.Test(t, func(t *testing.T) {
-		tm := &term{n: &Node{fsm: a.fsm, o: Options{MinSessionTimeout: time.Second}}, tracker: newTracker(),
+		tm := &term{n: &Node{fsm: a.FSM, o: Options{MinSessionTimeout: time.Second}}, tracker: a.Lead(),
 			work: signal.New()}
-		tm.tracker.replace(a.state.Sessions())
 		for range 500 {
 			time.Sleep(time.Second)
 			tm.expire(time.Now())
@@ -293,13 +251,12 @@ func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 func TestDigestsAreCompared(t *testing.T) {
 	t.Parallel()
 	tm := publisher(t)
-	a := applied{fsm: tm.n.fsm, index: tm.n.fsm.index.Load()}
-	a.durable = func(uint64) error { return nil }
+	a := &applied.State{FSM: tm.n.fsm, Last: tm.n.fsm.Index()}
 	var last state.Digest
 	for ok := false; !ok; { // a digest is taken now and then
-		must.That(t, a.index < 100_000, "no digest is taken")
-		a.entry(newSession())
-		last, ok = a.state.LastDigest()
+		must.That(t, a.Last < 100_000, "no digest is taken")
+		a.Entry(applied.NewSession())
+		last, ok = a.State().LastDigest()
 	}
 	body := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(last.Zxid)), last.Sum)
 	want := state.Request{Op: state.OpDigest, Body: body}
@@ -325,11 +282,11 @@ func TestDigestsAreCompared(t *testing.T) {
 func TestL20RoomIsLookedAt(t *testing.T) {
 	t.Parallel()
 	var log must.Text
-	a := newApplied()
-	n := &Node{id: 1, fsm: a.fsm, log: slog.New(slog.NewTextHandler(&log, nil))}
+	a := applied.New()
+	n := &Node{id: 1, fsm: a.FSM, log: slog.New(slog.NewTextHandler(&log, nil))}
 	tm := &term{n: n, work: signal.New()}
 	n.term.Store(tm)
-	nodes := a.state.Tree().Count()
+	nodes := a.State().Tree().Count()
 	barrier := state.Request{Op: state.OpBarrier}
 	for _, c := range []struct {
 		low       string
@@ -361,8 +318,9 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 		}
 	}
 	n.upkeep.NoteDisk("")
-	tm.links.add(&inLink{Greeting: peer.Greeting{From: 3}, full: "little room",
-		fullAt: time.Now().Add(time.Hour)})
+	l := &followers.Link{Greeting: peer.Greeting{From: 3}}
+	tm.links.Add(l)
+	l.SetFull("little room")
 	expect.Equal(t, tm.lowest(), "server 3: little room")
 	n.term.Store(nil)
 	n.addBarrier() // by a server that does not lead: nothing

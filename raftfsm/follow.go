@@ -104,7 +104,7 @@ func (n *Node) callLeader(id uint32, says string) (net.Conn, error) {
 // runLink sends our stream and touches until the connection or the leader's
 // term ends.
 func (n *Node) runLink(c net.Conn, leader uint32) error {
-	s := n.fsm.stream
+	s := n.fsm.Stream
 	reader := s.Rewind()
 	began := time.Now()
 	broken := make(chan error, 1)
@@ -131,7 +131,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 				return err
 			}
 		}
-		t := peer.Touches{Number: uint64(time.Since(began)), Applied: n.fsm.index.Load(), Heard: heard}
+		t := peer.Touches{Number: uint64(time.Since(began)), Applied: n.fsm.Index(), Heard: heard}
 		buf = t.Append(buf[:0])
 		return peer.WriteMessage(w, peer.LinkTouches, buf)
 	}
@@ -199,7 +199,7 @@ func (n *Node) readAcks(r *bufio.Reader, began time.Time) error {
 			return err
 		}
 		if age := time.Since(began) - time.Duration(ack.Number); age >= 0 {
-			n.serving.acked(time.Now().Add(-age), ack.Applied)
+			n.serving.Acked(time.Now().Add(-age), ack.Applied)
 		}
 	}
 }

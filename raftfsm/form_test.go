@@ -140,7 +140,7 @@ func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
 	n := c.nodes[2]
-	now := n.fsm.index.Load()
+	now := n.fsm.Index()
 	for _, test := range []struct {
 		what     string
 		expected uint64

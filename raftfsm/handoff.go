@@ -1,7 +1,6 @@
 package raftfsm
 
 import (
-	"maps"
 	"runtime/trace"
 	"time"
 
@@ -46,7 +45,7 @@ func (h *handoff) applied() {
 		h.took = took
 	}
 	h.took += (took - h.took) / 8
-	h.due = h.t.n.fsm.passedOn.Swap(false)
+	h.due = h.t.n.fsm.PassedOn()
 }
 
 // join returns the entry, with the requests that arrived while its creates waited.
@@ -65,11 +64,8 @@ func (h *handoff) join(entry []byte) []byte {
 	if trace.IsEnabled() {
 		signal.Step("entry", "%d creates wait for the next owner of a lock", h.t.requests)
 	}
-	// The next owner may be a client of another server, which must hear of the last commit, so nudge now. The
-	// set of servers that asked belongs to the entry being filled; put it back.
-	asked := maps.Clone(h.t.nudger.asked)
-	h.t.nudger.tell()
-	h.t.nudger.asked = asked
+	// The next owner may be a client of another server, which must hear of the last commit.
+	h.t.news.TellBefore()
 	late := time.NewTimer(min(h.took, handoffWait))
 	defer late.Stop()
 	for h.creates(entry) {

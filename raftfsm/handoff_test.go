@@ -3,33 +3,97 @@ package raftfsm
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/apply"
+	"github.com/zlockd/zlockd/raftfsm/consensus"
+	"github.com/zlockd/zlockd/raftfsm/elect"
+	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
+// heard is a transport that takes the news of commits.
+type heard struct {
+	raft.Transport
+	times atomic.Int64
+}
+
+func (*heard) EncodePeer(raft.ServerID, raft.ServerAddress) []byte { return nil }
+
+func (h *heard) AppendEntries(raft.ServerID, raft.ServerAddress, *raft.AppendEntriesRequest,
+	*raft.AppendEntriesResponse) error {
+	h.times.Add(1)
+	return nil
+}
+
+// newsOf is the news of server 1, which leads term 5, to a server 2 that has stored all entries.
+func newsOf(t *testing.T, f *apply.FSM, to *heard) *followers.News {
+	var ran sync.WaitGroup
+	stored := new(followers.Stored)
+	stored.Note(2, state.Position{Index: 1 << 40, Term: 5})
+	news := followers.NewNews(followers.Leader{ID: 1, Term: 5, Leads: func() bool { return true }, State: f,
+		Raft: &consensus.Raft{Raft: &elect.Raft{ID: 1, Trans: to}}, Stored: stored, Go: ran.Go,
+		Log: quietLog(t, 1)})
+	t.Cleanup(func() { news.Close(); ran.Wait() })
+	return news
+}
+
 // passing is a term in which entries take 3 ms, and follower 2 may be told of the entry applied last.
-func passing(t *testing.T) (*handoff, *nudged) {
-	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, ctx: t.Context(), tracker: newTracker(),
+func passing(t *testing.T) (*handoff, *heard) {
+	a := applied.New()
+	tm := &term{n: &Node{id: 1, fsm: a.FSM}, ctx: t.Context(), tracker: a.Lead(),
 		work: signal.New(), number: 5}
-	tm.nudger = newNudger(tm)
-	tm.nudger.leads = func() bool { return true }
-	follower := &nudged{ch: make(chan state.Position, 1)}
-	tm.nudger.followers["2"] = follower
-	tm.n.fsm.index.Store(9)
-	tm.n.fsm.term.Store(5)
-	s := tm.n.fsm.stream
+	follower := new(heard)
+	tm.news = newsOf(t, a.FSM, follower)
+	tm.news.Follow([]raft.Server{{ID: "2"}})
+	applied.At(a.FSM, 9, 5)
+	s := tm.n.fsm.Stream
 	s.SetClosed(false)
 	s.Open(1)
 	tm.reader = s.Rewind()
 	return &handoff{t: tm, took: 3 * time.Millisecond}, follower
+}
+
+// toldAtOnce reports whether the follower is told at once of the next entry's commit. Others are told later.
+func toldAtOnce(tm *term, follower *heard) bool {
+	time.Sleep(time.Minute)
+	before := follower.times.Load()
+	applied.At(tm.n.fsm, tm.n.fsm.Index()+1, 5)
+	tm.news.Tell()
+	synctest.Wait()
+	return follower.times.Load() > before
+}
+
+// The followers whose requests an entry has are told of its commit at once, and all followers if the leader
+// acts on its own account.
+func TestEntryNotesWhoAsked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, follower := passing(t)
+		l := &followers.Link{}
+		must.That(t, h.t.links.Add(l), "the link is not taken")
+		expect.That(t, toldAtOnce(h.t, follower), "the follower is not told as the term begins")
+		h.t.fill(nil)
+		expect.That(t, !toldAtOnce(h.t, follower), "the follower is told of an entry of others")
+		l.Push(state.Block{Origin: 2, Count: 1})
+		h.t.fill(nil)
+		expect.That(t, toldAtOnce(h.t, follower), "the follower is not told of its own request")
+		h.t.acts.add(state.Request{Op: state.OpBarrier})
+		h.t.fill(nil)
+		expect.That(t, toldAtOnce(h.t, follower), "the follower is not told of the leader's act")
+		expect.That(t, !toldAtOnce(h.t, follower), "the follower is told for ever")
+	})
 }
 
 var (
@@ -42,7 +106,7 @@ var (
 // how long their creates waited.
 func (h *handoff) fill(now ...*state.Request) (requests int, waited time.Duration) {
 	for _, r := range now {
-		h.t.n.fsm.stream.Put(&state.Request{Op: r.Op, Body: r.Body}, nil)
+		h.t.n.fsm.Stream.Put(&state.Request{Op: r.Op, Body: r.Body}, nil)
 	}
 	began := time.Now()
 	h.t.requests = 0
@@ -75,11 +139,16 @@ func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 				h, follower := passing(t)
 				h.due = c.due
 				if c.later != nil {
-					time.AfterFunc(entry/3, func() { h.t.n.fsm.stream.Put(&state.Request{Op: c.later.Op, Body: c.later.Body}, nil) })
+					time.AfterFunc(entry/3, func() {
+						h.t.n.fsm.Stream.Put(&state.Request{Op: c.later.Op,
+							Body: c.later.Body}, nil)
+					})
 				}
 				requests, waited := h.fill(c.now...)
 				expect.Equal(t, fmt.Sprint(requests, waited), fmt.Sprint(c.requests, c.waited))
-				expect.Equal(t, len(follower.ch) == 1, c.waited > 0, "the follower was told of the entry before")
+				synctest.Wait()
+				expect.Equal(t, follower.times.Load() == 1, c.waited > 0,
+					"the follower was told of the entry before")
 			})
 		})
 	}
@@ -90,17 +159,18 @@ func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := passing(t)
+		h, follower := passing(t)
 		h.due = true
-		l := &inLink{}
-		h.t.links.add(l)
+		l := &followers.Link{}
+		h.t.links.Add(l)
 		time.AfterFunc(time.Millisecond, func() {
-			l.push(state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: deletes.Append(nil)})
+			l.Push(state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: deletes.Append(nil)})
 			h.t.wake()
 		})
 		requests, waited := h.fill(queues)
 		expect.Equal(t, fmt.Sprint(requests, waited), "2 1ms")
-		expect.That(t, h.t.nudger.asked[2], "server 2, whose request is in the entry, is not told of its commit")
+		expect.That(t, toldAtOnce(h.t, follower),
+			"server 2, whose request is in the entry, is not told of its commit")
 
 		h.due = true
 		h.took = time.Hour
@@ -132,7 +202,7 @@ func TestWaitsInVainEnd(t *testing.T) {
 		}
 		expect.Equal(t, pattern, "WW--------W----------------W------------")
 		h.rest, h.due = 0, true
-		time.AfterFunc(time.Millisecond, func() { h.t.n.fsm.stream.Put(deletes, nil) })
+		time.AfterFunc(time.Millisecond, func() { h.t.n.fsm.Stream.Put(deletes, nil) })
 		h.fill(queues)
 		h.due = true
 		_, waited := h.fill(queues)
@@ -140,34 +210,4 @@ func TestWaitsInVainEnd(t *testing.T) {
 			"after a hand-off the next is not waited for: want waited > 0")
 		expect.Equal(t, h.rest, 0, "after a hand-off the next is not waited for: h.rest")
 	})
-}
-
-// A leader notes that a node was deleted beside others; the last in line passes nothing on.
-func TestDeletesBesideOthersPassOn(t *testing.T) {
-	t.Parallel()
-	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
-	index := uint64(0)
-	apply := func(r state.Request) bool {
-		f.state.Sessions().All(func(s session.Session) { r.Session, r.Gen = s.ID, s.Gen })
-		index++
-		f.Apply(logged(index, state.Block{Count: 1, Requests: r.Append(nil)}))
-		return f.passedOn.Swap(false)
-	}
-	create := func(path string) bool { return apply(state.Request{Op: jute.OpCreate, Body: createBody(path, 0)}) }
-	remove := func(path string) bool {
-		return apply(state.Request{Op: jute.OpDelete, Body: jute.AppendInt(jute.AppendString(nil, path), -1)})
-	}
-	body := state.SessionBody{Timeout: 10_000, Owner: 1, Addr: "10.0.0.1"}
-	apply(state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
-	for _, path := range []string{"/a", "/a/1", "/a/2", "/a/3"} {
-		must.That(t, !create(path), "creating %s passed something on", path)
-	}
-	expect.That(t, !remove("/a/1"), "noted by a server that does not lead")
-	f.tracker.Store(newTracker())
-	expect.That(t, remove("/a/2"), "not noted")
-	expect.That(t, !remove("/a/3"), "the last one passes nothing on")
-	expect.That(t, !remove("/a/3"), "a delete that fails passes nothing on")
-	create("/a/4")
-	apply(state.Request{Op: jute.OpCreate, Body: createBody("/a/5", jute.FlagEphemeral)})
-	expect.That(t, !apply(state.Request{Op: jute.OpCloseSession}), "a client that is gone does not queue again")
 }

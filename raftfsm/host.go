@@ -62,7 +62,7 @@ func (h host) SnapshotSent() { h.n.o.Measures.SnapshotSent.Note(1) }
 
 // Stored implements peer.Host.
 func (h host) Stored(id uint32, term, index uint64) {
-	h.n.stored.of(id).note(state.Position{Index: index, Term: term})
+	h.n.stored.Note(id, state.Position{Index: index, Term: term})
 }
 
 // Replicates implements peer.Host.

@@ -8,7 +8,9 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/serving"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -17,12 +19,12 @@ import (
 func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
-	n, _ := ended(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr})
+	n := ended(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr})
 	id := n.disk.Identity()
 	id.Incarnations = maps.Clone(id.Incarnations)
 	id.Incarnations[2] = "b" // the state does not know better
 	must.OK(t, n.disk.SaveIdentity(id))
-	own, index := id.Incarnation, n.fsm.index.Load()
+	own, index := id.Incarnation, n.fsm.Index()
 	id.Incarnations[3] = "old"
 	for _, c := range []struct {
 		name string
@@ -105,7 +107,7 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	addr := freeAddr(t)
 	n, _ := start(t, Options{Peers: map[uint32]string{1: addr}, Release: "9.1"})
 	newAsker(t, n)
-	eventually(t, "the members are published", func() bool { return n.fsm.config.Load() })
+	eventually(t, "the members are published", func() bool { return n.fsm.Published() })
 	id := n.disk.Identity()
 	id.Incarnations = maps.Clone(id.Incarnations)
 	id.Incarnations[2], id.Expected = "b", 3
@@ -155,18 +157,10 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	n.linked.Store(5)
 	expect.Equal(t, n.status().Linked, 5)
 	n.linked.Store(0)
-	set := func(on bool, reason string) {
-		n.serving.mu.Lock()
-		defer n.serving.mu.Unlock()
-		n.serving.on, n.serving.reason = on, reason
-	}
 	n.Abort()
-	set(false, "")
+	expect.Equal(t, n.status().Waits, "this server is stopping")
+	n.serving = serving.New(serving.Options{})
 	expect.Equal(t, n.status().Waits, "it begins")
-	set(false, "little")
-	expect.Equal(t, n.status().Waits, "little")
-	set(true, "")
-	expect.Equal(t, n.status().Waits, "")
 	n.up.Store(false)
 	n.forming = form.New(form.Options{List: form.List{ID: 1, Peers: map[uint32]string{1: addr, 2: "none:1"}},
 		Disk: memoryDisk(t, 1), Log: n.log})
@@ -201,7 +195,7 @@ func TestWhatAPortAsksOfRaft(t *testing.T) {
 	addr := freeAddr(t)
 	n, _ := start(t, Options{Peers: map[uint32]string{1: addr}})
 	newAsker(t, n)
-	h, index := host{n}, n.fsm.index.Load()
+	h, index := host{n}, n.fsm.Index()
 	term := func() uint64 { return n.raft.CurrentTerm() }
 	expect.That(t, h.Replicates(term(), 1, addr), "it does not lead")
 	expect.That(t, !h.Replicates(term()+1, 1, addr), "another term")
@@ -222,22 +216,22 @@ func TestWhatAPortAsksOfRaft(t *testing.T) {
 // A server knows the directory of another from its state, else as the cluster formed or as it joined.
 func TestR6DirectoriesThatAServerKnows(t *testing.T) {
 	t.Parallel()
-	a := newApplied()
-	n := &Node{id: 1, fsm: a.fsm, disk: memoryDisk(t, 1)}
+	a := applied.New()
+	n := &Node{id: 1, fsm: a.FSM, disk: memoryDisk(t, 1)}
 	id := n.disk.Identity()
 	id.Incarnations, id.Expected = map[uint32]string{1: "formed", 2: "b"}, 5
 	must.OK(t, n.disk.SaveIdentity(id))
-	a.entry(openStream()) // of server 1, with directory a
-	a.fsm.index.Store(4)
+	a.Entry(applied.OpenStream()) // of server 1, with directory a
+	applied.At(a.FSM, 4, 1)
 	known := func(id uint32) string { in, asOf := n.knownAs(id); return fmt.Sprint(in, " ", asOf) }
 	expect.Equal(t, known(1), "formed 5", "before raft runs")
 	n.up.Store(true)
 	expect.Equal(t, known(1), "a 5")
 	expect.Equal(t, known(2), "b 5")
 	expect.Equal(t, known(3), " 5")
-	a.fsm.index.Store(9)
+	applied.At(a.FSM, 9, 1)
 	expect.Equal(t, known(1), "a 9")
 	expect.Equal(t, n.incarnationOf(2), "b")
-	a.entry(state.Forget(1, 5))
+	a.Entry(state.Forget(1, 5))
 	expect.Equal(t, n.incarnationOf(1), "", "a server that was removed")
 }

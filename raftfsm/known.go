@@ -33,7 +33,7 @@ func (n *Node) status() peer.Status {
 		for _, m := range s.Members() {
 			st.Incarnations[m.ID] = m.Incarnation
 		}
-		st.AsOf = max(st.AsOf, n.fsm.index.Load())
+		st.AsOf = max(st.AsOf, n.fsm.Index())
 	})
 	var servers []raft.Server
 	if servers, st.Config = n.raft.Configuration(); st.Config == disk.UnknownConfig {
@@ -55,7 +55,7 @@ func (n *Node) shown() (now peer.Shown, end uint64) {
 	id := n.disk.Identity()
 	now = peer.Shown{Start: id.Start, Life: id.Life}
 	if n.up.Load() {
-		now.Term, now.Index = n.raft.CurrentTerm(), n.fsm.index.Load()
+		now.Term, now.Index = n.raft.CurrentTerm(), n.fsm.Index()
 		return now, min(n.raft.LastIndex(), n.disk.Durable())
 	}
 	now.Term, end, _ = n.disk.Promised()
@@ -79,7 +79,7 @@ func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
 			if m, ok := s.Member(id); ok {
 				incarnation = m.Incarnation
 			}
-			asOf = max(asOf, n.fsm.index.Load())
+			asOf = max(asOf, n.fsm.Index())
 		})
 	}
 	return incarnation, asOf
@@ -99,4 +99,14 @@ func (n *Node) confirm(g *peer.Greeting) error {
 	err := form.OldCopy(n.id, g.From, why)
 	n.die(err)
 	return err
+}
+
+// gone reports whether the other servers removed this one while it was away, which its own log does not show.
+func (n *Node) gone() bool {
+	at := n.removed.Load()
+	if at == 0 {
+		return false
+	}
+	_, config := n.raft.Configuration()
+	return at > config
 }

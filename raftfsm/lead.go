@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/elect"
+	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/stream"
@@ -58,24 +59,21 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := &term{n: n, number: number, ctx: ctx, began: time.Now(), tracker: newTracker(),
+	t := &term{n: n, number: number, ctx: ctx, began: time.Now(), tracker: n.fsm.Lead(),
 		work: signal.New(), members: signal.New(), working: make(baton, 1)}
-	n.fsm.mu.RLock() // no session can come or go between the listing and the publishing
-	t.tracker.replace(n.fsm.state.Sessions())
-	n.fsm.tracker.Store(t.tracker)
-	n.fsm.mu.RUnlock()
-	t.reader = n.fsm.stream.Rewind()
-	t.nudger = newNudger(t)
-	defer t.nudger.close()
+	t.reader = n.fsm.Stream.Rewind()
+	t.news = followers.NewNews(followers.Leader{ID: n.id, Term: number, Leads: n.raft.Leads, Raft: n.raft,
+		State: n.fsm, Stored: &n.stored, Go: n.wg.Go, Log: n.log})
+	defer t.news.Close()
 	n.term.Store(t) // the term is complete: from now on requests to change members find it
 	t.layout.begin(t)
 	n.won.Add(1)
-	n.serving.contact()
+	n.serving.Contact()
 	n.log.Info("this server leads", "term", n.raft.CurrentTerm(), "zxid", fmt.Sprintf("0x%x", n.Zxid()))
 	defer func() {
 		n.term.CompareAndSwap(t, nil)
-		n.fsm.tracker.CompareAndSwap(t.tracker, nil)
-		t.links.closeAll()
+		n.fsm.Leave(t.tracker)
+		t.links.Close()
 		n.log.Info("this server is no longer the leader")
 	}()
 	duties := make(chan struct{})
@@ -138,7 +136,7 @@ func (t *term) batch() error {
 		entry := t.fill(state.BeginEntry(empty, t.options()))
 		if len(entry) == state.EntryHeaderSize {
 			runtime.Gosched() // the replies first
-			t.nudger.tell()
+			t.news.Tell()
 			select {
 			case <-t.ctx.Done():
 				return t.ctx.Err()
@@ -164,7 +162,7 @@ func (t *term) batch() error {
 		proposed := n.raft.Apply(entry, time.Second)
 		crowd.Came(t.requests)
 		n.o.Measures.EntryBytes.Note(int64(len(entry)))
-		n.o.Measures.StreamWaiting.Note(int64(n.fsm.stream.Len()))
+		n.o.Measures.StreamWaiting.Note(int64(n.fsm.Stream.Len()))
 		t.working.give()
 		err := proposed.Error()
 		t.working.take()
@@ -188,9 +186,11 @@ func (t *term) fill(entry []byte) []byte {
 	if more {
 		t.wake()
 	}
-	t.nudger.all = t.nudger.all || len(entry) > before
+	if len(entry) > before {
+		t.news.All()
+	}
 	e := filling{t: t, entry: entry, requests: stream.BatchRequests}
-	links := t.links.waiting()
+	links := t.links.Waiting()
 	sources := 1 + len(links)
 	t.turn++
 	for _, shares := range []int{sources, 1} {
@@ -232,45 +232,31 @@ func (e *filling) own(requests, bytes int) {
 	}
 	at := len(e.entry)
 	grown := append(e.entry, make([]byte, state.BlockHeaderSize)...)
-	bl := e.t.n.fsm.stream.Take(e.t.reader, e.t.n.id, requests, bytes, grown)
+	bl := e.t.n.fsm.Stream.Take(e.t.reader, e.t.n.id, requests, bytes, grown)
 	if bl.Count == 0 {
 		return
 	}
 	e.entry = bl.Requests
 	bl.Requests = e.entry[at+state.BlockHeaderSize:]
 	bl.PutHeader(e.entry[at:])
-	e.t.heardOf(&bl)
+	e.t.tracker.HeardOf(&bl)
 	e.requests -= int(bl.Count)
 }
 
 // link appends whole blocks of another server's stream.
-func (e *filling) link(l *inLink, requests, bytes int) {
+func (e *filling) link(l *followers.Link, requests, bytes int) {
 	for requests > 0 && bytes > 0 && e.left() > 0 {
-		bl, ok := l.pop()
+		bl, ok := l.Pop()
 		if !ok {
 			return
 		}
 		if bl.Birth != 0 {
-			e.t.heardOf(&bl)
+			e.t.tracker.HeardOf(&bl)
 		}
-		e.t.nudger.asked[bl.Origin] = true
+		e.t.news.Asked(bl.Origin)
 		e.entry = bl.Append(e.entry)
 		e.requests -= int(bl.Count)
 		requests -= int(bl.Count)
 		bytes -= len(bl.Requests)
-	}
-}
-
-// heardOf touches the sessions of proposed requests: a write or sync must keep its session alive at the
-// leader.
-func (t *term) heardOf(bl *state.Block) {
-	rest := bl.Requests
-	t.tracker.mu.Lock()
-	defer t.tracker.mu.Unlock()
-	now := t.tracker.now()
-	for range bl.Count {
-		id, next := state.PeekRequest(rest)
-		t.tracker.expiry.Heard(id, now)
-		rest = next
 	}
 }

@@ -106,7 +106,7 @@ func votersOf(servers []raft.Server) (ids []uint32) {
 func (t *term) follow() map[uint32]bool {
 	follow := map[uint32]bool{t.n.id: true}
 	for id, p := range t.far() {
-		t.n.lag(&p, t.n.fsm.index.Load())
+		t.n.lag(&p, t.n.fsm.Index())
 		follow[id] = *p.Heard <= followSilence.Milliseconds() && p.Follows()
 	}
 	return follow
@@ -184,7 +184,7 @@ func (t *term) change(ctx context.Context, c change.Change, is *raft.Server, pre
 		}
 		err := t.done(ctx, &c, r.RemoveServer(is.ID, prev, 0))
 		if err == nil {
-			t.links.cut(c.ID)
+			t.links.Cut(c.ID)
 		}
 		return err
 	case change.Demote:
@@ -203,7 +203,7 @@ func (t *term) caughtUp(ctx context.Context, s *raft.Server) error {
 	for !heard && time.Since(t.began) <= linkPatience && t.ctx.Err() == nil && signal.Pause(ctx, linkPoll) {
 		p, heard = t.far()[id]
 	}
-	at, ours := p.Applied, t.n.fsm.index.Load()
+	at, ours := p.Applied, t.n.fsm.Index()
 	t.n.lag(&p, ours)
 	if heard && p.Follows() {
 		return nil

@@ -6,16 +6,19 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/apply"
 	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/elect"
+	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/restore"
+	"github.com/zlockd/zlockd/raftfsm/serving"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
-	"github.com/zlockd/zlockd/tree"
 )
 
 // Node is this process's part in the cluster. Start sets its fields before any of its goroutines
@@ -32,17 +35,17 @@ type Node struct {
 
 	disk *disk.Disk
 	port *peer.Port // nil in a cluster of one
-	fsm  *fsm
+	fsm  *apply.FSM
 	raft *consensus.Raft
 	up   atomic.Bool // raft runs
 
 	promises   *form.Promises
-	stored     stored // how far the others' logs are, while this server leads
+	stored     followers.Stored // how far the others' logs are, while this server leads
 	addresses  *addresses
 	forming    *form.Forming
 	elections  *elect.Elections
 	linked     atomic.Uint32 // the leader to which our link stands; 0: none
-	serving    serving
+	serving    *serving.Service
 	leadership *consensus.Leadership
 	term       atomic.Pointer[term] // that this server leads; nil: none
 	won        atomic.Int64         // elections
@@ -66,7 +69,7 @@ func (n *Node) die(err error) {
 		return
 	}
 	n.log.Error("this server stops: its state or its storage cannot be trusted", "err", err)
-	n.serving.end()
+	n.serving.End()
 	n.o.Fatal(err)
 }
 
@@ -80,50 +83,25 @@ func (n *Node) Err() error {
 
 // View runs f on the state under the read lock. f must neither block nor keep
 // anything of the state.
-func (n *Node) View(f func(*state.State)) {
-	n.fsm.mu.RLock()
-	defer n.fsm.mu.RUnlock()
-	f(n.fsm.state)
-}
+func (n *Node) View(f func(*state.State)) { n.fsm.View(f) }
 
-// Ephemerals calls fn for the ephemeral nodes until it returns false. It reads them in pieces: a
-// node that comes or goes during the call may be listed or not, and a node may be listed twice.
-func (n *Node) Ephemerals(fn func(session int64, path string) (more bool)) {
-	const most = 256 // nodes under one hold of the lock, fewer if paths are long
-	type met struct {
-		session int64
-		end     int // of the path, in paths
-	}
-	piece, paths := make([]met, 0, most), make([]byte, 0, 8*most+tree.MaxPath)
-	var walk tree.EphemeralWalk
-	for more := true; more; {
-		piece, paths = piece[:0], paths[:0]
-		n.View(func(s *state.State) {
-			more = walk.Next(s.Tree(), most, func(r tree.Ref) (cost int) {
-				begin := len(paths)
-				paths = r.PathOnto(paths)
-				piece = append(piece, met{r.Session(), len(paths)})
-				return 1 + (len(paths)-begin)/8
-			})
-		})
-		begin := 0
-		for _, m := range piece {
-			if !fn(m.session, string(paths[begin:m.end])) {
-				return
-			}
-			begin = m.end
-		}
-	}
-}
+// Ephemerals calls fn for the ephemeral nodes until it returns false; see apply.FSM.
+func (n *Node) Ephemerals(fn func(session int64, path string) (more bool)) { n.fsm.Ephemerals(fn) }
 
 // WaitZxid waits until this server has applied zxid, or ctx ends. A leader does not wait: no client
 // has seen a newer state than the leader has applied.
 func (n *Node) WaitZxid(ctx context.Context, zxid int64) bool {
 	if n.term.Load() != nil {
-		return n.fsm.zxid.Load() >= zxid
+		return n.fsm.Zxid() >= zxid
 	}
-	return n.fsm.wait(ctx.Done(), func() bool { return n.fsm.zxid.Load() >= zxid })
+	return n.fsm.Wait(ctx.Done(), func() bool { return n.fsm.Zxid() >= zxid })
 }
+
+// Serving reports whether clients may be served, and if not, why.
+func (n *Node) Serving() (bool, string) { return n.serving.On() }
+
+// PingOK reports whether a ping of a session with this timeout may be answered; see serving.Service.
+func (n *Node) PingOK(timeout time.Duration) bool { return n.serving.PingOK(timeout) }
 
 // Restore replaces the whole cluster's state by a backup; see restore.Restorer.
 func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (
@@ -141,8 +119,11 @@ func (n *Node) Room(bytes int64) error { return n.upkeep.Room(bytes) }
 // state; nil: it can.
 func (n *Node) Fits(nodes int, bytes int64) error { return n.upkeep.Fits(nodes, bytes) }
 
+// Backup holds the state as it is now; see apply.FSM.
+func (n *Node) Backup(ctx context.Context) (*apply.Backup, error) { return n.fsm.Backup(ctx) }
+
 // Zxid returns the zxid of the last change applied here.
-func (n *Node) Zxid() int64 { return n.fsm.zxid.Load() }
+func (n *Node) Zxid() int64 { return n.fsm.Zxid() }
 
 // ID returns this server's id.
 func (n *Node) ID() uint32 { return n.id }

@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -140,12 +141,7 @@ func openSession(t testing.TB, n *Node, timeout int32) state.Outcome {
 	return o
 }
 
-func createBody(path string, flags int32) []byte {
-	b := jute.AppendString(nil, path)
-	b = jute.AppendBuffer(b, []byte("data"))
-	b = jute.AppendACL(b, jute.WorldAnyone)
-	return jute.AppendInt(b, flags)
-}
+var createBody = applied.Create
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()

@@ -13,11 +13,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/apply"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/serving"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/tree"
 )
 
 // Options say how a Node runs. The zero value of each field but ID means its
@@ -130,7 +132,7 @@ const (
 const (
 	defaultHeartbeat = time.Second
 	// servedAlone bounds how long a server that is cut off serves beyond the heartbeat timeout; see
-	// servingGrace.
+	// grace in package serving.
 	servedAlone = 2 * time.Second
 )
 
@@ -231,39 +233,25 @@ func (o *Options) checkPeerSecurity() error {
 		o.PeerListen)
 }
 
-// Observer is the part of a server that watches the state change. All methods
-// but Applied, Heard and Serving are called with the state lock held, from the
-// apply goroutine; none may block, do I/O or call back into the Node.
+// Observer is the part of a server that watches the state change, and tells which sessions it has heard from.
 type Observer interface {
-	// Events reports the changes made by one zxid, in order, before the
-	// outcome of the request that made them is delivered.
-	Events(zxid int64, events []tree.Event)
-	// SessionEnded reports that a session and its ephemerals are gone.
-	SessionEnded(*state.Ending)
-	// SessionMoved reports a new attach generation: connections of the session
-	// with an older one must be closed.
-	SessionMoved(id int64, gen uint32)
-	// Reset reports that the state was replaced as a whole: every client
-	// connection must be closed and every watch forgotten.
-	Reset()
-	// Applied is called after the lock was released at the end of a batch:
-	// the time to flush outboxes.
-	Applied()
+	apply.Observer
+	serving.Clients
 	// Heard appends the sessions heard from since its last call. With all it appends every session with a
 	// connection here, because what was sent on a broken link may be lost.
 	Heard(list []state.Touch, all bool) []state.Touch
-	// Serving tells whether clients may be served from now on. When it turns
-	// false every client connection must be closed.
-	Serving(bool)
-	// ReadOnly tells whether clients that asked for it may read what this
-	// server has, although it knows no leader. It is never on while Serving is.
-	ReadOnly(bool)
 }
 
 // touchEvery returns how often a server collects and reports the sessions that it has heard from.
 func (o *Options) touchEvery() time.Duration {
 	return min(max(o.MinSessionTimeout/16, 10*time.Millisecond), 250*time.Millisecond)
 }
+
+// The measures of a server's part in the cluster.
+type (
+	Measure  = signal.Measure
+	Measures = signal.Set
+)
 
 func errServerID(id uint32) error {
 	return fmt.Errorf("server id %d is not in 1..%d", id, state.MaxServerID)

@@ -75,7 +75,7 @@ func (n *Node) tooOld(id uint32, st *peer.Status) error {
 	if t == nil {
 		return errNotLeading
 	}
-	if st.Version >= t.links.leastVersion() {
+	if st.Version >= t.links.LeastVersion() {
 		return nil
 	}
 	return fmt.Errorf(

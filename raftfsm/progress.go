@@ -37,7 +37,7 @@ func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 // survey collects the progress of all members: from the links, if this server leads, and by asking the
 // members without a link.
 func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
-	own := n.fsm.index.Load()
+	own := n.fsm.Index()
 	linked := map[uint32]status.Progress{}
 	if t := n.term.Load(); t != nil {
 		linked = t.far()
@@ -122,14 +122,15 @@ func progressOf(st *peer.Status) status.Progress {
 func (n *Node) Status() status.Node {
 	st := status.Node{ID: n.id, Cluster: n.disk.Identity().Cluster,
 		PeerInsecure: n.o.PeerInsecure && n.port != nil, Term: n.raft.CurrentTerm(),
-		Commit: min(n.raft.CommitIndex(), n.disk.Durable()), Applied: n.fsm.index.Load(),
+		Commit: min(n.raft.CommitIndex(), n.disk.Durable()), Applied: n.fsm.Index(),
 		Last: n.raft.LastIndex(), Zxid: n.Zxid(),
-		Elections: n.won.Load(), Pending: n.fsm.stream.Len(), LogBehind: n.fsm.counted.requests.Load()}
-	if info := n.fsm.snapshot.Load(); info != nil {
+		Elections: n.won.Load(), Pending: n.fsm.Stream.Len()}
+	st.LogBehind, _ = n.fsm.Counted()
+	if info := n.fsm.Newest(); info != nil {
 		st.Snapshot = *info
 	}
 	st.Serving, st.Reason = n.Serving()
-	st.ReadOnly = n.serving.reads()
+	st.ReadOnly = n.serving.Reads()
 	st.Leader, _ = n.raft.Known()
 	st.Syncs, st.SyncTime, st.SyncMax = n.disk.Syncs()
 	var progress map[uint32]uint64
@@ -169,7 +170,7 @@ func (n *Node) Status() status.Node {
 // followers.
 func (n *Node) Deadlines() map[int64]time.Duration {
 	if t := n.term.Load(); t != nil {
-		return t.tracker.deadlines()
+		return t.tracker.All()
 	}
 	return nil
 }
@@ -177,7 +178,7 @@ func (n *Node) Deadlines() map[int64]time.Duration {
 // TimeLeft tells the time left to a session, by the leader's clock; a follower knows none.
 func (n *Node) TimeLeft(session int64) (left time.Duration, known bool) {
 	if t := n.term.Load(); t != nil {
-		return t.tracker.left(session)
+		return t.tracker.Left(session)
 	}
 	return 0, false
 }

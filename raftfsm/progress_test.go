@@ -8,13 +8,15 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/serving"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -222,51 +224,15 @@ func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	})
 }
 
-// A server that stalls again and again gives its sessions more time, but not
-// forever: silence still ends them.
-func TestR25StallsDelayExpiryButNotForEver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tr := newTracker()
-		tr.touch(1, 1000)
-		for range 100 {
-			time.Sleep(90 * time.Millisecond)
-			if due := tr.due(time.Now(), 10); len(due) > 0 {
-				expect.That(t, tr.now() >= time.Second, "expired after %v", tr.now())
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-			tr.stalled(10 * time.Millisecond)
-		}
-		t.Error("a silent session never ended")
-	})
-}
-
-// A long stall gives the whole timeout back, whatever was left of it.
-func TestR25LongStallGivesTheFullTimeout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tr := newTracker()
-		tr.touch(1, 1000)
-		time.Sleep(61 * time.Second)
-		tr.stalled(60 * time.Second)
-		time.Sleep(900 * time.Millisecond)
-		if due := tr.due(time.Now(), 10); len(due) > 0 {
-			t.Error("expired before its client had a full timeout to be heard")
-		}
-		time.Sleep(200 * time.Millisecond)
-		expect.Equal(t, len(tr.due(time.Now(), 10)), 1)
-	})
-}
-
 // A stall right behind the look at the clock is a stall, too: what is due is so by that look.
 func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
 	t.Parallel()
-	tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, tracker: newTracker(), work: signal.New()}
-	tm.tracker.touch(1, 1)
+	a := applied.New()
+	tm := &term{n: &Node{fsm: a.FSM}, tracker: a.Lead(), work: signal.New()}
+	tm.tracker.Touch(1, 1)
 	looked := time.Now()
-	known := func() bool { _, is := tm.tracker.deadlines()[1]; return is }
-	eventually(t, "its time is over", func() bool { return tm.tracker.deadlines()[1] < -2*tm.grace() })
+	known := func() bool { _, is := tm.tracker.All()[1]; return is }
+	eventually(t, "its time is over", func() bool { return tm.tracker.All()[1] < -2*tm.grace() })
 	tm.expire(looked)
 	expect.That(t, known(), "a session ended before the stall was seen")
 	tm.expire(time.Now()) // the state does not know the session: it is forgotten
@@ -372,7 +338,15 @@ func TestStatusOfAServer(t *testing.T) {
 	expect.Equal(t, err, errAlone)
 	alone.Abort()
 	expect.Equal(t, alone.Status().Role, "", "a server whose raft has ended")
-	alone.serving.readOnly = true
+	no, over := func() bool { return false }, make(chan struct{})
+	alone.serving = serving.New(serving.Options{Heartbeat: -time.Hour, ReadOnly: true, Clients: new(watcher),
+		Leads: no,
+		Gone:  no, Log: alone.log})
+	alone.serving.Use(alone.raft, alone.fsm, nil)
+	close(over)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	alone.serving.Watch(gone, over) // one look: no leader is known for long
 	expect.That(t, alone.Status().ReadOnly, "clients read, and it does not say so")
 }
 
@@ -390,7 +364,8 @@ func TestServersThatAreTooOld(t *testing.T) {
 	err := m.tooOld(4, &peer.Status{Version: peer.Version - 1})
 	must.Fails(t, err)
 	expect.Has(t, err.Error(), "server 4 runs an older release")
-	must.That(t, tm.links.add(&inLink{Greeting: peer.Greeting{From: 2, Version: peer.Version - 1}}), "no link")
+	must.That(t, tm.links.Add(&followers.Link{Greeting: peer.Greeting{From: 2, Version: peer.Version - 1}}),
+		"no link")
 	expect.OK(t, m.tooOld(4, &peer.Status{Version: peer.Version - 1}), "the members are as old")
 	for _, c := range []struct {
 		id   uint32

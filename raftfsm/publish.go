@@ -150,8 +150,8 @@ func (t *term) farewell(ctx context.Context, c *change.Change) bool {
 	t.notice.silence(moreWait)
 	t.publish(true, c.ID)
 	f := t.n.fsm
-	if f.wait(ctx.Done(), func() bool { return t.n.published() != was }) {
-		end := f.index.Load()
+	if f.Wait(ctx.Done(), func() bool { return t.n.published() != was }) {
+		end := f.Index()
 		for t.progress()[c.ID] < end && ctx.Err() == nil { // progress is unknown at first if it led
 			signal.Pause(ctx, farewellLook)
 		}
@@ -184,7 +184,7 @@ func (t *term) publish(renew bool, without uint32) {
 		return
 	}
 	servers := n.raft.Servers()
-	t.nudger.setFollowers(servers)
+	t.news.Follow(servers)
 	t.notice.mu.Lock()
 	defer t.notice.mu.Unlock()
 	n.View(func(s *state.State) {
@@ -227,7 +227,7 @@ func (t *term) forgetFirst(ctx context.Context, id uint32) error {
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
 	t.propose(state.Forget(id, stream.Nonce(t.n.o.Rand)))
-	if !t.n.fsm.wait(ctx.Done(), func() bool { return t.n.incarnationOf(id) == "" }) {
+	if !t.n.fsm.Wait(ctx.Done(), func() bool { return t.n.incarnationOf(id) == "" }) {
 		return status.With(status.Interrupted, ctx.Err())
 	}
 	return nil

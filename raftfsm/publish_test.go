@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -121,7 +122,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 // Words that come with each of several changes are proposed once.
 func TestWordsAreProposedOnce(t *testing.T) {
 	t.Parallel()
-	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, work: signal.New()}
+	tm := &term{n: &Node{id: 1, fsm: applied.New().FSM}, work: signal.New()}
 	for i, words := range []string{"", "server.4=a:1:2", "server.4=a:1:2", "server.4=b:1:2", "server.4=b:1:2"} {
 		must.OK(t, tm.note(&change.Change{Op: "describe", ID: 1, By: 2, Words: words}))
 		expect.Equal(t, len(tm.acts.list), []int{0, 1, 1, 2, 2}[i], "proposed after %d changes", i+1)
@@ -135,9 +136,9 @@ func TestPredecessorIsForgottenFirst(t *testing.T) {
 	d := must.Get(disk.Open(disk.Options{Server: 2, Rand: rand.Reader, Logger: quietLog(t, 2),
 		Fatal: func(err error) { t.Error(err) }}))(t)
 	defer d.Close()
-	a := newApplied()
-	a.entry(openStream())
-	n := &Node{id: 2, fsm: a.fsm, disk: d, o: Options{Rand: rand.Reader}}
+	a := applied.New()
+	a.Entry(applied.OpenStream())
+	n := &Node{id: 2, fsm: a.FSM, disk: d, o: Options{Rand: rand.Reader}}
 	n.up.Store(true)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -148,7 +149,7 @@ func TestPredecessorIsForgottenFirst(t *testing.T) {
 	expect.Equal(t, status.Of(led.forgetFirst(t.Context(), 1)), status.Interrupted, "the term has ended")
 	waits := make(chan error, 1)
 	go func() { waits <- leads.forgetFirst(t.Context(), 1) }()
-	a.entry(state.Forget(1, 5))
+	a.Entry(state.Forget(1, 5))
 	expect.OK(t, <-waits)
 }
 
@@ -181,9 +182,9 @@ func TestAServerThatLeavesSeesIt(t *testing.T) {
 func publisher(t *testing.T) *term {
 	t.Helper()
 	addr := freeAddr(t)
-	n, _ := ended(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr, ClientAddr: "h1:2181"})
+	n := ended(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr, ClientAddr: "h1:2181"})
 	tm := &term{n: n, began: time.Now().Add(-time.Hour), work: signal.New(), ctx: t.Context()}
-	tm.nudger = newNudger(tm)
+	tm.news = newsOf(t, n.fsm, new(heard))
 	return tm
 }
 
@@ -258,9 +259,8 @@ func TestWhenMembersArePublished(t *testing.T) {
 	tm.notice = notice{}
 	tm.publish(true, 1)
 	expect.Equal(t, len(tm.proposes()), 0, "a cluster without a member is published")
-	a := applied{fsm: tm.n.fsm, index: tm.n.fsm.index.Load()}
-	a.durable = func(uint64) error { return nil }
-	a.entry(state.Forget(1, 5)) // the server has yet to say where its clients reach it
+	a := &applied.State{FSM: tm.n.fsm, Last: tm.n.fsm.Index()}
+	a.Entry(state.Forget(1, 5)) // the server has yet to say where its clients reach it
 	for _, began := range []time.Time{time.Now().Add(time.Hour), long} {
 		tm.notice, tm.began = notice{}, began
 		tm.publish(false, 0)
@@ -272,12 +272,12 @@ func TestWhenMembersArePublished(t *testing.T) {
 // operator will do. The latest words count.
 func TestMembersAreDescribed(t *testing.T) {
 	t.Parallel()
-	a := newApplied()
+	a := applied.New()
 	m := state.Member{ID: 1, Incarnation: "a", ClientAddr: "h1:1"}
-	a.entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), 1)})
-	a.entry(state.Request{Op: state.OpWords,
+	a.Entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), 1)})
+	a.Entry(state.Request{Op: state.OpWords,
 		Body: []byte("server.2=b:2:3:participant;w2:2\nserver.3=c:2:3:participant;w3:2")})
-	n := &Node{id: 1, fsm: a.fsm}
+	n := &Node{id: 1, fsm: a.FSM}
 	server := func(id int, addr string, vote raft.ServerSuffrage) raft.Server {
 		return raft.Server{ID: raft.ServerID(fmt.Sprint(id)), Address: raft.ServerAddress(addr), Suffrage: vote}
 	}
@@ -311,7 +311,7 @@ func TestMembersAreDescribed(t *testing.T) {
 		{"none", nil, nil, "", "", true},
 	} {
 		n.o.Words = c.own
-		list, complete := n.describe(a.state, c.servers, c.written)
+		list, complete := n.describe(a.State(), c.servers, c.written)
 		var got []string
 		for _, s := range list {
 			got = append(got, fmt.Sprint(s.ID, " ", s.Peer, " ", s.Client, " ", s.Voter))
@@ -325,10 +325,10 @@ func TestMembersAreDescribed(t *testing.T) {
 // published.
 func TestChangesThatBelongTogether(t *testing.T) {
 	t.Parallel()
-	a := newApplied()
-	a.entry(openStream())
-	a.entry(state.Request{Op: state.OpConfig, Body: []byte("server.1=h:1:2:participant;h:3")})
-	tm := &term{n: &Node{id: 1, fsm: a.fsm}, work: signal.New()}
+	a := applied.New()
+	a.Entry(applied.OpenStream())
+	a.Entry(state.Request{Op: state.OpConfig, Body: []byte("server.1=h:1:2:participant;h:3")})
+	tm := &term{n: &Node{id: 1, fsm: a.FSM}, work: signal.New()}
 	now := tm.n.published()
 	must.That(t, now != 0, "nothing is published")
 	synctest.Test(t, func(t *testing.T) {
@@ -363,19 +363,18 @@ func TestChangesThatBelongTogether(t *testing.T) {
 // The streams of servers that are no longer members are taken away, and no others.
 func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
 	t.Parallel()
-	a := newApplied()
+	a := applied.New()
 	for id := uint32(1); id <= 4; id++ {
 		m := state.Member{ID: id, Incarnation: fmt.Sprint("in", id)}
-		a.entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), int64(id))})
+		a.Entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), int64(id))})
 	}
-	a.entry(state.Forget(4, 9))
-	tm := &term{n: &Node{id: 1, fsm: a.fsm, o: Options{Rand: rand.Reader}}, work: signal.New()}
-	tm.forget(a.state, []raft.Server{{ID: "1"}, {ID: "3"}, {ID: "7"}})
+	a.Entry(state.Forget(4, 9))
+	tm := &term{n: &Node{id: 1, fsm: a.FSM, o: Options{Rand: rand.Reader}}, work: signal.New()}
+	tm.forget(a.State(), []raft.Server{{ID: "1"}, {ID: "3"}, {ID: "7"}})
 	must.Equal(t, len(tm.acts.list), 1, "streams taken away")
-	a.index++
-	a.Apply(a.log(state.Request{Op: state.OpBarrier}))
-	a.block(state.Block{Count: 1, Requests: tm.acts.list[0]})
-	for _, m := range a.state.Members() {
+	a.Entry(state.Request{Op: state.OpBarrier})
+	a.Block(state.Block{Count: 1, Requests: tm.acts.list[0]})
+	for _, m := range a.State().Members() {
 		expect.Equal(t, m.Incarnation == "", m.ID == 2 || m.ID == 4, "server %d is forgotten", m.ID)
 	}
 }

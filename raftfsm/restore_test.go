@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -280,12 +281,12 @@ func (c *trio) open(id int) (open bool) {
 // The leader gives up a restore that no server continues.
 func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	t.Parallel()
-	a := newApplied()
-	a.entry(openStream())
+	a := applied.New()
+	a.Entry(applied.OpenStream())
 	synctest.Test(t, func(t *testing.T) {
-		tm := &term{n: &Node{id: 1, fsm: a.fsm, log: quietLog(t, 1)}, work: signal.New()}
+		tm := &term{n: &Node{id: 1, fsm: a.FSM, log: quietLog(t, 1)}, work: signal.New()}
 		g := state.Staging{ID: 5, Origin: 1, Birth: 1, Size: 10}
-		a.entry(g.Open())
+		a.Entry(g.Open())
 		var watch restore.Watch
 		tm.giveUpRestore(&watch)
 		expect.Equal(t, len(tm.proposes()), 0, "proposals at once")
@@ -293,85 +294,6 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 		tm.giveUpRestore(&watch)
 		expect.Equal(t, len(tm.proposes()), 1, "proposals after an hour")
 	})
-}
-
-// discard is a snapshot that is written nowhere.
-type discard struct{ io.Writer }
-
-func (discard) Close() error  { return nil }
-func (discard) ID() string    { return "discard" }
-func (discard) Cancel() error { return nil }
-
-type writerFunc func([]byte) (int, error)
-
-func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
-
-// R24: while a snapshot of a large state is written, entries are applied. Each
-// piece of it is written only after another entry has been applied.
-func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
-	t.Parallel()
-	const nodes = 200_000
-	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
-	index := uint64(0)
-	apply := func(list ...state.Request) {
-		var b []byte
-		for i := range list {
-			b = list[i].Append(b)
-		}
-		index++
-		f.Apply(logged(index, state.Block{Count: uint32(len(list)), Requests: b}))
-	}
-	body := state.SessionBody{Timeout: 10_000, Owner: 1, Addr: "10.0.0.1"}
-	apply(state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
-	write := state.Request{Op: jute.OpCreate}
-	f.state.Sessions().All(func(s session.Session) { write.Session, write.Gen = s.ID, s.Gen })
-	var batch []state.Request
-	for i := range nodes {
-		r := write
-		r.Body = createBody(fmt.Sprintf("/n%d", i), 0)
-		if batch = append(batch, r); len(batch) == 1000 {
-			apply(batch...)
-			batch = batch[:0]
-		}
-	}
-	n := f.state.Tree().Count()
-	must.That(t, n >= nodes, "%d nodes", n)
-	snap := must.Get(f.Snapshot())(t)
-	written, entries := 0, 0
-	sink := discard{writerFunc(func(p []byte) (int, error) {
-		r := write
-		r.Op, r.Body = jute.OpSetData,
-			append(jute.AppendBuffer(jute.AppendString(nil, fmt.Sprintf("/n%d", entries)), []byte("new")), 255, 255,
-				255, 255)
-		applied := make(chan struct{})
-		go func() {
-			defer close(applied)
-			apply(r)
-		}()
-		select {
-		case <-applied:
-		case <-time.After(time.Minute):
-			return 0, errors.New("an entry waits for the snapshot")
-		}
-		entries++
-		written += len(p)
-		return len(p), nil
-	})}
-	must.OK(t, snap.Persist(sink), "R24")
-	// However slow the disk, then, an entry waits at most until one piece is read.
-	piece := written / entries
-	expect.That(t, entries >= 100,
-		"R24: %d entries between the pieces of %d bytes: want entries >= 100",
-		entries, written)
-	expect.That(t, piece <= 256<<10,
-		"R24: %d entries between the pieces of %d bytes: want piece <= 256<<10",
-		entries, written)
-	snap.Release()
-	snap = must.Get(f.Snapshot())(t)
-	defer snap.Release()
-	reads := 0
-	must.OK(t, snap.(*fsmSnapshot).state.Write(io.Discard, func(read func()) { reads++; read() }))
-	expect.That(t, reads >= nodes/1000, "R24: the state is locked %d times for %d nodes", reads, nodes)
 }
 
 // A leader that gives up sending a snapshot sends it again. The first may still
@@ -390,7 +312,7 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	must.That(t, err == nil && len(list) == 1, "%v %v", list, err)
 	c.create(lead, "/after")
 	eventually(t, "the follower has both", func() bool { return c.has(behind, "/after") })
-	index, last := to.fsm.index.Load(), to.raft.LastIndex()
+	index, last := to.fsm.Index(), to.raft.LastIndex()
 	meta, r := must.Get2(snaps.Open(list[0].ID))(t)
 	defer r.Close()
 	var resp raft.InstallSnapshotResponse
@@ -407,10 +329,10 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	}
 	expect.That(t, c.has(behind, "/after"),
 		"the follower has gone back to entry %d, from %d: want c.has(behind, \"/after\")",
-		to.fsm.index.Load(), index)
-	expect.That(t, to.fsm.index.Load() >= index,
-		"the follower has gone back to entry %d, from %d: want to.fsm.index.Load() >= index",
-		to.fsm.index.Load(), index)
+		to.fsm.Index(), index)
+	expect.That(t, to.fsm.Index() >= index,
+		"the follower has gone back to entry %d, from %d: want to.fsm.Index() >= index",
+		to.fsm.Index(), index)
 	if end, err := to.disk.Log().LastIndex(); err != nil || end < last {
 		t.Errorf("its log ends at entry %d, and it had %d (%v)", end, last, err)
 	}

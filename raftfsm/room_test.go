@@ -2,19 +2,17 @@ package raftfsm
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -91,13 +89,13 @@ func TestLooksAtTheDiskTakeNoLog(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{DataDir: t.TempDir(), FreeBytes: func(string) (int64, error) { return 1 << 40, nil }})
 	a := newAsker(t, n)
-	before := n.fsm.counted.requests.Load()
+	before, _ := n.fsm.Counted()
 	for range 100 {
 		n.term.Load().lookAtRoom()
 	}
 	must.Equal(t, a.create("/a"), jute.OK)
-	grown := n.fsm.counted.requests.Load() - before
-	expect.That(t, grown < 50, "100 looks and one create are %d requests", grown)
+	after, _ := n.fsm.Counted()
+	expect.That(t, after-before < 50, "100 looks and one create are %d requests", after-before)
 }
 
 // The operator decides whether hard quotas count.
@@ -181,7 +179,9 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 		o.FreeBytes = func(string) (int64, error) { return free[id].Load(), nil }
 	})
 	told := term{n: c.nodes[1]} // a leader of its own, however leadership moves below
-	told.links.add(&inLink{Greeting: peer.Greeting{From: 2}, full: "its disk is low", fullAt: time.Now().Add(time.Hour)})
+	l := &followers.Link{Greeting: peer.Greeting{From: 2}}
+	told.links.Add(l)
+	l.SetFull("its disk is low")
 	expect.Equal(t, told.lowest(), "server 2: its disk is low")
 	for id := 1; id <= 3; id++ {
 		a := newAsker(t, c.nodes[id%3+1])
@@ -243,7 +243,7 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	}
 	free.Store(0)
 	for id := 1; id <= 3; id++ {
-		eventually(t, "all know", func() bool { return c.nodes[id].fsm.low.Load() })
+		eventually(t, "all know", func() bool { return c.nodes[id].fsm.Low() })
 	}
 	grown := func(from uint64) (bytes int) {
 		for i := from + 1; i <= leader.raft.LastIndex(); i++ {
@@ -272,54 +272,9 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 		"a long multi of deletes")
 	free.Store(1 << 40)
 	for id := 1; id <= 3; id++ { // without a request
-		eventually(t, "all know", func() bool { return !c.nodes[id].fsm.low.Load() })
+		eventually(t, "all know", func() bool { return !c.nodes[id].fsm.Low() })
 	}
 	expect.Equal(t, a.set("/a", big), jute.OK, "there is room again")
-}
-
-// TestLogBehindARestoredSnapshotIsEmpty: what was counted towards the next
-// snapshot is in the one that was restored.
-func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
-	t.Parallel()
-	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
-	var file bytes.Buffer
-	snap := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
-	must.OK(t, snap.Write(&file, func(read func()) { read() }))
-	snap.Close()
-	f.counted.requests.Store(5)
-	f.counted.bytes.Store(500)
-	must.OK(t, f.Restore(io.NopCloser(&file)))
-	n, b := f.counted.requests.Load(), f.counted.bytes.Load()
-	expect.That(t, n == 0 && b == 0, "%d requests of %d bytes", n, b)
-	expect.Equal(t, f.index.Load(), 7,
-		"it is at %d of term %d: f.index.Load()", f.index.Load(), f.term.Load())
-	expect.Equal(t, f.term.Load(), 3,
-		"it is at %d of term %d: f.term.Load()", f.index.Load(), f.term.Load())
-}
-
-// refusedSink refuses to be the newest snapshot.
-type refusedSink struct{ discard }
-
-func (refusedSink) Close() error { return errors.New("a newer one was sent") }
-
-// TestSnapshotThatIsRefusedCountsNothing: a snapshot of another server replaces the state while
-// this server writes a snapshot of its own, which is then refused. The log behind the new state is
-// empty, and not shorter than that.
-func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
-	t.Parallel()
-	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
-	f.counted.requests.Store(5)
-	f.counted.bytes.Store(500)
-	own := must.Get(f.Snapshot())(t)
-	defer own.Release()
-	var file bytes.Buffer
-	sent := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
-	must.OK(t, sent.Write(&file, func(read func()) { read() }))
-	sent.Close()
-	must.OK(t, f.Restore(io.NopCloser(&file)))
-	must.Fails(t, own.Persist(refusedSink{discard{io.Discard}}), "it is not refused")
-	n, b := f.counted.requests.Load(), f.counted.bytes.Load()
-	expect.That(t, n == 0 && b == 0, "%d requests of %d bytes", n, b)
 }
 
 // TestOnlyTheLeadersConnectionEndsTheSearch: a connection to a server that does

@@ -9,12 +9,14 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/apply"
 	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/restore"
+	"github.com/zlockd/zlockd/raftfsm/serving"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
@@ -30,7 +32,9 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	n := &Node{o: o, id: o.ID, log: o.Logger, leadership: consensus.NewLeadership()}
 	n.known = leaderWatch{n: n, news: signal.New(), lost: time.Now()}
 	n.upkeep = upkeep.New(n.upkeepOptions())
-	n.serving.n, n.serving.offSince = n, time.Now()
+	n.serving = serving.New(serving.Options{ID: o.ID, Heartbeat: o.HeartbeatTimeout, ReadOnly: o.ReadOnly,
+		DataDir: o.DataDir, Clients: o.Observer, Unavailable: o.Measures.Unavailable,
+		Leads: func() bool { return n.term.Load() != nil }, Gone: n.gone, Closed: &n.closed, Log: n.log})
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -84,7 +88,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		n.log.Debug("could not stand for election", "err", err)
 	}
 	n.wg.Go(func() {
-		if n.serving.watch(n.ctx, n.fsm.stream.Opened) {
+		if n.serving.Watch(n.ctx, n.fsm.Stream.Opened) {
 			n.die(errors.New("this server was removed from the cluster"))
 		}
 	})
@@ -106,7 +110,7 @@ func (n *Node) readDisk(d *disk.Disk) error {
 	if err := n.makeFSM(); err != nil {
 		return err
 	}
-	snaps := d.Snapshots(n.fsm.verify, n.fsm.damaged)
+	snaps := d.Snapshots(n.fsm.Verify, n.upkeep.Damaged)
 	list, err := snaps.List()
 	if err != nil {
 		return fmt.Errorf("read snapshots: %w", err)
@@ -128,27 +132,21 @@ func (n *Node) readDisk(d *disk.Disk) error {
 	return nil
 }
 
-// makeFSM makes the state and connects its callbacks.
-func (n *Node) makeFSM() (err error) {
-	n.fsm = newFSM(n.id, n.disk.Identity().Cluster, n.o.Observer, n.die)
-	n.fsm.ctx = n.ctx
-	n.fsm.reopen = func() { go n.openOwnStream() }
-	n.fsm.onMember = func() {
-		if t := n.term.Load(); t != nil {
-			t.members.Send()
-		}
-	}
-	n.fsm.onReplaced = func(zxid int64) {
-		n.log.Warn("the state was replaced by a backup; all clients were cut off", "zxid",
-			fmt.Sprintf("0x%x", zxid))
-	}
-	n.fsm.measures = n.o.Measures
-	n.fsm.durable = n.disk.WaitDurable
-	if n.fsm.replay.to, err = n.disk.Log().LastIndex(); err != nil {
+// makeFSM makes the state.
+func (n *Node) makeFSM() error {
+	last, err := n.disk.Log().LastIndex()
+	if err != nil {
 		return fmt.Errorf("read log: %w", err)
 	}
-	n.fsm.replay.began = time.Now()
-	n.fsm.damaged = n.upkeep.Damaged
+	n.fsm = apply.New(apply.Options{ID: n.id, Cluster: n.disk.Identity().Cluster, Observer: n.o.Observer,
+		Measures: n.o.Measures, Log: n.log, Ctx: n.ctx, Fatal: n.die, Durable: n.disk.WaitDurable,
+		Logged: last,
+		Reopen: func() { go n.openOwnStream() },
+		Opened: func() {
+			if t := n.term.Load(); t != nil {
+				t.members.Send()
+			}
+		}})
 	return nil
 }
 
@@ -159,10 +157,8 @@ func (n *Node) upkeepOptions() upkeep.Options {
 		Interval: o.SnapshotInterval, TrailingLogs: o.TrailingLogs, TrailingBytes: o.TrailingBytes,
 		Forgets: o.forgets(), DiskReserve: o.DiskReserve, MaxNodes: o.MaxNodes, MaxBytes: o.MaxBytes,
 		FreeBytes: o.FreeBytes, View: n.View, Barrier: n.addBarrier, Took: o.Measures.SnapshotWriteTime,
-		Log: n.log,
-		Logged: func() (requests, bytes int64) {
-			return n.fsm.counted.requests.Load(), n.fsm.counted.bytes.Load()
-		},
+		Log:    n.log,
+		Logged: func() (requests, bytes int64) { return n.fsm.Counted() },
 		Followers: func() map[uint32]uint64 {
 			if t := n.term.Load(); t != nil {
 				return t.progress()
@@ -180,22 +176,23 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 	}
 	n.raft, err = consensus.Start(consensus.Options{ID: n.id, Self: n.o.list().Self(),
 		HeartbeatTimeout: n.o.HeartbeatTimeout, TrailingLogs: n.o.TrailingLogs, Disk: n.disk, Port: n.port,
-		Verify: n.fsm.verify, Damaged: n.fsm.damaged, Leadership: n.leadership, Log: n.log,
+		Verify: n.fsm.Verify, Damaged: n.upkeep.Damaged, Leadership: n.leadership, Log: n.log,
 		Closed: &n.closed},
 		n.fsm, bootstrap)
 	if err != nil {
 		return err
 	}
 	n.upkeep.Use(n.disk, n.raft)
+	n.serving.Use(n.raft, n.fsm, n.port)
 	n.elections = &elect.Elections{Raft: n.raft.Raft, Port: n.port, Status: n.status,
 		Heartbeat: n.o.HeartbeatTimeout, Log: n.log,
 		News: signal.New()}
-	if info := n.fsm.snapshot.Load(); info != nil {
+	if n.fsm.Newest() != nil {
 		_, at := n.disk.NewestSnapshot()
-		n.fsm.noteSnapshot(info.Zxid, at)
+		n.fsm.Found(at)
 	}
-	n.restorer = restore.New(restore.Options{ID: n.id, Stream: n.fsm.stream, View: n.View, Serving: n.Serving,
-		Refuses: n.fsm.low.Load, DiskLow: func() bool { return n.upkeep.DiskLow() != "" }, Ended: n.ctx.Done(),
+	n.restorer = restore.New(restore.Options{ID: n.id, Stream: n.fsm.Stream, View: n.View, Serving: n.Serving,
+		Refuses: n.fsm.Low, DiskLow: func() bool { return n.upkeep.DiskLow() != "" }, Ended: n.ctx.Done(),
 		Now: n.o.Now, Rand: n.o.Rand})
 	n.up.Store(true)
 	return nil
@@ -230,10 +227,10 @@ func (n *Node) Abort() {
 }
 
 func (n *Node) end(ctx context.Context) error {
-	n.serving.end()
+	n.serving.End()
 	n.cancel()
 	err := n.stopRaft(ctx)
-	for _, w := range n.fsm.stream.Drain() {
+	for _, w := range n.fsm.Stream.Drain() {
 		w.Done(&state.Outcome{Unknown: true}, nil)
 	}
 	n.wg.Wait()

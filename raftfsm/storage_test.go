@@ -261,3 +261,18 @@ var errBadLog = errors.New("the log cannot be written")
 
 func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
 func (badLog) StoreLog(*raft.Log) error    { return errBadLog }
+
+// A damaged snapshot is replaced, and what is asked of a leader that does not lead is not proposed.
+func TestDamagedSnapshotIsReplaced(t *testing.T) {
+	t.Parallel()
+	var m measured
+	n, _ := start(t, Options{DataDir: t.TempDir(), Measures: Measures{SnapshotWriteTime: m.kind("write")}})
+	a := newAsker(t, n)
+	must.OK(t, n.Snapshot())
+	written := m.count("write")
+	n.upkeep.Damaged(errors.New("rotten"))
+	eventually(t, "another is written", func() bool {
+		return m.count("write") > written
+	})
+	expect.Equal(t, int(a.create("/goes-on")), 0)
+}

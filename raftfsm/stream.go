@@ -1,11 +1,14 @@
 package raftfsm
 
 import (
+	"context"
+	"fmt"
 	"runtime/trace"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
@@ -16,24 +19,24 @@ var ErrClosed = stream.ErrClosed
 // stream is full. The waiter learns the outcome, unless Propose returns an error: then this server
 // does not serve.
 func (n *Node) Propose(r state.Request, w state.Waiter) error {
-	if r.Long() && (n.fsm.low.Load() || n.fsm.full.Load() && r.Op == jute.OpSetACL) {
+	if r.Long() && (n.fsm.Low() || n.fsm.Full() && r.Op == jute.OpSetACL) {
 		r = r.Refusal()
 	}
 	if trace.IsEnabled() {
 		signal.Step("request", "session 0x%x: %v, %d bytes, goes into this server's stream",
 			r.Session, r.Op, len(r.Body))
 	}
-	return n.fsm.stream.Put(&r, w)
+	return n.fsm.Stream.Put(&r, w)
 }
 
 // opening returns the request to open this server's stream, and whether it must still be opened.
 func (n *Node) opening() (bl state.Block, wanted bool) {
-	if n.fsm.stream.Birth() != 0 {
+	if n.fsm.Stream.Birth() != 0 {
 		return bl, false
 	}
 	m := state.Member{ID: n.id, Incarnation: n.disk.Identity().Incarnation, PeerAddr: n.o.Peers[n.id],
 		ClientAddr: n.o.ClientAddr}
-	return n.fsm.stream.Opening(m, n.o.Rand), true
+	return n.fsm.Stream.Opening(m, n.o.Rand), true
 }
 
 // openOwnStream opens the leader's own stream if it has none. A follower asks over its link.
@@ -43,5 +46,42 @@ func (n *Node) openOwnStream() {
 			t.acts.addOpen(bl)
 			t.wake()
 		}
+	}
+}
+
+// confirmed receives whether a request of this server's own was applied.
+type confirmed chan bool
+
+// Done implements state.Waiter.
+func (c confirmed) Done(o *state.Outcome, _ *state.State) { c <- !o.Unknown }
+
+// Current waits until this server has applied all that any server of the cluster answered before the call,
+// as a majority confirms: an entry goes through the log. It returns an error if ctx ends before that, or
+// this server does not serve, because it has no leader or was removed.
+func (n *Node) Current(ctx context.Context) error {
+	done := make(confirmed, 1)
+	failed := make(chan error, 1)
+	go func() { // Propose may block until the stream has room or closes
+		if err := n.Propose(state.Request{Op: state.OpBarrier}, done); err != nil {
+			failed <- err
+		}
+	}()
+	why := func(err error) error {
+		if serves, reason := n.Serving(); !serves {
+			return status.Errorf(status.NoLeader, "this server is not current: %s", reason)
+		}
+		return status.With(status.Interrupted,
+			fmt.Errorf("no leader has confirmed that this server is current: %w", err))
+	}
+	select {
+	case <-ctx.Done():
+		return why(ctx.Err())
+	case err := <-failed:
+		return why(err)
+	case ok := <-done:
+		if !ok {
+			return why(ErrClosed)
+		}
+		return nil
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/stream"
+	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -68,12 +71,12 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 					s := innocent[id].Session
 					for k, slow := 0, 0; k < 5; {
 						time.Sleep(20 * time.Millisecond)
-						before := c.nodes[leader].fsm.index.Load()
+						before := c.nodes[leader].fsm.Index()
 						o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 							Body: createBody(fmt.Sprintf("/innocent-%d-%d-%d-%d-%d", busy, size, id, k, slow), 0)})
 						must.OK(t, err)
 						must.Equal(t, o.Code, jute.OK, "o.Code")
-						entries := c.nodes[id].fsm.index.Load() - before
+						entries := c.nodes[id].fsm.Index() - before
 						if entries <= 40 {
 							k++
 							continue
@@ -125,7 +128,7 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	third := half/3 - overhead
 	waits := add(third) + add(third) + add(half-2*(third+overhead)-overhead) // which fill a half
 	waits += add(1) + add(half) + add(1)
-	wish := openStream()
+	wish := applied.OpenStream()
 	open := state.Block{Origin: 2, Count: 1, Requests: wish.Append(nil)}
 	q.addOpen(open)
 	q.addOpen(open)
@@ -168,16 +171,17 @@ func TestServersShareAnEntry(t *testing.T) {
 	t.Parallel()
 	filled := func(own, linked, size int) (entry []byte, mine, others int) {
 		h, _ := passing(t)
-		l := &inLink{Greeting: peer.Greeting{From: 2}}
+		l := &followers.Link{Greeting: peer.Greeting{From: 2}}
+		must.That(t, h.t.links.Add(l), "the link is not taken")
 		for i := range linked {
 			bl := state.Block{Origin: 2, Birth: 1, First: uint64(i + 1), Count: 1}
 			r := state.Request{Session: 2, Op: jute.OpSync, Body: make([]byte, size)}
 			bl.Requests = r.Append(nil)
-			l.queue = append(l.queue, bl)
+			l.Push(bl)
 		}
-		must.That(t, h.t.links.add(l), "the link is not taken")
 		for range own {
-			must.OK(t, h.t.n.fsm.stream.Put(&state.Request{Session: 1, Op: jute.OpSync, Body: make([]byte, size)},
+			must.OK(t, h.t.n.fsm.Stream.Put(&state.Request{Session: 1, Op: jute.OpSync, Body: make([]byte,
+				size)},
 				nil))
 		}
 		entry = h.t.fill(state.BeginEntry(nil, 0))
@@ -221,19 +225,22 @@ func TestServersShareAnEntry(t *testing.T) {
 // A proposed request is word of its session.
 func TestProposedRequestsTouchTheirSessions(t *testing.T) {
 	t.Parallel()
-	h, _ := passing(t)
-	for id := range int64(4) {
-		h.t.tracker.touch(id, 10_000)
-	}
-	h.t.tracker.start = h.t.tracker.start.Add(-time.Hour) // an hour passes
-	for _, id := range []int64{1, 2} {
-		must.OK(t, h.t.n.fsm.stream.Put(&state.Request{Session: id, Op: jute.OpSync}, nil))
-	}
-	r := state.Request{Session: 3, Op: jute.OpSync}
-	l := &inLink{queue: []state.Block{{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: r.Append(nil)}}}
-	must.That(t, h.t.links.add(l), "the link is not taken")
-	h.t.fill(state.BeginEntry(nil, 0))
-	for id, left := range h.t.tracker.deadlines() {
-		expect.Equal(t, left > 0, id != 0, "session %d has time left", id)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := passing(t)
+		for id := range int64(4) {
+			h.t.tracker.Touch(id, 10_000)
+		}
+		time.Sleep(time.Hour)
+		for _, id := range []int64{1, 2} {
+			must.OK(t, h.t.n.fsm.Stream.Put(&state.Request{Session: id, Op: jute.OpSync}, nil))
+		}
+		r := state.Request{Session: 3, Op: jute.OpSync}
+		l := &followers.Link{}
+		must.That(t, h.t.links.Add(l), "the link is not taken")
+		l.Push(state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: r.Append(nil)})
+		h.t.fill(state.BeginEntry(nil, 0))
+		for id, left := range h.t.tracker.All() {
+			expect.Equal(t, left > 0, id != 0, "session %d has time left", id)
+		}
+	})
 }

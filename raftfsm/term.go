@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/apply"
+	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -17,18 +19,18 @@ type term struct {
 	number  uint64 // raft's
 	ctx     context.Context
 	began   time.Time
-	tracker *tracker
-	reader  stream.Reader // of our own stream
-	work    signal.Signal // sent when the batcher may find work
-	acts    actQueue      // what the leader proposes on its own account
-	links   linkSet       // streams of the other servers
-	nudger  *nudger
-	members signal.Signal // sent when a member has announced itself
-	notice  notice        // what is published about the members
-	full    atomic.Bool   // requests that need more room are refused
-	low     atomic.Bool   // because a disk is low
-	layout  oneLayout     // whether contenders of another layout are refused
-	working baton         // held by the batcher, except while it waits for raft
+	tracker *apply.Deadlines
+	reader  stream.Reader   // of our own stream
+	work    signal.Signal   // sent when the batcher may find work
+	acts    actQueue        // what the leader proposes on its own account
+	links   followers.Links // streams of the other servers
+	news    *followers.News // of commits
+	members signal.Signal   // sent when a member has announced itself
+	notice  notice          // what is published about the members
+	full    atomic.Bool     // requests that need more room are refused
+	low     atomic.Bool     // because a disk is low
+	layout  oneLayout       // whether contenders of another layout are refused
+	working baton           // held by the batcher, except while it waits for raft
 
 	turn     int // which server begins to fill the next entry
 	requests int // in the entry being filled, or filled last

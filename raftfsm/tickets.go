@@ -34,7 +34,7 @@ func (n *Node) AllowTickets(ctx context.Context) error {
 			err = errOlder(st.ID)
 		}
 	}
-	if err == nil && !n.fsm.wait(ctx.Done(), n.hasTickets) {
+	if err == nil && !n.fsm.Wait(ctx.Done(), n.hasTickets) {
 		err = status.With(status.Interrupted, ctx.Err())
 	}
 	return err
@@ -98,34 +98,12 @@ func (n *Node) Touch(id int64) bool {
 	if t == nil {
 		return false
 	}
-	t.tracker.touchAll([]state.Touch{{Session: id}})
+	t.tracker.Heard([]state.Touch{{Session: id}})
 	return n.raft.Leads() && t.ctx.Err() == nil
 }
 
-// Acknowledged waits until enough returns true. It calls enough with the time at which this server sent the
-// newest touches that the leader has acknowledged. The leader has heard every session that the observer
-// reported before that time. This server has also applied everything that the leader had applied then, so it
-// does not treat a ticket that was given back at another server as still held.
+// Acknowledged waits until enough returns true for the time at which this server sent the newest touches that
+// the leader has acknowledged; see serving.Service.
 func (n *Node) Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error {
-	g := &n.serving
-	for {
-		g.mu.Lock()
-		sent, upTo := g.lastAck, g.ackIndex
-		if g.ackNews == nil {
-			g.ackNews = make(chan struct{})
-		}
-		news := g.ackNews
-		g.mu.Unlock()
-		if enough(sent) {
-			if n.fsm.wait(ctx.Done(), func() bool { return n.fsm.index.Load() >= upTo }) {
-				return nil
-			}
-			return ctx.Err()
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return n.serving.Acknowledged(ctx, enough)
 }

@@ -3,7 +3,6 @@ package raftfsm
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -88,31 +87,4 @@ func TestLeaderAcknowledgesATouch(t *testing.T) {
 	end()
 	never := func(time.Time) bool { return false }
 	expect.Equal(t, c.nodes[follower].Acknowledged(over, never), context.Canceled)
-}
-
-// What the leader acknowledges counts here when this server has applied what the leader had.
-func TestAcknowledgedIsNotOlderThanTheLeader(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := &Node{fsm: newFSM(1, "c", new(watcher), nil)}
-		n.serving.n = n
-		n.fsm.index.Store(10)
-		any := func(time.Time) bool { return true }
-		n.serving.acked(time.Now(), 12)
-		got := make(chan error, 1)
-		go func() { got <- n.Acknowledged(t.Context(), any) }()
-		for _, index := range []uint64{11, 12} {
-			synctest.Wait()
-			expect.Equal(t, len(got), 0, "answers at index %d", n.fsm.index.Load())
-			n.fsm.index.Store(index)
-			n.fsm.advance()
-		}
-		expect.OK(t, <-got)
-		n.serving.acked(time.Now(), 13)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		expect.Equal(t, n.Acknowledged(ctx, any), context.DeadlineExceeded)
-		n.serving.contact()
-		expect.OK(t, n.Acknowledged(t.Context(), any), "while this server leads")
-	})
 }

@@ -98,7 +98,7 @@ func (o *Options) config() *raft.Config {
 	// A follower busy with its disk answers heartbeats late, because they pass
 	// through its main loop; half the time would depose healthy leaders.
 	c.LeaderLeaseTimeout = o.HeartbeatTimeout
-	// The nudger tells followers of commits; raft's empty messages only replace one that was lost.
+	// Package followers tells followers of commits; raft's empty messages only replace one that was lost.
 	c.CommitTimeout = min(250*time.Millisecond, o.HeartbeatTimeout)
 	c.MaxAppendEntries = 64
 	c.TrailingLogs = o.TrailingLogs

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/apply"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
@@ -121,7 +121,7 @@ func TestStateIsGivenToNobodyElse(t *testing.T) {
 // unable is a state of which no backup can be taken.
 type unable struct{ why error }
 
-func (u unable) Backup(context.Context) (*raftfsm.Backup, error) { return nil, u.why }
+func (u unable) Backup(context.Context) (*apply.Backup, error) { return nil, u.why }
 
 // A refusal is JSON, whatever the error has in it.
 func TestARefusedBackupIsJSON(t *testing.T) {
@@ -435,7 +435,7 @@ type failing struct{}
 
 var errNoState = errors.New("there is no state")
 
-func (failing) Backup(context.Context) (*raftfsm.Backup, error) { return nil, errNoState }
+func (failing) Backup(context.Context) (*apply.Backup, error) { return nil, errNoState }
 
 // A backup that fails is counted and told, and so is one that cannot be removed.
 func TestFailuresOfBackupsAreTold(t *testing.T) {

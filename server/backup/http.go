@@ -9,14 +9,14 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/apply"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
 // Source takes hold of the state.
 type Source interface {
-	Backup(context.Context) (*raftfsm.Backup, error)
+	Backup(context.Context) (*apply.Backup, error)
 	// Current waits until the state has all that any server answered before, as a majority confirms.
 	Current(context.Context) error
 }
@@ -57,7 +57,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // backup takes the backup that a request asks for, or refuses it.
-func (h *Handler) backup(r *http.Request, format string) (*raftfsm.Backup, *admin.Refusal) {
+func (h *Handler) backup(r *http.Request, format string) (*apply.Backup, *admin.Refusal) {
 	switch {
 	case r.Method != http.MethodGet:
 		return nil, admin.Refuse(http.StatusMethodNotAllowed, "snapshot is asked for by GET")
@@ -90,7 +90,7 @@ func (h *Handler) backup(r *http.Request, format string) (*raftfsm.Backup, *admi
 }
 
 // write writes a backup in one of the formats.
-func write(w io.Writer, b *raftfsm.Backup, format string) error {
+func write(w io.Writer, b *apply.Backup, format string) error {
 	if format == "zlockd" {
 		return b.Write(w)
 	}

@@ -1,28 +1,31 @@
-package raftfsm
+package apply
 
 import (
 	"time"
 
 	"github.com/hashicorp/raft"
 
-	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// The measures of a server's part in the cluster.
-type (
-	Measure  = signal.Measure
-	Measures = signal.Set
-)
-
 // noteSnapshot remembers the newest snapshot.
-func (f *fsm) noteSnapshot(zxid int64, at time.Time) {
+func (f *FSM) noteSnapshot(zxid int64, at time.Time) {
 	f.snapshot.Store(&status.Snapshot{Zxid: zxid, Time: at})
 }
 
+// Newest returns the newest snapshot; nil: there is none.
+func (f *FSM) Newest() *status.Snapshot { return f.snapshot.Load() }
+
+// Found notes when the snapshot that was found at the start was written.
+func (f *FSM) Found(written time.Time) {
+	if s := f.snapshot.Load(); s != nil {
+		f.noteSnapshot(s.Zxid, written)
+	}
+}
+
 // measureApplied measures one log entry that has just been applied here.
-func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
-	m, now := &f.measures, time.Now()
+func (f *FSM) measureApplied(l *raft.Log, began time.Time, requests int64) {
+	m, now := &f.o.Measures, time.Now()
 	m.EntryRequests.Note(requests)
 	if to := f.replay.to; to > 0 {
 		if l.Index >= to {
@@ -38,7 +41,7 @@ func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
 		return
 	}
 	m.PropagationTime.Took(now.Sub(l.AppendedAt))
-	if f.tracker.Load() != nil { // this server leads
+	if f.leads.Load() != nil { // this server leads
 		m.CommitTime.Took(began.Sub(l.AppendedAt))
 		m.ProposalTime.Took(now.Sub(l.AppendedAt))
 	}

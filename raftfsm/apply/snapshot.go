@@ -1,4 +1,4 @@
-package raftfsm
+package apply
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // Snapshot implements raft.FSM. It only notes where the state stands; the
 // nodes are read later, while writes go on.
-func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	if f.dead.Load() {
 		return nil, errors.New("this server has stopped")
 	}
@@ -36,27 +36,27 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 
 // hold begins a snapshot of the state as it is now. The caller holds the state lock and the token of
 // walking.
-func (f *fsm) hold() *fsmSnapshot {
+func (f *FSM) hold() *snapshot {
 	at := state.Position{Index: f.index.Load(), Term: f.term.Load()}
-	return &fsmSnapshot{f: f, state: f.state.StartSnapshot(at), requests: f.counted.requests.Load(),
+	return &snapshot{f: f, state: f.state.StartSnapshot(at), requests: f.counted.requests.Load(),
 		bytes: f.counted.bytes.Load()}
 }
 
-// fsmSnapshot is the state at one point in time, while it is written.
-type fsmSnapshot struct {
-	f               *fsm
+// snapshot is the state at one point in time, while it is written.
+type snapshot struct {
+	f               *FSM
 	state           *state.Snapshot
-	requests, bytes int64             // the values of fsm.counted at that point
+	requests, bytes int64             // the values of FSM.counted at that point
 	sink            raft.SnapshotSink // nil until it is written
 	reading         time.Duration     // since the last rest
 }
 
 // Persist implements raft.FSMSnapshot.
-func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
+func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	s.sink = sink
 	disk.Own(sink)
 	if !disk.Forgets(sink) {
-		if err := s.state.Write(disk.Until(s.f.ctx, sink), s.read); err != nil {
+		if err := s.state.Write(disk.Until(s.f.o.Ctx, sink), s.read); err != nil {
 			return fmt.Errorf("write snapshot: %w", err)
 		}
 	}
@@ -77,7 +77,7 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 // most half of one processor, and half of the state lock, from requests.
 const readRest = time.Millisecond
 
-func (s *fsmSnapshot) read(fn func()) {
+func (s *snapshot) read(fn func()) {
 	begin := time.Now()
 	func() {
 		s.f.mu.RLock()
@@ -91,7 +91,7 @@ func (s *fsmSnapshot) read(fn func()) {
 }
 
 // Release implements raft.FSMSnapshot. raft calls it when it has noted the snapshot and cut its log.
-func (s *fsmSnapshot) Release() {
+func (s *snapshot) Release() {
 	disk.Done(s.sink)
 	s.f.mu.Lock()
 	s.state.Close()
@@ -104,13 +104,12 @@ type Backup struct {
 	Zxid int64
 	ACLs [][]jute.ACL // the lists that its nodes refer to
 
-	snap *fsmSnapshot
+	snap *snapshot
 }
 
 // Backup holds the state as it is now. If a snapshot or another backup is under way, it waits for that until
 // ctx ends. The caller closes it.
-func (n *Node) Backup(ctx context.Context) (*Backup, error) {
-	f := n.fsm
+func (f *FSM) Backup(ctx context.Context) (*Backup, error) {
 	select {
 	case f.walking <- struct{}{}:
 	case <-ctx.Done():

@@ -1,0 +1,139 @@
+package apply
+
+import (
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+)
+
+// Deadlines are those of all sessions while this server leads. They
+// live for one leadership term: a new leader knows nothing of earlier touches
+// and gives every session its full timeout.
+type Deadlines struct {
+	start time.Time // origin of the monotonic times below
+
+	mu     sync.Mutex
+	expiry *session.Expiry
+}
+
+// Lead returns the deadlines of a term that begins. They follow the state until Leave.
+func (f *FSM) Lead() *Deadlines {
+	t := newDeadlines()
+	f.mu.RLock() // no session can come or go between the listing and the publishing
+	defer f.mu.RUnlock()
+	t.replace(f.state.Sessions())
+	f.leads.Store(t)
+	return t
+}
+
+// Leave ends the term that has these deadlines.
+func (f *FSM) Leave(t *Deadlines) { f.leads.CompareAndSwap(t, nil) }
+
+// Deadlines returns those of the term this server leads; nil: it leads none.
+func (f *FSM) Deadlines() *Deadlines { return f.leads.Load() }
+
+// PassedOn reports whether a lock was perhaps passed on since the last call, while this server led: a node
+// with siblings was deleted.
+func (f *FSM) PassedOn() bool { return f.passedOn.Swap(false) }
+
+func newDeadlines() *Deadlines {
+	return &Deadlines{start: time.Now(), expiry: session.NewExpiry()}
+}
+
+func (t *Deadlines) now() time.Duration { return time.Since(t.start) }
+
+// Touch notes that a session with this timeout, in ms, was heard from just now.
+func (t *Deadlines) Touch(id int64, timeout int32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expiry.Touch(id, time.Duration(timeout)*time.Millisecond, t.now())
+}
+
+// Heard notes that these sessions were heard from.
+func (t *Deadlines) Heard(list []state.Touch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for _, h := range list {
+		t.expiry.Heard(h.Session, now-time.Duration(h.Age)*time.Millisecond)
+	}
+}
+
+// Remove forgets a session.
+func (t *Deadlines) Remove(id int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expiry.Remove(id)
+}
+
+// HeardOf touches the sessions of proposed requests: a write or sync must keep its session alive at the
+// leader.
+func (t *Deadlines) HeardOf(bl *state.Block) {
+	rest := bl.Requests
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for range bl.Count {
+		id, next := state.PeekRequest(rest)
+		t.expiry.Heard(id, now)
+		rest = next
+	}
+}
+
+// replace replaces all known sessions by those of another state, with their full timeouts.
+func (t *Deadlines) replace(sessions *session.Table) {
+	t.mu.Lock()
+	t.expiry = session.NewExpiry()
+	t.mu.Unlock()
+	sessions.All(func(s session.Session) { t.Touch(s.ID, s.Timeout) })
+}
+
+// Due returns up to limit sessions whose deadline is before at.
+func (t *Deadlines) Due(at time.Time, limit int) []int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.expiry.Due(at.Sub(t.start), limit, nil)
+}
+
+// Next returns how long it takes until Due would return a session, at most limit.
+func (t *Deadlines) Next(grace, limit time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now() - grace
+	return max(t.expiry.Next(now+limit)-now, time.Millisecond)
+}
+
+// stallCredit is how many times the length of a stall every session gets for it: its client may
+// have to connect again first.
+const stallCredit = 4
+
+// Stalled gives every session more time because this server did not listen for a while. No session gets more
+// than its full timeout from now on, so a server that stalls often still expires silent sessions.
+func (t *Deadlines) Stalled(long time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	t.expiry.All(func(id int64, timeout, at time.Duration) {
+		t.expiry.Heard(id, min(now, at-timeout+stallCredit*long))
+	})
+}
+
+// Left returns the time left to a session.
+func (t *Deadlines) Left(id int64) (left time.Duration, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, known := t.expiry.Of(id)
+	return at - t.now(), known
+}
+
+// All returns the time left to each session.
+func (t *Deadlines) All() map[int64]time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	left := make(map[int64]time.Duration, t.expiry.Len())
+	t.expiry.All(func(id int64, _, at time.Duration) { left[id] = at - now })
+	return left
+}

@@ -1,0 +1,223 @@
+package apply_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/apply"
+	"github.com/zlockd/zlockd/raftfsm/signal"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/applied"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// entryOf is an entry with one request.
+func entryOf(index uint64, r state.Request) *raft.Log {
+	return applied.Logged(index, state.Block{Count: 1, Requests: r.Append(nil)})
+}
+
+// refuses checks that a server whose state cannot be trusted changes it no more, and shows it to no server
+// and no operator.
+func refuses(t *testing.T, a *applied.State) {
+	t.Helper()
+	sessions := len(a.Sessions())
+	a.Entry(applied.NewSession())
+	expect.Equal(t, len(a.Sessions()), sessions, "sessions after an entry")
+	expect.That(t, a.Last > a.Index(), "the entry counts as applied")
+	snap, err := a.Snapshot()
+	if expect.Fails(t, err, "a snapshot is taken") {
+		expect.That(t, snap == nil, "a snapshot is taken: %v: want snap == nil", err)
+	}
+	for range 2 { // and the place for a backup stays free
+		_, err = a.Backup(t.Context())
+		expect.Fails(t, err, "a backup is taken")
+		if err != nil {
+			expect.Has(t, err.Error(), "has stopped")
+		}
+	}
+}
+
+// A server hears of an entry that its own disk could still forget, and the disk fails: the disk ends the
+// server. The state does not get the entry.
+func TestServerWhoseDiskFailedStandsStill(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	a.Entry(applied.NewSession())
+	must.Equal(t, len(a.Sessions()), 1)
+	a.Disk = errors.New("the disk failed")
+	a.Entry(applied.NewSession())
+	a.Disk = nil
+	refuses(t, a)
+	expect.Equal(t, len(a.Fatals), 0, "the server ends twice: %v", a.Fatals)
+	expect.Equal(t, len(a.Sessions()), 1)
+}
+
+// An entry that cannot be applied ends the server, once.
+func TestG26ServerThatCannotApplyAnEntryEnds(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	a.Entry(applied.NewSession())
+	bad := entryOf(a.Last, applied.NewSession())
+	bad.Data[len(bad.Data)-1] ^= 1
+	for range 2 {
+		a.Apply(bad)
+	}
+	must.Equal(t, len(a.Fatals), 1, "the server ends with %v", a.Fatals)
+	expect.Has(t, a.Fatals[0].Error(), "apply log entry 1")
+	refuses(t, a)
+}
+
+// Entries of raft's own change nothing.
+func TestEntriesOfRaftAreNotApplied(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	l := entryOf(a.Last, applied.NewSession())
+	for _, l.Type = range []raft.LogType{raft.LogNoop, raft.LogBarrier, raft.LogConfiguration} {
+		a.Apply(l)
+	}
+	expect.Equal(t, len(a.Sessions()), 0, "sessions")
+	expect.Equal(t, len(a.Fatals), 0, "the server ended: %v", a.Fatals)
+}
+
+// A leader waits for the sessions that there are: for a new one from its entry on, and for none that ended.
+func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	a.Entry(applied.NewSession()) // while it does not lead
+	tr := a.Lead()
+	expect.Equal(t, a.Deadlines(), tr)
+	must.Equal(t, len(tr.All()), 1, "deadlines as the term begins")
+	a.Entry(applied.NewSession())
+	must.Equal(t, len(tr.All()), 2, "deadlines")
+	for id, left := range tr.All() {
+		expect.That(t, left > 5*time.Second && left < time.Minute, "time left: %v", left)
+		a.Entry(state.Request{Session: id, Gen: 1, Op: jute.OpCloseSession})
+	}
+	expect.Equal(t, len(tr.All()), 0, "deadlines of sessions that ended")
+	next := a.Lead()
+	a.Leave(tr) // a term that is over ends no other
+	expect.Equal(t, a.Deadlines(), next)
+	a.Leave(next)
+	expect.That(t, a.Deadlines() == nil, "the deadlines stay behind their term")
+	a.Entry(applied.NewSession())
+	expect.Equal(t, len(next.All()), 0, "deadlines that a former leader keeps")
+}
+
+// Entries that were found at the start are measured together, when the last of them is applied.
+func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var requests, entries, replays, propagated, committed, proposed []int64
+		to := func(list *[]int64) signal.Measure { return func(v int64) { *list = append(*list, v) } }
+		a := applied.With(apply.Options{ID: 1, Cluster: "c", Logged: 4, Measures: signal.Set{
+			EntryRequests: to(&requests), ReplayEntries: to(&entries), ReplayTime: to(&replays),
+			PropagationTime: to(&propagated), CommitTime: to(&committed), ProposalTime: to(&proposed)}})
+		must.OK(t, a.Restore(snapshotAt(t, state.New("c"), state.Position{Index: 2, Term: 1})))
+		time.Sleep(time.Hour)
+		a.Last = 2
+		want := []string{"1 0 0 0", "2 1 0 0", "3 1 0 0", "4 1 1 0", "5 1 2 1"}
+		for i := range want {
+			a.Last++
+			l := entryOf(a.Last, applied.NewSession())
+			if i != 2 {
+				l.AppendedAt = time.Now().Add(-time.Minute)
+			}
+			if i == 4 {
+				a.Lead()
+			}
+			a.Apply(l)
+			got := fmt.Sprint(len(requests), len(entries), len(propagated), len(committed))
+			expect.Equal(t, got, want[i], "behind entry %d", a.Last)
+		}
+		expect.List(t, requests, []int64{1, 1, 1, 1, 1}, "requests in each entry")
+		expect.List(t, entries, []int64{2}, "entries that were replayed")
+		expect.List(t, replays, []int64{time.Hour.Microseconds()}, "the time that took")
+		minute := time.Minute.Microseconds()
+		expect.List(t, propagated, []int64{minute, minute})
+		expect.List(t, committed, []int64{minute})
+		expect.List(t, proposed, []int64{minute})
+	})
+}
+
+// teller hears of changes and outcomes, as the connections do, and asks for the zxid then.
+type teller struct {
+	applied.Ear
+	fsm  *apply.FSM
+	told []string
+}
+
+func (w *teller) tell(what string, zxid int64) {
+	w.told = append(w.told, fmt.Sprint(what, " ", zxid, " at ", w.fsm.Zxid()))
+}
+
+func (w *teller) Events(zxid int64, _ []tree.Event)     { w.tell("change", zxid) }
+func (w *teller) Done(o *state.Outcome, _ *state.State) { w.tell("outcome", o.Zxid) }
+
+// While an entry is applied, the server makes other replies by itself, to pings for example. Their zxid is
+// not below that of an outcome that a client has, and not that of a change of which it has not been told: the
+// client would not ask for such an event on its next connection.
+func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
+	t.Parallel()
+	w := new(teller)
+	a := applied.With(apply.Options{ID: 1, Cluster: "c", Observer: w})
+	w.fsm = a.FSM
+	a.Entry(applied.OpenStream())
+	a.Entry(applied.NewSession())
+	s := a.Sessions()[0]
+	w.told = nil
+	a.Stream.SetClosed(false)
+	a.Stream.Open(1)
+	bl := state.Block{Origin: 1, Birth: 1, First: 1}
+	for _, path := range []string{"/a", "/no/b", "/c"} {
+		r := &state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: applied.Create(path, 0)}
+		must.OK(t, a.Stream.Put(r, w))
+		bl.Requests = r.Append(bl.Requests)
+		bl.Count++
+	}
+	must.Equal(t, a.Zxid(), 1)
+	a.Block(bl)
+	expect.Equal(t, strings.Join(w.told, ", "), "change 2 at 1, outcome 2 at 2, outcome 2 at 2, "+
+		"change 3 at 2, outcome 3 at 3")
+}
+
+// A leader notes that a node was deleted beside others; the last in line passes nothing on.
+func TestDeletesBesideOthersPassOn(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	passes := func(r state.Request) bool {
+		for _, s := range a.Sessions() {
+			r.Session, r.Gen = s.ID, s.Gen
+		}
+		a.Entry(r)
+		return a.PassedOn()
+	}
+	create := func(path string) bool {
+		return passes(state.Request{Op: jute.OpCreate, Body: applied.Create(path, 0)})
+	}
+	remove := func(path string) bool {
+		return passes(state.Request{Op: jute.OpDelete, Body: jute.AppendInt(jute.AppendString(nil, path),
+			-1)})
+	}
+	passes(applied.NewSession())
+	for _, path := range []string{"/a", "/a/1", "/a/2", "/a/3"} {
+		must.That(t, !create(path), "creating %s passed something on", path)
+	}
+	expect.That(t, !remove("/a/1"), "noted by a server that does not lead")
+	a.Lead()
+	expect.That(t, remove("/a/2"), "not noted")
+	expect.That(t, !remove("/a/3"), "the last one passes nothing on")
+	expect.That(t, !remove("/a/3"), "a delete that fails passes nothing on")
+	create("/a/4")
+	passes(state.Request{Op: jute.OpCreate, Body: applied.Create("/a/5", jute.FlagEphemeral)})
+	expect.That(t, !passes(state.Request{Op: jute.OpCloseSession}),
+		"a client that is gone does not queue again")
+}

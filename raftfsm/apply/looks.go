@@ -1,0 +1,105 @@
+package apply
+
+import (
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Index returns the index of the log entry applied last.
+func (f *FSM) Index() uint64 { return f.index.Load() }
+
+// Term returns the term of the log entry applied last. Who needs both asks for the index first: the term is
+// at least as new then.
+func (f *FSM) Term() uint64 { return f.term.Load() }
+
+// Zxid returns the zxid of the last change applied.
+func (f *FSM) Zxid() int64 { return f.zxid.Load() }
+
+// Published reports whether the members have been published in the state.
+func (f *FSM) Published() bool { return f.config.Load() }
+
+// Low reports whether a disk was low when the leader sealed the newest entry.
+func (f *FSM) Low() bool { return f.low.Load() }
+
+// Full reports whether requests that need more room were refused then.
+func (f *FSM) Full() bool { return f.full.Load() }
+
+// Counted returns the requests, and the bytes, of the log since the last snapshot.
+func (f *FSM) Counted() (requests, bytes int64) {
+	return f.counted.requests.Load(), f.counted.bytes.Load()
+}
+
+// View runs do on the state under the read lock. do must neither block nor keep anything of the state.
+func (f *FSM) View(do func(*state.State)) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	do(f.state)
+}
+
+// Ephemerals calls fn for the ephemeral nodes until it returns false. It reads them in pieces: a
+// node that comes or goes during the call may be listed or not, and a node may be listed twice.
+func (f *FSM) Ephemerals(fn func(session int64, path string) (more bool)) {
+	const most = 256 // nodes under one hold of the lock, fewer if paths are long
+	type met struct {
+		session int64
+		end     int // of the path, in paths
+	}
+	piece, paths := make([]met, 0, most), make([]byte, 0, 8*most+tree.MaxPath)
+	var walk tree.EphemeralWalk
+	for more := true; more; {
+		piece, paths = piece[:0], paths[:0]
+		f.View(func(s *state.State) {
+			more = walk.Next(s.Tree(), most, func(r tree.Ref) (cost int) {
+				begin := len(paths)
+				paths = r.PathOnto(paths)
+				piece = append(piece, met{r.Session(), len(paths)})
+				return 1 + (len(paths)-begin)/8
+			})
+		})
+		begin := 0
+		for _, m := range piece {
+			if !fn(m.session, string(paths[begin:m.end])) {
+				return
+			}
+			begin = m.end
+		}
+	}
+}
+
+// at records the index and term of the last applied entry. The caller holds the state lock, so that readers
+// under the lock see a matching pair.
+func (f *FSM) at(index, term uint64) {
+	f.term.Store(term)
+	f.index.Store(index)
+}
+
+// advance wakes the goroutines that wait for an entry to be applied.
+func (f *FSM) advance() {
+	if f.waiting.Load() == 0 {
+		return
+	}
+	f.waitMu.Lock()
+	close(f.advanced)
+	f.advanced = make(chan struct{})
+	f.waitMu.Unlock()
+}
+
+// Wait blocks until done reports true, looking again after every entry, or
+// until stop is closed.
+func (f *FSM) Wait(stop <-chan struct{}, done func() bool) bool {
+	f.waiting.Add(1)
+	defer f.waiting.Add(-1)
+	for {
+		f.waitMu.Lock()
+		advanced := f.advanced
+		f.waitMu.Unlock()
+		if done() {
+			return true
+		}
+		select {
+		case <-advanced:
+		case <-stop:
+			return false
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package apply
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// received is the state in a snapshot that another server sent.
+type received struct {
+	state *state.State
+	at    state.Position
+}
+
+// Verify reads a snapshot that another server sends, and keeps its state for Restore. The snapshot
+// is published, and becomes this server's, only if it can be read.
+func (f *FSM) Verify(r io.Reader) error {
+	f.received.Store(nil)
+	restored, at, err := f.read(r)
+	if err == nil {
+		f.received.Store(&received{restored, at})
+	}
+	return err
+}
+
+// read reads a snapshot of this cluster.
+func (f *FSM) read(r io.Reader) (*state.State, state.Position, error) {
+	restored, at, err := state.ReadSnapshot(r)
+	if ours := f.o.Cluster; err == nil && restored.ClusterID() != ours {
+		err = fmt.Errorf("it belongs to cluster %s, this server to %s", restored.ClusterID(), ours)
+	}
+	return restored, at, err
+}
+
+// Restore implements raft.FSM. It builds the new state beside the old one and swaps it in whole. A bad
+// snapshot ends the server, because raft's view and the state would differ from then on. Snapshots from other
+// servers have been verified before, so a bad one comes from this server's own disk.
+func (f *FSM) Restore(r io.ReadCloser) error {
+	defer r.Close()
+	began := time.Now()
+	restored, at, err := f.take(r)
+	if err != nil {
+		err = fmt.Errorf("restore snapshot: %w", err)
+		f.stop(err)
+		return err
+	}
+	f.mu.Lock()
+	f.state = restored
+	f.zxid.Store(restored.Zxid())
+	f.config.Store(restored.Configured())
+	f.o.Observer.Reset()
+	birth, nonce, last := restored.Stream(f.o.ID)
+	var unknown []state.Waiter
+	if birth == f.Stream.Birth() {
+		unknown = f.Stream.SkipTo(last)
+	} else {
+		// Our stream was taken away or opened in an entry that the snapshot covers. It is unknown which of
+		// its requests were applied before that entry.
+		unknown = f.Stream.Drain()
+	}
+	for _, w := range unknown {
+		w.Done(&state.Outcome{Unknown: true}, nil)
+	}
+	if f.Stream.Told(nonce, birth) {
+		f.o.Reopen()
+	}
+	f.at(at.Index, at.Term)
+	f.mu.Unlock()
+	f.counted.requests.Store(0)
+	f.counted.bytes.Store(0)
+	f.advance()
+	f.noteSnapshot(restored.Zxid(), time.Now())
+	if f.replay.to > 0 && f.replay.from == 0 { // found at the start
+		f.replay.from = at.Index
+		f.o.Measures.SnapshotReadTime.Took(time.Since(began))
+	}
+	return nil
+}
+
+// take returns the state in the snapshot r. It uses the state that Verify has read if the snapshot is of the
+// same log position: that determines the state.
+func (f *FSM) take(r io.Reader) (*state.State, state.Position, error) {
+	got := f.received.Swap(nil)
+	if got == nil {
+		return f.read(r)
+	}
+	var head bytes.Buffer
+	at, err := state.ReadPosition(io.TeeReader(r, &head))
+	if err == nil && at == got.at {
+		return got.state, at, nil
+	}
+	return f.read(io.MultiReader(&head, r))
+}

@@ -1,0 +1,200 @@
+package followers
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+)
+
+const (
+	linkQueue     = 2048     // blocks the leader holds for one server
+	linkQueueByte = 32 << 20 // and their bytes
+)
+
+// Link is another server's stream as the leader receives it. When the link or the term ends, its blocks are
+// dropped, and the other server sends them again.
+type Link struct {
+	peer.Greeting // of the other server
+	Conn          net.Conn
+
+	set     *Links // its lock guards what follows
+	room    sync.Cond
+	queue   []state.Block
+	bytes   int
+	applied uint64 // the log index that the server says it has applied
+	heard   time.Time
+	full    string // why the server asks to refuse requests that need more room
+	fullAt  time.Time
+}
+
+// Links are the links of one term.
+type Links struct {
+	mu     sync.Mutex
+	links  []*Link
+	closed bool
+}
+
+// Add takes a link in; it returns false when the term is over.
+func (ls *Links) Add(l *Link) bool {
+	l.set, l.room.L = ls, &ls.mu
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if !ls.closed {
+		ls.links = append(ls.links, l)
+	}
+	return !ls.closed
+}
+
+// Remove closes a link and forgets it, with its blocks.
+func (ls *Links) Remove(l *Link) {
+	l.Conn.Close() // without the lock: with TLS it may wait for the other server
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.links = slices.DeleteFunc(ls.links, func(o *Link) bool { return o == l })
+}
+
+// Close closes all links: the term is over.
+func (ls *Links) Close() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.closed = true
+	for _, l := range ls.links {
+		l.room.Broadcast()
+		go l.Conn.Close() // with TLS it may wait for the other server
+	}
+}
+
+// LeastVersion returns the newest version that this server and all linked ones
+// understand.
+func (ls *Links) LeastVersion() int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	least := peer.Version
+	for _, l := range ls.links {
+		least = min(least, l.Version)
+	}
+	return least
+}
+
+// Far returns the progress of each linked server. known returns a member's incarnation: the process of a
+// server that was replaced may still hold its link, and must not speak for the new server.
+func (ls *Links) Far(known func(id uint32) (incarnation string)) map[uint32]status.Progress {
+	ls.mu.Lock()
+	links := slices.Clone(ls.links)
+	ls.mu.Unlock()
+	links = slices.DeleteFunc(links, func(l *Link) bool { return known(l.From) != l.Incarnation })
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	m := map[uint32]status.Progress{}
+	for _, l := range links {
+		if !l.heard.IsZero() {
+			m[l.From] = status.Progress{Applied: l.applied,
+				Heard:   status.Ago(time.Since(l.heard).Milliseconds()),
+				Version: l.Release, Starts: l.Start}
+		}
+	}
+	return m
+}
+
+// Cut closes the links of a server that is no longer a member, because its process may still run.
+func (ls *Links) Cut(id uint32) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.links {
+		if l.From == id {
+			go l.Conn.Close() // with TLS it may wait for the other server
+		}
+	}
+}
+
+// Progress returns the index that each linked member has applied, if the member reported it recently.
+func (ls *Links) Progress(known func(id uint32) (incarnation string)) map[uint32]uint64 {
+	m := map[uint32]uint64{}
+	for id, p := range ls.Far(known) {
+		if p.Reached() {
+			m[id] = p.Applied
+		}
+	}
+	return m
+}
+
+// fullFor is how long a report of a low disk stays valid.
+const fullFor = 2 * time.Second
+
+// Full returns why a server asks to refuse requests that need more room, empty if no server does.
+func (ls *Links) Full() string {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.links {
+		if l.full != "" && time.Since(l.fullAt) < fullFor {
+			return fmt.Sprintf("server %d: %s", l.From, l.full)
+		}
+	}
+	return ""
+}
+
+// Waiting returns the links that hold blocks.
+func (ls *Links) Waiting() (list []*Link) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.links {
+		if len(l.queue) > 0 {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// Pop takes the oldest block; ok is false if there is none.
+func (l *Link) Pop() (_ state.Block, ok bool) {
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	if len(l.queue) == 0 {
+		return state.Block{}, false
+	}
+	bl := l.queue[0]
+	l.queue = l.queue[1:]
+	l.bytes -= len(bl.Requests)
+	l.room.Signal()
+	return bl, true
+}
+
+// Push queues a block, waiting while the queue is full: then the connection is
+// not read and the origin waits as well. It reports false when the term is over.
+func (l *Link) Push(bl state.Block) bool {
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	for !l.set.closed && (len(l.queue) >= linkQueue || l.bytes >= linkQueueByte) {
+		l.room.Wait()
+	}
+	l.queue = append(l.queue, bl)
+	l.bytes += len(bl.Requests)
+	return !l.set.closed
+}
+
+// SetApplied notes what the server says of itself now: how far it has applied the log.
+func (l *Link) SetApplied(index uint64) {
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	l.applied, l.heard = index, time.Now()
+}
+
+// Applied returns the log index that the server said last; 0: it has said none.
+func (l *Link) Applied() uint64 {
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	return l.applied
+}
+
+// SetFull notes why the server asks to refuse requests that need more room.
+func (l *Link) SetFull(why string) {
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	l.full, l.fullAt = why, time.Now()
+}

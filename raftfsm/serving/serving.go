@@ -1,0 +1,342 @@
+// Package serving decides whether the clients of a server are served: while it hears from a leader and is not
+// far behind.
+//
+// Everything that changes is under the lock of the [Service]; [Clients] are told of changes under it, in
+// order. It may be held when the lock of the stream is taken, and never the other way round.
+package serving
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/apply"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
+	"github.com/zlockd/zlockd/raftfsm/status"
+)
+
+// Clients are what is told whether they are served.
+type Clients interface {
+	// Serving tells whether clients may be served from now on. When it turns
+	// false every client connection must be closed.
+	Serving(bool)
+	// ReadOnly tells whether clients that asked for it may read what this
+	// server has, although it knows no leader. It is never on while Serving is.
+	ReadOnly(bool)
+}
+
+// Raft is raft as Service asks it.
+type Raft interface {
+	HeardOfLeader() time.Time
+	Lacks(id uint32) bool // as a member
+	Leads() bool
+	State() raft.RaftState
+	Beat(d time.Duration) time.Duration
+}
+
+// Options are what New needs.
+type Options struct {
+	ID          uint32
+	Heartbeat   time.Duration // timeout
+	ReadOnly    bool          // clients that ask for it may read while no leader is known
+	DataDir     string        // empty: in memory
+	Clients     Clients
+	Unavailable signal.Measure
+	Leads       func() bool  // a term of this server has begun and is not over
+	Gone        func() bool  // the other servers removed this one while it was away
+	Closed      *atomic.Bool // this server is told to stop
+	Log         *slog.Logger
+}
+
+// Service decides whether clients may be served. A server that has lost its leader, or lags far behind,
+// disconnects its clients early enough for them to find another server before their sessions end.
+type Service struct {
+	o     Options
+	raft  Raft
+	state *apply.FSM
+	port  *peer.Port // nil in a cluster of one
+
+	mu       sync.Mutex // guards what follows
+	on       bool
+	readOnly bool          // clients that ask for it may read
+	final    bool          // never again
+	reason   string        // why on is false
+	lastGood time.Time     // when this server last heard from a leader, or as leader from a majority
+	lastAck  time.Time     // sending time of the newest acknowledged touch message
+	ackIndex uint64        // how far the leader was when it acknowledged that; 0: this server led
+	ackNews  chan struct{} // closed when lastAck changes; nil: no goroutine waits for that
+	started  bool          // it has caught up once since it started
+	behind   uint64        // an index of the leader that this server has not reached yet; 0: none
+	since    time.Time     // since when
+	removed  time.Time     // since when its log says that it is no member; zero: it does not
+	offSince time.Time     // when it was started, or last turned off
+	advised  string        // what an operator can do about a leader that stays away; empty: wait
+}
+
+// New returns the Service of a server that starts.
+func New(o Options) *Service { return &Service{o: o, offSince: time.Now()} }
+
+// Use names what Watch looks at; port is nil in a cluster of one.
+func (g *Service) Use(r Raft, f *apply.FSM, port *peer.Port) { g.raft, g.state, g.port = r, f, port }
+
+const (
+	lookOff = 20 * time.Millisecond  // while clients are not served
+	lookOn  = 250 * time.Millisecond // at most, while they are
+	// grace is how much longer than the heartbeat timeout a server serves without a leader. An
+	// election is over by then, and clients can still find another server in time.
+	grace = 1500 * time.Millisecond
+	// removedGrace is the time for the reply to reach a client of this server that asked for the removal.
+	removedGrace = 200 * time.Millisecond
+	mostLag      = 10 * time.Second // of applying less than the leader has
+	// adviceAfter is how long there must be no leader before this server advises the operator. An election
+	// takes far less.
+	adviceAfter = 30 * time.Second
+)
+
+// Contact notes that this server leads and holds its lease: it has heard from a majority within the last
+// heartbeat timeout.
+func (g *Service) Contact() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.lastGood, g.lastAck, g.started, g.behind = now.Add(-g.o.Heartbeat), now, true, 0
+	g.ackIndex = 0
+	g.tellAck()
+}
+
+// Acked notes that the leader acknowledged a touch message sent at that time,
+// and how far the leader was.
+func (g *Service) Acked(sent time.Time, leaderIndex uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lastAck, g.ackIndex = sent, leaderIndex
+	g.tellAck()
+	applied := g.state.Index()
+	switch {
+	case applied >= leaderIndex:
+		g.started, g.behind = true, 0
+	case g.behind == 0 || applied >= g.behind:
+		g.behind, g.since = leaderIndex, time.Now()
+	}
+}
+
+// Watch admits clients and disconnects them, until ctx ends or raft says that this server was removed. It
+// looks at once when opened holds a token, so that a starting server does not lose a tick.
+func (g *Service) Watch(ctx context.Context, opened <-chan struct{}) (removed bool) {
+	for {
+		wait := g.look()
+		if g.raft.State() == raft.Shutdown && ctx.Err() == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
+		case <-opened:
+		}
+	}
+}
+
+// look decides whether clients may be served, and tells the stream and the observer when that changes. It
+// returns when to look again.
+func (g *Service) look() (again time.Duration) {
+	contact := g.raft.HeardOfLeader()
+	lacks, gone := g.raft.Lacks(g.o.ID), g.o.Gone()
+	leading := g.o.Leads() && g.raft.Leads()
+	birth := g.state.Stream.Birth()
+	applied := g.state.Index()
+	outlasts := g.o.Heartbeat + grace
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if leading {
+		g.lastGood = now.Add(-g.o.Heartbeat) // as in Contact
+	}
+	if contact.After(g.lastGood) {
+		g.lastGood = contact
+	}
+	if applied >= g.behind {
+		if g.behind > 0 {
+			g.started = true
+		}
+		g.behind = 0
+	}
+	switch {
+	case !lacks:
+		g.removed = time.Time{}
+	case g.removed.IsZero():
+		g.removed = now
+	}
+	reason, alone := "", false
+	switch {
+	case g.final:
+		reason = "this server is stopping"
+	case lacks && now.Sub(g.removed) > removedGrace:
+		reason = "this server was removed from the cluster"
+	case g.lastGood.IsZero():
+		reason = "no leader yet"
+		alone = now.Sub(g.offSince) > outlasts
+	case now.Sub(g.lastGood) > outlasts:
+		reason = "no contact with a leader"
+		alone = true
+	case !g.started:
+		reason = "catching up with the leader"
+	case birth == 0:
+		reason = "opening the request stream"
+	case g.port != nil && !g.state.Published():
+		reason = "publishing the members"
+	case g.behind > 0 && now.Sub(g.since) > mostLag:
+		reason = "far behind the leader"
+	}
+	g.setReadOnly(alone && g.o.ReadOnly)
+	g.advised = ""
+	switch {
+	case alone && gone:
+		g.advised = "; this server was removed from the cluster: stop it"
+	case alone && now.Sub(g.offSince) >= adviceAfter:
+		g.advised = g.adviceAlone()
+	}
+	reason += g.advised
+	g.set(reason)
+	if !g.on {
+		return lookOff
+	}
+	return min(max(outlasts-now.Sub(g.lastGood), lookOff), g.raft.Beat(lookOn))
+}
+
+// adviceAlone returns advice for an operator when this server has had no leader for long. Recovery abandons
+// the data of the other servers, so it is not advised while one of them runs and merely refuses this one.
+func (g *Service) adviceAlone() string {
+	if g.port == nil || g.o.DataDir == "" {
+		return ""
+	}
+	if err := g.port.Refusal(); err != nil {
+		return fmt.Sprintf("; %v", err)
+	}
+	return "; start the servers that are down. If a majority of them is gone for good, stop this one and run: " +
+		"zlockd recover --data-dir " + g.o.DataDir
+}
+
+// NoLeader returns the error for the time without a leader. After adviceAfter it contains advice, because an
+// operator must act.
+func (g *Service) NoLeader() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.advised != "" {
+		return status.Errorf(status.NoMajority, "there is no leader%s", g.advised)
+	}
+	return errNoLeader
+}
+
+// errNoLeader is the answer while a leader may soon be elected.
+var errNoLeader = status.Errorf(status.NoLeader, "there is no leader at the moment; try again")
+
+// setReadOnly sets whether clients that ask for it may read without a leader. Reading is turned off, which
+// closes the readers' connections, before clients are served again.
+func (g *Service) setReadOnly(on bool) {
+	if on == g.readOnly {
+		return
+	}
+	g.readOnly = on
+	g.o.Log.Info("read-only mode", "on", on)
+	g.o.Clients.ReadOnly(on)
+}
+
+// set lets clients in, if there is no reason not to. The observer is told under
+// the lock, so that it hears of every change in order.
+func (g *Service) set(reason string) {
+	g.reason = reason
+	serve := reason == ""
+	if serve == g.on {
+		return
+	}
+	g.on = serve
+	g.state.Stream.SetClosed(!serve)
+	if serve {
+		g.o.Unavailable.Took(time.Since(g.offSince))
+	} else {
+		g.offSince = time.Now()
+	}
+	switch {
+	case serve:
+		g.o.Log.Info("serving clients")
+	case g.final || g.o.Closed.Load(): // on an operator's order; the other servers may be stopping too
+		g.o.Log.Info("not serving clients", "reason", reason)
+	default:
+		g.o.Log.Warn("not serving clients", "reason", reason)
+	}
+	g.o.Clients.Serving(serve)
+}
+
+// End disconnects all clients, and admits none again.
+func (g *Service) End() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.final = true
+	g.setReadOnly(false)
+	g.set("this server is stopping")
+}
+
+// Reads reports whether clients that ask for it may read without a leader.
+func (g *Service) Reads() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.readOnly
+}
+
+// On reports whether clients may be served, and if not, why.
+func (g *Service) On() (bool, string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.on, g.reason
+}
+
+// PingOK reports whether a ping of a session with this timeout may be answered: the leader must have
+// acknowledged this server's touches recently. A server that is cut off must not answer its clients while
+// their sessions expire and their locks pass on.
+func (g *Service) PingOK(timeout time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Since(g.lastAck) < timeout/3
+}
+
+// tellAck wakes the goroutines in Acknowledged. The caller holds g.mu.
+func (g *Service) tellAck() {
+	if g.ackNews != nil {
+		close(g.ackNews)
+		g.ackNews = nil
+	}
+}
+
+// Acknowledged waits until enough returns true. It calls enough with the time at which this server sent the
+// newest touches that the leader has acknowledged. The leader has heard every session that the observer
+// reported before that time. This server has also applied everything that the leader had applied then, so it
+// does not treat a ticket that was given back at another server as still held.
+func (g *Service) Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error {
+	for {
+		g.mu.Lock()
+		sent, upTo := g.lastAck, g.ackIndex
+		if g.ackNews == nil {
+			g.ackNews = make(chan struct{})
+		}
+		news := g.ackNews
+		g.mu.Unlock()
+		if enough(sent) {
+			if g.state.Wait(ctx.Done(), func() bool { return g.state.Index() >= upTo }) {
+				return nil
+			}
+			return ctx.Err()
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,130 @@
+// Package applied has the state of a server to which a test gives the entries of a log.
+package applied
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/apply"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// State is an FSM of server 1 and cluster "c".
+type State struct {
+	*apply.FSM
+	Ear    *Ear
+	Fatals []error // with which the server ends
+	Disk   error   // why an entry cannot become durable
+	Last   uint64  // index of the newest entry that Entry or Block gave
+}
+
+// New returns a State without entries.
+func New() *State { return With(apply.Options{ID: 1, Cluster: "c"}) }
+
+// With returns one with other options; the observer is the Ear unless o has one.
+func With(o apply.Options) *State {
+	a := &State{Ear: new(Ear)}
+	if o.Observer == nil {
+		o.Observer = a.Ear
+	}
+	o.Log = slog.New(slog.DiscardHandler)
+	o.Fatal = func(err error) { a.Fatals = append(a.Fatals, err) }
+	o.Durable = func(uint64) error { return a.Disk }
+	a.FSM = apply.New(o)
+	return a
+}
+
+// Entry applies one entry with a request.
+func (a *State) Entry(r state.Request) { a.Block(state.Block{Count: 1, Requests: r.Append(nil)}) }
+
+// Block applies one entry with a block of requests.
+func (a *State) Block(bl state.Block) {
+	a.Last++
+	a.Apply(Logged(a.Last, bl))
+}
+
+// State returns the state, for a test that has it alone.
+func (a *State) State() (s *state.State) {
+	a.View(func(is *state.State) { s = is })
+	return s
+}
+
+// Sessions lists the sessions of the state.
+func (a *State) Sessions() (list []session.Session) {
+	a.View(func(s *state.State) { s.Sessions().All(func(one session.Session) { list = append(list, one) }) })
+	return list
+}
+
+// At applies an entry without requests at a position in the log.
+func At(f *apply.FSM, index, term uint64) {
+	l := Logged(index, state.Block{})
+	l.Term = term
+	f.Apply(l)
+}
+
+// Logged is an entry of the log with one block, or none if that has no requests.
+func Logged(index uint64, bl state.Block) *raft.Log {
+	entry := state.BeginEntry(nil, 0)
+	if bl.Count > 0 {
+		entry = bl.Append(entry)
+	}
+	state.SealEntry(entry, 1)
+	return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: entry}
+}
+
+// NewSession is the request of a client for a session.
+func NewSession() state.Request {
+	body := state.SessionBody{Timeout: 10_000, Owner: 1, Addr: "10.0.0.1"}
+	return state.Request{Op: state.OpCreateSession, Body: body.Append(nil)}
+}
+
+// OpenStream opens the first stream of server 1.
+func OpenStream() state.Request {
+	m := state.Member{ID: 1, Incarnation: "a"}
+	return state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), 1)}
+}
+
+// Create is the body of a request that creates a node.
+func Create(path string, flags int32) []byte {
+	b := jute.AppendString(nil, path)
+	b = jute.AppendBuffer(b, []byte("data"))
+	b = jute.AppendACL(b, jute.WorldAnyone)
+	return jute.AppendInt(b, flags)
+}
+
+// Ear is an observer that counts.
+type Ear struct {
+	mu     sync.Mutex
+	resets int
+}
+
+// Events implements apply.Observer.
+func (*Ear) Events(int64, []tree.Event) {}
+
+// SessionEnded implements apply.Observer.
+func (*Ear) SessionEnded(*state.Ending) {}
+
+// SessionMoved implements apply.Observer.
+func (*Ear) SessionMoved(int64, uint32) {}
+
+// Applied implements apply.Observer.
+func (*Ear) Applied() {}
+
+// Reset implements apply.Observer.
+func (e *Ear) Reset() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.resets++
+}
+
+// Resets returns how often all clients were cut off.
+func (e *Ear) Resets() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.resets
+}
