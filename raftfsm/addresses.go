@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/consensus"
+	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
@@ -137,7 +139,7 @@ func (a *addresses) look() {
 		}
 	}
 	wg.Wait()
-	if t := a.n.term.Load(); t != nil {
+	if t := a.n.leader.Term(); t != nil {
 		a.publish(t)
 	}
 }
@@ -210,7 +212,7 @@ func (a *addresses) found(id uint32, m move) {
 
 // publish writes the new address of a member into the log, if the member gives that address itself and is
 // reached there. One call writes one address; the next look finds the others.
-func (a *addresses) publish(t *term) {
+func (a *addresses) publish(t *leading.Term) {
 	n := a.n
 	servers, config := n.raft.Configuration()
 	for _, s := range servers {
@@ -233,7 +235,7 @@ func (a *addresses) publish(t *term) {
 		if err != nil {
 			n.log.Warn("the new address of a member is not in the log yet", "peer", id, "addr", to, "err", err)
 		} else {
-			t.publishMembers()
+			t.PublishMembers()
 			n.log.Info("members changed", "op", "address", "peer", id, "addr", to, "was", s.Address)
 		}
 		return
@@ -285,4 +287,48 @@ func (n *Node) Standing(ctx context.Context, id uint32, addr string) (there, fol
 	ours := st.Cluster == n.disk.Identity().Cluster
 	return ours || st.Cluster == "", ours && st.Up && st.Leader != 0 &&
 		(st.Leader == id || st.Linked == st.Leader)
+}
+
+// askLeader forwards a question to the leader that raft knows here, when this server does not lead.
+func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, error) {
+	id, at := n.raft.Known()
+	switch {
+	case n.port == nil:
+		return peer.Status{}, errAlone
+	case id == 0:
+		return peer.Status{}, n.serving.NoLeader()
+	case id == n.id:
+		// Raft says that this server leads, but its term has not begun yet or is over.
+		return peer.Status{}, leading.ErrNotLeading
+	}
+	st, err := n.askAt(ctx, id, at, q)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		// The leader is gone, and raft has not noticed yet; nothing was asked.
+		return peer.Status{}, n.serving.NoLeader()
+	}
+	return st, err
+}
+
+// askAt asks the leader at the first address of leaderAddrs, and at the next if the connection is refused.
+// The error is ECONNREFUSED if all connections are refused.
+func (n *Node) askAt(ctx context.Context, id uint32, says string,
+	q peer.Question) (st peer.Status, err error) {
+	for _, addr := range n.leaderAddrs(id, says) {
+		st, err = n.port.Ask(ctx, id, addr, q)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+	}
+	return st, err
+}
+
+// leaderAddrs returns the possible addresses of the leader, the likeliest first: the one in the list of
+// members, and the one that the leader gives of itself, which raft passes on. A server that does not know the
+// members yet has only the second.
+func (n *Node) leaderAddrs(id uint32, says string) []string {
+	known := n.addresses.of(id)
+	if known == "" || known == says {
+		return []string{says}
+	}
+	return []string{known, says}
 }

@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,8 +148,10 @@ func TestG10SessionHeardByAFollowerOutlivesTheLeader(t *testing.T) {
 // What a link told just before it broke may never have arrived: the next one tells all of it again.
 func TestG10NewLinkTellsOfAllSessions(t *testing.T) {
 	t.Parallel()
-	c := newTrio(t, false, brisk)
-	follower := c.seen[c.leader()%3+1]
+	net := newCutNet()
+	c := newTrio(t, false, func(o *Options) { brisk(o); net.tune(o) })
+	id := c.leader()%3 + 1
+	follower := c.seen[id]
 	links := func() int {
 		follower.mu.Lock()
 		defer follower.mu.Unlock()
@@ -157,12 +160,9 @@ func TestG10NewLinkTellsOfAllSessions(t *testing.T) {
 	eventually(t, "a link", func() bool { return links() > 0 })
 	was := links()
 	eventually(t, "another link", func() bool {
-		if l := c.leader(); l != 0 {
-			if term := c.nodes[l].term.Load(); term != nil {
-				for id := range c.nodes {
-					term.links.Cut(uint32(id))
-				}
-			}
+		if l := c.leader(); l != 0 && l != id {
+			net.set(uint32(l), uint32(id), io.ErrClosedPipe)
+			net.set(uint32(l), uint32(id), nil)
 		}
 		return links() > was
 	})
@@ -210,7 +210,7 @@ func TestR12FlappingLeadershipLeavesOneTermRunning(t *testing.T) {
 	eventually(t, "one leader", func() bool {
 		leaders := 0
 		for id := 1; id <= 3; id++ {
-			if c.nodes[id].term.Load() != nil {
+			if c.nodes[id].leader.Term() != nil {
 				leaders++
 			}
 		}

@@ -9,40 +9,18 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/raftfsm/stream"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
-
-// A server's blocks take no more of an entry than its share, as soon as one of them fills it.
-func TestLinkTakesItsShare(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ share, want int }{{1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}} {
-		h, _ := passing(t)
-		l := &followers.Link{}
-		must.That(t, h.t.links.Add(l), "the link is not taken")
-		for range 4 {
-			l.Push(state.Block{Origin: 3, Count: 2})
-		}
-		e := filling{t: h.t, requests: stream.BatchRequests}
-		e.link(l, c.share, 1<<10)
-		taken := 4
-		for _, waits := l.Pop(); waits; _, waits = l.Pop() {
-			taken--
-		}
-		expect.Equal(t, taken, c.want, "blocks of two requests in a share of %d", c.share)
-	}
-}
 
 // A server that sends requests that no server can read must hear of it: its link ends, and
 // it sends its requests again over another one. Passed over, they would be lost.
 func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{})
-	eventually(t, "a leader", func() bool { return n.term.Load() != nil && n.raft.Leads() })
+	eventually(t, "a leader", func() bool { return n.leader.Term() != nil && n.raft.Leads() })
 	request := state.Request{Op: jute.OpSync, Session: 1, Body: jute.AppendString(nil, "/")}
 	block := func(tune func(*state.Block)) []byte {
 		bl := state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: request.Append(nil)}
@@ -89,7 +67,7 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 			<-served
 		})
 	}
-	expect.Equal(t, len(n.term.Load().far()), 0, "links that ended are still there")
+	expect.Equal(t, len(n.leader.Term().Far()), 0, "links that ended are still there")
 }
 
 // A leader that stands still takes nothing from its links and does not break

@@ -1,5 +1,5 @@
 // Package raftfsm is this process's part in its cluster: forming one, following a leader, and
-// leading with its duties. Package state holds the replicated state; package elect decides when a
+// leading. Package state holds the replicated state; package elect decides when a
 // server stands for election.
 //
 // A [Node] proposes requests in batches, one entry in flight and one being filled;
@@ -17,17 +17,17 @@
 //     the truth.
 //   - No outcome is invented. An unknown outcome closes the connection.
 //
-// Parts that work alone have packages of their own: form, restore and upkeep, apply, stream, followers,
-// serving, consensus, elect, state, disk and peer. The files here join them, each with one duty:
+// Parts that work alone have packages of their own: form, restore and upkeep, apply, stream, leading,
+// followers, serving, consensus, elect, state, disk and peer. The files here join them, each with one duty:
 //
 //   - node.go and start.go start and stop a server's part, with the settings in options.go; host.go answers
 //     the peer port; known.go reports this server's own status, and detects that its directory is an old
 //     copy.
-//   - addresses.go finds members that have moved; ask.go asks the leader.
-//   - follow.go sends the stream to the leader, and link.go is the leader's end; leaderwatch.go notes who
-//     leads, and since when.
-//   - term.go is one leadership and lead.go fills its entries; duties.go is what else a leader does.
-//   - handoff.go lets a request wait for the next owner of a lock.
-//   - member.go changes the members, and publish.go tells clients of them.
+//   - addresses.go finds members that have moved, and asks the leader wherever it is.
+//   - follow.go sends the stream to the leader; leaderwatch.go notes who leads, and since when. Package
+//
+// leading     is the other end.
+//   - stream.go proposes requests, member.go changes of the members; probe.go finds whether a server could be
+//     one. tickets.go is what only tickets need.
 //   - progress.go tells what is known.
 package raftfsm

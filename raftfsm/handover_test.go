@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
@@ -28,7 +29,7 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	c.create(lead, "/before")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	expect.Equal(t, c.nodes[lead%3+1].HandOver(ctx), errNotLeading, "a follower hands over")
+	expect.Equal(t, c.nodes[lead%3+1].HandOver(ctx), leading.ErrNotLeading, "a follower hands over")
 	must.OK(t, c.nodes[lead].HandOver(ctx))
 	eventually(t, "another leader", func() bool { l := c.leader(); return l != 0 && l != lead })
 	for id := 1; id <= 3; id++ {
@@ -48,8 +49,8 @@ func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	s := openSession(t, c.nodes[lead], int32(10*time.Minute/time.Millisecond)).Session
 	c.nodes[lead%3+1].Abort()
 	c.nodes[(lead+1)%3+1].Abort()
-	tm := c.nodes[lead].term.Load()
-	eventually(t, "the links end", func() bool { return len(tm.far()) == 0 })
+	tm := c.nodes[lead].leader.Term()
+	eventually(t, "the links end", func() bool { return len(tm.Far()) == 0 })
 	w := &call{make(chan state.Outcome, 1)} // for an entry that the others do not have
 	must.OK(t, c.nodes[lead].Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 		Body: createBody("/x", 0)}, w))
@@ -123,7 +124,7 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 			})
 		}
 		elect(two, func() bool { return c.leader() == at(1) })
-		elect(one, func() bool { return stuck() || one.term.Load() != nil })
+		elect(one, func() bool { return stuck() || one.leader.Term() != nil })
 	}
 	eventually(t, "another leads instead", func() bool { return c.leader() == at(1) })
 	eventually(t, "the first serves", c.seen[lead].serving.Load)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/form"
+	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
@@ -39,8 +41,8 @@ func (h host) Answer(ctx context.Context, q *peer.Question) (told peer.Told, err
 		_, err = h.n.port.Ask(ctx, q.Reach.ID, q.Reach.Addr, peer.Question{})
 	case q.Probe != nil:
 		told.Probed, err = h.n.probe(ctx, *q.Probe, false)
-	case (q.Progress || q.Tickets) && h.n.term.Load() == nil:
-		err = errNotLeading
+	case (q.Progress || q.Tickets) && h.n.leader.Term() == nil:
+		err = leading.ErrNotLeading
 	case q.Tickets:
 		err = h.n.AllowTickets(ctx)
 	case q.Progress:
@@ -62,7 +64,7 @@ func (h host) SnapshotSent() { h.n.o.Measures.SnapshotSent.Note(1) }
 
 // Stored implements peer.Host.
 func (h host) Stored(id uint32, term, index uint64) {
-	h.n.stored.Note(id, state.Position{Index: index, Term: term})
+	h.n.leader.Stored.Note(id, state.Position{Index: index, Term: term})
 }
 
 // Replicates implements peer.Host.
@@ -141,3 +143,6 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 	}
 	return nil
 }
+
+// ServeLink implements peer.Host.
+func (h host) ServeLink(c net.Conn, from *peer.Greeting) { h.n.leader.ServeLink(h.n.ctx, c, from) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -142,7 +143,7 @@ func TestLeaderWhoseProcessIsGone(t *testing.T) {
 	add := change.Change{Op: "add", ID: 9, Addr: must.Refused(t)}
 	for _, q := range []peer.Question{{Member: &add}, {Probe: &peer.Place{ID: 9, Addr: add.Addr}}, {Progress: true}} {
 		_, err := host{two}.Answer(t.Context(), &q)
-		expect.Is(t, err, errNotLeading, "%+v", q)
+		expect.Is(t, err, leading.ErrNotLeading, "%+v", q)
 	}
 	told := must.Get(host{one}.Answer(t.Context(), &peer.Question{Progress: true}))(t)
 	expect.Equal(t, len(told.All), 3, "members that the leader tells of")

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An execution trace has a mark for each step of a write, and for the wait of a create.
+// An execution trace has a mark for each step of a write.
 func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	t.Parallel()
 	if trace.IsEnabled() {
@@ -32,9 +32,6 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	must.OK(t, trace.Start(&recorded))
 	defer trace.Stop()
 	o := served(t, n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: body})
-	h, _ := passing(t)
-	h.due = true
-	h.fill(queues)
 	empty := stream.New()
 	empty.Open(1)
 	empty.Take(empty.Rewind(), 1, 1, 100, nil)
@@ -46,7 +43,6 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 		"all that was taken is sent to server ",
 		"bytes are given to raft",
 		"is applied",
-		"1 creates wait for the next owner of a lock",
 	} {
 		expect.That(t, bytes.Contains(recorded.Bytes(), []byte(step)), "the trace lacks %q", step)
 	}

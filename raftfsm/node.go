@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/elect"
-	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/form"
+	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/serving"
@@ -40,15 +40,13 @@ type Node struct {
 	up   atomic.Bool // raft runs
 
 	promises   *form.Promises
-	stored     followers.Stored // how far the others' logs are, while this server leads
 	addresses  *addresses
 	forming    *form.Forming
 	elections  *elect.Elections
 	linked     atomic.Uint32 // the leader to which our link stands; 0: none
 	serving    *serving.Service
 	leadership *consensus.Leadership
-	term       atomic.Pointer[term] // that this server leads; nil: none
-	won        atomic.Int64         // elections
+	leader     leading.Leader
 
 	// removed is the index of a configuration without this server that others have; 0: none. A server
 	// that was away when it was removed does not find that in its log.
@@ -91,7 +89,7 @@ func (n *Node) Ephemerals(fn func(session int64, path string) (more bool)) { n.f
 // WaitZxid waits until this server has applied zxid, or ctx ends. A leader does not wait: no client
 // has seen a newer state than the leader has applied.
 func (n *Node) WaitZxid(ctx context.Context, zxid int64) bool {
-	if n.term.Load() != nil {
+	if n.leader.Term() != nil {
 		return n.fsm.Zxid() >= zxid
 	}
 	return n.fsm.Wait(ctx.Done(), func() bool { return n.fsm.Zxid() >= zxid })

@@ -377,7 +377,7 @@ func (c *trio) mustLead() (id int) {
 // leader returns the server that leads; 0: none does at the moment.
 func (c *trio) leader() int {
 	for id := 1; id <= 3; id++ {
-		if n := c.nodes[id]; n != nil && !n.closed.Load() && n.term.Load() != nil {
+		if n := c.nodes[id]; n != nil && !n.closed.Load() && n.leader.Term() != nil {
 			return id
 		}
 	}

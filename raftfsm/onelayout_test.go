@@ -38,25 +38,6 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	expect.Equal(t, c.nodes[next].Status().LayoutWaits, "")
 }
 
-// Until then nothing is refused, and the leader says what it waits for.
-func TestOneLayoutWaitsForAServer(t *testing.T) {
-	t.Parallel()
-	c := newTrio(t, false, nil)
-	lead := c.mustLead()
-	away := lead%3 + 1
-	stop(t, c.nodes[away])
-	var l oneLayout
-	tm := c.nodes[lead].term.Load()
-	c.nodes[lead].o.OneLayout = true
-	l.begin(tm)
-	eventually(t, "it says what it waits for", func() bool { return l.waits() != "" })
-	expect.Has(t, l.waits(), "all must be up")
-	expect.That(t, !l.on.Load(), "it is on without the word of a server")
-	c.start(away)
-	eventually(t, "it is on", l.on.Load)
-	expect.Equal(t, l.waits(), "")
-}
-
 // Release 0.1.0 takes an entry with the option for one of an unknown kind.
 func TestOneLayoutIsRefusedByTheFirstRelease(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/form"
+	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -28,9 +29,9 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 		return nil, errAlone
 	case !state.IsServerID(place.ID):
 		return nil, errServerID(place.ID)
-	case n.term.Load() == nil && !forward:
-		return nil, errNotLeading
-	case n.term.Load() == nil:
+	case n.leader.Term() == nil && !forward:
+		return nil, leading.ErrNotLeading
+	case n.leader.Term() == nil:
 		st, err := n.askLeader(ctx, peer.Question{Probe: &place})
 		return st.Probed, err
 	}
@@ -59,28 +60,17 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 			"server %d was started with --peers %s, which name no member: it would not find this cluster. "+
 				"Start it with a list of the members and itself", place.ID, theirs.String())
 	}
-	if err := n.tooOld(place.ID, &st); err != nil {
+	t := n.leader.Term()
+	if t == nil {
+		return nil, leading.ErrNotLeading
+	}
+	if err := t.TooOld(place.ID, &st); err != nil {
 		return nil, err
 	}
 	if err := n.addresses.reached(ctx, servers, place); !errors.Is(err, errUnreached) {
 		return found, err
 	}
 	return found, nil
-}
-
-// tooOld returns an error if a server runs a release too old for a member: the log may hold any entry that
-// all members understand, and a server stops at the first entry that it does not understand.
-func (n *Node) tooOld(id uint32, st *peer.Status) error {
-	t := n.term.Load()
-	if t == nil {
-		return errNotLeading
-	}
-	if st.Version >= t.links.LeastVersion() {
-		return nil
-	}
-	return fmt.Errorf(
-		"server %d runs an older release, which does not understand what is in this cluster's log: "+
-			"it would stop. Start it with the release that the members run", id)
 }
 
 // namesOne reports whether a list of --peers names at least one member.

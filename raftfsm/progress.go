@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -18,7 +19,7 @@ func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
 	defer cancel()
 	list := &status.Members{ID: n.id, Cluster: n.disk.Identity().Cluster}
-	if n.term.Load() != nil {
+	if n.leader.Term() != nil {
 		list.Leader, list.Members = n.id, n.survey(ctx)
 		return list, nil
 	}
@@ -39,8 +40,8 @@ func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 	own := n.fsm.Index()
 	linked := map[uint32]status.Progress{}
-	if t := n.term.Load(); t != nil {
-		linked = t.far()
+	if t := n.leader.Term(); t != nil {
+		linked = t.Far()
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -75,23 +76,13 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 		newest = max(newest, m.Applied)
 	}
 	for id, m := range all {
-		n.lag(&m.Progress, newest)
+		leading.Lag(n.disk, &m.Progress, newest)
 		if n.port != nil {
 			m.SnapshotSent, m.SnapshotSize = n.port.Sending(id)
 		}
 		all[id] = m
 	}
 	return all
-}
-
-// lag computes how far a server lags behind the newest entry.
-func (n *Node) lag(p *status.Progress, newest uint64) {
-	p.Lag, p.LagBytes = newest-min(p.Applied, newest), nil
-	if bytes := n.disk.LogAfter(p.Applied); p.Lag == 0 {
-		p.LagBytes = new(int64)
-	} else if bytes >= 0 {
-		p.LagBytes = &bytes
-	}
 }
 
 // members lists the servers of raft's newest configuration by id.
@@ -124,7 +115,7 @@ func (n *Node) Status() status.Node {
 		PeerInsecure: n.o.PeerInsecure && n.port != nil, Term: n.raft.CurrentTerm(),
 		Commit: min(n.raft.CommitIndex(), n.disk.Durable()), Applied: n.fsm.Index(),
 		Last: n.raft.LastIndex(), Zxid: n.Zxid(),
-		Elections: n.won.Load(), Pending: n.fsm.Stream.Len()}
+		Elections: n.leader.Won(), Pending: n.fsm.Stream.Len()}
 	st.LogBehind, _ = n.fsm.Counted()
 	if info := n.fsm.Newest(); info != nil {
 		st.Snapshot = *info
@@ -134,25 +125,25 @@ func (n *Node) Status() status.Node {
 	st.Leader, _ = n.raft.Known()
 	st.Syncs, st.SyncTime, st.SyncMax = n.disk.Syncs()
 	var progress map[uint32]uint64
-	t := n.term.Load()
+	t := n.leader.Term()
 	if t != nil {
-		progress = t.progress()
+		progress = t.Progress()
 		progress[n.id] = st.Applied
-		st.Leads = time.Since(t.began)
+		st.Leads = time.Since(t.Began())
 	}
 	switch {
 	case n.port == nil && t != nil:
 		st.Role = "standalone"
-	case t != nil && t.number == st.Term && n.raft.Leads(): // raft may just have heard of a newer term
+	case t != nil && t.Number() == st.Term && n.raft.Leads(): // raft may just have heard of a newer term
 		st.Role = "leader"
 	case st.Leader != 0 && n.raft.State() == raft.Follower:
 		st.Role = "follower"
 	}
 	if t != nil {
-		st.Full = t.lowest() // the disk may be another server's
+		st.Full = t.Lowest() // the disk may be another server's
 	}
 	if t != nil {
-		st.LayoutWaits = t.layout.waits()
+		st.LayoutWaits = t.LayoutWaits()
 	}
 	if st.Full == "" {
 		st.Full = n.upkeep.Full()
@@ -169,16 +160,16 @@ func (n *Node) Status() status.Node {
 // Deadlines tells the time left to each session, by the leader's clock; nil on
 // followers.
 func (n *Node) Deadlines() map[int64]time.Duration {
-	if t := n.term.Load(); t != nil {
-		return t.tracker.All()
+	if t := n.leader.Term(); t != nil {
+		return t.Deadlines().All()
 	}
 	return nil
 }
 
 // TimeLeft tells the time left to a session, by the leader's clock; a follower knows none.
 func (n *Node) TimeLeft(session int64) (left time.Duration, known bool) {
-	if t := n.term.Load(); t != nil {
-		return t.tracker.Left(session)
+	if t := n.leader.Term(); t != nil {
+		return t.Deadlines().Left(session)
 	}
 	return 0, false
 }

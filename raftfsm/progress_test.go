@@ -11,12 +11,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/change"
-	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/serving"
-	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -224,21 +221,6 @@ func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	})
 }
 
-// A stall right behind the look at the clock is a stall, too: what is due is so by that look.
-func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
-	t.Parallel()
-	a := applied.New()
-	tm := &term{n: &Node{fsm: a.FSM}, tracker: a.Lead(), work: signal.New()}
-	tm.tracker.Touch(1, 1)
-	looked := time.Now()
-	known := func() bool { _, is := tm.tracker.All()[1]; return is }
-	eventually(t, "its time is over", func() bool { return tm.tracker.All()[1] < -2*tm.grace() })
-	tm.expire(looked)
-	expect.That(t, known(), "a session ended before the stall was seen")
-	tm.expire(time.Now()) // the state does not know the session: it is forgotten
-	expect.That(t, !known(), "a silent session lives on")
-}
-
 // Servers of releases that have no version in common are told so; they would
 // else fail later, at the first message or log entry one of them cannot read.
 func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
@@ -277,12 +259,12 @@ func TestStatusOfAServer(t *testing.T) {
 		n := c.nodes[id]
 		eventually(t, "it says what it is", func() bool {
 			st, now := n.Status(), c.leader()
-			if now == 0 || st.Leader != uint32(now) || n.term.Load() != nil != (now == id) {
+			if now == 0 || st.Leader != uint32(now) || n.leader.Term() != nil != (now == id) {
 				return false
 			}
 			want := map[bool]string{true: "leader", false: "follower"}[id == now]
 			return st.Role == want && st.Leads > 0 == (id == now) && st.Term == n.raft.CurrentTerm() && st.Serving &&
-				st.Reason == "" && st.Elections == n.won.Load() && len(st.Members) == 3 && st.Commit > 0 &&
+				st.Reason == "" && st.Elections == n.leader.Won() && len(st.Members) == 3 && st.Commit > 0 &&
 				st.Commit <= st.Last && st.Applied > 0 && st.Zxid > 0 && !st.Removed && !st.ReadOnly && st.PeerInsecure &&
 				st.Full == "" && st.Syncs > 0 && st.SyncTime > 0 && st.SyncMax > 0 && st.LogBehind > 0
 		})
@@ -350,23 +332,11 @@ func TestStatusOfAServer(t *testing.T) {
 	expect.That(t, alone.Status().ReadOnly, "clients read, and it does not say so")
 }
 
-// A server of an earlier release than that of the log is refused, and questions that are for a leader are.
-func TestServersThatAreTooOld(t *testing.T) {
+// A leader refuses servers that cannot be, and finds those that answer.
+func TestServersThatAProbeFinds(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{Peers: map[uint32]string{1: freeAddr(t)}})
 	newAsker(t, n)
-	tm := &term{n: n}
-	m := &Node{id: 1}
-	expect.Equal(t, m.tooOld(4, &peer.Status{Version: peer.Version}), errNotLeading)
-	m.term.Store(tm)
-	expect.OK(t, m.tooOld(4, &peer.Status{Version: peer.Version}))
-	expect.OK(t, m.tooOld(4, &peer.Status{Version: peer.Version + 1}))
-	err := m.tooOld(4, &peer.Status{Version: peer.Version - 1})
-	must.Fails(t, err)
-	expect.Has(t, err.Error(), "server 4 runs an older release")
-	must.That(t, tm.links.Add(&followers.Link{Greeting: peer.Greeting{From: 2, Version: peer.Version - 1}}),
-		"no link")
-	expect.OK(t, m.tooOld(4, &peer.Status{Version: peer.Version - 1}), "the members are as old")
 	for _, c := range []struct {
 		id   uint32
 		addr string

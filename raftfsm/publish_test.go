@@ -2,23 +2,14 @@ package raftfsm
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/hashicorp/raft"
-
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/change"
-	"github.com/zlockd/zlockd/raftfsm/disk"
-	"github.com/zlockd/zlockd/raftfsm/signal"
+	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -67,7 +58,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	lead := c.mustLead()
 	versions := func() (n int64) { _, n = state.CutConfig(c.config(lead)); return n }
 	eventually(t, "the members are published", func() bool {
-		c.nodes[lead].term.Load().publishMembers()
+		c.nodes[lead].leader.Term().PublishMembers()
 		return strings.Count(c.config(lead), ";") == 3
 	})
 	was, zxid := versions(), c.nodes[lead].Zxid()
@@ -78,12 +69,12 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 		must.OK(t, c.nodes[lead%3+1].ChangeMember(context.Background(), m), "%v", m.Op)
 	}
 	ask(change.Change{Op: "add", ID: 4, Addr: "10.0.0.9:1", More: true})
-	c.nodes[lead].term.Load().publishMembers()
+	c.nodes[lead].leader.Term().PublishMembers()
 	c.create(lead, "/between")
 	if now := versions(); now != was || c.nodes[lead].Zxid() != zxid+2 {
 		t.Errorf("version %x in between, was %x", now, was)
 	}
-	for by, want := range map[uint32]error{3: ErrChanging, 2: nil} {
+	for by, want := range map[uint32]error{3: leading.ErrChanging, 2: nil} {
 		if err := c.nodes[lead%3+1].ChangeMember(context.Background(), change.Change{Op: "describe", ID: 1,
 			By: by, Since: was, More: true}); !errors.Is(err, want) {
 			t.Errorf("server %d asks in between: %v", by, err)
@@ -100,7 +91,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 		return c.configZxid(lead, versions()) == zxid+4
 	})
 	if err := c.nodes[lead%3+1].ChangeMember(context.Background(), change.Change{Op: "describe", ID: 1,
-		By: 3, Since: was}); !errors.Is(err, ErrStale) {
+		By: 3, Since: was}); !errors.Is(err, leading.ErrStale) {
 		t.Errorf("a change that starts from an older configuration: %v", err)
 	}
 	eventually(t, "another leads", func() bool {
@@ -110,47 +101,16 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 		now := c.leader()
 		return now != 0 && now != lead
 	})
-	next := c.nodes[c.mustLead()]
-	next.View(func(s *state.State) {
-		list, _ := next.describe(s, next.raft.Servers(), "")
-		if expect.Equal(t, len(list), 4, "the next leader says %+v: len(list)", list) {
-			expect.Equal(t, list[3].Line(), line, "the next leader says %+v: list[3].Line()", list)
+	next := c.mustLead()
+	eventually(t, "the next leader publishes", func() bool {
+		tm := c.nodes[next].leader.Term()
+		if tm != nil {
+			tm.PublishMembers()
 		}
+		return tm != nil || c.leader() != next
 	})
-}
-
-// Words that come with each of several changes are proposed once.
-func TestWordsAreProposedOnce(t *testing.T) {
-	t.Parallel()
-	tm := &term{n: &Node{id: 1, fsm: applied.New().FSM}, work: signal.New()}
-	for i, words := range []string{"", "server.4=a:1:2", "server.4=a:1:2", "server.4=b:1:2", "server.4=b:1:2"} {
-		must.OK(t, tm.note(&change.Change{Op: "describe", ID: 1, By: 2, Words: words}))
-		expect.Equal(t, len(tm.acts.list), []int{0, 1, 1, 2, 2}[i], "proposed after %d changes", i+1)
-	}
-}
-
-// A server is added only when the log has let the directory of its predecessor go: not by a change that ends
-// before, nor by a leader whose term ends before.
-func TestPredecessorIsForgottenFirst(t *testing.T) {
-	t.Parallel()
-	d := must.Get(disk.Open(disk.Options{Server: 2, Rand: rand.Reader, Logger: quietLog(t, 2),
-		Fatal: func(err error) { t.Error(err) }}))(t)
-	defer d.Close()
-	a := applied.New()
-	a.Entry(applied.OpenStream())
-	n := &Node{id: 2, fsm: a.FSM, disk: d, o: Options{Rand: rand.Reader}}
-	n.up.Store(true)
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	leads := &term{n: n, ctx: t.Context(), work: signal.New()}
-	led := &term{n: n, ctx: over, work: signal.New()}
-	expect.OK(t, leads.forgetFirst(over, 7), "a server that never was")
-	expect.Equal(t, status.Of(leads.forgetFirst(over, 1)), status.Interrupted, "the change has ended")
-	expect.Equal(t, status.Of(led.forgetFirst(t.Context(), 1)), status.Interrupted, "the term has ended")
-	waits := make(chan error, 1)
-	go func() { waits <- leads.forgetFirst(t.Context(), 1) }()
-	a.Entry(state.Forget(1, 5))
-	expect.OK(t, <-waits)
+	c.create(next, "/after")
+	expect.Has(t, c.config(next), "\n"+line+"\n", "what the next leader publishes")
 }
 
 // A server that leaves is told before it does, so that it can say so.
@@ -175,228 +135,4 @@ func TestAServerThatLeavesSeesIt(t *testing.T) {
 	expect.Equal(t, now, c.config(gone), "the others see %s: now", now)
 	expect.Equal(t, c.nodes[lead].Zxid(), zxid+3,
 		"the others see %s: c.nodes[lead].Zxid()", now)
-}
-
-// publisher is a term that publishes the members of a server that has a peer port and no others. What it
-// proposes is applied nowhere.
-func publisher(t *testing.T) *term {
-	t.Helper()
-	addr := freeAddr(t)
-	n := ended(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr, ClientAddr: "h1:2181"})
-	tm := &term{n: n, began: time.Now().Add(-time.Hour), work: signal.New(), ctx: t.Context()}
-	tm.news = newsOf(t, n.fsm, new(heard))
-	return tm
-}
-
-// proposes lists what a term proposes, and forgets it.
-func (tm *term) proposes() (list []string) {
-	for _, act := range tm.acts.list {
-		list = append(list, string(act))
-	}
-	tm.acts.list = nil
-	return list
-}
-
-// The members are published when they differ from what was, when an operator wants it, and when they have
-// never been; not while a server has yet to say where its clients reach it, nor between changes that belong
-// together.
-func TestWhenMembersArePublished(t *testing.T) {
-	t.Parallel()
-	tm := publisher(t)
-	published := func() (text string) {
-		tm.n.View(func(s *state.State) { text, _ = state.CutConfig(s.ConfigData()) })
-		return text
-	}
-	must.That(t, strings.Contains(published(), ";h1:2181"), "published: %s", published())
-	long := time.Now().Add(-time.Hour)
-	const once = "server.1="
-	for _, c := range []struct {
-		name  string
-		tune  func()
-		renew bool
-		want  bool
-	}{
-		{"they are as they were", func() {}, false, false},
-		{"an operator wants it", func() {}, true, true},
-		{"others were proposed last", func() { tm.notice.last = "server.9=others" }, false, true},
-		{"the same were proposed last", func() { tm.notice.last = published() }, false, false},
-		{"the same were proposed last, and an operator wants it", func() { tm.notice.last = published() }, true,
-			true},
-		{"words say more", func() {
-			tm.notice.words = published()[:strings.Index(published(),
-				";")] + ";0.0.0.0:7"
-		}, false, true},
-		{"more changes may follow", func() {
-			tm.notice.last, tm.notice.silent = "server.9=others", time.Now().Add(time.Hour)
-		}, false, false},
-		{"more changes may follow, and an operator wants it", func() {
-			tm.notice.last, tm.notice.silent = "server.9=others", time.Now().Add(time.Hour)
-		}, true, true},
-		{"no more changes follow", func() { tm.notice.last, tm.notice.silent = "server.9=others", long }, false,
-			true},
-		{"the term has just begun", func() { tm.notice.last, tm.began = "server.9=others", time.Now() }, false,
-			true},
-		{"it has no port", func() { tm.notice.last, tm.n.port = "server.9=others", nil }, true, false},
-	} {
-		port := tm.n.port
-		tm.notice = notice{}
-		tm.began = long
-		c.tune()
-		tm.publish(c.renew, 0)
-		list := tm.proposes()
-		expect.That(t, len(list) == 1 == c.want && len(list) <= 1, "%s: proposes %q", c.name, list)
-		if c.want && len(list) == 1 {
-			expect.Has(t, list[0], once, "%s", c.name)
-			expect.That(t, tm.notice.last != "",
-				"%s: %q: want tm.notice.last != \"\"", c.name, tm.notice.last)
-			expect.That(t, strings.HasSuffix(list[0], tm.notice.last),
-				"%s: %q: want strings.HasSuffix(list[0], tm.notice.last)", c.name, tm.notice.last)
-			tm.publish(false, 0)
-			expect.Equal(t, len(tm.proposes()), 0, "%s: again", c.name)
-		}
-		tm.n.port = port
-	}
-	tm.notice = notice{}
-	tm.publish(true, 1)
-	expect.Equal(t, len(tm.proposes()), 0, "a cluster without a member is published")
-	a := &applied.State{FSM: tm.n.fsm, Last: tm.n.fsm.Index()}
-	a.Entry(state.Forget(1, 5)) // the server has yet to say where its clients reach it
-	for _, began := range []time.Time{time.Now().Add(time.Hour), long} {
-		tm.notice, tm.began = notice{}, began
-		tm.publish(false, 0)
-		expect.Equal(t, len(tm.proposes()) == 1, began == long, "published in a term that began at %v", began)
-	}
-}
-
-// A server that has not said where its clients reach it is waited for, but not for long; words of the
-// operator will do. The latest words count.
-func TestMembersAreDescribed(t *testing.T) {
-	t.Parallel()
-	a := applied.New()
-	m := state.Member{ID: 1, Incarnation: "a", ClientAddr: "h1:1"}
-	a.Entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), 1)})
-	a.Entry(state.Request{Op: state.OpWords,
-		Body: []byte("server.2=b:2:3:participant;w2:2\nserver.3=c:2:3:participant;w3:2")})
-	n := &Node{id: 1, fsm: a.FSM}
-	server := func(id int, addr string, vote raft.ServerSuffrage) raft.Server {
-		return raft.Server{ID: raft.ServerID(fmt.Sprint(id)), Address: raft.ServerAddress(addr), Suffrage: vote}
-	}
-	one, two, three := server(1, "a:2", raft.Voter), server(2, "b:2", raft.Nonvoter), server(3, "c:2",
-		raft.Voter)
-	zero, four := server(255, "z:2", raft.Voter), server(4, "d:2", raft.Voter)
-	for _, c := range []struct {
-		name     string
-		servers  []raft.Server
-		own      map[uint32]state.Server
-		written  string
-		want     string
-		complete bool
-	}{
-		{"one that has said it", []raft.Server{one}, nil, "", "1 a:2 h1:1 true", true},
-		{"one that has not, with words", []raft.Server{two, one}, nil, "", "1 a:2 h1:1 true, 2 b:2 w2:2 false",
-			true},
-		{"one that has not", []raft.Server{four}, nil, "", "4 d:2  true", false},
-		{"one that has not beside one that has", []raft.Server{one, four}, nil, "", "1 a:2 h1:1 true, 4 d:2  true",
-			false},
-		{"one that has beside one that has not", []raft.Server{four, two}, nil, "", "2 b:2 w2:2 false, 4 d:2  true",
-			false},
-		{"words of the leader's own list", []raft.Server{four}, map[uint32]state.Server{4: {ID: 4, Peer: "d:2",
-			Client: "o4:2"}}, "", "4 d:2 o4:2 true", true},
-		{"words of the state count more", []raft.Server{three}, map[uint32]state.Server{3: {ID: 3, Peer: "c:2",
-			Client: "o3:2"}}, "", "3 c:2 w3:2 true", true},
-		{"words of a change count alone", []raft.Server{three, two}, nil, "server.3=c:2:3:participant;n3:2",
-			"2 b:2  false, 3 c:2 n3:2 true", false},
-		{"the one that a ZooKeeper numbers 0 is first", []raft.Server{one, zero}, nil, "",
-			"255 z:2  true, 1 a:2 h1:1 true", false},
-		{"none", nil, nil, "", "", true},
-	} {
-		n.o.Words = c.own
-		list, complete := n.describe(a.State(), c.servers, c.written)
-		var got []string
-		for _, s := range list {
-			got = append(got, fmt.Sprint(s.ID, " ", s.Peer, " ", s.Client, " ", s.Voter))
-		}
-		expect.Equal(t, strings.Join(got, ", "), c.want, "%s", c.name)
-		expect.Equal(t, complete, c.complete, "%s: it is complete", c.name)
-	}
-}
-
-// Changes that belong together are one server's, until they are done or for a while; they start from what is
-// published.
-func TestChangesThatBelongTogether(t *testing.T) {
-	t.Parallel()
-	a := applied.New()
-	a.Entry(applied.OpenStream())
-	a.Entry(state.Request{Op: state.OpConfig, Body: []byte("server.1=h:1:2:participant;h:3")})
-	tm := &term{n: &Node{id: 1, fsm: a.FSM}, work: signal.New()}
-	now := tm.n.published()
-	must.That(t, now != 0, "nothing is published")
-	synctest.Test(t, func(t *testing.T) {
-		tm.notice = notice{}
-		for i, c := range []struct {
-			wait  time.Duration
-			by    uint32
-			since int64
-			want  error
-		}{
-			{0, 0, 5, nil},      // no server's: nothing is noted
-			{0, 2, 5, ErrStale}, // from what was before
-			{0, 2, now, nil},    // they begin
-			{0, 2, 5, nil},      // they go on
-			{0, 3, now, ErrChanging},
-			{moreWait - 1, 3, now, ErrChanging},
-			{0, 2, 0, nil}, // and go on
-			{moreWait, 3, 5, ErrStale},
-			{0, 3, now, nil}, // another's begin
-			{0, 2, now, ErrChanging},
-			{moreWait, 2, 0, nil}, // from whatever there is
-		} {
-			time.Sleep(c.wait)
-			err := tm.note(&change.Change{Op: "describe", ID: 1, By: c.by, Since: c.since})
-			expect.That(t, errors.Is(err, c.want) && (err == nil) == (c.want == nil), "change %d: %v", i, err)
-		}
-		tm.notice.silence(0)
-		expect.OK(t, tm.note(&change.Change{Op: "describe", ID: 1, By: 3, Since: now}), "when they are done")
-	})
-}
-
-// The streams of servers that are no longer members are taken away, and no others.
-func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
-	t.Parallel()
-	a := applied.New()
-	for id := uint32(1); id <= 4; id++ {
-		m := state.Member{ID: id, Incarnation: fmt.Sprint("in", id)}
-		a.Entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), int64(id))})
-	}
-	a.Entry(state.Forget(4, 9))
-	tm := &term{n: &Node{id: 1, fsm: a.FSM, o: Options{Rand: rand.Reader}}, work: signal.New()}
-	tm.forget(a.State(), []raft.Server{{ID: "1"}, {ID: "3"}, {ID: "7"}})
-	must.Equal(t, len(tm.acts.list), 1, "streams taken away")
-	a.Entry(state.Request{Op: state.OpBarrier})
-	a.Block(state.Block{Count: 1, Requests: tm.acts.list[0]})
-	for _, m := range a.State().Members() {
-		expect.Equal(t, m.Incarnation == "", m.ID == 2 || m.ID == 4, "server %d is forgotten", m.ID)
-	}
-}
-
-// Only a server that asks itself to leave, with words and as its last change, is told before it does.
-func TestWhoSaysFarewell(t *testing.T) {
-	t.Parallel()
-	tm := publisher(t)
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, c := range []struct {
-		change change.Change
-		says   bool
-	}{
-		{change.Change{ID: 9, By: 9, Words: "w"}, true},
-		{change.Change{ID: 9, By: 1, Words: "w"}, false},
-		{change.Change{ID: 9, By: 9}, false},
-		{change.Change{ID: 9, By: 9, Words: "w", More: true}, false},
-	} {
-		expect.Equal(t, tm.farewell(over, &c.change), c.says, "%+v", c.change)
-		expect.Equal(t, len(tm.proposes()) == 1, c.says, "%+v: published", c.change)
-		expect.Equal(t, time.Now().Before(tm.notice.silent), c.says, "%+v: no other publishes", c.change)
-		tm.notice.silence(0)
-	}
 }

@@ -9,18 +9,14 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"testing/synctest"
-	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/restore"
-	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
-	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -276,24 +272,6 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 func (c *trio) open(id int) (open bool) {
 	c.nodes[id].View(func(s *state.State) { _, _, open = s.Staged() })
 	return open
-}
-
-// The leader gives up a restore that no server continues.
-func TestAbandonedRestoreIsGivenUp(t *testing.T) {
-	t.Parallel()
-	a := applied.New()
-	a.Entry(applied.OpenStream())
-	synctest.Test(t, func(t *testing.T) {
-		tm := &term{n: &Node{id: 1, fsm: a.FSM, log: quietLog(t, 1)}, work: signal.New()}
-		g := state.Staging{ID: 5, Origin: 1, Birth: 1, Size: 10}
-		a.Entry(g.Open())
-		var watch restore.Watch
-		tm.giveUpRestore(&watch)
-		expect.Equal(t, len(tm.proposes()), 0, "proposals at once")
-		time.Sleep(time.Hour)
-		tm.giveUpRestore(&watch)
-		expect.Equal(t, len(tm.proposes()), 1, "proposals after an hour")
-	})
 }
 
 // A leader that gives up sending a snapshot sends it again. The first may still

@@ -12,9 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/offline"
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -82,20 +80,6 @@ func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	b := newAsker(t, n) // sessions live
 	free.Add(1)
 	eventually(t, "creates are taken again", func() bool { return b.create("/b") == jute.OK })
-}
-
-// While nothing changes, the looks at the disk add nothing to the log.
-func TestLooksAtTheDiskTakeNoLog(t *testing.T) {
-	t.Parallel()
-	n, _ := start(t, Options{DataDir: t.TempDir(), FreeBytes: func(string) (int64, error) { return 1 << 40, nil }})
-	a := newAsker(t, n)
-	before, _ := n.fsm.Counted()
-	for range 100 {
-		n.term.Load().lookAtRoom()
-	}
-	must.Equal(t, a.create("/a"), jute.OK)
-	after, _ := n.fsm.Counted()
-	expect.That(t, after-before < 50, "100 looks and one create are %d requests", after-before)
 }
 
 // The operator decides whether hard quotas count.
@@ -178,11 +162,6 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 		id := o.ID
 		o.FreeBytes = func(string) (int64, error) { return free[id].Load(), nil }
 	})
-	told := term{n: c.nodes[1]} // a leader of its own, however leadership moves below
-	l := &followers.Link{Greeting: peer.Greeting{From: 2}}
-	told.links.Add(l)
-	l.SetFull("its disk is low")
-	expect.Equal(t, told.lowest(), "server 2: its disk is low")
 	for id := 1; id <= 3; id++ {
 		a := newAsker(t, c.nodes[id%3+1])
 		free[id].Store(0)

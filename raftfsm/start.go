@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/form"
+	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/serving"
@@ -34,7 +35,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	n.upkeep = upkeep.New(n.upkeepOptions())
 	n.serving = serving.New(serving.Options{ID: o.ID, Heartbeat: o.HeartbeatTimeout, ReadOnly: o.ReadOnly,
 		DataDir: o.DataDir, Clients: o.Observer, Unavailable: o.Measures.Unavailable,
-		Leads: func() bool { return n.term.Load() != nil }, Gone: n.gone, Closed: &n.closed, Log: n.log})
+		Leads: func() bool { return n.leader.Term() != nil }, Gone: n.gone, Closed: &n.closed, Log: n.log})
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -77,7 +78,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	n.forming.Compare(n.raft.Servers())
 	n.wg.Go(func() { n.disk.Watch(n.ctx) })
 	n.wg.Go(func() { n.leadership.Listen(n.ctx) })
-	n.wg.Go(n.lead)
+	n.wg.Go(func() { n.leader.Run(n.ctx) })
 	if n.port != nil {
 		n.wg.Go(n.follow)
 		n.wg.Go(n.watchLeader)
@@ -143,8 +144,8 @@ func (n *Node) makeFSM() error {
 		Logged: last,
 		Reopen: func() { go n.openOwnStream() },
 		Opened: func() {
-			if t := n.term.Load(); t != nil {
-				t.members.Send()
+			if t := n.leader.Term(); t != nil {
+				t.Announced()
 			}
 		}})
 	return nil
@@ -156,12 +157,12 @@ func (n *Node) upkeepOptions() upkeep.Options {
 	return upkeep.Options{Dir: o.DataDir, Entries: o.SnapshotEntries, Bytes: o.SnapshotBytes,
 		Interval: o.SnapshotInterval, TrailingLogs: o.TrailingLogs, TrailingBytes: o.TrailingBytes,
 		Forgets: o.forgets(), DiskReserve: o.DiskReserve, MaxNodes: o.MaxNodes, MaxBytes: o.MaxBytes,
-		FreeBytes: o.FreeBytes, View: n.View, Barrier: n.addBarrier, Took: o.Measures.SnapshotWriteTime,
+		FreeBytes: o.FreeBytes, View: n.View, Barrier: n.barrier, Took: o.Measures.SnapshotWriteTime,
 		Log:    n.log,
 		Logged: func() (requests, bytes int64) { return n.fsm.Counted() },
 		Followers: func() map[uint32]uint64 {
-			if t := n.term.Load(); t != nil {
-				return t.progress()
+			if t := n.leader.Term(); t != nil {
+				return t.Progress()
 			}
 			return nil
 		}}
@@ -194,8 +195,31 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 	n.restorer = restore.New(restore.Options{ID: n.id, Stream: n.fsm.Stream, View: n.View, Serving: n.Serving,
 		Refuses: n.fsm.Low, DiskLow: func() bool { return n.upkeep.DiskLow() != "" }, Ended: n.ctx.Done(),
 		Now: n.o.Now, Rand: n.o.Rand})
+	o := &n.o
+	leads := leading.Options{ID: n.id, Raft: n.raft, State: n.fsm, Disk: n.disk, Promises: n.promises,
+		Serving: n.serving, Upkeep: n.upkeep, Relief: n.newRelief(), Leadership: n.leadership,
+		Go: n.wg.Go, Instead: n.addresses.instead, Incarnation: n.incarnationOf, Opening: n.opening,
+		AskLeader: n.askLeader, Heard: o.Observer.Heard, Heartbeat: o.HeartbeatTimeout,
+		MinSessionTimeout: o.MinSessionTimeout, TouchEvery: o.touchEvery(), SweepInterval: o.SweepInterval,
+		EnforceQuota: o.EnforceQuota, NoTTL: o.NoTTL, OneLayout: o.OneLayout, Words: o.Words,
+		Measures: o.Measures, Now: o.Now, Rand: o.Rand, Log: n.log}
+	if n.port != nil {
+		leads.Port = n.port
+	}
+	n.leader.Use(leads)
 	n.up.Store(true)
 	return nil
+}
+
+func (n *Node) newRelief() *elect.Relief {
+	return &elect.Relief{Raft: n.raft.Raft, Port: n.port, Writing: n.disk.Writing, Log: n.log}
+}
+
+// barrier adds an entry without effect to the log, if this server leads.
+func (n *Node) barrier() {
+	if t := n.leader.Term(); t != nil {
+		t.Barrier()
+	}
 }
 
 // Close stops the server's part in the cluster. A leader hands over first, so that no client has to
@@ -242,7 +266,7 @@ func (n *Node) handOver(ctx context.Context) {
 	if n.failed.Load() != nil || !n.raft.Leads() || len(n.raft.Servers()) < 2 {
 		return
 	}
-	if t := n.term.Load(); t != nil && len(t.far()) == 0 {
+	if t := n.leader.Term(); t != nil && len(t.Far()) == 0 {
 		return // else raft would wait for servers that are gone
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*n.o.HeartbeatTimeout)

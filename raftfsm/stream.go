@@ -42,9 +42,8 @@ func (n *Node) opening() (bl state.Block, wanted bool) {
 // openOwnStream opens the leader's own stream if it has none. A follower asks over its link.
 func (n *Node) openOwnStream() {
 	if bl, wanted := n.opening(); wanted {
-		if t := n.term.Load(); t != nil {
-			t.acts.addOpen(bl)
-			t.wake()
+		if t := n.leader.Term(); t != nil {
+			t.OpenStream(bl)
 		}
 	}
 }

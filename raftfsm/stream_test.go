@@ -1,20 +1,13 @@
 package raftfsm
 
 import (
-	"bytes"
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/followers"
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/raftfsm/stream"
-	"github.com/zlockd/zlockd/test/applied"
-	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -91,156 +84,4 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 			})
 		}
 	}
-}
-
-// All of an entry is applied while the state is locked, so a great many nodes or sessions that end
-// together go into several.
-func TestActsGoIntoSeveralEntries(t *testing.T) {
-	t.Parallel()
-	var q actQueue
-	for range 2*actsInEntry + 50 {
-		q.add(state.Request{Op: state.OpReap, Body: []byte("/x")})
-	}
-	for _, want := range []uint32{actsInEntry, actsInEntry, 50} {
-		entry, more := q.take(nil)
-		bl, rest, err := state.NextBlock(entry)
-		must.OK(t, err)
-		expect.Equal(t, bl.Count, want, "%d acts, more: bl.Count", bl.Count)
-		if expect.Equal(t, len(rest), 0, "%d acts, more: len(rest)", bl.Count) {
-			expect.Equal(t, more, want != 50, "%d acts, more: more", bl.Count)
-		}
-	}
-}
-
-// The acts of a leader fill half an entry at the most; one that is longer goes alone. The wishes of servers
-// to open their streams come first, and once.
-func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
-	t.Parallel()
-	var q actQueue
-	add := func(path int) (size int) {
-		r := state.Request{Op: state.OpReap, Body: make([]byte, path)}
-		q.add(r)
-		return len(r.Append(nil))
-	}
-	overhead := add(1) - 1
-	_, _ = q.take(nil)
-	const half = state.BatchBytes / 2
-	third := half/3 - overhead
-	waits := add(third) + add(third) + add(half-2*(third+overhead)-overhead) // which fill a half
-	waits += add(1) + add(half) + add(1)
-	wish := applied.OpenStream()
-	open := state.Block{Origin: 2, Count: 1, Requests: wish.Append(nil)}
-	q.addOpen(open)
-	q.addOpen(open)
-	expect.Equal(t, q.reaping(), waits, "bytes that wait")
-	for i, want := range []uint32{3, 1, 1, 1} {
-		entry, more := q.take([]byte("begins"))
-		entry = entry[len("begins"):]
-		if i == 0 {
-			for range 2 {
-				bl, rest, err := state.NextBlock(entry)
-				must.OK(t, err)
-				expect.Equal(t, bl.Origin, 2, "bl.Origin")
-				expect.That(t, bytes.Equal(bl.Requests, open.Requests),
-					"%+v: want bytes.Equal(bl.Requests, open.Requests)", bl)
-				entry = rest
-			}
-		}
-		bl, rest, err := state.NextBlock(entry)
-		must.OK(t, err)
-		expect.Equal(t, bl.Count, want,
-			"%d acts, %d bytes, more: bl.Count", bl.Count, len(rest))
-		expect.Equal(t, bl.Origin, 0,
-			"%d acts, %d bytes, more: bl.Origin", bl.Count, len(rest))
-		if expect.Equal(t, len(rest), 0,
-			"%d acts, %d bytes, more: len(rest)", bl.Count, len(rest)) {
-			expect.Equal(t, more, i < 3, "%d acts, %d bytes, more: more", bl.Count, len(rest))
-		}
-		waits -= len(bl.Requests)
-		expect.Equal(t, q.reaping(), waits, "bytes that wait")
-	}
-	entry, more := q.take(nil)
-	if expect.Equal(t, len(entry), 0, "%d bytes of nothing, more: len(entry)", len(entry)) {
-		expect.That(t, !more, "%d bytes of nothing, more: %v: want !more", len(entry), more)
-	}
-}
-
-// An entry holds so many requests and bytes. Servers share it, and what one leaves of its share the others
-// take.
-func TestServersShareAnEntry(t *testing.T) {
-	t.Parallel()
-	filled := func(own, linked, size int) (entry []byte, mine, others int) {
-		h, _ := passing(t)
-		l := &followers.Link{Greeting: peer.Greeting{From: 2}}
-		must.That(t, h.t.links.Add(l), "the link is not taken")
-		for i := range linked {
-			bl := state.Block{Origin: 2, Birth: 1, First: uint64(i + 1), Count: 1}
-			r := state.Request{Session: 2, Op: jute.OpSync, Body: make([]byte, size)}
-			bl.Requests = r.Append(nil)
-			l.Push(bl)
-		}
-		for range own {
-			must.OK(t, h.t.n.fsm.Stream.Put(&state.Request{Session: 1, Op: jute.OpSync, Body: make([]byte,
-				size)},
-				nil))
-		}
-		entry = h.t.fill(state.BeginEntry(nil, 0))
-		for rest := entry[state.EntryHeaderSize:]; len(rest) > 0; {
-			bl, next, err := state.NextBlock(rest)
-			must.OK(t, err)
-			must.OK(t, bl.Check())
-			if rest = next; bl.Origin == 1 {
-				mine += int(bl.Count)
-			} else {
-				others += int(bl.Count)
-			}
-		}
-		expect.Equal(t, h.t.requests, mine+others, "requests in the entry")
-		return entry, mine, others
-	}
-	for _, c := range []struct{ own, linked, mine, others int }{
-		{0, 0, 0, 0}, {5, 0, 5, 0}, {0, 5, 0, 5}, {5, 7, 5, 7},
-		{2000, 0, stream.BatchRequests, 0}, {0, 2000, 0, stream.BatchRequests},
-		{2000, 2000, stream.BatchRequests / 2, stream.BatchRequests / 2},
-		{2000, 100, stream.BatchRequests - 100, 100}, {100, 2000, 100, stream.BatchRequests - 100},
-	} {
-		_, mine, others := filled(c.own, c.linked, 1)
-		expect.Equal(t, fmt.Sprint(mine, others), fmt.Sprint(c.mine, c.others), "%d of its own, %d linked", c.own,
-			c.linked)
-	}
-	const long = stream.BatchBytes / 10
-	for _, c := range [][2]int{{100, 0}, {0, 100}, {100, 100}} {
-		entry, mine, others := filled(c[0], c[1], long)
-		expect.That(t, len(entry) > stream.BatchBytes*7/10 && len(entry) <= stream.BatchBytes+2*long, "an entry of %d bytes",
-			len(entry))
-		if c[0] == c[1] {
-			expect.That(t, mine >= 4 && others >= 4, "%d requests of its own, %d linked", mine, others)
-		}
-	}
-	// A request too large for any share goes, alone.
-	_, mine, others := filled(1, 1, 2*stream.BatchBytes)
-	expect.Equal(t, mine+others, 1, "long requests")
-}
-
-// A proposed request is word of its session.
-func TestProposedRequestsTouchTheirSessions(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := passing(t)
-		for id := range int64(4) {
-			h.t.tracker.Touch(id, 10_000)
-		}
-		time.Sleep(time.Hour)
-		for _, id := range []int64{1, 2} {
-			must.OK(t, h.t.n.fsm.Stream.Put(&state.Request{Session: id, Op: jute.OpSync}, nil))
-		}
-		r := state.Request{Session: 3, Op: jute.OpSync}
-		l := &followers.Link{}
-		must.That(t, h.t.links.Add(l), "the link is not taken")
-		l.Push(state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: r.Append(nil)})
-		h.t.fill(state.BeginEntry(nil, 0))
-		for id, left := range h.t.tracker.All() {
-			expect.Equal(t, left > 0, id != 0, "session %d has time left", id)
-		}
-	})
 }

@@ -4,6 +4,7 @@ package applied
 import (
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -95,6 +96,11 @@ func Create(path string, flags int32) []byte {
 	b = jute.AppendBuffer(b, []byte("data"))
 	b = jute.AppendACL(b, jute.WorldAnyone)
 	return jute.AppendInt(b, flags)
+}
+
+// CreateTTL is the body of a request that creates a node with a time to live.
+func CreateTTL(path string, ttl time.Duration) []byte {
+	return jute.AppendLong(Create(path, jute.FlagPersistentTTL), ttl.Milliseconds())
 }
 
 // Ear is an observer that counts.

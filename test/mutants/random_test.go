@@ -41,6 +41,7 @@ var layers = [][]string{
 	{"./raftfsm/signal", "./raftfsm/stream", "./raftfsm"},
 	{"./raftfsm/stream", "./raftfsm", "./test/sim"},
 	{"./raftfsm/apply", "./raftfsm", "./test/sim"},
+	{"./raftfsm/leading", "./raftfsm", "./test/sim"},
 	{"./raftfsm/serving", "./raftfsm", "./test/sim"},
 	{"./raftfsm/followers", "./raftfsm", "./test/sim"},
 	{"./raftfsm/change", "./raftfsm", "./server/members", "./test/sim"},

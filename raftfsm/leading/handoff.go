@@ -1,4 +1,4 @@
-package raftfsm
+package leading
 
 import (
 	"runtime/trace"
@@ -21,7 +21,7 @@ import (
 //
 // A handoff belongs to the goroutine that proposes entries.
 type handoff struct {
-	t     *term
+	t     *Term
 	began time.Time     // when the last entry was given to raft
 	took  time.Duration // the recent average time of an entry
 	due   bool          // the last entry may have passed a lock on
@@ -45,7 +45,7 @@ func (h *handoff) applied() {
 		h.took = took
 	}
 	h.took += (took - h.took) / 8
-	h.due = h.t.n.fsm.PassedOn()
+	h.due = h.t.o.State.PassedOn()
 }
 
 // join returns the entry, with the requests that arrived while its creates waited.

@@ -1,4 +1,4 @@
-package raftfsm
+package leading
 
 import (
 	"context"
@@ -44,19 +44,19 @@ var (
 )
 
 // found begins a new cluster's history, before anything else is proposed.
-func (n *Node) found(ctx context.Context) error {
-	if n.Zxid() != 0 {
+func (o *Options) found(ctx context.Context) error {
+	if o.State.Zxid() != 0 {
 		return nil
 	}
 	entry := state.Founding
 	var members []state.Server
-	if len(n.disk.Identity().Peers) > 0 {
-		members, _ = n.describe(new(state.State), n.raft.Servers(), "")
-		if !n.understand(ctx, foundingVersion) {
+	if len(o.Disk.Identity().Peers) > 0 {
+		members, _ = o.describe(new(state.State), o.Raft.Servers(), "")
+		if !o.understand(ctx, foundingVersion) {
 			entry = state.OldFounding
 		}
 	}
-	return consensus.Await(ctx, n.raft.Apply(entry(members, n.o.Now().UnixMilli()), time.Second))
+	return consensus.Await(ctx, o.Raft.Apply(entry(members, o.Now().UnixMilli()), time.Second))
 }
 
 // foundingVersion is the version that understands state.Founding.
@@ -64,19 +64,19 @@ const foundingVersion = 2
 
 // understand reports whether all voters say that they understand a version. A voter that does not answer may
 // run an older release.
-func (n *Node) understand(ctx context.Context, version int) bool {
+func (o *Options) understand(ctx context.Context, version int) bool {
 	ctx, cancel := context.WithTimeout(ctx, foundingWait)
 	defer cancel()
 	var others []peer.Place
 	voters := map[uint32]bool{}
-	for _, s := range n.raft.Servers() {
-		if id := peer.ParseID(s.ID); id != n.id {
+	for _, s := range o.Raft.Servers() {
+		if id := peer.ParseID(s.ID); id != o.ID {
 			others = append(others, peer.Place{ID: id, Addr: string(s.Address)})
 			voters[id] = s.Suffrage == raft.Voter
 		}
 	}
 	all := true
-	for a := range n.port.AskAll(ctx, others, peer.Question{}) {
+	for a := range o.Port.AskAll(ctx, others, peer.Question{}) {
 		if a.Err != nil {
 			all = all && !voters[a.ID] // an observer may start later, with this release
 		} else {
@@ -88,7 +88,7 @@ func (n *Node) understand(ctx context.Context, version int) bool {
 
 // describe returns raft's servers as they will be published. The list is not complete until all have said
 // where clients reach them.
-func (n *Node) describe(s *state.State, servers []raft.Server,
+func (o *Options) describe(s *state.State, servers []raft.Server,
 	written string) (list []state.Server, complete bool) {
 	if written == "" {
 		written = s.Words()
@@ -103,23 +103,25 @@ func (n *Node) describe(s *state.State, servers []raft.Server,
 		m, _ := s.Member(peer.ParseID(srv.ID))
 		is := state.Server{ID: peer.ParseID(srv.ID), Peer: string(srv.Address), Client: m.ClientAddr,
 			Voter: srv.Suffrage == raft.Voter}
-		is.Describe(n.o.Words)
+		is.Describe(o.Words)
 		is.Describe(words)
 		list = append(list, is)
 		complete = complete && (m.Incarnation != "" || is.Client != "")
 	}
-	slices.SortFunc(list, func(a, b state.Server) int { return int(a.ID%state.ZeroID) - int(b.ID%state.ZeroID) })
+	slices.SortFunc(list, func(a, b state.Server) int {
+		return int(a.ID%state.ZeroID) - int(b.ID%state.ZeroID)
+	})
 	return list, complete
 }
 
 // note takes the descriptions that come with a change. Changes that belong together come from one server (By)
 // and start from one published version (Since). Until they are done, or moreWait after the last of them,
 // changes by other servers are refused.
-func (t *term) note(c *change.Change) error {
+func (t *Term) note(c *change.Change) error {
 	if c.By == 0 {
 		return nil
 	}
-	version := t.n.published()
+	version := t.published()
 	t.notice.mu.Lock()
 	defer t.notice.mu.Unlock()
 	switch silent := time.Now().Before(t.notice.silent); {
@@ -140,19 +142,19 @@ func (t *term) note(c *change.Change) error {
 // farewell publishes the members without a server that asked to leave, and waits until that server has seen
 // this. Only while it is still a member can it answer the client that asked. The caller removes the server
 // next; if that fails, the full list is published again.
-func (t *term) farewell(ctx context.Context, c *change.Change) bool {
+func (t *Term) farewell(ctx context.Context, c *change.Change) bool {
 	if c.By != c.ID || c.Words == "" || c.More {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, farewellWait)
 	defer cancel()
-	was := t.n.published()
+	was := t.published()
 	t.notice.silence(moreWait)
 	t.publish(true, c.ID)
-	f := t.n.fsm
-	if f.Wait(ctx.Done(), func() bool { return t.n.published() != was }) {
+	f := t.o.State
+	if f.Wait(ctx.Done(), func() bool { return t.published() != was }) {
 		end := f.Index()
-		for t.progress()[c.ID] < end && ctx.Err() == nil { // progress is unknown at first if it led
+		for t.Progress()[c.ID] < end && ctx.Err() == nil { // progress is unknown at first if it led
 			signal.Pause(ctx, farewellLook)
 		}
 	}
@@ -160,8 +162,8 @@ func (t *term) farewell(ctx context.Context, c *change.Change) bool {
 }
 
 // published returns the version of the members that clients see.
-func (n *Node) published() (version int64) {
-	n.View(func(s *state.State) { _, version = state.CutConfig(s.ConfigData()) })
+func (t *Term) published() (version int64) {
+	t.o.State.View(func(s *state.State) { _, version = state.CutConfig(s.ConfigData()) })
 	return version
 }
 
@@ -172,25 +174,26 @@ func (p *notice) silence(d time.Duration) {
 	p.silent = time.Now().Add(d)
 }
 
-// publishMembers keeps /zookeeper/config and the member table in step with
+// PublishMembers keeps /zookeeper/config and the member table in step with
 // raft's configuration.
-func (t *term) publishMembers() { t.publish(false, 0) }
+func (t *Term) PublishMembers() { t.publish(false, 0) }
 
 // publish publishes the members except server without (0: all of them). With renew it publishes a new
 // version even if nothing changed.
-func (t *term) publish(renew bool, without uint32) {
-	n := t.n
-	if n.port == nil {
+func (t *Term) publish(renew bool, without uint32) {
+	if t.o.Port == nil {
 		return
 	}
-	servers := n.raft.Servers()
+	servers := t.o.Raft.Servers()
 	t.news.Follow(servers)
 	t.notice.mu.Lock()
 	defer t.notice.mu.Unlock()
-	n.View(func(s *state.State) {
+	t.o.State.View(func(s *state.State) {
 		t.forget(s, servers)
-		servers = slices.DeleteFunc(servers, func(srv raft.Server) bool { return peer.ParseID(srv.ID) == without })
-		list, complete := n.describe(s, servers, t.notice.words)
+		servers = slices.DeleteFunc(servers, func(srv raft.Server) bool {
+			return peer.ParseID(srv.ID) == without
+		})
+		list, complete := t.o.describe(s, servers, t.notice.words)
 		waits := !complete && time.Since(t.began) < membersWait || time.Now().Before(t.notice.silent)
 		if waits && !renew || len(list) == 0 {
 			return
@@ -208,26 +211,26 @@ func (t *term) publish(renew bool, without uint32) {
 }
 
 // forget proposes to drop the streams of servers that are no longer members.
-func (t *term) forget(s *state.State, servers []raft.Server) {
+func (t *Term) forget(s *state.State, servers []raft.Server) {
 	for _, m := range s.Members() {
 		is := func(srv raft.Server) bool { return peer.ParseID(srv.ID) == m.ID }
 		if m.Incarnation != "" && !slices.ContainsFunc(servers, is) {
-			t.propose(state.Forget(m.ID, stream.Nonce(t.n.o.Rand)))
+			t.propose(state.Forget(m.ID, stream.Nonce(t.o.Rand)))
 		}
 	}
 }
 
 // forgetFirst makes the cluster expect an empty data directory from a server that will be added. The leader
 // that removed the id's last server may have ended before it proposed that.
-func (t *term) forgetFirst(ctx context.Context, id uint32) error {
-	if t.n.incarnationOf(id) == "" {
+func (t *Term) forgetFirst(ctx context.Context, id uint32) error {
+	if t.o.Incarnation(id) == "" {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	t.propose(state.Forget(id, stream.Nonce(t.n.o.Rand)))
-	if !t.n.fsm.Wait(ctx.Done(), func() bool { return t.n.incarnationOf(id) == "" }) {
+	t.propose(state.Forget(id, stream.Nonce(t.o.Rand)))
+	if !t.o.State.Wait(ctx.Done(), func() bool { return t.o.Incarnation(id) == "" }) {
 		return status.With(status.Interrupted, ctx.Err())
 	}
 	return nil

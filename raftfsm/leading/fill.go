@@ -1,110 +1,22 @@
-package raftfsm
+package leading
 
 import (
-	"context"
-	"fmt"
 	"runtime"
 	"runtime/trace"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/consensus"
-	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
-func (n *Node) newRelief() *elect.Relief {
-	return &elect.Relief{Raft: n.raft.Raft, Port: n.port, Writing: n.disk.Writing, Log: n.log}
-}
-
-// lead runs one term after the other, never two at once. Leadership lost and
-// regained is a new term.
-func (n *Node) lead() {
-	relief := n.newRelief()
-	for {
-		var ctx context.Context
-		select {
-		case <-n.ctx.Done():
-			return
-		case ctx = <-n.leadership.Won:
-		}
-		for again := true; again; again = signal.Pause(ctx, 10*time.Millisecond) {
-			err := n.runTerm(ctx, relief)
-			if ctx.Err() == nil {
-				// Raft still says that this server leads: a proposal failed, or a hand-over was tried. Begin
-				// again with the barrier.
-				n.log.Debug("this server begins its term as leader again", "err", err)
-			}
-		}
-	}
-}
-
-// runTerm leads until ctx ends or a proposal fails.
-func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
-	// A server that wins an election may not have applied all entries yet. After the barrier it has applied
-	// every request ever acknowledged.
-	err := consensus.Await(ctx, n.raft.Barrier(0))
-	relief.Began(ctx, err, 3*n.o.HeartbeatTimeout)
-	if err != nil {
-		return fmt.Errorf("barrier: %w", err)
-	}
-	number := n.raft.CurrentTerm()
-	if !n.raft.Leads() || n.raft.CurrentTerm() != number {
-		return errNotLeading
-	}
-	if err := n.found(ctx); err != nil {
-		return fmt.Errorf("found: %w", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	t := &term{n: n, number: number, ctx: ctx, began: time.Now(), tracker: n.fsm.Lead(),
-		work: signal.New(), members: signal.New(), working: make(baton, 1)}
-	t.reader = n.fsm.Stream.Rewind()
-	t.news = followers.NewNews(followers.Leader{ID: n.id, Term: number, Leads: n.raft.Leads, Raft: n.raft,
-		State: n.fsm, Stored: &n.stored, Go: n.wg.Go, Log: n.log})
-	defer t.news.Close()
-	n.term.Store(t) // the term is complete: from now on requests to change members find it
-	t.layout.begin(t)
-	n.won.Add(1)
-	n.serving.Contact()
-	n.log.Info("this server leads", "term", n.raft.CurrentTerm(), "zxid", fmt.Sprintf("0x%x", n.Zxid()))
-	defer func() {
-		n.term.CompareAndSwap(t, nil)
-		n.fsm.Leave(t.tracker)
-		t.links.Close()
-		n.log.Info("this server is no longer the leader")
-	}()
-	duties := make(chan struct{})
-	go func() {
-		defer close(duties)
-		t.duties()
-	}()
-	defer func() { cancel(); <-duties }()
-	n.openOwnStream()
-	done := make(chan error, 1)
-	go func() { done <- t.batch() }()
-	select {
-	case err := <-done:
-		if ctx.Err() == nil {
-			return err
-		}
-	case <-ctx.Done():
-	}
-	// The batcher may be waiting for raft, which may never answer, so this goroutine does not wait for the
-	// batcher. It takes the baton instead: without it the batcher does nothing if raft answers later.
-	t.working.take()
-	defer t.working.give()
-	return ctx.Err()
-}
-
 // options returns the options of the next entry.
-func (t *term) options() (o byte) {
-	if !t.n.o.EnforceQuota {
+func (t *Term) options() (o byte) {
+	if !t.o.EnforceQuota {
 		o |= state.NoQuota
 	}
-	if t.n.o.NoTTL {
+	if t.o.NoTTL {
 		o |= state.NoTTL
 	}
 	if t.layout.on.Load() {
@@ -121,10 +33,9 @@ func (t *term) options() (o byte) {
 
 // batch proposes the requests that arrived while the last entry was on its way: one entry is in flight, one
 // is being filled. A lone request leaves at once.
-func (t *term) batch() error {
+func (t *Term) batch() error {
 	t.working.take()
 	defer t.working.give()
-	n := t.n
 	size := 1 << 10
 	var empty []byte // not yet given to raft
 	crowd, passing := stream.NewCrowd(t.ctx), &handoff{t: t}
@@ -154,15 +65,15 @@ func (t *term) batch() error {
 		if short, ok := state.NameOnce(entry); ok {
 			entry = short
 		}
-		state.SealEntry(entry, n.o.Now().UnixMilli())
+		state.SealEntry(entry, t.o.Now().UnixMilli())
 		if trace.IsEnabled() {
 			signal.Step("entry", "%d bytes are given to raft", len(entry))
 		}
 		passing.proposed()
-		proposed := n.raft.Apply(entry, time.Second)
+		proposed := t.o.Raft.Apply(entry, time.Second)
 		crowd.Came(t.requests)
-		n.o.Measures.EntryBytes.Note(int64(len(entry)))
-		n.o.Measures.StreamWaiting.Note(int64(n.fsm.Stream.Len()))
+		t.o.Measures.EntryBytes.Note(int64(len(entry)))
+		t.o.Measures.StreamWaiting.Note(int64(t.o.State.Stream.Len()))
 		t.working.give()
 		err := proposed.Error()
 		t.working.take()
@@ -180,7 +91,7 @@ func (t *term) batch() error {
 // get equal shares of the entry, so that no server's clients wait for another's. Whatever a server leaves of
 // its share the others may use. The servers take turns to begin, because a request too large for any share
 // takes an entry of its own.
-func (t *term) fill(entry []byte) []byte {
+func (t *Term) fill(entry []byte) []byte {
 	before := len(entry)
 	entry, more := t.acts.take(entry)
 	if more {
@@ -211,7 +122,7 @@ func (t *term) fill(entry []byte) []byte {
 
 // filling is an entry being filled.
 type filling struct {
-	t        *term
+	t        *Term
 	entry    []byte
 	requests int // how many more fit
 }
@@ -232,14 +143,14 @@ func (e *filling) own(requests, bytes int) {
 	}
 	at := len(e.entry)
 	grown := append(e.entry, make([]byte, state.BlockHeaderSize)...)
-	bl := e.t.n.fsm.Stream.Take(e.t.reader, e.t.n.id, requests, bytes, grown)
+	bl := e.t.o.State.Stream.Take(e.t.reader, e.t.o.ID, requests, bytes, grown)
 	if bl.Count == 0 {
 		return
 	}
 	e.entry = bl.Requests
 	bl.Requests = e.entry[at+state.BlockHeaderSize:]
 	bl.PutHeader(e.entry[at:])
-	e.t.tracker.HeardOf(&bl)
+	e.t.deadlines.HeardOf(&bl)
 	e.requests -= int(bl.Count)
 }
 
@@ -251,7 +162,7 @@ func (e *filling) link(l *followers.Link, requests, bytes int) {
 			return
 		}
 		if bl.Birth != 0 {
-			e.t.tracker.HeardOf(&bl)
+			e.t.deadlines.HeardOf(&bl)
 		}
 		e.t.news.Asked(bl.Origin)
 		e.entry = bl.Append(e.entry)

@@ -1,4 +1,4 @@
-package raftfsm
+package leading
 
 import (
 	"sync"

@@ -1,7 +1,8 @@
-package raftfsm
+package leading
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -17,44 +18,43 @@ import (
 // termBegins is the time between looks of an elected server whether its term has begun.
 const termBegins = time.Millisecond
 
-// ServeLink implements peer.Host. It is the leader's end of a link.
-func (h host) ServeLink(c net.Conn, from *peer.Greeting) {
-	n := h.n
-	t := n.term.Load()
-	for ; t == nil && n.raft.Leads(); t = n.term.Load() { // its term is about to begin
-		if !signal.Pause(n.ctx, termBegins) {
+// ServeLink is the leader's end of a link. It returns when the link or the term ends.
+func (l *Leader) ServeLink(ctx context.Context, c net.Conn, from *peer.Greeting) {
+	t := l.term.Load()
+	for ; t == nil && l.o.Raft.Leads(); t = l.term.Load() { // its term is about to begin
+		if !signal.Pause(ctx, termBegins) {
 			return
 		}
 	}
 	if t == nil {
 		return
 	}
-	l := &followers.Link{Greeting: *from, Conn: c}
-	if !t.links.Add(l) {
+	in := &followers.Link{Greeting: *from, Conn: c}
+	if !t.links.Add(in) {
 		return
 	}
 	defer func() {
-		t.links.Remove(l)
-		n.promises.Note(from.Incarnation, peer.Shown{Index: l.Applied()})
-		n.promises.Save()
+		t.links.Remove(in)
+		l.o.Promises.Note(from.Incarnation, peer.Shown{Index: in.Applied()})
+		l.o.Promises.Save()
 	}()
 	r := bufio.NewReaderSize(c, 64<<10)
 	w := bufio.NewWriter(c)
 	for {
 		typ, payload, err := peer.ReadMessage(r)
 		if err == nil {
-			err = t.receive(l, w, typ, payload)
+			err = t.receive(in, w, typ, payload)
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-				n.log.Debug("link ended", "peer", from.From, "err", err)
+				l.o.Log.Debug("link ended", "peer", from.From, "err", err)
 			}
 			return
 		}
 	}
 }
 
-func (t *term) receive(l *followers.Link, w *bufio.Writer, typ byte, payload []byte) error {
+func (t *Term) receive(l *followers.Link, w *bufio.Writer, typ byte, payload []byte) error {
 	switch typ {
 	case peer.LinkBlock:
 		bl, rest, err := state.NextBlock(payload)
@@ -78,12 +78,12 @@ func (t *term) receive(l *followers.Link, w *bufio.Writer, typ byte, payload []b
 			return err
 		}
 		l.SetApplied(touches.Applied)
-		t.tracker.Heard(touches.Heard)
+		t.deadlines.Heard(touches.Heard)
 		// Only a leader that holds its lease may acknowledge touches.
-		if t.ctx.Err() != nil || !t.n.raft.Leads() {
-			return errNotLeading
+		if t.ctx.Err() != nil || !t.o.Raft.Leads() {
+			return ErrNotLeading
 		}
-		ack := peer.Touches{Number: touches.Number, Applied: t.n.fsm.Index()}
+		ack := peer.Touches{Number: touches.Number, Applied: t.o.State.Index()}
 		if err := peer.WriteMessage(w, peer.LinkAck, ack.Append(nil)); err != nil {
 			return err
 		}
@@ -92,7 +92,8 @@ func (t *term) receive(l *followers.Link, w *bufio.Writer, typ byte, payload []b
 	return errors.New("unknown message on a link")
 }
 
-// far returns the progress of each linked member.
-func (t *term) far() map[uint32]status.Progress { return t.links.Far(t.n.incarnationOf) }
+// Far returns the progress of each linked member.
+func (t *Term) Far() map[uint32]status.Progress { return t.links.Far(t.o.Incarnation) }
 
-func (t *term) progress() map[uint32]uint64 { return t.links.Progress(t.n.incarnationOf) }
+// Progress returns the index that each linked member has applied, if the member reported it recently.
+func (t *Term) Progress() map[uint32]uint64 { return t.links.Progress(t.o.Incarnation) }

@@ -1,4 +1,4 @@
-package raftfsm
+package leading
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 )
 
 const (
@@ -22,20 +23,20 @@ const (
 
 // duties runs a leader's work besides proposing: it notes which of its own clients were heard from, expires
 // sessions, sweeps, compares digests and publishes the members.
-func (t *term) duties() {
-	n := t.n
-	every := n.o.touchEvery()
-	tick := time.NewTimer(n.raft.Beat(every))
+func (t *Term) duties() {
+	o := t.o
+	every := o.TouchEvery
+	tick := time.NewTimer(o.Raft.Beat(every))
 	defer tick.Stop()
 	expiry := time.NewTimer(every) // of the next deadline, if it comes before the next tick
 	defer expiry.Stop()
-	sweep := time.NewTicker(n.o.SweepInterval)
+	sweep := time.NewTicker(o.SweepInterval)
 	defer sweep.Stop()
-	t.publishMembers()
+	t.PublishMembers()
 	t.lookAtRoom()
 	// If this loop wakes late, the whole process may have stood still, with touches unread in its sockets. It
 	// must not act on deadlines before every session has had time to be heard again.
-	late := min(time.Second, n.o.MinSessionTimeout/4)
+	late := min(time.Second, o.MinSessionTimeout/4)
 	last, looked := time.Now(), time.Now()
 	var digested int64
 	var restores restore.Watch
@@ -45,22 +46,22 @@ func (t *term) duties() {
 		case <-t.ctx.Done():
 			return
 		case <-t.members:
-			t.publishMembers()
+			t.PublishMembers()
 			continue
 		case <-sweep.C:
 			t.sweep()
 			continue
 		case <-expiry.C:
 		case <-tick.C:
-			tick.Reset(n.raft.Beat(every))
-			if n.raft.Leads() {
-				n.serving.Contact()
+			tick.Reset(o.Raft.Beat(every))
+			if o.Raft.Leads() {
+				o.Serving.Contact()
 			}
-			heard = n.o.Observer.Heard(heard[:0], false)
-			t.tracker.Heard(heard)
+			heard = o.Heard(heard[:0], false)
+			t.deadlines.Heard(heard)
 			if time.Since(looked) >= membersEvery-every/2 {
 				looked = time.Now()
-				t.publishMembers()
+				t.PublishMembers()
 				digested = t.compareDigests(digested)
 				t.endTickets()
 				t.lookAtRoom()
@@ -69,32 +70,33 @@ func (t *term) duties() {
 		}
 		now := time.Now()
 		if stall := now.Sub(last); stall > late {
-			n.log.Warn("this server was stalled; all sessions get more time", "stall", stall.Round(time.Millisecond))
-			t.tracker.Stalled(stall)
+			o.Log.Warn("this server was stalled; all sessions get more time", "stall",
+				stall.Round(time.Millisecond))
+			t.deadlines.Stalled(stall)
 		}
 		last = now
 		t.expire(now)
-		expiry.Reset(t.tracker.Next(t.grace(), every))
+		expiry.Reset(t.deadlines.Next(t.grace(), every))
 	}
 }
 
 // grace is how long a session outlives its timeout: a touch that another server heard just before the end may
 // still be on its way.
-func (t *term) grace() time.Duration { return 2 * t.n.o.touchEvery() }
+func (t *Term) grace() time.Duration { return 2 * t.o.TouchEvery }
 
 // expire proposes the end of the sessions whose time is over. Apply ends a session only if no client has
 // attached to it since. now is the last time at which this server was known not to be stalled.
-func (t *term) expire(now time.Time) {
-	due := t.tracker.Due(now.Add(-t.grace()), expiryBatch)
+func (t *Term) expire(now time.Time) {
+	due := t.deadlines.Due(now.Add(-t.grace()), expiryBatch)
 	if len(due) == 0 {
 		return
 	}
-	t.n.View(func(s *state.State) {
+	t.o.State.View(func(s *state.State) {
 		for _, id := range due {
 			if sess, ok := s.Sessions().Get(id); ok {
 				t.acts.end(id, ending{sess.Gen, 1 + s.Tree().EphemeralsIn(id)})
 			} else {
-				t.tracker.Remove(id)
+				t.deadlines.Remove(id)
 			}
 		}
 	})
@@ -103,11 +105,11 @@ func (t *term) expire(now time.Time) {
 
 // sweep proposes the removal of empty containers and overdue TTL nodes, up to reapPerSweep of them and
 // sweepBytes of paths: the next sweep finds the rest.
-func (t *term) sweep() {
+func (t *Term) sweep() {
 	for from, left := 0, reapPerSweep; left > 0; {
 		var paths []string
-		t.n.View(func(s *state.State) {
-			paths, from = s.Tree().Reapable(t.n.o.Now().UnixMilli(), from, left, nil)
+		t.o.State.View(func(s *state.State) {
+			paths, from = s.Tree().Reapable(t.o.Now().UnixMilli(), from, left, nil)
 		})
 		for _, p := range paths {
 			if t.acts.reaping() > sweepBytes {
@@ -123,11 +125,11 @@ func (t *term) sweep() {
 
 // compareDigests proposes the digest of this server's state every digestGap zxids, so that every server can
 // compare its own.
-func (t *term) compareDigests(done int64) int64 {
-	if t.n.port == nil {
+func (t *Term) compareDigests(done int64) int64 {
+	if t.o.Port == nil {
 		return done
 	}
-	t.n.View(func(s *state.State) {
+	t.o.State.View(func(s *state.State) {
 		if d, ok := s.LastDigest(); ok && d.Zxid >= done+digestGap {
 			done = d.Zxid
 			body := binary.BigEndian.AppendUint64(nil, uint64(d.Zxid))
@@ -140,34 +142,48 @@ func (t *term) compareDigests(done int64) int64 {
 // lookAtRoom decides whether requests that need more room are refused from now
 // on. The decision travels with the entries, so that all servers agree; a log
 // that can still be written keeps sessions, deletions and the cluster alive.
-func (t *term) lookAtRoom() {
-	low := t.lowest()
-	why := cmp.Or(low, t.n.upkeep.Full())
+func (t *Term) lookAtRoom() {
+	low := t.Lowest()
+	why := cmp.Or(low, t.o.Upkeep.Full())
 	if full := why != ""; full != t.full.Swap(full) {
 		if full {
-			t.n.log.Warn("requests that need more room are refused", "reason", why)
+			t.o.Log.Warn("requests that need more room are refused", "reason", why)
 		} else {
-			t.n.log.Info("requests that need more room are accepted again")
+			t.o.Log.Info("requests that need more room are accepted again")
 		}
 	}
 	if (low != "") != t.low.Swap(low != "") {
-		t.n.addBarrier() // all servers must know before a client asks
+		t.Barrier() // all servers must know before a client asks
 	}
 }
 
-// lowest names a server whose disk is low, empty if there is none. One is enough: a server that cannot store
+// Lowest names a server whose disk is low, empty if there is none. One is enough: a server that cannot store
 // an entry ends.
-func (t *term) lowest() string {
-	if why := t.n.upkeep.DiskLow(); why != "" {
+func (t *Term) Lowest() string {
+	if why := t.o.Upkeep.DiskLow(); why != "" {
 		return why
 	}
 	return t.links.Full()
 }
 
 // giveUpRestore ends a restore whose server sends no more data.
-func (t *term) giveUpRestore(w *restore.Watch) {
-	if g, abandoned := w.Look(t.n.View); abandoned {
-		t.n.log.Warn("a restore is abandoned: no data came for a minute", "server", g.Origin)
+func (t *Term) giveUpRestore(w *restore.Watch) {
+	if g, abandoned := w.Look(t.o.State.View); abandoned {
+		t.o.Log.Warn("a restore is abandoned: no data came for a minute", "server", g.Origin)
 		t.propose(g.GiveUp())
+	}
+}
+
+// endTickets proposes the end of the tickets that are overdue, unless earlier acts still wait.
+func (t *Term) endTickets() {
+	if t.acts.waits() {
+		return
+	}
+	var due []int64
+	t.o.State.View(func(s *state.State) {
+		due = s.Sessions().TicketsDue(t.o.Now().UnixMilli(), expiryBatch, nil)
+	})
+	for _, id := range due {
+		t.propose(state.EndTicket(id, session.TicketExpired))
 	}
 }

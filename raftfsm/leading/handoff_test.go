@@ -1,8 +1,11 @@
-package raftfsm
+package leading
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +19,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/followers"
-	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
@@ -44,7 +46,7 @@ func newsOf(t *testing.T, f *apply.FSM, to *heard) *followers.News {
 	stored.Note(2, state.Position{Index: 1 << 40, Term: 5})
 	news := followers.NewNews(followers.Leader{ID: 1, Term: 5, Leads: func() bool { return true }, State: f,
 		Raft: &consensus.Raft{Raft: &elect.Raft{ID: 1, Trans: to}}, Stored: stored, Go: ran.Go,
-		Log: quietLog(t, 1)})
+		Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { news.Close(); ran.Wait() })
 	return news
 }
@@ -52,13 +54,12 @@ func newsOf(t *testing.T, f *apply.FSM, to *heard) *followers.News {
 // passing is a term in which entries take 3 ms, and follower 2 may be told of the entry applied last.
 func passing(t *testing.T) (*handoff, *heard) {
 	a := applied.New()
-	tm := &term{n: &Node{id: 1, fsm: a.FSM}, ctx: t.Context(), tracker: a.Lead(),
-		work: signal.New(), number: 5}
+	tm := termOf(t, a)
 	follower := new(heard)
 	tm.news = newsOf(t, a.FSM, follower)
 	tm.news.Follow([]raft.Server{{ID: "2"}})
 	applied.At(a.FSM, 9, 5)
-	s := tm.n.fsm.Stream
+	s := tm.o.State.Stream
 	s.SetClosed(false)
 	s.Open(1)
 	tm.reader = s.Rewind()
@@ -66,10 +67,10 @@ func passing(t *testing.T) (*handoff, *heard) {
 }
 
 // toldAtOnce reports whether the follower is told at once of the next entry's commit. Others are told later.
-func toldAtOnce(tm *term, follower *heard) bool {
+func toldAtOnce(tm *Term, follower *heard) bool {
 	time.Sleep(time.Minute)
 	before := follower.times.Load()
-	applied.At(tm.n.fsm, tm.n.fsm.Index()+1, 5)
+	applied.At(tm.o.State, tm.o.State.Index()+1, 5)
 	tm.news.Tell()
 	synctest.Wait()
 	return follower.times.Load() > before
@@ -97,8 +98,10 @@ func TestEntryNotesWhoAsked(t *testing.T) {
 }
 
 var (
-	queues  = &state.Request{Op: jute.OpCreate, Body: createBody("/lock/n-", jute.FlagEphemeralSequential)}
-	creates = &state.Request{Op: jute.OpCreate, Body: createBody("/lock/n-", jute.FlagPersistentSequential)}
+	queues = &state.Request{Op: jute.OpCreate, Body: applied.Create("/lock/n-",
+		jute.FlagEphemeralSequential)}
+	creates = &state.Request{Op: jute.OpCreate, Body: applied.Create("/lock/n-",
+		jute.FlagPersistentSequential)}
 	deletes = &state.Request{Op: jute.OpDelete, Body: jute.AppendInt(jute.AppendString(nil, "/lock/n-1"), -1)}
 )
 
@@ -106,7 +109,7 @@ var (
 // how long their creates waited.
 func (h *handoff) fill(now ...*state.Request) (requests int, waited time.Duration) {
 	for _, r := range now {
-		h.t.n.fsm.Stream.Put(&state.Request{Op: r.Op, Body: r.Body}, nil)
+		h.t.o.State.Stream.Put(&state.Request{Op: r.Op, Body: r.Body}, nil)
 	}
 	began := time.Now()
 	h.t.requests = 0
@@ -132,7 +135,8 @@ func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 		"the delete is there":                 {true, []*state.Request{queues, deletes}, queues, 2, 0},
 		"nothing was passed on":               {false, []*state.Request{queues}, deletes, 1, 0},
 		"the node does not end with a client": {true, []*state.Request{creates}, deletes, 1, 0},
-		"many creates":                        {true, []*state.Request{queues, queues, queues, queues, queues}, deletes, 5, 0},
+		"many creates": {true, []*state.Request{queues, queues, queues, queues, queues}, deletes, 5,
+			0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -140,7 +144,7 @@ func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 				h.due = c.due
 				if c.later != nil {
 					time.AfterFunc(entry/3, func() {
-						h.t.n.fsm.Stream.Put(&state.Request{Op: c.later.Op,
+						h.t.o.State.Stream.Put(&state.Request{Op: c.later.Op,
 							Body: c.later.Body}, nil)
 					})
 				}
@@ -202,7 +206,7 @@ func TestWaitsInVainEnd(t *testing.T) {
 		}
 		expect.Equal(t, pattern, "WW--------W----------------W------------")
 		h.rest, h.due = 0, true
-		time.AfterFunc(time.Millisecond, func() { h.t.n.fsm.Stream.Put(deletes, nil) })
+		time.AfterFunc(time.Millisecond, func() { h.t.o.State.Stream.Put(deletes, nil) })
 		h.fill(queues)
 		h.due = true
 		_, waited := h.fill(queues)
@@ -210,4 +214,53 @@ func TestWaitsInVainEnd(t *testing.T) {
 			"after a hand-off the next is not waited for: want waited > 0")
 		expect.Equal(t, h.rest, 0, "after a hand-off the next is not waited for: h.rest")
 	})
+}
+
+// A wait of a create is as long as an entry takes, of late.
+func TestEntriesAreTimed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := passing(t)
+		h.took = 0
+		a := &applied.State{FSM: h.t.o.State, Last: h.t.o.State.Index()}
+		a.Entry(applied.NewSession())
+		client := a.Sessions()[0]
+		do := func(op jute.OpCode, body []byte) {
+			a.Entry(state.Request{Session: client.ID, Gen: client.Gen, Op: op, Body: body})
+		}
+		for _, path := range []string{"/lock", "/lock/1", "/lock/2", "/lock/3", "/lock/4"} {
+			do(jute.OpCreate, applied.Create(path, 0))
+		}
+		for i, c := range []struct{ takes, took time.Duration }{
+			{8 * time.Millisecond, 8 * time.Millisecond}, {16 * time.Millisecond, 9 * time.Millisecond},
+			{time.Millisecond, 8 * time.Millisecond},
+		} {
+			time.Sleep(time.Second)
+			h.proposed()
+			time.Sleep(c.takes)
+			do(jute.OpDelete, jute.AppendInt(jute.AppendString(nil, fmt.Sprint("/lock/", i+1)), -1))
+			h.applied()
+			expect.Equal(t, h.took, c.took)
+			expect.That(t, h.due, "a hand-off is due: %v: want h.due", h.due)
+			expect.That(t, !a.PassedOn(), "the same hand-off is due again")
+		}
+		h.applied()
+		expect.That(t, !h.due, "a hand-off is due")
+	})
+}
+
+// An execution trace has a mark for the wait of a create.
+func TestTraceShowsTheWaitOfACreate(t *testing.T) {
+	if trace.IsEnabled() {
+		t.Skip("a trace is recorded already")
+	}
+	var recorded bytes.Buffer
+	must.OK(t, trace.Start(&recorded))
+	defer trace.Stop()
+	h, _ := passing(t)
+	h.due = true
+	h.fill(queues)
+	trace.Stop()
+	expect.That(t, bytes.Contains(recorded.Bytes(), []byte("1 creates wait for the next owner of a lock")),
+		"the trace lacks the wait")
 }

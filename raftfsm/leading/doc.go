@@ -1,0 +1,18 @@
+// Package leading is this server as the leader: it runs one [Term] after the other. A term fills the log's
+// entries from the streams of all servers and does a leader's duties: it ends sessions, sweeps, compares
+// digests, refuses what has no room, and changes and publishes the members.
+//
+// A term lives in three goroutines and those of its links. The batcher alone fills and proposes entries; it
+// holds the term's baton except while it waits for raft. The duties queue what the leader proposes on its own
+// account in the term's acts, which have a lock of their own. Nothing of a term outlives it but
+// [Leader].Stored.
+//
+//   - leader.go begins and ends terms; term.go is one of them, to the rest of the server.
+//   - fill.go fills entries from streams, links and acts.go; handoff.go lets a request wait for the next
+//
+// owner of     a lock.
+//   - duties.go is what else a leader does; link.go takes in what followers send.
+//   - member.go changes the members, and publish.go tells clients of them; layout.go asks whether all
+//
+// understand     tickets and --one-layout.
+package leading

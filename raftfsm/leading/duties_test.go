@@ -1,0 +1,247 @@
+package leading
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/followers"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/restore"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/upkeep"
+	"github.com/zlockd/zlockd/test/applied"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// sweeper is a leader with nodes that are due, made of their paths.
+func sweeper(t *testing.T, paths func(i int) string, nodes int) *Term {
+	t.Helper()
+	a := applied.New()
+	c := &tree.Change{Session: 1}
+	for i := range nodes {
+		c.Zxid++
+		_, code, _ := a.State().Tree().Apply(c, jute.OpCreateTTL, applied.CreateTTL(paths(i),
+			time.Millisecond), nil)
+		must.Equal(t, code, jute.OK, "create node %d", i)
+	}
+	return termOf(t, a)
+}
+
+// One sweep proposes so many removals that others have their turn soon, and the next proposes the rest.
+func TestSweepsAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path  string
+		nodes int
+		want  int
+	}{
+		"few":                {"/n", 1200, 1200},
+		"many":               {"/n", reapPerSweep + 100, reapPerSweep},
+		"some of long paths": {"/" + strings.Repeat("n", 60<<10), 60, 60},
+		"many of long paths": {"/" + strings.Repeat("n", 60<<10), 100, sweepBytes/(60<<10) + 1},
+	} {
+		tm := sweeper(t, func(i int) string { return fmt.Sprint(c.path, i) }, c.nodes)
+		tm.sweep()
+		expect.Equal(t, len(tm.acts.reaps), c.want, "%s: removals proposed", name)
+		if len(tm.acts.reaps) == 0 {
+			continue
+		}
+		first := state.Request{Op: state.OpReap, Body: []byte(c.path + "0")}
+		expect.That(t, bytes.Equal(tm.acts.reaps[0], first.Append(nil)), "%s: proposes %.60q", name,
+			tm.acts.reaps[0])
+		expect.That(t, len(tm.work) == 1, "%s: the batcher is not told", name)
+	}
+}
+
+// A leader ends the sessions whose time is over a while after that, by what the state says of them.
+func TestG11ExpiryIsProposed(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	a.Entry(applied.NewSession())
+	s := a.Sessions()[0]
+	synctest.Test(t, func(t *testing.T) {
+		tm := termOf(t, a)
+		grace := tm.grace()
+		expect.Equal(t, grace, 500*time.Millisecond)
+		tm.deadlines.Touch(s.ID, 1000)
+		tm.deadlines.Touch(77, 1000) // which the state does not know
+		tm.expire(time.Now().Add(time.Second + grace - 1))
+		if expect.Equal(t, len(tm.acts.ends), 0, "it is ended too early: len(tm.acts.ends)") {
+			expect.Equal(t, len(tm.work), 0, "it is ended too early: len(tm.work)")
+		}
+		tm.expire(time.Now().Add(time.Second + grace))
+		must.Equal(t, len(tm.acts.ends), 1, "sessions that are ended")
+		end := state.Request{Session: s.ID, Gen: s.Gen, Op: state.OpExpire}
+		entry, _ := tm.acts.take(nil)
+		bl, _, err := state.NextBlock(entry)
+		must.OK(t, err)
+		expect.List(t, bl.Requests, end.Append(nil))
+		expect.Equal(t, len(tm.work), 1, "the batcher is told")
+		left := tm.deadlines.All()
+		if expect.Equal(t, len(left), 1, "it is ended again if that is lost: len(left)") {
+			expect.That(t, left[s.ID] > 0,
+				"it is ended again if that is lost: %v: want left[s.ID] > 0", left)
+		}
+	})
+}
+
+// Many sessions are silent for many of their timeouts while the log takes nothing. The end of each is
+// proposed once, in entries that end so many sessions and nodes, and what the leader publishes goes first.
+func TestG11EndOfASessionWaitsOnce(t *testing.T) {
+	t.Parallel()
+	const many = 2*endsInEntry + 300
+	a := applied.New()
+	for range many {
+		a.Entry(applied.NewSession())
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tm := termOf(t, a)
+		for range 500 {
+			time.Sleep(time.Second)
+			tm.expire(time.Now())
+		}
+		expect.Equal(t, len(tm.acts.ends), many, "ends that wait")
+		tm.propose(state.Request{Op: state.OpConfig, Body: []byte("members")})
+		ended := map[int64]bool{}
+		for _, want := range []uint32{endsInEntry + 1, endsInEntry, 300} {
+			entry, more := tm.acts.take(nil)
+			bl, _, err := state.NextBlock(entry)
+			must.OK(t, err)
+			expect.Equal(t, bl.Count, want, "acts in an entry")
+			expect.Equal(t, more, want != 300, "more acts wait")
+			for rest := bl.Requests; len(rest) > 0; {
+				var id int64
+				if id, rest = state.PeekRequest(rest); id == 0 {
+					expect.Equal(t, len(ended), 0, "sessions that end before the members are published")
+					continue
+				}
+				expect.That(t, !ended[id], "session %d ends twice", id)
+				ended[id] = true
+			}
+		}
+		expect.Equal(t, len(ended), many, "sessions that end")
+	})
+}
+
+// Every server compares its state with the leader's now and then, where there are others.
+func TestDigestsAreCompared(t *testing.T) {
+	t.Parallel()
+	tm, a := publisher(t)
+	var last state.Digest
+	for ok := false; !ok; { // a digest is taken now and then
+		must.That(t, a.Last < 100_000, "no digest is taken")
+		a.Entry(applied.NewSession())
+		last, ok = a.State().LastDigest()
+	}
+	body := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(last.Zxid)), last.Sum)
+	want := state.Request{Op: state.OpDigest, Body: body}
+	for _, c := range []struct{ done, then int64 }{
+		{last.Zxid - digestGap, last.Zxid},
+		{last.Zxid - digestGap + 1, last.Zxid - digestGap + 1},
+		{last.Zxid, last.Zxid},
+	} {
+		expect.Equal(t, tm.compareDigests(c.done), c.then, "behind 0x%x, at 0x%x", c.done, last.Zxid)
+		list := tm.proposes()
+		if c.then == c.done {
+			expect.Equal(t, len(list), 0, "digests behind 0x%x", c.done)
+		} else {
+			expect.List(t, list, []string{string(want.Append(nil))})
+		}
+	}
+	tm.o.Port = nil
+	expect.Equal(t, tm.compareDigests(0), 0)
+	expect.Equal(t, len(tm.proposes()), 0, "digests of a server without others")
+}
+
+// What is refused for want of room is told with the next entry, and once.
+func TestL20RoomIsLookedAt(t *testing.T) {
+	t.Parallel()
+	var log must.Text
+	a := applied.New()
+	tm := termOf(t, a)
+	tm.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	nodes := a.State().Tree().Count()
+	barrier := state.Request{Op: state.OpBarrier}
+	for _, c := range []struct {
+		low       string
+		most      int
+		full, own bool // and the disk
+		told      string
+		barrier   bool
+	}{
+		{"", 0, false, false, "", false},
+		{"", nodes, true, false, "are refused", false},
+		{"", nodes, true, false, "", false},
+		{"little room", nodes, true, true, "", true},
+		{"little room", 0, true, true, "", false},
+		{"", 0, false, false, "are accepted again", true},
+		{"little room", 0, true, true, "are refused", true},
+	} {
+		tm.o.Upkeep = upkeep.New(upkeep.Options{MaxNodes: c.most, View: a.View})
+		tm.o.Upkeep.NoteDisk(c.low)
+		before := log.String()
+		tm.lookAtRoom()
+		expect.Equal(t, tm.full.Load(), c.full, "%+v: tm.full.Load()", c)
+		expect.Equal(t, tm.low.Load(), c.own, "%+v: tm.low.Load()", c)
+		said := strings.TrimPrefix(log.String(), before)
+		expect.That(t, strings.Contains(said, c.told) && (said == "") == (c.told == ""), "%+v: says %q", c,
+			said)
+		list := tm.proposes()
+		expect.Equal(t, len(list) == 1, c.barrier, "%+v: an entry tells it", c)
+		if len(list) == 1 {
+			expect.Equal(t, list[0], string(barrier.Append(nil)))
+		}
+	}
+	for range 100 { // while nothing changes
+		tm.lookAtRoom()
+	}
+	expect.Equal(t, len(tm.proposes()), 0, "entries of looks")
+	tm.o.Upkeep.NoteDisk("")
+	l := &followers.Link{Greeting: peer.Greeting{From: 3}}
+	tm.links.Add(l)
+	l.SetFull("little room")
+	expect.Equal(t, tm.Lowest(), "server 3: little room")
+}
+
+// The leader gives up a restore that no server continues.
+func TestAbandonedRestoreIsGivenUp(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	a.Entry(applied.OpenStream())
+	synctest.Test(t, func(t *testing.T) {
+		tm := termOf(t, a)
+		g := state.Staging{ID: 5, Origin: 1, Birth: 1, Size: 10}
+		a.Entry(g.Open())
+		var watch restore.Watch
+		tm.giveUpRestore(&watch)
+		expect.Equal(t, len(tm.proposes()), 0, "proposals at once")
+		time.Sleep(time.Hour)
+		tm.giveUpRestore(&watch)
+		expect.Equal(t, len(tm.proposes()), 1, "proposals after an hour")
+	})
+}
+
+// A stall right behind the look at the clock is a stall, too: what is due is so by that look.
+func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	tm := termOf(t, a)
+	tm.deadlines.Touch(1, 1)
+	looked := time.Now()
+	known := func() bool { _, is := tm.deadlines.All()[1]; return is }
+	must.Await(t, "its time is over", time.Minute,
+		func() bool { return tm.deadlines.All()[1] < -2*tm.grace() })
+	tm.expire(looked)
+	expect.That(t, known(), "a session ended before the stall was seen")
+	tm.expire(time.Now()) // the state does not know the session: it is forgotten
+	expect.That(t, !known(), "a silent session lives on")
+}

@@ -1,0 +1,68 @@
+package leading
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/applied"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// latePort asks a server that is down, until it is up.
+type latePort struct {
+	port
+	up atomic.Bool
+}
+
+func (p *latePort) AskAll(ctx context.Context, at []peer.Place, q peer.Question) <-chan peer.Answer {
+	if p.up.Load() {
+		return port{says: peer.Status{Version: TicketsVersion}}.AskAll(ctx, at, q)
+	}
+	return port{err: errors.New("it is down")}.AskAll(ctx, at, q)
+}
+
+// Contenders of another layout are accepted until all servers have said that they know how to refuse them,
+// and the leader says what it waits for.
+func TestOneLayoutWaitsForAServer(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	tm := termOf(t, a)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	other := new(latePort)
+	tm.o.Raft, tm.o.Port, tm.ctx = raftOf(t, a.FSM), other, ctx
+	must.OK(t, tm.o.Raft.AddNonvoter("2", "there", 0, 0).Error())
+	tm.layout.begin(tm)
+	expect.Equal(t, tm.LayoutWaits(), "", "it is not asked for")
+	tm.o.OneLayout = true
+	tm.layout.begin(tm)
+	must.Await(t, "it says what it waits for", time.Minute, func() bool { return tm.LayoutWaits() != "" })
+	expect.Has(t, tm.LayoutWaits(), "all must be up")
+	expect.That(t, !tm.layout.on.Load(), "it is on without the word of a server")
+	other.up.Store(true)
+	must.Await(t, "it is on", time.Minute, tm.layout.on.Load)
+	expect.Equal(t, tm.LayoutWaits(), "")
+	next := termOf(t, a)
+	next.o.OneLayout = true
+	next.layout.begin(next) // and asks no server
+	expect.That(t, next.layout.on.Load(), "the next leader waits")
+	expect.OK(t, next.AllowTickets(t.Context()), "they are allowed")
+}
+
+// A server of a release that does not know tickets keeps them away.
+func TestTicketsNeedEveryServer(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	tm := termOf(t, a)
+	tm.o.Raft, tm.o.Port = raftOf(t, a.FSM), port{says: peer.Status{Version: TicketsVersion - 1}}
+	must.OK(t, tm.o.Raft.AddNonvoter("2", "there", 0, 0).Error())
+	err := tm.AllowTickets(t.Context())
+	must.Fails(t, err, "a server of an older release")
+	expect.Equal(t, err.Error(), ErrOlder(2).Error())
+	expect.That(t, !tm.hasTickets(), "tickets are allowed")
+}

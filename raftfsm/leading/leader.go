@@ -1,0 +1,166 @@
+package leading
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/apply"
+	"github.com/zlockd/zlockd/raftfsm/consensus"
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/elect"
+	"github.com/zlockd/zlockd/raftfsm/followers"
+	"github.com/zlockd/zlockd/raftfsm/form"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/serving"
+	"github.com/zlockd/zlockd/raftfsm/signal"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/upkeep"
+)
+
+// Port asks other servers.
+type Port interface {
+	Ask(ctx context.Context, id uint32, addr string, q peer.Question) (peer.Status, error)
+	AskAll(ctx context.Context, servers []peer.Place, q peer.Question) <-chan peer.Answer
+}
+
+// Options are the server that leads, and its settings.
+type Options struct {
+	ID       uint32
+	Raft     *consensus.Raft
+	State    *apply.FSM
+	Disk     *disk.Disk
+	Port     Port // nil in a cluster of one
+	Promises *form.Promises
+	Serving  *serving.Service
+	Upkeep   *upkeep.Upkeep
+	Relief   *elect.Relief
+
+	Leadership *consensus.Leadership
+	Go         func(func()) // starts a goroutine
+
+	Instead     func(id uint32, addr string) string  // address at which a member is called
+	Incarnation func(id uint32) string               // of a member's directory
+	Opening     func() (bl state.Block, wanted bool) // request to open this server's own stream
+	AskLeader   func(context.Context, peer.Question) (peer.Status, error)
+	// Heard appends the sessions that this server heard from since the last call.
+	Heard func(list []state.Touch, all bool) []state.Touch
+
+	Heartbeat         time.Duration // timeout
+	MinSessionTimeout time.Duration
+	TouchEvery        time.Duration // between reports of sessions
+	SweepInterval     time.Duration
+	EnforceQuota      bool
+	NoTTL             bool
+	OneLayout         bool
+	Words             map[uint32]state.Server // the operator's descriptions of the servers
+
+	Measures signal.Set
+	Now      func() time.Time // wall clock
+	Rand     io.Reader
+	Log      *slog.Logger
+}
+
+// Leader runs the terms of this server. The zero value leads none.
+type Leader struct {
+	// Stored is how far the others' logs are, while this server leads.
+	Stored followers.Stored
+
+	o    Options
+	term atomic.Pointer[Term] // that this server leads; nil: none
+	won  atomic.Int64         // elections
+}
+
+// Use sets what Run needs.
+func (l *Leader) Use(o Options) { l.o = o }
+
+// Term returns the term that this server leads; nil: none.
+func (l *Leader) Term() *Term { return l.term.Load() }
+
+// Won returns how many terms have begun.
+func (l *Leader) Won() int64 { return l.won.Load() }
+
+// Run runs one term after the other, never two at once. Leadership lost and
+// regained is a new term.
+func (l *Leader) Run(ctx context.Context) {
+	for {
+		var leads context.Context
+		select {
+		case <-ctx.Done():
+			return
+		case leads = <-l.o.Leadership.Won:
+		}
+		for again := true; again; again = signal.Pause(leads, 10*time.Millisecond) {
+			err := l.runTerm(leads)
+			if leads.Err() == nil {
+				// Raft still says that this server leads: a proposal failed, or a hand-over was tried. Begin
+				// again with the barrier.
+				l.o.Log.Debug("this server begins its term as leader again", "err", err)
+			}
+		}
+	}
+}
+
+// runTerm leads until ctx ends or a proposal fails.
+func (l *Leader) runTerm(ctx context.Context) error {
+	o := &l.o
+	// A server that wins an election may not have applied all entries yet. After the barrier it has applied
+	// every request ever acknowledged.
+	err := consensus.Await(ctx, o.Raft.Barrier(0))
+	o.Relief.Began(ctx, err, 3*o.Heartbeat)
+	if err != nil {
+		return fmt.Errorf("barrier: %w", err)
+	}
+	number := o.Raft.CurrentTerm()
+	if !o.Raft.Leads() || o.Raft.CurrentTerm() != number {
+		return ErrNotLeading
+	}
+	if err := o.found(ctx); err != nil {
+		return fmt.Errorf("found: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t := &Term{o: o, number: number, ctx: ctx, began: time.Now(), deadlines: o.State.Lead(),
+		work: signal.New(), members: signal.New(), working: make(baton, 1)}
+	t.reader = o.State.Stream.Rewind()
+	t.news = followers.NewNews(followers.Leader{ID: o.ID, Term: number, Leads: o.Raft.Leads, Raft: o.Raft,
+		State: o.State, Stored: &l.Stored, Go: o.Go, Log: o.Log})
+	defer t.news.Close()
+	l.term.Store(t) // the term is complete: from now on requests to change members find it
+	t.layout.begin(t)
+	l.won.Add(1)
+	o.Serving.Contact()
+	o.Log.Info("this server leads", "term", o.Raft.CurrentTerm(), "zxid", fmt.Sprintf("0x%x", o.State.Zxid()))
+	defer func() {
+		l.term.CompareAndSwap(t, nil)
+		o.State.Leave(t.deadlines)
+		t.links.Close()
+		o.Log.Info("this server is no longer the leader")
+	}()
+	duties := make(chan struct{})
+	go func() {
+		defer close(duties)
+		t.duties()
+	}()
+	defer func() { cancel(); <-duties }()
+	if bl, wanted := o.Opening(); wanted {
+		t.OpenStream(bl)
+	}
+	done := make(chan error, 1)
+	go func() { done <- t.batch() }()
+	select {
+	case err := <-done:
+		if ctx.Err() == nil {
+			return err
+		}
+	case <-ctx.Done():
+	}
+	// The batcher may be waiting for raft, which may never answer, so this goroutine does not wait for the
+	// batcher. It takes the baton instead: without it the batcher does nothing if raft answers later.
+	t.working.take()
+	defer t.working.give()
+	return ctx.Err()
+}

@@ -1,0 +1,290 @@
+package leading
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/applied"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// Words that come with each of several changes are proposed once.
+func TestWordsAreProposedOnce(t *testing.T) {
+	t.Parallel()
+	tm := termOf(t, applied.New())
+	for i, words := range []string{"", "server.4=a:1:2", "server.4=a:1:2", "server.4=b:1:2",
+		"server.4=b:1:2"} {
+		must.OK(t, tm.note(&change.Change{Op: "describe", ID: 1, By: 2, Words: words}))
+		expect.Equal(t, len(tm.acts.list), []int{0, 1, 1, 2, 2}[i], "proposed after %d changes", i+1)
+	}
+}
+
+// A server is added only when the log has let the directory of its predecessor go: not by a change that ends
+// before, nor by a leader whose term ends before.
+func TestPredecessorIsForgottenFirst(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	a.Entry(applied.OpenStream())
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	leads, led := termOf(t, a), termOf(t, a)
+	led.ctx = over
+	expect.OK(t, leads.forgetFirst(over, 7), "a server that never was")
+	expect.Equal(t, status.Of(leads.forgetFirst(over, 1)), status.Interrupted, "the change has ended")
+	expect.Equal(t, status.Of(led.forgetFirst(t.Context(), 1)), status.Interrupted, "the term has ended")
+	waits := make(chan error, 1)
+	go func() { waits <- leads.forgetFirst(t.Context(), 1) }()
+	a.Entry(state.Forget(1, 5))
+	expect.OK(t, <-waits)
+}
+
+// publisher is a term that publishes the members of a server that has a peer port and no others. What it
+// proposes is applied nowhere.
+func publisher(t *testing.T) (*Term, *applied.State) {
+	t.Helper()
+	a := applied.New()
+	m := state.Member{ID: 1, Incarnation: "a", ClientAddr: "h1:2181"}
+	a.Entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), 1)})
+	tm := termOf(t, a)
+	tm.o.Raft, tm.o.Port, tm.began = raftOf(t, a.FSM), port{}, time.Now().Add(-time.Hour)
+	tm.news = newsOf(t, a.FSM, new(heard))
+	tm.publish(false, 0)
+	for _, act := range tm.proposes() {
+		a.Block(state.Block{Count: 1, Requests: []byte(act)})
+	}
+	tm.notice = notice{}
+	return tm, a
+}
+
+// proposes lists what a term proposes, and forgets it.
+func (tm *Term) proposes() (list []string) {
+	for _, act := range tm.acts.list {
+		list = append(list, string(act))
+	}
+	tm.acts.list = nil
+	return list
+}
+
+// The members are published when they differ from what was, when an operator wants it, and when they have
+// never been; not while a server has yet to say where its clients reach it, nor between changes that belong
+// together.
+func TestWhenMembersArePublished(t *testing.T) {
+	t.Parallel()
+	tm, a := publisher(t)
+	published := func() (text string) {
+		a.View(func(s *state.State) { text, _ = state.CutConfig(s.ConfigData()) })
+		return text
+	}
+	must.That(t, strings.Contains(published(), ";h1:2181"), "published: %s", published())
+	long := time.Now().Add(-time.Hour)
+	const once = "server.1="
+	for _, c := range []struct {
+		name  string
+		tune  func()
+		renew bool
+		want  bool
+	}{
+		{"they are as they were", func() {}, false, false},
+		{"an operator wants it", func() {}, true, true},
+		{"others were proposed last", func() { tm.notice.last = "server.9=others" }, false, true},
+		{"the same were proposed last", func() { tm.notice.last = published() }, false, false},
+		{"the same were proposed last, and an operator wants it", func() { tm.notice.last = published() },
+			true,
+			true},
+		{"words say more", func() {
+			tm.notice.words = published()[:strings.Index(published(),
+				";")] + ";0.0.0.0:7"
+		}, false, true},
+		{"more changes may follow", func() {
+			tm.notice.last, tm.notice.silent = "server.9=others", time.Now().Add(time.Hour)
+		}, false, false},
+		{"more changes may follow, and an operator wants it", func() {
+			tm.notice.last, tm.notice.silent = "server.9=others", time.Now().Add(time.Hour)
+		}, true, true},
+		{"no more changes follow", func() { tm.notice.last, tm.notice.silent = "server.9=others", long },
+			false,
+			true},
+		{"the term has just begun", func() { tm.notice.last, tm.began = "server.9=others", time.Now() },
+			false,
+			true},
+		{"it has no port", func() { tm.notice.last, tm.o.Port = "server.9=others", nil }, true, false},
+	} {
+		was := tm.o.Port
+		tm.notice = notice{}
+		tm.began = long
+		c.tune()
+		tm.publish(c.renew, 0)
+		list := tm.proposes()
+		expect.That(t, len(list) == 1 == c.want && len(list) <= 1, "%s: proposes %q", c.name, list)
+		if c.want && len(list) == 1 {
+			expect.Has(t, list[0], once, "%s", c.name)
+			expect.That(t, tm.notice.last != "",
+				"%s: %q: want tm.notice.last != \"\"", c.name, tm.notice.last)
+			expect.That(t, strings.HasSuffix(list[0], tm.notice.last),
+				"%s: %q: want strings.HasSuffix(list[0], tm.notice.last)", c.name, tm.notice.last)
+			tm.publish(false, 0)
+			expect.Equal(t, len(tm.proposes()), 0, "%s: again", c.name)
+		}
+		tm.o.Port = was
+	}
+	tm.notice = notice{}
+	tm.publish(true, 1)
+	expect.Equal(t, len(tm.proposes()), 0, "a cluster without a member is published")
+	a.Entry(state.Forget(1, 5)) // the server has yet to say where its clients reach it
+	for _, began := range []time.Time{time.Now().Add(time.Hour), long} {
+		tm.notice, tm.began = notice{}, began
+		tm.publish(false, 0)
+		expect.Equal(t, len(tm.proposes()) == 1, began == long, "published in a term that began at %v", began)
+	}
+}
+
+// A server that has not said where its clients reach it is waited for, but not for long; words of the
+// operator will do. The latest words count.
+func TestMembersAreDescribed(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	m := state.Member{ID: 1, Incarnation: "a", ClientAddr: "h1:1"}
+	a.Entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), 1)})
+	a.Entry(state.Request{Op: state.OpWords,
+		Body: []byte("server.2=b:2:3:participant;w2:2\nserver.3=c:2:3:participant;w3:2")})
+	o := termOf(t, a).o
+	server := func(id int, addr string, vote raft.ServerSuffrage) raft.Server {
+		return raft.Server{ID: raft.ServerID(fmt.Sprint(id)), Address: raft.ServerAddress(addr),
+			Suffrage: vote}
+	}
+	one, two, three := server(1, "a:2", raft.Voter), server(2, "b:2", raft.Nonvoter), server(3, "c:2",
+		raft.Voter)
+	zero, four := server(255, "z:2", raft.Voter), server(4, "d:2", raft.Voter)
+	for _, c := range []struct {
+		name     string
+		servers  []raft.Server
+		own      map[uint32]state.Server
+		written  string
+		want     string
+		complete bool
+	}{
+		{"one that has said it", []raft.Server{one}, nil, "", "1 a:2 h1:1 true", true},
+		{"one that has not, with words", []raft.Server{two, one}, nil, "",
+			"1 a:2 h1:1 true, 2 b:2 w2:2 false",
+			true},
+		{"one that has not", []raft.Server{four}, nil, "", "4 d:2  true", false},
+		{"one that has not beside one that has", []raft.Server{one, four}, nil, "",
+			"1 a:2 h1:1 true, 4 d:2  true",
+			false},
+		{"one that has beside one that has not", []raft.Server{four, two}, nil, "",
+			"2 b:2 w2:2 false, 4 d:2  true",
+			false},
+		{"words of the leader's own list", []raft.Server{four}, map[uint32]state.Server{4: {ID: 4,
+			Peer:   "d:2",
+			Client: "o4:2"}}, "", "4 d:2 o4:2 true", true},
+		{"words of the state count more", []raft.Server{three}, map[uint32]state.Server{3: {ID: 3,
+			Peer:   "c:2",
+			Client: "o3:2"}}, "", "3 c:2 w3:2 true", true},
+		{"words of a change count alone", []raft.Server{three, two}, nil, "server.3=c:2:3:participant;n3:2",
+			"2 b:2  false, 3 c:2 n3:2 true", false},
+		{"the one that a ZooKeeper numbers 0 is first", []raft.Server{one, zero}, nil, "",
+			"255 z:2  true, 1 a:2 h1:1 true", false},
+		{"none", nil, nil, "", "", true},
+	} {
+		o.Words = c.own
+		list, complete := o.describe(a.State(), c.servers, c.written)
+		var got []string
+		for _, s := range list {
+			got = append(got, fmt.Sprint(s.ID, " ", s.Peer, " ", s.Client, " ", s.Voter))
+		}
+		expect.Equal(t, strings.Join(got, ", "), c.want, "%s", c.name)
+		expect.Equal(t, complete, c.complete, "%s: it is complete", c.name)
+	}
+}
+
+// Changes that belong together are one server's, until they are done or for a while; they start from what is
+// published.
+func TestChangesThatBelongTogether(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	a.Entry(applied.OpenStream())
+	a.Entry(state.Request{Op: state.OpConfig, Body: []byte("server.1=h:1:2:participant;h:3")})
+	tm := termOf(t, a)
+	now := tm.published()
+	must.That(t, now != 0, "nothing is published")
+	synctest.Test(t, func(t *testing.T) {
+		tm.notice = notice{}
+		for i, c := range []struct {
+			wait  time.Duration
+			by    uint32
+			since int64
+			want  error
+		}{
+			{0, 0, 5, nil},      // no server's: nothing is noted
+			{0, 2, 5, ErrStale}, // from what was before
+			{0, 2, now, nil},    // they begin
+			{0, 2, 5, nil},      // they go on
+			{0, 3, now, ErrChanging},
+			{moreWait - 1, 3, now, ErrChanging},
+			{0, 2, 0, nil}, // and go on
+			{moreWait, 3, 5, ErrStale},
+			{0, 3, now, nil}, // another's begin
+			{0, 2, now, ErrChanging},
+			{moreWait, 2, 0, nil}, // from whatever there is
+		} {
+			time.Sleep(c.wait)
+			err := tm.note(&change.Change{Op: "describe", ID: 1, By: c.by, Since: c.since})
+			expect.That(t, errors.Is(err, c.want) && (err == nil) == (c.want == nil), "change %d: %v", i, err)
+		}
+		tm.notice.silence(0)
+		expect.OK(t, tm.note(&change.Change{Op: "describe", ID: 1, By: 3, Since: now}), "when they are done")
+	})
+}
+
+// The streams of servers that are no longer members are taken away, and no others.
+func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	for id := uint32(1); id <= 4; id++ {
+		m := state.Member{ID: id, Incarnation: fmt.Sprint("in", id)}
+		a.Entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), int64(id))})
+	}
+	a.Entry(state.Forget(4, 9))
+	tm := termOf(t, a)
+	tm.forget(a.State(), []raft.Server{{ID: "1"}, {ID: "3"}, {ID: "7"}})
+	must.Equal(t, len(tm.acts.list), 1, "streams taken away")
+	a.Entry(state.Request{Op: state.OpBarrier})
+	a.Block(state.Block{Count: 1, Requests: tm.acts.list[0]})
+	for _, m := range a.State().Members() {
+		expect.Equal(t, m.Incarnation == "", m.ID == 2 || m.ID == 4, "server %d is forgotten", m.ID)
+	}
+}
+
+// Only a server that asks itself to leave, with words and as its last change, is told before it does.
+func TestWhoSaysFarewell(t *testing.T) {
+	t.Parallel()
+	tm, _ := publisher(t)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		change change.Change
+		says   bool
+	}{
+		{change.Change{ID: 9, By: 9, Words: "w"}, true},
+		{change.Change{ID: 9, By: 1, Words: "w"}, false},
+		{change.Change{ID: 9, By: 9}, false},
+		{change.Change{ID: 9, By: 9, Words: "w", More: true}, false},
+	} {
+		expect.Equal(t, tm.farewell(over, &c.change), c.says, "%+v", c.change)
+		expect.Equal(t, len(tm.proposes()) == 1, c.says, "%+v: published", c.change)
+		expect.Equal(t, time.Now().Before(tm.notice.silent), c.says, "%+v: no other publishes", c.change)
+		tm.notice.silence(0)
+	}
+}

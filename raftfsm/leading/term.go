@@ -1,0 +1,98 @@
+package leading
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/apply"
+	"github.com/zlockd/zlockd/raftfsm/followers"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/raftfsm/stream"
+)
+
+// Term is one leadership of this server.
+type Term struct {
+	o *Options
+
+	number    uint64 // raft's
+	ctx       context.Context
+	began     time.Time
+	deadlines *apply.Deadlines
+	reader    stream.Reader   // of our own stream
+	work      signal.Signal   // sent when the batcher may find work
+	acts      actQueue        // what the leader proposes on its own account
+	links     followers.Links // streams of the other servers
+	news      *followers.News // of commits
+	members   signal.Signal   // sent when a member has announced itself
+	notice    notice          // what is published about the members
+	full      atomic.Bool     // requests that need more room are refused
+	low       atomic.Bool     // because a disk is low
+	layout    oneLayout       // whether contenders of another layout are refused
+	working   baton           // held by the batcher, except while it waits for raft
+
+	turn     int // which server begins to fill the next entry
+	requests int // in the entry being filled, or filled last
+}
+
+// baton is a lock that is held while its holder waits for raft to take an entry. It is not a mutex,
+// because simulated time passes while a goroutine waits on a channel, but not while it waits for a
+// mutex.
+type baton chan struct{}
+
+func (b baton) take() { b <- struct{}{} }
+
+func (b baton) give() { <-b }
+
+func (t *Term) wake() { t.work.Send() }
+
+// ErrNotLeading is the answer to a server that wrongly believes this one to lead.
+var ErrNotLeading = status.Errorf(status.NoLeader, "this server does not lead")
+
+// propose queues an act of the leader. Acts are conditional: Apply checks their conditions again.
+func (t *Term) propose(r state.Request) {
+	t.acts.add(r)
+	t.wake()
+}
+
+// Number returns raft's number of the term.
+func (t *Term) Number() uint64 { return t.number }
+
+// Began returns when the term began.
+func (t *Term) Began() time.Time { return t.began }
+
+// Deadlines returns those of the sessions.
+func (t *Term) Deadlines() *apply.Deadlines { return t.deadlines }
+
+// Heard notes that a session was heard from. It returns false if this server does not hold its lease.
+func (t *Term) Heard(session int64) bool {
+	t.deadlines.Heard([]state.Touch{{Session: session}})
+	return t.o.Raft.Leads() && t.ctx.Err() == nil
+}
+
+// Announced notes that a member has opened its stream, so that the members are published soon.
+func (t *Term) Announced() { t.members.Send() }
+
+// OpenStream proposes a server's request to open its stream.
+func (t *Term) OpenStream(bl state.Block) {
+	t.acts.addOpen(bl)
+	t.wake()
+}
+
+// Barrier proposes an entry without effect.
+func (t *Term) Barrier() { t.propose(state.Request{Op: state.OpBarrier}) }
+
+// TooOld returns an error if a server runs a release too old for a member: the log may hold any entry that
+// all members understand, and a server stops at the first entry that it does not understand.
+func (t *Term) TooOld(id uint32, st *peer.Status) error {
+	if st.Version >= t.links.LeastVersion() {
+		return nil
+	}
+	return fmt.Errorf(
+		"server %d runs an older release, which does not understand what is in this cluster's log: "+
+			"it would stop. Start it with the release that the members run", id)
+}
