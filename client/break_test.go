@@ -23,8 +23,9 @@ func TestBreakExpiredSparesTheOthers(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	over := join(WithMaxHold(time.Millisecond, 0), WithLinger())
-	for name, f := range map[string]func(*Client, string) take{
-		"mutex": mutexAt, "write": writeAt, "read": func(c *Client, d string) take { return c.RWMutex(d).RLock },
+	for name, f := range map[string]func(*Client, string) taker{
+		"mutex": mutexAt, "write": writeAt,
+		"read":         func(c *Client, d string) taker { return c.RWMutex(d).RLock },
 		"policy write": policyWriteAt, "policy read": policyReadAt, "permits": permitsAt,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +121,7 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	// Held too long: the context ends, the node goes after the grace.
 	l := lock(t, c.Mutex(d).Lock, WithMaxHold(30*time.Millisecond, 100*time.Millisecond))
 	soon(t, "the end", l.Context().Done())
-	expect.That(t, len(names(t, o, d)) == 1 || l.h.held() >= 100*time.Millisecond,
+	expect.That(t, len(names(t, o, d)) == 1 || l.hold().Held() >= 100*time.Millisecond,
 		"the grace was not observed")
 	queued(t, o, d, 0)
 	lostFor(t, l.Unlock(ctx), MaxHold)

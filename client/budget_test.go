@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/internal/session"
+	"github.com/zlockd/zlockd/client/internal/take"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -22,7 +23,7 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 	shared(t)
 	d := dir(t)
 	c, p := proxied(t)
-	for name, f := range map[string]take{
+	for name, f := range map[string]taker{
 		"mutex": c.Mutex(d + "/m").Lock, "write": c.RWMutex(d + "/rw").Lock, "read": c.RWMutex(d + "/rw").RLock,
 	} {
 		begun := time.Now()
@@ -82,7 +83,7 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	last := g.wait(t)
 	unlock(t, last)
 	slow := 0 // this machine, so that the own node was watched
-	if time.Since(begun) > ownWatchIn(last.h.e.Timeout(), ahead) || time.Since(turn) > ownWatch {
+	if time.Since(begun) > take.OwnWatchIn(c.Session().Timeout, ahead) || time.Since(turn) > ownWatch {
 		slow = 1
 	}
 	if n := under(p, d, 0); n < 5 || n > 5+slow {
@@ -90,16 +91,6 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	}
 	n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event })
 	expect.That(t, n >= 1 && n <= 1+slow, "%d events, want 1 to %d", n, 1+slow)
-}
-
-func TestOwnNodeIsWatchedLaterFarFromTheTurn(t *testing.T) {
-	t.Parallel()
-	addr(t)
-	e := lock(t, dial(t).Mutex(dir(t)).Lock).h.e
-	for ahead, want := range map[int]time.Duration{1: ownWatch, 41: ownWatch + 40*ownWatchEach,
-		10000: e.Timeout()} {
-		expect.Equal(t, ownWatchIn(e.Timeout(), ahead), want, "%d ahead", ahead)
-	}
 }
 
 func TestBudgetOfManyGoroutinesAndOnePath(t *testing.T) {
@@ -113,7 +104,7 @@ func TestBudgetOfManyGoroutinesAndOnePath(t *testing.T) {
 		gs = append(gs, start(ctx, c.Mutex(d).Lock))
 	}
 	eventually(t, "all to wait", func() bool {
-		return c.localQueues.waiting(localKey{LayoutCurator, d}) == 1000
+		return c.take.WaitHere(LayoutCurator, d) == 1000
 	})
 	must.Equal(t, len(names(t, o, d)), 1, "nodes")
 	cancel()

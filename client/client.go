@@ -3,13 +3,15 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
+	"github.com/zlockd/zlockd/client/internal/take"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -17,15 +19,11 @@ import (
 // Client owns a session with an ensemble, and makes locks. It is safe for concurrent use; a process
 // needs only one.
 type Client struct {
-	locks       options // what the options of locks begin with
-	events      func(Event)
-	paces       paces
-	named       named
-	localQueues localQueues
-	notifier    notifier
-	owner       recipe.Owner // the part of the record that all nodes of the client share
-
-	keeper *session.Keeper // of its sessions
+	locks    options // what the options of locks begin with
+	events   func(Event)
+	notifier notifier
+	keeper   *session.Keeper // of its sessions
+	take     *take.Client    // what its calls for locks share
 }
 
 // Dial connects to one of the servers, given as "h1:2181,h2:2181/chroot", and waits until the
@@ -38,28 +36,29 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		return nil, err
 	}
 	c := newClient(o)
-	if c.keeper, err = session.New(servers, c.locks.Options); err != nil {
-		return nil, publicErr(ctx, err)
+	k, err := session.New(servers, c.locks.Options)
+	if err != nil {
+		return nil, hold.PublicErr(ctx, err)
 	}
+	c.keep(k)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := c.keeper.Begin(cancel); err != nil {
-		return nil, publicErr(ctx, err)
+		return nil, hold.PublicErr(ctx, err)
 	}
 	go c.notifier.run(c.keeper.Done()) // not awaited, because the function may close the client
 	if err := c.keeper.Greet(ctx); err != nil {
 		if errors.Is(context.Cause(ctx), zk.ErrAuthFailed) {
-			err = publicErr(ctx, err)
+			err = hold.PublicErr(ctx, err)
 		}
-		return nil, errorAt("connect to "+servers, err)
+		return nil, hold.ErrorAt("connect to "+servers, err)
 	}
 	return c, nil
 }
 
 // newClient returns a client without its keeper.
 func newClient(o options) *Client {
-	c := &Client{events: o.events, locks: o, owner: ownerOf(o.name),
-		notifier: notifier{calls: make(chan notice, maxEvents)}}
+	c := &Client{events: o.events, locks: o, notifier: notifier{calls: make(chan notice, maxEvents)}}
 	c.locks.events = nil // the client's own function is called in addition to a lock's
 	c.locks.Moved = func(from, to session.State) {
 		c.notifier.add(Event{Kind: EventState, From: State(from), To: State(to)}, c.events)
@@ -67,9 +66,12 @@ func newClient(o options) *Client {
 	c.locks.LeftBehind = func(nodes int) {
 		c.notifier.add(Event{Kind: EventLeftBehind, Pending: nodes}, c.events)
 	}
-	c.named.m = map[taskPath][]*Lease{}
-	c.localQueues.m = map[localKey][]chan struct{}{}
 	return c
+}
+
+// keep gives the client the keeper of its sessions.
+func (c *Client) keep(k *session.Keeper) {
+	c.keeper, c.take = k, take.New(k, ownerOf(c.locks.name), lostError)
 }
 
 // Close releases everything. Attempts under way end with ErrClosed, and leases are lost with reason
@@ -113,7 +115,7 @@ func (c *Client) Conn(ctx context.Context) (*zk.Conn, error) {
 	defer end()
 	e, err := c.keeper.Await(ctx)
 	if err != nil {
-		return nil, publicErr(ctx, err)
+		return nil, hold.PublicErr(ctx, err)
 	}
 	return e.Conn(), nil
 }
@@ -148,7 +150,7 @@ func (c *Client) Servers() []string { return c.keeper.Servers() }
 // be safe to repeat. Errors name path.
 func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoch) error) error {
 	if err := checkPath(path); err != nil {
-		return errorAt(path, err)
+		return hold.ErrorAt(path, err)
 	}
 	ctx, end := c.keeper.During(ctx)
 	defer end()
@@ -162,14 +164,13 @@ func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoc
 		}
 		return err
 	})
-	return errorAt(path, publicErr(ctx, err))
+	return hold.ErrorAt(path, hold.PublicErr(ctx, err))
 }
 
-// newNodeID returns a fresh id for an attempt of session sid.
-func newNodeID(sid int64) recipe.ID {
-	var r [8]byte
-	rand.Read(r[:]) // never fails
-	return recipe.NewID(sid, binary.BigEndian.Uint64(r[:]))
+// ask describes a call for a lock. It refuses options that cannot work.
+func (c *Client) ask(path string, cfg *options, mode fence.Mode, try bool) (take.Ask, error) {
+	a := take.Ask{Path: path, Mode: mode, Try: try, Terms: &cfg.Terms, Tell: c.teller(path, cfg)}
+	return a, hold.ErrorAt(path, cfg.check(path))
 }
 
 // ownerOf describes this process.

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -113,7 +114,7 @@ func TestNodesLingerUntilTheLastUnlock(t *testing.T) {
 	m := c.Mutex(d, WithReentrant(), WithLinger())
 	outer := lock(t, m.Lock)
 	inner := must.Get(m.Lock(outer.Context()))(t)
-	outer.h.lose(Revoked)
+	outer.hold().Lose(hold.Revoked)
 	lostFor(t, inner.Unlock(ctx), Revoked)
 	idle(t, c)
 	must.Equal(t, len(names(t, o, d)), 1)
@@ -147,7 +148,7 @@ func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- change(l, testCtx(t)) }()
 				soon(t, "the change", held.Acted())
-				l.h.lose(Revoked)
+				l.hold().Lose(hold.Revoked)
 				held.Release()
 				wantErr(t, soon(t, "the change", done), ErrLost)
 				eventually(t, "the change to be known", func() bool { return l.Node() != before })
@@ -160,7 +161,7 @@ func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
 	}
 	c, o, d := dial(t), observer(t), dir(t)
 	set := must.Get(c.All(testCtx(t), c.Mutex(d+"-a").Request(), c.Mutex(d+"-b").Request(linger)))(t)
-	set.h.parts[1].h.lose(Revoked)
+	set.hold().Parts()[1].Lose(hold.Revoked)
 	soon(t, "the loss", set.Lost())
 	idle(t, c)
 	must.Equal(t, len(names(t, o, d+"-b")), 1)

@@ -103,16 +103,6 @@ func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
 	queued(t, o, d, 0)
 }
 
-// A holder is known by its id in either form.
-func TestHolderIsKnownByItsID(t *testing.T) {
-	t.Parallel()
-	id := newNodeID(1)
-	for _, name := range []string{"_c_" + id.UUID() + "-lock-0000000007", id.Hex() + "__lock__0000000007"} {
-		expect.That(t, lives([]string{"lock-0000000009", name}, id.UUID()), "%s is not found", name)
-	}
-	expect.That(t, !lives([]string{"lock-0000000009"}, id.UUID()), "found without a node")
-}
-
 func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -252,7 +242,7 @@ func TestE13ContextEndedBeforeTheCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	p.Record()
-	for _, f := range []take{
+	for _, f := range []taker{
 		c.Mutex(d).Lock, c.Mutex(d).TryLock, c.RWMutex(d).Lock, c.RWMutex(d).RLock,
 		c.RWMutex(d, WithPolicy(PolicyFair)).Lock, c.RWMutex(d, WithPolicy(PolicyReader)).RLock,
 		func(ctx context.Context, o ...Option) (*Lease, error) {

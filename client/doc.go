@@ -36,14 +36,10 @@
 //
 // # How it is built
 //
-// Below is a keeper (keeper.go), which knows nothing of locks: it keeps one session of package
-// [github.com/zlockd/zlockd/client/zk] after another. session.go sends the heartbeats, epoch.go keeps the
-// deadline of one session and ends waits, calls.go repeats reads and changes until their outcome is known,
-// create.go makes nodes that it can recognise, and reaper.go removes those that are abandoned.
-//
-// Above it, a call is an attempt (attempt.go). It runs in one session after another until it gets a hold
-// (hold.go): the nodes that stand for one lease or for several. The hold ends with a loss or a release
-// (holdend.go). Every recipe with a queue uses one contender (contender.go), which finds the node to wait
-// for (recipe/place.go), waits while it watches its own node (place.go), and leaves cleanly. The file of a
-// recipe holds only what differs.
+// The files of this package are its door: what a program calls, and what each call promises. Below are
+// rooms that a program does not see. internal/take asks for locks: a call contends in one session after
+// another until it has what it asks for. internal/hold keeps one grant until it is lost or given back.
+// internal/session keeps one session of package [github.com/zlockd/zlockd/client/zk] after another, and
+// leaves nothing behind in them. internal/inspect reads locks for the [Inspector]. What nodes mean is
+// decided by package [github.com/zlockd/zlockd/client/recipe].
 package client

@@ -1,13 +1,12 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -29,11 +28,11 @@ func (c *Client) Election(path string, opts ...Option) *Election {
 	return &Election{c: c, path: path, cfg: c.locks.with(opts)}
 }
 
-func electionQueue(l Layout) queue {
+func electionRule(l Layout) recipe.Rule {
 	if l == LayoutLatch {
-		return queue{recipe.Rule{Layout: LayoutCurator, Kind: recipe.RoleLatch}}
+		return recipe.Rule{Layout: LayoutCurator, Kind: recipe.RoleLatch}
 	}
-	return queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}
+	return recipe.Rule{Layout: l, Kind: recipe.RoleLock}
 }
 
 // Campaign waits until this candidate leads or ctx ends. The lease is the leadership: Unlock ends
@@ -44,9 +43,13 @@ func electionQueue(l Layout) queue {
 // alone.
 func (el *Election) Campaign(ctx context.Context, value []byte, opts ...Option) (*Lease, error) {
 	cfg := el.cfg.with(opts)
-	a := &attempt{path: el.path, dir: el.path, mode: fence.Exclusive, cfg: cfg, alone: true,
-		value: append([]byte{}, value...)}
-	return el.c.acquire(ctx, a, electionQueue(cfg.layout).run)
+	ask, err := el.c.ask(el.path, cfg, fence.Exclusive, false)
+	if err != nil {
+		return nil, err
+	}
+	ask.Value = append([]byte{}, value...)
+	l, err := el.c.take.InQueue(ctx, ask, electionRule(cfg.Layout))
+	return (*Lease)(l), err
 }
 
 // Do campaigns and runs f while this candidate leads; see [Mutex.Do].
@@ -54,34 +57,6 @@ func (el *Election) Do(ctx context.Context, value []byte, f func(context.Context
 	opts ...Option) error {
 	l, err := el.Campaign(ctx, value, opts...)
 	return l.do(ctx, err, f)
-}
-
-// Publish changes the value of the leader that holds the lease. For a lease that does not come from
-// [Election.Campaign] it returns ErrUnsupported.
-func (l *Lease) Publish(ctx context.Context, value []byte) error {
-	h := l.h
-	if h.asked.value == nil {
-		return errorAt(h.path, fmt.Errorf("%w: the lease is not of an election", ErrUnsupported))
-	}
-	ctx, end := h.c.keeper.During(ctx)
-	defer end()
-	err := h.e.Update(ctx, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
-		if r, asked := recipe.RevocationIn(data); asked {
-			h.revoke(r) // the new value may replace the revocation
-		}
-		fresh := recipe.WithValue(data, value)
-		if bytes.Equal(data, fresh) {
-			return nil, l.Err()
-		}
-		return fresh, l.Err()
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		h.lose(Removed)
-	}
-	if err != nil {
-		return l.checkErr(ctx, err)
-	}
-	return nil
 }
 
 // Leader describes the leader of an election.
@@ -131,7 +106,7 @@ func (el *Election) look(ctx context.Context, e *session.Epoch) (sight, error) {
 		}
 		var queue []recipe.Contender
 		if err == nil {
-			queue, _, err = recipe.QueueOf(electionQueue(el.cfg.layout).Layout, names, false)
+			queue, _, err = recipe.QueueOf(electionRule(el.cfg.Layout).Layout, names, false)
 		}
 		if err != nil {
 			return sight{}, err
@@ -201,7 +176,7 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 		if err != nil {
 			if text := err.Error(); zk.IsRefusal(err) && !errors.Is(err, zk.ErrThrottled) && text != refused {
 				refused, last = text, nil
-				tell(Leader{Err: errorAt(el.path, publicErr(ctx, err))})
+				tell(Leader{Err: hold.ErrorAt(el.path, hold.PublicErr(ctx, err))})
 			}
 			wait := session.Backoff(n, 10*time.Millisecond, time.Second)
 			if ctx.Err() != nil || session.Pause(ctx, wait) != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
 )
 
 // EventKind says what an [Event] tells.
@@ -120,8 +121,22 @@ func (n *notifier) run(stop <-chan struct{}) {
 	}
 }
 
-// tell passes an event of a lock to the functions of the client and of the lock.
-func (c *Client) tell(path string, cfg *options, ev Event) {
-	ev.Path = path
-	c.notifier.add(ev, c.events, cfg.events)
+// kinds are the kinds of events that contenders and holds tell.
+var kinds = [...]EventKind{
+	hold.EventQueued: EventQueued, hold.EventWaiting: EventWaiting, hold.EventGranted: EventGranted,
+	hold.EventRequeued: EventRequeued, hold.EventLost: EventLost, hold.EventReleased: EventReleased,
+	hold.EventPermits: EventPermits,
+}
+
+// teller returns the function that passes on the events of a lock to the functions of the client and of the
+// lock, nil if there is none.
+func (c *Client) teller(path string, cfg *options) func(hold.Event) {
+	if c.events == nil && cfg.events == nil {
+		return nil
+	}
+	return func(ev hold.Event) {
+		c.notifier.add(Event{Kind: kinds[ev.Kind], Path: path, Node: ev.Node, Mode: ev.Mode, Token: ev.Token,
+			Waited: ev.Waited, Held: ev.Held, Err: ev.Err, Place: ev.Place, Of: ev.Of, Holder: ev.Holder,
+			Permits: ev.Permits, Wanted: ev.Wanted}, c.events, cfg.events)
+	}
 }

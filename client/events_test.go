@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -53,7 +54,7 @@ func TestConn(t *testing.T) {
 	first := must.Get(c.Conn(testCtx(t)))(t)
 	must.Get(first.Exists(testCtx(t), "/"))(t)
 	expire(t, p)
-	eventually(t, "the end of the session", func() bool { return isClosed(first.Over()) })
+	eventually(t, "the end of the session", func() bool { return session.IsClosed(first.Over()) })
 	next := must.Get(c.Conn(testCtx(t)))(t)
 	expect.That(t, next != first, "the connection of the session that is over")
 	must.Get(next.Exists(testCtx(t), "/"))(t)

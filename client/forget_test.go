@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -16,7 +17,7 @@ func TestCallsAreForgotten(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	c := dial(t)
-	holding := func(ctx context.Context, lock take, use func(*Lease) error, opts ...Option) error {
+	holding := func(ctx context.Context, lock taker, use func(*Lease) error, opts ...Option) error {
 		l, err := lock(ctx, opts...)
 		if err != nil {
 			return err
@@ -103,7 +104,7 @@ func TestCallsAreForgotten(t *testing.T) {
 		must.OK(t, soon(t, name, done), "%s", name)
 		eventually(t, name+" to be forgotten", func() bool {
 			runtime.GC()
-			return isClosed(forgotten)
+			return session.IsClosed(forgotten)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/leak"
@@ -264,7 +267,7 @@ type granting struct {
 }
 
 // start calls lock in a goroutine.
-func start(ctx context.Context, lock take, opts ...Option) granting {
+func start(ctx context.Context, lock taker, opts ...Option) granting {
 	g := granting{make(chan *Lease, 1), make(chan error, 1)}
 	go func() {
 		l, err := lock(ctx, opts...)
@@ -309,7 +312,7 @@ func (g granting) fails(t testing.TB) error {
 func (g granting) pending() bool { return len(g.lease) == 0 && len(g.err) == 0 }
 
 // lock takes a lock that must be granted.
-func lock(t testing.TB, f take, opts ...Option) *Lease {
+func lock(t testing.TB, f taker, opts ...Option) *Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -354,9 +357,7 @@ func removeDir(t testing.TB, o *zk.Conn, path string) {
 	must.That(t, err == nil || errors.Is(err, zk.ErrNoNode), "%v", err)
 }
 
-// waiting returns how many contenders of this process wait for the turn.
-func (g *localQueues) waiting(key localKey) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.m[key])
-}
+// newNodeID returns a fresh id of a session.
+func newNodeID(sid int64) recipe.ID { return recipe.NewID(sid, rand.Uint64()) }
+
+const ownWatch = hold.OwnWatch

@@ -27,8 +27,9 @@ func TestE40TwoGoroutinesOneMutex(t *testing.T) {
 	order := make(chan int, n)
 	for i := range n {
 		g := start(testCtx(t), m.Lock)
-		key := localKey{LayoutCurator, d}
-		eventually(t, "its place in the local queue", func() bool { return c.localQueues.waiting(key) == i+1 })
+		eventually(t, "its place in the local queue", func() bool {
+			return c.take.WaitHere(LayoutCurator, d) == i+1
+		})
 		go func() {
 			l := <-g.lease
 			order <- i
@@ -203,17 +204,22 @@ func TestLockDelayCountsFromTheLoss(t *testing.T) {
 	const delay = time.Second
 	for name, x := range map[string]struct {
 		opts []Option
-		take func(*RWMutex) take
+		take func(*RWMutex) taker
 	}{
-		"try to write":            {nil, func(m *RWMutex) take { return m.TryLock }},
-		"try to read":             {nil, func(m *RWMutex) take { return m.TryRLock }},
-		"short waits":             {[]Option{WithWait(delay / 4)}, func(m *RWMutex) take { return m.Lock }},
-		"short waits to read":     {[]Option{WithWait(delay / 4)}, func(m *RWMutex) take { return m.RLock }},
-		"policy, try to write":    {[]Option{WithPolicy(PolicyFair)}, func(m *RWMutex) take { return m.TryLock }},
-		"policy, try to read":     {[]Option{WithPolicy(PolicyFair)}, func(m *RWMutex) take { return m.TryRLock }},
-		"policy, readers first":   {[]Option{WithPolicy(PolicyReader)}, func(m *RWMutex) take { return m.TryRLock }},
-		"policy, short waits":     {[]Option{WithPolicy(PolicyFair), WithWait(delay / 4)}, func(m *RWMutex) take { return m.Lock }},
-		"policy, short for reads": {[]Option{WithPolicy(PolicyFair), WithWait(delay / 4)}, func(m *RWMutex) take { return m.RLock }},
+		"try to write":        {nil, func(m *RWMutex) taker { return m.TryLock }},
+		"try to read":         {nil, func(m *RWMutex) taker { return m.TryRLock }},
+		"short waits":         {[]Option{WithWait(delay / 4)}, func(m *RWMutex) taker { return m.Lock }},
+		"short waits to read": {[]Option{WithWait(delay / 4)}, func(m *RWMutex) taker { return m.RLock }},
+		"policy, try to write": {[]Option{WithPolicy(PolicyFair)},
+			func(m *RWMutex) taker { return m.TryLock }},
+		"policy, try to read": {[]Option{WithPolicy(PolicyFair)},
+			func(m *RWMutex) taker { return m.TryRLock }},
+		"policy, readers first": {[]Option{WithPolicy(PolicyReader)},
+			func(m *RWMutex) taker { return m.TryRLock }},
+		"policy, short waits": {[]Option{WithPolicy(PolicyFair), WithWait(delay / 4)},
+			func(m *RWMutex) taker { return m.Lock }},
+		"policy, short for reads": {[]Option{WithPolicy(PolicyFair), WithWait(delay / 4)},
+			func(m *RWMutex) taker { return m.RLock }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -3,9 +3,11 @@ package client
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
+	"fmt"
 
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
+	"github.com/zlockd/zlockd/client/internal/inspect"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -25,193 +27,20 @@ func (i *Inspector) Inspect(ctx context.Context, path string) (*recipe.Queue, er
 	err := i.c.steadily(ctx, path, func(e *session.Epoch) error {
 		err := e.Conn().Sync(ctx, path)
 		if err == nil {
-			q, err = inspect(ctx, e, path)
+			q, err = inspect.Lock(ctx, e, path)
 		}
 		return err
 	})
 	return q, err
 }
 
-// inspect reads one lock for package recipe to make sense of.
-func inspect(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, error) {
-	list, err := e.Conn().Names(ctx, path)
-	var own zk.Node
-	if err == nil {
-		own, err = e.Conn().Get(ctx, path)
-		if errors.Is(err, zk.ErrNoAuth) {
-			err = nil // only its data may not be read
-		}
-	}
-	if errors.Is(err, zk.ErrNoNode) {
-		list, err = zk.Names{}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	in := &inspection{e: e, ctx: ctx, path: path, data: string(own.Data)}
-	// Every creation and every removal of a child counts in cversion.
-	in.next = (list.Stat.Cversion + list.Stat.NumChildren) / 2
-	if own.Stat.EphemeralOwner != 0 { // the node is the lock
-		return in.queue(&recipe.Dir{Path: recipe.Parent(path),
-			Nodes: []recipe.Node{nodeOf(recipe.Base(path), own, false)}}), nil
-	}
-	names := list.List()
-	dir := &recipe.Dir{Path: path, Data: in.data, Next: in.next}
-	part := func(path string, part recipe.Part) *recipe.Dir {
-		return &recipe.Dir{Path: path, Sem: in.path, SemData: in.data, Part: part}
-	}
-	dirs := []*recipe.Dir{dir}
-	rec, _ := recipe.ParseRecord(own.Data)
-	semaphore := slices.Contains(names, recipe.PermitsName) || rec.Limit > 0
-	switch {
-	case semaphore:
-		permits := part(recipe.Join(path, recipe.PermitsName), recipe.PermitsPart)
-		queue := part(recipe.Join(path, recipe.QueueName), recipe.QueuePart)
-		names = slices.DeleteFunc(names, func(n string) bool {
-			return n == recipe.PermitsName || n == recipe.QueueName
-		})
-		// Contenders beside the permits: they decide, whatever the record says.
-		err = errors.Join(in.list(permits), in.list(queue), in.read(dir, names))
-		switch {
-		case len(dir.Nodes) == 0:
-			dirs = []*recipe.Dir{permits, queue}
-		case len(permits.Nodes)+len(queue.Nodes) > 0:
-			dirs = append(dirs, permits, queue)
-		}
-	case recipe.IsKazooSemaphore(names, in.data):
-		queue := part(path+recipe.KazooQueue, recipe.QueuePart)
-		dirs, err = append(dirs, queue), errors.Join(in.read(dir, names), in.list(queue))
-	default:
-		err = in.read(dir, names)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return in.queue(dirs...), nil
-}
-
-// inspection is one look at a lock.
-type inspection struct {
-	e      *session.Epoch
-	ctx    context.Context
-	path   string
-	data   string // of the node at path
-	next   int32  // the number that its next sequential child gets
-	others []string
-}
-
-// queue makes a lock of what was read.
-func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
-	free := recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []Layout{LayoutCurator},
-		Next: in.next}
-	q := &recipe.Queue{Lock: free}
-	if rec, ok := recipe.ParsePolicyRecord([]byte(in.data)); ok {
-		q.Kind, q.Layouts, q.Policy = recipe.KindRWLock, []Layout{recipe.LayoutPolicy}, rec.Policy
-	}
-	assembled := 0
-	for _, found := range recipe.Assemble(dirs, recipe.Unseen{}) {
-		if found.Path != in.path {
-			continue
-		}
-		if assembled++; assembled == 1 {
-			q = &found
-			continue
-		}
-		// Locks of two kinds on one path exclude nothing: show the contenders of both.
-		q.HeldTwice = q.HeldTwice || found.HeldTwice || len(q.Holders) > 0 && len(found.Holders) > 0
-		q.Kind, q.Mixed, q.Total = recipe.KindUnknown, true, q.Total+found.Total
-		q.Layouts = append(q.Layouts, found.Layouts...)
-		q.Holders, q.Waiters = append(q.Holders, found.Holders...), append(q.Waiters, found.Waiters...)
-		q.Participants = append(q.Participants, found.Participants...)
-	}
-	q.Others = in.others
-	for _, l := range [][]recipe.Entry{q.Holders, q.Waiters, q.Participants} {
-		for i := range l {
-			l[i].Tell()
-		}
-	}
-	for i := range q.Waiters {
-		q.Waiters[i].Position = i + 1
-	}
-	return q
-}
-
-// list reads the contenders of a directory, which may not be there.
-func (in *inspection) list(d *recipe.Dir) error {
-	names, err := in.e.Children(in.ctx, d.Path)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
+// Contender reads one contender by the path of its node.
+func (i *Inspector) Contender(ctx context.Context, node string) (c recipe.Entry, err error) {
+	err = i.c.steadily(ctx, node, func(e *session.Epoch) error {
+		c, err = inspect.Contender(ctx, e, node)
 		return err
-	}
-	return in.read(d, names)
-}
-
-// inspectParallel is how many nodes are read at a time.
-const inspectParallel = 16
-
-// read reads the contenders among some children. It leaves out nodes that have gone since, and
-// lasting nodes, unless contenders wait for them because of their numbers.
-func (in *inspection) read(d *recipe.Dir, names []string) error {
-	names = slices.DeleteFunc(names, func(n string) bool {
-		other := !recipe.MayContend(n)
-		if other {
-			in.others = append(in.others, n)
-		}
-		return other
 	})
-	nodes, errs := make([]recipe.Node, len(names)), make([]error, len(names))
-	slots := make(chan struct{}, inspectParallel)
-	var wg sync.WaitGroup
-	for i := range names {
-		slots <- struct{}{}
-		wg.Go(func() {
-			nodes[i], errs[i] = in.node(d.Path, names[i])
-			<-slots
-		})
-	}
-	wg.Wait()
-	for i, n := range nodes {
-		switch {
-		case errors.Is(errs[i], zk.ErrNoNode):
-		case errs[i] != nil:
-			return errs[i]
-		case n.Session == 0 && !n.Hidden && !recipe.IsContender(n.Name):
-			in.others = append(in.others, n.Name)
-		default:
-			d.Nodes = append(d.Nodes, n)
-		}
-	}
-	d.Total = len(d.Nodes)
-	return nil
-}
-
-// node reads one contender.
-func (in *inspection) node(dir, name string) (recipe.Node, error) {
-	path := recipe.Join(dir, name)
-	n, err := in.e.Conn().Get(in.ctx, path)
-	if !errors.Is(err, zk.ErrNoAuth) {
-		return nodeOf(name, n, false), err
-	}
-	st, err := in.e.Conn().Exists(in.ctx, path)
-	switch {
-	case errors.Is(err, zk.ErrNoAuth):
-		err = nil
-	case err == nil && st == nil:
-		err = zk.ErrNoNode
-	case err == nil:
-		n.Stat = *st
-	}
-	return nodeOf(name, n, true), err
-}
-
-func nodeOf(name string, n zk.Node, hidden bool) recipe.Node {
-	st := &n.Stat
-	return recipe.Node{
-		Name: name, Data: string(n.Data), Session: st.EphemeralOwner, Czxid: st.Czxid,
-		Ctime: st.Ctime, Mtime: st.Mtime, Version: st.Version, Hidden: hidden,
-	}
+	return c, err
 }
 
 // Walk calls f for every directory at or below root ("/" for all) that looks like a lock: one that
@@ -232,91 +61,9 @@ func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*re
 		return err
 	}
 	if err := e.Conn().Sync(ctx, root); err != nil {
-		return errorAt(root, publicErr(ctx, err))
+		return hold.ErrorAt(root, hold.PublicErr(ctx, err))
 	}
-	return errorAt(root, publicErr(ctx, c.walk(ctx, e, root, depth, f)))
-}
-
-func (c *Client) walk(
-	ctx context.Context, e *session.Epoch, path string, depth int, f func(*recipe.Queue) error,
-) error {
-	list, err := e.Conn().Names(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	names := list.List()
-	slices.Sort(names)
-	is, err := c.looksLikeLock(ctx, e, path, names, list.Stat)
-	if err != nil {
-		return err
-	}
-	if is {
-		q, err := inspect(ctx, e, path)
-		if err != nil {
-			return err
-		}
-		if err := f(q); err != nil {
-			return err
-		}
-		if q.Kind == recipe.KindSemaphore {
-			return nil // its parts are no locks of their own
-		}
-	}
-	if depth == 0 {
-		return nil
-	}
-	for _, n := range names {
-		if path == "/" && n == "zookeeper" && c.keeper.Conn().Chroot() == "" || is && recipe.IsContender(n) {
-			continue
-		}
-		if err := c.walk(ctx, e, recipe.Join(path, n), depth-1, f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// looksLikeLock reports whether the children or the data of a directory say that it is a lock.
-func (c *Client) looksLikeLock(
-	ctx context.Context, e *session.Epoch, path string, names []string, st zk.Stat,
-) (bool, error) {
-	switch {
-	case path == "/" || st.EphemeralOwner != 0:
-		return false, nil
-	case slices.Contains(names, recipe.PermitsName):
-		return true, nil
-	}
-	live, err := c.anyLive(ctx, e, path, names)
-	if live || err != nil || st.DataLength == 0 || st.DataLength > recipe.MaxOwnerData {
-		return live, err
-	}
-	n, err := e.Conn().Get(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
-		return false, nil
-	}
-	rec, ok := recipe.ParseRecord(n.Data)
-	return ok && rec.ZL == 1 || len(names) > 0 && recipe.IsKazooSemaphore(names, string(n.Data)), err
-}
-
-// anyLive reports whether a child with the name of a contender is ephemeral: a lasting node with
-// such a name is no contender.
-func (c *Client) anyLive(ctx context.Context, e *session.Epoch, path string, names []string) (bool, error) {
-	for _, n := range names {
-		if n != recipe.SimpleName && !recipe.IsContender(n) {
-			continue
-		}
-		st, err := e.Conn().Exists(ctx, recipe.Join(path, n))
-		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
-			return false, err
-		}
-		if err != nil || st != nil && st.EphemeralOwner != 0 {
-			return true, nil
-		}
-	}
-	return false, nil
+	return hold.ErrorAt(root, hold.PublicErr(ctx, inspect.Walk(ctx, e, root, depth, f)))
 }
 
 // WaitGraph reads every lock at or below root and returns which contenders wait for which.
@@ -332,4 +79,56 @@ func (i *Inspector) WaitGraph(ctx context.Context, root string) (*recipe.Graph, 
 		return nil, err
 	}
 	return recipe.WaitGraph(list), nil
+}
+
+// target returns the path of a contender's node.
+func target(path, node string) string { return (&recipe.Lock{Path: path}).Target(node) }
+
+// Break removes a contender's node, given relative to the lock's path. The token must be the czxid of the
+// node, so that Break removes exactly the hold that the caller looked at. The protocol has two gaps: Break
+// cannot see that a directory was removed and made again in between, and without CREATE on the directory it
+// compares only the node's version. The broken contender loses the lock with reason Removed.
+func (i *Inspector) Break(ctx context.Context, path, node string, token fence.Token) error {
+	return i.breakNode(ctx, path, node, token, func(zk.Node) error { return nil })
+}
+
+// BreakExpired removes a holder's node if the holder itself has noted in it that its maximum hold is over
+// (see [WithMaxHold] and [WithLinger]: its program has not ended). Otherwise it returns ErrNotAcquired.
+func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
+	return i.breakNode(ctx, path, node, token, func(n zk.Node) error {
+		if o, _ := recipe.ParseOwner(n.Data); !o.Over {
+			return fmt.Errorf("%w: %s is not over its limit", ErrNotAcquired, target(path, node))
+		}
+		return nil
+	})
+}
+
+func (i *Inspector) breakNode(
+	ctx context.Context, path, node string, token fence.Token, allow func(zk.Node) error,
+) error {
+	target := target(path, node)
+	return nodeErr(target, i.c.steadily(ctx, target, inspect.Break(ctx, target, token, allow)))
+}
+
+// Revoke asks the contender behind one node of a lock to leave. A holder gets the request by
+// [Lease.Asked]; if it took the lock [WithRevocable], it loses the lock after its grace. A waiter
+// leaves the queue. node is the node's path relative to the lock's, as [recipe.Entry] has it.
+// Revoke needs WRITE on the node.
+func (i *Inspector) Revoke(ctx context.Context, path, node string, r recipe.Revocation) error {
+	target := target(path, node)
+	made, _, _ := recipe.ParseName(recipe.Base(target))
+	if made.Maker == recipe.MakerKazoo || made.Maker == recipe.MakerGo {
+		return fmt.Errorf("%w: the program that made %s cannot be asked to leave", ErrUnsupported, target)
+	}
+	return nodeErr(target, i.c.steadily(ctx, target, func(e *session.Epoch) error {
+		return inspect.Revoke(ctx, e, target, r)
+	}))
+}
+
+// nodeErr is the error of an operation on a contender's node.
+func nodeErr(node string, err error) error {
+	if errors.Is(err, zk.ErrNoNode) {
+		return fmt.Errorf("%w: %s", ErrNotHeld, node)
+	}
+	return err
 }

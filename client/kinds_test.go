@@ -136,15 +136,15 @@ func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 	ctx := testCtx(t)
 	for _, x := range []struct {
 		foreign string
-		lock    func(d string) take
+		lock    func(d string) taker
 		mixed   bool
 	}{
-		{"__WRIT__", func(d string) take { return c.Mutex(d).Lock }, true},
-		{"__READ__", func(d string) take { return c.Mutex(d).Lock }, true},
-		{"latch-", func(d string) take { return c.Mutex(d).Lock }, true},
-		{"lock-", func(d string) take { return c.RWMutex(d).RLock }, true},
-		{"lock-", func(d string) take { return c.Mutex(d).Lock }, false},
-		{"__WRIT__", func(d string) take { return c.RWMutex(d).Lock }, false},
+		{"__WRIT__", func(d string) taker { return c.Mutex(d).Lock }, true},
+		{"__READ__", func(d string) taker { return c.Mutex(d).Lock }, true},
+		{"latch-", func(d string) taker { return c.Mutex(d).Lock }, true},
+		{"lock-", func(d string) taker { return c.RWMutex(d).RLock }, true},
+		{"lock-", func(d string) taker { return c.Mutex(d).Lock }, false},
+		{"__WRIT__", func(d string) taker { return c.RWMutex(d).Lock }, false},
 	} {
 		d := dir(t)
 		unlock(t, lock(t, x.lock(d))) // makes the directory
@@ -407,7 +407,7 @@ func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
 	requeued := make(chan Event, 10)
 	c, p := proxied(t, on(EventRequeued, func(e Event) { requeued <- e }))
 	next := dial(t)
-	take := func(c *Client) take {
+	take := func(c *Client) taker {
 		return func(ctx context.Context, opts ...Option) (*Lease, error) {
 			return c.Semaphore(d, 1).Acquire(ctx, 1, opts...)
 		}

@@ -116,7 +116,7 @@ func TestCallsCountInTheirDirectories(t *testing.T) {
 	c, d, o := dial(t), dir(t), observer(t)
 	permits := c.Semaphore(d+"/permits", 1, WithOwnPlace())
 	for _, k := range []struct {
-		lock   take
+		lock   taker
 		dirs   []string // the waiting calls have their nodes in the first
 		holder int      // the holder's nodes there
 	}{

@@ -17,23 +17,23 @@ import (
 )
 
 // take gets a lock, whatever that needs.
-type take = func(context.Context, ...Option) (*Lease, error)
+type taker = func(context.Context, ...Option) (*Lease, error)
 
 // recipeTest says how to take a lock on d, and where below d its nodes are.
-type recipeTest = func(c *Client, d string) (take, []string)
+type recipeTest = func(c *Client, d string) (taker, []string)
 
 var plainRecipes = map[string]recipeTest{
-	"mutex": func(c *Client, d string) (take, []string) { return c.Mutex(d).Lock, []string{""} },
-	"write": func(c *Client, d string) (take, []string) { return c.RWMutex(d).Lock, []string{""} },
-	"delay": func(c *Client, d string) (take, []string) {
+	"mutex": func(c *Client, d string) (taker, []string) { return c.Mutex(d).Lock, []string{""} },
+	"write": func(c *Client, d string) (taker, []string) { return c.RWMutex(d).Lock, []string{""} },
+	"delay": func(c *Client, d string) (taker, []string) {
 		return c.Mutex(d, WithLockDelay(time.Millisecond)).Lock, []string{""}
 	},
-	"semaphore": func(c *Client, d string) (take, []string) {
+	"semaphore": func(c *Client, d string) (taker, []string) {
 		return func(ctx context.Context, o ...Option) (*Lease, error) {
 			return c.Semaphore(d, 2).Acquire(ctx, 2, o...)
 		}, []string{"/locks", "/leases"}
 	},
-	"set": func(c *Client, d string) (take, []string) {
+	"set": func(c *Client, d string) (taker, []string) {
 		return func(ctx context.Context, o ...Option) (*Lease, error) {
 			return c.All(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(1, o...))
 		}, []string{"/a", "/b"}
@@ -43,10 +43,10 @@ var plainRecipes = map[string]recipeTest{
 // policyRecipes are those of read-write locks with a policy. The lease of a change
 // of mode that failed is returned with the error.
 var policyRecipes = map[string]recipeTest{
-	"policy write": func(c *Client, d string) (take, []string) {
+	"policy write": func(c *Client, d string) (taker, []string) {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).Lock, []string{""}
 	},
-	"policy upgrade": func(c *Client, d string) (take, []string) {
+	"policy upgrade": func(c *Client, d string) (taker, []string) {
 		m := c.RWMutex(d, WithPolicy(PolicyFair))
 		upgraded := changing(m.RLock, (*Lease).Upgrade)
 		return func(ctx context.Context, o ...Option) (*Lease, error) {
@@ -61,14 +61,14 @@ var policyRecipes = map[string]recipeTest{
 			}
 		}, []string{""}
 	},
-	"policy downgrade": func(c *Client, d string) (take, []string) {
+	"policy downgrade": func(c *Client, d string) (taker, []string) {
 		m := c.RWMutex(d, WithPolicy(PolicyFair))
 		return changing(m.Lock, (*Lease).Downgrade), []string{""}
 	},
 }
 
 // changing takes a lock and changes its mode.
-func changing(f take, change func(*Lease, context.Context) error) take {
+func changing(f taker, change func(*Lease, context.Context) error) taker {
 	return func(ctx context.Context, o ...Option) (*Lease, error) {
 		l, err := f(ctx, o...)
 		if err == nil {
@@ -132,7 +132,7 @@ func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool,
 	rule.Under, rule.Nth = d, k
 	r := p.Add(rule)
 	var inside atomic.Int32
-	cycle := func(who string, take take) {
+	cycle := func(who string, take taker) {
 		l, err := take(testCtx(t))
 		if err != nil {
 			t.Errorf("message %d: %s: %v", k, who, err)
@@ -148,7 +148,7 @@ func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool,
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for last := false; !last && !t.Failed(); {
-			last = isClosed(done)
+			last = session.IsClosed(done)
 			cycle("the rival", rivals)
 		}
 	})
@@ -191,18 +191,18 @@ func cancelRecipes() map[string]recipeTest {
 	all := maps.Clone(plainRecipes)
 	maps.Copy(all, policyRecipes)
 	for p := PolicyReader; p <= PolicyWriter; p++ {
-		all["policy "+p.String()] = func(c *Client, d string) (take, []string) {
+		all["policy "+p.String()] = func(c *Client, d string) (taker, []string) {
 			return c.RWMutex(d, WithPolicy(p)).Lock, []string{""}
 		}
 	}
-	all["policy read"] = func(c *Client, d string) (take, []string) {
+	all["policy read"] = func(c *Client, d string) (taker, []string) {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).RLock, []string{""}
 	}
 	// A mark left behind would hold up the next contender for longer than a test waits.
-	all["delay"] = func(c *Client, d string) (take, []string) {
+	all["delay"] = func(c *Client, d string) (taker, []string) {
 		return c.Mutex(d, WithLockDelay(time.Hour)).Lock, []string{""}
 	}
-	all["policy delay"] = func(c *Client, d string) (take, []string) {
+	all["policy delay"] = func(c *Client, d string) (taker, []string) {
 		return c.RWMutex(d, WithPolicy(PolicyFair), WithLockDelay(time.Hour)).Lock, []string{""}
 	}
 	return all
@@ -284,7 +284,7 @@ func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
-	for name, lockIt := range map[string]take{
+	for name, lockIt := range map[string]taker{
 		"queue":  c.RWMutex(d + "/queue").Lock,
 		"policy": c.RWMutex(d+"/policy", WithPolicy(PolicyFair)).Lock,
 	} {

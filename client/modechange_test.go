@@ -3,13 +3,11 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -55,10 +53,11 @@ func TestCallsOfALeaseThatIsOver(t *testing.T) {
 		end  func(l *Lease)
 		want error
 	}{
-		"unlocked": {func(l *Lease) { unlock(t, l) }, ErrNotHeld}, "lost": {func(l *Lease) { l.h.lose(Removed) },
+		"unlocked": {func(l *Lease) { unlock(t, l) }, ErrNotHeld},
+		"lost": {func(l *Lease) { l.hold().Lose(hold.Removed) },
 			ErrLost},
 	} {
-		for mode, lock := range map[fence.Mode]take{fence.Shared: policyReadAt(c, d+"/r"),
+		for mode, lock := range map[fence.Mode]taker{fence.Shared: policyReadAt(c, d+"/r"),
 			fence.Exclusive: policyWriteAt(c, d+"/w")} {
 			l := must.Get(lock(testCtx(t)))(t)
 			x.end(l)
@@ -119,63 +118,4 @@ func TestTxnWithAContextThatEnded(t *testing.T) {
 	sent.Remove()
 	must.OK(t, errOf(l.Txn(testCtx(t))))
 	must.OK(t, l.Err())
-}
-
-// Changes of mode come one after another, and who wants the nodes waits for them.
-func TestChangesOfAHold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h, l, _ := heldWith(t, &options{})
-		h.awaitChange(t.Context())
-		must.That(t, !h.changes(), "a change is under way at the beginning")
-		must.That(t, h.beginChange(), "a change does not begin")
-		must.That(t, h.changes(), "no change is under way")
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		h.awaitChange(ended)
-		must.Is(t, expect.Err(h.addLease(ended, fence.Shared)), ErrNotHeld)
-		over := make(chan string, 3)
-		go func() { h.awaitChange(t.Context()); over <- "await" }()
-		go func() {
-			_, err := h.addLease(l.Context(), fence.Shared)
-			over <- fmt.Sprint("lease ", err)
-		}()
-		synctest.Wait()
-		must.Equal(t, len(over), 0, "waits that are over")
-		h.endChange()
-		order := []string{<-over, <-over}
-		slices.Sort(order)
-		must.List(t, order, []string{"await", "lease <nil>"})
-		must.That(t, h.beginChange(), "it is over")
-		go func() { over <- fmt.Sprint("change ", h.beginChange()) }()
-		synctest.Wait()
-		must.Equal(t, len(over), 0, "changes at a time")
-		h.lose(Removed)
-		h.endChange()
-		must.Equal(t, <-over, "change false")
-		must.Is(t, h.overErr(), ErrLost)
-		must.That(t, !h.beginChange(), "a change of a lost hold begins")
-		must.That(t, !h.changes(), "a lost hold changes")
-	})
-}
-
-// With the last lease that writes, the hold of a read-write lock becomes one that reads. The leases that read
-// do not wait for that.
-func TestLastWriterMakesReadersOfTheOthers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h, write, left := heldWith(t, &options{})
-		h.asked.rw = true
-		second := must.Get(h.addLease(write.Context(), fence.Exclusive))(t)
-		read := must.Get(h.addLease(write.Context(), fence.Shared))(t)
-		must.Get(h.addLease(write.Context(), fence.Shared))(t)
-		must.OK(t, second.Unlock(t.Context()))
-		must.That(t, !h.changes(), "a change of mode while a lease writes")
-		short, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		must.Is(t, write.Unlock(short), ErrReleasePending)
-		must.That(t, h.changes(), "no change of mode")
-		must.OK(t, read.Unlock(short))
-		must.Equal(t, left.Load(), 0, "turns passed on")
-	})
 }

@@ -3,12 +3,12 @@ package client
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/zlockd/zlockd/client/fence"
-	"github.com/zlockd/zlockd/client/internal/session"
+	"github.com/zlockd/zlockd/client/internal/hold"
+	"github.com/zlockd/zlockd/client/internal/take"
 )
 
 // Request names one lock of a set. The Request methods of the locks return it.
@@ -94,76 +94,29 @@ func (c *Client) all(ctx context.Context, try bool, reqs []Request) (*Lease, err
 		if err := r.cfg.check(r.path); err != nil {
 			return nil, err
 		}
-		if heldBy(ctx, c, r.path) != nil {
-			return nil, selfDeadlock(r.path, "a set cannot be nested")
-		}
-		if err := c.named.check(ctx, r.path, r.mode); err != nil {
+		if err := c.take.Alone(ctx, r.path, r.mode); err != nil {
 			return nil, err
 		}
-		if d := r.cfg.maxHold; d > 0 && (cfg.maxHold == 0 || d < cfg.maxHold) {
-			cfg.maxHold, cfg.grace = d, r.cfg.grace
+		if d := r.cfg.MaxHold; d > 0 && (cfg.MaxHold == 0 || d < cfg.MaxHold) {
+			cfg.MaxHold, cfg.Grace = d, r.cfg.Grace
 		}
-		cfg.waitSet, cfg.wait = cfg.waitSet && r.cfg.waitSet, max(cfg.wait, r.cfg.wait)
+		cfg.WaitSet, cfg.Wait = cfg.WaitSet && r.cfg.WaitSet, max(cfg.Wait, r.cfg.Wait)
 	}
-	if !cfg.waitSet {
-		cfg.wait = 0 // one lock without a limit makes the wait for the set unlimited
+	if !cfg.WaitSet {
+		cfg.Wait = 0 // one lock without a limit makes the wait for the set unlimited
 	}
 	first := reqs[0]
-	// Its parts make the nodes.
-	a := &attempt{path: first.path, dir: first.path, mode: first.mode, try: try, cfg: &cfg, alone: true,
-		dirs: []string{}}
-	return c.acquire(ctx, a, func(ctx context.Context, _ *session.Epoch, a *attempt) (*hold, error) {
-		return takeEach(ctx, a, reqs)
-	})
-}
-
-// takeEach takes one lock after another, in the order of their paths.
-func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
-	var parts []*Lease
-	// Send the releases, so that the client's next request does not find the locks, but do not wait
-	// for them.
-	giveBack := func() {
-		ended, end := context.WithCancel(context.Background())
-		end()
-		for _, l := range parts {
-			_ = l.Unlock(ended)
+	ask, err := c.ask(first.path, &cfg, first.mode, try)
+	if err != nil {
+		return nil, err
+	}
+	members := make([]take.Member, len(reqs))
+	for i, r := range reqs {
+		members[i] = func(ctx context.Context, try bool) (*hold.Lease, error) {
+			l, err := r.take(ctx, try, WithMaxHold(0, 0)) // the set keeps the limit
+			return (*hold.Lease)(l), err
 		}
 	}
-	for _, r := range reqs {
-		l, err := r.take(ctx, a.try, WithMaxHold(0, 0)) // the set keeps the limit
-		if err != nil {
-			giveBack()
-			return nil, err
-		}
-		parts = append(parts, l)
-	}
-	first := parts[0]
-	var nodes []heldNode
-	for _, l := range parts {
-		if l.h.e != first.h.e || !l.Valid() {
-			// One was lost while others were waited for.
-			giveBack()
-			return nil, lostOnTheWay(l.Err())
-		}
-		for _, n := range l.h.nodesNow() {
-			n.lock = l.h.path
-			nodes = append(nodes, n)
-		}
-	}
-	h := newHold(a, first.h.e, a.mode, 0, nodes...)
-	h.parts = parts
-	return h, nil
-}
-
-// lostOnTheWay returns the error of an attempt that lost one lock while it waited for others.
-func lostOnTheWay(loss error) error {
-	lost, ok := errors.AsType[*LostError](loss)
-	switch {
-	case !ok: // its node went with the session
-	case lost.Reason == Revoked:
-		return lost // the set leaves, as a waiter does
-	case lost.Reason == Removed:
-		return &requeueError{fmt.Errorf("%w: %s", ErrNodeRemoved, lost.Node)}
-	}
-	return &requeueError{ErrSessionExpired}
+	l, err := c.take.Each(ctx, ask, members)
+	return (*Lease)(l), err
 }

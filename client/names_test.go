@@ -165,54 +165,6 @@ func FuzzParseName(f *testing.F) {
 	})
 }
 
-// TestE20 has contenders with numbers on both sides of the wrap.
-func TestE20SequenceWraps(t *testing.T) {
-	t.Parallel()
-	shared(t)
-	o, d := observer(t), dir(t)
-	seqs := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1}
-	if !slices.IsSortedFunc(seqs, func(a, b int32) int {
-		if recipe.Before(a, b) {
-			return -1
-		}
-		return 1
-	}) {
-		t.Fatal("order")
-	}
-	unlock(t, lock(t, dial(t).Mutex(d).Lock))
-	// The server counts too slowly for a test, so the numbers are given.
-	waiters := make([]*waiter, len(seqs))
-	for i, seq := range seqs {
-		c := dial(t)
-		e := must.Get(c.keeper.Await(testCtx(t)))(t)
-		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: c.locks.with(nil)}
-		n := queue{}.node(a, newNodeID(e.ID()))
-		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // ephemeral
-		made, _, err := e.Create(testCtx(t), n)
-		must.OK(t, err)
-		waiters[i] = newWaiter(e, a, queue{}, made[0])
-	}
-	grants := make([]chan *hold, len(seqs))
-	for i, w := range waiters {
-		grants[i] = make(chan *hold, 1)
-		go func() {
-			h, err := w.wait(context.Background(), nil)
-			expect.OK(t, err)
-			grants[i] <- h
-		}()
-	}
-	for i := range grants {
-		h := soon(t, fmt.Sprintf("contender %d", seqs[i]), grants[i])
-		for j := i + 1; j < len(grants); j++ {
-			if len(grants[j]) > 0 {
-				t.Fatalf("%d holds beside %d", seqs[j], seqs[i])
-			}
-		}
-		remove(t, o, h.nodes[0].path)
-		h.endLife()
-	}
-}
-
 // TestE20OnAServerThatWraps is the same with a server that counts to the end and on.
 func TestE20OnAServerThatWraps(t *testing.T) {
 	t.Parallel()

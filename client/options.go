@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
+	"github.com/zlockd/zlockd/client/internal/take"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -24,28 +26,10 @@ type Option func(*options)
 
 type options struct {
 	session.Options
+	take.Terms
 	name      string
+	events    func(Event)
 	ofSession bool // one of the session was given
-
-	// Of locks.
-	reason        string
-	acl           []zk.ACL
-	layout        Layout
-	policy        recipe.Policy
-	policySet     bool
-	maxWriterWait time.Duration
-	lockDelay     time.Duration
-	maxHold       time.Duration // 0: no limit
-	grace         time.Duration // after maxHold; see WithMaxHold
-	linger        bool
-	reentrant     bool
-	ownPlace      bool
-	revocable     bool
-	revokeGrace   time.Duration
-	noRequeue     bool
-	waitSet       bool
-	wait          time.Duration
-	events        func(Event)
 }
 
 // ofSession makes an option of the session.
@@ -58,9 +42,11 @@ func ofSession(f func(*options)) Option {
 
 // clientOptions combines the options of Dial.
 func clientOptions(opts []Option) (options, error) {
-	none := options{acl: zk.WorldACL(zk.PermAll), maxWriterWait: recipe.DefaultMaxWriterWait,
+	none := options{
+		Terms: take.Terms{ACL: zk.WorldACL(zk.PermAll), MaxWriterWait: recipe.DefaultMaxWriterWait},
 		Options: session.Options{Timeout: zk.DefaultTimeout, Safety: -1, Clock: session.SystemClock(),
-			Log: slog.New(warnings{})}}
+			Log: slog.New(warnings{})},
+	}
 	o := *none.with(opts)
 	o.ofSession = false
 	if o.Timeout <= 0 || o.Margin < 0 {
@@ -115,77 +101,65 @@ func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, err
 // is the name of the program.
 func WithName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
 
-// lasting reports whether the lock's directory must stay when it is empty. A lock delay keeps its
-// mark in the directory's data, and kazoo makes a directory once and not again.
-func (o *options) lasting() bool { return o.lockDelay > 0 || o.layout == LayoutKazoo }
-
 // WithMaxHold ends a lease that lasts longer than d; 0 is no limit. The time counts from the grant, for a set
 // from the grant of its last lock. The nodes stay for grace after that, so that the holder can wind down; a
 // grace of 0 means one second, a negative one none.
 func WithMaxHold(d, grace time.Duration) Option {
-	return func(o *options) { o.maxHold, o.grace = d, grace }
-}
-
-// graceNow is how long the nodes stay after a hold that lasted too long.
-func (o *options) graceNow() time.Duration {
-	if o.grace == 0 {
-		return recipe.DefaultGrace
-	}
-	return max(o.grace, 0)
+	return func(o *options) { o.MaxHold, o.Grace = d, grace }
 }
 
 // WithLinger keeps the nodes of a lost lease until Unlock, as far as the client can: after the reasons
 // Deadline, MaxHold and Revoked. It is for programs that need time to stop. They must call Unlock in every
 // case. Without it the lock is free for others as soon as the lease is lost, or after the grace of
 // [WithMaxHold].
-func WithLinger() Option { return func(o *options) { o.linger = true } }
+func WithLinger() Option { return func(o *options) { o.Linger = true } }
 
 // WithReason tells other clients what the lock is held for.
-func WithReason(text string) Option { return func(o *options) { o.reason = text } }
+func WithReason(text string) Option { return func(o *options) { o.Reason = text } }
 
 // WithACL sets the access control list of the nodes that the lock makes.
-func WithACL(acl ...zk.ACL) Option { return func(o *options) { o.acl = slices.Clone(acl) } }
+func WithACL(acl ...zk.ACL) Option { return func(o *options) { o.ACL = slices.Clone(acl) } }
 
 // WithLayout says how nodes are named; see [Layout].
-func WithLayout(l Layout) Option { return func(o *options) { o.layout = l } }
+func WithLayout(l Layout) Option { return func(o *options) { o.Layout = l } }
 
 // WithPolicy makes a read-write lock follow a policy, and allows [Lease.Upgrade]. Every program
 // that uses the path must use this package and name the same policy.
 func WithPolicy(p recipe.Policy) Option {
-	return func(o *options) { o.policy, o.policySet, o.layout = p, true, recipe.LayoutPolicy }
+	return func(o *options) { o.Policy, o.PolicySet, o.Layout = p, true, recipe.LayoutPolicy }
 }
 
 // WithMaxWriterWait bounds how long readers may overtake a writer under
 // [PolicyReader]; 10 s by default.
-func WithMaxWriterWait(d time.Duration) Option { return func(o *options) { o.maxWriterWait = d } }
+func WithMaxWriterWait(d time.Duration) Option { return func(o *options) { o.MaxWriterWait = d } }
 
 // WithLockDelay makes the next holder wait d if the last holder went away without unlocking, for
 // resources that cannot check tokens. Every program that uses the path must set it. It costs one
 // more write for each grant. Semaphores have no lock delay.
-func WithLockDelay(d time.Duration) Option { return func(o *options) { o.lockDelay = d } }
+func WithLockDelay(d time.Duration) Option { return func(o *options) { o.LockDelay = d } }
 
 // WithWait limits the wait for the lock. After d the call ends with an error that is both
 // ErrNotAcquired and context.DeadlineExceeded. With 0 it does not wait for other holders at all,
 // like the Try calls. Unlike a timeout of the context given to Do, WithWait does not limit the
 // work.
-func WithWait(d time.Duration) Option { return func(o *options) { o.wait, o.waitSet = d, true } }
+func WithWait(d time.Duration) Option { return func(o *options) { o.Wait, o.WaitSet = d, true } }
 
 // WithReentrant lets a context that holds the lock take it again. The new lease shares node and
 // token with the first and causes no traffic.
-func WithReentrant() Option { return func(o *options) { o.reentrant = true } }
+func WithReentrant() Option { return func(o *options) { o.Reentrant = true } }
 
 // WithOwnPlace gives each contender of this process its own node, so that others see it wait. Without it
 // the contenders of a process queue in the process first.
-func WithOwnPlace() Option { return func(o *options) { o.ownPlace = true } }
+func WithOwnPlace() Option { return func(o *options) { o.OwnPlace = true } }
 
 // WithRevocable ends a lease when another client asked for the lock and grace is over. Without it
 // the holder only gets the request, by [Lease.Asked].
 func WithRevocable(grace time.Duration) Option {
-	return func(o *options) { o.revocable, o.revokeGrace = true, grace }
+	return func(o *options) { o.Revocable, o.RevokeGrace = true, grace }
 }
 
 // WithoutRequeue makes a waiter that lost its place fail instead of queueing again.
-func WithoutRequeue() Option { return func(o *options) { o.noRequeue = true } }
+func WithoutRequeue() Option { return func(o *options) { o.NoRequeue = true } }
 
 // WithEvents sets a function that the client calls for each [Event]: given to Dial, for those of the session
 // and all locks; otherwise for those of the lock. One goroutine of the client makes the calls one after
@@ -199,11 +173,11 @@ func (o *options) check(path string) error {
 		return err
 	}
 	switch {
-	case o.layout >= recipe.LayoutZooKeeper:
-		return fmt.Errorf("%w: %v", ErrInvalid, o.layout)
-	case o.layout == recipe.LayoutPolicy && !o.policySet:
+	case o.Layout >= recipe.LayoutZooKeeper:
+		return fmt.Errorf("%w: %v", ErrInvalid, o.Layout)
+	case o.Layout == recipe.LayoutPolicy && !o.PolicySet:
 		return fmt.Errorf("%w: this layout is chosen by WithPolicy", ErrInvalid)
-	case o.wait < 0 || o.maxHold < 0 || o.lockDelay < 0 || o.revokeGrace < 0 || o.maxWriterWait < 0:
+	case o.Wait < 0 || o.MaxHold < 0 || o.LockDelay < 0 || o.RevokeGrace < 0 || o.MaxWriterWait < 0:
 		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
 	case o.ofSession:
 		return fmt.Errorf("%w: an option of the session is given to Dial, not to a lock", ErrInvalid)
@@ -218,11 +192,7 @@ func (o *options) check(path string) error {
 // A task is one line of work, which does not wait for itself. If a task asks for a lock that it
 // holds, the client refuses with ErrSelfDeadlock, even where the lease's context is not passed on.
 // Without a name the client does not notice such a wait, and the wait never ends.
-func Task(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, taskKey{}, name)
-}
-
-type taskKey struct{}
+func Task(ctx context.Context, name string) context.Context { return hold.Task(ctx, name) }
 
 // Layout says how contenders are named in a lock's directory, and so which other programs can share
 // the lock.

@@ -20,8 +20,7 @@ import (
 func waitsLocally(t *testing.T, c *Client, d string, layout Layout, m *RWMutex) granting {
 	t.Helper()
 	g := start(testCtx(t), m.Lock)
-	key := localKey{layout, d}
-	eventually(t, "a waiter in the process", func() bool { return c.localQueues.waiting(key) == 1 })
+	eventually(t, "a waiter in the process", func() bool { return c.take.WaitHere(layout, d) == 1 })
 	return g
 }
 
@@ -69,7 +68,7 @@ func TestWriterDoesNotInheritADowngradedLock(t *testing.T) {
 			} else {
 				unlock(t, w)
 			}
-			expect.That(t, w.h != first.h, "a hold passed from one lease to another")
+			expect.That(t, !w.hold().Nests(first.hold()), "a hold passed from one lease to another")
 			expect.That(t, w.Node() != first.Node(), "the node %s was used again", w.Node())
 			expect.That(t, w.Token() > first.Token(), "token %d after %d", w.Token(), first.Token())
 		})
@@ -111,7 +110,7 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 		must.OK(t, errOf(o.SetACL(node, []zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}}, -1)))
 	}
 	waiters := map[string]func(c *Client, d string) (node string, end func(), done <-chan struct{}){}
-	held := func(f, g func(c *Client, d string) take) func(*Client, string) (string, func(), <-chan struct{}) {
+	held := func(f, g func(c *Client, d string) taker) func(*Client, string) (string, func(), <-chan struct{}) {
 		return func(c *Client, d string) (string, func(), <-chan struct{}) {
 			h := lock(t, f(dial(t), d))
 			call, done := start(testCtx(t), g(c, d)), make(chan struct{})
@@ -123,21 +122,21 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 			return h.Node(), func() { unlock(t, h) }, done
 		}
 	}
-	mutex := func(c *Client, d string) take {
+	mutex := func(c *Client, d string) taker {
 		return c.Mutex(d).Lock
 	}
 	waiters["mutex"] = held(mutex, mutex)
-	write := func(c *Client, d string) take {
+	write := func(c *Client, d string) taker {
 		return c.RWMutex(d).Lock
 	}
-	read := func(c *Client, d string) take {
+	read := func(c *Client, d string) taker {
 		return c.RWMutex(d).RLock
 	}
 	waiters["read"] = held(write, read)
 	waiters["write"] = held(read, write)
-	waiters["policy"] = held(func(c *Client, d string) take {
+	waiters["policy"] = held(func(c *Client, d string) taker {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).RLock
-	}, func(c *Client, d string) take {
+	}, func(c *Client, d string) taker {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).Lock
 	})
 	for name, wait := range waiters {
@@ -166,11 +165,11 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 	shared(t)
 	o := observer(t)
 	must.OK(t, o.AddAuth("digest", []byte("operator:secret")))
-	for name, take := range map[string]func(c *Client, d string) take{
-		"mutex": func(c *Client, d string) take {
+	for name, take := range map[string]func(c *Client, d string) taker{
+		"mutex": func(c *Client, d string) taker {
 			return c.Mutex(d).Lock
 		},
-		"policy": func(c *Client, d string) take {
+		"policy": func(c *Client, d string) taker {
 			return c.RWMutex(d, WithPolicy(PolicyFair)).RLock
 		},
 	} {
@@ -297,18 +296,12 @@ func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
 	}
 }
 
-// The answer to a question may tell of the end of the session before the client was
-// told: it is the loss of the lease all the same.
-func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
+// A leader learns from its own request that its node is gone: it has lost the lease.
+func TestRequestTellsOfTheLossOfTheLease(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)
-	l := lock(t, c.Mutex(d).Lock)
-	err := l.checkErr(testCtx(t), ErrSessionExpired)
-	expect.Is(t, err, ErrLost)
-	expect.That(t, l.Context().Err() != nil, "the context goes on")
-
 	el := c.Election(d + "/e")
-	l = must.Get(el.Campaign(testCtx(t), []byte("a")))(t)
+	l := must.Get(el.Campaign(testCtx(t), []byte("a")))(t)
 	must.OK(t, observer(t).Delete(l.Node(), -1))
 	expect.Is(t, l.Publish(testCtx(t), []byte("b")), ErrLost)
 }
@@ -366,7 +359,7 @@ func TestSequencersAreCurrent(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)
 	policy := c.RWMutex(d+"/policy", WithPolicy(PolicyFair))
-	for name, take := range map[string]take{
+	for name, take := range map[string]taker{
 		"write": c.RWMutex(d + "/rw").Lock, "policy write": policy.Lock, "policy read": policy.RLock,
 		"policy upgrade": changing(policy.RLock, (*Lease).Upgrade), "policy downgrade": changing(policy.Lock, (*Lease).Downgrade),
 		"downgrade": changing(c.RWMutex(d+"/rw").Lock, (*Lease).Downgrade),

@@ -16,7 +16,7 @@ import (
 // hurried is a client that knows of short turns in d, and its proxy.
 func hurried(t *testing.T, d string) (*Client, *faultproxy.Proxy) {
 	c, p := proxied(t)
-	c.paces.note(d, time.Nanosecond)
+	c.take.ShortTurns(d)
 	p.Record()
 	return c, p
 }
@@ -134,7 +134,7 @@ func TestShortTurnsExclude(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		c := dial(t)
-		c.paces.note(d, time.Nanosecond)
+		c.take.ShortTurns(d)
 		wg.Go(func() {
 			for range rounds(2000, 60) {
 				ctx := testCtx(t)
@@ -156,17 +156,4 @@ func TestShortTurnsExclude(t *testing.T) {
 	}
 	wg.Wait()
 	expect.That(t, held.Load() >= 8, "%d holds", held.Load())
-}
-
-func TestPacesAreBounded(t *testing.T) {
-	t.Parallel()
-	var p paces
-	expect.That(t, !p.short("/a", time.Second), "nothing is known yet")
-	for i := range 3 * pacesKept {
-		p.note(string(rune(i)), time.Duration(i))
-	}
-	p.note("/a", time.Second)
-	expect.That(t, len(p.dirs) <= pacesKept, "%d are kept", len(p.dirs))
-	expect.That(t, !p.short("/a", time.Second/shortTurn), "a turn of the limit is short")
-	expect.That(t, p.short("/a", time.Second/shortTurn+1), "a turn beyond the limit is not short")
 }

@@ -176,15 +176,15 @@ func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	c1, c2, o := dial(t), dial(t), observer(t)
-	lead := func(c *Client, path string) take {
+	lead := func(c *Client, path string) taker {
 		return func(ctx context.Context, opts ...Option) (*Lease, error) {
 			return c.Election(path).Campaign(ctx, []byte("value"), opts...)
 		}
 	}
-	mutex := func(c *Client, path string) take {
+	mutex := func(c *Client, path string) taker {
 		return c.Mutex(path).Lock
 	}
-	for _, other := range []func(*Client, string) take{mutex, lead} {
+	for _, other := range []func(*Client, string) taker{mutex, lead} {
 		d := dir(t)
 		ctx1, cancel := context.WithCancel(Task(testCtx(t), "first"))
 		ctx2, cancel2 := context.WithCancel(Task(testCtx(t), "second"))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -23,14 +24,14 @@ type refusable struct {
 }
 
 // taking is a call that takes a lock.
-func taking(lock func(c *Client, d string) take, opts ...Option) refusable {
+func taking(lock func(c *Client, d string) taker, opts ...Option) refusable {
 	return refusable{prepare: func(_ *testing.T, c, _ *Client, d string) func(context.Context) error {
 		return func(ctx context.Context) error { return errOf(lock(c, d)(ctx, opts...)) }
 	}}
 }
 
 // waiting is a call that takes a lock which another client has for a while.
-func waiting(lock func(c *Client, d string) take, again []int, opts ...Option) refusable {
+func waiting(lock func(c *Client, d string) taker, again []int, opts ...Option) refusable {
 	return refusable{prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
 		l := must.Get(lock(rival, d)(testCtx(t)))(t)
 		// Behind the release of the head of a semaphore's queue.
@@ -46,7 +47,7 @@ func waiting(lock func(c *Client, d string) take, again []int, opts ...Option) r
 }
 
 // afterADeath is a call that takes a lock whose last holder did not unlock.
-func afterADeath(lock func(c *Client, d string) take, again ...int) refusable {
+func afterADeath(lock func(c *Client, d string) taker, again ...int) refusable {
 	delay := WithLockDelay(10 * time.Millisecond)
 	return refusable{prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
 		dead, p := proxied(t)
@@ -65,14 +66,11 @@ func (r refusable) asks(again ...int) refusable {
 }
 
 // quietly takes a lock of which the client does not look at the nodes later by itself.
-func quietly(t *testing.T, lock take, opts ...Option) *Lease {
+func quietly(t *testing.T, lock taker, opts ...Option) *Lease {
 	t.Helper()
 	for {
 		l := must.Get(lock(testCtx(t), opts...))(t)
-		l.h.mu.Lock()
-		quiet := len(l.h.timers) == 1 && l.h.timers[0].Stop()
-		l.h.mu.Unlock()
-		if quiet {
+		if l.hold().Hang() {
 			return l
 		}
 		unlock(t, l)
@@ -81,7 +79,7 @@ func quietly(t *testing.T, lock take, opts ...Option) *Lease {
 
 // having is a call about a lease.
 func having(
-	lock func(c *Client, d string) take, call func(ctx context.Context, c *Client, l *Lease) error,
+	lock func(c *Client, d string) taker, call func(ctx context.Context, c *Client, l *Lease) error,
 ) refusable {
 	return refusable{leased: true, prepare: func(t *testing.T, c, _ *Client,
 		d string) func(context.Context) error {
@@ -100,7 +98,8 @@ func transacts(l *Lease, ctx context.Context) error { return errOf(l.Txn(ctx)) }
 
 // seeing is a call of an operator about a lock that another client has.
 func seeing(
-	lock func(c *Client, d string) take, call func(ctx context.Context, i *Inspector, d string, l *Lease) error,
+	lock func(c *Client, d string) taker,
+	call func(ctx context.Context, i *Inspector, d string, l *Lease) error,
 	opts ...Option,
 ) refusable {
 	return refusable{prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
@@ -117,25 +116,25 @@ func seeing(
 	}}
 }
 
-func mutexAt(c *Client, d string) take { return c.Mutex(d).Lock }
-func writeAt(c *Client, d string) take { return c.RWMutex(d).Lock }
-func policyReadAt(c *Client, d string) take {
+func mutexAt(c *Client, d string) taker { return c.Mutex(d).Lock }
+func writeAt(c *Client, d string) taker { return c.RWMutex(d).Lock }
+func policyReadAt(c *Client, d string) taker {
 	return c.RWMutex(d, WithPolicy(PolicyFair)).RLock
 }
-func policyWriteAt(c *Client, d string) take {
+func policyWriteAt(c *Client, d string) taker {
 	return c.RWMutex(d, WithPolicy(PolicyFair)).Lock
 }
-func permitsAt(c *Client, d string) take {
+func permitsAt(c *Client, d string) taker {
 	return func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c.Semaphore(d, 3).Acquire(ctx, 2, o...)
 	}
 }
-func kazooPermitsAt(c *Client, d string) take {
+func kazooPermitsAt(c *Client, d string) taker {
 	return func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c.Semaphore(d, 3, WithLayout(LayoutKazoo)).Acquire(ctx, 2, o...)
 	}
 }
-func electionAt(c *Client, d string) take {
+func electionAt(c *Client, d string) taker {
 	return func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c.Election(d).Campaign(ctx, []byte("me"), o...)
 	}
@@ -152,12 +151,12 @@ func breakAt(ctx context.Context, i *Inspector, d string, l *Lease) error {
 
 var refusables = map[string]refusable{
 	"mutex":        taking(mutexAt).asks(2, 5),
-	"mutex, try":   taking(func(c *Client, d string) take { return c.Mutex(d).TryLock }).asks(3, 6),
+	"mutex, try":   taking(func(c *Client, d string) taker { return c.Mutex(d).TryLock }).asks(3, 6),
 	"mutex, delay": taking(mutexAt, WithLockDelay(time.Hour)).asks(2, 5),
 	"write":        taking(writeAt).asks(2, 5),
 	"policy read":  taking(policyReadAt).asks(6),
 	"policy write": taking(policyWriteAt),
-	"policy try": taking(func(c *Client, d string) take {
+	"policy try": taking(func(c *Client, d string) taker {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).TryLock
 	}),
 	"policy delay":                 taking(policyWriteAt, WithLockDelay(time.Hour)),
@@ -176,7 +175,7 @@ var refusables = map[string]refusable{
 			return errOf(policyReadAt(c, d)(ctx, WithLockDelay(10*time.Millisecond)))
 		}
 	}, again: []int{9}},
-	"set": taking(func(c *Client, d string) take {
+	"set": taking(func(c *Client, d string) taker {
 		return func(ctx context.Context, o ...Option) (*Lease, error) {
 			return c.All(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(fence.Shared, o...))
 		}
@@ -252,7 +251,7 @@ func TestEveryRefusalIsTold(t *testing.T) {
 				err := call(testCtx(t))
 				rule.Remove()
 				switch {
-				case !isClosed(rule.Acted()):
+				case !session.IsClosed(rule.Acted()):
 					must.OK(t, err)
 					must.That(t, k > 1, "it asks nothing")
 					return

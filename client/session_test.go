@@ -69,7 +69,7 @@ func TestE32NoQuorum(t *testing.T) {
 	e.Servers[1].Kill()
 	e.Servers[2].Kill()
 	eventually(t, "the client to be suspended", func() bool { return c.State() == StateSuspended })
-	for _, f := range []take{c.Mutex("/m").Lock, c.Mutex("/m").TryLock} {
+	for _, f := range []taker{c.Mutex("/m").Lock, c.Mutex("/m").TryLock} {
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		if l, err := f(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("%v %v", l, err)

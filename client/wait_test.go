@@ -461,12 +461,12 @@ func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
 func TestTryDoesNotWaitForTheLockDelay(t *testing.T) {
 	t.Parallel()
 	shared(t)
-	for name, lock1 := range map[string]func(c *Client, d string, opts ...Option) (take, take){
-		"mutex": func(c *Client, d string, opts ...Option) (a, b take) {
+	for name, lock1 := range map[string]func(c *Client, d string, opts ...Option) (taker, taker){
+		"mutex": func(c *Client, d string, opts ...Option) (a, b taker) {
 			m := c.Mutex(d, opts...)
 			return m.Lock, m.TryLock
 		},
-		"policy": func(c *Client, d string, opts ...Option) (a, b take) {
+		"policy": func(c *Client, d string, opts ...Option) (a, b taker) {
 			m := c.RWMutex(d, append(opts, WithPolicy(PolicyFair))...)
 			return m.Lock, m.TryLock
 		},
@@ -479,10 +479,11 @@ func TestTryDoesNotWaitForTheLockDelay(t *testing.T) {
 		expire(t, p)
 		soon(t, "the loss", l.Lost())
 		wait, try := lock1(dial(t), d, delay)
-		for what, f := range map[string]take{"try": try, "no wait": func(ctx context.Context, _ ...Option) (*Lease,
-			error) {
-			return wait(ctx, WithWait(0))
-		}} {
+		for what, f := range map[string]taker{"try": try,
+			"no wait": func(ctx context.Context, _ ...Option) (*Lease,
+				error) {
+				return wait(ctx, WithWait(0))
+			}} {
 			expect.Is(t, expect.Err(f(testCtx(t))), ErrNotAcquired, "%s, %s", name, what)
 		}
 	}

@@ -142,8 +142,8 @@ func TestSignedChecksumsCanBeChecked(t *testing.T) {
 
 // byText are the functions that may look at the text of an error, each with its reason.
 var byText = map[string]string{
-	"raftfsm/disk/watchdog.go": "missing", // raft's stores have no value for it
-	"client/errors.go":         "errorAt", // puts a path into the text, once: nothing else depends on it
+	"raftfsm/disk/watchdog.go":       "missing", // raft's stores have no value for it
+	"client/internal/hold/errors.go": "ErrorAt", // puts a path into the text, once: nothing else depends on it
 }
 
 // TestErrorsAreToldByTheirCode: an error that travels between programs has a

@@ -34,6 +34,24 @@ func (e *Epoch) List(ctx context.Context, path string, watch bool) ([]string, *z
 	return names, w, err
 }
 
+// IsClosed reports whether a signal was given.
+func IsClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// FiredOf returns the signal of a watch, nil if there is no watch.
+func FiredOf(w *zk.Watch) <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	return w.Fired()
+}
+
 // Seen is the result of a look at a node, with the watch that fires at its end.
 type Seen struct {
 	zk.Node

@@ -1,6 +1,9 @@
 package session
 
 import (
+	"context"
+	"log/slog"
+	"net"
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
@@ -53,4 +56,36 @@ func (k *Keeper) PretendAttached() {
 	defer k.mu.Unlock()
 	k.attached = true
 	k.broadcast()
+}
+
+// Bubble returns the options of a stub whose clock is that of a bubble of virtual time, and whose margin is
+// two seconds.
+func Bubble() Options {
+	return Options{Clock: bubbleClock{time.Now()}, Margin: 2 * time.Second, Log: slog.New(slog.DiscardHandler)}
+}
+
+type bubbleClock struct{ origin time.Time }
+
+func (c bubbleClock) Now() Reading {
+	d := time.Since(c.origin)
+	return Reading{Mono: d, Boot: d, Wall: time.Now()}
+}
+
+// Unreachable returns a keeper whose server does not answer, and a session of it of a day. The function
+// closes it.
+func Unreachable() (k *Keeper, e *Epoch, end func()) {
+	conn, err := zk.Open("a", zk.Options{AttemptLimit: 1000 * time.Hour,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+	if err != nil {
+		panic(err) // "a" is the name of a server
+	}
+	k, e = Stub(Bubble(), 7, 24*time.Hour, conn)
+	return k, e, func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = k.Close(ended)
+	}
 }

@@ -1,4 +1,4 @@
-package client
+package take
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -17,14 +18,19 @@ import (
 // one node before it.
 type queue struct{ recipe.Rule }
 
+// InQueue takes a lock with a queue, by the rule of the queue.
+func (c *Client) InQueue(ctx context.Context, ask Ask, rule recipe.Rule) (*hold.Lease, error) {
+	return c.acquire(ctx, &attempt{Ask: ask, dir: ask.Path, alone: ask.Value != nil}, queue{rule}.run)
+}
+
 // run takes a place in the queue and waits there.
-func (q queue) run(ctx context.Context, e *session.Epoch, a *attempt) (*hold, error) {
-	if a.try {
+func (q queue) run(ctx context.Context, e *session.Epoch, a *attempt) (*hold.Grant, error) {
+	if a.Try {
 		if err := q.precheck(ctx, e, a); err != nil {
 			return nil, err
 		}
 	}
-	asked, on := a.c.keeper.Now(), a.c.keeper.Connections()
+	asked, on := a.c.Keeper.Now(), a.c.Keeper.Connections()
 	id := newNodeID(e.ID())
 	made, names, err := e.Create(ctx, q.node(a, id))
 	if err != nil {
@@ -32,14 +38,14 @@ func (q queue) run(ctx context.Context, e *session.Epoch, a *attempt) (*hold, er
 	}
 	w := newWaiter(e, a, q, made[0])
 	w.id = id
-	w.asked, w.made, w.took = asked, on, a.c.keeper.Now().Mono-asked.Mono
+	w.asked, w.made, w.took = asked, on, a.c.Keeper.Now().Mono-asked.Mono
 	a.queued(w.Made)
-	h, err := w.wait(ctx, names)
+	g, err := w.wait(ctx, names)
 	if err == nil {
-		return h, nil
+		return g, nil
 	}
 	gone := w.e.ReapMarked([]string{w.Path}, w.unmark)
-	if errors.Is(err, ErrNotAcquired) {
+	if errors.Is(err, hold.ErrNotAcquired) {
 		// A try must not leave a node behind for which others would wait.
 		session.AwaitGone(ctx, gone)
 	}
@@ -48,9 +54,9 @@ func (q queue) run(ctx context.Context, e *session.Epoch, a *attempt) (*hold, er
 
 // node describes the node of a new contender.
 func (q queue) node(a *attempt, id recipe.ID) session.Node {
-	n := session.Node{Lasting: a.cfg.lasting(), List: true}
+	n := session.Node{Lasting: a.Terms.Lasting(), List: true}
 	path := recipe.Join(a.dir, recipe.NodeName(q.Layout, q.Kind, id, a.c.owner.Host))
-	n.Create = zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: zk.EphemeralSequential}
+	n.Create = zk.Create{Path: path, Data: a.data(), ACL: a.Terms.ACL, Mode: zk.EphemeralSequential}
 	return n
 }
 
@@ -70,7 +76,7 @@ func (q queue) precheck(ctx context.Context, e *session.Epoch, a *attempt) error
 		}
 		if err == nil && p.Blocked {
 			a.waitsInQueue("", &names, p)
-			err = ErrNotAcquired
+			err = hold.ErrNotAcquired
 		}
 		return err
 	})
@@ -116,7 +122,7 @@ func newWaiter(e *session.Epoch, a *attempt, q queue, own session.Made) *waiter 
 // end, and list again. An event alone grants nothing. The waiter spares the second list if few
 // contenders are ahead and none of them leaves another node in its place. Then it is enough that
 // each of them is gone and the own node is there.
-func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
+func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error) {
 	for {
 		if names == nil {
 			list, err := w.list(ctx)
@@ -132,15 +138,15 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 		switch {
 		case !p.Found:
 			return nil, w.displaced()
-		case p.Blocked && w.a.try:
+		case p.Blocked && w.a.Try:
 			w.a.waitsInQueue(w.Path, names, p)
-			return nil, ErrNotAcquired
+			return nil, hold.ErrNotAcquired
 		case p.Blocked:
 			w.a.waitsInQueue(w.Path, names, p)
 			if !w.waited {
 				w.waited, w.late, w.begun, w.ahead = true, true, time.Now(), p.Ahead
 			}
-			final := w.q.EndIsFinal(p.Blocker) && w.a.cfg.lockDelay == 0 && len(p.Others) == 0
+			final := w.q.EndIsFinal(p.Blocker) && w.a.Terms.LockDelay == 0 && len(p.Others) == 0
 			short := names.Len() <= shortList && w.q.Kind != recipe.RoleRead && w.c.paces.short(w.a.dir, w.took)
 			if final && p.Ahead > 1 && short {
 				if names, err = w.lookAhead(ctx, p); err != nil {
@@ -177,11 +183,11 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			// A contender that came or went after the own node was made may have been ahead when another
 			// waiter listed.
 			w.late = w.late || names.Stat.Pzxid != w.Stat.Czxid
-			h, err := w.first(ctx, p, names)
+			g, err := w.first(ctx, p, names)
 			if err == nil {
 				names.Free()
 			}
-			return h, err
+			return g, err
 		}
 	}
 }
@@ -221,18 +227,14 @@ func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 	return names, err
 }
 
-// ownWatch is how long a wait or a hold must last before the client watches its own node. Most waits and
-// holds end earlier, and the watch costs a request and an event.
-const ownWatch = 100 * time.Millisecond
-
-// ownWatchEach extends ownWatch for each contender ahead. A waiter far from its turn looks at its
+// ownWatchEach extends hold.OwnWatch for each contender ahead. A waiter far from its turn looks at its
 // own node in the next list at the latest.
 const ownWatchEach = 20 * time.Millisecond
 
 // ownWatchIn returns how long a waiter with so many contenders ahead need not watch its own node, in a
 // session of the timeout.
 func ownWatchIn(timeout time.Duration, ahead int) time.Duration {
-	return max(ownWatch, min(ownWatch+time.Duration(ahead-1)*ownWatchEach, timeout))
+	return max(hold.OwnWatch, min(hold.OwnWatch+time.Duration(ahead-1)*ownWatchEach, timeout))
 }
 
 // wakers are other signals that end a wait for a node; each may be nil.
@@ -266,7 +268,7 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers)
 				if err := w.watchOwn(ctx); err != nil {
 					return false, err
 				}
-			case <-firedOf(w.own):
+			case <-session.FiredOf(w.own):
 				if err := w.lookOwn(ctx); err != nil {
 					return false, err
 				}
@@ -279,9 +281,9 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers)
 					return st == nil, err
 				}
 			case <-w.e.Gone():
-				return false, ErrSessionExpired
+				return false, zk.ErrSessionExpired
 			case <-ctx.Done():
-				return false, endOf(ctx)
+				return false, hold.EndOf(ctx)
 			}
 		}
 	}
@@ -314,7 +316,7 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s session.Seen, go
 // watchBoth watches a node and the own one in one flight, and after them it may list the directory.
 // The watch is nil if the caller must look at the node by itself, and so is the list.
 func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Watch, *zk.Names, error) {
-	since := w.c.keeper.Connections()
+	since := w.c.Keeper.Connections()
 	pipe := w.e.Conn().Pipe()
 	node, own := pipe.GetW(path), pipe.GetW(w.Path)
 	var all *zk.Reply[zk.Names]
@@ -341,36 +343,34 @@ func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Wat
 	return watch, nil, err
 }
 
-// first makes the hold when no contender is ahead. The list is nil if the waiter needed no other
+// first makes the grant when no contender is ahead. The list is nil if the waiter needed no other
 // list.
-func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*hold, error) {
+func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*hold.Grant, error) {
 	if err := alone(ctx, w.e, w.a.dir, recipe.UseQueue, p.Others); err != nil {
 		return nil, err
 	}
-	if w.made != w.c.keeper.Connections() {
+	if w.made != w.c.Keeper.Connections() {
 		// Another client may have put a node of this name in the place of the own one.
 		if err := w.lookOwn(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if w.a.cfg.lockDelay > 0 {
+	if w.a.Terms.LockDelay > 0 {
 		if err := w.lockDelay(ctx, names.List()); err != nil {
 			return nil, err
 		}
 	}
-	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.Stat.Czxid),
-		heldNode{path: w.Path, w: w.own})
-	h.unmark = w.unmark
+	g := w.a.granted(w.e, fence.Token(w.Stat.Czxid), hold.Node{Path: w.Path, Watch: w.own})
+	g.Unmark = w.unmark
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))
 	}
 	if !w.late {
-		h.since = w.asked
+		g.Since = w.asked
 	}
 	if !w.e.Valid() {
 		// The delay took too long: look again whether this waiter is still first.
-		h.endLife()
-		return nil, ErrSessionExpired
+		return nil, zk.ErrSessionExpired
 	}
-	return h, nil
+	return g, nil
 }

@@ -1,4 +1,4 @@
-package client
+package take
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -29,7 +30,7 @@ func (t semSight) undo() []zk.Op {
 
 // look reads the path. It returns an error if the path is used by another kind of lock or has another
 // program's data.
-func (s *Semaphore) look(ctx context.Context, e *session.Epoch) (semSight, error) {
+func (s *Permits) look(ctx context.Context, e *session.Epoch) (semSight, error) {
 	p := e.Conn().Pipe()
 	data, children := p.Get(s.path), p.Names(s.path)
 	p.Send()
@@ -58,7 +59,7 @@ func (s *Semaphore) look(ctx context.Context, e *session.Epoch) (semSight, error
 }
 
 // sightOf reads the number of permits in the path's node.
-func (s *Semaphore) sightOf(n zk.Node) (semSight, error) {
+func (s *Permits) sightOf(n zk.Node) (semSight, error) {
 	have, rec, err := s.parseLimit(n.Data)
 	switch wish := int(s.wish.Load()); {
 	case err != nil:
@@ -68,27 +69,29 @@ func (s *Semaphore) sightOf(n zk.Node) (semSight, error) {
 	case have == 0:
 		set := zk.SetData{Path: s.path, Data: s.encodeLimit(rec, wish), Version: n.Stat.Version}
 		return semSight{limit: wish, store: []zk.Op{set}, data: n.Data}, nil
-	case wish > 0 && have != wish && s.cfg.layout == LayoutKazoo:
+	case wish > 0 && have != wish && s.terms.Layout == recipe.LayoutKazoo:
 		return semSight{}, fmt.Errorf("%w: %s has %d, not %d", ErrLimitMismatch, s.path, have, wish)
 	case wish > 0 && have != wish:
 		s.told.Do(func() {
-			s.c.keeper.Log().Info("semaphore stores another number of permits, and the stored number counts",
+			s.c.Keeper.Log().Info("semaphore stores another number of permits, and the stored number counts",
 				"path", s.path, "stored", have, "given", wish)
-			s.c.notifier.add(Event{Kind: EventPermits, Path: s.path, Permits: have, Wanted: wish},
-				s.c.events, s.cfg.events)
+			if s.tell != nil {
+				s.tell(hold.Event{Kind: hold.EventPermits, Permits: have, Wanted: wish})
+			}
 		})
 	}
 	return semSight{limit: have}, nil
 }
 
 // parseLimit returns the stored limit, 0 if no limit is stored.
-func (s *Semaphore) parseLimit(data []byte) (int, recipe.Record, error) {
-	if s.cfg.layout == LayoutKazoo {
+func (s *Permits) parseLimit(data []byte) (int, recipe.Record, error) {
+	if s.terms.Layout == recipe.LayoutKazoo {
 		if len(data) == 0 {
 			return 0, recipe.Record{}, nil
 		}
 		if _, ok := recipe.ParseRecord(data); ok && data[0] == '{' {
-			return 0, recipe.Record{}, fmt.Errorf("%w: %s is of a lock of another kind", ErrMixedLayout, s.path)
+			return 0, recipe.Record{}, fmt.Errorf("%w: %s is of a lock of another kind",
+				recipe.ErrMixedLayout, s.path)
 		}
 		n, err := strconv.Atoi(string(data))
 		if err != nil || n < 1 {
@@ -99,53 +102,47 @@ func (s *Semaphore) parseLimit(data []byte) (int, recipe.Record, error) {
 	rec, ok := recipe.ParseRecord(data)
 	if !ok {
 		return 0, rec, fmt.Errorf("%w: %s has the data %.20q of another program where the limit is stored",
-			ErrMixedLayout, s.path, data)
+			recipe.ErrMixedLayout, s.path, data)
 	}
 	if rec.Layout != "" {
-		return 0, rec, fmt.Errorf("%w: %s is of a lock of the kind %q", ErrMixedLayout, s.path, rec.Layout)
+		return 0, rec, fmt.Errorf("%w: %s is of a lock of the kind %q", recipe.ErrMixedLayout, s.path,
+			rec.Layout)
 	}
 	return rec.Limit, rec, nil
 }
 
 // encodeLimit returns the data that store a number of permits.
-func (s *Semaphore) encodeLimit(rec recipe.Record, permits int) []byte {
-	if s.cfg.layout == LayoutKazoo {
+func (s *Permits) encodeLimit(rec recipe.Record, permits int) []byte {
+	if s.terms.Layout == recipe.LayoutKazoo {
 		return []byte(strconv.Itoa(permits))
 	}
 	rec.Limit = permits
 	return rec.Encode()
 }
 
-// SetPermits changes the number of permits, unless the path is of another kind of lock. Waiters take the
-// new number into account. A lower number takes no permit away: the number in use shrinks as holders give
-// permits back.
-func (s *Semaphore) SetPermits(ctx context.Context, permits int) error {
-	if err := s.check(permits); err != nil {
-		return err
-	}
-	err := s.c.steadily(ctx, s.path, func(e *session.Epoch) error {
-		names, err := e.Conn().Names(ctx, s.path)
-		if err == nil {
-			err = alone(ctx, e, s.path, s.d.use, names.List())
-		}
-		if err == nil {
-			err = e.Update(ctx, s.path, func(data []byte) ([]byte, error) {
-				have, rec, err := s.parseLimit(data)
-				if err != nil || have == permits {
-					return nil, err
-				}
-				return s.encodeLimit(rec, permits), nil
-			})
-		}
-		if errors.Is(err, zk.ErrNoNode) {
-			if err = e.Ensure(ctx, s.path, s.cfg.lasting(), s.cfg.acl); err == nil {
-				err = session.ErrAgain
-			}
-		}
-		return err
-	})
+// Store changes the stored number of permits, unless the path is of another kind of lock. It is
+// safe to repeat.
+func (s *Permits) Store(ctx context.Context, e *session.Epoch, permits int) error {
+	names, err := e.Conn().Names(ctx, s.path)
 	if err == nil {
-		s.wish.Store(int64(permits))
+		err = alone(ctx, e, s.path, s.d.use, names.List())
+	}
+	if err == nil {
+		err = e.Update(ctx, s.path, func(data []byte) ([]byte, error) {
+			have, rec, err := s.parseLimit(data)
+			if err != nil || have == permits {
+				return nil, err
+			}
+			return s.encodeLimit(rec, permits), nil
+		})
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		if err = e.Ensure(ctx, s.path, s.terms.Lasting(), s.terms.ACL); err == nil {
+			err = session.ErrAgain
+		}
 	}
 	return err
 }
+
+// Stored notes that the number was stored.
+func (s *Permits) Stored(permits int) { s.wish.Store(int64(permits)) }

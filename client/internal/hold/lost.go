@@ -1,4 +1,4 @@
-package client
+package hold
 
 import (
 	"cmp"
@@ -12,10 +12,14 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
+// OwnWatch is how long a wait or a hold must last before the client watches its own node. Most waits and
+// holds end earlier, and the watch costs a request and an event.
+const OwnWatch = 100 * time.Millisecond
+
 // watchNodes starts a monitor for each node: at once if the node is watched already, and otherwise
 // when the hold has lasted a moment. The parts of a hold of several locks have monitors of their
 // own.
-func (h *hold) watchNodes() {
+func (h *Hold) watchNodes() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
@@ -23,8 +27,8 @@ func (h *hold) watchNodes() {
 	}
 	// A monitor of a node that was replaced ends when it finds that out.
 	ctx := h.life
-	for _, l := range h.parts {
-		h.c.keeper.Detached(func(context.Context) {
+	for _, l := range h.g.Parts {
+		h.s.Keeper.Detached(func(context.Context) {
 			for {
 				select {
 				case r := <-l.Asked():
@@ -38,20 +42,20 @@ func (h *hold) watchNodes() {
 			}
 		})
 	}
-	if h.parts != nil {
+	if h.g.Parts != nil {
 		return
 	}
 	nodes := h.nodes
 	begin := func() {
 		for _, n := range nodes {
-			h.c.keeper.Detached(func(context.Context) { h.monitor(ctx, n, n.w) })
+			h.s.Keeper.Detached(func(context.Context) { h.monitor(ctx, n, n.Watch) })
 		}
 	}
-	if nodes[0].w != nil {
+	if nodes[0].Watch != nil {
 		begin()
 		return
 	}
-	h.timers = append(h.timers, time.AfterFunc(ownWatch, func() {
+	h.timers = append(h.timers, time.AfterFunc(OwnWatch, func() {
 		if ctx.Err() == nil {
 			begin()
 		}
@@ -62,10 +66,10 @@ func (h *hold) watchNodes() {
 // watch alone: if another client takes away the right to read the node, the server sends an event neither for
 // that nor for the node's end. So monitor looks at the node regularly, and more often if the node may not be
 // read.
-func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
+func (h *Hold) monitor(ctx context.Context, n Node, w *zk.Watch) {
 	hidden := false
 	for {
-		if w == nil || isClosed(w.Fired()) {
+		if w == nil || session.IsClosed(w.Fired()) {
 			// A node that a change of this hold removed is not a loss: wait for the change.
 			h.awaitChange(ctx)
 			if ctx.Err() != nil {
@@ -77,7 +81,7 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 				return
 			}
 			if err != nil {
-				if session.Pause(ctx, session.Heartbeat(h.e.Timeout())) != nil {
+				if session.Pause(ctx, session.Heartbeat(h.g.Epoch.Timeout())) != nil {
 					return // the hold is over
 				}
 				w = nil
@@ -86,8 +90,8 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 			w, hidden = s.Watch, s.Hidden
 		}
 		select {
-		case <-firedOf(w):
-		case <-time.After(h.e.LookAgain(hidden)):
+		case <-session.FiredOf(w):
+		case <-time.After(h.g.Epoch.LookAgain(hidden)):
 			w = nil
 		case <-ctx.Done():
 			return
@@ -96,8 +100,8 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 }
 
 // lookAt reads and watches a node of the hold. A node that the session may not see is not lost.
-func (h *hold) lookAt(ctx context.Context, n heldNode) (s session.Seen, gone bool, err error) {
-	s, err = h.e.See(ctx, n.path, false)
+func (h *Hold) lookAt(ctx context.Context, n Node) (s session.Seen, gone bool, err error) {
+	s, err = h.g.Epoch.See(ctx, n.Path, false)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return s, true, nil
@@ -105,7 +109,7 @@ func (h *hold) lookAt(ctx context.Context, n heldNode) (s session.Seen, gone boo
 		return s, false, nil
 	case err != nil:
 		return s, false, err
-	case !s.Listed && s.Stat.EphemeralOwner != h.e.ID():
+	case !s.Listed && s.Stat.EphemeralOwner != h.g.Epoch.ID():
 		return s, true, nil
 	}
 	if r, ok := recipe.RevocationIn(s.Data); ok {
@@ -115,10 +119,10 @@ func (h *hold) lookAt(ctx context.Context, n heldNode) (s session.Seen, gone boo
 }
 
 // nodeGone ends the hold because its node n is gone, unless the client itself removed n.
-func (h *hold) nodeGone(ctx context.Context, n heldNode) {
+func (h *Hold) nodeGone(ctx context.Context, n Node) {
 	// The look may have been under way when a change of the mode began.
 	h.awaitChange(ctx)
-	if ctx.Err() != nil || h.e.Ended() || !h.has(n) {
+	if ctx.Err() != nil || h.g.Epoch.Ended() || !h.has(n) {
 		return // released or replaced by this client, or gone with the session
 	}
 	h.lose(Removed, n)
@@ -126,7 +130,7 @@ func (h *hold) nodeGone(ctx context.Context, n heldNode) {
 
 // wish delivers a request to give the lock back. It returns false if there was one before, or the hold is
 // over.
-func (h *hold) wish(r recipe.Revocation) bool {
+func (h *Hold) wish(r recipe.Revocation) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over || h.revoked != nil {
@@ -140,26 +144,26 @@ func (h *hold) wish(r recipe.Revocation) bool {
 }
 
 // revoke delivers a request, and ends a revocable hold after its grace.
-func (h *hold) revoke(r recipe.Revocation) {
-	if !h.wish(r) || !h.cfg.revocable {
+func (h *Hold) revoke(r recipe.Revocation) {
+	if !h.wish(r) || !h.g.Revocable {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.over {
-		h.timers = append(h.timers, time.AfterFunc(h.cfg.revokeGrace, func() { h.lose(Revoked) }))
+		h.timers = append(h.timers, time.AfterFunc(h.g.RevokeGrace, func() { h.lose(Revoked) }))
 	}
 }
 
 // limited reports whether the hold has a limit. The locks of a set have none, because the set has it.
-func (h *hold) limited() bool { return h.cfg.maxHold > 0 }
+func (h *Hold) limited() bool { return h.g.MaxHold > 0 }
 
 // limitTick is how often a hold with a limit reads the clocks, because timers stand still while the machine
 // is suspended.
 const limitTick = 500 * time.Millisecond
 
 // watchLimit ends the hold when it has lasted too long.
-func (h *hold) watchLimit() {
+func (h *Hold) watchLimit() {
 	if !h.limited() {
 		return
 	}
@@ -169,7 +173,7 @@ func (h *hold) watchLimit() {
 		return
 	}
 	var t *time.Timer
-	wait := func() time.Duration { return min(h.cfg.maxHold-h.held(), limitTick) }
+	wait := func() time.Duration { return min(h.g.MaxHold-h.held(), limitTick) }
 	t = time.AfterFunc(wait(), func() {
 		h.mu.Lock()
 		left := wait()
@@ -185,12 +189,12 @@ func (h *hold) watchLimit() {
 }
 
 // validUntil returns when the hold ends if the client does not hear from the server.
-func (h *hold) validUntil() time.Time {
-	until := h.e.ValidUntil()
+func (h *Hold) validUntil() time.Time {
+	until := h.g.Epoch.ValidUntil()
 	if h.limited() {
-		until = earlier(until, h.c.keeper.Now().Wall.Add(h.cfg.maxHold-h.held()))
+		until = earlier(until, h.s.Keeper.Now().Wall.Add(h.g.MaxHold-h.held()))
 	}
-	for _, l := range h.parts {
+	for _, l := range h.g.Parts {
 		until = earlier(until, l.h.validUntil())
 	}
 	return until
@@ -203,14 +207,14 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// epochOver ends the hold with its epoch.
-func (h *hold) EpochOver(why session.Reason) {
-	h.lose([...]LostReason{session.Expired: Expired, session.Silent: Deadline, session.Closed: Closed}[why])
+// EpochOver ends the hold with its epoch.
+func (h *Hold) EpochOver(why session.Reason) {
+	h.lose([...]Reason{session.Expired: Expired, session.Silent: Deadline, session.Closed: Closed}[why])
 }
 
 // lose ends the hold because the right to act is gone. Only the first call counts, and a hold under
 // release can no longer be lost. at is the node to blame, if it is known.
-func (h *hold) lose(why LostReason, at ...heldNode) {
+func (h *Hold) lose(why Reason, at ...Node) {
 	h.mu.Lock()
 	if h.over {
 		h.mu.Unlock()
@@ -218,11 +222,12 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	}
 	h.over = true
 	n := append(at, h.nodes...)[0]
-	cause := &LostError{Path: cmp.Or(n.lock, h.path), Node: n.path, Reason: why}
-	h.lost = cause
+	what := Loss{Path: cmp.Or(n.lock, h.g.Path), Node: n.Path, Reason: why}
+	cause := h.s.Cause(what)
+	h.lost = &loss{what, cause}
 	for _, l := range h.leases {
-		l.cause = cause
-		h.c.named.remove(l)
+		l.cause = h.lost
+		h.s.named.remove(l)
 		l.cancel(cause)
 		close(l.lost)
 	}
@@ -230,17 +235,17 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	if h.granted {
 		h.tell(Event{Kind: EventLost, Held: h.held(), Err: cause})
 	}
-	h.graceful = why == MaxHold && h.cfg.graceNow() > 0 || h.lingers(why)
+	h.graceful = why == MaxHold && h.g.GraceNow() > 0 || h.lingers(why)
 	h.stopTimers()
 	if h.graceful && !h.lingers(why) {
-		h.timers = append(h.timers, time.AfterFunc(h.cfg.graceNow(), h.endGrace))
+		h.timers = append(h.timers, time.AfterFunc(h.g.GraceNow(), h.endGrace))
 	}
 	graceful := h.graceful
 	h.mu.Unlock()
 
-	h.e.Remove(h)
+	h.g.Epoch.Remove(h)
 	h.endLife()
-	h.c.keeper.Log().Info("lock lost", "path", h.path, "reason", why.String())
+	h.s.Keeper.Log().Info("lock lost", "path", h.g.Path, "reason", why.String())
 	switch {
 	case !graceful:
 		h.abandon()
@@ -251,33 +256,33 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 
 // markOver notes in the nodes, which stay until Unlock, that the maximum hold is over: the note lets an
 // operator break the lock ([Inspector.BreakExpired]). No client acts on it by itself.
-func (h *hold) markOver() {
+func (h *Hold) markOver() {
 	for _, n := range h.nodesNow() {
-		h.c.keeper.Detached(func(ctx context.Context) {
+		h.s.Keeper.Detached(func(ctx context.Context) {
 			over := func(data []byte) ([]byte, error) { return recipe.MarkOver(data), nil }
-			err := h.e.Update(ctx, n.path, over)
+			err := h.g.Epoch.Update(ctx, n.Path, over)
 			if zk.IsRefusal(err) && !errors.Is(err, zk.ErrNoNode) {
-				h.c.keeper.Log().Warn("a holder over its maximum hold cannot note it in its node",
-					"path", h.path, "err", err)
+				h.s.Keeper.Log().Warn("a holder over its maximum hold cannot note it in its node",
+					"path", h.g.Path, "err", err)
 			}
 		})
 	}
 }
 
 // lingers reports whether the nodes stay until Unlock; for a set, whether those of one of its locks do.
-func (h *hold) lingers(why LostReason) bool {
-	if slices.ContainsFunc(h.parts, func(l *Lease) bool { return l.h.lingers(why) }) {
+func (h *Hold) lingers(why Reason) bool {
+	if slices.ContainsFunc(h.g.Parts, func(l *Lease) bool { return l.h.lingers(why) }) {
 		return true
 	}
 	switch why {
 	case Deadline, MaxHold, Revoked:
-		return h.cfg.linger
+		return h.g.Linger
 	}
 	return false // the nodes are gone, or will go with the session
 }
 
 // endGrace removes the nodes that stayed after the lease was lost.
-func (h *hold) endGrace() {
+func (h *Hold) endGrace() {
 	h.mu.Lock()
 	was := h.graceful
 	h.graceful = false

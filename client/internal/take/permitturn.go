@@ -1,4 +1,4 @@
-package client
+package take
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -15,7 +16,7 @@ import (
 
 // permitting is an attempt at n permits: as the head of the queue, or as a try without a place in it.
 type permitting struct {
-	s        *Semaphore
+	s        *Permits
 	e        *session.Epoch
 	a        *attempt
 	n        int
@@ -47,7 +48,7 @@ func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]session.Made, 
 
 // ensure makes the directory of the permits.
 func (p *permitting) ensure(ctx context.Context) error {
-	return p.e.Ensure(ctx, p.s.d.leases, p.a.cfg.lasting(), p.a.cfg.acl)
+	return p.e.Ensure(ctx, p.s.d.leases, p.a.Terms.Lasting(), p.a.Terms.ACL)
 }
 
 // permitHead is the head of the queue, which waits until its permits are free.
@@ -58,11 +59,11 @@ type permitHead struct {
 	safety        <-chan time.Time
 }
 
-func newPermitHead(s *Semaphore, a *attempt, head *hold, n int) *permitHead {
-	e := head.e
+func newPermitHead(s *Permits, a *attempt, turn *hold.Grant, n int) *permitHead {
+	e := turn.Epoch
 	return &permitHead{
 		permitting: permitting{s: s, e: e, a: a, n: n}, safety: e.Recheck(true),
-		own: waiter{Made: session.Made{Path: head.nodes[0].path}, c: s.c, e: e, a: a, own: head.nodes[0].w},
+		own: waiter{Made: session.Made{Path: turn.Nodes[0].Path}, c: s.c, e: e, a: a, own: turn.Nodes[0].Watch},
 	}
 }
 
@@ -101,11 +102,11 @@ func (p *permitHead) look(ctx context.Context) error {
 
 // act takes the permits if the node of its own place still exists. If another client has removed that node,
 // another head may be counting the same permits.
-func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold, error) {
+func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold.Grant, error) {
 	if step.Do == recipe.Wait {
 		p.a.waitsForPermits(p.own.Path, p.s.d.leases, p.used)
-		if p.a.try {
-			return nil, ErrNotAcquired
+		if p.a.Try {
+			return nil, hold.ErrNotAcquired
 		}
 		if err := p.own.watchOwn(ctx); err != nil {
 			return nil, err
@@ -160,10 +161,10 @@ func (t *permitTry) next(ctx context.Context) (recipe.Step, error) {
 	return recipe.Step{Do: recipe.Grant}, err
 }
 
-func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
+func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold.Grant, error) {
 	if step.Do == recipe.Wait {
 		if t.tries++; t.tries == tryAgain {
-			return nil, ErrNotAcquired
+			return nil, hold.ErrNotAcquired
 		}
 		return nil, session.Pause(ctx, session.Backoff(t.tries, time.Millisecond, 10*time.Millisecond))
 	}
@@ -183,7 +184,7 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
 		return t.s.holdOf(t.a, t.e, made, all)
 	}
 	undo := t.sight.undo()
-	if err == nil || !errors.Is(err, ErrMixedLayout) {
+	if err == nil || !errors.Is(err, recipe.ErrMixedLayout) {
 		undo = nil
 	}
 	session.AwaitGone(ctx, t.e.ReapMarked(pathsOfMade(made), undo))
@@ -196,13 +197,13 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
 		return nil, nil
 	}
 	if t.tries++; verdict == recipe.PermitsRefused || t.tries == tryAgain {
-		return nil, ErrNotAcquired
+		return nil, hold.ErrNotAcquired
 	}
 	return nil, nil
 }
 
 // queue lists the contenders that wait for permits.
-func (s *Semaphore) queue(ctx context.Context, e *session.Epoch) (zk.Names, error) {
+func (s *Permits) queue(ctx context.Context, e *session.Epoch) (zk.Names, error) {
 	names, err := e.Conn().Names(ctx, s.d.lock)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
@@ -233,12 +234,12 @@ func (t *permitTry) judge(ctx context.Context, own []session.Made) (recipe.Permi
 }
 
 // permits describes the nodes of new permits with the numbers.
-func (s *Semaphore) permits(e *session.Epoch, a *attempt, slots []int) []session.Node {
+func (s *Permits) permits(e *session.Epoch, a *attempt, slots []int) []session.Node {
 	nodes := make([]session.Node, len(slots))
 	for i := range nodes {
 		path := recipe.Join(s.d.leases, s.d.leaseName(newNodeID(e.ID()), slots[i]))
-		nodes[i] = session.Node{Lasting: a.cfg.lasting(),
-			Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
+		nodes[i] = session.Node{Lasting: a.Terms.Lasting(),
+			Create: zk.Create{Path: path, Data: a.data(), ACL: a.Terms.ACL, Mode: s.d.mode}}
 	}
 	return nodes
 }
@@ -259,23 +260,23 @@ func mayNotStore(err error, nodes []session.Node) bool {
 }
 
 // holdOf returns the hold of permits, beside those that were there.
-func (s *Semaphore) holdOf(a *attempt, e *session.Epoch, made []session.Made, beside []string) (
-	*hold, error) {
+func (s *Permits) holdOf(a *attempt, e *session.Epoch, made []session.Made, beside []string) (
+	*hold.Grant, error) {
 	if !e.Valid() {
 		e.Reap(pathsOfMade(made)...)
-		return nil, ErrSessionExpired
+		return nil, zk.ErrSessionExpired
 	}
-	held := make([]heldNode, len(made))
+	held := make([]hold.Node, len(made))
 	for i, m := range made {
-		held[i] = heldNode{path: m.Path}
+		held[i] = hold.Node{Path: m.Path}
 	}
-	h := newHold(a, e, fence.Permit, fence.Token(made[0].Stat.Czxid), held...)
+	g := a.granted(e, fence.Token(made[0].Stat.Czxid), held...)
 	switch other := recipe.Unnumbered(beside); {
 	case !s.d.numbered:
-		h.unnumbered = fmt.Errorf("%w: permits of the layout %v have none", ErrNoSlots, s.cfg.layout)
+		g.Unnumbered = fmt.Errorf("%w: permits of the layout %v have none", ErrNoSlots, s.terms.Layout)
 	case other != "":
-		h.unnumbered = fmt.Errorf("%w: %s is of another program, or of an older release", ErrNoSlots,
+		g.Unnumbered = fmt.Errorf("%w: %s is of another program, or of an older release", ErrNoSlots,
 			recipe.Join(s.d.leases, other))
 	}
-	return h, nil
+	return g, nil
 }

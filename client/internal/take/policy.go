@@ -1,4 +1,4 @@
-package client
+package take
 
 import (
 	"context"
@@ -6,20 +6,25 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// policyAcquire competes for a read-write lock with a policy. recipe/policy.go decides; this file
+// UnderPolicy takes a read-write lock with a policy. recipe/policy.go decides; this file
 // reads what the decisions need and carries them out.
-func policyAcquire(ctx context.Context, e *session.Epoch, a *attempt) (*hold, error) {
+func (c *Client) UnderPolicy(ctx context.Context, ask Ask) (*hold.Lease, error) {
+	return c.acquire(ctx, &attempt{Ask: ask, dir: ask.Path}, underPolicy)
+}
+
+func underPolicy(ctx context.Context, e *session.Epoch, a *attempt) (*hold.Grant, error) {
 	w := newPolicyWaiter(a, e, newNodeID(e.ID()))
-	h, err := w.compete(ctx)
+	g, err := w.compete(ctx)
 	if err != nil {
-		w.withdraw(ctx, errors.Is(err, ErrNotAcquired), errors.Is(err, ErrMixedLayout))
+		w.withdraw(ctx, errors.Is(err, hold.ErrNotAcquired), errors.Is(err, recipe.ErrMixedLayout))
 	}
-	return h, lostPlace(err)
+	return g, lostPlace(err)
 }
 
 // policyWaiter is one attempt in one session.
@@ -42,13 +47,13 @@ func newPolicyWaiter(a *attempt, e *session.Epoch, id recipe.ID) *policyWaiter {
 	}
 }
 
-func (w *policyWaiter) reads() bool { return w.a.mode == fence.Shared }
+func (w *policyWaiter) reads() bool { return w.a.Mode == fence.Shared }
 
 // compete decides and acts until the lock is held.
-func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
-	if !w.reads() && !w.a.try {
+func (w *policyWaiter) compete(ctx context.Context) (*hold.Grant, error) {
+	if !w.reads() && !w.a.Try {
 		// A writer needs its place before anything can be decided.
-		if err := w.dir.read(ctx, w.a.cfg); err != nil {
+		if err := w.dir.read(ctx, w.a.Terms); err != nil {
 			return nil, err
 		}
 		if !w.dir.unmade { // otherwise look first whether the path is free
@@ -66,7 +71,7 @@ func (w *policyWaiter) next(ctx context.Context) (recipe.Step, error) {
 		return recipe.Step{}, err
 	}
 	step, err := w.decide()
-	if errors.Is(err, ErrNotAcquired) && !w.synced {
+	if errors.Is(err, hold.ErrNotAcquired) && !w.synced {
 		w.synced, w.dir.fresh = true, false
 		if err = w.e.Conn().Sync(ctx, w.a.dir); err == nil {
 			return w.next(ctx)
@@ -85,7 +90,7 @@ func (w *policyWaiter) look(ctx context.Context) error {
 	known := w.dir.fresh && (w.entered || w.dir.rec.Mark() == w.mark())
 	w.entered = false
 	if !known {
-		if err := w.dir.read(ctx, w.a.cfg); err != nil {
+		if err := w.dir.read(ctx, w.a.Terms); err != nil {
 			return err
 		}
 	}
@@ -102,7 +107,7 @@ func (w *policyWaiter) mark() recipe.Door {
 
 // decide asks the decision functions.
 func (w *policyWaiter) decide() (recipe.Step, error) {
-	v := w.dir.view(w.a.cfg.policy)
+	v := w.dir.view(w.a.Terms.Policy)
 	v.Overdue = w.queued && !w.reads() && w.untilOverdue() <= 0
 	var step recipe.Step
 	switch {
@@ -110,21 +115,21 @@ func (w *policyWaiter) decide() (recipe.Step, error) {
 		step = recipe.DecideRead(v, w.id, w.queued)
 	case w.queued:
 		step = recipe.DecideWrite(v, w.id)
-	case w.a.try && len(v.Nodes) > 0:
-		return recipe.Step{}, ErrNotAcquired
+	case w.a.Try && len(v.Nodes) > 0:
+		return recipe.Step{}, hold.ErrNotAcquired
 	default:
 		step = recipe.Step{Do: recipe.Enqueue}
 	}
-	if w.a.try && step.Do != recipe.Grant && step.Do != recipe.CloseDoor &&
+	if w.a.Try && step.Do != recipe.Grant && step.Do != recipe.CloseDoor &&
 		(step.Do != recipe.Enqueue || w.reads()) {
-		return recipe.Step{}, ErrNotAcquired
+		return recipe.Step{}, hold.ErrNotAcquired
 	}
 	return step, nil
 }
 
 // act carries a decision out. It returns a hold, an error, or neither if the attempt must look
 // again.
-func (w *policyWaiter) act(ctx context.Context, step recipe.Step) (*hold, error) {
+func (w *policyWaiter) act(ctx context.Context, step recipe.Step) (*hold.Grant, error) {
 	if step.Do == recipe.Grant || step.Do == recipe.CloseDoor {
 		if wait, err := w.lockDelay(ctx); wait || err != nil {
 			return nil, err
@@ -159,7 +164,7 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	}
 	id := newNodeID(w.e.ID())
 	path := recipe.Join(w.a.dir, recipe.PolicyNode{ID: id, Kind: kind}.Name(false))
-	n := session.Node{Create: zk.Create{Path: path, Data: w.a.data(), ACL: w.a.cfg.acl,
+	n := session.Node{Create: zk.Create{Path: path, Data: w.a.data(), ACL: w.a.Terms.ACL,
 		Mode: zk.EphemeralSequential}}
 	if w.dir.unmade {
 		n.Also = w.dir.claim()
@@ -196,17 +201,17 @@ func (w *policyWaiter) holdNode(txn recipe.GrantTxn) session.Node {
 		also = append(also, zk.Delete{Path: path(txn.Delete), Version: -1})
 	}
 	return session.Node{Also: also, Create: zk.Create{
-		Path: path(txn.Create), Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.Ephemeral,
+		Path: path(txn.Create), Data: w.a.data(), ACL: w.a.Terms.ACL, Mode: zk.Ephemeral,
 	}}
 }
 
 // grant makes the hold node and returns the hold.
-func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
+func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	txn := recipe.WriteGrant(w.id)
 	if w.reads() {
 		txn = recipe.ReadGrant(w.id, w.queued)
 	}
-	asked, n := w.c.keeper.Now(), w.holdNode(txn)
+	asked, n := w.c.Keeper.Now(), w.holdNode(txn)
 	n.List = !w.queued
 	made, names, err := w.e.Create(ctx, n)
 	switch {
@@ -220,7 +225,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	}
 	w.dir.claimed()
 	node, stat := n.Path, made[0].Stat
-	nodes := []heldNode{{path: node}}
+	nodes := []hold.Node{{Path: node}}
 	if n.List {
 		// A lock of another kind may have come while this reader had no node that it could see. Whichever
 		// makes its node later sees the other.
@@ -242,14 +247,14 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		return nil, nil
 	}
 	if w.queued && !w.reads() {
-		nodes = append(nodes, heldNode{path: w.Path, place: true})
+		nodes = append(nodes, hold.Node{Path: w.Path, Place: true})
 	}
-	h := newHold(w.a, w.e, w.a.mode, fence.Token(stat.Czxid), nodes...)
-	h.since = asked
+	g := w.a.granted(w.e, fence.Token(stat.Czxid), nodes...)
+	g.Since, g.Upgrade = asked, w.a.upgrade
 	if !w.reads() {
-		h.unmark = w.dir.unmark(w.a.cfg)
+		g.Unmark = w.dir.unmark(w.a.Terms)
 	}
-	return h, nil
+	return g, nil
 }
 
 // withdraw removes what the attempt left, in one step with the record that a refused attempt wrote. If
@@ -265,7 +270,7 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 	case w.queued:
 		done = append(done, w.e.Reap(w.Path))
 	}
-	if w.closed && w.a.cfg.lockDelay > 0 {
+	if w.closed && w.a.Terms.LockDelay > 0 {
 		// Without its owner's node the mark would look like that of a dead holder.
 		done = append(done, w.dir.reopen(w.mark()))
 	}
@@ -287,7 +292,7 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 		also.timer = time.After(max(w.untilOverdue(), 0) + time.Millisecond)
 	}
 	if step.Data {
-		also.fired = firedOf(w.dir.watch)
+		also.fired = session.FiredOf(w.dir.watch)
 	}
 	_, err := w.await(ctx, recipe.Join(w.a.dir, step.On.Name(true)), 1, also)
 	return err
@@ -296,28 +301,28 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 // lockDelay delays a grant if the mark's owner went away without unlocking. It reports whether the
 // attempt must look again.
 func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
-	v := w.dir.view(w.a.cfg.policy)
+	v := w.dir.view(w.a.Terms.Policy)
 	dead := v.Door.Kind != recipe.DoorOpen && v.Door.Owner != w.id && v.DoorOwner() == nil
 	switch {
-	case w.a.cfg.lockDelay == 0 || !dead:
+	case w.a.Terms.LockDelay == 0 || !dead:
 		return false, nil
 	case !w.dir.rec.Dead:
 		return true, w.dir.setDead(ctx)
 	case !w.queued:
 		return true, w.enqueue(ctx) // the server stamps the node, so the delay counts from the loss
 	}
-	left := recipe.DelayLeft(w.a.cfg.lockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
+	left := recipe.DelayLeft(w.a.Terms.LockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
 	switch {
 	case left <= 0 && w.reads():
 		return true, w.dir.setDoor(ctx, recipe.Door{}) // so that the next reader need not wait again
 	case left <= 0:
 		return false, nil
-	case w.a.try:
-		return true, ErrNotAcquired
+	case w.a.Try:
+		return true, hold.ErrNotAcquired
 	}
-	w.c.keeper.Log().Info("last holder did not unlock, waiting", "path", w.a.path, "left", left)
+	w.c.Keeper.Log().Info("last holder did not unlock, waiting", "path", w.a.Path, "left", left)
 	if err := w.watchOwn(ctx); err != nil {
 		return true, err
 	}
-	return true, w.e.Rest(ctx, time.After(left), w.dir.watch.Fired(), firedOf(w.own))
+	return true, w.e.Rest(ctx, time.After(left), w.dir.watch.Fired(), session.FiredOf(w.own))
 }

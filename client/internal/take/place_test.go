@@ -1,9 +1,16 @@
-package client
+package take
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -32,7 +39,7 @@ func TestLookAtTheOwnNode(t *testing.T) {
 		recipe.Revocation{By: "me"})
 	foreign := zk.Node{Stat: zk.Stat{EphemeralOwner: 8}}
 	look := func(s session.Seen, err error) (*waiter, error) {
-		w := &waiter{c: c, e: e, a: &attempt{path: "/a"}, Made: session.Made{Path: "/a/n"}}
+		w := &waiter{c: c, e: e, a: &attempt{Ask: Ask{Path: "/a"}}, Made: session.Made{Path: "/a/n"}}
 		err = w.saw(s, err, 5)
 		return w, err
 	}
@@ -47,7 +54,7 @@ func TestLookAtTheOwnNode(t *testing.T) {
 	_, err = look(session.Seen{}, zk.ErrNoAuth)
 	must.Is(t, err, zk.ErrNoAuth)
 	_, err = look(session.Seen{Node: asked, Watch: watch}, nil)
-	lostFor(t, err, Revoked)
+	lostFor(t, err, hold.Revoked)
 	for _, x := range []struct {
 		s   session.Seen
 		err error
@@ -59,18 +66,18 @@ func TestLookAtTheOwnNode(t *testing.T) {
 	}
 	e.End(session.Expired)
 	_, err = look(session.Seen{}, zk.ErrNoNode)
-	must.Is(t, err, ErrSessionExpired)
+	must.Is(t, err, zk.ErrSessionExpired)
 	must.That(t, lostPlace(zk.ErrNoAuth) == zk.ErrNoAuth, "another error")
-	_, ok := errors.AsType[*requeueError](lostPlace(ErrSessionExpired))
+	_, ok := errors.AsType[*requeueError](lostPlace(zk.ErrSessionExpired))
 	must.That(t, ok, "the place is not lost with the session")
 }
 
 // Contenders of which none leaves another node are waited for in the order of the queue, the last one first.
 func TestFewContendersInOrder(t *testing.T) {
 	t.Parallel()
-	q := queue{recipe.Rule{Layout: LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
+	q := queue{recipe.Rule{Layout: recipe.LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
 	contender := func(role recipe.Role, seq string) recipe.Contender {
-		c, _, ok := recipe.ParseName(recipe.NodeName(LayoutCurator, role, newNodeID(7), "") + seq)
+		c, _, ok := recipe.ParseName(recipe.NodeName(recipe.LayoutCurator, role, newNodeID(7), "") + seq)
 		must.That(t, ok, "no contender")
 		return c
 	}
@@ -89,4 +96,75 @@ func TestFewContendersInOrder(t *testing.T) {
 	} {
 		must.Equal(t, q.EndsAreFinal(x.few), x.final, "%v", x.few)
 	}
+}
+
+// TestE20 has contenders with numbers on both sides of the wrap.
+func TestE20SequenceWraps(t *testing.T) {
+	t.Parallel()
+	d := server.Dir(t)
+	seqs := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1}
+	if !slices.IsSortedFunc(seqs, func(a, b int32) int {
+		if recipe.Before(a, b) {
+			return -1
+		}
+		return 1
+	}) {
+		t.Fatal("order")
+	}
+	terms := &Terms{ACL: zk.WorldACL(zk.PermAll)}
+	_, looker := dial(t)
+	must.OK(t, looker.Ensure(testCtx(t), d, false, nil))
+	// The server counts too slowly for a test, so the numbers are given.
+	waiters := make([]*waiter, len(seqs))
+	for i, seq := range seqs {
+		c, e := dial(t)
+		a := &attempt{c: c, Ask: Ask{Path: d, Mode: fence.Exclusive, Terms: terms}, dir: d}
+		n := queue{}.node(a, newNodeID(e.ID()))
+		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // ephemeral
+		made, _, err := e.Create(testCtx(t), n)
+		must.OK(t, err)
+		waiters[i] = newWaiter(e, a, queue{}, made[0])
+	}
+	grants := make([]chan *hold.Grant, len(seqs))
+	for i, w := range waiters {
+		grants[i] = make(chan *hold.Grant, 1)
+		go func() {
+			g, err := w.wait(context.Background(), nil)
+			expect.OK(t, err)
+			grants[i] <- g
+		}()
+	}
+	for i := range grants {
+		g := <-grants[i]
+		must.That(t, g != nil, "contender %d has no grant", seqs[i])
+		for j := i + 1; j < len(grants); j++ {
+			if len(grants[j]) > 0 {
+				t.Fatalf("%d holds beside %d", seqs[j], seqs[i])
+			}
+		}
+		must.OK(t, looker.Conn().Delete(testCtx(t), g.Nodes[0].Path, -1))
+	}
+}
+
+// A waiter looks at its own node later the farther it is from its turn, and within the session's timeout.
+func TestWhenAWaiterLooksAtItsOwnNode(t *testing.T) {
+	t.Parallel()
+	for ahead, want := range map[int]time.Duration{0: 100, 1: 100, 2: 120, 11: 300, 496: 10_000,
+		1000: 10_000} {
+		expect.Equal(t, ownWatchIn(10*time.Second, ahead), want*time.Millisecond, "with %d ahead", ahead)
+	}
+}
+
+// What is remembered of the turns in queues is bounded.
+func TestPacesAreBounded(t *testing.T) {
+	t.Parallel()
+	var p paces
+	expect.That(t, !p.short("/a", time.Second), "nothing is known yet")
+	for i := range 3 * pacesKept {
+		p.note(string(rune(i)), time.Duration(i))
+	}
+	p.note("/a", time.Second)
+	expect.That(t, len(p.dirs) <= pacesKept, "%d are kept", len(p.dirs))
+	expect.That(t, !p.short("/a", time.Second/shortTurn), "a turn of the limit is short")
+	expect.That(t, p.short("/a", time.Second/shortTurn+1), "a turn beyond the limit is not short")
 }

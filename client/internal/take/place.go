@@ -1,4 +1,4 @@
-package client
+package take
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -16,7 +17,7 @@ import (
 
 // lookOwn reads and watches the own node.
 func (w *waiter) lookOwn(ctx context.Context) error {
-	since := w.c.keeper.Connections()
+	since := w.c.Keeper.Connections()
 	s, err := w.e.See(ctx, w.Path, true)
 	return w.saw(s, err, since)
 }
@@ -36,15 +37,15 @@ func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	}
 	w.own, w.since = s.Watch, since
 	if r, ok := recipe.RevocationIn(s.Data); ok {
-		w.c.keeper.Log().Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
-		return &LostError{Path: w.a.path, Node: w.Path, Reason: Revoked}
+		w.c.Keeper.Log().Info("waiter asked to leave", "path", w.a.Path, "by", r.By, "reason", r.Reason)
+		return w.c.Cause(hold.Loss{Path: w.a.Path, Node: w.Path, Reason: hold.Revoked})
 	}
 	return nil
 }
 
 // watchOwn sets a watch on the own node, unless there is one.
 func (w *waiter) watchOwn(ctx context.Context) error {
-	if w.own != nil && !isClosed(w.own.Fired()) {
+	if w.own != nil && !session.IsClosed(w.own.Fired()) {
 		return nil
 	}
 	return w.lookOwn(ctx)
@@ -54,13 +55,13 @@ func (w *waiter) watchOwn(ctx context.Context) error {
 // connection the server may report the end of the awaited node before the end of the own node, so
 // that the waiter needs a list.
 func (w *waiter) stays() bool {
-	return w.own != nil && !isClosed(w.own.Fired()) && w.since == w.c.keeper.Connections()
+	return w.own != nil && !session.IsClosed(w.own.Fired()) && w.since == w.c.Keeper.Connections()
 }
 
 // displaced returns the error for an own node that is gone.
 func (w *waiter) displaced() error {
 	if w.e.Ended() {
-		return ErrSessionExpired
+		return zk.ErrSessionExpired
 	}
 	return &requeueError{ErrNodeRemoved}
 }
@@ -147,7 +148,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		}
 		rec, ok := recipe.ParseRecord(dir.Data)
 		if !ok || rec.Limit != 0 || rec.Layout != "" {
-			return fmt.Errorf("%w: lock delay: %s has data of another use", ErrUnsupported, w.a.dir)
+			return fmt.Errorf("%w: lock delay: %s has data of another use", hold.ErrUnsupported, w.a.dir)
 		}
 		marked := rec.Holder != nil && *rec.Holder != ""
 		if marked && *rec.Holder != own && !lives(names, *rec.Holder) {
@@ -157,10 +158,10 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 				continue
 			case err != nil:
 				return err
-			case left > 0 && w.a.try:
-				return ErrNotAcquired
+			case left > 0 && w.a.Try:
+				return hold.ErrNotAcquired
 			case left > 0:
-				w.c.keeper.Log().Info("last holder did not unlock, waiting", "path", w.a.path, "left", left)
+				w.c.Keeper.Log().Info("last holder did not unlock, waiting", "path", w.a.Path, "left", left)
 				w.late = true
 				if err := w.sit(ctx, left); err != nil {
 					return err
@@ -191,7 +192,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 // delayLeft returns how long the lock delay behind a dead holder still lasts. If no contender has done
 // so, it marks the holder as dead, so that the server stamps the time.
 func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record) (time.Duration, error) {
-	delay := w.a.cfg.lockDelay
+	delay := w.a.Terms.LockDelay
 	if !rec.Dead {
 		rec.Dead = true
 		err := w.setMark(ctx, dir, rec.Encode())
@@ -249,7 +250,7 @@ func alone(ctx context.Context, e *session.Epoch, path string, own recipe.Use, n
 			live = st != nil && st.EphemeralOwner != 0 // a lasting node of this name is no contender
 		}
 		if live {
-			return fmt.Errorf("%w: %s is of another kind of lock", ErrMixedLayout, child)
+			return fmt.Errorf("%w: %s is of another kind of lock", recipe.ErrMixedLayout, child)
 		}
 	}
 	return nil
@@ -276,7 +277,7 @@ func aloneNow(
 // as taken, so tryLook refuses the try only after a sync.
 func tryLook(ctx context.Context, e *session.Epoch, dir string, look func() error) error {
 	err := look()
-	if !errors.Is(err, ErrNotAcquired) {
+	if !errors.Is(err, hold.ErrNotAcquired) {
 		return err
 	}
 	if err := e.Conn().Sync(ctx, dir); err != nil {

@@ -1,19 +1,23 @@
-package client
+package take
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // deciding returns a contender of a lock with a policy that has seen some nodes.
 func deciding(mode fence.Mode, try bool, nodes ...recipe.PolicyNode) *policyWaiter {
 	c, e := withoutServer()
-	w := newPolicyWaiter(&attempt{c: c, path: "/a", dir: "/a", mode: mode, try: try, cfg: &options{}}, e,
-		newNodeID(7))
+	ask := Ask{Path: "/a", Mode: mode, Try: try, Terms: &Terms{}}
+	w := newPolicyWaiter(&attempt{c: c, Ask: ask, dir: "/a"}, e, newNodeID(7))
 	w.dir.nodes = nodes
 	return w
 }
@@ -23,11 +27,11 @@ func decides(t *testing.T, w *policyWaiter, want recipe.Do) {
 	t.Helper()
 	step, err := w.decide()
 	if want == 0 {
-		expect.Is(t, err, ErrNotAcquired, "try %v", w.a.try)
+		expect.Is(t, err, hold.ErrNotAcquired, "try %v", w.a.Try)
 		return
 	}
-	expect.OK(t, err, "try %v", w.a.try)
-	expect.Equal(t, step.Do, want, "what it does, try %v", w.a.try)
+	expect.OK(t, err, "try %v", w.a.Try)
+	expect.Equal(t, step.Do, want, "what it does, try %v", w.a.Try)
 }
 
 // What a contender does next, and what a try refuses.
@@ -101,8 +105,8 @@ func TestDecisionOfAnOverdueWriter(t *testing.T) {
 	}{"just come": {time.Now(), recipe.Wait}, "overdue": {time.Now().Add(-time.Hour), recipe.CloseDoor}} {
 		t.Run(name, func(t *testing.T) {
 			w := deciding(fence.Exclusive, false, recipe.PolicyNode{ID: newNodeID(8), Kind: recipe.HoldRead})
-			w.a.cfg.policy = PolicyReader
-			w.dir.rec = recipe.NewPolicyRecord(PolicyReader, 30*time.Minute)
+			w.a.Terms.Policy = recipe.PolicyReader
+			w.dir.rec = recipe.NewPolicyRecord(recipe.PolicyReader, 30*time.Minute)
 			w.dir.nodes = append(w.dir.nodes, recipe.PolicyNode{ID: w.id, Kind: recipe.QueueWrite, Seq: 5})
 			w.queued, w.born = true, x.since
 			decides(t, w, x.want)
@@ -133,7 +137,7 @@ func TestDelayAfterADeadWriter(t *testing.T) {
 	} {
 		for _, try := range []bool{false, true} {
 			w := deciding(fence.Exclusive, try)
-			w.a.cfg.lockDelay = x.delay
+			w.a.Terms.LockDelay = x.delay
 			owner := other
 			if x.own {
 				owner = w.id
@@ -154,11 +158,40 @@ func TestDelayAfterADeadWriter(t *testing.T) {
 			wait, err := w.lockDelay(t.Context())
 			if x.wait {
 				expect.That(t, wait, "%s", name)
-				expect.Is(t, err, ErrNotAcquired, "%s", name)
+				expect.Is(t, err, hold.ErrNotAcquired, "%s", name)
 			} else {
 				expect.OK(t, err, "%s, try %v", name, try)
 				expect.That(t, !wait, "%s, try %v: it waits", name, try)
 			}
 		}
 	}
+}
+
+// Version -1 means "any" on the wire. A record must never have it.
+func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
+	t.Parallel()
+	d := policyDir{path: "/d"}
+	for _, tc := range []struct {
+		ver  int32
+		want []int32
+	}{{0, []int32{0}}, {41, []int32{41}}, {1<<31 - 1, []int32{1<<31 - 1}}, {-1 << 31, []int32{-1 << 31}},
+		{-3, []int32{-3}}, {-2, []int32{-2, -1}}} {
+		t.Run(fmt.Sprint(tc.ver), func(t *testing.T) {
+			d.ver = tc.ver
+			var got []int32
+			for _, op := range d.setOps(recipe.Record{}) {
+				got = append(got, op.(zk.SetData).Version)
+			}
+			expect.List(t, got, tc.want, "versions that are written")
+		})
+	}
+	// Two writes in one transaction count two, and their last stat is the one to go on with.
+	_, e := dial(t)
+	p := server.Dir(t)
+	must.OK(t, e.Ensure(testCtx(t), p, false, nil))
+	res, err := e.Conn().Multi(testCtx(t),
+		zk.SetData{Path: p, Data: []byte("x"), Version: 0},
+		zk.SetData{Path: p, Data: []byte("x"), Version: -1})
+	must.OK(t, err)
+	must.Equal(t, res[1].Stat.Version, 2)
 }

@@ -1,27 +1,26 @@
-package client
+package take
 
 import (
-	"context"
 	"time"
 
-	"github.com/zlockd/zlockd/client/internal/session"
+	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
 // waits reports where the attempt stands.
-func (a *attempt) waits(ev Event) {
-	ev.Kind, ev.Mode, ev.Waited = EventWaiting, a.mode, time.Since(a.start)
+func (a *attempt) waits(ev hold.Event) {
+	ev.Kind, ev.Mode, ev.Waited = hold.EventWaiting, a.Mode, time.Since(a.start)
 	a.tell(ev)
 }
 
 // waitsInQueue reports a place in a queue. The first contender holds the lock, unless the queue is for
 // permits. It costs nothing if no function listens.
 func (a *attempt) waitsInQueue(node string, names *zk.Names, p recipe.Place) {
-	if !a.listens() {
+	if a.Tell == nil {
 		return
 	}
-	ev := Event{Node: node, Place: p.Ahead + 1}
+	ev := hold.Event{Node: node, Place: p.Ahead + 1}
 	var first recipe.Contender
 	for name := range names.All() {
 		c, _, ok := recipe.ParseName(name)
@@ -43,17 +42,17 @@ func (a *attempt) waitsInQueue(node string, names *zk.Names, p recipe.Place) {
 
 // waitsForPermits reports that all permits are taken.
 func (a *attempt) waitsForPermits(node, leases string, used []string) {
-	if a.listens() && len(used) > 0 {
-		a.waits(Event{Node: node, Holder: recipe.Join(leases, used[0])})
+	if a.Tell != nil && len(used) > 0 {
+		a.waits(hold.Event{Node: node, Holder: recipe.Join(leases, used[0])})
 	}
 }
 
 // waits reports the place among the contenders of a lock with a policy.
 func (w *policyWaiter) waits() {
-	if !w.a.listens() {
+	if w.a.Tell == nil {
 		return
 	}
-	ev := Event{Node: w.Path}
+	ev := hold.Event{Node: w.Path}
 	holds := map[recipe.ID]bool{}
 	for _, n := range w.dir.nodes {
 		if n.Kind.Hold() {
@@ -75,24 +74,4 @@ func (w *policyWaiter) waits() {
 		ev.Of++ // this contender would stand behind them
 	}
 	w.a.waits(ev)
-}
-
-// Contender reads one contender by the path of its node.
-func (i *Inspector) Contender(ctx context.Context, node string) (c recipe.Entry, err error) {
-	err = i.c.steadily(ctx, node, func(e *session.Epoch) error {
-		n, err := e.Conn().Get(ctx, node)
-		if err != nil {
-			return err
-		}
-		st := n.Stat
-		c = recipe.Entry{Node: recipe.Base(node), Session: recipe.Session(st.EphemeralOwner), Token: st.Czxid,
-			Since: st.Ctime, Version: st.Version}
-		if o, ok := recipe.ParseOwner(n.Data); ok {
-			if c.Owner = &o; o.Held {
-				c.HeldSince = st.Mtime
-			}
-		}
-		return nil
-	})
-	return c, err
 }

@@ -1,4 +1,4 @@
-package client
+package take
 
 import (
 	"context"
@@ -30,11 +30,11 @@ type policyDir struct {
 
 // read reads the record, and makes the directory if it is missing. A missing record is made later, in
 // the transaction of the first node: an attempt of the wrong kind must write nothing.
-func (d *policyDir) read(ctx context.Context, cfg *options) error {
+func (d *policyDir) read(ctx context.Context, cfg *Terms) error {
 	for {
 		n, w, err := d.e.Conn().GetW(ctx, d.path)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err := d.e.Ensure(ctx, d.path, cfg.lasting(), cfg.acl); err != nil {
+			if err := d.e.Ensure(ctx, d.path, cfg.Lasting(), cfg.ACL); err != nil {
 				return err
 			}
 			continue
@@ -44,15 +44,17 @@ func (d *policyDir) read(ctx context.Context, cfg *options) error {
 		}
 		d.ver, d.stamp, d.czxid, d.watch = n.Stat.Version, n.Stat.Mtime, n.Stat.Czxid, w
 		if d.unmade = len(n.Data) == 0; d.unmade {
-			d.rec, d.fresh = recipe.NewPolicyRecord(cfg.policy, cfg.maxWriterWait), true
+			d.rec, d.fresh = recipe.NewPolicyRecord(cfg.Policy, cfg.MaxWriterWait), true
 			return nil
 		}
 		rec, ok := recipe.ParsePolicyRecord(n.Data)
 		if !ok {
-			return fmt.Errorf("%w: the data of %s are not those of a lock with a policy", ErrMixedLayout, d.path)
+			return fmt.Errorf("%w: the data of %s are not those of a lock with a policy",
+				recipe.ErrMixedLayout, d.path)
 		}
-		if rec.Policy != cfg.policy.String() {
-			return fmt.Errorf("%w: %s is %q, not %q", ErrPolicyMismatch, d.path, rec.Policy, cfg.policy.String())
+		if rec.Policy != cfg.Policy.String() {
+			return fmt.Errorf("%w: %s is %q, not %q", ErrPolicyMismatch, d.path, rec.Policy,
+				cfg.Policy.String())
 		}
 		d.rec, d.fresh = rec, true
 		return nil
@@ -85,7 +87,7 @@ func (d *policyDir) view(policy recipe.Policy) *recipe.PolicyView {
 // against another record. The watch set with the record answers without a request: its event would
 // have come before the grant's reply.
 func (d *policyDir) same(ctx context.Context) (bool, error) {
-	if d.watch != nil && !isClosed(d.watch.Fired()) {
+	if d.watch != nil && !session.IsClosed(d.watch.Fired()) {
 		return true, nil
 	}
 	st, err := d.e.Conn().Exists(ctx, d.path)
@@ -139,7 +141,7 @@ func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		d.fresh = false
 		return nil
-	case isAmbiguous(err) && ctx.Err() == nil:
+	case errors.Is(err, zk.ErrUncertain) && ctx.Err() == nil:
 		// Sync first: the next read could otherwise miss this write.
 		d.fresh = false
 		return d.e.Conn().Sync(ctx, d.path)
@@ -162,8 +164,8 @@ func (d *policyDir) setDead(ctx context.Context) error {
 
 // unmark returns the operations that take back a writer's mark when it releases. Nothing changes the record
 // while its owner holds.
-func (d *policyDir) unmark(cfg *options) []zk.Op {
-	if cfg.lockDelay == 0 {
+func (d *policyDir) unmark(cfg *Terms) []zk.Op {
+	if cfg.LockDelay == 0 {
 		return nil // the mark is stale without its node
 	}
 	return d.setOps(d.rec.WithDoor(recipe.Door{}))

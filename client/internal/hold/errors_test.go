@@ -1,4 +1,4 @@
-package client
+package hold
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -15,19 +16,19 @@ import (
 func TestPublicErrors(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	must.OK(t, publicErr(ctx, nil))
+	must.OK(t, PublicErr(ctx, nil))
 	for _, x := range []struct{ err, want error }{
-		{zk.ErrNoAuth, ErrNoAuth}, {zk.ErrAuthFailed, ErrNoAuth}, {zk.ErrInvalid, ErrInvalid},
+		{zk.ErrNoAuth, ErrNoAuth}, {zk.ErrAuthFailed, ErrNoAuth}, {zk.ErrInvalid, recipe.ErrInvalid},
 		{zk.ErrQuotaExceeded, zk.ErrQuotaExceeded}, {zk.ErrNoNode, zk.ErrNoNode},
 		{context.Canceled, context.Canceled},
 	} {
-		err := publicErr(ctx, fmt.Errorf("it: %w", x.err))
+		err := PublicErr(ctx, fmt.Errorf("it: %w", x.err))
 		expect.Is(t, err, x.want, "%v", x.err)
 		expect.Is(t, err, x.err)
 	}
-	expect.Has(t, publicErr(ctx, zk.ErrQuotaExceeded).Error(), "client: quota exceeded")
+	expect.Has(t, PublicErr(ctx, zk.ErrQuotaExceeded).Error(), "client: quota exceeded")
 	late := fmt.Errorf("%w within a second", ErrNotAcquired)
-	loss := &LostError{Path: "/a", Reason: Removed}
+	loss := Loss{Path: "/a", Reason: Removed}
 	for _, x := range []struct {
 		cause    error
 		is       []error
@@ -35,7 +36,7 @@ func TestPublicErrors(t *testing.T) {
 		readable string
 	}{
 		{nil, []error{context.Canceled}, ErrLost, "context canceled"},
-		{ErrClosed, []error{ErrClosed}, context.Canceled, "zk: closed"},
+		{zk.ErrClosed, []error{zk.ErrClosed}, context.Canceled, "zk: closed"},
 		{late, []error{ErrNotAcquired, context.Canceled}, ErrLost,
 			"client: lock not acquired within a second: context canceled"},
 		{loss, []error{ErrLost, context.Canceled}, ErrNotAcquired,
@@ -43,23 +44,23 @@ func TestPublicErrors(t *testing.T) {
 	} {
 		ended, end := context.WithCancelCause(ctx)
 		end(x.cause)
-		for _, err := range []error{endOf(ended), publicErr(ended, fmt.Errorf("it: %w", context.Canceled))} {
+		for _, err := range []error{EndOf(ended), PublicErr(ended, fmt.Errorf("it: %w", context.Canceled))} {
 			for _, want := range x.is {
 				expect.Is(t, err, want)
 			}
 			expect.That(t, !errors.Is(err, x.isNot), "%v is %v", err, x.isNot)
 			expect.Equal(t, err.Error(), x.readable)
 		}
-		expect.Is(t, publicErr(ended, zk.ErrNoNode), zk.ErrNoNode)
+		expect.Is(t, PublicErr(ended, zk.ErrNoNode), zk.ErrNoNode)
 	}
-	must.OK(t, errorAt("/a", nil))
+	must.OK(t, ErrorAt("/a", nil))
 	for _, x := range []struct{ in, out string }{
 		{"client: x", "client: /a: x"}, {"client: /a is x", "client: /a is x"}, {"x: client: y",
 			"client: /a: x: y"},
 		{"zk: b /a: zk: c", "client: zk: b /a: c"}, {"x", "client: /a: x"},
 	} {
 		err := errors.New(x.in)
-		expect.That(t, errors.Is(errorAt("/a", err), err), "%s", x.in)
-		expect.Equal(t, errorAt("/a", err).Error(), x.out)
+		expect.That(t, errors.Is(ErrorAt("/a", err), err), "%s", x.in)
+		expect.Equal(t, ErrorAt("/a", err).Error(), x.out)
 	}
 }

@@ -1,0 +1,124 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/zlockd/zlockd/client/internal/session"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// The errors of holds. Package client has them under the same names, and says there what they mean.
+var (
+	ErrNotAcquired     = errors.New("client: lock not acquired")
+	ErrLost            = errors.New("client: lock lost")
+	ErrSelfDeadlock    = errors.New("client: the context already holds this lock")
+	ErrUpgradeConflict = errors.New("client: another reader is upgrading")
+	ErrUnsupported     = errors.New("client: not supported")
+	ErrNoAuth          = errors.New("client: not permitted by the access control list")
+	ErrReleasePending  = errors.New("client: release not yet confirmed")
+	ErrNotHeld         = errors.New("client: lock not held")
+)
+
+// Reason says why a hold ended before it was given back.
+type Reason uint8
+
+// The reasons; package client says what they mean.
+const (
+	Expired Reason = iota + 1
+	Deadline
+	Removed
+	_ // once a reason that waiters gave
+	Revoked
+	MaxHold
+	Closed
+)
+
+var reasonNames = [...]string{
+	Expired: "session expired", Deadline: "no word from the server", Removed: "node removed",
+	Revoked: "revoked", MaxHold: "held too long", Closed: "client closed",
+}
+
+// String returns the reason in a few words.
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) && reasonNames[r] != "" {
+		return reasonNames[r]
+	}
+	return "reason " + strconv.Itoa(int(r))
+}
+
+// Loss says what was lost and why. It is an error, but programs get that of package client.
+type Loss struct {
+	Path   string // of the lock
+	Node   string // of the hold, its full path
+	Reason Reason
+}
+
+// Error names the lock and the reason.
+func (l Loss) Error() string { return fmt.Sprintf("client: lock %s lost: %s", l.Path, l.Reason) }
+
+// Is makes errors.Is(err, ErrLost) true.
+func (l Loss) Is(target error) bool { return target == ErrLost }
+
+// loss is a loss with the error for the program, which is one for all leases of a hold.
+type loss struct {
+	Loss
+	err error
+}
+
+// EndOf returns the error for a context that ended, as the caller of a lock sees it.
+func EndOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrNotAcquired) { // WithWait
+		return fmt.Errorf("%w: %w", cause, ctx.Err())
+	}
+	return session.CtxErr(ctx)
+}
+
+// PublicErr puts the names of package client on errors of a call in the session.
+func PublicErr(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return EndOf(ctx)
+	}
+	for _, names := range [...]struct{ zk, own error }{
+		{zk.ErrNoAuth, ErrNoAuth}, {zk.ErrAuthFailed, ErrNoAuth}, {zk.ErrInvalid, recipe.ErrInvalid},
+	} {
+		if errors.Is(err, names.zk) {
+			return fmt.Errorf("%w: %w", names.own, err)
+		}
+	}
+	if errors.Is(err, zk.ErrQuotaExceeded) {
+		return fmt.Errorf("client: quota exceeded: %w", err)
+	}
+	return err
+}
+
+// callError is the error of a call, with another text.
+type callError struct {
+	error
+	text string
+}
+
+// ErrorAt returns the error of a call about path. Its text begins with the prefix of package client,
+// names the path, and has the prefix of each package once.
+func ErrorAt(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	text := strings.ReplaceAll(err.Error(), "client: ", "")
+	if before, after, found := strings.Cut(text, "zk: "); found {
+		text = before + "zk: " + strings.ReplaceAll(after, "zk: ", "")
+	}
+	if !strings.Contains(text, path) {
+		text = path + ": " + text
+	}
+	return &callError{err, "client: " + text}
+}
+
+func (e *callError) Error() string { return e.text }
+
+// Unwrap returns the error with its own text.
+func (e *callError) Unwrap() error { return e.error }

@@ -1,0 +1,36 @@
+package hold
+
+import (
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// EventKind says what an [Event] tells.
+type EventKind uint8
+
+// The events of a contender and of its hold; package client says what they mean.
+const (
+	EventQueued EventKind = iota + 1
+	EventWaiting
+	EventGranted
+	EventRequeued
+	EventLost
+	EventReleased
+	EventPermits
+)
+
+// Event is what happened to one contender or to its hold, in the words of the event of package client.
+type Event struct {
+	Kind   EventKind
+	Node   string
+	Mode   fence.Mode
+	Token  fence.Token
+	Waited time.Duration
+	Held   time.Duration
+	Err    error
+
+	Place, Of       int
+	Holder          string
+	Permits, Wanted int
+}

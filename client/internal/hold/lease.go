@@ -1,0 +1,221 @@
+package hold
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
+	"github.com/zlockd/zlockd/client/recipe"
+)
+
+// Lease is one lease of a hold, until it is unlocked or lost. It is the Lease of package client, which says
+// what its methods promise.
+type Lease struct {
+	h      *Hold
+	outer  *Lease // the lease around it, if its context belongs to one
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	lost    chan struct{}          // closed by the loss
+	revoked chan recipe.Revocation // has room for the only one
+
+	// Guarded by h.mu.
+	mode     fence.Mode
+	unlocked bool
+	cause    *loss // if it was lost before Unlock
+}
+
+func newLease(ctx context.Context, h *Hold, mode fence.Mode) *Lease {
+	l := &Lease{h: h, mode: mode, outer: leaseIn(ctx), lost: make(chan struct{}),
+		revoked: make(chan recipe.Revocation, 1)}
+	own := context.WithoutCancel(ctx) // ctx limits the wait, not the hold
+	l.ctx, l.cancel = context.WithCancelCause(l.mark(own))
+	if l.outer != nil && l.outer.h != h {
+		// Work under this lock is work under the one around it too.
+		end, cancel := l.outer.ctx, l.cancel
+		stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
+		l.cancel = func(cause error) {
+			stop()
+			cancel(cause)
+		}
+	}
+	return l
+}
+
+// Mark returns a context that marks the lease as held, and has its task.
+func (l *Lease) Mark(ctx context.Context) context.Context {
+	return Task(l.mark(ctx), TaskOf(l.ctx))
+}
+
+func (l *Lease) mark(ctx context.Context) context.Context {
+	return context.WithValue(ctx, leaseKey{}, l)
+}
+
+type leaseKey struct{}
+
+// leaseIn returns the innermost lease that ctx is under. Goroutines have no identity, so the context
+// says whether its user already holds a lock.
+func leaseIn(ctx context.Context) *Lease {
+	l, _ := ctx.Value(leaseKey{}).(*Lease)
+	return l
+}
+
+// addLease returns one more lease of the hold. It waits for a change of the mode, and fails if the
+// hold does not cover the mode, or is over.
+func (h *Hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
+	l := newLease(ctx, h, mode)
+	h.s.named.add(l)
+	h.mu.Lock()
+	for h.changing != nil && !h.over && ctx.Err() == nil {
+		h.mu.Unlock()
+		h.awaitChange(ctx)
+		h.mu.Lock()
+	}
+	defer h.mu.Unlock()
+	covered := mode == h.mode || mode == fence.Shared
+	if h.over || h.changing != nil || !covered {
+		h.s.named.remove(l)
+		l.cancel(ErrNotHeld)
+		return nil, ErrNotHeld
+	}
+	if h.leases = append(h.leases, l); !h.granted {
+		h.granted = true
+		h.tell(Event{Kind: EventGranted, Waited: time.Since(h.g.Asked)})
+	}
+	if h.revoked != nil {
+		l.revoked <- *h.revoked
+	}
+	return l, nil
+}
+
+// writes reports whether a lease other than l needs the write lock. h.mu is held.
+func (h *Hold) writes(l *Lease) bool {
+	return slices.ContainsFunc(h.leases, func(x *Lease) bool { return x != l && x.mode == fence.Exclusive })
+}
+
+// endUnlocked ends the contexts of leases that were unlocked before the leases nested in them. h.mu
+// is held.
+func (h *Hold) endUnlocked(cause error) {
+	for _, l := range h.unlocked {
+		l.cancel(cause)
+	}
+	h.unlocked = nil
+}
+
+// Context returns the context for the work under the lock.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Lost returns a channel that closes when the lease is lost. It stays open after Unlock.
+func (l *Lease) Lost() <-chan struct{} { return l.lost }
+
+// Err returns nil while the lease is held, the loss, or ErrNotHeld. It looks at the clock, so it is right
+// even in the first instruction after a pause.
+func (l *Lease) Err() error {
+	l.h.checkNow()
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	switch {
+	case l.cause != nil:
+		return l.cause.err
+	case l.unlocked:
+		return ErrNotHeld
+	}
+	return nil
+}
+
+// Epoch returns the session that the lease is of.
+func (l *Lease) Epoch() *session.Epoch { return l.h.g.Epoch }
+
+// Loss returns how the lease was lost, false if it was not.
+func (l *Lease) Loss() (Loss, bool) {
+	_ = l.Err() // looks at the clock
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	if l.cause == nil {
+		return Loss{}, false
+	}
+	return l.cause.Loss, true
+}
+
+// Until returns when the lease ends if the client does not hear from the server.
+func (l *Lease) Until() time.Time {
+	if l.Err() != nil {
+		return l.h.s.Keeper.Now().Wall.Add(-time.Nanosecond)
+	}
+	return l.h.validUntil()
+}
+
+// Path returns the path of the lock, the first one of several.
+func (l *Lease) Path() string { return l.h.g.Path }
+
+// Mode returns how the lock is held.
+func (l *Lease) Mode() fence.Mode {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return l.mode
+}
+
+// Token returns the number of the hold.
+func (l *Lease) Token() fence.Token {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return l.h.token
+}
+
+// Sequencers describes the hold node by node, for leases of several locks.
+func (l *Lease) Sequencers() []fence.Sequencer {
+	h := l.h
+	if h.g.Parts != nil {
+		var all []fence.Sequencer
+		for _, p := range h.g.Parts {
+			all = append(all, p.Sequencers()...)
+		}
+		return all
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []fence.Sequencer
+	for _, n := range h.nodes {
+		if n.Place {
+			continue
+		}
+		rel := strings.TrimPrefix(strings.TrimPrefix(n.Path, h.g.Path), "/")
+		all = append(all, fence.Sequencer{Path: h.g.Path, Node: rel, Mode: l.mode, Token: h.token})
+	}
+	return all
+}
+
+// Slots returns the numbers of a lease's permits, for several locks those of all its semaphores.
+func (l *Lease) Slots() ([]int, error) {
+	h := l.h
+	if h.g.Parts != nil {
+		var all []int
+		for _, p := range h.g.Parts {
+			slots, err := p.Slots()
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, slots...)
+		}
+		return all, nil
+	}
+	if h.g.Unnumbered != nil {
+		return nil, ErrorAt(h.g.Path, h.g.Unnumbered)
+	}
+	var all []int
+	for _, n := range h.nodesNow() {
+		if slot := recipe.SlotOf(recipe.Base(n.Path)); slot > 0 {
+			all = append(all, slot)
+		}
+	}
+	return all, nil
+}
+
+// Nodes returns the paths of all nodes of the hold.
+func (l *Lease) Nodes() []string { return pathsOf(l.h.nodesNow()) }
+
+// Asked delivers the first request to give the lock back.
+func (l *Lease) Asked() <-chan recipe.Revocation { return l.revoked }

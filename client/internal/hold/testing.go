@@ -1,0 +1,36 @@
+package hold
+
+import (
+	"time"
+)
+
+// The functions of this file are only for tests of packages that have holds.
+
+// Lose ends the hold of the lease as if the reason had come true.
+func (l *Lease) Lose(why Reason) { l.h.lose(why) }
+
+// Parts returns the leases of a set.
+func (l *Lease) Parts() []*Lease { return l.h.g.Parts }
+
+// Nests reports whether two leases are of one hold.
+func (l *Lease) Nests(other *Lease) bool { return l.h == other.h }
+
+// Held returns how long the hold of the lease lasts.
+func (l *Lease) Held() time.Duration { return l.h.held() }
+
+// Hang stops what the hold does later by itself, as in a program that hangs. It reports whether that was just
+// one thing, the look at its node, and the hold has not done it yet.
+func (l *Lease) Hang() bool {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	soon := len(l.h.timers) == 1 && l.h.timers[0].Stop()
+	l.h.stopTimers()
+	return soon
+}
+
+// Named returns how many locks tasks hold.
+func (s *Shared) Named() int {
+	s.named.mu.Lock()
+	defer s.named.mu.Unlock()
+	return len(s.named.m)
+}

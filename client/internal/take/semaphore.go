@@ -1,0 +1,136 @@
+package take
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/hold"
+	"github.com/zlockd/zlockd/client/internal/session"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// Permits are the permits of one semaphore, for all calls on it.
+type Permits struct {
+	c     *Client
+	path  string
+	terms *Terms
+	tell  func(hold.Event) // nil if no function listens
+	wish  atomic.Int64     // the number given
+	d     semLayout
+	told  sync.Once // reports once that another number is stored
+}
+
+// semLayout says where the parts of a semaphore are.
+type semLayout struct {
+	lock, leases string // directories
+	q            queue
+	leaseName    func(id recipe.ID, slot int) string
+	numbered     bool    // the permits have numbers
+	mode         zk.Mode // of the permits
+	use          recipe.Use
+}
+
+// Permits returns the permits of the semaphore on path. The number wish is stored if none is; with 0, one
+// must be stored.
+func (c *Client) Permits(path string, wish int, terms *Terms, tell func(hold.Event)) *Permits {
+	s := &Permits{c: c, path: path, terms: terms, tell: tell, d: semLayoutOf(terms.Layout, path)}
+	s.wish.Store(int64(wish))
+	return s
+}
+
+func semLayoutOf(l recipe.Layout, path string) semLayout {
+	if l == recipe.LayoutKazoo {
+		return semLayout{lock: path + "-__lock__", leases: path,
+			q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.Ephemeral,
+			use:       recipe.UseBarePermits,
+			leaseName: func(id recipe.ID, _ int) string { return id.Hex() }}
+	}
+	return semLayout{
+		lock: recipe.Join(path, "locks"), leases: recipe.Join(path, recipe.PermitsName),
+		q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential,
+		use:      recipe.UsePermits,
+		numbered: true, leaseName: recipe.PermitName,
+	}
+}
+
+// Take waits until n permits are granted.
+func (s *Permits) Take(ctx context.Context, ask Ask, n int) (*hold.Lease, error) {
+	ask.Path, ask.Mode = s.path, fence.Permit
+	a := &attempt{Ask: ask, dir: s.d.lock, dirs: []string{s.d.lock, s.d.leases}}
+	return s.c.acquire(ctx, a, func(ctx context.Context, e *session.Epoch, a *attempt) (*hold.Grant, error) {
+		return s.compete(ctx, e, a, n)
+	})
+}
+
+// Check refuses a layout without semaphores and a number of permits that cannot be.
+func (s *Permits) Check(n int) error {
+	switch {
+	case s.terms.Layout != recipe.LayoutCurator && s.terms.Layout != recipe.LayoutKazoo:
+		err := fmt.Errorf("%w: semaphores have no layout %v", hold.ErrUnsupported, s.terms.Layout)
+		return hold.ErrorAt(s.path, err)
+	case n < 1 || s.wish.Load() < 0:
+		return hold.ErrorAt(s.path, fmt.Errorf("%w: %d permits of %d", recipe.ErrInvalid, n, s.wish.Load()))
+	}
+	return nil
+}
+
+// compete takes the lock at the head of the queue, waits there for permits, and gives the lock
+// back. Only the head waits for permits, so a release wakes one contender. Before it makes a node it
+// looks whether the path is free or a semaphore's.
+func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n int) (*hold.Grant, error) {
+	if a.Try && s.terms.Layout == recipe.LayoutCurator {
+		g, err := contend(ctx, &permitTry{permitting: permitting{s: s, e: e, a: a, n: n}})
+		return g, lostPlace(err)
+	}
+	look := func() error {
+		sight, err := s.look(ctx, e)
+		if err == nil && a.Try {
+			_, err = s.free(ctx, e, a, sight.limit, n)
+		}
+		return err
+	}
+	var err error
+	if a.Try {
+		err = tryLook(ctx, e, s.path, look)
+	} else {
+		err = look()
+	}
+	if err != nil {
+		return nil, err
+	}
+	head, cfg := *a, *a.Terms // of the lock at the head of the queue: only what describes its owner applies
+	cfg.LockDelay, cfg.MaxHold, cfg.Linger = 0, 0, false
+	head.leave, head.Terms, head.permits = func() {}, &cfg, true
+	turn, err := s.d.q.run(ctx, e, &head)
+	if err != nil {
+		return nil, err
+	}
+	g, err := contend(ctx, newPermitHead(s, a, turn, n))
+	// No caller knows of the lock at the head, so the client's next request, especially a try, must not find
+	// it.
+	s.c.GiveBack(turn)
+	if err == nil {
+		a.leave() // the local queue is only for the lock at the head
+	}
+	return g, lostPlace(err)
+}
+
+// free returns the permits in use, and ErrNotAcquired if n others are not free.
+func (s *Permits) free(ctx context.Context, e *session.Epoch, a *attempt, limit, n int) (
+	used []string, err error) {
+	used, err = e.Children(ctx, s.d.leases)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
+	do, err := recipe.DecidePermits(limit, len(used), n)
+	if err == nil && do == recipe.Wait {
+		a.waitsForPermits("", s.d.leases, used)
+		err = hold.ErrNotAcquired
+	}
+	return used, err
+}
