@@ -9,12 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
 // DefaultKeep is how many backups a server keeps by default.
@@ -71,11 +67,6 @@ func (t *Taker) Notice() string {
 	return fmt.Sprintf("the newest backup in %s is %v old: %s", t.Dir, s.Age.Round(time.Second),
 		cmp.Or(s.Err, "the server was not up, or not able to"))
 }
-
-// prefix begins the names of this server's backups. Names sort by time.
-func (t *Taker) prefix() string { return fmt.Sprintf("zlockd-%d-", t.ID) }
-
-const suffix = ".backup"
 
 // Run takes backups until ctx ends.
 func (t *Taker) Run(ctx context.Context) {
@@ -215,116 +206,4 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 		}
 	}
 	return file, err
-}
-
-// patient gives up on a reader that takes nothing for a while.
-type patient struct {
-	to    *io.PipeWriter
-	from  *io.PipeReader
-	limit time.Duration
-}
-
-func (p *patient) Write(b []byte) (n int, err error) {
-	for err == nil && n < len(b) {
-		enough := time.AfterFunc(p.limit, func() { p.from.CloseWithError(errHangs) })
-		var some int
-		some, err = p.to.Write(b[n:min(n+paceStep, len(b))])
-		enough.Stop()
-		n += some
-	}
-	return n, err
-}
-
-// writeFile writes what it reads to a file that is whole or not there.
-func writeFile(ctx context.Context, file string, from io.Reader) error {
-	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(file+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.CopyBuffer(&paced{ctx: ctx, f: f}, from, make([]byte, 256<<10))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return vfs.OS.SyncDir(dir)
-}
-
-// paced writes in steps, each synced and followed by a rest: one sync of
-// everything at the end would hold up those of the log.
-type paced struct {
-	ctx      context.Context
-	f        *os.File
-	unsynced int
-}
-
-const (
-	paceStep = 1 << 20
-	paceRest = 50 * time.Millisecond // at most
-)
-
-func (p *paced) Write(b []byte) (int, error) {
-	if err := p.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := p.f.Write(b)
-	if p.unsynced += n; err != nil || p.unsynced < paceStep {
-		return n, err
-	}
-	p.unsynced = 0
-	begun := time.Now()
-	if err := p.f.Sync(); err != nil {
-		return n, err
-	}
-	select {
-	case <-time.After(min(time.Since(begun), paceRest)):
-	case <-p.ctx.Done():
-	}
-	return n, nil
-}
-
-// stamp begins the names of the backups of one second.
-func (t *Taker) stamp(at time.Time) string {
-	return t.prefix() + at.UTC().Format("20060102T150405Z")
-}
-
-// files returns the names of this server's files that end with end, sorted.
-func (t *Taker) files(end string) (names []string) {
-	entries, err := os.ReadDir(t.Dir)
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), t.prefix()) && strings.HasSuffix(e.Name(), end) {
-			names = append(names, e.Name())
-		}
-	}
-	return names
-}
-
-// list returns this server's backups, oldest first. Backups with a future time were taken while
-// the clock was ahead, before the others: if they counted as the newest, each new backup would go
-// at once.
-func (t *Taker) list(now time.Time) []string {
-	names := t.files(suffix)
-	behind := t.stamp(now.Add(time.Second))
-	ahead, _ := slices.BinarySearch(names, behind)
-	return slices.Concat(names[ahead:], names[:ahead])
-}
-
-func (t *Taker) prune(now time.Time) error {
-	var errs []error
-	names := t.list(now)
-	for _, name := range names[:max(0, len(names)-max(t.Keep, 1))] {
-		errs = append(errs, os.Remove(filepath.Join(t.Dir, name)))
-	}
-	return errors.Join(errs...)
 }
