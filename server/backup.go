@@ -18,6 +18,14 @@ func (i *Instance) backupSource() backup.Source {
 	return nil
 }
 
+// cluster returns the name of this server's cluster, empty until the server has joined it.
+func (i *Instance) cluster() string {
+	if node := i.node.Load(); node != nil {
+		return node.Status().Cluster
+	}
+	return ""
+}
+
 // restoreTarget returns the node, nil until the server has joined its cluster.
 func (i *Instance) restoreTarget() backup.Target {
 	if node := i.node.Load(); node != nil {
@@ -45,8 +53,8 @@ func (i *Instance) takeBackups() {
 	interval := cmp.Or(max(i.o.BackupInterval, 0), time.Hour)
 	tick := time.NewTicker(min(backupTick, interval/10+1))
 	i.taker = &backup.Taker{Dir: i.o.BackupDir, Interval: interval,
-		Keep: cmp.Or(i.o.BackupKeep, backup.DefaultKeep), ID: i.o.ID, Source: i.backupSource, Place: i.turn,
-		Now: i.o.Now, Tick: tick.C, Log: i.o.Logger}
+		Keep: cmp.Or(i.o.BackupKeep, backup.DefaultKeep), ID: i.o.ID, Cluster: i.cluster,
+		Source: i.backupSource, Place: i.turn, Now: i.o.Now, Tick: tick.C, Log: i.o.Logger}
 	i.wg.Go(func() {
 		defer tick.Stop()
 		i.taker.Run(i.ctx)

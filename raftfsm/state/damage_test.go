@@ -166,9 +166,11 @@ func snapshotOf(t *testing.T) (whole []byte, chunks [][]byte) {
 	return whole, chunks
 }
 
-func TestPositionOfASnapshot(t *testing.T) {
+func TestHeadOfASnapshot(t *testing.T) {
 	whole, chunks := snapshotOf(t)
 	begin := len(snapshotMagic)
+	s, _ := must.Get2(ReadSnapshot(bytes.NewReader(whole)))(t)
+	expect.Equal(t, must.Get(ReadCluster(bytes.NewReader(whole[:begin+len(chunks[0])])))(t), s.ClusterID())
 	if at, err := ReadPosition(bytes.NewReader(whole[:begin+len(chunks[0])])); err != nil ||
 		at != (Position{Index: 7, Term: 3}) {
 		t.Errorf("%+v, %v", at, err)
@@ -177,6 +179,7 @@ func TestPositionOfASnapshot(t *testing.T) {
 		if at, err := ReadPosition(bytes.NewReader(whole[:n])); err == nil {
 			t.Errorf("%d bytes were taken for the beginning: %+v", n, at)
 		}
+		expect.Fails(t, expect.Err(ReadCluster(bytes.NewReader(whole[:n]))), "%d bytes tell the cluster", n)
 	}
 	if _, err := ReadPosition(bytes.NewReader(append([]byte(snapshotMagic), chunks[1]...))); err == nil {
 		t.Error("sessions were taken for the header")

@@ -113,13 +113,26 @@ func CheckSnapshot(from io.Reader) error {
 }
 
 // ReadPosition reads a snapshot's place in the log from its beginning.
-func ReadPosition(from io.Reader) (at Position, err error) {
-	enough := errors.New("the place is known")
+func ReadPosition(from io.Reader) (Position, error) {
+	_, at, err := readHead(from)
+	return at, err
+}
+
+// ReadCluster reads from a snapshot's beginning to which cluster it belongs.
+func ReadCluster(from io.Reader) (string, error) {
+	s, _, err := readHead(from)
+	return s.clusterID, err
+}
+
+// readHead reads a snapshot's first chunk.
+func readHead(from io.Reader) (s *State, at Position, err error) {
+	enough := errors.New("the head is known")
+	s = new(State)
 	c := chunks{take: func(kind byte, payload []byte) (err error) {
 		if kind != chunkHeader {
 			return errNoPlace
 		}
-		if at, err = new(State).loadHeader(payload); err != nil {
+		if at, err = s.loadHeader(payload); err != nil {
 			return err
 		}
 		return enough
@@ -127,7 +140,7 @@ func ReadPosition(from io.Reader) (at Position, err error) {
 	if err = c.read(from); errors.Is(err, enough) {
 		err = nil
 	}
-	return at, err
+	return s, at, err
 }
 
 // decoder builds a state from the chunks of a snapshot.

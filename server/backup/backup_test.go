@@ -189,7 +189,7 @@ func (c *clock) move(d time.Duration) { c.at.Add(int64(d)) }
 
 func taker(i *server.Instance, c *clock, dir string, id uint32, rank, of int) *backup.Taker {
 	return &backup.Taker{Dir: dir, Interval: time.Hour, Keep: 3, ID: id, Log: quiet,
-		Tick:   c.tick,
+		Tick: c.tick, Cluster: func() string { return "ours" },
 		Source: func() backup.Source { return i.Node() }, Place: func() (int, int) { return rank, of }, Now: c.now}
 }
 
@@ -217,7 +217,7 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 	i := serve(t, 5)
 	dir := filepath.Join(t.TempDir(), "backups[1]")
 	must.OK(t, os.Mkdir(dir, 0o700))
-	left := filepath.Join(dir, "zlockd-2-20200101T000000Z-0.backup.tmp")
+	left := filepath.Join(dir, "zlockd-2-20200101T000000Z-0-ours.backup.tmp")
 	must.OK(t, os.WriteFile(left, nil, 0o600))
 	c := newClock()
 	k := taker(i, c, dir, 2, 1, 4)
@@ -275,7 +275,7 @@ func TestLastBackupOfAnEarlierLife(t *testing.T) {
 			want = c.now().Add(-age)
 		}
 		dir := t.TempDir()
-		file := filepath.Join(dir, "zlockd-1-20251231T230000Z-0000000000000001.backup")
+		file := filepath.Join(dir, "zlockd-1-20251231T230000Z-0000000000000001-ours.backup")
 		must.OK(t, os.WriteFile(file, nil, 0o600))
 		must.OK(t, os.Chtimes(file, time.Time{}, c.now().Add(-age)))
 		k := taker(nil, c, dir, 1, 0, 1)
@@ -346,7 +346,7 @@ func hung(t *testing.T, patience time.Duration) (i *server.Instance, c *clock, k
 	stop = begin(t, k)
 	c.tick <- c.now()
 	c.tick <- c.now()
-	hangs = filepath.Join(k.Dir, fmt.Sprintf("zlockd-1-%s-%016x.backup.tmp",
+	hangs = filepath.Join(k.Dir, fmt.Sprintf("zlockd-1-%s-%016x-ours.backup.tmp",
 		c.now().UTC().Format("20060102T150405Z"), i.Node().Zxid()))
 	must.OK(t, unix.Mkfifo(hangs, 0o600)) // without a reader, no writer can open it
 	begun.Store(true)
@@ -456,7 +456,7 @@ func TestFailuresOfBackupsAreTold(t *testing.T) {
 		k.Log, k.Keep = slog.New(slog.NewTextHandler(&log, nil)), 1
 		k.Source = func() backup.Source { return c.source }
 		if c.kept {
-			must.OK(t, os.MkdirAll(filepath.Join(k.Dir, "zlockd-1-20200101T000000Z-0.backup", "file"), 0o700))
+			must.OK(t, os.MkdirAll(filepath.Join(k.Dir, "zlockd-1-20200101T000000Z-0-ours.backup", "file"), 0o700))
 		}
 		stop := begin(t, k)
 		clock.tick <- clock.now()

@@ -56,7 +56,7 @@ func TestOnlyCurrentStateIsBackedUp(t *testing.T) {
 	k := taker(nil, clock, t.TempDir(), 1, 0, 1)
 	k.Source = func() backup.Source { return source }
 	k.Keep = 1
-	good := filepath.Join(k.Dir, "zlockd-1-20251231T000000Z-0000000000000001.backup")
+	good := filepath.Join(k.Dir, "zlockd-1-20251231T000000Z-0000000000000001-ours.backup")
 	must.OK(t, os.WriteFile(good, nil, 0o600))
 	must.OK(t, os.Chtimes(good, clock.now().Add(-24*time.Hour), clock.now().Add(-24*time.Hour)))
 	stop := begin(t, k)

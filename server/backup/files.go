@@ -8,45 +8,81 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// prefix begins the names of this server's backups. Names sort by time.
-func (t *Taker) prefix() string { return fmt.Sprintf("zlockd-%d-", t.ID) }
+// The name of a backup is zlockd-ID-TIME-ZXID-CLUSTER.backup: several clusters, with servers of the same id, may
+// share a directory, and a server removes only what its own cluster wrote. Names of releases before 0.2 have no
+// cluster; their content has.
+const (
+	suffix     = ".backup"
+	unfinished = ".tmp" // after the suffix, while the file is written
+	nameParts  = 5      // of a name, between hyphens
+)
 
-const suffix = ".backup"
-
-// stamp begins the names of the backups of one second.
+// stamp begins the names of the backups of one second. Names sort by time.
 func (t *Taker) stamp(at time.Time) string {
-	return t.prefix() + at.UTC().Format("20060102T150405Z")
+	return fmt.Sprintf("zlockd-%d-%s", t.ID, at.UTC().Format("20060102T150405Z"))
 }
 
-// files returns the names of this server's files that end with end, sorted.
-func (t *Taker) files(end string) (names []string) {
+// name returns the name of a backup.
+func (t *Taker) name(at time.Time, zxid int64) string {
+	return fmt.Sprintf("%s-%016x-%s%s", t.stamp(at), zxid, t.cluster, suffix)
+}
+
+// ours reports whether a file with the name of a backup of this server's id belongs to this server's cluster.
+func (t *Taker) ours(e os.DirEntry) bool {
+	bare := strings.TrimSuffix(strings.TrimSuffix(e.Name(), unfinished), suffix)
+	if parts := strings.SplitN(bare, "-", nameParts); len(parts) == nameParts {
+		return parts[nameParts-1] == t.cluster
+	}
+	if !e.Type().IsRegular() { // a pipe would not end
+		return false
+	}
+	f, err := os.Open(filepath.Join(t.Dir, e.Name()))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	cluster, err := state.ReadCluster(f)
+	return err == nil && cluster == t.cluster
+}
+
+// files returns the names of this server's files that end with end, sorted, and the number of such files with
+// its id that are not its own.
+func (t *Taker) files(end string) (names []string, others int) {
 	entries, err := os.ReadDir(t.Dir)
 	if err != nil {
-		return nil
+		return nil, 0
 	}
+	prefix := fmt.Sprintf("zlockd-%d-", t.ID)
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), t.prefix()) && strings.HasSuffix(e.Name(), end) {
-			names = append(names, e.Name())
+		switch name := e.Name(); {
+		case !strings.HasPrefix(name, prefix) || !strings.HasSuffix(name, end):
+		case t.ours(e):
+			names = append(names, name)
+		default:
+			others++
 		}
 	}
-	return names
+	return names, others
 }
 
-// list returns this server's backups, oldest first. Backups with a future time were taken while
-// the clock was ahead, before the others: if they counted as the newest, each new backup would go
-// at once.
-func (t *Taker) list(now time.Time) []string {
-	names := t.files(suffix)
+// list returns this server's backups, oldest first, and the number of those of other clusters. Backups with a
+// future time were taken while the clock was ahead, before the others: if they counted as the newest, each new
+// backup would go at once.
+func (t *Taker) list(now time.Time) (names []string, others int) {
+	names, others = t.files(suffix)
 	behind := t.stamp(now.Add(time.Second))
 	ahead, _ := slices.BinarySearch(names, behind)
-	return slices.Concat(names[ahead:], names[:ahead])
+	return slices.Concat(names[ahead:], names[:ahead]), others
 }
 
+// prune removes all but the newest backups.
 func (t *Taker) prune(now time.Time) error {
 	var errs []error
-	names := t.list(now)
+	names, _ := t.list(now)
 	for _, name := range names[:max(0, len(names)-max(t.Keep, 1))] {
 		errs = append(errs, os.Remove(filepath.Join(t.Dir, name)))
 	}

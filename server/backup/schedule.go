@@ -23,6 +23,7 @@ type Taker struct {
 	Interval time.Duration // between two
 	Keep     int           // the newest so many, at least one
 	ID       uint32
+	Cluster  func() string         // the name of this server's cluster; empty while there is no state
 	Source   func() Source         // nil while there is no state
 	Place    func() (rank, of int) // of this server among those that take turns
 	Now      func() time.Time      // the clock
@@ -32,6 +33,8 @@ type Taker struct {
 	Patience time.Duration
 
 	written chan error // of the file under way, by Run's goroutine alone; nil: there is none
+
+	cluster string // of the files that are this Taker's; empty: it has not looked at the directory yet
 
 	mu    sync.Mutex // of what follows
 	begun time.Time
@@ -70,12 +73,20 @@ func (t *Taker) Notice() string {
 
 // Run takes backups until ctx ends.
 func (t *Taker) Run(ctx context.Context) {
-	t.begin()
-	done := t.slot(t.State().Last)
+	t.mu.Lock()
+	t.begun = t.Now()
+	t.mu.Unlock()
+	done := t.slot(time.Time{})
 	told := done // the last interval in which the server was not current, and that was told
 	for {
 		now := t.Now()
-		if slot := t.slot(now); slot != done && t.Source() != nil {
+		if t.cluster == "" && t.Cluster() != "" {
+			t.cluster = t.Cluster()
+			t.look(now)
+			done = t.slot(t.State().Last)
+			told = done
+		}
+		if slot := t.slot(now); slot != done && t.cluster != "" && t.Source() != nil {
 			if err := t.current(ctx); err == nil {
 				done = slot
 				t.take(ctx, now)
@@ -110,21 +121,27 @@ func (t *Taker) missed(err error) {
 	t.Log.Error("no backup taken", "dir", t.Dir, "err", err)
 }
 
-// begin looks at what earlier lives of the server left.
-func (t *Taker) begin() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.begun = t.Now()
-	for _, f := range t.files(suffix + ".tmp") {
+// look looks at what earlier lives of the server left.
+func (t *Taker) look(now time.Time) {
+	names, others := t.files(suffix + unfinished)
+	for _, f := range names {
 		if err := os.Remove(filepath.Join(t.Dir, f)); err != nil {
 			t.Log.Warn("unfinished backup not removed", "err", err)
 		}
 	}
-	if names := t.list(t.begun); len(names) > 0 {
-		info, err := os.Stat(filepath.Join(t.Dir, names[len(names)-1]))
-		if err == nil && !info.ModTime().After(t.begun) {
-			t.news.Last = info.ModTime()
-		}
+	names, more := t.list(now)
+	if others += more; others > 0 {
+		t.Log.Warn("the directory has backups of other clusters, or unreadable ones, with this server's id; they "+
+			"stay until you remove them", "dir", t.Dir, "files", others, "cluster", t.cluster)
+	}
+	if len(names) == 0 {
+		return
+	}
+	info, err := os.Stat(filepath.Join(t.Dir, names[len(names)-1]))
+	if err == nil && !info.ModTime().After(now) {
+		t.mu.Lock()
+		t.news.Last = info.ModTime()
+		t.mu.Unlock()
 	}
 }
 
@@ -178,7 +195,7 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	file := filepath.Join(t.Dir, fmt.Sprintf("%s-%016x%s", t.stamp(now), b.Zxid, suffix))
+	file := filepath.Join(t.Dir, t.name(now, b.Zxid))
 	from, to := io.Pipe()
 	t.written = make(chan error, 1)
 	go func() {
