@@ -409,25 +409,63 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	stop()
 }
 
-func TestMissingBackupsAreTold(t *testing.T) {
+// A backup that failed is tried again after a minute, two, four, and so on up to the interval, and the notice says
+// since when backups fail.
+func TestFailedBackupIsTriedAgain(t *testing.T) {
 	i := serve(t, 0)
 	file := filepath.Join(t.TempDir(), "file")
 	must.OK(t, os.WriteFile(file, nil, 0o600))
 	c := newClock()
+	since := c.now().Format(time.RFC3339)
 	k := taker(i, c, filepath.Join(file, "no-directory"), 1, 0, 1)
+	stop := begin(t, k)
+	defer stop()
+	var tries []int64 // minutes
+	for minute := range int64(4 * 60) {
+		before := k.State().Failed
+		if minute > 0 {
+			c.move(time.Minute)
+		}
+		c.tick <- c.now()
+		c.tick <- c.now()
+		if k.State().Failed > before {
+			tries = append(tries, minute)
+		}
+		expect.Has(t, k.Notice(), "have failed since "+since+", and there is none yet: ", "after %d minutes", minute)
+	}
+	expect.List(t, tries, []int64{0, 1, 3, 7, 15, 31, 63, 123, 183})
+	expect.Has(t, k.Notice(), "not a directory")
+	must.OK(t, os.Remove(file))
+	c.move(time.Hour)
+	c.tick <- c.now()
+	c.tick <- c.now()
+	expect.Equal(t, k.State().Taken, 1, "taken")
+	expect.Equal(t, k.Notice(), "")
+	must.OK(t, os.RemoveAll(file))
+	must.OK(t, os.WriteFile(file, nil, 0o600))
+	c.move(time.Hour)
+	since = c.now().Format(time.RFC3339)
+	c.tick <- c.now()
+	c.tick <- c.now()
+	expect.Has(t, k.Notice(), "have failed since "+since+", and the newest is 1h0m0s old: ")
+	c.move(-24 * time.Hour) // it is tried at once, and not in a day
+	c.tick <- c.now()
+	c.tick <- c.now()
+	expect.Equal(t, k.State().Failed, int64(len(tries)+2), "failures")
+}
+
+// Backups that are missing without a try are told once two are.
+func TestMissingBackupsAreTold(t *testing.T) {
+	c := newClock()
+	k := taker(nil, c, t.TempDir(), 1, 0, 1)
+	k.Source = func() backup.Source { return nil }
 	stop := begin(t, k)
 	defer stop()
 	for hour := range 4 {
 		c.tick <- c.now()
-		c.tick <- c.now()
-		n := k.Notice()
-		expect.Equal(t, n != "", hour > 2, "after %d hours", hour)
-		expect.That(t, n == "" || strings.Contains(n, "not a directory"),
-			"after %d hours: %q: want n == \"\" || strings.Contains(n, \"not a directory\")",
-			hour, n)
+		expect.Equal(t, strings.Contains(k.Notice(), "missing"), hour > 2, "after %d hours", hour)
 		c.move(time.Hour)
 	}
-	expect.That(t, k.State().Failed >= 3, "%+v", k.State())
 }
 
 // failing is a Source without a state.

@@ -36,6 +36,9 @@ type Taker struct {
 
 	cluster string // of the files that are this Taker's; empty: it has not looked at the directory yet
 
+	failed time.Time     // when the newest try failed
+	pause  time.Duration // until the next; 0: the newest did not fail
+
 	mu    sync.Mutex // of what follows
 	begun time.Time
 	news  State
@@ -46,7 +49,8 @@ type State struct {
 	Last          time.Time     // of the newest one; zero: none
 	Age           time.Duration // of the newest one, or how long there should have been one
 	Taken, Failed int64
-	Err           string // why the newest try failed, empty if it did not
+	Err           string    // why the newest try failed, empty if it did not
+	Since         time.Time // when the first try failed after the newest backup
 }
 
 // State returns how the backups stand.
@@ -61,14 +65,21 @@ func (t *Taker) State() State {
 	return s
 }
 
-// Notice says that backups are missing, once two of them are.
+// Notice says since when backups fail, or that they are missing, once two of them are.
 func (t *Taker) Notice() string {
 	s := t.State()
-	if s.Age <= 2*t.Interval {
-		return ""
+	newest := "there is none yet"
+	if !s.Last.IsZero() {
+		newest = fmt.Sprintf("the newest is %v old", s.Age.Round(time.Second))
 	}
-	return fmt.Sprintf("the newest backup in %s is %v old: %s", t.Dir, s.Age.Round(time.Second),
-		cmp.Or(s.Err, "the server was not up, or not able to"))
+	switch {
+	case s.Err != "":
+		return fmt.Sprintf("backups in %s have failed since %s, and %s: %s", t.Dir,
+			s.Since.UTC().Format(time.RFC3339), newest, s.Err)
+	case s.Age > 2*t.Interval:
+		return fmt.Sprintf("backups in %s are missing, and %s: the server was not up, or not able to", t.Dir, newest)
+	}
+	return ""
 }
 
 // Run takes backups until ctx ends.
@@ -86,13 +97,13 @@ func (t *Taker) Run(ctx context.Context) {
 			done = t.slot(t.State().Last)
 			told = done
 		}
-		if slot := t.slot(now); slot != done && t.cluster != "" && t.Source() != nil {
-			if err := t.current(ctx); err == nil {
+		if slot := t.slot(now); slot != done && t.cluster != "" && t.Source() != nil && t.due(now) {
+			switch err := t.current(ctx); {
+			case err == nil && t.take(ctx, now):
 				done = slot
-				t.take(ctx, now)
-			} else if slot != told && ctx.Err() == nil {
+			case err != nil && slot != told && ctx.Err() == nil:
 				told = slot
-				t.missed(err)
+				t.missed(now, err)
 			}
 		}
 		select {
@@ -113,12 +124,24 @@ func (t *Taker) current(ctx context.Context) error {
 }
 
 // missed records and tells why there is no backup.
-func (t *Taker) missed(err error) {
+func (t *Taker) missed(now time.Time, err error) {
 	t.mu.Lock()
+	if t.news.Err == "" {
+		t.news.Since = now
+	}
 	t.news.Failed++
 	t.news.Err = err.Error()
 	t.mu.Unlock()
 	t.Log.Error("no backup taken", "dir", t.Dir, "err", err)
+}
+
+// firstPause is after how long a try that failed is repeated. Each further pause is twice as long, up to the
+// interval.
+const firstPause = time.Minute
+
+// due reports whether the pause after a try that failed is over. A clock that was set back ends it.
+func (t *Taker) due(now time.Time) bool {
+	return now.Sub(t.failed) >= t.pause || now.Before(t.failed)
 }
 
 // look looks at what earlier lives of the server left.
@@ -155,25 +178,28 @@ func (t *Taker) slot(at time.Time) int64 {
 	return at.Add(-t.Interval/time.Duration(max(of, 1))*time.Duration(rank)).UnixNano() / int64(t.Interval)
 }
 
-// take takes one backup and records the result.
-func (t *Taker) take(ctx context.Context, now time.Time) {
+// take takes one backup, records the result, and reports whether there is one.
+func (t *Taker) take(ctx context.Context, now time.Time) bool {
 	begun := time.Now()
 	file, err := t.backup(ctx, now)
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	if err != nil {
-		t.missed(err)
-		return
+		t.failed, t.pause = now, min(max(2*t.pause, firstPause), t.Interval)
+		t.missed(now, err)
+		return false
 	}
+	t.pause = 0
 	t.mu.Lock()
 	t.news.Taken++
-	t.news.Err, t.news.Last = "", now
+	t.news.Err, t.news.Last, t.news.Since = "", now, time.Time{}
 	t.mu.Unlock()
 	t.Log.Info("backup taken", "file", file, "took", time.Since(begun).Round(time.Millisecond))
 	if err := t.prune(now); err != nil {
 		t.Log.Warn("old backup not removed", "err", err)
 	}
+	return true
 }
 
 var errHangs = errors.New("the disk does not respond")
