@@ -27,6 +27,7 @@ type fakeNode struct {
 	there   map[string]bool // addresses that answer
 	follow  map[string]bool // and follow
 	refuse  map[string]error
+	before  map[string]func() // what another operator does just before a change
 	made    []string
 	mu      sync.Mutex // guards what follows: servers are asked side by side
 	asked   []string
@@ -60,6 +61,13 @@ func (n *fakeNode) Standing(_ context.Context, _ uint32, addr string) (there, fo
 
 func (n *fakeNode) ChangeMember(_ context.Context, c change.Change) error {
 	what := fmt.Sprint(c.Op, " ", c.ID)
+	if f := n.before[what]; f != nil {
+		delete(n.before, what)
+		f()
+	}
+	if _, is := n.now[c.ID]; is && c.Op == change.Add {
+		return status.Errorf(status.IsMember, "server %d is a member already", c.ID)
+	}
 	if err := n.refuse[what]; err != nil {
 		return err
 	}
@@ -149,6 +157,48 @@ func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
 				if !c.wish.May {
 					expect.Equal(t, len(n.asked), 0, "servers that were asked")
 				}
+			})
+		})
+	}
+}
+
+// A change that fails half-way takes back what it made itself, and leaves a server that another operator has added
+// while it ran.
+func TestServerOfAnotherOperatorStays(t *testing.T) {
+	const joining = "server.4=h4:2888:3888;2181,server.5=h5:2888:3888;2181"
+	broken := errors.New("the link broke")
+	for name, c := range map[string]struct {
+		id   uint32 // that the other operator adds
+		addr string
+		at   string // just before this change
+		late bool   // those who join cannot be promoted
+		code status.Code
+		made string
+	}{
+		"one of ours, elsewhere":    {5, "other:2888", "add 5", false, status.Changing, "add 4, promote 4, remove 4"},
+		"one of ours, in its place": {5, "h5:2888", "add 5", false, status.Changing, "add 4, promote 4, remove 4"},
+		"our first":                 {4, "other:2888", "add 4", false, status.Stale, ""},
+		"another id":                {6, "h6:2888", "promote 5", true, status.Unsafe, "add 4, add 5, remove 4, remove 5"},
+		"one that we added":         {5, "other:2888", "promote 5", true, status.Unsafe, "add 4, add 5, remove 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newFakeNode()
+				n.there["h4:2888"], n.there["h5:2888"] = true, true
+				if c.late {
+					n.refuse["promote 4"], n.refuse["promote 5"] = broken, broken
+				}
+				n.before = map[string]func(){c.at: func() {
+					n.now = maps.Clone(n.now)
+					n.now[c.id] = state.Server{ID: c.id, Peer: c.addr}
+				}}
+				// Without 4 and 5 it would leave no majority.
+				err := Carry(t.Context(), n, Wish{Version: n.version, Leaving: "2,3", Joining: joining, May: true}, 2,
+					slog.New(slog.DiscardHandler))
+				expect.Fails(t, err, "it is carried out")
+				expect.Equal(t, status.Of(err), c.code, "%v", err)
+				expect.Equal(t, strings.Join(n.made, ", "), c.made)
+				expect.Equal(t, n.now[c.id].Peer, c.addr, "the other's server")
 			})
 		})
 	}

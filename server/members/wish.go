@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -70,7 +71,7 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 // once checks a wish in ZooKeeper's order: first what this server can check alone, then the client's rights,
 // and only then what needs answers of other servers. Then it carries out the wish.
 func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logger) (err error) {
-	t := transition{ctx: ctx, node: n, log: log}
+	t := transition{ctx: ctx, node: n, log: log, added: map[uint32]bool{}}
 	if t.from, t.to, t.since, err = goal(n.Config(), w, least); err != nil {
 		return err
 	}
@@ -97,6 +98,7 @@ type transition struct {
 	ready    map[uint32]bool // voters of to that follow the leader, or could
 	runs     map[uint32]bool // members of from that follow at their old address
 	begun    bool            // raft has made a change
+	added    map[uint32]bool // servers that it added; false: perhaps
 }
 
 // ask asks the servers of both configurations. As in ZooKeeper, a majority of the voters of the new
@@ -159,8 +161,12 @@ func (t *transition) carryOut(ctx context.Context, patience time.Duration) error
 		switch code := status.Of(err); {
 		case (code == status.Changing || code == status.Stale) && !t.begun:
 			return err
+		case code == status.IsMember && !t.begun: // another operator was faster
+			return status.With(status.Stale, err)
 		case !t.rollBack():
 			return fmt.Errorf("%w: %w", ErrUnknown, err)
+		case code == status.IsMember:
+			return status.With(status.Changing, err)
 		}
 		return status.With(status.Unsafe, err)
 	}
@@ -190,6 +196,10 @@ func (t *transition) carryOut(ctx context.Context, patience time.Duration) error
 func (t *transition) step(ctx context.Context, m change.Change) error {
 	m.By, m.Since, m.Words = t.node.ID(), t.since, t.to.text()
 	err := t.node.ChangeMember(ctx, m)
+	code := status.Of(err)
+	if m.Op == change.Add && (code == "" || code == status.Interrupted) {
+		t.added[m.ID] = err == nil
+	}
 	if err == nil {
 		t.begun = true
 		t.log.Info("members changed", "op", m.Op, "peer", m.ID)
@@ -276,15 +286,23 @@ func (t *transition) rest() (list []change.Change) {
 	return list
 }
 
-// rollBack removes the servers that joined, and reports whether the configuration is as before.
+// rollBack removes the servers that joined, and reports whether nothing is left of the change. A server that
+// another operator has added while the change went on stays.
 func (t *transition) rollBack() bool {
+	now := configOf(t.node.Servers())
 	for _, id := range t.to.ids(0) {
-		if _, was := t.from[id]; !was {
-			// An error may mean that the server was never added.
+		if t.added[id] && now[id].Peer == t.to[id].Peer {
+			// The configuration tells whether it was removed.
 			_ = t.node.ChangeMember(t.ctx, change.Change{Op: change.Remove, ID: id})
 		}
 	}
-	if !configOf(t.node.Servers()).same(t.from) {
+	now = configOf(t.node.Servers())
+	maps.DeleteFunc(now, func(id uint32, s state.Server) bool {
+		_, was := t.from[id]
+		_, ours := t.added[id]
+		return !was && (!ours || s.Peer != t.to[id].Peer)
+	})
+	if !now.same(t.from) {
 		t.log.Warn("reconfig: the change that was begun could not be undone")
 		return false
 	}
