@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // trouble is a cluster in which the calls of one kind fail from one of them on.
@@ -192,6 +193,50 @@ func TestSlowProgressIsProgress(t *testing.T) {
 		})
 		expect.That(t, err == nil && m.Voter && polls > 40, "%v after %d steps", err, polls)
 	})
+}
+
+// A snapshot that is sent again and again is no progress, whether its sender pauses in between or not; one that
+// is applied at last is.
+func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
+	const size = 30 << 20
+	for name, c := range map[string]struct {
+		pause   bool // no snapshot is on its way for a moment
+		applied int  // the snapshot that it applies; 0: none
+	}{
+		"at once":            {false, 0},
+		"after a pause":      {true, 0},
+		"the fourth is good": {true, mostSnapshots},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeCluster()
+				m := f.members[10]
+				m.Progress = status.Progress{SnapshotSize: size, Heard: status.Ago(1)}
+				sent := 1
+				err := Run(anHour(t), f, status.Job{Op: "promote", ID: 10, Patience: 3000}, func(status.Step) {
+					switch {
+					case m.SnapshotSent < size:
+						m.SnapshotSize, m.SnapshotSent = size, m.SnapshotSent+size/10
+					case sent == c.applied:
+						m.Progress = status.Progress{Applied: 9000, Heard: status.Ago(1)}
+					default:
+						sent, m.SnapshotSent = sent+1, 0
+						if c.pause {
+							m.SnapshotSize = 0
+						}
+					}
+				})
+				if c.applied > 0 {
+					expect.OK(t, err)
+					return
+				}
+				must.Fails(t, err, "it ends well")
+				expect.Equal(t, status.Of(err), status.NotReady)
+				expect.Has(t, err.Error(), fmt.Sprintf("no progress for 3s: it was sent %d snapshots and applied none", sent))
+				expect.That(t, sent > mostSnapshots, "given up after %d snapshots", sent)
+			})
+		})
+	}
 }
 
 // A member that another operator takes out is not waited for.

@@ -24,6 +24,7 @@ const (
 	jobRequest      = 20 * time.Second // for one answer
 	defaultPatience = 30 * time.Second
 	safePatience    = 2 * time.Second // with members that are silent for a moment
+	mostSnapshots   = 4               // that are sent to a member before that is no progress
 )
 
 // Run does a job and reports its steps. It returns when the job is done or refused, or makes no progress for
@@ -60,6 +61,7 @@ type job struct {
 	since   time.Time // of the last progress
 	best    uint64    // the most entries that the member has applied
 	sent    int64     // bytes of its snapshot
+	begun   int       // snapshots that were begun since it last applied something
 	problem string    // why there is no progress
 	rate    rate
 }
@@ -219,7 +221,7 @@ func (j *job) promote() error {
 
 // follow waits until the member has caught up, and gives it its vote.
 func (j *job) follow(vote bool) error {
-	j.best, j.sent, j.problem = 0, -1, ""
+	j.best, j.sent, j.begun, j.problem = 0, -1, 1, ""
 	for {
 		_, m, err := j.members()
 		switch {
@@ -261,11 +263,16 @@ func (j *job) follow(vote bool) error {
 
 // note records the member's progress, and reports it.
 func (j *job) note(m *status.Member) {
-	if m.Applied > j.best || m.SnapshotSent > j.sent {
+	switch {
+	case m.Applied > j.best:
+		j.best, j.begun = m.Applied, 1
+		j.progress()
+	case m.SnapshotSent < j.sent: // the snapshot is sent again
+		j.begun++
+	case m.SnapshotSent > j.sent && j.begun <= mostSnapshots:
 		j.progress()
 	}
-	j.best = max(j.best, m.Applied)
-	j.sent = m.SnapshotSent // a snapshot may be sent again
+	j.sent = m.SnapshotSent
 	switch {
 	case m.SnapshotSize > 0:
 		j.problem = fmt.Sprintf("it receives a snapshot, %s of %s", byteCount(m.SnapshotSent),
@@ -288,6 +295,10 @@ func (j *job) note(m *status.Member) {
 		entries := func(n int64) string { return fmt.Sprint(n, " entries") }
 		j.show("follows", "server %d follows, %s behind%s", j.ID, behind, j.rate.of(int64(m.Applied), int64(m.Lag),
 			entries))
+	}
+	if j.begun > mostSnapshots {
+		j.problem = fmt.Sprintf("it was sent %d snapshots and applied none. Its log says why: its disk may be full, or "+
+			"its connection to the leader break", j.begun)
 	}
 }
 
