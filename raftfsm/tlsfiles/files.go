@@ -14,6 +14,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/secretfile"
 )
 
 // MaxFile bounds every file that an operator names: certificates, keys, and configuration.
@@ -58,6 +60,7 @@ type Files struct {
 type stamp struct {
 	changed time.Time
 	size    int64
+	mode    os.FileMode
 }
 
 // Open reads the files.
@@ -160,7 +163,7 @@ func (l *Loaded) revoked(c, issuer *x509.Certificate) bool {
 func (f *Files) stamps() (list [4]stamp) {
 	for i, file := range []string{f.n.Cert, f.n.Key, f.n.CA, f.n.CRL} {
 		if info, err := os.Stat(file); err == nil {
-			list[i] = stamp{info.ModTime(), info.Size()}
+			list[i] = stamp{info.ModTime(), info.Size(), info.Mode()}
 		}
 	}
 	return list
@@ -175,6 +178,11 @@ func (f *Files) load() (*Loaded, error) {
 	key, err := read(n.Flag+"-key", n.Key)
 	if err != nil {
 		return nil, err
+	}
+	if info, err := os.Stat(n.Key); err != nil {
+		return nil, fmt.Errorf("--%s-key: %w", n.Flag, err)
+	} else if err := secretfile.Check(n.Key, info); err != nil {
+		return nil, fmt.Errorf("--%s-key: %w", n.Flag, err)
 	}
 	l := new(Loaded)
 	if l.Pair, err = tls.X509KeyPair(cert, key); err != nil {

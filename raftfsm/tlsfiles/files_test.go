@@ -104,6 +104,30 @@ func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	expect.Equal(t, f.Problem(), "", "problem %q: f.Problem()", f.Problem())
 }
 
+// A key that every user of the machine can read is refused at a start. Nor does it take the place of another, and
+// one that becomes readable is told.
+func TestKeyThatEveryUserCanReadIsNotUsed(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	cert, key := write(t, dir, 1, now)
+	f := must.Get(Open(Names{Flag: "tls", Cert: cert, Key: key}, slog.New(slog.DiscardHandler)))(t)
+	serial := func() int64 { now = now.Add(lookAgain); return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
+	told := func(want bool) {
+		t.Helper()
+		expect.Equal(t, strings.Contains(f.Problem(), "--tls-key: "+key+" can be read by every user"), want, "%q",
+			f.Problem())
+	}
+	must.OK(t, os.Chmod(key, 0o644))
+	expect.Equal(t, serial(), 1)
+	told(true)
+	write(t, dir, 2, now.Add(time.Minute))
+	expect.Equal(t, serial(), 1, "the new key is open")
+	told(true)
+	expect.Fails(t, expect.Err(Open(f.n, f.log)), "a start takes it")
+	must.OK(t, os.Chmod(key, 0o600))
+	expect.Equal(t, serial(), 2, "the new key is a secret")
+	told(false)
+}
+
 func TestFilesThatCannotBeUsed(t *testing.T) {
 	cert, key := write(t, t.TempDir(), 1, time.Now())
 	_, other := write(t, t.TempDir(), 2, time.Now())

@@ -164,7 +164,7 @@ func TestUsersFiles(t *testing.T) {
 	}{
 		{"ours", "# who\n\nbob:a:b\nsuper: top\r\n", 0o600, Users{"bob": "a:b", "super": " top"}, ""},
 		{"jaas", jaas, 0o640, Users{"super": `admin "secret"`, "bob": "plain"}, ""},
-		{"open", "bob:x\n", 0o644, nil, "open to every user"},
+		{"open", "bob:x\n", 0o644, nil, "read by every user"},
 		{"empty", "\n", 0o600, nil, "no user"},
 		{"no password", "bob:\n", 0o600, nil, "line 1: user \"bob\" has no password"},
 		{"no colon", "bob\n", 0o600, nil, "line 1: want name:password"},

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/zlockd/zlockd/raftfsm/secretfile"
 )
 
 // Users are the names and passwords of the users that may authenticate.
@@ -36,37 +38,36 @@ func ReadFile(path string) (File, error) {
 	} else {
 		f.Users, err = parseUsers(text)
 	}
-	if err == nil && len(f.Users) > 0 && open != 0 {
-		err = fmt.Errorf("it holds passwords and is open to every user (mode %04o): chmod o-rwx %s", open, path)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return File{}, fmt.Errorf("%s: %w", path, err)
+	case len(f.Users) > 0 && open != nil:
+		return File{}, open
 	}
 	return f, nil
 }
 
-// readText reads a file. open is the file's mode if every user of the machine has rights on the file, else 0.
-func readText(path string) (text string, open os.FileMode, err error) {
+// readText reads a file. open is an error if the file should have no secret, because every user of the machine can
+// read it.
+func readText(path string) (text string, open, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", 0, err
+		return "", nil, err
 	}
 	switch {
 	case info.IsDir():
-		return "", 0, fmt.Errorf("%s is a directory, not a file of users", path)
+		return "", nil, fmt.Errorf("%s is a directory, not a file of users", path)
 	case info.Size() > maxUsersFile:
-		return "", 0, fmt.Errorf("%s has %d bytes; a file of users has at most %d", path, info.Size(), maxUsersFile)
-	case info.Mode().Perm()&0o007 != 0:
-		open = info.Mode().Perm()
+		return "", nil, fmt.Errorf("%s has %d bytes; a file of users has at most %d", path, info.Size(), maxUsersFile)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "", 0, err
+		return "", nil, err
 	}
 	if !utf8.Valid(b) {
-		return "", 0, fmt.Errorf("%s is not text in UTF-8", path)
+		return "", nil, fmt.Errorf("%s is not text in UTF-8", path)
 	}
-	return string(b), open, nil
+	return string(b), secretfile.Check(path, info), nil
 }
 
 // parseUsers reads a line `name:password` for each user. It skips blank lines and lines that begin with #. A

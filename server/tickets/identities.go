@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/secretfile"
 )
 
 // Identity is a caller with its rights.
@@ -61,9 +62,8 @@ func ReadTokens(file string) (*Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Mode().Perm()&0o007 != 0 { // a token that is short is found by its hash
-		return nil, fmt.Errorf("%s can be read by every user of this machine: chmod 600 it, and make new "+
-			"tokens if that was not meant", file)
+	if err := secretfile.Check(file, info); err != nil { // a token that is short is found by its hash
+		return nil, err
 	}
 	t := &Tokens{by: map[[sha256.Size]byte]Identity{}}
 	lines := bufio.NewScanner(f)

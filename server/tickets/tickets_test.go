@@ -364,7 +364,7 @@ func TestIdentities(t *testing.T) {
 	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true, 0o602: true} {
 		must.OK(t, os.Chmod(file, mode))
 		_, err := tickets.ReadTokens(file)
-		told := err != nil && strings.Contains(err.Error(), "chmod 600")
+		told := err != nil && strings.Contains(err.Error(), "chmod o-rwx ")
 		expect.Equal(t, told, refused, "mode %o: %v", mode, err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/cryptobyte"
+
+	"github.com/zlockd/zlockd/raftfsm/secretfile"
 )
 
 // Bounds of a keytab.
@@ -42,9 +44,9 @@ func readKeytab(path string) (keytab, error) {
 		return nil, fmt.Errorf("%s is no file", path)
 	case info.Size() > maxKeytab:
 		return nil, fmt.Errorf("%s has %d bytes; a keytab has at most %d", path, info.Size(), maxKeytab)
-	case info.Mode().Perm()&0o007 != 0:
-		return nil, fmt.Errorf("%s holds keys and is open to every user (mode %04o): chmod o-rwx %s", path,
-			info.Mode().Perm(), path)
+	}
+	if err := secretfile.Check(path, info); err != nil {
+		return nil, err
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxKeytab))
 	if err != nil {

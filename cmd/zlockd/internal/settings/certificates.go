@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/secretfile"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
@@ -41,9 +42,10 @@ func (s *Settings) checkSecrets() {
 	if s.SuperDigest == "" || s.origin["super-digest"] != s.Config || s.Config == "" {
 		return
 	}
-	if info, err := os.Stat(s.Config); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
-		s.Fault("%s holds --super-digest and can be read by every user of this machine: chmod 640 it, with the "+
-			"group of the server, and choose another password if that was not meant", s.Config)
+	if info, err := os.Stat(s.Config); err == nil && info.Mode().IsRegular() {
+		if err := secretfile.Check(s.Config, info); err != nil {
+			s.Fault("--super-digest: %w", err)
+		}
 	}
 }
 
@@ -64,9 +66,11 @@ func (s *Settings) readPEM(flag, file string, secret bool) []byte {
 	case !info.Mode().IsRegular():
 		s.Fault("--%s %s is a pipe or a device: want a PEM file, which the server can read again", flag, file)
 		return nil
-	case secret && info.Mode().Perm()&0o007 != 0:
-		s.Fault("--%s %s can be read by every user of this machine: chmod 600 it, and make a new key if that was "+
-			"not meant", flag, file)
+	}
+	if secret {
+		if err := secretfile.Check(file, info); err != nil {
+			s.Fault("--%s: %w", flag, err)
+		}
 	}
 	text, err := tlsfiles.ReadFile(file)
 	if err != nil {

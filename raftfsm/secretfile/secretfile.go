@@ -1,0 +1,19 @@
+// Package secretfile refuses files with secrets that every user of the machine may read: private keys, passwords,
+// tokens and hashes that can be guessed.
+package secretfile
+
+import (
+	"fmt"
+	"io/fs"
+	"runtime"
+)
+
+// Check returns an error with advice if every user of the machine has rights on a file.
+func Check(path string, info fs.FileInfo) error {
+	mode := info.Mode().Perm()
+	if mode&0o007 == 0 || runtime.GOOS == "windows" { // where modes say nothing of other users
+		return nil
+	}
+	return fmt.Errorf("%s can be read by every user of this machine (mode %04o): chmod o-rwx %s, and replace what "+
+		"is secret in it if that was not meant", path, mode, path)
+}
