@@ -4,19 +4,23 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// certificate is a certificate that this server shows to its callers.
+// certificate is a certificate that this server shows to its callers, or the authority by which it knows theirs.
 type certificate struct {
-	use string // clients, peers, admin, metrics or tickets
-	*x509.Certificate
-	until time.Time // its end, or for peers that of the authority that signed it
+	use               string    // clients, peers, admin, metrics or tickets, with -ca for the authority
+	*x509.Certificate           // nil for an authority
+	until             time.Time // its end, or for peers that of the authority that signed it
 }
 
-// certificates returns the certificates that this server now shows at each port that has TLS.
+// certificates returns the certificates that this server now shows at each port that has TLS, and the authorities
+// of its callers.
 func (i *Instance) certificates() (list []certificate) {
 	port := func(use string, cfg *tls.Config) {
 		for _, leaf := range shown(cfg) {
@@ -31,6 +35,9 @@ func (i *Instance) certificates() (list []certificate) {
 	port("admin", i.o.AdminTLS)
 	port("metrics", i.o.MetricsTLS)
 	port("tickets", i.o.TicketTLS)
+	for _, use := range slices.Sorted(maps.Keys(i.o.TLSAuthorities)) {
+		list = append(list, certificate{use + "-ca", nil, i.o.TLSAuthorities[use]()})
+	}
 	return list
 }
 
@@ -72,6 +79,9 @@ const (
 // word describes what is wrong with the certificate at time now, empty if nothing is. bad says that clients
 // and peers that check certificates refuse it, now or within days.
 func (c *certificate) word(now time.Time) (text string, bad bool) {
+	if c.Certificate == nil {
+		return c.authorityWord(now)
+	}
 	from, to := c.NotBefore.UTC().Format(time.DateTime), c.NotAfter.UTC().Format(time.DateTime)
 	switch left := c.until.Sub(now); {
 	case c.until.Before(c.NotAfter) && left < certificateSoon:
@@ -89,6 +99,21 @@ func (c *certificate) word(now time.Time) (text string, bad bool) {
 			c.NotAfter.Sub(now) < certificateBad
 	}
 	return "", false
+}
+
+// authorityWord is word for an authority. The file may hold the next one as well: then that counts.
+func (c *certificate) authorityWord(now time.Time) (text string, bad bool) {
+	left := c.until.Sub(now)
+	if left >= certificateSoon {
+		return "", false
+	}
+	ends := "ends"
+	if left < 0 {
+		ends = "has ended"
+	}
+	return fmt.Sprintf("the last authority for the certificates of %s %s on %s (UTC), and no certificate is believed "+
+		"then: add the certificate of the next authority to the file", strings.TrimSuffix(c.use, "-ca"), ends,
+		c.until.UTC().Format(time.DateTime)), left < certificateBad
 }
 
 // logCertificates logs bad certificates.
@@ -111,7 +136,8 @@ func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 		}
 		if metrics {
 			s.Measure("certificate_expiry_seconds",
-				"Seconds until a certificate of this server ends; negative after its end.",
+				"Seconds until a certificate of this server, or an authority for those of callers, ends; negative "+
+					"after its end.",
 				c.until.Sub(s.Now).Seconds(), admin.Pair{Key: "use", Value: c.use})
 		}
 	}

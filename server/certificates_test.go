@@ -40,6 +40,30 @@ func TestCertificateOfEachPortIsWatched(t *testing.T) {
 	expect.That(t, len(uses) >= 4, "only %v have certificates", uses)
 }
 
+// No caller is let in by a certificate whose authority has ended.
+func TestEndOfTheAuthoritiesOfCallersIsTold(t *testing.T) {
+	const day = 24 * time.Hour
+	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	for _, use := range []string{"clients", "admin", "metrics", "tickets"} {
+		i := &Instance{}
+		i.o.TLSAuthorities = map[string]func() time.Time{use: func() time.Time { return end }}
+		for left, want := range map[time.Duration]struct {
+			text string
+			bad  bool
+		}{40 * day: {"", false}, 20 * day: {" ends on 2026-12-01 ", false}, 2 * day: {" ends on 2026-12-01 ", true},
+			-day: {" has ended on 2026-12-01 ", true}} {
+			s := admin.Status{Now: end.Add(-left)}
+			i.certificateStatus(&s, true)
+			told := strings.Join(s.Notices, "") + strings.Join(s.Faults, "")
+			expect.Equal(t, told != "", want.text != "", "%s, %v before: something is told", use, left)
+			expect.Has(t, told, want.text, "%s, %v before", use, left)
+			expect.Equal(t, len(s.Faults) == 1, want.bad, "%s, %v before its end, faults %q", use, left, s.Faults)
+			expect.Equal(t, s.Extra[0].Labels[0].Value, use+"-ca")
+			expect.Equal(t, time.Duration(s.Extra[0].Value)*time.Second, left, "time left in the metric")
+		}
+	}
+}
+
 // Peers believe no certificate whose authority has ended, however long the certificate itself lasts.
 func TestEndOfTheAuthorityOfPeersIsTold(t *testing.T) {
 	const day = 24 * time.Hour

@@ -3,6 +3,7 @@ package tlsfiles
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
@@ -61,6 +62,16 @@ func endOf(chains [][]*x509.Certificate) (until time.Time) {
 		}
 		if end.After(until) {
 			until = end
+		}
+	}
+	return until
+}
+
+// lastEnd returns the end of the certificate in PEM that lasts longest.
+func lastEnd(text []byte) (until time.Time) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(until) {
+			until = c.NotAfter
 		}
 	}
 	return until

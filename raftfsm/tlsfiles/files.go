@@ -40,7 +40,9 @@ type Loaded struct {
 	// Until is the end of the certificate, or of the authority that signed it, if that ends before and its
 	// certificate is among the files.
 	Until time.Time
-	crl   []*x509.RevocationList
+	// CAUntil is the end of the authority in the file that lasts longest; zero without a file.
+	CAUntil time.Time
+	crl     []*x509.RevocationList
 }
 
 // Files are a certificate, its key, and perhaps an authority and revocation lists. While the files
@@ -200,6 +202,7 @@ func (f *Files) load() (*Loaded, error) {
 	if !l.CA.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("--%s-ca %s holds no certificate in PEM", n.Flag, n.CA)
 	}
+	l.CAUntil = lastEnd(text)
 	if chains, err := chainsOf(l.Pair, l.CA, time.Now()); err == nil {
 		l.Until = endOf(chains)
 	}

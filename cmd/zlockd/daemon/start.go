@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/release"
 	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
@@ -122,9 +123,15 @@ func serverOptions(s *settings.Settings, log *slog.Logger) (server.Options, erro
 	o.AdminHosts = settings.Words(s.AdminNames)
 	o.NoJVM = !s.JVMMetrics
 	o.Version, o.Built, o.Logger = release.Version(), release.Built(), log
-	for _, f := range []*tlsfiles.Files{files, adminFiles, metricsFiles, ticketFiles} {
-		if f != nil {
-			o.TLSProblems = append(o.TLSProblems, f.Problem)
+	o.TLSAuthorities = map[string]func() time.Time{}
+	for use, f := range map[string]*tlsfiles.Files{"clients": files, "admin": adminFiles, "metrics": metricsFiles,
+		"tickets": ticketFiles} {
+		if f == nil {
+			continue
+		}
+		o.TLSProblems = append(o.TLSProblems, f.Problem)
+		if !f.Get(time.Now()).CAUntil.IsZero() {
+			o.TLSAuthorities[use] = func() time.Time { return f.Get(time.Now()).CAUntil }
 		}
 	}
 	return o, nil

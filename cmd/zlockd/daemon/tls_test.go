@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,8 +68,8 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 // TestAdminPortSpeaksTLS asks the admin port by https with and without a certificate, and by http.
 // Only a zoo.cfg with portUnification lets in both.
 func TestAdminPortSpeaksTLS(t *testing.T) {
-	a := certs.New(t, t.TempDir())
-	a.Life = 60 * 24 * time.Hour // /health is well
+	a := &certs.Authority{Dir: t.TempDir(), Life: 60 * 24 * time.Hour} // /health is well
+	a.Cert, a.Key = a.Sign(t, "ca", nil)
 	a.Sign(t, "server", nil)
 	a.Sign(t, "client", nil)
 	both := a.File("both.pem") // certificate and key, as ZooKeeper has them in a store
@@ -163,6 +166,37 @@ func TestReadableKeysAreRefused(t *testing.T) {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
+}
+
+// The authority that callers' certificates must be signed by is watched at each port that asks for some; the last of
+// several in a file counts.
+func TestAuthorityOfEachPortIsWatched(t *testing.T) {
+	const day = 24 * time.Hour
+	a := certs.New(t, t.TempDir())
+	a.Sign(t, "server", nil)
+	next := &certs.Authority{Dir: t.TempDir(), Life: 4000 * day}
+	next.Cert, next.Key = next.Sign(t, "ca", nil)
+	args := []string{"--dev", "--secure-client-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0",
+		"--admin-addr", "127.0.0.1:0", "--ticket-addr", "127.0.0.1:0"}
+	for _, flag := range []string{"tls", "admin-tls", "metrics-tls", "ticket-tls"} {
+		args = append(args, "--"+flag+"-cert", a.File("server.pem"), "--"+flag+"-key", a.File("server.key"),
+			"--"+flag+"-ca", a.File("ca.pem"))
+	}
+	authorities := func(auth string) map[string]func() time.Time {
+		t.Helper()
+		s := must.Get(settings.Read(args, nil))(t)
+		s.TLSClientAuth = auth
+		return must.Get(serverOptions(s, slog.New(slog.DiscardHandler)))(t).TLSAuthorities
+	}
+	both := append(must.Get(os.ReadFile(next.File("ca.pem")))(t), must.Get(os.ReadFile(a.File("ca.pem")))(t)...)
+	must.OK(t, os.WriteFile(a.File("ca.pem"), both, 0o600))
+	all := authorities("need")
+	expect.List(t, slices.Sorted(maps.Keys(all)), []string{"admin", "clients", "metrics", "tickets"})
+	for use, until := range all {
+		expect.That(t, until().Equal(next.Cert.NotAfter), "%s: %v", use, until())
+	}
+	none := authorities("none") // of clients
+	expect.List(t, slices.Sorted(maps.Keys(none)), []string{"admin", "metrics", "tickets"})
 }
 
 func TestThreeServersOverTLS(t *testing.T) {
