@@ -192,9 +192,9 @@ func TestCutTextEndsAtARune(t *testing.T) {
 		n    int
 		want string
 	}{{-1, ""}, {0, ""}, {1, "a"}, {2, "a"}, {3, "aé"}, {4, "aé"}, {5, "aé"}, {6, "aé€"}, {7, "aé€"}} {
-		expect.Equal(t, cutText("aé€", c.n), c.want, "at most %d bytes", c.n)
+		expect.Equal(t, CutText("aé€", c.n), c.want, "at most %d bytes", c.n)
 	}
-	expect.Equal(t, cutText("\x80\x80", 1), "", "no rune begins before the end")
+	expect.Equal(t, CutText("\x80\x80", 1), "", "no rune begins before the end")
 }
 
 // The word before the number of a name tells the role, whatever separates it, and in any case.

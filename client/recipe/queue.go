@@ -166,7 +166,7 @@ func (e *Entry) Raw() []byte { return []byte(e.raw) }
 // Text returns the node's data as text of at most n bytes.
 func (e *Entry) Text(n int) string { return textOf(e.raw, n) }
 
-func textOf(data string, n int) string { return strings.ToValidUTF8(cutText(data, n), "\uFFFD") }
+func textOf(data string, n int) string { return strings.ToValidUTF8(CutText(data, n), "\uFFFD") }
 
 // Asked returns the revocation of the contender, if there is one.
 func (e *Entry) Asked() (Revocation, bool) {

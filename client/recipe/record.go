@@ -53,15 +53,15 @@ func EncodeOwner(o Owner) []byte {
 				break
 			}
 			// Escapes make the record longer than the text, so several rounds may be needed.
-			*cut = cutText(*cut, len(*cut)-max(1, (len(b)-MaxOwnerData)/6))
+			*cut = CutText(*cut, len(*cut)-max(1, (len(b)-MaxOwnerData)/6))
 		}
 	}
 	b, _ := json.Marshal(Owner{Version: 1})
 	return b
 }
 
-// cutText shortens s to at most n bytes, at a rune's border.
-func cutText(s string, n int) string {
+// CutText shortens s to at most n bytes, at a rune's border.
+func CutText(s string, n int) string {
 	if n <= 0 {
 		return ""
 	}
@@ -174,7 +174,7 @@ func AskBack(data []byte, made Maker, r Revocation) []byte {
 	case !ok:
 		return []byte(CuratorRevoke)
 	}
-	r.By, r.Reason = cutText(r.By, 100), cutText(r.Reason, 200)
+	r.By, r.Reason = CutText(r.By, 100), CutText(r.Reason, 200)
 	value, record := data[:recordAt(data):recordAt(data)], data[recordAt(data):]
 	fields := map[string]json.RawMessage{}
 	wish, err := json.Marshal(r)

@@ -317,9 +317,4 @@ func describe(t *tree.Tree, q *Request) Lock {
 }
 
 // cut shortens a text that came from other clients.
-func cut(s string) string {
-	if len(s) > maxText {
-		s = s[:maxText]
-	}
-	return s
-}
+func cut(s string) string { return recipe.CutText(s, maxText) }

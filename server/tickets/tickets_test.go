@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
@@ -128,6 +130,22 @@ func (c caller) expect(n int, code int, what string, more ...string) reply {
 	a := c.ask(n, what, more...)
 	expect.Equal(c.t, a.code, code, "%s: %s", what, a.body)
 	return a
+}
+
+// A text of another client is cut between two characters.
+func TestTextsOfOthersAreCutBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	i := start(t, nil)
+	n := must.Get(zk.Dial(t.Context(), i.ClientAddr(), zk.Options{}))(t)
+	t.Cleanup(func() { n.Close(context.Background()) })
+	must.Get(n.Create(t.Context(), zk.Create{Path: "/l"}))(t)
+	reason := strings.Repeat("x", 199)
+	must.Get(n.Create(t.Context(), zk.Create{Mode: zk.EphemeralSequential,
+		Path: "/l/" + recipe.NodeName(recipe.LayoutCurator, recipe.RoleLock, recipe.NewID(1, 2), "test"),
+		Data: recipe.EncodeOwner(recipe.Owner{Reason: reason + "éx"})}))(t)
+	q := caller{t, i.TicketAddr()}.expect(1, 202, "POST /v1/locks/l")
+	must.That(t, q.Behind != nil, "%s", q.body)
+	expect.Equal(t, q.Behind.Reason, reason)
 }
 
 // A ticket is held, waits, is passed on and is over, with the codes of docs/tickets.md.

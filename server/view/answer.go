@@ -15,8 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
@@ -320,11 +320,7 @@ const maxText = 1 << 10
 // clip turns bytes that clients chose into UTF-8 text of bounded length.
 func clip(s string) string {
 	if len(s) > maxText {
-		n := maxText
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n] + "…"
+		s = recipe.CutText(s, maxText) + "…"
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
