@@ -28,25 +28,29 @@ func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte
 
 // open opens a ticket. A nil answer says that the ticket exists or existed; opened says that it is new.
 func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, _ error) {
-	nodes := 0
-	(*s.node.Load()).View(func(st *state.State) { nodes = len(state.Missing(st.Tree(), q.Path+"/")) })
-	if a := s.opens(&q.Identity, nodes); a != nil {
-		return false, a, nil
-	}
-	if !q.Until.IsZero() && !q.Until.After(s.o.Now()) { // an error only for a new ticket
-		return false, fail(http.StatusBadRequest, "parameters", "until %s is over",
-			q.Until.Format(time.RFC3339)), nil
-	}
 	var password [jute.PasswordSize]byte
 	_, _ = rand.Read(password[:]) // it never fails
 	until := int64(0)
 	if !q.Until.IsZero() {
 		until = q.Until.UnixMilli()
 	}
-	for range triesMost {
+	for try := range triesMost {
 		var c newcomer
-		(*s.node.Load()).View(func(st *state.State) { c = lookAt(st.Tree(), q) })
+		var tooFast *Answer
+		(*s.node.Load()).View(func(st *state.State) {
+			if try == 0 { // and before the look, which may cost more than the refusal
+				tooFast = s.opens(&q.Identity, len(state.Missing(st.Tree(), q.Path+"/")))
+			}
+			if tooFast == nil {
+				c = lookAt(st.Tree(), q)
+			}
+		})
 		switch {
+		case tooFast != nil:
+			return false, tooFast, nil
+		case !q.Until.IsZero() && !q.Until.After(s.o.Now()): // an error only for a new ticket
+			return false, fail(http.StatusBadRequest, "parameters", "until %s is over",
+				q.Until.Format(time.RFC3339)), nil
 		case c.err != nil:
 			return false, notHere(c.err), nil
 		case q.Try && c.blocked:
