@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -27,6 +28,10 @@ var built struct {
 
 // TestMain builds the command and starts a server: zlockd, unless ZLOCK_TEST_TARGET says zookeeper.
 func TestMain(m *testing.M) {
+	// A script that starts the tests in the background makes them ignore it, and so zlock.
+	if signal.Ignored(os.Interrupt) {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
 	code := 1
 	func() {
 		dir, err := os.MkdirTemp("", "zlock-test-")
