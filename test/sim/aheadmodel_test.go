@@ -3,6 +3,7 @@ package sim
 import (
 	"flag"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"testing"
 
@@ -17,6 +18,7 @@ var modelFlag = flag.Bool("sim.model", false, "the larger case of the model of d
 // out, and the harm must be found; what the rules are about is only shown by that.
 func TestR9AheadModel(t *testing.T) {
 	race.Alone(t)
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // this one keeps all that it makes
 	all := aheadRules{applyWaits: true, commitBounded: true, followersSync: true, noopSynced: true,
 		settled: true}
 	small := aheadCase{terms: 3, entries: 3, clients: 3, crashes: 1}

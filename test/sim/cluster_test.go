@@ -69,7 +69,9 @@ func newCluster(t *testing.T, seed uint64, set settings) *cluster {
 		run:  map[uint32]*running{},
 		skew: map[uint32]time.Duration{}, busy: map[uint32]bool{}}
 	c.net = NewNetwork(rand.New(rand.NewPCG(seed, 3)), c.set.latency)
-	c.trace = newTrace(*traceFlag != "")
+	if exact || *traceFlag != "" {
+		c.trace = newTrace(*traceFlag != "")
+	}
 	c.net.trace, c.net.grid = c.trace, c.set.grid
 	c.only = mustSelect(t, *onlyFlag)
 	var wg sync.WaitGroup

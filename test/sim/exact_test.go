@@ -37,6 +37,9 @@ var (
 	farmFlag = flag.String("sim.farm", "", "a folder for the output of seeds that fail; the others go on")
 )
 
+// exact tells that runs repeat bit for bit, and sum up what happens in them.
+const exact = true
+
 // setSeed is defined in the runtime by test/sim/overlay.
 //
 //go:linkname setSeed

@@ -201,8 +201,10 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 		c.set.tickets && (turns < 30*n || draws < 20*n)) {
 		c.t.Errorf("too little happened to judge")
 	}
-	for _, r := range records {
-		c.trace.add("history", fmt.Sprint(r), "", nil)
+	if c.trace != nil {
+		for _, r := range records {
+			c.trace.add("history", r.String(), "", nil)
+		}
 	}
 	told := report{Seed: c.seed, Trace: c.trace.String(), Runtime: fmt.Sprintf("%x", runtimeNow()),
 		Hours: rec.clock().Hours(), Answered: answered, Unknown: unknown, Faults: f.count, Drawn: f.drawn,

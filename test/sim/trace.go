@@ -66,6 +66,9 @@ func (t *Trace) mix(x uint64) { t.sum = (t.sum ^ x) * 1099511628211 }
 
 // String returns the sum and the number of events.
 func (t *Trace) String() string {
+	if t == nil {
+		return ""
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return fmt.Sprintf("%016x-%d", t.sum, t.n)
