@@ -38,7 +38,7 @@ func TestMutantsAreCaught(t *testing.T) {
 				t.Skip("the edit applies; it is run with -mutants.all")
 			}
 			binary := filepath.Join(dir, "mutant.test")
-			build := exec.Command("go", "test", "-c", "-overlay", list, "-o", binary, ".")
+			build := exec.Command("go", "test", "-c", "-ldflags=-w", "-overlay", list, "-o", binary, ".")
 			build.Dir = filepath.Join(root, m.Pkg) // which may be of another module
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("does not build: %v\n%s", err, out)

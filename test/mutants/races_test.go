@@ -75,7 +75,8 @@ func TestRacesAreLookedFor(t *testing.T) {
 }
 
 func buildSim(t *testing.T, root, to, overlay string, more ...string) {
-	args := append([]string{"test", "-c", "-o", to, "-overlay", overlay}, append(more, "./test/sim")...)
+	args := append([]string{"test", "-c", "-ldflags=-w", "-o", to, "-overlay", overlay}, more...)
+	args = append(args, "./test/sim")
 	build := exec.Command("go", args...)
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
