@@ -15,10 +15,17 @@ import (
 
 // Inspector has the calls for operators. They work on any lock, used by this client or not: they
 // show the holders and waiters, and take a lock back.
-type Inspector struct{ c *Client }
+type Inspector struct {
+	c      *Client
+	passed func(path string)
+}
 
 // Inspector returns the calls for operators.
-func (c *Client) Inspector() *Inspector { return &Inspector{c} }
+func (c *Client) Inspector() *Inspector { return &Inspector{c: c} }
+
+// Passing returns an Inspector that calls passed for each directory which Walk and WaitGraph pass over because the
+// client may not read it.
+func (i *Inspector) Passing(passed func(path string)) *Inspector { return &Inspector{i.c, passed} }
 
 // Inspect reads the holders and the waiters of a lock. It recognises the layout. A path that does
 // not exist has neither holders nor waiters.
@@ -46,7 +53,7 @@ func (i *Inspector) Contender(ctx context.Context, node string) (c recipe.Entry,
 // Walk calls f for every directory at or below root ("/" for all) that looks like a lock: one that
 // has contenders, or data that this package put there. It goes no deeper than depth levels below
 // root: depth 1 means root and its children, and a negative depth has no limit. Walk ends with the
-// first error of f.
+// first error of f. It passes over directories that the client may not read; see [Inspector.Passing].
 func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*recipe.Queue) error) error {
 	if root != "/" {
 		if err := checkPath(root); err != nil {
@@ -63,7 +70,7 @@ func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*re
 	if err := e.Conn().Sync(ctx, root); err != nil {
 		return hold.ErrorAt(root, hold.PublicErr(ctx, err))
 	}
-	return hold.ErrorAt(root, hold.PublicErr(ctx, inspect.Walk(ctx, e, root, depth, f)))
+	return hold.ErrorAt(root, hold.PublicErr(ctx, inspect.Walk(ctx, e, root, depth, i.passed, f)))
 }
 
 // WaitGraph reads every lock at or below root and returns which contenders wait for which.

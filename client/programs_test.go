@@ -176,6 +176,7 @@ func addOperatorCalls() {
 		_, _ = w.c.Inspector().WaitGraph(ctx, "/")
 	}
 	otherCalls["Inspector.Walk"] = "see Inspector.WaitGraph"
+	otherCalls["Inspector.Passing"] = "see Inspector.WaitGraph; zlock ls uses it"
 	otherCalls["Inspector.Break"] = "the test removes nodes itself, so that it knows"
 	otherCalls["Inspector.Contender"] = "reads one contender"
 }

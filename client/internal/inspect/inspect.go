@@ -195,15 +195,22 @@ func nodeOf(name string, n zk.Node, hidden bool) recipe.Node {
 	}
 }
 
-// Walk calls f for every directory at or below path that looks like a lock.
+// Walk calls f for every directory at or below path that looks like a lock, and passed, unless nil, for every
+// directory that it passes over because the client may not read it.
 func Walk(
-	ctx context.Context, e *session.Epoch, path string, depth int, f func(*recipe.Queue) error,
+	ctx context.Context, e *session.Epoch, path string, depth int, passed func(path string),
+	f func(*recipe.Queue) error,
 ) error {
 	list, err := e.Conn().Names(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, zk.ErrNoAuth):
+		if passed != nil {
+			passed(path)
+		}
+		return nil
+	case err != nil:
 		return err
 	}
 	names := list.List()
@@ -231,7 +238,7 @@ func Walk(
 		if path == "/" && n == "zookeeper" && e.Conn().Chroot() == "" || is && recipe.IsContender(n) {
 			continue
 		}
-		if err := Walk(ctx, e, recipe.Join(path, n), depth-1, f); err != nil {
+		if err := Walk(ctx, e, recipe.Join(path, n), depth-1, passed, f); err != nil {
 			return err
 		}
 	}

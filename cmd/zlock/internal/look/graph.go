@@ -18,7 +18,7 @@ func WaitGraph() *call.Command {
 	return &call.Command{
 		Name: "wait-graph", Args: "[ROOT]", Paths: true, Most: 1,
 		Does:   "show who waits for whom, over all locks below a path",
-		Prints: []any{shownEdge{}, shownParty{}},
+		Prints: []any{shownEdge{}, shownParty{}, incomplete{}},
 		Help: `Cycles are marked: their members wait for each other forever. Where a side is
 known by its session only, which may do several things at a time, the edge is
 marked as possible. Exit code: 0, or 3 if there is a cycle.`,
@@ -37,7 +37,7 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 					if err != nil {
 						return err
 					}
-					return showGraph(c, g, *format, *dot)
+					return showGraph(c, r, g, *format, *dot)
 				})
 			}
 		},
@@ -69,7 +69,7 @@ func shownEdgeOf(g *recipe.Graph, e *recipe.Edge) shownEdge {
 	return shownEdge{party(e.From), party(e.To), e.Path, e.FromNode, e.ToNode, g.Possible(e), e.Cycle}
 }
 
-func showGraph(c *call.Call, g *recipe.Graph, format string, dot bool) error {
+func showGraph(c *call.Call, r reader, g *recipe.Graph, format string, dot bool) error {
 	cycle := false
 	p := c.Printer(format, "WAITER", "WAITS-FOR", "PATH", "NOTE")
 	if dot {
@@ -97,6 +97,7 @@ func showGraph(c *call.Call, g *recipe.Graph, format string, dot bool) error {
 	if dot {
 		fmt.Fprintln(c.Stdout, "}")
 	}
+	tellLeft(c, p, r)
 	if err := p.Flush(); err != nil {
 		return err
 	}

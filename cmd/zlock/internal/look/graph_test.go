@@ -27,7 +27,7 @@ func TestGraphTellsWhatIsSure(t *testing.T) {
 	} {
 		var out strings.Builder
 		a := &call.App{Stdout: &out, Getenv: func(string) string { return "" }}
-		showGraph(&call.Call{App: a}, g, "plain", c.dot)
+		showGraph(&call.Call{App: a}, view{}, g, "plain", c.dot)
 		if out.String() != c.want {
 			t.Errorf("got\n%s\nwant\n%s", out.String(), c.want)
 		}

@@ -19,7 +19,7 @@ func List() *call.Command {
 	return &call.Command{
 		Name: "ls", Args: "[ROOT]", Paths: true, Most: 1,
 		Does:   "list the locks directly below a path",
-		Prints: []any{listed{}},
+		Prints: []any{listed{}, incomplete{}},
 		Help: `With -o plain the columns are: path, layout, holders, waiters, oldest wait in
 seconds, kind.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
@@ -114,6 +114,7 @@ func (l *lister) once(ctx context.Context, c *call.Call, format string, r reader
 	default:
 		c.Say("no locks at %s or directly below it; -R looks deeper", l.root)
 	}
+	tellLeft(c, p, r)
 	err = errors.Join(err, p.Flush())
 	for _, t := range twice {
 		c.Say("%s is held twice, by programs that do not see each other", t)

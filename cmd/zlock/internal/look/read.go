@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/url"
 	"strconv"
@@ -43,6 +44,25 @@ type reader interface {
 	// eachLock calls f for each lock at root or among its children; with deep, for each lock at or below
 	// root.
 	eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error
+	// left says what the last answer lacks; empty: nothing, or that was told.
+	left() string
+}
+
+// incomplete is the last line of an answer in JSON that lacks something.
+type incomplete struct {
+	Truncated string `json:"truncated"`
+}
+
+// tellLeft says what an answer lacks.
+func tellLeft(c *call.Call, p *call.Printer, r reader) {
+	text := r.left()
+	if text == "" {
+		return
+	}
+	c.Say("the answer is not whole: %s", text)
+	if p.Format == call.JSON {
+		p.Row(incomplete{text})
+	}
 }
 
 // look reads locks through the admin listener if the user asks for that and it answers, and with a session
@@ -65,14 +85,31 @@ func look(c *call.Call, f *serverFlags, conn *connect.Flags, read func(context.C
 		}
 	}
 	return connect.WithSession(c, conn, func(ctx context.Context, cl *client.Client) error {
-		return read(ctx, nodeByNode{cl.Inspector()})
+		n := &nodeByNode{}
+		n.Inspector = cl.Inspector().Passing(func(path string) { n.passed = append(n.passed, path) })
+		return read(ctx, n)
 	})
 }
 
 // nodeByNode is the reader of a session.
-type nodeByNode struct{ *client.Inspector }
+type nodeByNode struct {
+	*client.Inspector
+	passed []string // directories that may not be read
+}
 
-func (n nodeByNode) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
+func (n *nodeByNode) left() string {
+	switch len(n.passed) {
+	case 0:
+		return ""
+	case 1:
+		return n.passed[0] + " may not be read; --auth-file names an identity that may"
+	}
+	return fmt.Sprintf("%d directories may not be read, the first is %s; --auth-file names an identity that may",
+		len(n.passed), n.passed[0])
+}
+
+func (n *nodeByNode) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
+	n.passed = nil
 	depth := 1
 	if deep {
 		depth = -1
@@ -106,6 +143,8 @@ func (v view) Inspect(ctx context.Context, path string) (*recipe.Queue, error) {
 	q.Path = strings.TrimPrefix(q.Path, v.chroot)
 	return &q, err
 }
+
+func (view) left() string { return "" }
 
 func (v view) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
 	root = v.whole(root)

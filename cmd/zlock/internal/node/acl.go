@@ -87,7 +87,7 @@ func setACL(ctx context.Context, c *verbCall) error {
 		return err
 	}
 	if c.deep {
-		return c.walk(ctx, c.args[0], func(p string) error {
+		return c.walk(ctx, c.args[0], nil, func(p string) error {
 			_, err := c.Conn.SetACL(ctx, p, list, c.version)
 			return err
 		})

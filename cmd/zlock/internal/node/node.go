@@ -211,7 +211,7 @@ func inWords(err error) error {
 	case jute.BadVersion:
 		return refused{"version No is not valid : " + path}
 	case jute.NoAuth:
-		return refused{"Insufficient permission : " + path}
+		return noAuth(e.Path)
 	case jute.InvalidACL:
 		return refused{"Acl is not valid : " + path}
 	case jute.BadArguments:

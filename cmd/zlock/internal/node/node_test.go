@@ -187,6 +187,42 @@ func TestNamesAreShownSafely(t *testing.T) {
 	}
 }
 
+// A walk goes on after a node that the session may not read, says so, and fails at the end. What changes nodes ends
+// there.
+func TestWalksSayWhatTheyMayNotRead(t *testing.T) {
+	s, out, errs := newShell(t)
+	for _, p := range []string{"/a", "/a/b", "/a/b/x", "/a/c", "/a/d"} {
+		must.Get(s.Conn.Create(t.Context(), zk.Create{Path: p}))(t)
+	}
+	must.Get(s.Conn.SetACL(t.Context(), "/a/b", zk.WorldACL(zk.PermAll&^zk.PermRead), -1))(t)
+	const no, end = "Insufficient permission : /a/b\n",
+		"1 nodes below /a may not be read: what is below them is left out\n"
+	node := func(p string) string { return `{"v":1,"path":"` + p + `"}` + "\n" }
+	const left = `{"v":1,"path":"/a/b","error":"Insufficient permission"}` + "\n"
+	exported := func(p string) string { return `{"path":"` + p + `","acl":["world:anyone:cdrwa"]}` + "\n" }
+	for _, c := range []struct{ format, line, out, err string }{
+		{call.Plain, "ls -R /a", "/a\n/a/b\n/a/c\n/a/d\n", no + end},
+		{call.JSON, "ls -R /a", node("/a") + node("/a/b") + left + node("/a/c") + node("/a/d"), no + end},
+		{call.Plain, "find /a c", "/a/c\n", no + end},
+		{call.JSON, "find /a c", left + node("/a/c"), no + end},
+		{call.Plain, "tree /a", "/a\n├── b\n├── c\n└── d\n", no + end},
+		{call.JSON, "tree /a", node("/a") + node("/a/b") + left + node("/a/c") + node("/a/d"), no + end},
+		{call.JSON, "export /a", exported("") + exported("c") + exported("d"), no + end},
+		{call.Plain, "ls -R /a/b", "", no},
+		{call.Plain, "tree /a/b", "/a/b\n", no},
+		{call.Plain, "rm -r /a", "", no},
+		{call.Plain, "setAcl -R /a world:anyone:cdrwa", "", no},
+		{call.Plain, "ls /a", "b\nc\nd\n", ""},
+	} {
+		t.Run(c.format+" "+c.line, func(t *testing.T) {
+			s.Format = c.format
+			s.Line(t.Context(), c.line)
+			expect.Equal(t, out.take(), c.out, "stdout is")
+			expect.Equal(t, errs.take(), c.err, "stderr is")
+		})
+	}
+}
+
 // A removal with all below asks a person, and does nothing without a yes.
 func TestRemovalAsks(t *testing.T) {
 	for _, c := range []struct {

@@ -106,7 +106,7 @@ func export(ctx context.Context, c *verbCall) (failed error) {
 	}
 	written, left := json.NewEncoder(out), 0
 	written.SetEscapeHTML(false)
-	err := c.walk(ctx, root, func(p string) error {
+	err := c.lookThrough(ctx, root, func(p string) error {
 		n, err := c.Conn.Get(ctx, p)
 		if err != nil {
 			return err
