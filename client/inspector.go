@@ -23,8 +23,8 @@ type Inspector struct {
 // Inspector returns the calls for operators.
 func (c *Client) Inspector() *Inspector { return &Inspector{c: c} }
 
-// Passing returns an Inspector that calls passed for each directory which Walk and WaitGraph pass over because the
-// client may not read it.
+// Passing returns an Inspector that calls passed for each directory which Walk and WaitGraph pass over
+// because the client may not read it.
 func (i *Inspector) Passing(passed func(path string)) *Inspector { return &Inspector{i.c, passed} }
 
 // Inspect reads the holders and the waiters of a lock. It recognises the layout. A path that does

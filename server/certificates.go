@@ -12,15 +12,16 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// certificate is a certificate that this server shows to its callers, or the authority by which it knows theirs.
+// certificate is a certificate that this server shows to its callers, or the authority by which it knows
+// theirs.
 type certificate struct {
 	use               string    // clients, peers, admin, metrics or tickets, with -ca for the authority
 	*x509.Certificate           // nil for an authority
 	until             time.Time // its end, or for peers that of the authority that signed it
 }
 
-// certificates returns the certificates that this server now shows at each port that has TLS, and the authorities
-// of its callers.
+// certificates returns the certificates that this server now shows at each port that has TLS, and the
+// authorities of its callers.
 func (i *Instance) certificates() (list []certificate) {
 	port := func(use string, cfg *tls.Config) {
 		for _, leaf := range shown(cfg) {
@@ -111,8 +112,8 @@ func (c *certificate) authorityWord(now time.Time) (text string, bad bool) {
 	if left < 0 {
 		ends = "has ended"
 	}
-	return fmt.Sprintf("the last authority for the certificates of %s %s on %s (UTC), and no certificate is believed "+
-		"then: add the certificate of the next authority to the file", strings.TrimSuffix(c.use, "-ca"), ends,
+	return fmt.Sprintf("the last authority for the certificates of %s %s on %s (UTC), and no certificate is "+
+		"believed then: add the certificate of the next authority to the file", strings.TrimSuffix(c.use, "-ca"), ends,
 		c.until.UTC().Format(time.DateTime)), left < certificateBad
 }
 
@@ -136,8 +137,8 @@ func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 		}
 		if metrics {
 			s.Measure("certificate_expiry_seconds",
-				"Seconds until a certificate of this server, or an authority for those of callers, ends; negative "+
-					"after its end.",
+				"Seconds until a certificate of this server, or an authority for those of callers, ends; "+
+					"negative after its end.",
 				c.until.Sub(s.Now).Seconds(), admin.Pair{Key: "use", Value: c.use})
 		}
 	}

@@ -50,8 +50,8 @@ func TestEndOfTheAuthoritiesOfCallersIsTold(t *testing.T) {
 		for left, want := range map[time.Duration]struct {
 			text string
 			bad  bool
-		}{40 * day: {"", false}, 20 * day: {" ends on 2026-12-01 ", false}, 2 * day: {" ends on 2026-12-01 ", true},
-			-day: {" has ended on 2026-12-01 ", true}} {
+		}{40 * day: {"", false}, 20 * day: {" ends on 2026-12-01 ", false},
+			2 * day: {" ends on 2026-12-01 ", true}, -day: {" has ended on 2026-12-01 ", true}} {
 			s := admin.Status{Now: end.Add(-left)}
 			i.certificateStatus(&s, true)
 			told := strings.Join(s.Notices, "") + strings.Join(s.Faults, "")

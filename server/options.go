@@ -44,8 +44,8 @@ type Options struct {
 	AdminClear                      bool
 	// TLSProblems return why the files for these cannot be used as they are now, empty if they can.
 	TLSProblems []func() string
-	// TLSAuthorities return until when the authorities hold that the certificates of callers must be signed by, for
-	// each port that has any: clients, admin, metrics or tickets.
+	// TLSAuthorities return until when the authorities hold that the certificates of callers must be signed
+	// by, for each port that has any: clients, admin, metrics or tickets.
 	TLSAuthorities map[string]func() time.Time
 
 	// DataDir holds everything durable. Empty: memory only.

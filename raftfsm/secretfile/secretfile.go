@@ -1,5 +1,5 @@
-// Package secretfile refuses files with secrets that every user of the machine may read: private keys, passwords,
-// tokens and hashes that can be guessed.
+// Package secretfile refuses files with secrets that every user of the machine may read: private keys,
+// passwords, tokens and hashes that can be guessed.
 package secretfile
 
 import (
@@ -14,6 +14,6 @@ func Check(path string, info fs.FileInfo) error {
 	if mode&0o007 == 0 || runtime.GOOS == "windows" { // where modes say nothing of other users
 		return nil
 	}
-	return fmt.Errorf("%s can be read by every user of this machine (mode %04o): chmod o-rwx %s, and replace what "+
-		"is secret in it if that was not meant", path, mode, path)
+	return fmt.Errorf("%s can be read by every user of this machine (mode %04o): chmod o-rwx %s, and replace "+
+		"what is secret in it if that was not meant", path, mode, path)
 }

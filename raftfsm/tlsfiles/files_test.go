@@ -104,8 +104,8 @@ func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	expect.Equal(t, f.Problem(), "", "problem %q: f.Problem()", f.Problem())
 }
 
-// A key that every user of the machine can read is refused at a start. Nor does it take the place of another, and
-// one that becomes readable is told.
+// A key that every user of the machine can read is refused at a start. Nor does it take the place of
+// another, and one that becomes readable is told.
 func TestKeyThatEveryUserCanReadIsNotUsed(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)
@@ -113,8 +113,8 @@ func TestKeyThatEveryUserCanReadIsNotUsed(t *testing.T) {
 	serial := func() int64 { now = now.Add(lookAgain); return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
 	told := func(want bool) {
 		t.Helper()
-		expect.Equal(t, strings.Contains(f.Problem(), "--tls-key: "+key+" can be read by every user"), want, "%q",
-			f.Problem())
+		text := f.Problem()
+		expect.Equal(t, strings.Contains(text, "--tls-key: "+key+" can be read by every user"), want, "%q", text)
 	}
 	must.OK(t, os.Chmod(key, 0o644))
 	expect.Equal(t, serial(), 1)

@@ -409,8 +409,8 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	stop()
 }
 
-// A backup that failed is tried again after a minute, two, four, and so on up to the interval, and the notice says
-// since when backups fail.
+// A backup that failed is tried again after a minute, two, four, and so on up to the interval, and the
+// notice says since when backups fail.
 func TestFailedBackupIsTriedAgain(t *testing.T) {
 	i := serve(t, 0)
 	file := filepath.Join(t.TempDir(), "file")
@@ -431,7 +431,7 @@ func TestFailedBackupIsTriedAgain(t *testing.T) {
 		if k.State().Failed > before {
 			tries = append(tries, minute)
 		}
-		expect.Has(t, k.Notice(), "have failed since "+since+", and there is none yet: ", "after %d minutes", minute)
+		expect.Has(t, k.Notice(), "have failed since "+since+", and there is none yet: ", "after %d min", minute)
 	}
 	expect.List(t, tries, []int64{0, 1, 3, 7, 15, 31, 63, 123, 183})
 	expect.Has(t, k.Notice(), "not a directory")
@@ -494,7 +494,8 @@ func TestFailuresOfBackupsAreTold(t *testing.T) {
 		k.Log, k.Keep = slog.New(slog.NewTextHandler(&log, nil)), 1
 		k.Source = func() backup.Source { return c.source }
 		if c.kept {
-			must.OK(t, os.MkdirAll(filepath.Join(k.Dir, "zlockd-1-20200101T000000Z-0-ours.backup", "file"), 0o700))
+			old := filepath.Join(k.Dir, "zlockd-1-20200101T000000Z-0-ours.backup")
+			must.OK(t, os.MkdirAll(filepath.Join(old, "file"), 0o700))
 		}
 		stop := begin(t, k)
 		clock.tick <- clock.now()

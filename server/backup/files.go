@@ -12,9 +12,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// The name of a backup is zlockd-ID-TIME-ZXID-CLUSTER.backup: several clusters, with servers of the same id, may
-// share a directory, and a server removes only what its own cluster wrote. Names of releases before 0.2 have no
-// cluster; their content has.
+// The name of a backup is zlockd-ID-TIME-ZXID-CLUSTER.backup: several clusters, with servers of the same id,
+// may share a directory, and a server removes only what its own cluster wrote. Names of releases before 0.2
+// have no cluster; their content has.
 const (
 	suffix     = ".backup"
 	unfinished = ".tmp" // after the suffix, while the file is written
@@ -69,9 +69,9 @@ func (t *Taker) files(end string) (names []string, others int) {
 	return names, others
 }
 
-// list returns this server's backups, oldest first, and the number of those of other clusters. Backups with a
-// future time were taken while the clock was ahead, before the others: if they counted as the newest, each new
-// backup would go at once.
+// list returns this server's backups, oldest first, and the number of those of other clusters. Backups with
+// a future time were taken while the clock was ahead, before the others: if they counted as the newest, each
+// new backup would go at once.
 func (t *Taker) list(now time.Time) (names []string, others int) {
 	names, others = t.files(suffix)
 	behind := t.stamp(now.Add(time.Second))

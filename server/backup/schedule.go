@@ -77,7 +77,8 @@ func (t *Taker) Notice() string {
 		return fmt.Sprintf("backups in %s have failed since %s, and %s: %s", t.Dir,
 			s.Since.UTC().Format(time.RFC3339), newest, s.Err)
 	case s.Age > 2*t.Interval:
-		return fmt.Sprintf("backups in %s are missing, and %s: the server was not up, or not able to", t.Dir, newest)
+		return fmt.Sprintf("backups in %s are missing, and %s: the server was not up, or not able to", t.Dir,
+			newest)
 	}
 	return ""
 }
@@ -154,8 +155,8 @@ func (t *Taker) look(now time.Time) {
 	}
 	names, more := t.list(now)
 	if others += more; others > 0 {
-		t.Log.Warn("the directory has backups of other clusters, or unreadable ones, with this server's id; they "+
-			"stay until you remove them", "dir", t.Dir, "files", others, "cluster", t.cluster)
+		t.Log.Warn("the directory has backups of other clusters, or unreadable ones, with this server's id; "+
+			"they stay until you remove them", "dir", t.Dir, "files", others, "cluster", t.cluster)
 	}
 	if len(names) == 0 {
 		return

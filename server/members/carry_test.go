@@ -162,8 +162,8 @@ func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
 	}
 }
 
-// A change that fails half-way takes back what it made itself, and leaves a server that another operator has added
-// while it ran.
+// A change that fails half-way takes back what it made itself, and leaves a server that another operator has
+// added while it ran.
 func TestServerOfAnotherOperatorStays(t *testing.T) {
 	const joining = "server.4=h4:2888:3888;2181,server.5=h5:2888:3888;2181"
 	broken := errors.New("the link broke")
@@ -175,11 +175,14 @@ func TestServerOfAnotherOperatorStays(t *testing.T) {
 		code status.Code
 		made string
 	}{
-		"one of ours, elsewhere":    {5, "other:2888", "add 5", false, status.Changing, "add 4, promote 4, remove 4"},
-		"one of ours, in its place": {5, "h5:2888", "add 5", false, status.Changing, "add 4, promote 4, remove 4"},
-		"our first":                 {4, "other:2888", "add 4", false, status.Stale, ""},
-		"another id":                {6, "h6:2888", "promote 5", true, status.Unsafe, "add 4, add 5, remove 4, remove 5"},
-		"one that we added":         {5, "other:2888", "promote 5", true, status.Unsafe, "add 4, add 5, remove 4"},
+		"one of ours, elsewhere": {5, "other:2888", "add 5", false, status.Changing,
+			"add 4, promote 4, remove 4"},
+		"one of ours, in its place": {5, "h5:2888", "add 5", false, status.Changing,
+			"add 4, promote 4, remove 4"},
+		"our first": {4, "other:2888", "add 4", false, status.Stale, ""},
+		"another id": {6, "h6:2888", "promote 5", true, status.Unsafe,
+			"add 4, add 5, remove 4, remove 5"},
+		"one that we added": {5, "other:2888", "promote 5", true, status.Unsafe, "add 4, add 5, remove 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -193,8 +196,8 @@ func TestServerOfAnotherOperatorStays(t *testing.T) {
 					n.now[c.id] = state.Server{ID: c.id, Peer: c.addr}
 				}}
 				// Without 4 and 5 it would leave no majority.
-				err := Carry(t.Context(), n, Wish{Version: n.version, Leaving: "2,3", Joining: joining, May: true}, 2,
-					slog.New(slog.DiscardHandler))
+				w := Wish{Version: n.version, Leaving: "2,3", Joining: joining, May: true}
+				err := Carry(t.Context(), n, w, 2, slog.New(slog.DiscardHandler))
 				expect.Fails(t, err, "it is carried out")
 				expect.Equal(t, status.Of(err), c.code, "%v", err)
 				expect.Equal(t, strings.Join(n.made, ", "), c.made)

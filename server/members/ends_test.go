@@ -195,8 +195,8 @@ func TestSlowProgressIsProgress(t *testing.T) {
 	})
 }
 
-// A snapshot that is sent again and again is no progress, whether its sender pauses in between or not; one that
-// is applied at last is.
+// A snapshot that is sent again and again is no progress, whether its sender pauses in between or not; one
+// that is applied at last is.
 func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
 	const size = 30 << 20
 	for name, c := range map[string]struct {
@@ -213,7 +213,8 @@ func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
 				m := f.members[10]
 				m.Progress = status.Progress{SnapshotSize: size, Heard: status.Ago(1)}
 				sent := 1
-				err := Run(anHour(t), f, status.Job{Op: "promote", ID: 10, Patience: 3000}, func(status.Step) {
+				j := status.Job{Op: "promote", ID: 10, Patience: 3000}
+				err := Run(anHour(t), f, j, func(status.Step) {
 					switch {
 					case m.SnapshotSent < size:
 						m.SnapshotSize, m.SnapshotSent = size, m.SnapshotSent+size/10
@@ -232,7 +233,8 @@ func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
 				}
 				must.Fails(t, err, "it ends well")
 				expect.Equal(t, status.Of(err), status.NotReady)
-				expect.Has(t, err.Error(), fmt.Sprintf("no progress for 3s: it was sent %d snapshots and applied none", sent))
+				expect.Has(t, err.Error(),
+					fmt.Sprintf("no progress for 3s: it was sent %d snapshots and applied none", sent))
 				expect.That(t, sent > mostSnapshots, "given up after %d snapshots", sent)
 			})
 		})

@@ -47,8 +47,8 @@ func ReadFile(path string) (File, error) {
 	return f, nil
 }
 
-// readText reads a file. open is an error if the file should have no secret, because every user of the machine can
-// read it.
+// readText reads a file. open is an error if the file should have no secret, because every user of the
+// machine can read it.
 func readText(path string) (text string, open, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -58,7 +58,8 @@ func readText(path string) (text string, open, err error) {
 	case info.IsDir():
 		return "", nil, fmt.Errorf("%s is a directory, not a file of users", path)
 	case info.Size() > maxUsersFile:
-		return "", nil, fmt.Errorf("%s has %d bytes; a file of users has at most %d", path, info.Size(), maxUsersFile)
+		return "", nil, fmt.Errorf("%s has %d bytes; a file of users has at most %d", path, info.Size(),
+			maxUsersFile)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

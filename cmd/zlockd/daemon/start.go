@@ -124,8 +124,8 @@ func serverOptions(s *settings.Settings, log *slog.Logger) (server.Options, erro
 	o.NoJVM = !s.JVMMetrics
 	o.Version, o.Built, o.Logger = release.Version(), release.Built(), log
 	o.TLSAuthorities = map[string]func() time.Time{}
-	for use, f := range map[string]*tlsfiles.Files{"clients": files, "admin": adminFiles, "metrics": metricsFiles,
-		"tickets": ticketFiles} {
+	for use, f := range map[string]*tlsfiles.Files{"clients": files, "admin": adminFiles,
+		"metrics": metricsFiles, "tickets": ticketFiles} {
 		if f == nil {
 			continue
 		}

@@ -168,8 +168,8 @@ func TestReadableKeysAreRefused(t *testing.T) {
 	}
 }
 
-// The authority that callers' certificates must be signed by is watched at each port that asks for some; the last of
-// several in a file counts.
+// The authority that callers' certificates must be signed by is watched at each port that asks for some; the
+// last of several in a file counts.
 func TestAuthorityOfEachPortIsWatched(t *testing.T) {
 	const day = 24 * time.Hour
 	a := certs.New(t, t.TempDir())
@@ -188,7 +188,8 @@ func TestAuthorityOfEachPortIsWatched(t *testing.T) {
 		s.TLSClientAuth = auth
 		return must.Get(serverOptions(s, slog.New(slog.DiscardHandler)))(t).TLSAuthorities
 	}
-	both := append(must.Get(os.ReadFile(next.File("ca.pem")))(t), must.Get(os.ReadFile(a.File("ca.pem")))(t)...)
+	both := must.Get(os.ReadFile(next.File("ca.pem")))(t)
+	both = append(both, must.Get(os.ReadFile(a.File("ca.pem")))(t)...)
 	must.OK(t, os.WriteFile(a.File("ca.pem"), both, 0o600))
 	all := authorities("need")
 	expect.List(t, slices.Sorted(maps.Keys(all)), []string{"admin", "clients", "metrics", "tickets"})

@@ -104,8 +104,8 @@ func (n *nodeByNode) left() string {
 	case 1:
 		return n.passed[0] + " may not be read; --auth-file names an identity that may"
 	}
-	return fmt.Sprintf("%d directories may not be read, the first is %s; --auth-file names an identity that may",
-		len(n.passed), n.passed[0])
+	return fmt.Sprintf("%d directories may not be read, the first is %s; --auth-file names an identity that "+
+		"may", len(n.passed), n.passed[0])
 }
 
 func (n *nodeByNode) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {

@@ -187,8 +187,8 @@ func TestNamesAreShownSafely(t *testing.T) {
 	}
 }
 
-// A walk goes on after a node that the session may not read, says so, and fails at the end. What changes nodes ends
-// there.
+// A walk goes on after a node that the session may not read, says so, and fails at the end. What changes
+// nodes ends there.
 func TestWalksSayWhatTheyMayNotRead(t *testing.T) {
 	s, out, errs := newShell(t)
 	for _, p := range []string{"/a", "/a/b", "/a/b/x", "/a/c", "/a/d"} {
