@@ -20,7 +20,8 @@ const module = "github.com/zlockd/zlockd/"
 // of ours. Packages under test may import anything.
 var allowed = map[string][]string{
 	"jute":         {},
-	"tree":         {"jute", "client/recipe"},
+	"tree":         {"jute", "client/recipe", "tree/watches"},
+	"tree/watches": {"jute"},
 	"tree/zkfiles": {"jute", "tree"},
 	"session":      {"jute"},
 	"raftfsm": {"jute", "raftfsm/state", "raftfsm/disk", "raftfsm/peer", "raftfsm/apply",
@@ -55,7 +56,8 @@ var allowed = map[string][]string{
 		"server/clients/identity", "server/members", "server/observe", "server/sasl", "server/view",
 		"server/tickets", "tree"},
 	"server/audit": {"jute", "tree", "server/admin", "server/observe"},
-	"server/clients": {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/clients/budget",
+	"server/clients": {"jute", "tree", "tree/watches", "session", "raftfsm/state", "server/admin",
+		"server/clients/budget",
 		"server/clients/ends",
 		"server/clients/identity", "server/clients/inbox", "server/clients/rest",
 		"server/observe", "server/sasl"},
@@ -126,7 +128,8 @@ var allowed = map[string][]string{
 }
 
 // pure packages must not be able to see a clock, a network, a file or a lock.
-var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/change", "raftfsm/state", "raftfsm/status",
+var pure = []string{"jute", "tree", "tree/watches", "tree/zkfiles", "session", "raftfsm/change",
+	"raftfsm/state", "raftfsm/status",
 	"server/locks", "server/view/answer", "client/recipe"}
 
 var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand",

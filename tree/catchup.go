@@ -1,21 +1,24 @@
 package tree
 
-import "github.com/zlockd/zlockd/jute"
+import (
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/watches"
+)
 
 // CatchUp compares the tree with the watches of a client that lost its connection at zxid r.RelativeZxid. It
 // reports the events that the client missed and arms the watches that missed nothing. It does not report a
 // change of a node that the client may not read, but the watch is used up too. The paths are parts of r.
 func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches,
-	arm func(WatchKind, string), tell func(jute.EventType, string)) {
+	arm func(watches.Kind, string), tell func(jute.EventType, string)) {
 	var asked asker
-	changed := func(path string, k WatchKind, e jute.EventType) {
+	changed := func(path string, k watches.Kind, e jute.EventType) {
 		n := t.find(path)
 		if n == nil {
 			tell(jute.EventDeleted, path)
 			return
 		}
 		last := n.mzxid
-		if k == Child {
+		if k == watches.Child {
 			last = n.pzxid
 		}
 		switch {
@@ -26,22 +29,22 @@ func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches,
 		}
 	}
 	for _, path := range r.Data {
-		changed(path, Data, jute.EventDataChanged)
+		changed(path, watches.Data, jute.EventDataChanged)
 	}
 	for _, path := range r.Exist {
 		if n := t.find(path); n == nil {
-			arm(Data, path)
+			arm(watches.Data, path)
 		} else if asked.allows(n, ids, jute.PermRead) {
 			tell(jute.EventCreated, path)
 		}
 	}
 	for _, path := range r.Child {
-		changed(path, Child, jute.EventChildrenChanged)
+		changed(path, watches.Child, jute.EventChildrenChanged)
 	}
 	for _, path := range r.Persistent {
-		arm(Persistent, path)
+		arm(watches.Persistent, path)
 	}
 	for _, path := range r.Recursive {
-		arm(Recursive, path)
+		arm(watches.Recursive, path)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // TestDirAgainstSlice makes random changes to a directory that grows large and
@@ -294,11 +295,11 @@ func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 // TestChangesOfATreeReachWatches joins the two halves: what a tree tells of
 // its changes and what a connection with a watch hears.
 func TestChangesOfATreeReachWatches(t *testing.T) {
-	tr, w, zxid := New(), NewWatches[string](), int64(0)
-	for _, k := range []WatchKind{Persistent, Recursive} {
+	tr, w, zxid := New(), watches.New[string](), int64(0)
+	for _, k := range []watches.Kind{watches.Persistent, watches.Recursive} {
 		w.Add("conn", "/p", k)
 	}
-	w.Add("conn", "/", Child)
+	w.Add("conn", "/", watches.Child)
 
 	create := func(path string, flags int32) []byte {
 		b := jute.AppendBuffer(jute.AppendString(nil, path), nil)
@@ -338,7 +339,10 @@ func TestChangesOfATreeReachWatches(t *testing.T) {
 		} else {
 			tr.Apply(c, step.op, step.body, nil)
 		}
-		got := fired(w, c.Events)["conn"]
+		var got []string
+		for _, e := range c.Events {
+			w.Fire(e.Type, e.Path, func(string) { got = append(got, e.Type.String()+" "+e.Path) })
+		}
 		expect.List(t, got, step.want, "%s: told %q", step.name, got)
 	}
 }

@@ -21,6 +21,5 @@
 // written out keeps a copy of it.
 //
 // The package does not know sessions (an ephemeral's owner is a number), connections, the log,
-// locks and time. [Watches] matches events with the connections that wait for them; an instance
-// belongs to a server and is never part of the tree.
+// locks and time. Package watches matches events with the connections that wait for them.
 package tree

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // script is the state that the commands of a script work on. zxids count
@@ -285,7 +286,7 @@ func (s *script) catchUp(a args) {
 		Persistent: a.list("persistent"), Recursive: a.list("recursive"),
 	}
 	s.tree.CatchUp(s.IDs, r,
-		func(k tree.WatchKind, p string) {
+		func(k watches.Kind, p string) {
 			fmt.Fprintln(&s.out, "arm", []string{"data", "child", "persistent", "recursive"}[k], pathNote(p))
 		},
 		func(e jute.EventType, p string) { fmt.Fprintln(&s.out, e, pathNote(p)) })

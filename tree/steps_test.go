@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // Each part of a request has its price. The prices belong to the format of the log.
@@ -265,13 +266,13 @@ func benchSteps(b *testing.B, op jute.OpCode, depth, length int, fails bool) {
 		for i := 0; op != jute.OpCreate && i < ops; i++ {
 			do(b, tr, c, jute.OpCreate, createBody(path(i), "", 0), nil)
 		}
-		w := tree.NewWatches[int]()
-		w.Add(1, "/", tree.Recursive)
+		w := watches.New[int]()
+		w.Add(1, "/", watches.Recursive)
 		c = &tree.Change{Zxid: tr.Zxid() + 1, Session: 1}
 		b.StartTimer()
 		tr.Apply(c, jute.OpMulti, request, nil)
 		for i := range c.Events {
-			w.Fire(&c.Events[i], func(int) {})
+			w.Fire(c.Events[i].Type, c.Events[i].Path, func(int) {})
 		}
 		steps += c.Steps
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // catchUpChunk is how many paths of a setWatches are compared under one hold of the state lock; catchUpBytes
@@ -79,7 +80,7 @@ func (u *catchUp) view(st *state.State) {
 	st.Tree().CatchUp(*u.c.proof.ids.Load(), &u.step, u.arm, u.tell)
 }
 
-func (u *catchUp) arm(k tree.WatchKind, path string) {
+func (u *catchUp) arm(k watches.Kind, path string) {
 	u.open = u.open && u.c.srv.watches.add(u.c, path, k)
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // Requests are charged: a write what its outcome says, however long it was, a read by its
@@ -110,7 +111,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from = from
 		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
-		s.watches.add(c, "/a", tree.Persistent)
+		s.watches.add(c, "/a", watches.Persistent)
 		return c
 	}
 	bad, good := new(address), new(address)

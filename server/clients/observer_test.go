@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
@@ -292,7 +293,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 			}
 			ids[identity.MaxIDs-1] = acl[len(acl)-1].ID
 			c.proof.ids.Store(&ids)
-			s.watches.add(c, "/a", tree.Persistent)
+			s.watches.add(c, "/a", watches.Persistent)
 		}
 		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(acl)}}, 500)
 		least = time.Hour

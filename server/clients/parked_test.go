@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // Reads behind writes of their connection do not hold up the requests behind them; each sees
@@ -145,7 +145,7 @@ func TestConnectionThatHasEndedGetsNoWatch(t *testing.T) {
 	c := r.client()
 	s := r.srv.connOf(c.Session.ID)
 	c.Close()
-	eventually(t, "it may watch no more", func() bool { return !r.srv.watches.add(s, "/a", tree.Data) })
+	eventually(t, "it may watch no more", func() bool { return !r.srv.watches.add(s, "/a", watches.Data) })
 	expect.Equal(t, r.status().AllWatches, 0, "watches")
 }
 

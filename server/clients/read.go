@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // maxRun bounds how many reads are answered under one hold of the state lock.
@@ -135,7 +136,7 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	}
 	d := jute.NewDecoder(body)
 	path, named := d.String()
-	w = watch{path: path, kind: tree.Child, set: op != jute.OpGetEphemerals && d.Bool()}
+	w = watch{path: path, kind: watches.Child, set: op != jute.OpGetEphemerals && d.Bool()}
 	if d.Err() != nil || !named && op != jute.OpGetEphemerals {
 		return w, false
 	}
@@ -217,7 +218,7 @@ func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 type watch struct {
 	set  bool
 	path string
-	kind tree.WatchKind
+	kind watches.Kind
 }
 
 // appendRead appends the reply to one read.
@@ -306,10 +307,10 @@ func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []
 			return b, w, code // only exists sets its watch even if it fails
 		}
 	case jute.OpGetChildren:
-		w.kind = tree.Child
+		w.kind = watches.Child
 		b, code = t.AppendChildren(b, ids, path)
 	case jute.OpGetChildren2:
-		w.kind = tree.Child
+		w.kind = watches.Child
 		b, code = t.AppendChildrenStat(b, ids, path)
 	case jute.OpGetACL:
 		b, code = t.AppendACL(b, ids, path)

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // stateWith returns a state with nodes: /few has 10 children, /many has 1000 with names of 100 bytes, /data has
@@ -223,19 +224,22 @@ func TestWatchesOfReads(t *testing.T) {
 		code jute.ErrCode
 		want watch
 	}{
-		{jute.OpGetData, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", tree.Data}},
-		{jute.OpGetData, wire.PathWatch("/few", false), jute.OK, watch{false, "/few", tree.Data}},
-		{jute.OpGetData, wire.PathWatch("/none", true), jute.NoNode, watch{false, "/none", tree.Data}},
-		{jute.OpExists, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", tree.Data}},
-		{jute.OpExists, wire.PathWatch("/none", true), jute.NoNode, watch{true, "/none", tree.Data}},
-		{jute.OpExists, wire.PathWatch("/\x00", true), jute.BadArguments, watch{false, "/\x00", tree.Data}},
-		{jute.OpGetChildren, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", tree.Child}},
-		{jute.OpGetChildren2, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", tree.Child}},
-		{jute.OpGetChildren2, wire.PathWatch("/none", true), jute.NoNode, watch{false, "/none", tree.Child}},
-		{jute.OpGetACL, wire.PathWatch("/few", true), jute.OK, watch{false, "/few", tree.Data}},
-		{jute.OpGetAllChildrenNumber, wire.PathWatch("/few", true), jute.OK, watch{false, "/few", tree.Data}},
-		{jute.OpGetEphemerals, wire.PathWatch("/few", true), jute.OK, watch{false, "/few", tree.Data}},
-		{jute.OpGetData, wire.Path("/few"), jute.MarshallingError, watch{false, "/few", tree.Data}},
+		{jute.OpGetData, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", watches.Data}},
+		{jute.OpGetData, wire.PathWatch("/few", false), jute.OK, watch{false, "/few", watches.Data}},
+		{jute.OpGetData, wire.PathWatch("/none", true), jute.NoNode, watch{false, "/none", watches.Data}},
+		{jute.OpExists, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", watches.Data}},
+		{jute.OpExists, wire.PathWatch("/none", true), jute.NoNode, watch{true, "/none", watches.Data}},
+		{jute.OpExists, wire.PathWatch("/\x00", true), jute.BadArguments, watch{false, "/\x00",
+			watches.Data}},
+		{jute.OpGetChildren, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", watches.Child}},
+		{jute.OpGetChildren2, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", watches.Child}},
+		{jute.OpGetChildren2, wire.PathWatch("/none", true), jute.NoNode, watch{false, "/none",
+			watches.Child}},
+		{jute.OpGetACL, wire.PathWatch("/few", true), jute.OK, watch{false, "/few", watches.Data}},
+		{jute.OpGetAllChildrenNumber, wire.PathWatch("/few", true), jute.OK, watch{false, "/few",
+			watches.Data}},
+		{jute.OpGetEphemerals, wire.PathWatch("/few", true), jute.OK, watch{false, "/few", watches.Data}},
+		{jute.OpGetData, wire.Path("/few"), jute.MarshallingError, watch{false, "/few", watches.Data}},
 		{jute.OpGetData, wire.Body{}.Null().Bool(true), jute.MarshallingError, watch{}},
 		{jute.OpGetEphemerals, wire.Body{}.Null(), jute.OK, watch{}},
 		{jute.OpGetEphemerals, wire.Body{0}, jute.MarshallingError, watch{}},

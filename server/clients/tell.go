@@ -126,7 +126,7 @@ func (t *watchTable) tell(zxid int64, events []tree.Event) {
 	defer t.mu.Unlock()
 	for i := range events {
 		t.zxid, t.event, t.left, t.encoded = zxid, &events[i], len(events)-i, false
-		t.table.FireAt(t.event, t.hear, t.above)
+		t.table.FireAt(t.event.Type, t.event.Path, t.hear, t.above)
 		if len(t.b) >= portionBytes || t.runs >= portionRuns {
 			t.deliver()
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // heard returns the events that wait in an outbox, and empties it.
@@ -54,7 +55,7 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		s, _ := quiet(t, Options{MaxConnsPerAddr: 1000})
-		simple := tree.NewWatches[int]() // the same watches
+		simple := watches.New[int]() // the same watches
 		conns := make([]*conn, 8)
 		from := new(address)
 		for i := range conns {
@@ -68,7 +69,7 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 		want := make([][]string, len(conns))
 		for zxid := range int64(5) {
 			for range r.IntN(20) {
-				c, path, kind := r.IntN(len(conns)), paths[r.IntN(len(paths))], tree.WatchKind(r.IntN(4))
+				c, path, kind := r.IntN(len(conns)), paths[r.IntN(len(paths))], watches.Kind(r.IntN(4))
 				must.That(t, s.watches.add(conns[c], path, kind), "no room for a watch")
 				simple.Add(c, path, kind)
 			}
@@ -77,7 +78,7 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 				e := tree.Event{Type: jute.EventType(1 + r.IntN(4)), Path: paths[r.IntN(len(paths))],
 					ACL: acls[r.IntN(len(acls))]}
 				events = append(events, e)
-				simple.Fire(&e, func(c int) {
+				simple.Fire(e.Type, e.Path, func(c int) {
 					if e.ACL.Allows(*conns[c].proof.ids.Load(), jute.PermRead) {
 						want[c] = append(want[c], fmt.Sprint(zxid, " ", e.Type, " ", e.Path))
 					}
@@ -205,7 +206,7 @@ func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 func TestNonReadersMakeRoomForEvents(t *testing.T) {
 	s, deaf := quiet(t, Options{MaxWatchBytesPerConn: 100_000})
 	c := connFrom(s, deaf.from)
-	must.That(t, s.watches.add(c, "/", tree.Recursive), "no room for a watch")
+	must.That(t, s.watches.add(c, "/", watches.Recursive), "no room for a watch")
 	tell := func() {
 		events := make([]tree.Event, 1000)
 		for i := range events {

@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // watchTable holds the watches of this server's connections. Its lock is taken inside the state
@@ -16,7 +17,7 @@ type watchTable struct {
 	srv *Server
 
 	mu    sync.Mutex
-	table *tree.Watches[*conn]
+	table *watches.Table[*conn]
 
 	telling
 	hear  func(*conn)
@@ -25,14 +26,14 @@ type watchTable struct {
 
 func (t *watchTable) init(s *Server) {
 	t.srv = s
-	t.table = tree.NewWatches[*conn]()
+	t.table = watches.New[*conn]()
 	t.hear, t.above = t.hearOne, t.aboveOne
 	t.asked, t.deepOf = make(map[question]bool), make(map[uint32]int)
 }
 
 // add registers a watch. It reports false when there are too many, and ends
 // the connection.
-func (t *watchTable) add(c *conn, path string, kind tree.WatchKind) bool {
+func (t *watchTable) add(c *conn, path string, kind watches.Kind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.watching.dropped {
@@ -118,7 +119,7 @@ const sweepStep = 4096
 func (t *watchTable) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.table = tree.NewWatches[*conn]()
+	t.table = watches.New[*conn]()
 }
 
 // watchOp answers addWatch, removeWatches and checkWatches. It asks the table before it locks the
@@ -134,7 +135,7 @@ func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) 
 	switch {
 	case d.Err() != nil || !named:
 		code = jute.MarshallingError
-	case op != jute.OpAddWatch && !tree.KnownWatcherType(n):
+	case op != jute.OpAddWatch && !watches.Known(n):
 		code = jute.MarshallingError
 	case op == jute.OpCheckWatches && path != "" && !strings.Contains(path, "/"):
 		code = jute.MarshallingError // ZooKeeper fails on its way up to the root
@@ -147,9 +148,9 @@ func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) 
 	case !strings.HasPrefix(path, "/"):
 		code = jute.BadArguments
 	default:
-		kind := tree.Persistent
+		kind := watches.Persistent
 		if n == jute.AddWatchRecursive {
-			kind = tree.Recursive
+			kind = watches.Recursive
 		}
 		open = c.srv.watches.add(c, path, kind)
 		record = []byte{0, 0, 0, 0}

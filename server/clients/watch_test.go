@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // Each bound of watches holds for the watch that goes beyond it, and for none before.
@@ -20,7 +21,7 @@ func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	add := func(s *Server, c *conn, n, size int) {
 		for range n {
-			s.watches.table.Add(c, fmt.Sprintf("%0*d", size, s.watches.table.Count()), tree.Data)
+			s.watches.table.Add(c, fmt.Sprintf("%0*d", size, s.watches.table.Count()), watches.Data)
 		}
 	}
 	for _, x := range []struct {
@@ -54,7 +55,7 @@ func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
 			expect.Equal(t, s.watches.table.Bytes(), int64(60*(each+1000)+96))
 		}
 		count := s.watches.table.Count()
-		expect.Equal(t, s.watches.add(c, x.path, tree.Data), x.want, "%s", x.name)
+		expect.Equal(t, s.watches.add(c, x.path, watches.Data), x.want, "%s", x.name)
 		expect.Equal(t, c.isOpen(), x.want, "%s: c.isOpen()", x.name)
 		expect.Equal(t, s.watches.table.Count() == count+1, x.want,
 			"%s: s.watches.table.Count() == count+1", x.name)
@@ -69,11 +70,11 @@ func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 	from.conns = map[*conn]struct{}{a: {}, b: {}}
 	s.perAddr[a.host] = from
 	b.host = a.host
-	must.That(t, s.watches.add(b, "/b", tree.Data), "no room")
+	must.That(t, s.watches.add(b, "/b", watches.Data), "no room")
 	const each = 28 + 80 + 1000
 	for n := 1; n <= 200; n++ {
 		before := from.account.Watches()
-		must.That(t, s.watches.add(a, fmt.Sprintf("/%0999d", n), tree.Data), "no room for %d", n)
+		must.That(t, s.watches.add(a, fmt.Sprintf("/%0999d", n), watches.Data), "no room for %d", n)
 		had := each * (n - 1)
 		if had+1000 > smallWatches && had/watchStep != (had+1000)/watchStep {
 			expect.Equal(t, from.account.Watches(), int64(had+28+80+2), "after %d", n)
@@ -86,8 +87,8 @@ func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 	delete(from.conns, a)
 	s.watches.drop(a)
 	expect.Equal(t, from.account.Watches(), int64(28+80+2), "after the end of a connection with many")
-	expect.That(t, !s.watches.add(a, "/late", tree.Data),
-		"a watch of a dropped one: want !s.watches.add(a, \"/late\", tree.Data)")
+	expect.That(t, !s.watches.add(a, "/late", watches.Data),
+		"a watch of a dropped one: want !s.watches.add(a, \"/late\", watches.Data)")
 	expect.Equal(t, s.watches.table.Count(), 1,
 		"a watch of a dropped one: s.watches.table.Count()")
 	from.account.SetWatches(99)
@@ -101,11 +102,11 @@ func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 func TestVeryManyWatchesGoWithTheirConnection(t *testing.T) {
 	s, c := quiet(t, Options{})
 	for i := range 3*sweepStep + 5 {
-		s.watches.table.Add(c, fmt.Sprint("/", i), tree.Data)
+		s.watches.table.Add(c, fmt.Sprint("/", i), watches.Data)
 	}
 	s.watches.drop(c)
 	expect.Equal(t, s.watches.table.Bytes(), 0)
-	must.That(t, s.watches.add(connFrom(s, new(address)), "/x", tree.Data), "no room")
+	must.That(t, s.watches.add(connFrom(s, new(address)), "/x", watches.Data), "no room")
 	s.watches.reset()
 	expect.Equal(t, s.watches.table.Count(), 0, "watches after a reset")
 }
@@ -127,7 +128,7 @@ func TestEventsAreCharged(t *testing.T) {
 		{"of an address that owes more", 1, "/short", false, maxTells},
 	} {
 		s, c := quiet(t, Options{})
-		must.That(t, s.watches.add(c, x.path, tree.Persistent), "no room")
+		must.That(t, s.watches.add(c, x.path, watches.Persistent), "no room")
 		owe(c.from, s.shares.Of(budget.Debt)+x.owed)
 		before := c.from.account.Owed()
 		s.Events(1, []tree.Event{{Type: jute.EventDataChanged, Path: x.path, ACL: tree.NewACL(jute.WorldAnyone)}})

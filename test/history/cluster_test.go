@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // fakeCluster is an ensemble that does everything right, with lagging servers, lost connections and
@@ -35,7 +36,7 @@ type entry struct {
 
 type fakeServer struct {
 	tree    *tree.Tree
-	watches *tree.Watches[*fakeConn]
+	watches *watches.Table[*fakeConn]
 	closed  map[int64]bool
 	applied int
 	zxid    int64
@@ -62,7 +63,7 @@ func newFakeCluster(seed uint64, lossy bool) *fakeCluster {
 	f := &fakeCluster{rnd: rand.New(rand.NewPCG(seed, 5)), dead: map[int64]bool{}, lossy: lossy,
 		session: 1 << 56}
 	for range 3 {
-		f.servers = append(f.servers, &fakeServer{tree: tree.New(), watches: tree.NewWatches[*fakeConn](),
+		f.servers = append(f.servers, &fakeServer{tree: tree.New(), watches: watches.New[*fakeConn](),
 			closed: map[int64]bool{}})
 	}
 	for i := range 5 {
@@ -264,7 +265,7 @@ func (f *fakeCluster) apply(s *fakeServer) {
 	}
 	for i := range ch.Events {
 		ev := &ch.Events[i]
-		s.watches.Fire(ev, func(k *fakeConn) { f.event(k, s.zxid, ev.Type, ev.Path) })
+		s.watches.Fire(ev.Type, ev.Path, func(k *fakeConn) { f.event(k, s.zxid, ev.Type, ev.Path) })
 	}
 	if e.conn != nil && e.conn.server == s && len(e.conn.queue) > 0 && e.conn.queue[0] == e.op {
 		if e.op.Code = code; code == jute.OK {
@@ -279,21 +280,21 @@ func (f *fakeCluster) apply(s *fakeServer) {
 func (s *fakeServer) serve(k *fakeConn, o *Op, f *fakeCluster) {
 	if o.Watches != nil {
 		s.tree.CatchUp(nil, o.Watches,
-			func(kind tree.WatchKind, path string) { s.watches.Add(k, path, kind) },
+			func(kind watches.Kind, path string) { s.watches.Add(k, path, kind) },
 			func(t jute.EventType, path string) { f.event(k, -1, t, path) })
 		return
 	}
 	if o.Op == jute.OpAddWatch {
-		s.watches.Add(k, o.Path, tree.Persistent+tree.WatchKind(o.Mode))
+		s.watches.Add(k, o.Path, watches.Persistent+watches.Kind(o.Mode))
 		return
 	}
 	if o.Op == jute.OpPing {
 		return
 	}
 	info, ok := s.tree.Get(o.Path)
-	kind := tree.Data
+	kind := watches.Data
 	if o.Op == jute.OpGetChildren2 {
-		kind = tree.Child
+		kind = watches.Child
 	}
 	if o.Watch && (ok || o.Op == jute.OpExists) {
 		s.watches.Add(k, o.Path, kind)

@@ -2,7 +2,7 @@ package history
 
 import (
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // setWatches checks what a client learned when it reconnected, and renews its watches. What it
@@ -35,7 +35,7 @@ func (c *checker) setWatches(o *Op, record int) {
 			if n := c.caughtThere(path, o, record); n != nil && n.mzxid > w.RelativeZxid {
 				c.fail("G17", record, "the client was not told that %s was set at zxid %d", path, n.mzxid)
 			}
-			c.rearm(o, path, tree.Data)
+			c.rearm(o, path, watches.Data)
 		}
 	}
 	for _, path := range w.Exist {
@@ -44,7 +44,7 @@ func (c *checker) setWatches(o *Op, record int) {
 			continue
 		}
 		c.caughtGone(path, o, record)
-		c.rearm(o, path, tree.Data)
+		c.rearm(o, path, watches.Data)
 	}
 	for _, path := range w.Child {
 		switch next(path, jute.EventDeleted, jute.EventChildrenChanged) {
@@ -61,21 +61,21 @@ func (c *checker) setWatches(o *Op, record int) {
 			if n := c.caughtThere(path, o, record); n != nil && n.pzxid > w.RelativeZxid {
 				c.fail("G17", record, "the client was not told that the children of %s changed at zxid %d", path, n.pzxid)
 			}
-			c.rearm(o, path, tree.Child)
+			c.rearm(o, path, watches.Child)
 		}
 	}
 	for _, path := range w.Persistent {
-		c.rearm(o, path, tree.Persistent)
+		c.rearm(o, path, watches.Persistent)
 	}
 	for _, path := range w.Recursive {
-		c.rearm(o, path, tree.Recursive)
+		c.rearm(o, path, watches.Recursive)
 	}
 	for _, e := range told {
 		c.fail("G16", record, "%v %s answers nothing that was asked", e.Type, e.Path)
 	}
 }
 
-func (c *checker) rearm(o *Op, path string, k tree.WatchKind) {
+func (c *checker) rearm(o *Op, path string, k watches.Kind) {
 	if c.within(path) {
 		c.watch(o.Conn, path, k)
 	}

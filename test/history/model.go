@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // model is the tree and the watches as of the replay.
@@ -14,7 +15,7 @@ type model struct {
 	absent map[string]int64           // last zxid at which a client saw that the path names nothing
 
 	// One-shot watches are separate from lasting ones: only a read of the node sets a one-shot watch.
-	oneShot, lasting *tree.Watches[int]
+	oneShot, lasting *watches.Table[int]
 	events           int
 }
 
@@ -80,7 +81,7 @@ type expected struct {
 func newModel(root string) model {
 	m := model{
 		nodes: map[string]*node{}, owned: map[int64]map[string]*node{}, absent: map[string]int64{},
-		oneShot: tree.NewWatches[int](), lasting: tree.NewWatches[int](),
+		oneShot: watches.New[int](), lasting: watches.New[int](),
 	}
 	if root == "/" {
 		m.nodes["/"] = &node{path: "/", builtin: 1}
@@ -200,14 +201,14 @@ func (c *checker) tell(typ jute.EventType, path string, m moment) {
 		}
 	}
 	e := tree.Event{Type: typ, Path: path}
-	c.model.oneShot.Fire(&e, note)
+	c.model.oneShot.Fire(e.Type, e.Path, note)
 	if m.exact {
-		c.model.lasting.Fire(&e, note)
+		c.model.lasting.Fire(e.Type, e.Path, note)
 	}
 }
 
-func (c *checker) watch(conn int, path string, k tree.WatchKind) {
-	if k == tree.Data || k == tree.Child {
+func (c *checker) watch(conn int, path string, k watches.Kind) {
+	if k == watches.Data || k == watches.Child {
 		c.model.oneShot.Add(conn, path, k)
 	} else {
 		c.model.lasting.Add(conn, path, k)

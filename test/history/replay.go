@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // item is one step of the replay.
@@ -59,7 +59,7 @@ func (c *checker) replay() {
 		case look:
 			c.look(it.at)
 		case leave:
-			for _, w := range []*tree.Watches[int]{c.model.oneShot, c.model.lasting} {
+			for _, w := range []*watches.Table[int]{c.model.oneShot, c.model.lasting} {
 				for more := w.Drop(it.at); more; {
 					more = w.Sweep(1 << 20)
 				}
@@ -215,9 +215,9 @@ func (c *checker) look(record int) {
 		c.setWatches(o, record)
 	case jute.OpAddWatch:
 		if o.Code == jute.OK && c.within(o.Path) {
-			k := tree.Persistent
+			k := watches.Persistent
 			if o.Mode == 1 {
-				k = tree.Recursive
+				k = watches.Recursive
 			}
 			c.watch(o.Conn, o.Path, k)
 		}
@@ -242,7 +242,7 @@ func (c *checker) read(o *Op, record int) {
 	switch o.Code {
 	case jute.NoNode:
 		if c.missing(o.Path, o.Zxid, record, "a read did not find it") && o.Watch && o.Op == jute.OpExists {
-			c.watch(o.Conn, o.Path, tree.Data)
+			c.watch(o.Conn, o.Path, watches.Data)
 		}
 		return
 	case jute.OK:
@@ -259,12 +259,12 @@ func (c *checker) read(o *Op, record int) {
 	if o.Stat != nil {
 		c.compare(n, o.Stat, o.Zxid, record)
 	}
-	k := tree.Data
+	k := watches.Data
 	switch o.Op {
 	case jute.OpGetData:
 		c.compareData(n, o.Value, record)
 	case jute.OpGetChildren, jute.OpGetChildren2:
-		k = tree.Child
+		k = watches.Child
 	}
 	if o.Watch {
 		c.watch(o.Conn, o.Path, k)

@@ -32,6 +32,7 @@ var (
 var layers = [][]string{
 	{"./jute", "./tree", "./session", "./raftfsm/state", "./server/clients", "./client/zk"},
 	{"./tree", "./server/clients", "./test/sim"},
+	{"./tree/watches", "./tree", "./server/clients", "./test/sim"},
 	{"./tree/zkfiles", "./raftfsm/offline", "./server/backup", "./cmd/zlockd/internal/data", "./cmd/zlockd/daemon", "./cmd/zlock"},
 	{"./session", "./raftfsm/state", "./raftfsm", "./test/sim"},
 	{"./raftfsm/state", "./raftfsm/offline", "./raftfsm", "./test/sim"},

@@ -1,4 +1,4 @@
-package tree
+package watches
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ type naiveWatches struct {
 
 type naivePair struct{ conn, path string }
 
-func (n *naiveWatches) add(conn, path string, k WatchKind) {
+func (n *naiveWatches) add(conn, path string, k Kind) {
 	p := naivePair{conn, path}
 	if k != Child {
 		n.data[p] |= 1 << k
@@ -120,13 +120,13 @@ func (n *naiveWatches) summary() (conns, paths, pairs int) {
 var watchPaths = []string{"/", "/a", "/a/b", "/a/b/c", "/ab", "/a/x", "", "/a/b/c/d/e"}
 
 // watchRun performs the steps that the bytes say on both and compares.
-func watchRun(t *testing.T, w *Watches[string], n *naiveWatches, steps []byte) {
+func watchRun(t *testing.T, w *Table[string], n *naiveWatches, steps []byte) {
 	for len(steps) >= 3 {
 		op, conn, path := steps[0], string('a'+rune(steps[1]%20)), watchPaths[int(steps[2])%len(watchPaths)]
 		steps = steps[3:]
 		switch op % 8 {
 		case 0, 1, 2, 3:
-			k := WatchKind(op / 8 % 4)
+			k := Kind(op / 8 % 4)
 			w.Add(conn, path, k)
 			n.add(conn, path, k)
 		case 4, 5:
@@ -135,7 +135,7 @@ func watchRun(t *testing.T, w *Watches[string], n *naiveWatches, steps []byte) {
 				e.Path = "/"
 			}
 			var got []string
-			w.Fire(e, func(c string) { got = append(got, c) })
+			w.Fire(e.Type, e.Path, func(c string) { got = append(got, c) })
 			slices.Sort(got)
 			if want := n.fire(e); !slices.Equal(got, want) {
 				t.Fatalf("%v %q told %q, want %q", e.Type, e.Path, got, want)
@@ -177,7 +177,7 @@ func TestWatchesAgainstModel(t *testing.T) {
 	}
 	for seed := range seeds {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		w, n := NewWatches[string](), newNaive()
+		w, n := New[string](), newNaive()
 		for range 10 {
 			steps := make([]byte, 300)
 			for i := range steps {
@@ -191,12 +191,12 @@ func TestWatchesAgainstModel(t *testing.T) {
 func FuzzWatches(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 4, 1, 1, 6, 1, 1, 7, 1, 1})
 	f.Fuzz(func(t *testing.T, steps []byte) {
-		watchRun(t, NewWatches[string](), newNaive(), steps[:min(len(steps), 3000)])
+		watchRun(t, New[string](), newNaive(), steps[:min(len(steps), 3000)])
 	})
 }
 
 // checkWatches verifies that records, rings, indexes and counts say the same.
-func checkWatches[W cmp.Ordered](t *testing.T, w *Watches[W]) {
+func checkWatches[W cmp.Ordered](t *testing.T, w *Table[W]) {
 	t.Helper()
 	records, bytes, deep, indexed := 0, 0, 0, 0
 	for path, p := range w.byPath.m {

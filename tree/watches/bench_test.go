@@ -1,4 +1,4 @@
-package tree
+package watches
 
 import (
 	"fmt"
@@ -28,9 +28,9 @@ func TestMemoryPerWatch(t *testing.T) {
 	}
 	measure := func(name string, conns, limit int, path func(int) string) {
 		before := heap()
-		w := NewWatches[int]()
+		w := New[int]()
 		for i := range n {
-			w.Add(i%conns, path(i), WatchKind(i%2))
+			w.Add(i%conns, path(i), Kind(i%2))
 		}
 		each := int(heap()-before) / n
 		t.Logf("%s: %d bytes a watch, Bytes says %d", name, each, w.Bytes()/int64(n))
@@ -57,16 +57,16 @@ func TestMemoryPerWatch(t *testing.T) {
 	measure("one path, own connections", n, 300, func(int) string { return "/herd" }) // the connections included
 }
 
-func benchFire(b *testing.B, w *Watches[int], e *Event) {
+func benchFire(b *testing.B, w *Table[int], e *Event) {
 	told := 0
 	for b.Loop() {
-		w.Fire(e, func(int) { told++ })
+		w.Fire(e.Type, e.Path, func(int) { told++ })
 	}
 	b.ReportMetric(float64(told)/float64(b.N), "told/op")
 }
 
 func BenchmarkFire(b *testing.B) {
-	many := NewWatches[int]()
+	many := New[int]()
 	for i := range 1_000_000 {
 		many.Add(i%1000, fmt.Sprintf("/locks/service-%04d/lock-%09d", i%1000, i), Persistent)
 	}
@@ -77,7 +77,7 @@ func BenchmarkFire(b *testing.B) {
 		benchFire(b, many, &Event{Type: jute.EventDataChanged, Path: "/locks/service-0001/lock-000000001"})
 	})
 	b.Run("recursive at 10 levels", func(b *testing.B) {
-		w := NewWatches[int]()
+		w := New[int]()
 		path := ""
 		for range 10 {
 			path += "/level"
@@ -86,7 +86,7 @@ func BenchmarkFire(b *testing.B) {
 		benchFire(b, w, &Event{Type: jute.EventDataChanged, Path: path})
 	})
 	b.Run("herd of 100000", func(b *testing.B) {
-		w := NewWatches[int]()
+		w := New[int]()
 		for i := range 100_000 {
 			w.Add(i, "/herd", Persistent)
 		}
@@ -95,23 +95,23 @@ func BenchmarkFire(b *testing.B) {
 }
 
 func BenchmarkAddAndFireOneShot(b *testing.B) {
-	w := NewWatches[int]()
+	w := New[int]()
 	e := &Event{Type: jute.EventDataChanged, Path: "/locks/a"}
 	for b.Loop() {
 		w.Add(1, "/locks/a", Data)
-		w.Fire(e, func(int) {})
+		w.Fire(e.Type, e.Path, func(int) {})
 	}
 }
 
 func BenchmarkHerdOneShot(b *testing.B) {
 	const n = 100_000
-	w := NewWatches[int]()
+	w := New[int]()
 	e := &Event{Type: jute.EventDataChanged, Path: "/herd"}
 	for b.Loop() {
 		for i := range n {
 			w.Add(i, "/herd", Data)
 		}
-		w.Fire(e, func(int) {})
+		w.Fire(e.Type, e.Path, func(int) {})
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/watch")
 }

@@ -1,11 +1,11 @@
-package tree
+package watches
 
 import "cmp"
 
 // set changes the modes of record r. Only set moves records between rings and counts them. With no modes left
 // the record is removed, and so is its path or connection if it was the last one there. The caller has
 // removed it from big.
-func (w *Watches[W]) set(r uint32, now modes) {
+func (w *Table[W]) set(r uint32, now modes) {
 	rec := w.records.at(r)
 	was := rec.modes
 	rec.modes = now
@@ -37,7 +37,7 @@ func (w *Watches[W]) set(r uint32, now modes) {
 }
 
 // count keeps the numbers of pairs, paths and connections in each registry.
-func (w *Watches[W]) count(rec *watch, was, now modes) {
+func (w *Table[W]) count(rec *watch, was, now modes) {
 	data := in(now, dataRegistry) - in(was, dataRegistry)
 	child := in(now, childRegistry) - in(was, childRegistry)
 
@@ -83,7 +83,7 @@ const (
 type link struct{ prev, next uint32 }
 
 // join puts r at the end of the ring that begins at head.
-func (w *Watches[W]) join(head *uint32, ring int, r uint32) {
+func (w *Table[W]) join(head *uint32, ring int, r uint32) {
 	place := &w.records.at(r).in[ring]
 	if *head == 0 {
 		*head, *place = r, link{prev: r, next: r}
@@ -96,7 +96,7 @@ func (w *Watches[W]) join(head *uint32, ring int, r uint32) {
 }
 
 // leave takes r out of the ring that begins at head.
-func (w *Watches[W]) leave(head *uint32, ring int, r uint32) {
+func (w *Table[W]) leave(head *uint32, ring int, r uint32) {
 	place := w.records.at(r).in[ring]
 	if place.next == r {
 		*head = 0
@@ -110,7 +110,7 @@ func (w *Watches[W]) leave(head *uint32, ring int, r uint32) {
 }
 
 // joinPath puts r at the end of its path's ring: the connection that came first is told first.
-func (w *Watches[W]) joinPath(r uint32) {
+func (w *Table[W]) joinPath(r uint32) {
 	rec := w.records.at(r)
 	p := w.paths.at(rec.path)
 	w.join(p.ring(rec.modes), ofPath, r)
@@ -120,7 +120,7 @@ func (w *Watches[W]) joinPath(r uint32) {
 }
 
 // leavePath takes r, which had these modes, out of its path's ring.
-func (w *Watches[W]) leavePath(r uint32, was modes) {
+func (w *Table[W]) leavePath(r uint32, was modes) {
 	p := w.paths.at(w.records.at(r).path)
 	w.leave(p.ring(was), ofPath, r)
 	if was&recursiveMode != 0 && p.deep == 0 {
@@ -132,7 +132,7 @@ func (w *Watches[W]) leavePath(r uint32, was modes) {
 func (p *watchedPath) first() uint32 { return cmp.Or(p.plain, p.deep) }
 
 // after returns the record after r at its path, 0 at the end.
-func (w *Watches[W]) after(p *watchedPath, r uint32) uint32 {
+func (w *Table[W]) after(p *watchedPath, r uint32) uint32 {
 	switch next := w.records.at(r).in[ofPath].next; next {
 	case p.plain:
 		return p.deep
@@ -143,21 +143,21 @@ func (w *Watches[W]) after(p *watchedPath, r uint32) uint32 {
 	}
 }
 
-func (w *Watches[W]) joinConn(r uint32) {
+func (w *Table[W]) joinConn(r uint32) {
 	rec := w.records.at(r)
 	c := w.conns.at(rec.conn)
 	c.bytes += perWatch + perPath + len(w.paths.at(rec.path).path)
 	w.join(&c.first, ofConn, r)
 }
 
-func (w *Watches[W]) leaveConn(r uint32) {
+func (w *Table[W]) leaveConn(r uint32) {
 	rec := w.records.at(r)
 	c := w.conns.at(rec.conn)
 	c.bytes -= perWatch + perPath + len(w.paths.at(rec.path).path)
 	w.leave(&c.first, ofConn, r)
 }
 
-func (w *Watches[W]) forgetPath(p uint32) {
+func (w *Table[W]) forgetPath(p uint32) {
 	path := w.paths.at(p)
 	w.pathBytes -= len(path.path)
 	w.byPath.remove(path.path)
@@ -168,11 +168,11 @@ func (w *Watches[W]) forgetPath(p uint32) {
 // Count returns the number of watches as ZooKeeper counts them: pairs of
 // connection and path in the data registry plus those in the child registry.
 // A Persistent watch counts twice.
-func (w *Watches[W]) Count() int { return w.data + w.child }
+func (w *Table[W]) Count() int { return w.data + w.child }
 
 // Of returns the part of Count that is conn's, and about how much memory its watches would take if
 // no other connection had any.
-func (w *Watches[W]) Of(conn W) (count, bytes int) {
+func (w *Table[W]) Of(conn W) (count, bytes int) {
 	id, ok := w.byConn.m[conn]
 	if !ok {
 		return 0, 0
@@ -183,7 +183,7 @@ func (w *Watches[W]) Of(conn W) (count, bytes int) {
 
 // Summary returns how many connections and paths the data registry has, and
 // how many pairs of them.
-func (w *Watches[W]) Summary() (conns, paths, pairs int) {
+func (w *Table[W]) Summary() (conns, paths, pairs int) {
 	return w.dataConns, w.dataPaths, w.data
 }
 
@@ -195,7 +195,7 @@ const (
 )
 
 // Bytes returns about how much memory the watches take.
-func (w *Watches[W]) Bytes() int64 {
+func (w *Table[W]) Bytes() int64 {
 	return int64(w.pathBytes) + int64(w.records.used)*perWatch +
 		int64(w.paths.used)*perPath + int64(w.conns.used)*perConn
 }
@@ -204,7 +204,7 @@ func (w *Watches[W]) Bytes() int64 {
 // which max pairs were passed and returns where to go on; next is 0 at the end. The first call
 // starts from 0. Watches may come and go between calls: a pair that is there all the time is seen
 // once.
-func (w *Watches[W]) Scan(from uint32, max int, f func(path string, conn W)) (next uint32) {
+func (w *Table[W]) Scan(from uint32, max int, f func(path string, conn W)) (next uint32) {
 	for p := from; p < w.paths.end(); p++ {
 		path := w.paths.peek(p)
 		if path == nil {

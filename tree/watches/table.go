@@ -1,4 +1,6 @@
-package tree
+// Package watches matches events with the connections that wait for them. A [Table] belongs to a server and
+// is never part of the tree.
+package watches
 
 import (
 	"strings"
@@ -6,16 +8,16 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// WatchKind says what a watch waits for and whether it stays.
-type WatchKind uint8
+// Kind says what a watch waits for and whether it stays.
+type Kind uint8
 
 // The kinds of watches. Data and Child watches are used up by the first event
 // they match; the others stay until they are removed.
 const (
-	Data       WatchKind = iota // set by getData and exists: the node itself
-	Child                       // set by getChildren: the list of children, and the node's deletion
-	Persistent                  // both of the above for one path
-	Recursive                   // the node and every node below it, but no lists of children
+	Data       Kind = iota // set by getData and exists: the node itself
+	Child                  // set by getChildren: the list of children, and the node's deletion
+	Persistent             // both of the above for one path
+	Recursive              // the node and every node below it, but no lists of children
 )
 
 // modes is a set of kinds.
@@ -50,10 +52,10 @@ func watcherModes(watcherType int32) modes {
 	return 0
 }
 
-// KnownWatcherType tells whether clients may name this watcher type.
-func KnownWatcherType(watcherType int32) bool { return watcherModes(watcherType) != 0 }
+// Known tells whether clients may name this watcher type.
+func Known(watcherType int32) bool { return watcherModes(watcherType) != 0 }
 
-// Watches knows which connections wait for which events. W is a connection.
+// Table knows which connections wait for which events. W is a connection.
 //
 // To a client there are two registries: one for data, fed by Data, Persistent
 // and Recursive watches, and one for children, fed by Child and Persistent
@@ -63,9 +65,9 @@ func KnownWatcherType(watcherType int32) bool { return watcherModes(watcherType)
 // end of a connection cost no more than the watches they concern, however
 // many others there are.
 //
-// Watches is not safe for concurrent use, and nothing given to its methods as
+// Table is not safe for concurrent use, and nothing given to its methods as
 // a callback may call it.
-type Watches[W comparable] struct {
+type Table[W comparable] struct {
 	byPath    shrinkMap[string]
 	byConn    shrinkMap[W]
 	recursive shrinkMap[string] // the paths with Recursive watches
@@ -122,14 +124,14 @@ type watcher[W any] struct {
 	dead        bool   // dropped
 }
 
-// NewWatches returns a Watches without watches.
-func NewWatches[W comparable]() *Watches[W] {
-	return &Watches[W]{big: map[uint32]map[uint32]uint32{}}
+// New returns a Table without watches.
+func New[W comparable]() *Table[W] {
+	return &Table[W]{big: map[uint32]map[uint32]uint32{}}
 }
 
 // Add adds a watch of kind k for conn at path, which need not exist. Adding it again has no effect. The path
 // is copied.
-func (w *Watches[W]) Add(conn W, path string, k WatchKind) {
+func (w *Table[W]) Add(conn W, path string, k Kind) {
 	c, ok := w.byConn.m[conn]
 	if !ok {
 		c = w.conns.get()
@@ -155,7 +157,7 @@ func (w *Watches[W]) Add(conn W, path string, k WatchKind) {
 
 // find returns the record of connection c at path p, 0 if there is none, and
 // how many records it looked at.
-func (w *Watches[W]) find(c, p uint32) (r uint32, n int) {
+func (w *Table[W]) find(c, p uint32) (r uint32, n int) {
 	path := w.paths.at(p)
 	if path.status == pathIndexed {
 		return w.big[p][c], 0
@@ -168,7 +170,7 @@ func (w *Watches[W]) find(c, p uint32) (r uint32, n int) {
 
 // index enters the new record r in big if its path is there, or comes there
 // because n others stand at it.
-func (w *Watches[W]) index(r uint32, n int) {
+func (w *Table[W]) index(r uint32, n int) {
 	rec := w.records.at(r)
 	path := w.paths.at(rec.path)
 	if path.status != pathIndexed {
@@ -185,18 +187,18 @@ func (w *Watches[W]) index(r uint32, n int) {
 	w.big[rec.path][rec.conn] = r
 }
 
-// Fire calls tell once for every connection that waits for e, and removes the one-shot watches that e
+// Fire calls tell once for every connection that waits for an event, and removes the one-shot watches that it
 // matches, for a deletion in both registries. A changed list of children is an event of its own.
-func (w *Watches[W]) Fire(e *Event, tell func(W)) {
-	w.FireAt(e, tell, func(p uint32) { w.fire(w.paths.at(p).deep, recursiveMode, tell) })
+func (w *Table[W]) Fire(e jute.EventType, path string, tell func(W)) {
+	w.FireAt(e, path, tell, func(p uint32) { w.fire(w.paths.at(p).deep, recursiveMode, tell) })
 }
 
-// FireAt is Fire for the connections that watch the path of e itself. For each path above it that has
+// FireAt is Fire for the connections that watch the path of the event itself. For each path above it that has
 // Recursive watches, it calls above with the number of that path. Deep then lists the connections of such a
 // path once for many events.
-func (w *Watches[W]) FireAt(e *Event, tell func(W), above func(path uint32)) {
+func (w *Table[W]) FireAt(e jute.EventType, path string, tell func(W), above func(path uint32)) {
 	var match modes
-	switch e.Type {
+	switch e {
 	case jute.EventCreated, jute.EventDataChanged:
 		match = dataRegistry
 	case jute.EventDeleted:
@@ -205,7 +207,7 @@ func (w *Watches[W]) FireAt(e *Event, tell func(W), above func(path uint32)) {
 		match = childRegistry
 	}
 	w.turn++
-	if p, ok := w.byPath.m[e.Path]; ok {
+	if p, ok := w.byPath.m[path]; ok {
 		deep := w.paths.at(p).deep // read first: the path may go with its last plain record
 		w.fire(w.paths.at(p).plain, match, tell)
 		w.fire(deep, match, tell)
@@ -219,8 +221,8 @@ func (w *Watches[W]) FireAt(e *Event, tell func(W), above func(path uint32)) {
 	if match&recursiveMode == 0 || len(w.recursive.m) == 0 {
 		return
 	}
-	for path := e.Path; path != "/"; {
-		path = ParentPath(path)
+	for path != "/" {
+		path = path[:max(1, strings.LastIndexByte(path, '/'))]
 		if p, ok := w.recursive.m[path]; ok {
 			above(p)
 		}
@@ -229,7 +231,7 @@ func (w *Watches[W]) FireAt(e *Event, tell func(W), above func(path uint32)) {
 
 // Deep calls f for each connection with a Recursive watch at the path of this number, which FireAt
 // gave since a Recursive watch last went.
-func (w *Watches[W]) Deep(path uint32, f func(W)) {
+func (w *Table[W]) Deep(path uint32, f func(W)) {
 	at := w.paths.at(path)
 	for r := at.deep; r != 0; r = w.after(at, r) {
 		if c := w.conns.at(w.records.at(r).conn); !c.dead {
@@ -239,7 +241,7 @@ func (w *Watches[W]) Deep(path uint32, f func(W)) {
 }
 
 // fire goes through one ring of a path.
-func (w *Watches[W]) fire(first uint32, match modes, tell func(W)) {
+func (w *Table[W]) fire(first uint32, match modes, tell func(W)) {
 	if first == 0 {
 		return
 	}
@@ -270,7 +272,7 @@ func (w *Watches[W]) fire(first uint32, match modes, tell func(W)) {
 
 // Remove ends the watches of conn at path that watcherType names, and reports whether there was
 // one.
-func (w *Watches[W]) Remove(conn W, path string, watcherType int32) bool {
+func (w *Table[W]) Remove(conn W, path string, watcherType int32) bool {
 	r := w.lookup(conn, path)
 	if r == 0 {
 		return false
@@ -288,12 +290,12 @@ func (w *Watches[W]) Remove(conn W, path string, watcherType int32) bool {
 }
 
 // Has reports whether conn has a watch of this type at exactly this path.
-func (w *Watches[W]) Has(conn W, path string, watcherType int32) bool {
+func (w *Table[W]) Has(conn W, path string, watcherType int32) bool {
 	r := w.lookup(conn, path)
 	return r != 0 && w.records.at(r).modes&watcherModes(watcherType) != 0
 }
 
-func (w *Watches[W]) lookup(conn W, path string) uint32 {
+func (w *Table[W]) lookup(conn W, path string) uint32 {
 	c, ok := w.byConn.m[conn]
 	if !ok {
 		return 0
@@ -312,7 +314,7 @@ const dropAtOnce = 4096
 // Drop removes a connection: from now on it gets no events and does not count. If it had very many watches,
 // part of their memory is still held: then Drop returns true, and the caller calls Sweep until Sweep returns
 // false. The cost depends only on the connection's own watches.
-func (w *Watches[W]) Drop(conn W) (more bool) {
+func (w *Table[W]) Drop(conn W) (more bool) {
 	if id, ok := w.byConn.m[conn]; ok {
 		w.byConn.remove(conn)
 		c := w.conns.at(id)
@@ -329,7 +331,7 @@ func (w *Watches[W]) Drop(conn W) (more bool) {
 
 // Sweep removes up to max watches of dropped connections and reports whether
 // more are left.
-func (w *Watches[W]) Sweep(max int) (more bool) {
+func (w *Table[W]) Sweep(max int) (more bool) {
 	for len(w.dead) > 0 {
 		id := w.dead[len(w.dead)-1]
 		c := w.conns.at(id)
@@ -351,7 +353,7 @@ func (w *Watches[W]) Sweep(max int) (more bool) {
 
 // WatchersAt calls f for up to most of the connections that wait for something
 // at exactly this path, the first to come first.
-func (w *Watches[W]) WatchersAt(path string, most int, f func(W)) {
+func (w *Table[W]) WatchersAt(path string, most int, f func(W)) {
 	p, ok := w.byPath.m[path]
 	if !ok {
 		return

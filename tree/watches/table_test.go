@@ -1,8 +1,9 @@
-package tree
+package watches
 
 import (
 	"fmt"
 	"maps"
+	pathpkg "path"
 	"slices"
 	"testing"
 
@@ -11,25 +12,31 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
+// Event is something that happened to a node.
+type Event struct {
+	Type jute.EventType
+	Path string
+}
+
 // The events of one change, in the order the tree tells them.
 func evCreate(path string) []Event {
 	return []Event{{Type: jute.EventCreated, Path: path}, {Type: jute.EventChildrenChanged,
-		Path: ParentPath(path)}}
+		Path: pathpkg.Dir(path)}}
 }
 
 func evDelete(path string) []Event {
 	return []Event{{Type: jute.EventDeleted, Path: path}, {Type: jute.EventChildrenChanged,
-		Path: ParentPath(path)}}
+		Path: pathpkg.Dir(path)}}
 }
 
 func evSet(path string) []Event { return []Event{{Type: jute.EventDataChanged, Path: path}} }
 
 // fired fires events and returns what each connection was told.
-func fired(w *Watches[string], events ...[]Event) map[string][]string {
+func fired(w *Table[string], events ...[]Event) map[string][]string {
 	got := map[string][]string{}
 	for _, list := range events {
 		for i := range list {
-			w.Fire(&list[i], func(conn string) {
+			w.Fire(list[i].Type, list[i].Path, func(conn string) {
 				got[conn] = append(got[conn], list[i].Type.String()+" "+list[i].Path)
 			})
 		}
@@ -59,7 +66,7 @@ func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 	watches := []struct {
 		name string
 		path string
-		kind WatchKind
+		kind Kind
 		want [7]string // per change; "" nothing
 		keep bool
 	}{
@@ -81,7 +88,7 @@ func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 	}
 	for _, row := range watches {
 		for i, ch := range changes {
-			w := NewWatches[string]()
+			w := New[string]()
 			w.Add("c", row.path, row.kind)
 			got := fired(w, ch.events)["c"]
 			var want []string
@@ -97,7 +104,7 @@ func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 }
 
 func TestPersistentWatchSeesNodeComeAgain(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	w.Add("c", "/p", Persistent)
 	got := fired(w, evDelete("/p"), evCreate("/p"), evSet("/p"))["c"]
 	want := []string{"NodeDeleted /p", "NodeCreated /p", "NodeDataChanged /p"}
@@ -105,7 +112,7 @@ func TestPersistentWatchSeesNodeComeAgain(t *testing.T) {
 }
 
 func TestOneEventPerConnectionAndTrigger(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	for range 2 {
 		w.Add("c", "/a/b/p", Data)
 		w.Add("c", "/a/b/p", Persistent)
@@ -117,7 +124,7 @@ func TestOneEventPerConnectionAndTrigger(t *testing.T) {
 }
 
 func TestDeletionTellsBothRegistriesOnce(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	w.Add("both", "/a/p", Data)
 	w.Add("both", "/a/p", Child)
 	w.Add("both", "/a", Child)
@@ -131,7 +138,7 @@ func TestDeletionTellsBothRegistriesOnce(t *testing.T) {
 }
 
 func TestChildListAndRecursiveAreTwoEvents(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	w.Add("c", "/q", Child)
 	w.Add("c", "/q", Recursive)
 	got := fired(w, evCreate("/q/x"))["c"]
@@ -140,7 +147,7 @@ func TestChildListAndRecursiveAreTwoEvents(t *testing.T) {
 }
 
 func TestMultiIsNotMerged(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	w.Add("persistent", "/p", Persistent)
 	w.Add("exists", "/p", Data)
 	got := fired(w, evCreate("/p"), evSet("/p"), evDelete("/p"))
@@ -154,8 +161,8 @@ func TestMultiIsNotMerged(t *testing.T) {
 
 // TestOneShotDoesNotWeakenPersistent keeps away a defect of ZooKeeper 3.8.
 func TestOneShotDoesNotWeakenPersistent(t *testing.T) {
-	for _, k := range []WatchKind{Persistent, Recursive} {
-		w := NewWatches[string]()
+	for _, k := range []Kind{Persistent, Recursive} {
+		w := New[string]()
 		w.Add("c", "/p", k)
 		w.Add("c", "/p", Data)
 		w.Add("c", "/p", Child)
@@ -171,7 +178,7 @@ func TestOneShotDoesNotWeakenPersistent(t *testing.T) {
 }
 
 func TestOddPathsNeverFire(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	for _, path := range []string{"", "bad", "/a/", "//a", "/a//b"} {
 		w.Add("c", path, Recursive)
 		w.Add("c", path, Persistent)
@@ -182,15 +189,15 @@ func TestOddPathsNeverFire(t *testing.T) {
 }
 
 func TestRemoveAndHasByWatcherType(t *testing.T) {
-	kinds := []WatchKind{Data, Child, Persistent, Recursive}
-	covers := map[int32][]WatchKind{
+	kinds := []Kind{Data, Child, Persistent, Recursive}
+	covers := map[int32][]Kind{
 		jute.WatcherChildren: {Child}, jute.WatcherData: {Data}, jute.WatcherAny: kinds,
 		jute.WatcherPersistent: {Persistent}, jute.WatcherPersistentRecursive: {Recursive}, 0: nil, 6: nil, -1: nil,
 	}
 	for typ, covered := range covers {
-		expect.Equal(t, KnownWatcherType(typ), covered != nil, "KnownWatcherType(%d)", typ)
+		expect.Equal(t, Known(typ), covered != nil, "Known(%d)", typ)
 		for set := range modes(16) {
-			w := NewWatches[string]()
+			w := New[string]()
 			for _, k := range kinds {
 				if set&(1<<k) != 0 {
 					w.Add("c", "/a/p", k)
@@ -223,13 +230,13 @@ func TestRemoveAndHasByWatcherType(t *testing.T) {
 	}
 }
 
-func typeOf(k WatchKind) int32 {
+func typeOf(k Kind) int32 {
 	return [...]int32{jute.WatcherData, jute.WatcherChildren, jute.WatcherPersistent,
 		jute.WatcherPersistentRecursive}[k]
 }
 
 func TestCoveredPathIsNotWatched(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	w.Add("c", "/a", Recursive)
 	expect.That(t, !w.Has("c", "/a/b", jute.WatcherAny),
 		"a recursive watch above is no watch at the path itself")
@@ -238,7 +245,7 @@ func TestCoveredPathIsNotWatched(t *testing.T) {
 }
 
 func TestDroppedConnectionIsToldNothing(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	for i := range 3 * dropAtOnce {
 		w.Add("gone", fmt.Sprint("/p/", i), Data)
 	}
@@ -276,13 +283,13 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 }
 
 // held is how many watches a connection has.
-func held(w *Watches[string], conn string) int {
+func held(w *Table[string], conn string) int {
 	count, _ := w.Of(conn)
 	return count
 }
 
 func TestCountsFollowZooKeeper(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	w.Add("a", "/x", Data)
 	w.Add("a", "/x", Persistent) // one pair in each registry
 	w.Add("a", "/y", Recursive)  // one
@@ -301,12 +308,12 @@ func TestCountsFollowZooKeeper(t *testing.T) {
 }
 
 func TestListingsShowTheDataRegistry(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	want := map[string]bool{}
 	for i := range 1000 {
 		path, conn := fmt.Sprint("/p", i%300), fmt.Sprint("c", i%7)
-		w.Add(conn, path, WatchKind(i%4))
-		if WatchKind(i%4) != Child {
+		w.Add(conn, path, Kind(i%4))
+		if Kind(i%4) != Child {
 			want[path+" "+conn] = true
 		}
 	}
@@ -330,7 +337,7 @@ func TestListingsShowTheDataRegistry(t *testing.T) {
 
 // Scan passes over the chunks that were given back, and over nothing else.
 func TestScanWhereManyWatchesWent(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	path := func(i int) string { return fmt.Sprintf("/%d", i) }
 	for i := range 6 * chunkSize {
 		w.Add("a", path(i), Data)
@@ -362,9 +369,9 @@ func TestScanWhereManyWatchesWent(t *testing.T) {
 }
 
 func TestWatchersAt(t *testing.T) {
-	w := NewWatches[int]()
+	w := New[int]()
 	for c := range 20 {
-		w.Add(c, "/a", WatchKind(c%4))
+		w.Add(c, "/a", Kind(c%4))
 	}
 	w.Add(1, "/b", Data)
 	w.Drop(3)

@@ -1,4 +1,4 @@
-package tree
+package watches
 
 import (
 	"fmt"
@@ -85,9 +85,9 @@ func TestSlabGivesChunksBack(t *testing.T) {
 
 // A path with many records has an index of them, one with few is looked through.
 func TestPathsWithManyRecordsAreIndexed(t *testing.T) {
-	w := NewWatches[int]()
+	w := New[int]()
 	for n := range 20 {
-		w.Add(n, "/a", WatchKind(n%4))
+		w.Add(n, "/a", Kind(n%4))
 		p := w.byPath.m["/a"]
 		expect.Equal(t, w.paths.at(p).status == pathIndexed, n >= indexAbove, "%d records", n+1)
 		expect.Equal(t, len(w.big[p]), map[bool]int{true: n + 1, false: 0}[n >= indexAbove], "%d records", n+1)
@@ -110,7 +110,7 @@ func TestPathsWithManyRecordsAreIndexed(t *testing.T) {
 
 // Bytes counts each path, record and connection once.
 func TestBytesOfWatches(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	w.Add("a", "/path", Data)
 	expect.Equal(t, w.Bytes(), 5+28+80+96)
 	w.Add("a", "/path", Recursive)
@@ -129,9 +129,9 @@ func TestSweepsAreBounded(t *testing.T) {
 		n    int
 		more bool
 	}{{1, false}, {dropAtOnce - 1, false}, {dropAtOnce, false}, {dropAtOnce + 1, true}} {
-		w := NewWatches[string]()
+		w := New[string]()
 		for i := range x.n {
-			w.Add("gone", fmt.Sprint("/", i), WatchKind(i%4))
+			w.Add("gone", fmt.Sprint("/", i), Kind(i%4))
 		}
 		expect.Equal(t, w.Drop("gone"), x.more, "the drop of %d", x.n)
 		expect.Equal(t, w.records.used, max(0, x.n-dropAtOnce), "records are left of %d", x.n)
@@ -141,7 +141,7 @@ func TestSweepsAreBounded(t *testing.T) {
 		expect.Equal(t, w.conns.used, 0, "something is left of %d: w.conns.used", x.n)
 		expect.Equal(t, w.paths.used, 0, "something is left of %d: w.paths.used", x.n)
 	}
-	w := NewWatches[string]()
+	w := New[string]()
 	for _, conn := range []string{"a", "b"} {
 		for i := range dropAtOnce + 10 {
 			w.Add(conn, fmt.Sprint("/", i), Data)
@@ -161,7 +161,7 @@ func TestSweepsAreBounded(t *testing.T) {
 
 // Scan stops at the first path behind the pairs asked for.
 func TestScanStopsInTime(t *testing.T) {
-	w := NewWatches[string]()
+	w := New[string]()
 	for i := range 10 {
 		for c := range 3 {
 			w.Add(fmt.Sprint(c), fmt.Sprint("/", i), Data)
