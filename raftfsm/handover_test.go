@@ -114,7 +114,7 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 			}
 		}
 	}
-	stuck := func() bool { return strings.Contains(log.String(), "raft does not finish handing") }
+	stuck := func() bool { return strings.Contains(log.String(), "raft does not complete the hand-over") }
 	for try := 1; !stuck(); try++ { // on a busy machine the replicator may be free again by then
 		must.That(t, try < 10, "it is not stuck")
 		for range 2 { // the second waits for the first to be taken notice of

@@ -95,7 +95,7 @@ func (l *Loader) Add(b []byte) error {
 func (l *Loader) record(d *jute.Decoder) error {
 	kind := d.Byte()
 	if l.end {
-		return errors.New("something follows the end")
+		return errors.New("bytes follow the end")
 	}
 	if !l.head && kind != recHeader {
 		return errors.New("no header")

@@ -54,7 +54,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h.Lock != nil && h.Lock(r) != s.Path {
-		http.Error(w, "fence: the sequencer is of another lock", http.StatusForbidden)
+		http.Error(w, "fence: the sequencer belongs to another lock", http.StatusForbidden)
 		return
 	}
 	served := false

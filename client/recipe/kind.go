@@ -103,12 +103,13 @@ func (s *census) oneFamily(q Rule) error {
 	}
 	f := s.stranger.Kind.family()
 	if f != q.Kind.family() {
-		return fmt.Errorf("%w: %s is of a %v of another program, which does not see a %v", ErrMixedLayout,
+		return fmt.Errorf("%w: %s belongs to a %v of another program, which does not see a "+
+			"%v", ErrMixedLayout,
 			s.stranger.Name, f, q.Kind.family())
 	}
 	for other, name := range s.families {
 		if name != "" && family(other) != f {
-			return fmt.Errorf("%w: %s is of another program, which does not see %s", ErrMixedLayout,
+			return fmt.Errorf("%w: %s belongs to another program, which does not see %s", ErrMixedLayout,
 				s.stranger.Name, name)
 		}
 	}

@@ -48,7 +48,7 @@ func (s Session) MarshalText() ([]byte, error) { return []byte(s.String()), nil 
 func (s *Session) UnmarshalText(b []byte) error {
 	n, err := strconv.ParseUint(string(b), 0, 64)
 	if err != nil {
-		return fmt.Errorf("recipe: session %.30q is no id", b)
+		return fmt.Errorf("recipe: %.30q is not the id of a session", b)
 	}
 	*s = Session(n)
 	return nil

@@ -142,7 +142,7 @@ func TestTroubleNamesTheCause(t *testing.T) {
 	}{
 		"refused":      {must.Refused(t), zk.Options{}, "connection refused"},
 		"no such host": {"nowhere.invalid:2181", zk.Options{}, "nowhere.invalid"},
-		"full":         {answering(t, func(net.Conn) {}), zk.Options{}, "takes no more of them"},
+		"full":         {answering(t, func(net.Conn) {}), zk.Options{}, "accepts no more"},
 		"not serving":  {answering(t, hear), zk.Options{}, "may not be serving yet"},
 		"TLS expected": {front, zk.Options{}, "expects TLS"},
 		"alert": {answering(t, func(c net.Conn) { hear(c); c.Write([]byte{21, 3, 3, 0, 2, 2, 10}) }),

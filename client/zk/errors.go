@@ -44,7 +44,7 @@ var (
 	// ErrNotServing and ErrSilent say why a server cannot be used now (see Conn.Trouble).
 	ErrNotServing = errors.New(
 		"the server closed the connection instead of greeting: it may not be serving yet, or lag behind")
-	ErrSilent = errors.New("the server takes connections but has not answered")
+	ErrSilent = errors.New("the server accepts connections but has not answered")
 	// ErrTooLarge says that a request is longer than Options.MaxRequest.
 	ErrTooLarge = errors.New("zk: request too large")
 )

@@ -61,7 +61,7 @@ func TestWhyAServerClosesConnections(t *testing.T) {
 		dials int
 	}{
 		"silent": {mute, []string{"may not be serving yet", "may not be serving yet", "may not be serving yet"}, 4},
-		"full":   {func(net.Conn) {}, []string{"takes no more of them", "maxClientCnxns", "maxClientCnxns"}, 5},
+		"full":   {func(net.Conn) {}, []string{"accepts no more", "maxClientCnxns", "maxClientCnxns"}, 5},
 		"TLS": {func(conn net.Conn) {
 			conn.Read(make([]byte, 64<<10))
 			conn.Write([]byte{21, 3, 3, 0, 2, 2, 10})

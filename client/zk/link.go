@@ -42,7 +42,7 @@ type link struct {
 // it a separate goroutine writes.
 const roomy = 32 << 10
 
-var errOrder = errors.New("zk: an answer is out of order: one was lost")
+var errOrder = errors.New("zk: the answers are out of order: an answer was lost")
 
 func (l *link) close() { l.once.Do(func() { l.conn.Close() }) }
 

@@ -14,9 +14,9 @@ import (
 // Reasons, other than network errors, why a connection cannot be used.
 var (
 	errClosed = errors.New(
-		"the server closes connections at once: it is starting or stopping, or takes no more of them")
+		"the server closes connections at once: it is starting or stopping, or accepts no more")
 	errFull = errors.New(
-		"the server closes connections at once, again and again: it takes no more, or no more from this address " +
+		"the server closes every connection at once: it accepts no more, or no more from this address " +
 			"(maxClientCnxns)")
 	errExpectsTLS = errors.New("the server expects TLS on this port")
 	errNoTLS      = errors.New("the server does not speak TLS on this port")

@@ -144,7 +144,8 @@ func TestAnswersThatAreCutAreSaidToBe(t *testing.T) {
 		"-o", "plain")
 	expect.Equal(t, code, call.ExitOK, "exit code")
 	expect.That(t, strings.HasPrefix(out, "/l1\t") && strings.Contains(out, "\n/l2\t"), "%s", out)
-	expect.That(t, strings.Count(errs, "\n") == 1 && strings.HasSuffix(errs, "is not whole: too many: 3,000\n"),
+	expect.That(t, strings.Count(errs, "\n") == 1 &&
+		strings.HasSuffix(errs, "is incomplete: too many: 3,000\n"),
 		"said: %s", errs)
 }
 
@@ -173,7 +174,7 @@ func TestShowTellsOfContendersThatAreNotUnderstood(t *testing.T) {
 	env := map[string]string{"ZLOCK_ADMIN": s.Listener.Addr().String()}
 	out, _, code := runIn(t, env, "show", "--server", "/l")
 	expect.Equal(t, code, call.ExitNo, "exit code")
-	expect.Has(t, out, "1 contenders at /l, of which it is not known who holds")
+	expect.Has(t, out, "1 contenders at /l, but it is not known which of them hold")
 }
 
 // TestAnswersInJSONAreDescribed: whatever a field is called, the line of its

@@ -27,7 +27,7 @@ func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	}))
 	defer srv.Close()
 	env := map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}
-	for file, want := range map[string]string{"-": "what was written is not whole: ",
+	for file, want := range map[string]string{"-": "the output is incomplete: ",
 		filepath.Join(t.TempDir(), "f"): "nothing was written: "} {
 		_, errs, code := runIn(t, env, "backup", file)
 		expect.That(t, code == call.ExitNo && strings.Contains(errs, want), "%s: %q %d", file, errs, code)
@@ -53,7 +53,7 @@ func TestBackupReplacesNothing(t *testing.T) {
 		code       int
 	}{
 		{"a file", "is there already; --force replaces it", []string{file}, call.ExitNo},
-		{"a directory", "is no regular file", []string{"--force", dir}, call.ExitNo},
+		{"a directory", "is not a regular file", []string{"--force", dir}, call.ExitNo},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, errs, code := runIn(t, env, append([]string{"backup"}, tc.args...)...)
@@ -102,7 +102,8 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 	}
 	out, errs, code := restore()
 	if !regexp.MustCompile(
-		`^zlock: restored: 5 nodes, zxid 0x100000007, in \S+; 3 sessions ended, 2 go on\n$`).MatchString(errs) ||
+		`^zlock: restored: 5 nodes, zxid 0x100000007, in \S+; 3 sessions ended, 2 continue\n$`).MatchString(
+		errs) ||
 		out != "" || code != 0 {
 		t.Errorf("%q %q %d", out, errs, code)
 	}

@@ -48,10 +48,10 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		want string
 	}{
 		{[]string{"-S", silent.Addr().String(), "--connect-timeout", "5"},
-			"the server takes connections but has not answered: its process is stopped"},
+			"the server accepts connections but has not answered: its process is stopped"},
 		{[]string{"-S", silent.Addr().String(), "--connect-timeout", "5", "--tls"},
-			"takes connections but does not answer within"},
-		{[]string{"-S", server(t), "--tls"}, "does not speak TLS: leave --tls out"},
+			"accepts connections but does not answer within"},
+		{[]string{"-S", server(t), "--tls"}, "does not speak TLS: leave out --tls"},
 		{[]string{"-S", full.Addr(), "--chroot", "/"}, "below --disk-reserve"},
 	} {
 		out, errs, code := runIn(t, nil, append([]string{"doctor", "--connect-timeout", "20"}, c.args...)...)

@@ -249,7 +249,7 @@ func TestCommandOutlivesItsGuardIfToldTo(t *testing.T) {
 		"echo up; read x")
 	c.await(t, "up")
 	syscall.Kill(guardOf(t, c.Process.Pid), syscall.SIGKILL)
-	c.await(t, "the guard process died; COMMAND goes on")
+	c.await(t, "the guard process died; COMMAND continues")
 	if l, err := c.client(t).Mutex("/g").TryLock(t.Context()); err == nil {
 		t.Errorf("the lock is free: %v", l)
 	}

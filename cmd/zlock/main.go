@@ -42,20 +42,20 @@ func program(a *call.App) *cli.Program[*call.Call] {
 		Name: "zlock", Does: "run programs under distributed locks, and look after the locks",
 		See:      "zlockd(8)",
 		Synopsis: []string{"COMMAND [OPTIONS] …"},
-		About: `zlock runs programs under distributed locks, and shows, asks back and breaks locks, with any
-server that speaks the ZooKeeper protocol: zlockd or ZooKeeper. Durations are 10s, 1m30s, or a bare
-number of seconds.`,
-		Notes: `The servers are taken from --servers or ZLOCK_SERVERS (127.0.0.1:2181 if neither is
-given), a prefix of all paths from --chroot or ZLOCK_CHROOT, the admin listener of a
-zlockd from --admin-addr or ZLOCK_ADMIN.
+		About: `zlock runs programs under distributed locks, and shows, revokes and breaks locks. It works
+with any server that speaks the ZooKeeper protocol: zlockd or ZooKeeper. Durations are 10s,
+1m30s, or a bare number of seconds.`,
+		Notes: `The servers come from --servers or ZLOCK_SERVERS (127.0.0.1:2181 if neither is given), a
+prefix of all paths from --chroot or ZLOCK_CHROOT, and the admin listener of a zlockd
+from --admin-addr or ZLOCK_ADMIN.
 `,
 		Exits: []cli.Meaning{
-			{Word: "0", Means: "done; of run and elect every code is COMMAND's, 128+N if signal N ended it"},
-			{Word: "1", Means: "the answer is no, or there is nothing"},
-			{Word: "2", Means: "check and break could not find out"},
+			{Word: "0", Means: "done; run and elect exit with COMMAND's code, 128+N if signal N ended it"},
+			{Word: "1", Means: "the answer is no, or the list is empty"},
+			{Word: "2", Means: "check and break got no answer"},
 			{Word: "3", Means: "wait-graph found a cycle"},
 			{Word: "120", Means: "no usable session within --connect-timeout, or no answer within --timeout"},
-			{Word: "121", Means: "asked to give the lock back, and stopped"},
+			{Word: "121", Means: "revoked, and COMMAND stopped"},
 			{Word: "122", Means: "the lock was lost while COMMAND ran"},
 			{Word: "123", Means: "--max-hold reached"},
 			{Word: "124", Means: "not acquired (-n, -w)"},

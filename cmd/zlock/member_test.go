@@ -167,17 +167,18 @@ func TestMemberJobsAreShown(t *testing.T) {
 		{"--no-vote -w 7 add 4 h4:2888", []string{`{"done":true}`}, "", 0,
 			"[{add 4 h4:2888 true true 7000 false}]"},
 		{"add 4 h4:2888", []string{follows, "", `{"done":true}`},
-			"zlock: server 4 follows\nzlock: the server is lost on the way; zlock asks it again\n",
+			"zlock: server 4 follows\nzlock: the connection to the server is lost; zlock asks it again\n",
 			0, "[{add 4 h4:2888 true false 30000 false} {add 4 h4:2888 true false 30000 true}]"},
 		{"replace 4", []string{follows, `{"done":true,"error":"the server stops","code":"interrupted"}`, "",
 			`{"done":true}`}, "asks it again\n",
 			0, "[{replace 4  true false 30000 false} {replace 4  true false 30000 true}]"},
 		{"replace 4", []string{`{"kind":"removed","text":"server 4 is taken out","rest":{"op":"add","id":4,` +
 			`"addr":"h4:2888","wait":true,"no_vote":true,"patience_ms":30000,"again":true}}`, "", `{"done":true}`},
-			"zlock: server 4 is taken out\nzlock: the server is lost on the way; zlock asks it again\n",
+			"zlock: server 4 is taken out\n" +
+				"zlock: the connection to the server is lost; zlock asks it again\n",
 			0, "[{replace 4  true false 30000 false} {add 4 h4:2888 true true 30000 true}]"},
 		{"lead 4", []string{""},
-			"the connection to the admin listener ended: EOF; the same command goes on where this one stood",
+			"the connection to the admin listener ended: EOF; the same command continues the job",
 			call.ExitNoSession,
 			"[{lead 4  true false 30000 false}]"},
 		{"remove 9", []string{`{"done":true,"error":"server 9 is not a member","code":"not_member"}`},
@@ -349,7 +350,7 @@ func TestRestartOrderOfAServerThatKnowsNoMember(t *testing.T) {
 	f.empty = func(int) bool { return true }
 	_, errs, code := runIn(t, env, "restart-order", "--wait")
 	expect.Equal(t, code, call.ExitNo, "exit code with --wait")
-	expect.Has(t, errs, "ask another one", "message with --wait")
+	expect.Has(t, errs, "ask another server", "message with --wait")
 	_, _, code = runIn(t, env, "restart-order")
 	expect.Equal(t, code, call.ExitOK, "exit code without --wait")
 }
@@ -361,5 +362,5 @@ func TestRestartOrderOfAServerThatKnowsNoLeader(t *testing.T) {
 	out, errs, code := runIn(t, env, "restart-order", "-o", "plain")
 	expect.Equal(t, code, call.ExitNo, "exit code: %s", errs)
 	expect.Equal(t, out, "", "the order")
-	expect.Has(t, errs, "ask another one")
+	expect.Has(t, errs, "ask another server")
 }

@@ -282,7 +282,7 @@ func testAnswersOfOtherPrograms(t *testing.T, dir string) {
 			s := &ticketRunner{t, other.URL, dir}
 			for _, command := range []string{"take", "renew", "give"} {
 				_, errs := s.zlock(call.ExitNoSession, command, "--ticket-file", "a", "--timeout", "1", "/l")
-				expect.Has(t, errs, "not as a port for tickets does")
+				expect.Has(t, errs, "unlike a port for tickets")
 			}
 			s.zlock(call.ExitNoSession, "run", "--ticket-file", "a", "--connect-timeout", "1", "--", "true")
 		})

@@ -8,7 +8,7 @@ while [[ ${1:-} == -* ]]; do
 	-timeout) options+=(--session-timeout "$((${2:?-timeout needs milliseconds} / 1000))s") && shift 2 ;;
 	-waitforconnection | -r) shift ;; # it always waits, and servers that follow no leader take no reads
 	*)
-		echo "zkCli.sh: the option $1 is not taken here: only -server, -timeout and -waitforconnection are" >&2
+		echo "zkCli.sh: the option $1 is not supported here: only -server, -timeout and -waitforconnection are" >&2
 		exit 2
 		;;
 	esac

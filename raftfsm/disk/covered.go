@@ -60,7 +60,7 @@ func (c *covered) beginSent(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.own {
-		return errors.New("this server has just finished one of its own")
+		return errors.New("this server has just finished its own snapshot")
 	}
 	c.sent = index
 	return nil

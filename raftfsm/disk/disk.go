@@ -164,8 +164,8 @@ func (d *Disk) openDir(o Options) (err error) {
 		return err
 	}
 	if was := d.identity.LogStore; was != "" && was != o.LogStore { // its log would look empty
-		return fmt.Errorf("the data directory was made with --log-store %s; give that, or start with an empty "+
-			"directory", was)
+		return fmt.Errorf("the data directory was made with --log-store %s; use the same value, or start "+
+			"with an empty directory", was)
 	}
 	if d.stores, err = openStores(d.dir, o.LogStore, o.SnapshotRetain, d.identity.Start > 0,
 		o.Rand); err != nil {

@@ -27,8 +27,8 @@ func RefuseForeign(path string) error {
 	}
 	for _, e := range entries {
 		if what := foreign(path, e.Name()); what != "" {
-			return fmt.Errorf("data directory %s holds %s, and no data of a zlockd: choose an empty or a new "+
-				"--data-dir", path, what)
+			return fmt.Errorf("data directory %s holds %s, not the data of a zlockd: choose an empty or a "+
+				"new --data-dir", path, what)
 		}
 	}
 	return nil

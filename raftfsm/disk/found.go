@@ -120,7 +120,7 @@ func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) er
 		if is, err := readIdentity(vfs.ReadOnly, dir); err != nil {
 			return err
 		} else if is.Start != was.Start || is.Life != was.Life {
-			return fmt.Errorf("a server was started on %s while this command ran: give it again", dir)
+			return fmt.Errorf("a server was started on %s while this command ran: run the command again", dir)
 		}
 		next := filepath.Join(dir, replacingDir)
 		if err := os.RemoveAll(next); err != nil {

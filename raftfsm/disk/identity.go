@@ -152,7 +152,7 @@ func readIdentity(fs vfs.FS, dir string) (Identity, error) {
 	file := filepath.Join(dir, identityFile)
 	b, err := vfs.ReadFile(fs, file)
 	if errors.Is(err, os.ErrNotExist) {
-		return Identity{}, fmt.Errorf("%s is no data directory of a zlockd: %w", dir, errNoIdentity)
+		return Identity{}, fmt.Errorf("%s is not a data directory of a zlockd: %w", dir, errNoIdentity)
 	}
 	if err != nil {
 		return Identity{}, err
@@ -182,7 +182,7 @@ func parseIdentity(b []byte) (id Identity, err error) {
 	case err != nil:
 		return Identity{}, err
 	case id.Sum != identitySum(b):
-		return Identity{}, errors.New("it does not fit its checksum")
+		return Identity{}, errors.New("its checksum is wrong")
 	case id.Incarnation == "":
 		return Identity{}, errors.New("it names no server")
 	}

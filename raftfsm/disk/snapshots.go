@@ -274,7 +274,7 @@ func (s *snapshotSink) finish() error {
 	}
 	size := len(b)
 	if size > maxMeta {
-		return fmt.Errorf("meta data of %d bytes cannot be read back: no more than %d are allowed", size, maxMeta)
+		return fmt.Errorf("the meta data have %d bytes: at most %d are allowed", size, maxMeta)
 	}
 	b = binary.BigEndian.AppendUint64(b, uint64(s.meta.Size))
 	b = binary.BigEndian.AppendUint32(b, uint32(size))

@@ -122,8 +122,8 @@ func (d *dataDir) checkParts(id *Identity) error {
 }
 
 func incomplete(path, what string) error {
-	return fmt.Errorf("data directory %s is not complete: %s; put it back as it was, or remove the directory "+
-		"and add this server again as a new one", path, what)
+	return fmt.Errorf("data directory %s is not complete: %s; restore its old content, or remove "+
+		"the directory and add this server again as a new one", path, what)
 }
 
 // content describes the stores: the highest term, the two ends of the log (0 in an empty log) and the newest
@@ -156,7 +156,7 @@ func (c *content) end() uint64 { return max(c.last, c.snapshot.Index) }
 // checkBegun refuses a begun directory that has lost its terms, or its log and snapshots.
 func (id *Identity) checkBegun(path string, term, end uint64) error {
 	if id.Begun && (term == 0 || end == 0) {
-		return incomplete(path, "its terms or its log and snapshots are gone")
+		return incomplete(path, "its terms are missing, or its log and snapshots")
 	}
 	return nil
 }
@@ -182,11 +182,11 @@ func (s *Stores) checkWhole(path string, id *Identity) error {
 	of := max(newest.Term, c.snapshot.Term)
 	if of > c.term {
 		return incomplete(path,
-			fmt.Sprintf("its log or its newest snapshot is of term %d, and %s knows of none after %d",
+			fmt.Sprintf("its log or its newest snapshot has term %d, but the last term in %s is %d",
 				of, boltName, c.term))
 	}
 	if c.first > c.snapshot.Index+1 {
-		return incomplete(path, fmt.Sprintf("its log begins at entry %d, and its newest snapshot ends at %d",
+		return incomplete(path, fmt.Sprintf("its log begins at entry %d, but its newest snapshot ends at %d",
 			c.first, c.snapshot.Index))
 	}
 	return nil

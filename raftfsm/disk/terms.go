@@ -68,11 +68,11 @@ func decodeTerms(b []byte) (r termRecord, err error) {
 		return r, errors.New("the record is cut short")
 	}
 	if crc32.Checksum(b[:end], crcTable) != binary.BigEndian.Uint32(b[end:]) {
-		return r, errors.New("the record does not fit its checksum")
+		return r, errors.New("the record's checksum is wrong")
 	}
 	r.term, r.votedIn, r.votedFor = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), b[termsFixed:end]
 	if r.votedIn > r.term {
-		return r, fmt.Errorf("the vote is of term %d, the term is %d", r.votedIn, r.term)
+		return r, fmt.Errorf("the vote has term %d, but the newest term is %d", r.votedIn, r.term)
 	}
 	return r, nil
 }
@@ -225,7 +225,7 @@ func checkMetas(file string) error {
 		sum := fnv.New64a()
 		_, _ = sum.Write(m[:boltMeta])
 		if sum.Sum64() != binary.NativeEndian.Uint64(m[boltMeta:]) {
-			return 0, damagedTerms(file, "a meta page does not fit its checksum")
+			return 0, damagedTerms(file, "the checksum of a meta page is wrong")
 		}
 		return int64(binary.NativeEndian.Uint32(m[8:])), nil
 	}

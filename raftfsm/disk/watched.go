@@ -50,7 +50,7 @@ func getLog(from raft.LogStore, index uint64, l *raft.Log) (err error) {
 		return err
 	}
 	if l.Index != index {
-		return fmt.Errorf("log holds entry %d in the place of %d", l.Index, index)
+		return fmt.Errorf("the log holds entry %d in place of entry %d", l.Index, index)
 	}
 	switch l.Type {
 	case raft.LogCommand:
@@ -312,7 +312,8 @@ func (s *watchedSink) endCheck() error {
 // sends the snapshot again, and Port.toRaft then answers that this server has it.
 func (s *watchedSink) Write(b []byte) (n int, err error) {
 	if s.check != nil && s.d.HasApplied(s.index) {
-		return 0, fmt.Errorf("the snapshot that another server sent is late: entry %d was applied before", s.index)
+		return 0, fmt.Errorf("the snapshot that another server sent is late: this server has already "+
+			"applied entry %d", s.index)
 	}
 	err = s.d.dog.run("write snapshot", func() (err error) { n, err = s.SnapshotSink.Write(b); return })
 	if s.check != nil {

@@ -101,7 +101,7 @@ func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	case r.barred.IsZero():
 		r.barred = now
 	case now.Sub(r.barred) > limit && r.Port != nil:
-		r.giveAway(ctx, "raft does not finish handing leadership over", now.Sub(r.barred))
+		r.giveAway(ctx, "raft does not complete the hand-over of leadership", now.Sub(r.barred))
 		r.barred = now
 	}
 }
@@ -123,7 +123,7 @@ func (r *Relief) giveAway(ctx context.Context, why string, since time.Duration) 
 		err := r.Raft.Trans.TimeoutNow(peer.ServerID(to.ID), raft.ServerAddress(to.Addr), &raft.TimeoutNowRequest{
 			RPCHeader: r.Raft.Header()}, &resp)
 		if err != nil {
-			r.Log.Debug("a successor was not reached", "server", to.ID, "err", err)
+			r.Log.Debug("a successor could not be reached", "server", to.ID, "err", err)
 		}
 	}()
 }

@@ -184,14 +184,14 @@ func TestBadZooKeeperIsRefused(t *testing.T) {
 			b := bytes.TrimRight(logOf(history()[:2]), "\x00")
 			remove("log.5")(dir)
 			write(dir, "log.1", b[:len(b)-3])
-		}, "end with zxid 0x1, before it"},
+		}, "end with zxid 0x1, before this snapshot"},
 		{"flipped byte in a log", flip("log.5", 60), "log.5: at byte 16: the checksum is wrong"},
 		{"flipped byte in the snapshot", flip("snapshot.4", 90), "snapshot.4: at byte"},
 		{"no log", remove("log.1", "log.5"), "has no log beside it"},
 		{"the snapshot's own log gone", func(dir string) {
 			remove("log.5")(dir)
 			write(dir, "log.1", logOf(history()[:3]))
-		}, "end with zxid 0x3, before it"},
+		}, "end with zxid 0x3, before this snapshot"},
 		{"the log behind the snapshot gone", func(dir string) {
 			remove("log.5")(dir)
 			write(dir, "log.7", logOf(history()[6:]))
@@ -207,7 +207,7 @@ func TestBadZooKeeperIsRefused(t *testing.T) {
 			b := read(dir, "snapshot.4")
 			b[7] = 1
 			write(dir, "snapshot.4", b)
-		}, "version 1 of the format is not known"},
+		}, "format version 1 is not supported"},
 		{"empty version-2", remove("log.1", "log.5", "snapshot.0", "snapshot.4"), "neither a snapshot nor a log"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
 	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir}))(t)
 	expect.Equal(t, z.Zxid, 4, "zxid %d, notes %q: z.Zxid", z.Zxid, z.Notes)
 	if expect.Equal(t, len(z.Notes), 1, "zxid %d, notes %q: len(z.Notes)", z.Zxid, z.Notes) {
-		expect.Has(t, z.Notes[0], "the snapshot 4 is newer",
+		expect.Has(t, z.Notes[0], "snapshot 4 is newer",
 			"zxid %d, notes %q", z.Zxid, z.Notes)
 	}
 }
@@ -259,7 +259,7 @@ func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
 }
 
 // A snapshot under another name than ZooKeeper gave it says itself of which zxid it is, and may have been
-// taken while changes went on: it holds some of them, and not what its digest is of.
+// taken was written while the tree changed: it holds some of them, and not what its digest is of.
 func TestSnapshotWithoutItsName(t *testing.T) {
 	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: zooDir(t)}))(t)
 	b := snapshotOf(t, z.Tree)
@@ -272,7 +272,8 @@ func TestSnapshotWithoutItsName(t *testing.T) {
 	body[len(body)-1] ^= 1 // of the digest
 	b = jute.AppendString(jute.AppendLong(body, int64(adler32.Checksum(body))), "/")
 	must.OK(t, os.WriteFile(file, b, 0o600))
-	expect.Has(t, fmt.Sprint(expect.Err(LoadZooKeeper(ZooKeeperOptions{From: file}))), "while changes went on")
+	expect.Has(t, fmt.Sprint(expect.Err(LoadZooKeeper(ZooKeeperOptions{From: file}))),
+		"was written while the tree changed")
 }
 
 func TestCompressedSnapshot(t *testing.T) {
@@ -375,7 +376,9 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 		began := state.TimeZxid(time.Now().UnixMilli())
 		m := must.Get(Restore(t.Context(), backup, dir, 3, keep, 5))(t)
 		equal(t, backup, dir, keep)
-		noted := slices.ContainsFunc(m.Notes, func(n string) bool { return strings.Contains(n, "1 sessions were kept") })
+		noted := slices.ContainsFunc(m.Notes, func(n string) bool {
+			return strings.Contains(n, "1 sessions of the backup were kept")
+		})
 		expect.Equal(t, noted, keep, "keep %v: notes %q", keep, m.Notes)
 		after := must.Get(ReadData(dir))(t)
 		expect.That(t, after.ClusterID() != before.ClusterID(),

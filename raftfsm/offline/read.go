@@ -44,7 +44,7 @@ func ReadData(dir string) (*Data, error) {
 		return nil, err
 	}
 	if s.Identity.Cluster == "" {
-		return nil, fmt.Errorf("%s belongs to a server that never joined a cluster: there is nothing in it", dir)
+		return nil, fmt.Errorf("%s belongs to a server that never joined a cluster: it holds no data", dir)
 	}
 	return d, nil
 }
@@ -100,7 +100,8 @@ func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 		return nil
 	}
 	if l.Index != d.Last.Index+1 {
-		return fmt.Errorf("%s: log entry %d comes after %d: what lies between is missing", place, l.Index,
+		return fmt.Errorf("%s: log entry %d follows entry %d: the entries between them are "+
+			"missing", place, l.Index,
 			d.Last.Index)
 	}
 	d.Last = state.Position{Index: l.Index, Term: l.Term}

@@ -65,21 +65,22 @@ func (r *Recovery) Tell(w io.Writer) {
 	fmt.Fprintf(w, "Server %d of cluster %s, one of %d: its log ends with entry %d of term %d, zxid 0x%x.\n",
 		r.Identity.Server, r.Identity.Cluster, len(r.Servers()), r.Last.Index, r.Last.Term, r.Zxid())
 	if r.Torn != "" {
-		fmt.Fprintf(w, "A write was interrupted after it (%s); no client was told that it happened.\n", r.Torn)
+		fmt.Fprintf(w, "A write after that entry was interrupted (%s); it was never acknowledged.\n", r.Torn)
 	}
 	if n := r.Unconfirmed(); n > 0 && r.Known == 0 {
-		fmt.Fprintf(w, "Nothing in it says which entries count. All are kept, although perhaps no client was told "+
-			"that the last of them happened.\n")
+		fmt.Fprintf(w, "The log does not show which entries were committed. All are kept, although the "+
+			"last ones may never have been acknowledged.\n")
 	} else if n > 0 {
-		fmt.Fprintf(w, "Entries up to %d are known to count. The last %d are kept as well, although perhaps "+
-			"no client was told that they happened.\n", r.Known, n)
+		fmt.Fprintf(w, "Entries up to %d were certainly committed. The last %d are kept too, although "+
+			"they may never have been acknowledged.\n", r.Known, n)
 	}
 	when := "it wrote last"
 	if r.LastTime > 0 {
 		when = time.UnixMilli(r.LastTime).UTC().Format("2006-01-02 15:04:05.000 MST")
 	}
-	fmt.Fprintf(w, "Lost at most: what the others acknowledged without this server after %s.\nCompare all "+
-		"survivors, and recover the one with the highest term, then the highest entry.\n", when)
+	fmt.Fprintf(w, "Lost at most: the writes that the other servers acknowledged without this one "+
+		"after %s.\nCompare all survivors, and recover the one with the highest term, "+
+		"then the highest entry.\n", when)
 }
 
 // Run makes a cluster of one server from the survivor. Sessions continue. Run keeps the old content in oldDir
@@ -107,14 +108,14 @@ func (r *Recovery) Next() (list []string) {
 // TellNext writes the commands that add the other servers again.
 func (r *Recovery) TellNext(w io.Writer) {
 	servers, own := r.Servers(), r.Identity.Server
-	fmt.Fprintf(w, "What was there is in %s/%s.\n", r.dir, oldDir)
+	fmt.Fprintf(w, "The old content is in %s/%s.\n", r.dir, oldDir)
 	if len(servers) < 2 {
 		fmt.Fprintf(w, "Start the server as before.\n")
 		return
 	}
-	fmt.Fprintf(w, "\n1. Start this server, %d, with the flags it had: it serves alone.\n", own)
-	fmt.Fprintf(w, "2. On each other server, move the data directory away and start it with the flags it "+
-		"had.\n   What is in the old directories never comes back into the cluster.\n")
+	fmt.Fprintf(w, "\n1. Start this server, %d, with its old flags: it serves alone.\n", own)
+	fmt.Fprintf(w, "2. On each other server, move the data directory away and start the server with its "+
+		"old flags.\n   The content of the old directories never returns to the cluster.\n")
 	fmt.Fprintf(w, "3. For each of them:\n")
 	for _, command := range r.Next() {
 		fmt.Fprintf(w, "   %s\n", command)

@@ -60,8 +60,9 @@ func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, 
 // warned adds a warning about sessions from a backup, if they were kept.
 func (m *Made) warned(keep bool) *Made {
 	if keep && m.Sessions > 0 {
-		m.Notes = append(m.Notes, fmt.Sprintf("%d sessions were kept as the backup has them: a lock that such a "+
-			"session has released since is taken again until its client closes the session or stops", m.Sessions))
+		m.Notes = append(m.Notes, fmt.Sprintf("%d sessions of the backup were kept: a lock that such a "+
+			"session has released since the backup is held again until its client closes the session or "+
+			"stops", m.Sessions))
 	}
 	return m
 }

@@ -169,7 +169,7 @@ func loadFile(path string) (*ZooKeeper, error) {
 	z := &ZooKeeper{Tree: t}
 	switch {
 	case zxid < 0 && t.Zxid == 0:
-		return nil, fmt.Errorf("%s: nothing says which zxid it has: give it the name it had, snapshot.ZXID", path)
+		return nil, fmt.Errorf("%s: its zxid is not known: give it its old name, snapshot.ZXID", path)
 	case !t.Whole():
 		return nil, z.lacksLog(path)
 	}
@@ -178,7 +178,7 @@ func loadFile(path string) (*ZooKeeper, error) {
 }
 
 func (z *ZooKeeper) lacksLog(path string) error {
-	return fmt.Errorf("%s was taken while changes went on, and the log of these changes is missing: put "+
+	return fmt.Errorf("%s was written while the tree changed, and the log of these changes is missing: put "+
 		"log.* beside it and name the directory", path)
 }
 
@@ -189,11 +189,12 @@ func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 	for _, s := range slices.Backward(snaps) {
 		t, err := loadSnapshot(s.path, s.zxid)
 		if errors.Is(err, zkfiles.ErrTorn) {
-			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; it was passed over, as ZooKeeper would", s.path, err))
+			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; it was skipped, as ZooKeeper would "+
+				"do", s.path, err))
 			continue
 		}
 		if err != nil {
-			return nil, s, fmt.Errorf("%s: %w; move this file away to begin with an older snapshot and its logs",
+			return nil, s, fmt.Errorf("%s: %w; to use an older snapshot and its logs, move this file away",
 				s.path, err)
 		}
 		z.Tree = t
@@ -204,7 +205,7 @@ func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 		return z, zkFile{}, nil
 	}
 	return nil, zkFile{}, fmt.Errorf("there is no whole snapshot: %s",
-		strings.Join(append(z.Notes, "bring one back from a backup"), "; "))
+		strings.Join(append(z.Notes, "restore one from a backup"), "; "))
 }
 
 func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, error) {
@@ -227,8 +228,9 @@ func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, error) {
 // replay applies the entries of the logs after the snapshot.
 func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn bool) error {
 	if len(logs) == 0 {
-		return fmt.Errorf("%s has no log beside it in %s, and the newest changes are there: name the directory "+
-			"of dataLogDir by --log-dir; or name this file itself, to take it as it stands", snap.path, logDir)
+		return fmt.Errorf("%s has no log beside it in %s, and only a log has the newest changes: give the "+
+			"directory of dataLogDir with --log-dir, or name this file itself to use the snapshot "+
+			"alone", snap.path, logDir)
 	}
 	// The last log that begins at or before the snapshot may contain entries after it.
 	first := 0
@@ -252,8 +254,8 @@ func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn b
 	}
 	switch {
 	case reached < snap.zxid:
-		return fmt.Errorf("%s: the logs in %s end with zxid 0x%x, before it: its own log is missing; name this "+
-			"file itself to take it as it stands", snap.path, logDir, reached)
+		return fmt.Errorf("%s: the logs in %s end with zxid 0x%x, before this snapshot: its own log is "+
+			"missing; name this file itself to use the snapshot alone", snap.path, logDir, reached)
 	case !z.Whole():
 		return z.lacksLog(snap.path)
 	}
@@ -294,7 +296,7 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 	defer f.Close()
 	r, err := zkfiles.NewLogReader(f)
 	if errors.Is(err, io.EOF) || errors.Is(err, zkfiles.ErrTorn) && last {
-		z.Notes = append(z.Notes, path+" is empty: its server died before it wrote to it")
+		z.Notes = append(z.Notes, path+" is empty: its server stopped before the first write")
 		return z.Zxid, nil
 	}
 	if err != nil {
@@ -309,7 +311,7 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 		if errors.Is(err, zkfiles.ErrTorn) && zxid < snap {
 			// The snapshot is newer than the last whole entry, so the unfinished entry is no loss. If the
 			// snapshot is newer still, a log is missing.
-			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the snapshot %x is newer than what was being written",
+			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; snapshot %x is newer than the unfinished entry",
 				path, err, snap))
 			if holdsTorn(snap, log, zxid) {
 				zxid = snap
@@ -318,13 +320,13 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 		}
 		if errors.Is(err, zkfiles.ErrTorn) && (dropTorn || !last) {
 			// Another log follows: its ZooKeeper continued without the entry.
-			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the entry was left out: no client was told that it is "+
-				"stored", path, err))
+			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the unfinished entry was left out: it was "+
+				"never acknowledged", path, err))
 			return zxid, nil
 		}
 		if errors.Is(err, zkfiles.ErrTorn) {
-			return 0, fmt.Errorf("%s: %w of an entry: it was being written when its server died, and no client was "+
-				"told that it is stored; leave it out with --drop-torn-record, as ZooKeeper would", path, err)
+			return 0, fmt.Errorf("%s: %w of an entry: its server died during the write, and the entry was "+
+				"never acknowledged; leave it out with --drop-torn-record, as ZooKeeper would", path, err)
 		}
 		if err == nil {
 			if err = z.Apply(x); err != nil {

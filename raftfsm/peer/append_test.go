@@ -289,10 +289,11 @@ func TestReachSaysEachThingOnce(t *testing.T) {
 		r.note(2, refused)
 		r.note(2, nil)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		want := []string{`level=INFO msg="a server is not reached" peer=2 err="connection refused"`,
-			`level=WARN msg="a server is still not reached" peer=2 for=10s`,
-			`level=INFO msg="a server is reached again" peer=2 after=20s`, `level=INFO msg="a server is not reached"`,
-			`level=INFO msg="a server is reached again"`}
+		want := []string{`level=INFO msg="a server cannot be reached" peer=2 err="connection refused"`,
+			`level=WARN msg="a server still cannot be reached" peer=2 for=10s`,
+			`level=INFO msg="a server can be reached again" peer=2 after=20s`,
+			`level=INFO msg="a server cannot be reached"`,
+			`level=INFO msg="a server can be reached again"`}
 		if len(lines) != len(want) {
 			t.Fatalf("%d lines:\n%s", len(lines), out.String())
 		}

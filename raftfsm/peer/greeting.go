@@ -119,15 +119,16 @@ func (s *Shown) Raise(now Shown) {
 func (s Shown) Behind(before Shown, end uint64) string {
 	switch {
 	case s.Start < before.Start:
-		return fmt.Sprintf("it has been started %d times before, and %d are known", s.Start-1, before.Start)
+		return fmt.Sprintf("it was started %d times before, but other servers know of %d "+
+			"starts", s.Start-1, before.Start)
 	case s.Start == before.Start && s.Life != before.Life:
-		return fmt.Sprintf("it was started for the %dth time once before", s.Start)
+		return fmt.Sprintf("its start number %d was used before", s.Start)
 	case s.Start == before.Start:
 		return "" // the same process: an earlier message may arrive late
 	case s.Term < before.Term:
-		return fmt.Sprintf("it remembers term %d, and has been in term %d", s.Term, before.Term)
+		return fmt.Sprintf("its newest term is %d, but it has been in term %d", s.Term, before.Term)
 	case end < before.Index:
-		return fmt.Sprintf("its log ends at entry %d, and it has applied entry %d", end, before.Index)
+		return fmt.Sprintf("its log ends at entry %d, but it has applied entry %d", end, before.Index)
 	}
 	return ""
 }
@@ -151,7 +152,7 @@ func writeJSON(w io.Writer, v any, before ...byte) error {
 		return err
 	}
 	if len(b) > maxJSON {
-		return fmt.Errorf("message of %d bytes: no more than %d are read", len(b), maxJSON)
+		return fmt.Errorf("a message of %d bytes is too long: at most %d are allowed", len(b), maxJSON)
 	}
 	_, err = w.Write(append(binary.BigEndian.AppendUint32(before, uint32(len(b))), b...))
 	return err

@@ -20,12 +20,12 @@ func TestOldCopyOfADirectoryIsBehind(t *testing.T) {
 		"a restart that has yet to read": {Shown{4, "fourth", 7, 0}, 40, ""},
 		"a restart with more":            {Shown{4, "fourth", 8, 41}, 50, ""},
 		"fewer starts": {Shown{2, "second", 9, 90}, 90,
-			"it has been started 1 times before, and 3 are known"},
+			"it was started 1 times before, but other servers know of 3 starts"},
 		"the same start twice": {Shown{3, "another third", 9, 90}, 90,
-			"it was started for the 3th time once before"},
-		"an older term": {Shown{4, "fourth", 6, 40}, 40, "it remembers term 6, and has been in term 7"},
+			"its start number 3 was used before"},
+		"an older term": {Shown{4, "fourth", 6, 40}, 40, "its newest term is 6, but it has been in term 7"},
 		"a shorter log": {Shown{4, "fourth", 7, 40}, 39,
-			"its log ends at entry 39, and it has applied entry 40"},
+			"its log ends at entry 39, but it has applied entry 40"},
 	} {
 		expect.Equal(t, c.now.Behind(before, c.end), c.part, "%s", name)
 	}

@@ -26,7 +26,8 @@ const MaxMessage = state.MaxBlock
 // WriteMessage writes one message to a link.
 func WriteMessage(w *bufio.Writer, typ byte, payload []byte) error {
 	if len(payload) > MaxMessage {
-		return fmt.Errorf("message of %d bytes on a link: no more than %d are read there", len(payload), MaxMessage)
+		return fmt.Errorf("a message of %d bytes on a link is too long: at most %d are "+
+			"allowed", len(payload), MaxMessage)
 	}
 	var head [5]byte
 	head[0] = typ

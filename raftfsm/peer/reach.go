@@ -40,14 +40,16 @@ func (r *reach) note(id uint32, err error) {
 	case err == nil && o != nil:
 		delete(r.lost, id)
 		close(o.over)
-		r.log.Info("a server is reached again", "peer", id, "after", time.Since(o.since).Round(time.Millisecond))
+		r.log.Info("a server can be reached "+
+			"again", "peer", id, "after", time.Since(o.since).Round(time.Millisecond))
 	case err == nil:
 	case o == nil:
 		r.lost[id] = &outage{since: time.Now(), err: err, over: make(chan struct{})}
-		r.log.Info("a server is not reached", "peer", id, "err", err)
+		r.log.Info("a server cannot be reached", "peer", id, "err", err)
 	case !o.long && time.Since(o.since) > longOutage:
 		o.long = true
-		r.log.Warn("a server is still not reached", "peer", id, "for", time.Since(o.since).Round(time.Second),
+		r.log.Warn("a server still cannot be "+
+			"reached", "peer", id, "for", time.Since(o.since).Round(time.Second),
 			"err", err)
 	}
 }

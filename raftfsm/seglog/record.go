@@ -30,7 +30,7 @@ var maxRecord = recordSize + MaxData
 func fits(entries []*raft.Log) error {
 	for _, l := range entries {
 		if n := len(l.Data) + len(l.Extensions); n > maxRecord-recordSize {
-			return fmt.Errorf("append entry %d of %d bytes, more than the %d that can be read back", l.Index, n,
+			return fmt.Errorf("append entry %d: it has %d bytes, and at most %d are allowed", l.Index, n,
 				maxRecord-recordSize)
 		}
 	}

@@ -45,13 +45,13 @@ func (g *begun) tooMany(d *Draw, nodes int32) string {
 	if of := g.of[d.Identity]; of != nil {
 		own = of.nodes
 	}
-	const text = "the rates %s have %d nodes, with the directories that were made for them: this one takes " +
-		"%d more, and no more than %d are allowed"
+	const text = "the rates %s have %d nodes, including their directories: this rate needs %d more, and " +
+		"no more than %d are allowed"
 	switch b := d.RateBounds; {
 	case nodes > b.All-g.all:
 		return fmt.Sprintf(text, "of the cluster", g.all, nodes, b.All)
 	case nodes > b.Identity-own:
-		return fmt.Sprintf(text, "that this identity began", own, nodes, b.Identity)
+		return fmt.Sprintf(text, "of this identity", own, nodes, b.Identity)
 	}
 	return ""
 }

@@ -160,7 +160,7 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	empty = jute.AppendInt(jute.AppendACL(empty, jute.WorldAnyone), 0)
 	b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: empty})
 	expects(jute.OK, "ci", "/there", "/a/b", "/a/c", "/a/d", "/a/b", "/a/b/e") // 2, 1, 1 and 1 nodes
-	expect.Has(t, expects(jute.QuotaExceeded, "ci", "/a/f", "/f"), "this identity began have 5 nodes")
+	expect.Has(t, expects(jute.QuotaExceeded, "ci", "/a/f", "/f"), "of this identity have 5 nodes")
 	expects(jute.OK, "ci", "/a/b", "/there")
 	expects(jute.OK, "other", "/a/f", "/g/h")
 	expect.Has(t, expects(jute.QuotaExceeded, "other", "/i/j"), "of the cluster have 8 nodes")

@@ -36,7 +36,7 @@ const (
 // Check reports a request that is too long for a log entry.
 func (r *Request) Check() error {
 	if size := r.size(); size > MaxRequest {
-		return fmt.Errorf("request of %d bytes, more than the %d that a log entry takes", size, MaxRequest)
+		return fmt.Errorf("a request of %d bytes is too long: a log entry takes at most %d", size, MaxRequest)
 	}
 	return nil
 }

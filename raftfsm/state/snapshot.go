@@ -185,7 +185,7 @@ func (w *chunkWriter) raw(b []byte) {
 
 func (w *chunkWriter) chunk(kind byte, payload []byte) {
 	if w.err == nil && len(payload) > MaxChunk {
-		w.err = fmt.Errorf("a chunk of %d bytes cannot be read back: no more than %d are allowed", len(payload),
+		w.err = fmt.Errorf("a chunk has %d bytes: at most %d are allowed", len(payload),
 			MaxChunk)
 	}
 	var head [chunkFrame]byte

@@ -101,7 +101,7 @@ func ParseRestored(b []byte) (r Restored, err error) {
 }
 
 var (
-	errGivenUp = errors.New("this restore was given up, or another one took its place")
+	errGivenUp = errors.New("this restore was abandoned, or another restore replaced it")
 	errNoOrder = errors.New("a piece is missing")
 )
 
@@ -169,7 +169,7 @@ func (p *staging) add(at int64, b []byte) error {
 	case at != p.next:
 		return errNoOrder
 	case int64(len(b)) > p.size-p.next:
-		return errors.New("there is more of it than was announced")
+		return errors.New("the backup is longer than announced")
 	}
 	p.next += int64(len(b))
 	_, err := p.d.Write(b)
@@ -191,8 +191,9 @@ func (s *State) restore(keep bool, to Sink) error {
 	}
 	b := p.d.state
 	if keep && b.clusterID != s.clusterID {
-		return fmt.Errorf("the backup is of cluster %s, and this is %s, which does not know what sessions of that "+
-			"cluster have released since: locks would be taken again. Restore without --keep-sessions", b.clusterID,
+		return fmt.Errorf("the backup comes from cluster %s, and this is %s, which does not know which "+
+			"locks those sessions have released since: they would be held again. Restore without "+
+			"--keep-sessions", b.clusterID,
 			s.clusterID)
 	}
 	ended := s.sessions.Len()

@@ -268,7 +268,7 @@ func TestPlaceForABackupIsGivenUp(t *testing.T) {
 	b.open(2, 5)
 	other := Staging{ID: 100, Origin: 2, Birth: b.got.births[2], Size: 5}
 	for _, r := range []Request{other.Piece(0, []byte("x")), other.Restore(false), other.GiveUp()} {
-		if o := b.do(r)[0]; o.Code != jute.BadArguments || !strings.Contains(string(o.Reply), "given up") {
+		if o := b.do(r)[0]; o.Code != jute.BadArguments || !strings.Contains(string(o.Reply), "abandoned") {
 			t.Errorf("%+v %s", o, o.Reply)
 		}
 	}

@@ -55,7 +55,7 @@ func (u Users) begin(random io.Reader) (Negotiation, error) {
 func (e *digest) Answer(token []byte, _ time.Time) ([]byte, error) {
 	next := e.next
 	if e.next = nil; next == nil {
-		return nil, fmt.Errorf("%w: it goes on after its end", errProtocol)
+		return nil, fmt.Errorf("%w: a token came after its end", errProtocol)
 	}
 	return next(token)
 }
@@ -63,7 +63,7 @@ func (e *digest) Answer(token []byte, _ time.Time) ([]byte, error) {
 // challenge answers the client's first token, which is empty.
 func (e *digest) challenge(token []byte) ([]byte, error) {
 	if len(token) > 0 {
-		return nil, fmt.Errorf("%w: it begins with a token of %d bytes", errProtocol, len(token))
+		return nil, fmt.Errorf("%w: its first token has %d bytes instead of none", errProtocol, len(token))
 	}
 	e.next = e.check
 	return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess,qop="auth"`, Realm,
@@ -87,7 +87,7 @@ func (e *digest) check(token []byte) ([]byte, error) {
 	case d["nc"] != "00000001":
 		return nil, fmt.Errorf("%w: the nonce was used before", errProtocol)
 	case d["cnonce"] == "" || d["username"] == "":
-		return nil, fmt.Errorf("%w: no user or no nonce of the client's", errProtocol)
+		return nil, fmt.Errorf("%w: the user or the client's nonce is missing", errProtocol)
 	case d["realm"] != Realm:
 		return nil, fmt.Errorf("%w: realm %.64q is not %q", errProtocol, d["realm"], Realm)
 	case !strings.EqualFold(service, Service):

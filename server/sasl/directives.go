@@ -48,18 +48,18 @@ func cutValue(s string) (value, rest string, err error) {
 		switch s[i] {
 		case '\\':
 			if i++; i == len(s) {
-				return "", "", fmt.Errorf("%w: it ends in a quoted value", errProtocol)
+				return "", "", fmt.Errorf("%w: it ends inside a quoted value", errProtocol)
 			}
 			b.WriteByte(s[i])
 		case '"':
 			rest = strings.TrimLeft(s[i+1:], " \t\r\n")
 			if rest != "" && rest[0] != ',' {
-				return "", "", fmt.Errorf("%w: something follows a quoted value", errProtocol)
+				return "", "", fmt.Errorf("%w: text follows a quoted value", errProtocol)
 			}
 			return b.String(), strings.TrimPrefix(rest, ","), nil
 		default:
 			b.WriteByte(s[i])
 		}
 	}
-	return "", "", fmt.Errorf("%w: it ends in a quoted value", errProtocol)
+	return "", "", fmt.Errorf("%w: it ends inside a quoted value", errProtocol)
 }

@@ -168,7 +168,7 @@ func TestUsersFiles(t *testing.T) {
 		{"empty", "\n", 0o600, nil, "no user"},
 		{"no password", "bob:\n", 0o600, nil, "line 1: user \"bob\" has no password"},
 		{"no colon", "bob\n", 0o600, nil, "line 1: want name:password"},
-		{"twice", "bob:x\nbob:y\n", 0o600, nil, "line 2: user \"bob\" is there twice"},
+		{"twice", "bob:x\nbob:y\n", 0o600, nil, "line 2: user \"bob\" is listed twice"},
 		{"no section", "Client {\n};", 0o600, nil, "no section Server"},
 		{"no end", "Server {\n user_a=b", 0o600, nil, "no end"},
 		{"ldap", "Server { com.sun.security.auth.module.LdapLoginModule required; };", 0o600, nil,

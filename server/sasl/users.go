@@ -103,7 +103,7 @@ func (u Users) add(name, password string) error {
 	case password == "":
 		return fmt.Errorf("user %q has no password", name)
 	case twice:
-		return fmt.Errorf("user %q is there twice", name)
+		return fmt.Errorf("user %q is listed twice", name)
 	}
 	u[name] = password
 	return nil

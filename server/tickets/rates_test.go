@@ -273,7 +273,7 @@ func TestBoundOfRatesHoldsForTheCluster(t *testing.T) {
 	for n := range 3 {
 		over := draw(n, "one", "/api/e", 429)
 		expect.Equal(t, over.Error, "limit")
-		expect.Has(t, over.Text, "this identity began have 6 nodes")
+		expect.Has(t, over.Text, "of this identity have 6 nodes")
 		draw(n, "one", "/api/a", 200)
 	}
 	draw(0, "two", "/api/e", 200)

@@ -21,7 +21,8 @@ func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
 		{"unknown id", "--id 7 --peers " + peers, "--id 7 is not among the --peers " + peers +
 			": list this server too, or correct --id"},
 		{"no peers", "--id 2", "--id 2 without --peers: list all servers of the cluster, such as --peers 1="},
-		{"two servers with one id", "--id 1 --peers 1=127.0.0.1:2888,1=127.0.0.1:2889", "server 1 is there twice"},
+		{"two servers with one id", "--id 1 --peers 1=127.0.0.1:2888,1=127.0.0.1:2889",
+			"server 1 is listed twice"},
 		{"two servers at one address", "--id 1 --peers 1=127.0.0.1:2888,2=127.0.0.1:2888",
 			"servers 1 and 2 have the same address 127.0.0.1:2888"},
 		{"an entry without id", "--id 1 --peers 127.0.0.1:2888",

@@ -13,7 +13,8 @@ import (
 type GapError struct{ Last, Next int64 }
 
 func (e *GapError) Error() string {
-	return fmt.Sprintf("the log goes on with zxid 0x%x after 0x%x: what lies between is missing", e.Next,
+	return fmt.Sprintf("the log continues with zxid 0x%x after 0x%x: the transactions between them are "+
+		"missing", e.Next,
 		e.Last)
 }
 
@@ -55,8 +56,8 @@ func (t *Tree) Apply(x *Txn) error {
 	}
 	if d := x.Digest; d != nil && d.Version == digestVersion && t.exact && t.expected == nil && d.Sum != t.sum &&
 		t.odd == 0 {
-		return fmt.Errorf("after transaction 0x%x the tree has the digest %x, its ZooKeeper had %x: a file was "+
-			"changed or exchanged", x.Zxid, t.sum, d.Sum)
+		return fmt.Errorf("after transaction 0x%x the digest of the tree is %x, but its ZooKeeper had %x: "+
+			"a file was changed or replaced", x.Zxid, t.sum, d.Sum)
 	}
 	return nil
 }

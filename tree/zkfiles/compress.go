@@ -50,7 +50,7 @@ func newSnappy(r io.Reader) (io.Reader, error) {
 		return nil, &FormatError{0, torn(err)}
 	}
 	if !bytes.HasPrefix(head, snappyMagic) {
-		return nil, &FormatError{0, fmt.Errorf("it begins with %q, not as snappy does", head[:8])}
+		return nil, &FormatError{0, fmt.Errorf("it begins with %q, unlike a snappy file", head[:8])}
 	}
 	return &snappyReader{r: b}, nil
 }

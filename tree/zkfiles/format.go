@@ -41,12 +41,13 @@ func checkHeader(s *stream, magic string) (dbID int64, err error) {
 		return 0, s.err
 	case string(got[:]) != magic:
 		what := map[string]string{snapshotMagic: "snapshot", logMagic: "transaction log"}[magic]
-		return 0, &FormatError{0, fmt.Errorf("this is no %s of a ZooKeeper: it begins with %q instead of %q", what,
+		return 0, &FormatError{0, fmt.Errorf("this is not a %s of a ZooKeeper: it begins with %q instead "+
+			"of %q", what,
 			got[:], magic)}
 	case version != fileVersion:
 		return 0, &FormatError{
-			4, fmt.Errorf("version %d of the format is not known, only %d: start the ZooKeeper that wrote it once "+
-				"more, one of 3.4 or newer writes version 2", version, fileVersion)}
+			4, fmt.Errorf("format version %d is not supported, only %d: start the ZooKeeper once with "+
+				"release 3.4 or newer, which writes version 2", version, fileVersion)}
 	}
 	return dbID, nil
 }

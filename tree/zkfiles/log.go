@@ -121,7 +121,7 @@ func holdsEntries(b []byte, sum int64) bool {
 func (r *LogReader) restOr(zeros bool) error {
 	switch {
 	case !r.onlyZeros():
-		return errors.New("an entry without a length, and more after it")
+		return errors.New("an entry has no length, but more bytes follow it")
 	case !zeros:
 		return ErrTorn
 	}

@@ -91,7 +91,7 @@ func (r *SnapshotReader) Next() (path string, n *tree.Info, err error) {
 		path = "/"
 	}
 	if (r.n == 0) != (path == "/") {
-		err := fmt.Errorf("node %q is out of place: the root comes first, and once", path)
+		err := fmt.Errorf("node %q is out of place: the root must come first, and only once", path)
 		return "", nil, &FormatError{at, err}
 	}
 	r.n++
@@ -137,7 +137,7 @@ func (r *SnapshotReader) finish() error {
 		r.seal()
 	}
 	if !r.s.atEnd() {
-		r.s.fail(errors.New("something follows the end"))
+		r.s.fail(errors.New("bytes follow the end"))
 	}
 	if r.s.err != nil {
 		return r.s.err

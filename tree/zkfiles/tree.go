@@ -137,8 +137,8 @@ func (t *Tree) compare() error {
 	}
 	t.expected, t.exact = nil, true
 	if e.Zxid == t.Zxid && e.Zxid != 0 && e.Sum != t.sum && t.odd == 0 {
-		return fmt.Errorf("the tree of zxid 0x%x has the digest %x, its ZooKeeper had %x: a file was changed or "+
-			"exchanged", t.Zxid, t.sum, e.Sum)
+		return fmt.Errorf("the digest of the tree at zxid 0x%x is %x, but its ZooKeeper had %x: a file "+
+			"was changed or replaced", t.Zxid, t.sum, e.Sum)
 	}
 	return nil
 }

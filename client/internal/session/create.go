@@ -210,7 +210,8 @@ func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error 
 		}
 		for _, name := range names {
 			if own.Blind().Has(recipe.KinOf(name)) {
-				return fmt.Errorf("%w: %s is of another kind of lock, and the servers refuse a second kind",
+				return fmt.Errorf("%w: %s belongs to another kind of lock, and the servers refuse a "+
+					"second kind",
 					recipe.ErrMixedLayout, recipe.Join(n.Dir(), name))
 			}
 		}

@@ -16,12 +16,13 @@ import (
 
 func (d *daemon) checkCommand() *data.Command {
 	return &data.Command{
-		Name: "check", ProgramFlags: true, Does: "say whether a server would start, and with which settings",
+		Name: "check", ProgramFlags: true,
+		Does: "check whether a server would start, and with which settings",
 		Help: `Takes the flags of a server, its environment and --config. Reads everything, resolves the
 names of the peers, opens and closes the ports, looks at certificates, at the data
-directory and its disk, and at the limits of this process. Starts nothing. Ports are no
-fault while a server runs on the data directory, which has them itself. Prints the
-settings in force and where each comes from, then all faults with what to do about each.
+directory and its disk, and at the limits of this process. Starts nothing. Ports in use
+are not a fault while a server runs on the data directory: they are that server's. Prints
+the settings in force with the origin of each, then all faults, with advice for each.
 Exit code: 0 a server would start, 2 it would not.`,
 		Setup: func(*pflag.FlagSet) func(*data.Call) error {
 			return func(c *data.Call) error { return d.checkOnly(c.Raw) }
@@ -38,7 +39,8 @@ func (d *daemon) checkOnly(args []string) error {
 	case s.ShowVersion:
 		return cli.Exit(d.program().Main([]string{"version"}))
 	case s.CheckReady:
-		return cli.Usagef("--check-ready asks a server that runs, and check whether one would start: leave one out")
+		return cli.Usagef("--check-ready asks a running server, and check looks at the next start: leave " +
+			"out one of them")
 	}
 	s.Print(d.stdout)
 	s.Try()

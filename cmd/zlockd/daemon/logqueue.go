@@ -75,7 +75,7 @@ func (q *logQueue) run() {
 		}
 		if log, n := q.log.Load(), q.lost()-told; log != nil && n > 0 && left <= q.max/2 {
 			told += n
-			log.Warn(fmt.Sprintf("%d log lines were lost: they are not read fast enough", n))
+			log.Warn(fmt.Sprintf("%d log lines were lost: the reader of the log is too slow", n))
 		}
 	}
 }

@@ -30,7 +30,7 @@ func newNotifier(getenv func(string) string, log *slog.Logger) *notifier {
 	}
 	conn, err := net.Dial("unixgram", name)
 	if err != nil {
-		log.Warn("the service manager does not hear of this server", "socket", name, "err", err)
+		log.Warn("cannot notify the service manager", "socket", name, "err", err)
 		return n
 	}
 	n.conn = conn

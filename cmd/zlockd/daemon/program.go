@@ -14,8 +14,8 @@ func (d *daemon) program() *cli.Program[*data.Call] {
 		Name: "zlockd", Does: "a lock server that speaks the ZooKeeper protocol",
 		See:      "zlockd.conf(5), zlock(1)",
 		Synopsis: []string{"[OPTIONS]", "COMMAND [OPTIONS] …"},
-		About: `zlockd serves clients of ZooKeeper, their locks first of all, alone or as one of a cluster
-of servers that replicate all data. Without a COMMAND it runs a server.`,
+		About: `zlockd serves clients of ZooKeeper, and is made for their locks. It runs alone, or as one
+of a cluster of servers that replicate all data. Without a COMMAND it runs a server.`,
 		Examples: `  zlockd                        a durable single server, data in ./zlockd-data
   zlockd --dev                  a server in memory, for development and tests
   zlockd --dev --client-addr 127.0.0.1:0 --admin-addr off
@@ -25,13 +25,13 @@ of servers that replicate all data. Without a COMMAND it runs a server.`,
          --peer-tls-cert peer.pem --peer-tls-key peer.key --peer-tls-ca ca.pem
                                 one of three servers
   zlockd --config zoo.cfg       with the configuration of a ZooKeeper
-  zlockd check --config zoo.cfg say all that is wrong with it, and start nothing
+  zlockd check --config zoo.cfg report all mistakes in it, and start nothing
 `,
-		Notes: `Once clients are served, one line on stdout says where:
+		Notes: `Once the server serves clients, it prints its addresses in one line on stdout:
   zlockd ready client=ADDR peer=ADDR admin=ADDR mode=MODE version=VERSION
 Every flag can be given as an environment variable: ZLOCKD_DATA_DIR is --data-dir.
-The command line wins over the environment, the environment over --config.
-The log goes to stderr. SIGTERM and SIGINT stop in order, a second one at once.
+The command line takes precedence over the environment, and the environment over --config.
+The log goes to stderr. SIGTERM or SIGINT stops the server in order, a second one at once.
 `,
 		Exits: []cli.Meaning{
 			{Word: "0", Means: "stopped in order; a command: done"},

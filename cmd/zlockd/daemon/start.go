@@ -60,7 +60,8 @@ func auditOptions(s *settings.Settings) audit.Options {
 	o.Room = func() error {
 		free, err := disk.FreeBytes(s.DataDir)
 		if least := reserve + reserve/4; err == nil && free < least {
-			return fmt.Errorf("the disk of %s has %d MiB free, and the log leaves %d (--disk-reserve)", s.DataDir,
+			return fmt.Errorf("the disk of %s has %d MiB free, and the audit log keeps %d free "+
+				"(--disk-reserve)", s.DataDir,
 				free>>20, least>>20)
 		}
 		return nil

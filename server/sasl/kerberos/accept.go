@@ -54,7 +54,7 @@ func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*contex
 		return nil, nil, fmt.Errorf("%w: version %d, type %d, ticket of version %d", errProtocol, req.Version,
 			req.Type, t.Version)
 	case req.Options.At(optionUseSessionKey) != 0:
-		return nil, nil, fmt.Errorf("%w: user to user is not there", errProtocol)
+		return nil, nil, fmt.Errorf("%w: user-to-user authentication is not supported", errProtocol)
 	}
 	secret, err := s.openTicket(&t, now)
 	if err != nil {
@@ -119,7 +119,8 @@ func (k keytab) open(t *ticket) (*ticketSecret, error) {
 		return secret, decode(plain, secret, tagTicketSecret)
 	}
 	return nil, fmt.Errorf(
-		"the keytab's key of version %d does not open it; the KDC has another: export it again", t.Secret.KVNO)
+		"the keytab's key of version %d does not decrypt it; the KDC has another key: export it "+
+			"again", t.Secret.KVNO)
 }
 
 // check returns the client of the ticket, and refuses a ticket that is not valid now. Like ZooKeeper, it
@@ -186,7 +187,7 @@ func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Ti
 		return nil, false, fmt.Errorf("%w: %s: its clock is %s from this server's, more than %s", errRefused,
 			client, at.Sub(now).Abs().Round(time.Second), Skew)
 	case a.Checksum.Type != checksumGSS || len(sum) < 24 || binary.LittleEndian.Uint32(sum) != 16:
-		return nil, false, fmt.Errorf("%w: authenticator without what RFC 4121 wants in it", errProtocol)
+		return nil, false, fmt.Errorf("%w: the authenticator lacks the checksum of RFC 4121", errProtocol)
 	}
 	return a, binary.LittleEndian.Uint32(sum[20:])&flagMutual != 0, nil
 }

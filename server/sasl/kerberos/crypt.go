@@ -39,7 +39,7 @@ func (k sessionKey) suite() (suite, error) {
 	s, ok := suites[k.EType]
 	switch {
 	case !ok:
-		return s, fmt.Errorf("encryption type %d is not taken: only AES is (17 to 20)", k.EType)
+		return s, fmt.Errorf("encryption type %d is not supported: only AES is (17 to 20)", k.EType)
 	case len(k.Value) != s.keyBytes:
 		return s, fmt.Errorf("a key of %s has %d bytes, not %d", s.name, s.keyBytes, len(k.Value))
 	}

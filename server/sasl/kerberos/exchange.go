@@ -40,7 +40,7 @@ func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error
 	case len(token) > maxToken:
 		return nil, fmt.Errorf("%w: %d bytes", errProtocol, len(token))
 	case next == nil:
-		return nil, fmt.Errorf("%w: it goes on after its end", errProtocol)
+		return nil, fmt.Errorf("%w: a token came after its end", errProtocol)
 	}
 	return next(token, now)
 }
@@ -61,7 +61,7 @@ func (e *Exchange) hello(token []byte, now time.Time) (answer []byte, err error)
 // with 0 as the longest protected message that it accepts.
 func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 	if len(token) > 0 {
-		return nil, fmt.Errorf("%w: %d bytes where the client has nothing to say", errProtocol, len(token))
+		return nil, fmt.Errorf("%w: a token of %d bytes instead of an empty one", errProtocol, len(token))
 	}
 	answer, err := e.context.wrap([]byte{qopAuth, 0, 0, 0})
 	if err == nil {

@@ -89,7 +89,7 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 		"realms come through": {func(c *testClient) { c.secret.Transited.Realms = []byte("B") }, errRefused,
 			"no KDC has checked"},
 		"user to user": {func(c *testClient) { c.req.Options = bits(optionUseSessionKey) }, errProtocol,
-			"user to user"},
+			"user-to-user authentication is not supported"},
 		"version of the request": {func(c *testClient) { c.req.Version = 4 }, errProtocol, "version 4"},
 		"type of the request":    {func(c *testClient) { c.req.Type = 15 }, errProtocol, "type 15"},
 		"version of the ticket": {func(c *testClient) { c.ticket.Version = 4 }, errProtocol,
@@ -102,19 +102,19 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 			errProtocol, "RFC 4121"},
 		"no checksum": {func(c *testClient) { c.auth.Checksum = checksum{} }, errProtocol, "RFC 4121"},
 		"a weak key": {func(c *testClient) { c.auth.Key = sessionKey{23, make([]byte, 16)} }, errRefused,
-			"encryption type 23 is not taken"},
+			"encryption type 23 is not supported"},
 		"a short key": {func(c *testClient) { c.auth.Key.Value = c.auth.Key.Value[:16] }, errRefused,
 			"has 32 bytes"},
 		"a name like two": {func(c *testClient) { c.secret.Client = rawName(Principal{[]string{"a/b"}, ""}) },
-			errProtocol, "cannot be told"},
+			errProtocol, "ambiguous"},
 		"a name with a realm": {func(c *testClient) { c.secret.Client = rawName(Principal{[]string{"a@B"}, ""}) },
-			errProtocol, "cannot be told"},
+			errProtocol, "ambiguous"},
 		"no name": {func(c *testClient) { c.secret.Client.Parts = c.secret.Client.Parts[:0] }, errProtocol,
-			"cannot be told"},
+			"ambiguous"},
 		"an endless name": {func(c *testClient) {
 			long := Principal{[]string{strings.Repeat("x", maxPrincipal)}, alice.Realm}
 			c.secret.Client, c.auth.Client = rawName(long), rawName(long)
-		}, errProtocol, "cannot be told"},
+		}, errProtocol, "ambiguous"},
 	} {
 		for _, mutual := range []bool{false, true} {
 			client := newClient(key, 4, mutual)

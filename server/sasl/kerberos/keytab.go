@@ -59,7 +59,7 @@ func readKeytab(path string) (keytab, error) {
 	return k, nil
 }
 
-var errKeytab = errors.New("it is no whole keytab of version 2, as ktutil and kadmin write it")
+var errKeytab = errors.New("it is not a complete keytab of version 2, as ktutil and kadmin write it")
 
 // parseKeytab reads version 2 of MIT's format: entries, each with its size before it. A negative size marks a
 // hole.
@@ -152,12 +152,13 @@ func (k keytab) choose(text string) (Principal, keytab, error) {
 	slices.Sort(all)
 	switch found = slices.Compact(found); {
 	case len(found) == 0 && text == "":
-		return want, nil, errors.New("it holds no key of an encryption type that is taken (AES)")
+		return want, nil, errors.New("it holds no AES key; other encryption types are not supported")
 	case len(found) == 0:
 		return want, nil, fmt.Errorf("it holds no AES key of %s, but keys of %s", text,
 			strings.Join(slices.Compact(all), ", "))
 	case len(found) > 1:
-		return want, nil, fmt.Errorf("it holds keys of %s: say which is this server by --kerberos-principal",
+		return want, nil, fmt.Errorf("it holds keys of %s: name this server's principal with "+
+			"--kerberos-principal",
 			strings.Join(found, ", "))
 	}
 	return mine[0].principal, mine, mine[0].principal.check()

@@ -134,8 +134,7 @@ func (p Principal) equal(q Principal) bool { return p.String() == q.String() }
 const maxPrincipal = 1024
 
 var errName = errors.New(
-	"a name that cannot be told from another: empty, too long, or with one of / @ \\ or a control character " +
-		"in a part")
+	"an ambiguous name: empty, too long, or with one of / @ \\ or a control character in a part")
 
 // check refuses a name whose text could also be the text of another name.
 func (p Principal) check() error {

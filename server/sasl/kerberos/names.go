@@ -170,7 +170,7 @@ func (n Names) identity(p Principal) (string, error) {
 			short += "@" + p.Realm
 		}
 		if short == "" {
-			return "", errors.New("the rules leave nothing of its name")
+			return "", errors.New("the rules leave its name empty")
 		}
 		return short, nil
 	}

@@ -17,7 +17,8 @@ const remembered = 2 * Skew
 
 var (
 	errReplay = errors.New("this authenticator was used before: it is a replay")
-	errFull   = errors.New("too many clients have signed in within ten minutes to tell a replay from another")
+	errFull   = errors.New("too many clients have signed in within ten minutes: a replay could not be " +
+		"detected")
 )
 
 // replays remembers authenticators in two generations. It drops the older generation once all of its

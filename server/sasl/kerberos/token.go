@@ -33,7 +33,7 @@ func unframe(token []byte) (message []byte, err error) {
 	}
 	message, ok := bytes.CutPrefix(outer.Bytes, oid)
 	if !ok {
-		return nil, fmt.Errorf("%w: it is of another mechanism of GSS-API", errFrame)
+		return nil, fmt.Errorf("%w: it belongs to another mechanism of GSS-API", errFrame)
 	}
 	if message, ok = bytes.CutPrefix(message, tokenAPReq); !ok {
 		return nil, fmt.Errorf("%w: it holds no AP-REQ", errFrame)

@@ -157,7 +157,7 @@ func (a Admin) Do(ctx context.Context, method, path string, body, into any) erro
 		return a.Misread(err)
 	}
 	if part.Truncated != "" {
-		a.tell("is not whole: " + part.Truncated)
+		a.tell("is incomplete: " + part.Truncated)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (a Admin) unreachable(err error) error {
 		err = u.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = errors.New("none in time (--timeout)")
+		err = errors.New("the time of --timeout is over")
 	}
 	return cli.Exitf(call.ExitNoSession, "no answer from the admin listener at %s: %w",
 		strings.TrimPrefix(a.base, "http://"), err)

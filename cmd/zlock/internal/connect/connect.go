@@ -42,7 +42,7 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	f := &Flags{SessionTimeout: zk.DefaultTimeout, ConnectTimeout: 10 * time.Second}
 	fs.StringVarP(&f.Servers, "servers", "S", "",
 		"`HOST:PORT,...[/CHROOT]` of the servers (ZLOCK_SERVERS; default 127.0.0.1:2181)")
-	fs.StringVar(&f.Chroot, "chroot", "", "`PATH` below which everything happens (ZLOCK_CHROOT)")
+	fs.StringVar(&f.Chroot, "chroot", "", "`PATH` of the subtree that zlock uses (ZLOCK_CHROOT)")
 	call.AddDuration(fs, &f.SessionTimeout, "session-timeout", "",
 		"the server ends the session after this much silence")
 	call.AddDuration(fs, &f.ConnectTimeout, "connect-timeout", "",
@@ -55,9 +55,9 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	fs.StringVar(&f.CA, "tls-ca", "",
 		"`FILE` with the certificates that may sign the servers' (default: the system's)")
 	fs.StringVar(&f.ServerName, "tls-server-name", "",
-		"`NAME` that the servers' certificates must bear (default: each server's own)")
-	fs.CountVarP(&f.verbose, "verbose", "v", "``tell what is going on; twice: every detail")
-	fs.BoolVarP(&f.Quiet, "quiet", "q", false, "say nothing but errors")
+		"`NAME` that the servers' certificates must contain (default: each server's own)")
+	fs.CountVarP(&f.verbose, "verbose", "v", "``show progress; twice: every detail")
+	fs.BoolVarP(&f.Quiet, "quiet", "q", false, "print only errors")
 	return f
 }
 

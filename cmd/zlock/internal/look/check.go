@@ -18,11 +18,11 @@ func Check() *call.Command {
 	return &call.Command{
 		Name: "check", Args: "PATH", Paths: true, Most: 1,
 		Does: "ask whether a hold is current",
-		Help: `Exit code: 0 it is, 1 it is not, 2 that could not be found out, 125
-usage error.`,
+		Help: `Exit code: 0 the hold is current, 1 it is not, 2 no answer, 125 usage
+error.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold")
-			seq := fs.String("sequencer", "", "`SEQUENCER` of the hold; PATH may be left away then")
+			seq := fs.String("sequencer", "", "`SEQUENCER` of the hold; PATH may then be omitted")
 			conn := connect.AddAskFlags(fs)
 			return func(c *call.Call) error {
 				return call.OnlyNo(checkHold(c, conn, *token, *seq))
@@ -43,7 +43,7 @@ func checkHold(c *call.Call, conn *connect.Flags, token, sequencer string) error
 			return cli.Usagef("%v", err)
 		}
 		if len(c.Args) == 1 && c.Args[0] != s.Path {
-			return cli.Usagef("the sequencer is of %s", s.Path)
+			return cli.Usagef("the sequencer belongs to %s", s.Path)
 		}
 	} else {
 		if len(c.Args) == 0 {

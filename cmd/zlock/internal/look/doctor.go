@@ -22,14 +22,14 @@ import (
 func Doctor() *call.Command {
 	return &call.Command{
 		Name: "doctor", Args: "",
-		Does:   "look at each server and tell what locks can rely on",
+		Does:   "check each server, and show what locks can rely on",
 		Prints: []any{finding{}, trouble{}},
-		Help: `Connects to each server by itself, and compares what they say with each other and
-with the list. The clock offset is informative: no lock depends on the time of day.
-The margin is how long before the server may give a lock away its holder stops. What
-a sync of the log takes and how many files are open is what the server tells in mntr.
-A zlockd judges itself, and says what to do: its /health is asked at the host of each
-server and the port of --admin-addr, or at as many addresses as there are servers.
+		Help: `Connects to each server by itself, and compares their answers with each other and with
+the list. The clock offset is informative: no lock depends on the time of day. A holder
+stops before the server may grant its lock to another client; the margin is the time
+between the two. The time of a sync of the log and the number of open files come from
+the server's mntr. A zlockd judges itself, and says what to do: doctor reads /health at
+the host of each server and the port of --admin-addr, or at an address for each server.
 Exit code: 0, or 1 if something is wrong.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			var killAfter time.Duration = 5 * time.Second
@@ -247,9 +247,9 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	f.Timeout, f.Margin = s.Timeout.Seconds(), s.Margin.Seconds()
 	err = probe(ctx, &f, chroot, &one)
 	if errors.Is(err, zk.ErrThrottled) {
-		return problem("it refuses new nodes, and so locks: its disk is below --disk-reserve, or it holds " +
-			"--max-nodes or --max-data; " +
-			"/health of its admin listener says which. What exists stays, and deletions free room")
+		return problem("it refuses new nodes, and so locks: its disk is below --disk-reserve, or " +
+			"--max-nodes or --max-data is reached; /health of its admin listener names the limit. " +
+			"Existing nodes stay, and deletions free room")
 	}
 	if err != nil {
 		return problem("%v", err)
@@ -281,7 +281,8 @@ func (f *finding) judge(short bool, asked time.Duration) {
 		if f.Offset < 0 {
 			way = "behind"
 		}
-		f.note("its leader's clock is %.1fs %s this machine's: times that are shown are wrong by that",
+		f.note("its leader's clock is %.1fs %s this machine's: the times that zlock shows are wrong by "+
+			"that much",
 			max(f.Offset, -f.Offset), way)
 	}
 	if f.Certificate != nil {

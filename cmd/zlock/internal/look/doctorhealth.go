@@ -64,10 +64,10 @@ func askHealth(ctx context.Context, c *call.Call, f *finding, flags *connect.Adm
 	err = admin.Health(ctx, &h)
 	switch {
 	case err != nil:
-		f.note("what it says of itself is not known: %v (--admin-addr names its admin listener)", err)
+		f.note("its health report was not read: %v (--admin-addr names its admin listener)", err)
 	case !f.runsFor(time.Duration(h.Uptime) * time.Millisecond):
-		f.note("what it says of itself is not known: at %s another server answers (--admin-addr names its admin "+
-			"listener)", addr)
+		f.note("its health report was not read: another server answers at %s (--admin-addr names its "+
+			"admin listener)", addr)
 	default:
 		if len(h.Reasons) > 0 {
 			f.Problem = strings.TrimPrefix(f.Problem+"; "+strings.Join(h.Reasons, "; "), "; ")

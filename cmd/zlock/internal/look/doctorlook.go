@@ -25,7 +25,7 @@ const certificateSoon = 30 * 24 * time.Hour
 // days formats a time in days.
 func days(d time.Duration) string {
 	if d <= 0 {
-		return "no time: it is over"
+		return "no time: it has expired"
 	}
 	if d < 48*time.Hour {
 		return fmt.Sprintf("%d hours", int(d.Hours()))
@@ -89,9 +89,9 @@ func plainCause(err error, limit time.Duration) string {
 	case errors.As(err, &dns):
 		return "its name cannot be looked up: " + dns.Err
 	case errors.As(err, &record), errors.As(err, &shake) && (errors.Is(err, io.EOF) || errors.As(err, &sys)):
-		return "it takes connections but does not speak TLS: leave --tls out, or name its port for TLS"
+		return "it accepts connections but does not speak TLS: leave out --tls, or name its port for TLS"
 	case errors.As(err, &shake) && errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("it takes connections but does not answer within %v: %s", limit, hangs)
+		return fmt.Sprintf("it accepts connections but does not answer within %v: %s", limit, hangs)
 	case errors.As(err, &unknown):
 		return err.Error() + " (--tls-ca names the authority)"
 	case errors.As(err, &sys):

@@ -19,9 +19,9 @@ func WaitGraph() *call.Command {
 		Name: "wait-graph", Args: "[ROOT]", Paths: true, Most: 1,
 		Does:   "show who waits for whom, over all locks below a path",
 		Prints: []any{shownEdge{}, shownParty{}, incomplete{}},
-		Help: `Cycles are marked: their members wait for each other forever. Where a side is
-known by its session only, which may do several things at a time, the edge is
-marked as possible. Exit code: 0, or 3 if there is a cycle.`,
+		Help: `Marks cycles, whose members wait for each other forever. An edge is marked as
+possible if one side is known only as a session, which may do several things at
+a time. Exit code: 0, or 3 if there is a cycle.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			dot := fs.Bool("dot", false, "write a graph for graphviz")
 			format := call.AddFormat(fs)

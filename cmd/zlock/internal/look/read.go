@@ -32,7 +32,7 @@ type serverFlags struct {
 func addServerFlags(fs *pflag.FlagSet) *serverFlags {
 	f := &serverFlags{}
 	fs.BoolVar(&f.server, "server", false,
-		"let a zlockd tell, by its admin listener, rather than read node by node")
+		"read the lock view of a zlockd, at its admin listener, instead of node by node")
 	f.AddTo(fs)
 	return f
 }

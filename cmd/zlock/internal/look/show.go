@@ -117,8 +117,8 @@ func showQueue(c *call.Call, q *recipe.Queue, format string, holders, waiters bo
 func emptyText(q *recipe.Queue, holders, waiters bool) string {
 	path := call.Clean(q.Path)
 	if n := len(q.Participants); n > 0 && q.Kind == recipe.KindUnknown {
-		return fmt.Sprintf("%d contenders at %s, of which it is not known who holds; zlock node ls shows "+
-			"their nodes", n, path)
+		return fmt.Sprintf("%d contenders at %s, but it is not known which of them hold; zlock node ls "+
+			"shows their nodes", n, path)
 	}
 	switch {
 	case !waiters && len(q.Waiters) > 0:

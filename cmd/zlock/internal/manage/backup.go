@@ -23,19 +23,19 @@ import (
 // Backup is zlock backup.
 func Backup() *call.Command {
 	return fetchCommand("backup", "zlockd", "write the whole state of a running zlockd to a file",
-		`The state of one moment, nodes and sessions, while the servers go on. It is checked
-while it arrives; FILE appears when it is whole and on the disk, or not at all. A FILE
-that is there already is kept, unless --force is given. "-" is standard output. Needs the
-password of the servers' --super-digest in --auth-file, for it holds everything. Make a
-server of it with: zlockd restore FILE --data-dir NEW.`)
+		`The backup holds the nodes and sessions of one moment; the servers continue to serve.
+zlock checks it while it arrives. FILE appears only when it is complete and on the disk.
+An existing FILE stays, unless --force is given. "-" is standard output. Needs the
+password of the servers' --super-digest in --auth-file, because a backup holds all data.
+To make a server from it: zlockd restore FILE --data-dir NEW.`)
 }
 
 // Export is zlock export.
 func Export() *call.Command {
 	return fetchCommand("export", "zookeeper",
 		"write the whole state of a running zlockd as a ZooKeeper's snapshot",
-		`As backup, but a snapshot from which a ZooKeeper 3.8 or 3.9 starts: the name that it
-must have is printed. A stopped server is exported by: zlockd export.`)
+		`Like backup, but writes a snapshot from which a ZooKeeper 3.8 or 3.9 starts, and prints
+the name that the file must have. To export a stopped server: zlockd export.`)
 }
 
 // fetchCommand is a command that writes the state in a format to a file.
@@ -82,7 +82,7 @@ func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, 
 	if err != nil {
 		left, hint := "nothing was written", ""
 		if file == "-" {
-			left = "what was written is not whole"
+			left = "the output is incomplete"
 		}
 		if errors.Is(err, syscall.ENOSPC) {
 			hint = "; make room on that disk, and give the same command again"
@@ -130,7 +130,7 @@ func (f *fetched) copy(w io.Writer, from io.Reader) error {
 	f.bytes = n
 	tee.CloseWithError(err)
 	if e := <-checked; e != nil && (err == nil || errors.Is(err, e)) {
-		err = fmt.Errorf("what arrived is damaged or not whole: %w", e)
+		err = fmt.Errorf("the received data are damaged or incomplete: %w", e)
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (f *fetched) check(r io.Reader) (err error) {
 		return err
 	}
 	if s.Digest == nil { // a ZooKeeper may be configured to write none
-		return errors.New("it does not say which zxid it has")
+		return errors.New("it names no zxid")
 	}
 	f.zxid = s.Digest.Zxid
 	return nil
@@ -172,7 +172,8 @@ func replaceable(path string, force bool) error {
 	case err != nil:
 		return cli.Exitf(call.ExitNo, "nothing was written: %w", err)
 	case !info.Mode().IsRegular():
-		return cli.Exitf(call.ExitNo, "nothing was written: %s is no regular file; - writes to standard output",
+		return cli.Exitf(call.ExitNo, "nothing was written: %s is not a regular file; - writes to "+
+			"standard output",
 			path)
 	case !force:
 		return cli.Exitf(call.ExitNo, "nothing was written: %s is there already; --force replaces it", path)

@@ -45,7 +45,7 @@ that a renewed authority signed before stay valid.`,
 			fs.StringSliceVar(&a.hosts, "host", nil,
 				"`NAME` or address by which clients know the server; may be repeated")
 			fs.IntVar(&a.days, "days", 825, "the certificate ends after `N` days; an authority after ten years")
-			fs.BoolVar(&a.renew, "renew", false, "make the certificates again, for the keys that are there")
+			fs.BoolVar(&a.renew, "renew", false, "make the certificates again, for the existing keys")
 			return func(c *call.Call) error { return certify(c, a) }
 		},
 	}

@@ -18,7 +18,7 @@ func EndSession() *call.Command {
 	return &call.Command{
 		Name: "end-session", Args: "ID", Least: 1, Most: 1,
 		Does: "end a session of a zlockd, and with it the locks it holds",
-		Help: `Without --yes it tells who would be hit, and changes nothing. Needs the password of
+		Help: `Without --yes only shows the affected clients and locks. Needs the password of
 the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server refuses.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			yes := fs.Bool("yes", false, "do it")

@@ -32,7 +32,7 @@ func TestBackupCutShortIsRefused(t *testing.T) {
 		whole := n == file.Len()
 		if whole != (err == nil) || whole && !bytes.Equal(arrived.Bytes(), file.Bytes()) {
 			t.Errorf("%d of %d bytes: %v", n, file.Len(), err)
-		} else if !whole && !strings.Contains(err.Error(), "damaged or not whole") {
+		} else if !whole && !strings.Contains(err.Error(), "damaged or incomplete") {
 			t.Errorf("%d of %d bytes: said is %v", n, file.Len(), err)
 		}
 	}

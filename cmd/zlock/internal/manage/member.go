@@ -24,22 +24,22 @@ func Member() *call.Command {
 		Most: -1, Words: []string{"list", "add", "promote", "replace", "lead", "remove"},
 		Does:   "show and change the members of a zlockd cluster",
 		Prints: []any{memberInfo{}},
-		Help: `Talks to the admin address of a server, any one of the cluster.
+		Help: `Talks to the admin address of any server of the cluster.
 
-list     shows how far each member is: the log entries that it has applied, those
+list     shows the progress of each member: the log entries that it has applied, those
          that it lacks, when it was last heard from, and its version
 add      waits until the server runs, follows, has caught up, and has its vote;
-         with --no-vote it stops before that
-promote  the same for a member without a vote
-replace  the server lost its disk, or is another machine: its place is given to the
-         empty one that runs at its address, or at NEW-ADDR
+         with --no-vote it stops before the vote
+promote  does the same for a member without a vote
+replace  for a server that lost its disk or its machine: gives its place to the server
+         with an empty data directory at its address, or at NEW-ADDR
 lead     hands the leadership to a member
-remove   takes a member out; then stop it
+remove   removes a member; stop its server afterwards
 
-What takes long shows how it goes on, and is given up only when there has been no
-progress for --timeout. Given up or interrupted, the same command goes on where it
-stood. Changes need the password of the servers' --super-digest in --auth-file. Exit
-code: 0, 1 if the servers refuse, 120 if none answers.`,
+A long job shows its progress, and fails only after --timeout without progress. After a
+failure or an interruption the same command continues the job. Changes need the password
+of the servers' --super-digest in --auth-file. Exit code: 0, 1 if the servers refuse, 120
+if none answers.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			f := connect.AddAdminFlags(fs, true)
 			f.Timeout = 30 * time.Second
@@ -58,7 +58,7 @@ var memberOps = map[string][2]int{"list": {0, 0}, "add": {2, 2}, "promote": {1, 
 
 func member(c *call.Call, f *connect.AdminFlags, noVote bool, format string) error {
 	if len(c.Args) == 0 {
-		return cli.Usagef("say list, add, promote, replace, lead or remove")
+		return cli.Usagef("want list, add, promote, replace, lead or remove")
 	}
 	op, args := c.Args[0], c.Args[1:]
 	n, ok := memberOps[op]

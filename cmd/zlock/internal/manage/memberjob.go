@@ -46,7 +46,7 @@ func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.
 			return err
 		}
 		j.Again = true
-		line.Tell("lost", "the server is lost on the way; zlock asks it again")
+		line.Tell("lost", "the connection to the server is lost; zlock asks it again")
 		if err := call.Sleep(ctx, memberPoll); err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.
 func runJob(ctx context.Context, admin connect.Admin, j status.Job, step func(status.Step)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := time.AfterFunc(memberSilent, func() { cancel(errors.New("it has fallen silent")) })
+	silent := time.AfterFunc(memberSilent, func() { cancel(errors.New("it is silent")) })
 	defer silent.Stop()
 	reply, err := admin.Open(ctx, http.MethodPost, "/members", j)
 	if err != nil {
@@ -69,7 +69,7 @@ func runJob(ctx context.Context, admin connect.Admin, j status.Job, step func(st
 		switch err := lines.Decode(&s); {
 		case err != nil:
 			return cli.Exitf(call.ExitNoSession,
-				"the connection to the admin listener ended: %w; the same command goes on where this one stood", err)
+				"the connection to the admin listener ended: %w; the same command continues the job", err)
 		case s.Done && s.Err() != nil:
 			return &cli.ExitError{Code: call.ExitNo, Err: s.Err()}
 		case s.Done:

@@ -18,10 +18,10 @@ func RestartOrder() *call.Command {
 		Name:   "restart-order",
 		Does:   "the order in which to restart the servers of a zlockd cluster",
 		Prints: []any{memberInfo{}},
-		Help: `Prints the members as they are best restarted, for another release or other flags:
-those without a vote first, the leader last, so that leadership moves once. With
---wait it names one after the other and waits until you have restarted it, and it has
-caught up; none is named while another is missing. Nothing is restarted by zlock.`,
+		Help: `Prints the members in the best order for a restart with another release or other flags:
+those without a vote first and the leader last, so that leadership moves only once. With
+--wait it names one member after the other, and waits until you have restarted it and it
+has caught up. It names no member while another is missing. zlock itself restarts none.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			f := connect.AddAdminFlags(fs, false)
 			wait := fs.Bool("wait", false, "wait for each server to be restarted and to catch up")
@@ -57,7 +57,7 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 		if len(members) == 0 {
 			const alone = "the server runs alone, or has not joined its cluster yet"
 			if wait { // the operator may restart this server first
-				return cli.Exitf(call.ExitNo, "%s; ask another one (--admin-addr)", alone)
+				return cli.Exitf(call.ExitNo, "%s; ask another server (--admin-addr)", alone)
 			}
 			c.Say("%s", alone)
 			return nil
@@ -68,8 +68,8 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.Flush() })
 		}
 		if !slices.ContainsFunc(members, leads) { // a removed server has members but no leader
-			return cli.Exitf(call.ExitNo, "the server that was asked knows no leader, which is restarted "+
-				"last; ask another one (--admin-addr)")
+			return cli.Exitf(call.ExitNo, "the asked server knows no leader, which must restart last; ask "+
+				"another server (--admin-addr)")
 		}
 		for _, m := range restartFirst(members) {
 			row(&m)

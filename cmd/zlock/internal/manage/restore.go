@@ -22,24 +22,25 @@ import (
 func Restore() *call.Command {
 	return &call.Command{
 		Name: "restore", Args: "FILE", Least: 1, Most: 1,
-		Does:   "put a backup in the place of all that a running zlockd cluster holds",
+		Does:   "replace everything in a running zlockd cluster with a backup",
 		Prints: []any{restoredFile{}},
-		Help: `FILE is what zlock backup wrote. It is checked here and at the server, goes through the
-log beside what the servers hold, and takes its place on all of them at once: every
-client is cut off and finds the state of the backup, with a zxid above all that any client
-has seen. Sessions end, and locks with them, unless --keep-sessions keeps those that are
-in the backup; of its locks in the backup, a session that lives keeps those that it has
-not released since. The members stay.
+		Help: `FILE is the output of zlock backup. zlock and the server check it. It reaches the servers
+through the log, and replaces the state of all servers at once: every client is
+disconnected and then finds the state of the backup, with a zxid above every zxid that a
+client has seen. Sessions and their locks end, unless --keep-sessions keeps those of the
+backup. A session that is still alive keeps the locks that it has not released since the
+backup. The members stay.
 
-All that was written since the backup is lost, so the name of the cluster must be typed,
-or given by --yes NAME. Refused or failed, nothing has changed. Needs the password of
+All writes since the backup are lost, so you must type the name of the cluster, or give it
+with --yes NAME. A refused or failed restore changes nothing. Needs the password of
 the servers' --super-digest in --auth-file. Exit code: 0, 1 if the servers refuse or the
 file is damaged, 120 if none answers.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			f := addStateFlags(fs)
 			keep := fs.Bool("keep-sessions", false,
 				"keep the sessions that are in the backup, and their ephemeral nodes")
-			yes := fs.String("yes", "", "do it without asking, if the cluster is `NAME`, or begins so; from 8 letters")
+			yes := fs.String("yes", "", "do not ask, if the cluster's name is `NAME` or begins with its 8 "+
+				"or more letters")
 			format := call.AddFormat(fs)
 			return func(c *call.Call) error { return restore(c, f, *keep, *yes, *format) }
 		},
@@ -57,7 +58,7 @@ func restore(c *call.Call, f *connect.AdminFlags, keep bool, yes, format string)
 	defer file.Close()
 	b, err := state.CheckBackup(file)
 	if err != nil {
-		return cli.Exitf(call.ExitNo, "%s is no whole backup: %v; use another one", c.Args[0], err)
+		return cli.Exitf(call.ExitNo, "%s is not a complete backup: %v; use another one", c.Args[0], err)
 	}
 	return connect.WithAdmin(c, f, func(ctx context.Context, admin connect.Admin) error {
 		var now struct {
@@ -83,7 +84,7 @@ func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string,
 	if said == "" {
 		ends := "All sessions end"
 		if keep {
-			ends = fmt.Sprintf("All sessions end but the %d of the backup", b.Sessions)
+			ends = fmt.Sprintf("All sessions end, except the %d of the backup", b.Sessions)
 		}
 		from := "this cluster"
 		if b.Cluster != cluster {
@@ -93,7 +94,7 @@ func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string,
 			return cli.Usagef("there is no terminal to ask at: give the cluster's name, --yes %s", cluster[:shortName])
 		}
 		fmt.Fprintf(c.Stderr, "%s: %d nodes, zxid 0x%x, of %s.\nIt replaces everything that cluster %s holds. "+
-			"%s.\nType the name of the cluster to go on (%s): ",
+			"%s.\nType the name of the cluster to continue (%s): ",
 			c.Args[0], b.Nodes, b.Zxid, from, cluster, ends, cluster[:shortName])
 		typed := make(chan string, 1)
 		go func() {
@@ -135,7 +136,7 @@ func putBack(ctx context.Context, c *call.Call, admin connect.Admin, file *os.Fi
 	}
 	took := time.Since(begun)
 	if format == call.Table {
-		c.Say("restored: %d nodes, zxid %s, in %v; %d sessions ended, %d go on", made.Nodes, made.Zxid,
+		c.Say("restored: %d nodes, zxid %s, in %v; %d sessions ended, %d continue", made.Nodes, made.Zxid,
 			took.Round(time.Millisecond), made.Ended, made.Sessions)
 		return nil
 	}

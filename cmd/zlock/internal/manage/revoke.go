@@ -26,9 +26,9 @@ func Revoke() *call.Command {
 	return &call.Command{
 		Name: "revoke", Args: "PATH [NODE]", Paths: true, Least: 1, Most: 2,
 		Does: "ask the holders of a lock to give it back",
-		Help: `It is a request: the holder decides. With NODE one contender is
-asked, who may also be waiting. Exit code: 0, or 1 if there was no contender to ask, or
-if --wait is given and it was not released in time.`,
+		Help: `This is a request: the holder decides. With NODE it asks only that contender, which may
+also be a waiter. Exit code: 0, or 1 if there is no contender to ask, or if the lock was
+not released within --wait.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			var wait time.Duration
 			call.AddDuration(fs, &wait, "wait", "", "wait this long for the release")
@@ -110,12 +110,11 @@ func Break() *call.Command {
 	return &call.Command{
 		Name: "break", Args: "PATH NODE", Paths: true, Least: 2, Most: 2,
 		Does: "remove the node of a holder or waiter",
-		Help: `The holder loses the lock and may be in the middle of something: try revoke first.
-The token, as 'zlock show -o plain' tells it, guards against breaking another hold
-than the one you looked at. With --expired the node is removed only if its holder has
-noted there that its maximum hold is over, because its work does not end. Exit code: 0,
-	1 if it is another hold by now or
-not expired, 125 usage error, 2 other errors.`,
+		Help: `The holder loses the lock, perhaps in the middle of its work: try revoke first. The
+token, which 'zlock show -o plain' prints, makes sure that the command does not break a
+later hold. With --expired it removes the node only if the holder has recorded there that
+its maximum hold is over, because its work does not end. Exit code: 0, 1 if the lock has
+another hold by now or the hold is not expired, 125 usage error, 2 other errors.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold; required")
 			yes := fs.Bool("yes", false, "do not ask")
@@ -136,7 +135,7 @@ func breakNode(c *call.Call, conn *connect.Flags, token string, yes, expired boo
 	path, node := c.Args[0], c.Args[1]
 	if !yes {
 		if !call.IsTerminal(c.Stdin) {
-			return cli.Usagef("standard input is no terminal to ask at: --yes is needed")
+			return cli.Usagef("standard input is not a terminal: give --yes")
 		}
 		fmt.Fprintf(c.Stderr, "Remove %s of %s? Its holder is not asked. [y/N] ", call.Clean(node),
 			call.Clean(path))

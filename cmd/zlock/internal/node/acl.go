@@ -105,7 +105,7 @@ func addAuth(ctx context.Context, c *verbCall) error {
 		a.Secret = []byte(c.args[1])
 	}
 	if err := c.Conn.AddAuth(ctx, a); err != nil {
-		return fmt.Errorf("the server does not take this identity of the scheme %s: %w",
+		return fmt.Errorf("the server does not accept this identity of the scheme %s: %w",
 			answer.Visible(a.Scheme), err)
 	}
 	return nil

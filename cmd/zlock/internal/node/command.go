@@ -20,12 +20,12 @@ func Command() *call.Command {
 	return &call.Command{
 		Name: "node", Args: "VERB [OPTIONS] …", Least: 1, Most: -1, Words: Verbs(),
 		Does: "look at nodes and change them: ls, get, set, create, rm …",
-		Help: `The options of zlock stand before the verb, those of the verb behind it. The verbs:
+		Help: `The options of zlock come before the verb, and the options of the verb after it. The verbs:
 
 ` + Help() + `
-The words of ZooKeeper's zkCli are taken as well. The answers are zkCli's; with -o plain a
-name or value in a line, with -o json an object. A removal with all below asks at a
-terminal, unless -y is given.`,
+The words of ZooKeeper's zkCli work too, and the answers are zkCli's. -o plain prints one
+name or value per line, -o json one object. At a terminal, a removal of a node with all
+nodes below it asks first, unless -y is given.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error { return setupNode(fs, nodeWords) },
 	}
 }
@@ -36,8 +36,8 @@ func PromptCommand() *call.Command {
 		Name: "sh", Args: "[VERB [OPTIONS] …]", Most: -1, Words: Verbs(),
 		Does: "a prompt for the verbs of zlock node",
 		Help: `The verbs are those of zlock node, on one session: ephemeral nodes and watches stay until
-quit. At a terminal the tabulator completes verbs and paths; otherwise the verbs are read
-from standard input, one in a line, as zkCli reads them.`,
+quit. At a terminal the Tab key completes verbs and paths; otherwise zlock reads the verbs
+from standard input, one per line, like zkCli.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error { return setupNode(fs, shellWords) },
 	}
 }

@@ -88,7 +88,7 @@ var notTaken = map[string]string{
 	"connect":      "begin another zlock sh with --servers",
 	"close":        "quit ends the session",
 	"redo":         "use the arrow keys",
-	"printwatches": "watches are always told",
+	"printwatches": "events of watches are always printed",
 }
 
 // Verbs returns the names of the verbs.
@@ -128,7 +128,7 @@ func (s *Shell) Do(ctx context.Context, words []string) error {
 	v := find(words[0])
 	if v == nil {
 		if instead, ok := notTaken[words[0]]; ok {
-			return fmt.Errorf("%w: %s is not taken here: %s", ErrUnknown, words[0], instead)
+			return fmt.Errorf("%w: %s is not supported here: %s", ErrUnknown, words[0], instead)
 		}
 		return fmt.Errorf("%w: Command not found %s", ErrUnknown, answer.Visible(words[0]))
 	}
@@ -138,7 +138,7 @@ func (s *Shell) Do(ctx context.Context, words []string) error {
 		v.flags(c)
 	}
 	if err := c.Parse(words[1:]); err != nil {
-		return cli.Usagef("%v (options of zlock stand before the verb): %s", err,
+		return cli.Usagef("%v (options of zlock come before the verb): %s", err,
 			strings.TrimSpace(v.name+" "+v.usage))
 	}
 	c.args = c.Args()

@@ -156,7 +156,7 @@ func TestVerbs(t *testing.T) {
 		{call.JSON, "getAcl /a", `{"v":1,"path":"/a","acl":["world:anyone:cdrwa"]}` + "\n", ""},
 		{call.Plain, "setAcl /a world:anyone", "", "world:anyone does not have the form scheme:id:perm\n"},
 		{call.Plain, "setquota -n 5 /a", "",
-			"Command not found: setquota is not taken here: write /zookeeper/quota with zkCli.sh of a " +
+			"Command not found: setquota is not supported here: write /zookeeper/quota with zkCli.sh of a " +
 				"ZooKeeper\n"},
 		{call.Plain, "rm /a", "", "Node not empty: /a\n"},
 		{call.Plain, "rm -r /a", "", ""},

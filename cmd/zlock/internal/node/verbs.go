@@ -52,20 +52,22 @@ func table() []verb {
 			}), remove},
 		{"deleteall", "[-y] path", "remove a node and all below; at a terminal it asks", 1, 1,
 			all(yes, func(c *verbCall) { c.StringVarP(&c.mode, "batch", "b", "", "") }), removeAll},
-		{"getAcl", "[-s] path", "show who may do what with a node", 1, 1, withStat, getACL},
-		{"setAcl", "[-s] [-v version] [-R] path acl", "say who may do what with a node", 2, 2,
+		{"getAcl", "[-s] path", "show the ACL of a node", 1, 1, withStat, getACL},
+		{"setAcl", "[-s] [-v version] [-R] path acl", "set the ACL of a node", 2, 2,
 			all(withStat, withVersion, deep), setACL},
 		{"addauth", "scheme auth", "sign in", 1, 2, nil, addAuth},
-		{"whoami", "", "show as whom the session is signed in", 0, 0, nil, whoAmI},
-		{"watch", "[-m mode] path", "tell the changes of a node, and of all below", 1, 1, func(c *verbCall) {
+		{"whoami", "", "show the identities of the session", 0, 0, nil, whoAmI},
+		{"watch", "[-m mode] path", "print the changes of a node, and of all nodes " +
+			"below", 1, 1, func(c *verbCall) {
 			c.StringVarP(&c.mode, "mode", "m", "PERSISTENT_RECURSIVE", "")
 		}, watch},
-		{"removewatches", "path", "forget all watches of a node", 1, 1, nil, removeWatches},
+		{"removewatches", "path", "remove all watches of a node", 1, 1, nil, removeWatches},
 		{"tree", "path", "draw the nodes below a node", 1, 1, nil, tree},
 		{"find", "path pattern", "list the paths whose name or whole path a pattern matches, as *.lock",
 			2, 2, nil, search},
 		{"export", "[-f FILE] path", "write a node and all below as lines of JSON", 1, 1, file, export},
-		{"import", "[--force] [-f FILE] path", "make nodes of such lines below a path (--force: also change)",
+		{"import", "[--force] [-f FILE] path", "make nodes from such lines below a path (--force: also " +
+			"change nodes)",
 			1, 1, all(file, func(c *verbCall) { c.BoolVar(&c.force, "force", false, "") }), imports},
 		{"getAllChildrenNumber", "path", "count the nodes below a node", 1, 1, nil, countAll},
 		{"getEphemerals", "[path]", "list the ephemeral nodes of this session", 0, 1, nil, ephemerals},
@@ -216,7 +218,7 @@ func stat(ctx context.Context, c *verbCall) error {
 func (c *verbCall) data(n int) ([]byte, error) {
 	switch {
 	case c.file != "" && len(c.args) > n && n == 1 && c.Name() == "set":
-		return nil, errors.New("data stands in the line or in FILE, not in both")
+		return nil, errors.New("give the data on the line or in FILE, not both")
 	case c.file == "-":
 		return io.ReadAll(c.input())
 	case c.file != "":

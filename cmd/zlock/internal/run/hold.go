@@ -20,9 +20,9 @@ func Hold() *call.Command {
 		Name: "hold", Args: "PATH…", Paths: true, Least: 1, Most: -1,
 		Does: "hold a lock until standard input ends or a signal comes",
 		Help: `For scripts and coprocesses: prints 'locked TOKEN SEQUENCER' once the lock is held
-and releases it when standard input ends. It exits 0 then, 122 as soon as the
-lock is lost, and else as run does. Without a pipe or a terminal as standard input,
-as for 'zlock hold P &' in a script, it holds the lock until a signal comes.`,
+and releases it when standard input ends. The exit code is then 0; it is 122 as soon as
+the lock is lost, and otherwise that of run. If standard input is neither a pipe nor a
+terminal, as for 'zlock hold P &' in a script, it holds the lock until a signal comes.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			lock := addLockFlags(fs)
 			conn := connect.AddFlags(fs)
@@ -78,7 +78,7 @@ func keepHold(ctx context.Context, c *call.Call, lock *lockFlags, s *holding, qu
 			close(eof)
 		}()
 	} else if !quiet {
-		c.Say("standard input is no pipe and no terminal: the lock is held until a signal comes")
+		c.Say("standard input is neither a pipe nor a terminal: zlock holds the lock until a signal comes")
 	}
 	for revoked := lease.Asked(); ; {
 		select {

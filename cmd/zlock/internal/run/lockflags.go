@@ -47,18 +47,18 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 	fs.IntVar(&f.permits, "permits", 1, "take `K` of them")
 	fs.BoolVar(&f.needSlot, "need-slot", false,
 		"give the permits back with an error if they have no numbers (ZLOCK_SLOT), as beside programs "+
-			"without them")
+			"without numbers")
 	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait")
 	call.AddDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
 	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", call.ExitNotAcquired,
-		"exit with `CODE` when the lock is not had (-n, -w)")
+		"exit with `CODE` when the lock is not acquired (-n, -w)")
 	fs.Var(cli.NewChoice(&f.policy, "fair", "reader", "writer"), "policy",
 		"who goes first among readers and writers; all users of PATH must name the same")
 	fs.Var(cli.NewChoice(&f.layout, "curator", "kazoo", "host"), "layout",
 		"how nodes are named, and thus who else can share the lock (default curator)")
 	call.AddDuration(fs, &f.maxHold, "max-hold", "", "hold no longer than this")
 	call.AddDuration(fs, &f.lockDelay, "lock-delay", "",
-		"wait this long if the holder before vanished without releasing; all users must set it")
+		"wait this long after a holder that vanished without a release; all users must set it")
 	call.AddDuration(fs, &f.revocable, "revocable", "",
 		"give the lock back within this time when 'zlock revoke' asks for it")
 	fs.StringVar(&f.reason, "reason", "", "`TEXT` that others see")
@@ -84,7 +84,7 @@ func (f *lockFlags) check() error {
 	case f.permits < 1:
 		return cli.Usagef("--permits must be at least 1")
 	case f.policy != "" && f.layout != "":
-		return cli.Usagef("--policy has a layout of its own; leave --layout away")
+		return cli.Usagef("--policy has a layout of its own; leave out --layout")
 	case f.permitsWanted() && f.layout == "host":
 		return cli.Usagef("the host layout has no semaphores")
 	case given("max-hold") && f.maxHold <= 0:

@@ -45,16 +45,17 @@ func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 	f := &runFlags{fs: fs, onLost: "term", readyFD: -1}
 	fs.StringVarP(&f.shell, "command", "c", "", "run `STRING` by /bin/sh instead of a COMMAND")
 	fs.StringVar(&f.onLost, "on-lost", "term",
-		"on loss: term, kill, another `SIGNAL`, or warn to let COMMAND go on")
+		"on loss: term, kill, another `SIGNAL`, or warn to let COMMAND continue")
 	call.AddDuration(fs, killAfter, "kill-after", "k", "time between the signal and KILL")
 	fs.StringVar(&f.onRevoke, "on-revoke", "",
 		"`SIGNAL` to send when the lock is asked back (default TERM with --revocable, else none)")
 	fs.BoolVar(&f.foreground, "foreground", false,
-		"keep COMMAND in zlock's process group, as a terminal needs it (default if standard input is a terminal)")
+		"keep COMMAND in zlock's process group, so that it can use the terminal (default if standard "+
+			"input is a terminal)")
 	fs.BoolVar(&f.contain, "contain", false,
 		"run COMMAND in a process namespace, so that nothing it starts can outlive it (Linux)")
 	fs.BoolVar(&f.leave, "leave", false,
-		"spare what leaves COMMAND's process group, as a daemon does that COMMAND starts on purpose")
+		"do not end processes that leave COMMAND's process group, such as a daemon that it starts on purpose")
 	fs.IntVar(&f.readyFD, "ready-fd", -1,
 		"write a line 'locked TOKEN' to this file descriptor `FD` when the lock is held")
 	return f
@@ -126,19 +127,20 @@ func Run() *call.Command {
 	return &call.Command{
 		Name: "run", Args: "PATH… -- COMMAND [ARG…]", Paths: true, Least: 0, Most: -1, Runs: true,
 		Does: "run a command while holding a lock",
-		Help: `Several PATHs are locked at once, without the danger of a deadlock. COMMAND is
-executed directly; -c takes a line for the shell. When the lock is lost, COMMAND
-and all it started are ended before another can get the lock; when COMMAND ends,
-what it left running is ended before the lock is released. (On systems other than
-Linux that goes for COMMAND's process group, and so with --leave.) COMMAND finds
-the lock described in ZLOCK_PATH, ZLOCK_TOKEN and others.
+		Help: `Locks several PATHs at once, without the danger of a deadlock. Executes COMMAND
+directly; -c takes a line for the shell. When the lock is lost, zlock ends COMMAND
+and all processes that it started before another client can get the lock. When
+COMMAND ends, zlock ends the processes that it left running, and then releases the
+lock. (On systems other than Linux, and with --leave, this covers only COMMAND's
+process group.) ZLOCK_PATH, ZLOCK_TOKEN and others describe the lock to COMMAND.
 
-With --ticket-file, COMMAND runs under the hold of a ticket ('zlock take'), which is
-renewed until COMMAND ends and stays then (--give gives it back). With --rate 100/1m,
-COMMAND runs without a lock, as soon as PATH has had fewer than 100 draws within 1m.
-Both ask a zlockd's port for tickets (--http), and need no other connection.
+With --ticket-file, COMMAND runs under the hold of a ticket ('zlock take'). zlock
+renews the ticket until COMMAND ends; then the ticket stays (--give gives it back).
+With --rate 100/1m, COMMAND runs without a lock, as soon as PATH has had fewer than
+100 draws within 1m. Both ask a zlockd's port for tickets (--http), and need no
+other connection.
 
-Exit code: COMMAND's, 128+N if it died of signal N, 120 no session, 121 revoked,
+Exit code: COMMAND's, 128+N if signal N ended it, 120 no session, 121 revoked,
 122 lock lost, 123 held too long (--max-hold), 124 not acquired (-n, -w), 125
 usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {

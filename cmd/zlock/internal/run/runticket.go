@@ -53,7 +53,7 @@ func runByTicket(c *call.Call, t *ticket.Flags, give bool, lock *lockFlags, run 
 		return err
 	}
 	if len(c.Args) > 1 {
-		return cli.Usagef("a ticket is of one PATH")
+		return cli.Usagef("a ticket has only one PATH")
 	}
 	t.Timeout = conn.ConnectTimeout
 	k, err := t.One(c, false)
@@ -195,7 +195,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 		case a.Code >= http.StatusBadRequest:
 			h.last = fmt.Errorf("no server has renewed the ticket: %s", a.Text)
 		case !a.Held || a.Token != h.token:
-			h.lose(errors.New("the ticket holds no longer"))
+			h.lose(errors.New("the ticket no longer holds the lock"))
 			return
 		default:
 			h.last = nil
@@ -275,7 +275,7 @@ func (h *ticketHold) lostLately(c *call.Call) bool {
 	case a.Code >= http.StatusBadRequest:
 		return false
 	default:
-		c.Say("the ticket holds no longer")
+		c.Say("the ticket no longer holds the lock")
 	}
 	return true
 }
@@ -301,7 +301,7 @@ func (h *ticketHold) giveBack(c *call.Call, t *ticket.Flags, code int) int {
 		if err == nil {
 			err = ticket.OverOr(a)
 		}
-		c.Say("the ticket is not given back: %v; 'zlock give' does so", err)
+		c.Say("the ticket was not given back: %v; use 'zlock give'", err)
 		return code
 	}
 	if t.File != "" && t.File != "-" {

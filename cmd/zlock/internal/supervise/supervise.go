@@ -153,7 +153,8 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 			case n.Signal != 0 && !s.told: // no terminal sends signals to the guard
 				s.pass(n.Signal)
 			case n.Bereft && s.OnLost == 0:
-				s.Say("the guard process died; COMMAND goes on without one, and its exit code is not known")
+				s.Say("the guard process died; COMMAND continues without a guard, and its exit code is " +
+					"not known")
 			case n.Bereft:
 				s.Say("the guard process died, and COMMAND with it")
 				s.child.signal(syscall.SIGKILL)
@@ -213,7 +214,7 @@ func (s *supervisor) pass(sig syscall.Signal) {
 func (s *supervisor) lost() <-chan time.Time {
 	s.code = s.right.Code()
 	if s.OnLost == 0 {
-		s.Say("%v; COMMAND goes on", s.right.Err())
+		s.Say("%v; COMMAND continues", s.right.Err())
 		return nil
 	}
 	s.Say("%v; sending %s", s.right.Err(), SignalName(s.OnLost))

@@ -23,7 +23,7 @@ type Flags struct {
 
 func addTicketFlags(fs *pflag.FlagSet, one bool) *Flags {
 	t := AddPortFlags(fs, one)
-	call.AddDuration(fs, &t.Timeout, "timeout", "", "give up when no server answers for so long")
+	call.AddDuration(fs, &t.Timeout, "timeout", "", "give up when no server answers for this long")
 	return t
 }
 

@@ -57,5 +57,5 @@ func TestLastAnswerIsToldWhenTheTimeEnds(t *testing.T) {
 	k := must.Get(ticket.NewCaller(proxy.URL, "", "", ""))(t)
 	_, err := k.Ask(ctx, http.MethodGet, "/v1/tickets", nil, nil)
 	must.Fails(t, err)
-	expect.Has(t, err.Error(), "not as a port for tickets does")
+	expect.Has(t, err.Error(), "unlike a port for tickets")
 }

@@ -27,10 +27,10 @@ import (
 func Agents() *call.Command {
 	return &call.Command{
 		Name: "mcp", Does: "give coding agents three tools for locks, by the Model Context Protocol",
-		Help: `It reads requests on standard input and answers on standard output until the input ends. The
+		Help: `Reads requests from standard input and answers on standard output until the input ends. The
 tools lock_take, lock_wait and lock_give work with tickets, so a hold outlives this command: it
-ends when the agent gives it back, or does not ask for as long as the ticket lives. The secrets
-of tickets stay in files of DIR, of mode 0600; agents know the tickets by other names.`,
+ends when the agent gives it back, or calls no tool for the lifetime of the ticket. The secrets
+of tickets stay in files of DIR with mode 0600; agents use other names for the tickets.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			dir := fs.String("ticket-dir", "", "keep tickets in `DIR`, in place of zlock/tickets in the "+
 				"user's directory for caches")
@@ -94,8 +94,8 @@ var toolList = []map[string]any{
 			"path": property("string", "the lock, such as /staging or /deploy/web"),
 			"reason": property("string", "what others are shown: the work that the lock is for",
 				"maxLength", 200),
-			"ttl_seconds": property("integer", "the ticket ends so long after the last call about it; choose "+
-				"more than the longest step of the work", "default", usualTTL, "minimum", 4),
+			"ttl_seconds": property("integer", "the ticket ends this long after the last call about it; "+
+				"choose more than the longest step of the work", "default", usualTTL, "minimum", 4),
 			"mode": property("string", "exclusive; shared: as one of several readers; permit: as one of "+
 				"several holders of a semaphore", "enum", []string{"exclusive", "shared", "permit"}),
 			"limit": property("integer", "how many permits the semaphore has, if it is new", "minimum", 1),

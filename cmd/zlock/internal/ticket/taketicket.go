@@ -23,19 +23,20 @@ func Take() *call.Command {
 	return &call.Command{
 		Name: "take", Args: "PATH", Least: 1, Most: 1,
 		Does: "take a lock, or a place in its queue, that outlives this command: a ticket",
-		Help: `It needs a zlockd with a port for tickets (--http) and nothing else. Exit code: 0 held, 124
-not held: the place in the queue stays. With --ticket-file the same command goes on with it, also
-after it was killed. Without, it prints the ticket, a secret and its path, for 'zlock give'.
-'held TOKEN', of permits with their numbers ('slot 2'), goes to standard error, and while it
-waits who holds the lock, since when, why, and the ticket's place.`,
+		Help: `Needs only a zlockd with a port for tickets (--http). Exit code: 0 held, 124 not held: the
+place in the queue stays. With --ticket-file the same command continues with the ticket,
+even after it was killed. Without --ticket-file it prints the ticket, a secret and its path,
+for 'zlock give'. It writes 'held TOKEN' to standard error, for permits with their numbers
+('slot 2'). While it waits it writes who holds the lock, since when and why, and the place
+of the ticket.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			var wait, ttl time.Duration
-			call.AddDuration(fs, &wait, "wait", "w", "wait for so long")
+			call.AddDuration(fs, &wait, "wait", "w", "wait this long")
 			try := fs.BoolP("try", "n", false, "do not queue: if the lock is held, leave nothing behind")
 			call.AddDuration(fs, &ttl, "ttl", "",
-				"the ticket lives for so long after each request, else for 1m")
-			until := fs.String("until", "", "it ends then, whatever renews it: `TIME`, as 18:00, FRI-18:00 or "+
-				"2026-11-27T18:00:00Z")
+				"the ticket lives this long after each request, 1m if not given")
+			until := fs.String("until", "", "the ticket ends at `TIME` at the latest, such as 18:00, "+
+				"FRI-18:00 or 2026-11-27T18:00:00Z")
 			reason := fs.String("reason", "", "what others are shown")
 			shared := fs.Bool("shared", false, "as one of several readers")
 			semaphore := fs.Int("semaphore", 0, "PATH is a semaphore, with `N` permits if it has no "+
@@ -136,8 +137,8 @@ func withdraw(c *call.Call, t *Flags, k *Asker) {
 	if err == nil && (a.Code == http.StatusNoContent || a.Over()) {
 		return
 	}
-	c.Say("no server confirms that the ticket is given back: if it was opened it lasts until its time is " +
-		"over, or 'zlock give'")
+	c.Say("no server confirms the end of the ticket: if it exists, it lasts until its time is over, or " +
+		"until 'zlock give'")
 	_ = printTicket(c, k)
 }
 

@@ -32,8 +32,8 @@ func Renew() *call.Command {
 // Give is zlock give.
 func Give() *call.Command {
 	return ticketCommand("give", "give a ticket back, or leave its queue",
-		`Exit code: 0 given back, 1 if the ticket was over for another reason: the work may have
-overlapped. A ticket file is removed.`, func(c *call.Call, t *Flags) error {
+		`Removes the ticket file. Exit code: 0 given back, 1 if the ticket had ended for another reason:
+then the work may have overlapped with another holder's.`, func(c *call.Call, t *Flags) error {
 			a, err := askOnce(c, t, http.MethodDelete, nil)
 			if err != nil {
 				return err

@@ -18,25 +18,25 @@ const told = 20
 func importCommand() *Command {
 	return &Command{
 		Name: "import", Args: "--from DIR|FILE --data-dir NEW",
-		Does: "make a data directory of a stopped ZooKeeper's data",
-		Help: `Reads the newest whole snapshot and every log behind it (version 2; also snapshots
-compressed by gzip or snappy), checks all of it, and makes a new data directory of it:
+		Does: "make a data directory from a stopped ZooKeeper's data",
+		Help: `Reads the newest whole snapshot and every log after it (version 2; also snapshots
+compressed by gzip or snappy), checks all of it, and makes a new data directory from it:
 nodes with all fields of their stat, ACLs, containers, times to live, quotas and
-sequence counters. The zxid goes on above the last one. Nothing of the ZooKeeper is
-changed. One snapshot FILE is taken as it stands.
+sequence counters. New zxids are above the last one. The files of the ZooKeeper do not
+change. If FROM is one snapshot FILE, import uses that file alone.
 
-Ephemeral nodes are left out and listed, unless --keep-sessions takes the sessions over:
-their clients keep locks and sessions if they connect to zlockd within their timeout
-after it started.`,
+Import leaves out ephemeral nodes and lists them, unless --keep-sessions keeps the
+sessions: then their clients keep locks and sessions if they connect to zlockd within
+their timeout after its start.`,
 		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			var o offline.ZooKeeperOptions
 			from := fs.String("from", "", "the ZooKeeper's `DIR` (dataDir of its zoo.cfg), or one snapshot file")
 			fs.StringVar(&o.LogDir, "log-dir", "", "its `DIR` of logs, if dataLogDir names another one")
-			dataDir := fs.String("data-dir", "", "make this `DIR`, which must not exist or be empty")
-			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")
-			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
+			dataDir := fs.String("data-dir", "", "make this `DIR`, which must be empty or not exist")
+			id := fs.Uint32("id", 1, "id of the new directory's server, `N` from 1 to 254")
+			keep := fs.Bool("keep-sessions", false, "keep sessions and ephemeral nodes")
 			fs.BoolVar(&o.DropTorn, "drop-torn-record", false,
-				"leave out a last log entry that was not written to its end, as ZooKeeper does")
+				"leave out an unfinished last log entry, as ZooKeeper does")
 			return func(c *Call) error {
 				if err := cmp.Or(required("from", *from), required("data-dir", *dataDir), checkID(*id)); err != nil {
 					return err
@@ -105,15 +105,15 @@ func (c *Call) list(paths []string) {
 func exportCommand() *Command {
 	return &Command{
 		Name: "export", Args: "--data-dir DIR --to NEW",
-		Does: "make a ZooKeeper's data directory of a stopped server's data, or of a backup",
+		Does: "make a ZooKeeper's data directory from a stopped server's data, or from a backup",
 		Help: `Makes NEW/version-2 with a snapshot, a log and the epoch files, from which a ZooKeeper
 3.8 or 3.9 starts, alone or as a server of an ensemble: name NEW as its dataDir. All
 fields are exactly those of the nodes, except that the text of /zookeeper/config is
 left to ZooKeeper. A running server is exported by: zlock export FILE.`,
 		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			dataDir := fs.String("data-dir", "", "the stopped server's `DIR`, or a backup file")
-			to := fs.String("to", "", "make this `DIR`, which must not exist or be empty")
-			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
+			to := fs.String("to", "", "make this `DIR`, which must be empty or not exist")
+			keep := fs.Bool("keep-sessions", false, "keep sessions and ephemeral nodes")
 			return func(c *Call) error {
 				if err := cmp.Or(required("data-dir", *dataDir), required("to", *to)); err != nil {
 					return err
@@ -134,12 +134,12 @@ func verifyCommand() *Command {
 	return &Command{
 		Name: "verify", Args: "A B", Least: 2, Most: 2, Does: "compare two places node by node",
 		Help: `A and B are each one of: a data directory of a stopped zlockd or ZooKeeper, a snapshot
-of either, a backup, or a running server as HOST:PORT. Everything in every node is
-compared; of a running server, what its protocol shows. Equal: exit code 0. Else the
-first hundred differences are printed, exit code 1. Mistakes and damage: 2 and 1, with
-a reason on stderr.`,
+of either, a backup, or a running server as HOST:PORT. Compares all
+fields of all nodes; for a running server, those that its protocol shows. Exit code: 0 if
+both are equal; 1 if they differ, after the first hundred differences, or if data are
+damaged; 2 for a mistake in the command line.`,
 		Setup: func(fs *pflag.FlagSet) func(*Call) error {
-			ephemerals := fs.Bool("ephemerals", false, "compare ephemeral nodes as well")
+			ephemerals := fs.Bool("ephemerals", false, "compare ephemeral nodes too")
 			logDir := fs.String("log-dir", "", "a ZooKeeper's `DIR` of logs, if dataLogDir names another one")
 			auth := fs.String("auth-file", "",
 				"`FILE` with a line digest:USER:PASSWORD, for nodes of a running server that not all clients may read")
@@ -193,16 +193,17 @@ func (c *Call) verify(ephemerals bool, logDir, auth string) error {
 
 func restoreCommand() *Command {
 	return &Command{
-		Name: "restore", Args: "FILE --data-dir NEW", Least: 1, Most: 1, Does: "make a data directory of a backup",
+		Name: "restore", Args: "FILE --data-dir NEW", Least: 1, Most: 1, Does: "make a data directory " +
+			"from a backup",
 		Help: `FILE is what zlock backup wrote, or a snapshot of a ZooKeeper. The new directory belongs
-to a new cluster of one server: servers of the old cluster cannot join it. The zxid is
-raised to the time of day, so that fencing tokens grow and no client sees time go back.
-All sessions are ended, and their ephemeral nodes deleted, unless --keep-sessions keeps
-them. To put a whole cluster back, stop its servers, restore to one of them, and add the
-others, empty, as members.`,
+to a new cluster of one server: servers of the old cluster cannot join it. The zxid
+rises to the time of day, so that fencing tokens grow and no client sees time go back.
+All sessions end, and their ephemeral nodes are deleted, unless --keep-sessions keeps
+them. To restore a whole cluster, stop its servers, restore to one of them, and add the
+others, with empty data directories, as members.`,
 		Setup: func(fs *pflag.FlagSet) func(*Call) error {
-			dataDir := fs.String("data-dir", "", "make this `DIR`, which must not exist or be empty")
-			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")
+			dataDir := fs.String("data-dir", "", "make this `DIR`, which must be empty or not exist")
+			id := fs.Uint32("id", 1, "id of the new directory's server, `N` from 1 to 254")
 			keep := fs.Bool("keep-sessions", false, "keep sessions and ephemeral nodes")
 			return func(c *Call) error {
 				if err := cmp.Or(required("data-dir", *dataDir), checkID(*id)); err != nil {
@@ -219,15 +220,15 @@ others, empty, as members.`,
 func recoverCommand() *Command {
 	return &Command{
 		Name: "recover", Args: "--data-dir DIR --yes",
-		Does: "make a cluster of one of a surviving server, when the majority is gone for good",
-		Help: `For a cluster that lost its majority and will not get it back. Says what is lost at
-most, makes the stopped server's directory that of a new cluster with it as the only
-member, and prints the commands that bring the other servers back. Sessions go on. What
-was in the directory before is kept within. If a majority can be started again, start
-it instead: then nothing is lost.`,
+		Does: "make a cluster of one from a surviving server, when the majority is gone for good",
+		Help: `For a cluster that lost its majority and will not get it back. Shows how much
+is lost at most, makes a new cluster from the stopped server's directory, with this server
+as the only member, and prints the commands that add the other servers again. Sessions
+continue. A directory within keeps the old content. If a majority can be started again,
+start it instead: then nothing is lost.`,
 		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			dataDir := fs.String("data-dir", "", "the survivor's `DIR`")
-			yes := fs.Bool("yes", false, "do it; without this it is only told what would be lost")
+			yes := fs.Bool("yes", false, "do it; without --yes only show what would be lost")
 			return func(c *Call) error {
 				if err := required("data-dir", *dataDir); err != nil {
 					return err

@@ -158,8 +158,8 @@ func (z *zoo) adminTLS() {
 		z.put("admin-tls-ca", ca)
 	}
 	if z.s.AdminClear && z.s.AdminFiles.CA != "" {
-		z.s.Note("", "admin.portUnification lets callers in that speak clear text, without a certificate of "+
-			"--admin-tls-ca: admin.forceHttps=true refuses them")
+		z.s.Note("", "admin.portUnification admits callers in clear text, without a certificate of "+
+			"--admin-tls-ca; admin.forceHttps=true refuses them")
 	}
 }
 
@@ -202,7 +202,7 @@ func (z *zoo) cluster() {
 			continue
 		}
 		if z.is("peerType", "observer") && sv.Voter {
-			z.s.Note("peerType", "the line server.%d says participant, which counts", sv.ID)
+			z.s.Note("peerType", "the line server.%d says participant, and takes precedence", sv.ID)
 		}
 		if sv.Client != "" && z.seen["clientPort"] == "" {
 			z.put("client-addr", strings.TrimPrefix(sv.Client, "0.0.0.0"))

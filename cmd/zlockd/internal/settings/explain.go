@@ -42,7 +42,7 @@ func Explain(err error, s *Settings) error {
 	case errors.Is(err, syscall.ENOSPC) && ours:
 		return fmt.Errorf("%w\n  Make room on the disk of %s, or choose another --data-dir.", err, s.DataDir)
 	case file != nil && ours:
-		return fmt.Errorf("%w\n  --data-dir is to name a directory, or one that can be made.", err)
+		return fmt.Errorf("%w\n  --data-dir must name a directory, or one that can be made.", err)
 	}
 	return err
 }

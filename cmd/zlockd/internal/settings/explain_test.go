@@ -35,7 +35,7 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 		{listen(2181, syscall.EACCES), "Ports below 1024"},
 		{file(syscall.EACCES), "read and write /srv/locks"},
 		{file(syscall.ENOSPC), "Make room"},
-		{file(syscall.ENOTDIR), "--data-dir is to name"},
+		{file(syscall.ENOTDIR), "--data-dir must name"},
 		{fmt.Errorf("start: %w", &net.OpError{Op: "listen", Err: &net.DNSError{Name: "locks.invalid",
 			Err: "no such host"}}), "name with --admin-addr"},
 		{&net.DNSError{Name: "elsewhere.invalid", Err: "no such host"}, "or another name."},
@@ -55,5 +55,5 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 	for _, path := range []string{"zlockd-data/log", "./zlockd-data", "."} {
 		expect.Has(t, Explain(at(path, syscall.EACCES), s).Error(), "read and write ./zlockd-data")
 	}
-	expect.Has(t, Explain(at("zlockd-data/log", syscall.ENOTDIR), s).Error(), "--data-dir is to name")
+	expect.Has(t, Explain(at("zlockd-data/log", syscall.ENOTDIR), s).Error(), "--data-dir must name")
 }

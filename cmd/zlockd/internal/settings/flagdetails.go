@@ -16,11 +16,12 @@ var Details = map[string]string{
 		"long as the connection, or go on elsewhere",
 	"max-nodes":     "Creates then get THROTTLEDOP; deletes and sessions go on",
 	"max-data":      "Larger data and long ACLs then get THROTTLEDOP; deletes, smaller data and sessions go on",
-	"enforce-quota": "The leader's setting counts",
-	"no-ttl":        "The leader's setting counts",
-	"one-layout": "They get NOAUTH. The leader's setting counts, once every server has said that it runs a " +
-		"release after 0.1.0, see docs/locks.md",
-	"disk-reserve": "The leader refuses with THROTTLEDOP, also with less than twice the snapshot free",
+	"enforce-quota": "The leader's setting applies",
+	"no-ttl":        "The leader's setting applies",
+	"one-layout": "They get NOAUTH. The leader's setting applies, once every server has said that it runs " +
+		"a release after 0.1.0, see docs/locks.md",
+	"disk-reserve": "The leader then answers THROTTLEDOP. It also does so if less than twice the size of " +
+		"a snapshot is free",
 	"super-digest": "Make the hash by: printf 'super:secret' | openssl dgst -binary -sha1 | openssl base64",
 	"sasl-users": "Read at the start; refused if it has passwords and every user can read it. Of a JAAS file " +
 		"keyTab and principal of a Krb5LoginModule are read too",

@@ -33,7 +33,7 @@ func Groups(s *Settings) []cli.Group {
 	f := begin("Start")
 	f.BoolVar(&s.Dev, "dev", false,
 		"a server for development: one process, everything in memory, nothing left behind")
-	f.StringVar(&s.Config, "config", "", "read `FILE`, a ZooKeeper zoo.cfg; flags given beside it win")
+	f.StringVar(&s.Config, "config", "", "read `FILE`, a ZooKeeper's zoo.cfg; flags take precedence over it")
 	f.StringVar(&s.DataDir, "data-dir", "./zlockd-data",
 		"keep log, snapshots and identity in `DIR`, made when missing")
 	f.BoolVar(&s.ignoreZooData, "ignore-zookeeper-data", false,
@@ -57,8 +57,8 @@ func Groups(s *Settings) []cli.Group {
 	f = begin("Cluster")
 	f.Uint32Var(&s.ID, "id", 1, "id of this server among --peers, `N` from 1 to 254")
 	f.Var(s.peersFlag(), "peers",
-		"all servers of the cluster, this one included; leave out for a single server; :observer behind one "+
-			"without a vote")
+		"all servers of the cluster, this one included; leave out for a single server; :observer after a "+
+			"server without a vote")
 	f.Var(withUnit(&s.HeartbeatTimeout), "heartbeat-timeout",
 		"follow a silent leader no longer than this, then elect (default 1s; 30ms in a single server)")
 	s.peerFiles.declare(f, "peer-tls", "this server's certificate for its peers, with the DNS name zlockd-ID",
@@ -82,24 +82,24 @@ func Groups(s *Settings) []cli.Group {
 	f.IntVar(&s.MaxSessions, "max-sessions", 0,
 		"refuse new sessions beyond `N` in the cluster, 0 = as many as memory allows, -1 = no limit")
 	f.IntVar(&s.MaxAddrSessions, "max-address-sessions", 0,
-		"and beyond `N` from one address, 0 = half of --max-sessions, -1 = no limit")
+		"refuse new sessions beyond `N` from one address, 0 = half of --max-sessions, -1 = no limit")
 	s.MaxTicket = tickets.DefaultMax
 	f.Var(withUnit(&s.MaxTicket), "max-ticket", "the longest time a ticket gets between two requests")
 	f.IntVar(&s.MaxFrame, "max-frame", clients.DefaultMaxFrame, "longest request in `BYTES`")
 	f.BoolVar(&s.ReadOnlyMode, "read-only-mode", false,
-		"while no leader is known, let clients that ask for it read what this server has")
+		"while no leader is known, let clients read this server's data, if they allow read-only mode")
 	f.BoolVar(&s.LinearizableReads, "linearizable-reads", false,
 		"confirm with a majority before every read, so that no read is ever stale")
 	f.IntVar(&s.MaxNodes, "max-nodes", 0, "refuse new nodes beyond `N`, 0 = no limit")
 	f.Int64Var(&s.DataMiB, "max-data", 0,
 		"refuse more data beyond this many `MIB` of paths, data and ACLs, 0 = no limit")
 	f.BoolVar(&s.EnforceQuota, "enforce-quota", false,
-		"refuse writes beyond the hard limits of zkCli's setquota -N and -B; else they are only noted, as in "+
-			"ZooKeeper")
+		"refuse writes beyond the hard limits of zkCli's setquota -N and -B; otherwise such writes are "+
+			"only logged, as in ZooKeeper")
 	f.BoolVar(&s.NoTTL, "no-ttl", false,
 		"refuse nodes with a time to live, as ZooKeeper does by default")
 	f.BoolVar(&s.OneLayout, "one-layout", false,
-		"refuse contenders of a lock beside living ones that do not see them, as of Curator beside kazoo")
+		"refuse a contender of a lock if living contenders do not see it, as with Curator and kazoo")
 	s.SweepInterval = raftfsm.DefaultSweep
 	f.Var(millis(&s.SweepInterval), "container-check-interval",
 		"remove empty containers and overdue TTL nodes this often")
@@ -112,7 +112,7 @@ func Groups(s *Settings) []cli.Group {
 	f.Var(withUnit(&s.SnapshotInterval), "snapshot-interval",
 		"and at least this often, when something changed (default never)")
 	f.Int64Var(&s.ReserveMiB, "disk-reserve", raftfsm.DefaultDiskReserve>>20,
-		"refuse what needs more room with less than this many `MIB` of disk free, 0 = never")
+		"refuse requests that need more room below this many `MIB` of free disk, 0 = never")
 	f.StringVar(&s.BackupDir, "backup-dir", "", "take backups into `DIR`, one server of a cluster after another")
 	f.Var(withUnit(&s.BackupInterval), "backup-interval",
 		"time between the backups of a server (default 1h)")
@@ -123,14 +123,14 @@ func Groups(s *Settings) []cli.Group {
 	s.clientFiles.declare(f, "tls", "certificate for clients",
 		"ask clients for a certificate signed by this authority")
 	s.AdminFiles.declare(f, "admin-tls", "serve the admin port over TLS with this certificate",
-		"let in at the admin port only certificates signed by this authority")
+		"admit to the admin port only certificates signed by this authority")
 	s.metricsFiles.declare(f, "metrics-tls", "serve --metrics-addr over TLS with this certificate",
-		"let in at --metrics-addr only certificates signed by this authority")
+		"admit to --metrics-addr only certificates signed by this authority")
 	s.ticketFiles.declare(f, "ticket-tls", "serve --ticket-addr over TLS with this certificate",
-		"at --ticket-addr, know callers by certificates signed by this authority")
+		"at --ticket-addr, identify callers by certificates signed by this authority")
 	f.StringVar(&s.TokensFile, "ticket-tokens", "",
-		"at --ticket-addr, know callers by the bearer tokens of `FILE`, lines NAME SHA256 PATHS, read again "+
-			"at SIGHUP")
+		"at --ticket-addr, identify callers by the bearer tokens of `FILE`, lines NAME SHA256 PATHS, "+
+			"read again at SIGHUP")
 	f.StringVar(&s.tlsCRL, "tls-crl", "",
 		"refuse certificates of clients, peers and callers of the other ports that these lists revoke, "+
 			"PEM `FILE`, read again when it changes")
@@ -153,7 +153,7 @@ func Groups(s *Settings) []cli.Group {
 		"this server's `PRINCIPAL`, as zookeeper/host.example.org@EXAMPLE.ORG; without it the only one of the "+
 			"keytab")
 	f.StringVar(&s.AuthToLocal, "kerberos-rules", "DEFAULT",
-		"how a principal becomes a short name, `RULES` as auth_to_local has them")
+		"`RULES` that turn a principal into a short name, as in auth_to_local")
 	f.BoolVar(&s.RemoveHost, "kerberos-remove-host", false,
 		"leave the host of a principal out of its identity in ACLs")
 	f.BoolVar(&s.RemoveRealm, "kerberos-remove-realm", false,
@@ -169,22 +169,23 @@ func Groups(s *Settings) []cli.Group {
 	f.StringVar(&s.FourLetterWords, "4lw-whitelist", admin.DefaultWhitelist,
 		"answer these four-letter `WORDS`, * = all; srvr always is")
 	f.BoolVar(&s.JVMMetrics, "jvm-metrics", true,
-		"show memory, threads and collections under the names of a Java process too: ZooKeeper's boards ask for "+
-			"them")
+		"show memory, threads and collections also under the names of a Java process, for ZooKeeper's "+
+			"dashboards")
 	f.BoolVar(&s.Profiling, "pprof", false, "serve profiles of the process at /debug/pprof of the admin address")
 	f.StringVar(&s.AuditLog, "audit-log", "",
-		"write a line for each change that is asked for to `FILE|stderr|syslog`, as ZooKeeper's audit log has it")
+		"write a line for each requested change to `FILE|stderr|syslog`, in the form of ZooKeeper's audit "+
+			"log")
 	f.Int64Var(&s.AuditMiB, "audit-log-size", 100,
-		"begin a new file of the audit log after so many `MIB`, 0 = never")
+		"begin a new file of the audit log after this many `MIB`, 0 = never")
 	f.IntVar(&s.AuditKeep, "audit-log-keep", 10, "keep the newest `N` old files of the audit log")
 	f.Var(withUnit(&s.SlowRequest), "slow-request",
 		"log requests that take longer than this (default never)")
-	f.StringVar(&s.LogLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")
+	f.StringVar(&s.LogLevel, "log-level", "info", "lowest level to log, `debug|info|warn|error`")
 	f.StringVar(&s.LogFormat, "log-format", "text", "form of the log, `text|json`")
 	f.BoolVar(&s.CheckReady, "check-ready", false,
 		"ask the admin port of the server with these settings whether it serves clients, and exit: 0 yes, 1 no")
 	f.BoolVar(&s.ShowVersion, "version", false, "print the version and exit")
-	f.BoolVarP(&s.ShowHelp, "help", "h", false, "print this and exit")
+	f.BoolVarP(&s.ShowHelp, "help", "h", false, "print this help and exit")
 	return groups
 }
 

@@ -122,7 +122,7 @@ func serverLine(z *zoo, key, value string) error {
 // skipACL opens every node to every client, so it accepts only ZooKeeper's spelling.
 func skipACL(z *zoo, key, value string) error {
 	if _, bare := z.raw[key]; !bare {
-		z.s.Note("zookeeper."+key, "ZooKeeper reads this key without zookeeper. only")
+		z.s.Note("zookeeper."+key, "ZooKeeper reads this key only without the prefix \"zookeeper.\"")
 		return nil
 	}
 	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
@@ -239,7 +239,7 @@ func protocols(z *zoo, _, value string) error {
 	case slices.Contains(asked, "TLSv1.3"):
 		z.s.TLS13 = true
 	default:
-		return errors.New("TLS 1.2 and 1.3 are spoken, nothing older")
+		return errors.New("only TLS 1.2 and 1.3 are supported")
 	}
 	return nil
 }
@@ -261,7 +261,7 @@ func sslOther(_ *zoo, key, value string) error {
 		return errors.New("keys with a password are not read: store the key without one, in a file that only " +
 			"the server may read")
 	}
-	return errors.New("this setting of TLS cannot be honoured")
+	return errors.New("this setting of TLS is not supported")
 }
 
 // dataLogDir has no effect, but must not hide existing logs.

@@ -67,7 +67,7 @@ func (p peersFlag) Set(s string) error {
 			return fmt.Errorf("entry %q has no host: the other servers must be able to reach it", entry)
 		}
 		if _, twice := list[id]; twice {
-			return fmt.Errorf("server %d is there twice", id)
+			return fmt.Errorf("server %d is listed twice", id)
 		}
 		for other, a := range list {
 			if a == addr && !strings.HasSuffix(addr, ":0") {

@@ -120,9 +120,9 @@ func (s *Settings) tryDirectory(flag, dir string) {
 		case foreign != nil:
 			s.Fault("%w", foreign)
 		case disk.IsDataDir(dir):
-			s.Note("", "--data-dir %s holds the data of a server, which would go on with it", dir)
+			s.Note("", "--data-dir %s holds a server's data: the server would continue with them", dir)
 		case len(entries) == 0:
-			s.Note("", "--data-dir %s is empty: the server would begin there", dir)
+			s.Note("", "--data-dir %s is empty: the server would begin without data", dir)
 		default:
 			s.Note("", "--data-dir %s holds other files: the server would begin beside them", dir)
 		}
@@ -130,14 +130,14 @@ func (s *Settings) tryDirectory(flag, dir string) {
 	took, err := syncTime(at)
 	switch {
 	case err != nil:
-		s.Fault("--%s %s cannot be written to by the user %d, to whom the server would belong: %w\n  chown it, "+
+		s.Fault("--%s %s is not writable for user %d, as whom the server would run: %w\n  chown it, "+
 			"or choose another directory.", flag, dir, os.Geteuid(), err)
 	case took > slowSync:
 		s.Note("", "a sync of the disk of %s takes %v, and so does every write", dir, took.Round(time.Millisecond))
 	}
 	if free, err := disk.FreeBytes(at); err == nil && free < s.ReserveMiB<<20 && flag == "data-dir" {
-		s.Fault("the disk of %s has %d MiB free, less than --disk-reserve %d: the server would refuse what "+
-			"needs room\n  Make room, or lower the reserve.",
+		s.Fault("the disk of %s has %d MiB free, less than --disk-reserve %d: the server would refuse "+
+			"requests that need more room\n  Make room, or lower the reserve.",
 			dir, free>>20, s.ReserveMiB)
 	}
 }

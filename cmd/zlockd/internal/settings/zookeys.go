@@ -28,7 +28,7 @@ var zooRules = map[string]rule{
 	"skipACL":   {"sets --skip-acl when it is yes", skipACL},
 	"superUser": {"sets --sasl-super, or --super-digest when it is USER:HASH", superUser},
 	"letAnySaslUserDoX": ignored(
-		"what an ACL gives to one SASL user is for this user alone; name each user in it"),
+		"an ACL grants rights only to the SASL user that it names; name each user"),
 	"java.security.auth.login.config": toFlag("sasl-users"),
 
 	"kerberos.removeHostFromPrincipal":         toFlag("kerberos-remove-host", exactly("true")),
@@ -73,10 +73,10 @@ var zooRules = map[string]rule{
 	"ssl.trustStore.type":            storeType,
 	"ssl.quorum.keyStore.type":       storeType,
 	"ssl.quorum.trustStore.type":     storeType,
-	"ssl.trustStore.password":        ignored("certificates need none"), "ssl.trustStore.passwordPath": ignored(
-		"certificates need none"),
-	"ssl.quorum.trustStore.password":     ignored("certificates need none"),
-	"ssl.quorum.trustStore.passwordPath": ignored("certificates need none"),
+	"ssl.trustStore.password":        ignored("PEM files need none"), "ssl.trustStore.passwordPath": ignored(
+		"PEM files need none"),
+	"ssl.quorum.trustStore.password":     ignored("PEM files need none"),
+	"ssl.quorum.trustStore.passwordPath": ignored("PEM files need none"),
 	"ssl.clientAuth":                     {"none, want or need a certificate of the client", clientAuth},
 	"ssl.quorum.clientAuth": {"need, and nothing else",
 		unless("need", refused("peers always show certificates to each other")).apply},
@@ -85,9 +85,9 @@ var zooRules = map[string]rule{
 	"ssl.quorum.protocol":         ignored("peers speak TLS 1.3"),
 	"ssl.quorum.enabledProtocols": ignored("peers speak TLS 1.3"),
 	"ssl.crl":                     later("true needs --tls-crl with a file of revocation lists"),
-	"ssl.ocsp":                    refusedWhenTrue("OCSP is not asked"),
+	"ssl.ocsp":                    refusedWhenTrue("OCSP is not supported"),
 	"ssl.quorum.crl":              later("true needs --tls-crl with a file of revocation lists"),
-	"ssl.quorum.ocsp":             refusedWhenTrue("OCSP is not asked"),
+	"ssl.quorum.ocsp":             refusedWhenTrue("OCSP is not supported"),
 	"ssl.hostnameVerification": ignored(
 		"clients are known by their certificate's authority, never by name"),
 	"ssl.quorum.hostnameVerification": ignored("peers are known by the name zlockd-ID in their certificate"),
@@ -143,9 +143,9 @@ var zooPrefixes = []struct {
 	{"superUser.", ignored(
 		"one SASL user may do everything, the one of superUser; others come in by addauth digest with the " +
 			"password of --super-digest")},
-	{"authProvider.", rule{"the schemes of ZooKeeper, and nothing that would have to be loaded", authProvider}},
-	{"ssl.quorum.", rule{"refused: this setting of TLS cannot be honoured", sslOther}},
-	{"ssl.", rule{"refused: this setting of TLS cannot be honoured", sslOther}},
+	{"authProvider.", rule{"only the schemes of ZooKeeper itself", authProvider}},
+	{"ssl.quorum.", rule{"refused: this setting of TLS is not supported", sslOther}},
+	{"ssl.", rule{"refused: this setting of TLS is not supported", sslOther}},
 	{"metricsProvider.", ignored(
 		"there is no such setting; metrics are served at /metrics of --admin-addr and of --metrics-addr")},
 	{"znode.container.", ignored("see znode.container.checkIntervalMs")},
