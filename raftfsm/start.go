@@ -140,7 +140,7 @@ func (n *Node) makeFSM() error {
 		return fmt.Errorf("read log: %w", err)
 	}
 	n.fsm = apply.New(apply.Options{ID: n.id, Cluster: n.disk.Identity().Cluster, Observer: n.o.Observer,
-		Measures: n.o.Measures, Log: n.log, Ctx: n.ctx, Fatal: n.die, Durable: n.disk.WaitDurable,
+		Now: n.o.Now, Measures: n.o.Measures, Log: n.log, Ctx: n.ctx, Fatal: n.die, Durable: n.disk.WaitDurable,
 		Logged: last,
 		Reopen: func() { go n.openOwnStream() },
 		Opened: func() {

@@ -46,3 +46,7 @@ func (n *Node) hasTickets() (has bool) {
 	n.View(func(s *state.State) { has = s.HasTickets() })
 	return has
 }
+
+// LeaderTime returns the time by which the cluster decides next, as far as this server knows: that of its own
+// clock, or the leader's, if that is ahead.
+func (n *Node) LeaderTime() time.Time { return n.o.Now().Add(n.fsm.Ahead()) }

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
@@ -30,7 +31,7 @@ func (i *Instance) openTickets() error {
 			"--ticket-tls-cert and --ticket-tls-key, or an address of loopback", at)
 	}
 	o := tickets.Options{ID: i.o.ID, SkipACL: i.o.SkipACL, Max: i.o.MaxTicket, Tokens: i.o.TicketTokens,
-		TLS: i.o.TicketTLS != nil, Now: i.o.Now, KnownHost: i.Admin.KnownHost}
+		TLS: i.o.TicketTLS != nil, Now: i.leaderTime, KnownHost: i.Admin.KnownHost}
 	if i.o.Audit != nil {
 		o.Audit = i.auditTicket
 	}
@@ -44,6 +45,14 @@ func (i *Instance) openTickets() error {
 	i.wg.Go(func() { i.served("port for tickets", i.ticketPages.Serve(i.ticketPort)) })
 	i.wg.Go(i.remind)
 	return nil
+}
+
+// leaderTime returns the time by which the cluster decides about tickets, as far as this server knows.
+func (i *Instance) leaderTime() time.Time {
+	if node := i.node.Load(); node != nil {
+		return node.LeaderTime()
+	}
+	return i.o.Now()
 }
 
 func (i *Instance) auditTicket(operation string, ids []jute.ID, ip, path string, ok bool) {

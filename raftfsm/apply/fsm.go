@@ -46,8 +46,9 @@ type Options struct {
 	Observer Observer
 	Measures signal.Set
 	Log      *slog.Logger
-	Ctx      context.Context // ends a snapshot that is being written; nil: nothing does
-	Fatal    func(error)     // ends the server, whose state cannot be trusted any more
+	Ctx      context.Context  // ends a snapshot that is being written; nil: nothing does
+	Now      func() time.Time // this server's clock; nil: time.Now
+	Fatal    func(error)      // ends the server, whose state cannot be trusted any more
 	// Durable waits until an entry is on this server's disk. The leader's own write goes on beside
 	// those of the followers, so raft may hand over an entry that this server could still forget; no
 	// client may hear of it before.
@@ -84,6 +85,7 @@ type FSM struct {
 	config  atomic.Bool                            // the members have been published in the state
 	low     atomic.Bool                            // a disk was low when the leader sealed the newest entry
 	full    atomic.Bool                            // requests that need more room were refused then
+	ahead   atomic.Int64                           // see Ahead, in ms
 	counted struct{ requests, bytes atomic.Int64 } // of the log since the last snapshot
 	leads   atomic.Pointer[Deadlines]              // of the term this server leads; else nil
 
@@ -106,6 +108,9 @@ func New(o Options) *FSM {
 	}
 	if o.Durable == nil {
 		o.Durable = func(uint64) error { return nil }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Reopen == nil {
 		o.Reopen = func() {}
@@ -148,6 +153,7 @@ func (f *FSM) Apply(l *raft.Log) any {
 	}
 	f.low.Store(state.Low(l.Data))
 	f.full.Store(state.IsFull(l.Data))
+	f.ahead.Store(state.EntryTime(l.Data) - f.o.Now().UnixMilli())
 	if f.replaced {
 		f.replaced = false
 		f.o.Log.Warn("the state was replaced by a backup; all clients were cut off", "zxid",

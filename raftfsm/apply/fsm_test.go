@@ -221,3 +221,18 @@ func TestDeletesBesideOthersPassOn(t *testing.T) {
 	expect.That(t, !passes(state.Request{Op: jute.OpCloseSession}),
 		"a client that is gone does not queue again")
 }
+
+// The newest entry shows by how much the leader's clock is ahead; one of the past shows nothing.
+func TestClockOfTheLeader(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	f := apply.New(apply.Options{ID: 1, Cluster: "c", Observer: new(applied.Ear),
+		Now: func() time.Time { return now }})
+	for index, c := range []struct{ entry, later, want int64 }{{0, 0, 0}, {-60_000, 0, 0}, {60_000, 0, 60_000},
+		{60_000, 5_000, 60_000}, {-1, 0, 0}} {
+		entry := state.BeginEntry(nil, 0)
+		state.SealEntry(entry, now.UnixMilli()+c.entry)
+		f.Apply(&raft.Log{Index: uint64(index + 1), Term: 1, Type: raft.LogCommand, Data: entry})
+		now = now.Add(time.Duration(c.later) * time.Millisecond)
+		expect.Equal(t, f.Ahead().Milliseconds(), c.want, "entry %d", index)
+	}
+}

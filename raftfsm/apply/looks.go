@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"time"
+
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -102,4 +104,10 @@ func (f *FSM) Wait(stop <-chan struct{}, done func() bool) bool {
 			return false
 		}
 	}
+}
+
+// Ahead returns by how much the leader's clock is ahead of this server's, as the newest entry shows; 0 if it
+// shows nothing, as an entry of the past at a start.
+func (f *FSM) Ahead() time.Duration {
+	return max(time.Duration(f.ahead.Load())*time.Millisecond, 0)
 }

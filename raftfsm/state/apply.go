@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/zlockd/zlockd/jute"
@@ -15,7 +14,7 @@ func (s *State) Apply(entry []byte, to Sink) error {
 		return err
 	}
 	s.change = tree.Change{
-		Time:    int64(binary.BigEndian.Uint64(entry[6:])),
+		Time:    EntryTime(entry),
 		NoQuota: entry[1]&NoQuota != 0,
 		NoTTL:   entry[1]&NoTTL != 0,
 		Full:    IsFull(entry),

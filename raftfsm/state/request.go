@@ -198,6 +198,9 @@ func onlyDeletes(body []byte) bool {
 // Low reports whether the leader that sealed an entry knew of a low disk. The entry must have been checked.
 func Low(entry []byte) bool { return entry[1]&LowDisk != 0 }
 
+// EntryTime returns the leader's time when it sealed an entry, in ms since 1970.
+func EntryTime(entry []byte) int64 { return int64(binary.BigEndian.Uint64(entry[6:])) }
+
 // Append appends r's encoding, which is also its copy.
 func (r *Request) Append(b []byte) []byte {
 	b = jute.AppendLong(b, r.Session)

@@ -25,6 +25,32 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
+// A server whose clock is behind the leader's refuses no draw for longer than the rate says. Without a secret
+// it asks by no log entry.
+func TestDrawAtAServerWhoseClockIsBehind(t *testing.T) {
+	t.Parallel()
+	var behind [3]atomic.Bool
+	c := startThree(t, func(n int, o *server.Options) {
+		o.Now = func() time.Time {
+			if behind[n].Load() {
+				return time.Now().Add(-time.Hour)
+			}
+			return time.Now()
+		}
+	})
+	at := 0
+	for c.list[at].Node().Status().Role == "leader" {
+		at++
+	}
+	behind[at].Store(true)
+	late := caller{t, c.addr(at)}
+	const draw = "POST /v1/rates/r?limit=1&per=1s"
+	caller{t, c.addr(at + 1)}.expect(0, 200, draw)
+	must.Await(t, "a draw is refused for longer than a second", time.Minute, func() bool {
+		return late.ask(0, draw).code == 200
+	})
+}
+
 // A caller draws, is refused and told when to come again, waits, and draws once by one secret.
 func TestDrawsOverHTTP(t *testing.T) {
 	t.Parallel()
