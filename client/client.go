@@ -19,7 +19,7 @@ import (
 // Client owns a session with an ensemble, and makes locks. It is safe for concurrent use; a process
 // needs only one.
 type Client struct {
-	locks    options // what the options of locks begin with
+	locks    options // the options from which the options of each lock start
 	events   func(Event)
 	notifier notifier
 	keeper   *session.Keeper // of its sessions
@@ -74,10 +74,10 @@ func (c *Client) keep(k *session.Keeper) {
 	c.keeper, c.take = k, take.New(k, ownerOf(c.locks.name), lostError)
 }
 
-// Close releases everything. Attempts under way end with ErrClosed, and leases are lost with reason
-// Closed. The client removes abandoned nodes until ctx ends, or the session does by the client's
-// own clock. Then it closes the session, which removes the nodes that are left. Close returns the
-// error of ctx if ctx ended before all was clean; the client is closed in any case.
+// Close releases everything. Attempts under way end with ErrClosed, and leases are lost with reason Closed.
+// The client removes abandoned nodes until ctx ends, or until the session ends by the client's own clock.
+// Then the client closes the session, and the server removes the nodes that are left. Close returns the error
+// of ctx if ctx ended before all nodes were removed. The client is closed in any case.
 func (c *Client) Close(ctx context.Context) error {
 	return c.keeper.Close(ctx)
 }

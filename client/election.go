@@ -85,11 +85,11 @@ func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	return s.leader, err
 }
 
-// sight is what a look at an election saw.
+// sight is the result of one look at an election.
 type sight struct {
 	leader Leader
 	mzxid  int64
-	w      *zk.Watch // fires when it may have changed
+	w      *zk.Watch // fires when the leader may have changed
 }
 
 // look finds the first candidate and watches its node. Without a candidate it watches the

@@ -33,8 +33,8 @@ var (
 	ErrPolicyMismatch = take.ErrPolicyMismatch
 	// ErrLimitMismatch says that the semaphore was set up with another limit.
 	ErrLimitMismatch = take.ErrLimitMismatch
-	// ErrNoSlots says that a lease's permits have no unique numbers, because permits without numbers are in
-	// use too; see [Lease.Slots].
+	// ErrNoSlots says that a lease's permits have no unique numbers, because other holders use permits
+	// without numbers. See [Lease.Slots].
 	ErrNoSlots = take.ErrNoSlots
 	// ErrSequenceExhausted says that the directory's numbers wrap soon, or have wrapped, while some
 	// contenders cannot order them. Let the directory drain and remove it: numbering starts again at
@@ -59,8 +59,8 @@ type LostReason uint8
 const (
 	// Expired: the server ended the session.
 	Expired = LostReason(hold.Expired)
-	// Deadline: the client did not hear from the server for so long that the server may end the
-	// session soon.
+	// Deadline: the client has not heard from the server for a long time, so the server may end the session
+	// soon.
 	Deadline = LostReason(hold.Deadline)
 	// Removed: another client deleted the node.
 	Removed = LostReason(hold.Removed)
@@ -75,8 +75,8 @@ const (
 // String returns the reason in a few words.
 func (r LostReason) String() string { return hold.Reason(r).String() }
 
-// LostError tells what was lost and why. It is the cause of a lost lease's
-// context, and errors.Is(err, ErrLost) holds.
+// LostError says which lock was lost and why. It is the cause of a lost lease's context. errors.Is(err,
+// ErrLost) is true for it.
 type LostError struct {
 	Path   string // of the lock
 	Node   string // of the hold, its full path

@@ -9,16 +9,16 @@ import (
 	"github.com/zlockd/zlockd/client/internal/hold"
 )
 
-// EventKind says what an [Event] tells.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
 const (
-	// EventState: the session has a new state, To instead of From.
+	// EventState: the state of the session has changed from From to To.
 	EventState EventKind = iota + 1
 	// EventQueued: a contender has its place in the queue.
 	EventQueued
-	// EventWaiting: a contender has looked at its queue and must wait, or is refused as a try. Place, Of
-	// and Holder say where it stands.
+	// EventWaiting: a contender has looked at its queue and must wait. A try is refused instead. Place, Of
+	// and Holder give its place.
 	EventWaiting
 	// EventGranted: a lock was granted. Waited is the time since the call.
 	EventGranted
@@ -26,14 +26,14 @@ const (
 	EventRequeued
 	// EventLost: a lease was lost. Err is the *LostError.
 	EventLost
-	// EventReleased: a lock is given back; it is reported before another contender can have the lock. Held is
-	// how long it was held.
+	// EventReleased: a holder gives its lock back. The client reports this before another contender can have
+	// the lock. Held is how long the lock was held.
 	EventReleased
-	// EventLeftBehind: Pending is how many nodes calls have left behind: nodes that must still be removed,
-	// and nodes whose creation or release is under way, for example after [Lease.Release].
+	// EventLeftBehind: calls have left nodes behind, and Pending counts them. These are nodes that must still
+	// be removed, and nodes whose creation or release is under way, for example after [Lease.Release].
 	EventLeftBehind
-	// EventPermits: the semaphore stores another number of permits (Permits) than this program gave (Wanted),
-	// and the stored number counts. Each Semaphore reports this once.
+	// EventPermits: the number of permits stored in the semaphore (Permits) differs from the program's number
+	// (Wanted). The stored number counts. Each Semaphore reports this once.
 	EventPermits
 )
 
@@ -73,7 +73,7 @@ type Event struct {
 	Dropped  uint64 // how many events the client has dropped so far, because the function was too slow
 }
 
-// maxEvents is how many events wait for the function.
+// maxEvents bounds how many events wait for the function.
 const maxEvents = 4096
 
 // notifier delivers events in their order, from one goroutine.

@@ -91,10 +91,10 @@ func (i *Inspector) WaitGraph(ctx context.Context, root string) (*recipe.Graph, 
 // target returns the path of a contender's node.
 func target(path, node string) string { return (&recipe.Lock{Path: path}).Target(node) }
 
-// Break removes a contender's node, given relative to the lock's path. The token must be the czxid of the
-// node, so that Break removes exactly the hold that the caller looked at. The protocol has two gaps: Break
-// cannot see that a directory was removed and made again in between, and without CREATE on the directory it
-// compares only the node's version. The broken contender loses the lock with reason Removed.
+// Break removes a contender's node. The argument node is relative to the lock's path. The token must be the
+// czxid of the node, so that Break removes exactly the hold that the caller looked at. The protocol has two
+// gaps. Break cannot see that a directory was removed and made again in between. Without CREATE on the
+// directory, Break compares only the node's version. The contender loses the lock with reason Removed.
 func (i *Inspector) Break(ctx context.Context, path, node string, token fence.Token) error {
 	return i.breakNode(ctx, path, node, token, func(zk.Node) error { return nil })
 }
@@ -117,9 +117,9 @@ func (i *Inspector) breakNode(
 	return nodeErr(target, i.c.steadily(ctx, target, inspect.Break(ctx, target, token, allow)))
 }
 
-// Revoke asks the contender behind one node of a lock to leave. A holder gets the request by
-// [Lease.Asked]; if it took the lock [WithRevocable], it loses the lock after its grace. A waiter
-// leaves the queue. node is the node's path relative to the lock's, as [recipe.Entry] has it.
+// Revoke asks the contender that owns one node of a lock to leave. A holder gets the request by
+// [Lease.Asked]. A holder that took the lock [WithRevocable] also loses the lock after its grace. A waiter
+// leaves the queue. The argument node is the node's path relative to the lock's path, as in [recipe.Entry].
 // Revoke needs WRITE on the node.
 func (i *Inspector) Revoke(ctx context.Context, path, node string, r recipe.Revocation) error {
 	target := target(path, node)

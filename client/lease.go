@@ -52,9 +52,8 @@ func (l *Lease) Mode() fence.Mode { return l.hold().Mode() }
 // locks has no token of its own, and Token returns 0: see [Lease.Sequencers].
 func (l *Lease) Token() fence.Token { return l.hold().Token() }
 
-// Sequencer describes the hold to a third party. That party asks a [fence.Gate] or
-// [Client.CheckSequencer] whether the hold is current. For a lease of several locks it describes
-// the first one.
+// Sequencer describes the hold to a third party. That party asks a [fence.Gate] or [Client.CheckSequencer]
+// whether the hold is current. For a lease of several locks, Sequencer describes the first lock.
 func (l *Lease) Sequencer() fence.Sequencer { return l.Sequencers()[0] }
 
 // Sequencers describes the hold node by node, for leases of several locks.
@@ -94,16 +93,16 @@ func (l *Lease) Publish(ctx context.Context, value []byte) error { return l.hold
 // Downgrade turns a write lock into a read lock; no writer gets in between. The token stays.
 func (l *Lease) Downgrade(ctx context.Context) error { return l.hold().Downgrade(ctx) }
 
-// Upgrade turns a read lock into a write lock, ahead of all waiters. If another reader is
-// upgrading, Upgrade fails at once with ErrUpgradeConflict: one of the two must give up its read
-// lock. It needs [WithPolicy]; other layouts answer ErrUnsupported. If ctx ends while the server is
-// asked for the write lock, the lease may become one; [Lease.Mode] tells.
+// Upgrade turns a read lock into a write lock, ahead of all waiters. If another reader is upgrading, Upgrade
+// fails at once with ErrUpgradeConflict: one of the two must give up its read lock. Upgrade needs
+// [WithPolicy]; without it the error is ErrUnsupported. If ctx ends while the client asks the server for the
+// write lock, the lease may become a write lock. [Lease.Mode] returns the result.
 func (l *Lease) Upgrade(ctx context.Context) error { return l.hold().Upgrade(ctx, false) }
 
 // TryUpgrade is Upgrade, but fails with ErrNotAcquired if other readers hold the lock.
 func (l *Lease) TryUpgrade(ctx context.Context) error { return l.hold().Upgrade(ctx, true) }
 
-// do runs f, if the lease was given, and unlocks in any case.
+// do runs f, if the lease was granted, and unlocks in any case.
 func (l *Lease) do(ctx context.Context, refused error, f func(context.Context, *Lease) error) (err error) {
 	if refused != nil {
 		return refused

@@ -54,10 +54,11 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 // order of the paths. A client that takes them in another order can still deadlock with others; see
 // [Inspector.WaitGraph]. If all locks have [WithWait], the longest wait limits the whole call.
 //
-// A limit counts from the moment when all are granted; of several the shortest counts for the set.
+// The time of [WithMaxHold] counts from the moment when all locks are granted. If several locks have such a
+// limit, the shortest counts for the set.
 //
-// A set of one lock is that lock. A larger set has one lease, which is lost when one of its locks is
-// lost. Each lock has a token of its own, see [Lease.Sequencers]; the set has none.
+// A set of one lock is that lock. A larger set has one lease. The lease is lost when one of its locks is
+// lost. Each lock has a token of its own, see [Lease.Sequencers]. The set has none.
 func (c *Client) All(ctx context.Context, reqs ...Request) (*Lease, error) {
 	return c.all(ctx, false, reqs)
 }
@@ -83,7 +84,7 @@ func (c *Client) all(ctx context.Context, try bool, reqs []Request) (*Lease, err
 	reqs = slices.Clone(reqs)
 	slices.SortFunc(reqs, func(a, b Request) int { return cmp.Compare(a.path, b.path) })
 	cfg := *reqs[0].cfg
-	cfg.events = nil // the functions of each lock hear of that lock
+	cfg.events = nil // each lock reports to its own functions
 	for i, r := range reqs {
 		if r.c != c {
 			return nil, fmt.Errorf("%w: %s is a lock of another client", ErrInvalid, r.path)

@@ -44,9 +44,9 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []Option) (*Lease, erro
 	return (*Lease)(l), err
 }
 
-// Do runs f while it holds the lock, with the lease's context. If the lock was lost, errors.Is(err,
-// ErrLost) holds for the error of Do, whatever f returned; an error of f is kept beside it. f's
-// context also ends with ctx; [WithWait] limits only the wait. A panic in f releases the lock.
+// Do runs f, with the lease's context, while it holds the lock. If the lock was lost, errors.Is(err, ErrLost)
+// is true for the error of Do, whatever f returned; the error also contains the error of f. The context of f
+// also ends with ctx; [WithWait] limits only the wait. A panic in f releases the lock.
 func (m *Mutex) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...Option) error {
 	l, err := m.Lock(ctx, opts...)
 	return l.do(ctx, err, f)
@@ -61,17 +61,16 @@ type Lease hold.Lease
 
 func (l *Lease) hold() *hold.Lease { return (*hold.Lease)(l) }
 
-// Unlock gives the lock back. It returns nil if that was done, an error that is ErrLost if the
-// lease was lost before (another holder may have been active by then), ErrReleasePending if ctx
-// ended first (the release goes on in the background), and ErrNotHeld if the lease was unlocked
-// before.
+// Unlock gives the lock back, and returns nil when that is done. It returns an error that is ErrLost if the
+// lease was lost before; another holder may have been active since. It returns ErrReleasePending if ctx ended
+// first; the release goes on in the background. It returns ErrNotHeld if the lease was unlocked before.
 //
 // Whatever Unlock returns, the next attempt may begin at once; it waits until the lock is released.
 func (l *Lease) Unlock(ctx context.Context) error { return l.hold().Unlock(ctx) }
 
 // Release is like Unlock, but does not wait for the server: it returns as soon as the request is on its way.
-// Taking locks in quick succession is faster by a round trip and a write of the server. While the session
-// lives, the release is as certain as that of Unlock. But a client that asks at once may still find the lock
-// held, and Release does not report that another client removed the node just before. Close the client before
-// the program exits.
+// This saves a round trip and a write of the server for programs that take locks in quick succession. While
+// the session lives, the release is as certain as that of Unlock. But a client that asks at once may still
+// find the lock held. Also, Release does not report that another client removed the node just before. Close
+// the client before the program exits.
 func (l *Lease) Release() error { return l.hold().Release() }

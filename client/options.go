@@ -29,7 +29,7 @@ type options struct {
 	take.Terms
 	name      string
 	events    func(Event)
-	ofSession bool // one of the session was given
+	ofSession bool // an option of the session was given
 }
 
 // ofSession makes an option of the session.
@@ -77,8 +77,8 @@ func WithSessionTimeout(d time.Duration) Option { return ofSession(func(o *optio
 // it must also cover the time a server may be cut off from its leader without noticing.
 func WithMargin(d time.Duration) Option { return ofSession(func(o *options) { o.Margin = d }) }
 
-// WithTLS, of the session, makes every connection use TLS. If cfg names no server, each server's
-// certificate must bear the host name that the client dialled.
+// WithTLS, of the session, makes every connection use TLS. If cfg names no server, each server's certificate
+// must contain the host name that the client dialled.
 func WithTLS(cfg *tls.Config) Option { return ofSession(func(o *options) { o.TLS = cfg.Clone() }) }
 
 // WithAuth, of the session, adds an identity, such as ("digest", "user:password").
@@ -101,16 +101,16 @@ func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, err
 // is the name of the program.
 func WithName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
 
-// WithMaxHold ends a lease that lasts longer than d; 0 is no limit. The time counts from the grant, for a set
-// from the grant of its last lock. The nodes stay for grace after that, so that the holder can wind down; a
-// grace of 0 means one second, a negative one none.
+// WithMaxHold ends a lease that lasts longer than d; 0 means no limit. The time counts from the grant, for a
+// set from the grant of its last lock. The nodes stay for another grace, so that the holder can finish its
+// work. A grace of 0 means one second; a negative grace means none.
 func WithMaxHold(d, grace time.Duration) Option {
 	return func(o *options) { o.MaxHold, o.Grace = d, grace }
 }
 
-// WithLinger keeps the nodes of a lost lease until Unlock, as far as the client can: after the reasons
-// Deadline, MaxHold and Revoked. It is for programs that need time to stop. They must call Unlock in every
-// case. Without it the lock is free for others as soon as the lease is lost, or after the grace of
+// WithLinger keeps the nodes of a lease that was lost for the reasons Deadline, MaxHold and Revoked until
+// Unlock, as far as the client can. It is for programs that need time to stop. They must call Unlock in every
+// case. Without WithLinger the lock is free for others as soon as the lease is lost, or after the grace of
 // [WithMaxHold].
 func WithLinger() Option { return func(o *options) { o.Linger = true } }
 
@@ -152,8 +152,8 @@ func WithReentrant() Option { return func(o *options) { o.Reentrant = true } }
 // the contenders of a process queue in the process first.
 func WithOwnPlace() Option { return func(o *options) { o.OwnPlace = true } }
 
-// WithRevocable ends a lease when another client asked for the lock and grace is over. Without it
-// the holder only gets the request, by [Lease.Asked].
+// WithRevocable ends a lease when another client has asked for the lock and grace has passed since. Without
+// it the holder only gets the request, by [Lease.Asked].
 func WithRevocable(grace time.Duration) Option {
 	return func(o *options) { o.Revocable, o.RevokeGrace = true, grace }
 }

@@ -32,7 +32,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		if st == nil || st.EphemeralOwner != h.g.Epoch.ID() {
 			h.awaitChange(ctx)
 			if !h.has(n) {
-				continue // the hold's mode has changed since
+				continue // the hold's mode has changed during the request
 			}
 			h.lose(Removed, n)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// replace records the mode and the node of the hold after an upgrade or a downgrade. The token
-// stays unless one is given.
+// replace records the mode and the node of the hold after an upgrade or a downgrade. If token is 0, the token
+// stays.
 func (h *Hold) replace(mode fence.Mode, token fence.Token, unmark []zk.Op, path string) {
 	h.mu.Lock()
 	h.nodes, h.mode, h.unmark = []Node{{Path: path}}, mode, unmark
@@ -42,9 +42,9 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx, l)
 }
 
-// downgrade turns the write hold into a read hold, unless a lease other than l needs it to write. It
-// runs detached, because it must follow up a write whose reply is lost. A hold lost during the
-// change leaves no node behind; a release waits for the change.
+// downgrade turns the write hold into a read hold, unless a lease other than l needs the write hold. It does
+// not end with ctx, because it must find out the outcome of a write whose reply is lost. A hold lost during
+// the change leaves no node behind. A release waits for the change.
 func (h *Hold) downgrade(ctx context.Context, l *Lease) error {
 	res := make(chan error, 1)
 	h.s.Keeper.Detached(func(bg context.Context) { res <- h.downgradeOnce(bg, l) })
@@ -70,7 +70,7 @@ func (h *Hold) downgradeOnce(ctx context.Context, l *Lease) error {
 	switch {
 	case writes:
 		err = fmt.Errorf("%w: a nested lease needs the write lock", ErrUnsupported)
-	case h.modeNow() == fence.Exclusive: // else another call was first
+	case h.modeNow() == fence.Exclusive: // otherwise another call has downgraded it
 		err = h.becomeReader(ctx)
 	}
 	if err == nil {
@@ -82,12 +82,12 @@ func (h *Hold) downgradeOnce(ctx context.Context, l *Lease) error {
 	}
 	h.endChange()
 	if errors.Is(err, zk.ErrSessionExpired) {
-		h.lose(Expired) // the answer may be there before the news
+		h.lose(Expired) // the answer may arrive before the notice of the loss
 	}
 	return cmp.Or(h.lostInChange(), err)
 }
 
-// lostInChange returns the loss of a hold whose nodes were replaced. It removes them, unless they
+// lostInChange returns the loss of a hold whose nodes were replaced. It removes the new nodes, unless they
 // stay for a grace.
 func (h *Hold) lostInChange() error {
 	h.mu.Lock()

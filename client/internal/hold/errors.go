@@ -32,7 +32,7 @@ const (
 	Expired Reason = iota + 1
 	Deadline
 	Removed
-	_ // once a reason that waiters gave
+	_ // unused: formerly a reason given by waiters
 	Revoked
 	MaxHold
 	Closed
@@ -96,7 +96,7 @@ func PublicErr(ctx context.Context, err error) error {
 	return err
 }
 
-// callError is the error of a call, with another text.
+// callError is the error of a call with its text replaced.
 type callError struct {
 	error
 	text string
@@ -120,5 +120,5 @@ func ErrorAt(path string, err error) error {
 
 func (e *callError) Error() string { return e.text }
 
-// Unwrap returns the error with its own text.
+// Unwrap returns the original error.
 func (e *callError) Unwrap() error { return e.error }

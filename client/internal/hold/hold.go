@@ -28,7 +28,7 @@ type Shared struct {
 // Node is a node that stands for a hold.
 type Node struct {
 	Path  string
-	Watch *zk.Watch // set on it before the grant, if any
+	Watch *zk.Watch // the watch set on the node before the grant; may be nil
 	// Place marks a queue node that the hold keeps while another node represents the hold.
 	Place bool
 	lock  string // the path of its lock, if the hold is of several
@@ -45,7 +45,7 @@ type Grant struct {
 	Mode  fence.Mode
 	Token fence.Token
 	Asked time.Time       // when the lock was asked for
-	Since session.Reading // when the hold began, never later than others may think
+	Since session.Reading // when the hold began; never later than it began for other clients
 	Limits
 
 	Unmark     []zk.Op  // lock delay: operations that remove this hold's mark from the directory
@@ -93,14 +93,14 @@ type Hold struct {
 	token    fence.Token
 	unmark   []zk.Op
 	leases   []*Lease // not yet unlocked, also when the hold is lost
-	granted  bool     // it had a lease
+	granted  bool     // the hold had a lease at some time
 	over     bool     // released, being released, or lost
 	lost     *loss
 	graceful bool // the nodes stay for the grace after MaxHold, or until Unlock
 	revoked  *recipe.Revocation
 	timers   []*time.Timer
 	unlocked []*Lease      // leases unlocked before others of the hold; their contexts end with it
-	changing chan struct{} // closed when the change of mode under way ends; nil while there is none
+	changing chan struct{} // closed when the change of the mode that is under way ends; nil if none is
 }
 
 // newHold returns a hold that is not yet granted.
@@ -173,7 +173,7 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 		return l.cause.err
 	}
 	if len(h.leases) > 0 {
-		// The others' contexts may be children of this one's.
+		// The contexts of the other leases may be children of this lease's context.
 		h.unlocked = append(h.unlocked, l)
 		down := h.g.AsReader != nil && h.mode == fence.Exclusive && l.mode == fence.Exclusive && !h.writes(nil)
 		h.mu.Unlock()
@@ -187,7 +187,7 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 		err := h.downgrade(ctx, nil)
 		switch {
 		case errors.Is(err, ErrUnsupported):
-			return nil // another write lease has come
+			return nil // a nested write lease has been taken
 		case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			return fmt.Errorf("%w: %w", ErrReleasePending, err)
 		}
@@ -202,7 +202,7 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 	return h.release(ctx, early)
 }
 
-// tell reports an event of the hold. h.mu is held, so that a grant is reported before its end.
+// tell reports an event of the hold. The caller holds h.mu, so that the grant is reported before the end.
 func (h *Hold) tell(ev Event) {
 	if h.g.Tell != nil {
 		ev.Mode, ev.Token, ev.Node = h.mode, h.token, h.nodes[0].Path
@@ -225,8 +225,7 @@ func (h *Hold) nodesNow() []Node {
 // held returns how long the hold lasts.
 func (h *Hold) held() time.Duration { return h.s.Keeper.Now().Since(h.g.Since) }
 
-// checkNow ends the hold if it is lost at this moment, by the clock or because a lock of the set is
-// lost.
+// checkNow ends the hold if its deadline or its limit has passed, or if a lock of the set is lost.
 func (h *Hold) checkNow() {
 	if why := h.g.Epoch.WhyOver(); why != 0 {
 		h.EpochOver(why)
@@ -241,7 +240,7 @@ func (h *Hold) checkNow() {
 	}
 }
 
-// stopTimers is called with h.mu held.
+// stopTimers stops the hold's timers. The caller holds h.mu.
 func (h *Hold) stopTimers() {
 	for _, t := range h.timers {
 		t.Stop()
@@ -328,9 +327,9 @@ func (h *Hold) release(ctx context.Context, early bool) error {
 	}
 }
 
-// giveBack sends the request that removes all nodes, and takes back the mark of a lock delay, in one
-// step. It passes the local turn on before the answer. The channel tells that there is an answer; it
-// is nil for a set, whose locks are given back by answer.
+// giveBack sends one request that removes all nodes and takes back the mark of a lock delay. It passes the
+// local turn on before the answer. The channel closes when the answer has arrived. For a set the channel is
+// nil, because the function answer gives the locks of the set back.
 func (h *Hold) giveBack(early bool) (answered <-chan struct{}, answer func(context.Context) error) {
 	defer h.endLife()
 	if h.g.Parts != nil {
@@ -385,7 +384,7 @@ func (h *Hold) releaseErr(err error) error {
 	case errors.Is(err, zk.ErrNoNode):
 		return h.s.Cause(Loss{Path: h.g.Path, Node: h.nodes[0].Path, Reason: Removed})
 	case errors.Is(err, zk.ErrSessionExpired) && h.g.Epoch.Remaining(h.s.Keeper.Now()) > 0:
-		// The session did not end by silence, so it may have ended during the work.
+		// The client did not miss its deadline, so the session may have ended during the work.
 		return h.s.Cause(Loss{Path: h.g.Path, Node: h.nodes[0].Path, Reason: Expired})
 	case errors.Is(err, zk.ErrSessionExpired):
 		return nil // the node went with the session, after the work was done

@@ -20,7 +20,7 @@ type Lease struct {
 	cancel context.CancelCauseFunc
 
 	lost    chan struct{}          // closed by the loss
-	revoked chan recipe.Revocation // has room for the only one
+	revoked chan recipe.Revocation // its buffer holds the only request
 
 	// Guarded by h.mu.
 	mode     fence.Mode
@@ -91,13 +91,13 @@ func (h *Hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
 	return l, nil
 }
 
-// writes reports whether a lease other than l needs the write lock. h.mu is held.
+// writes reports whether a lease other than l needs the write lock. The caller holds h.mu.
 func (h *Hold) writes(l *Lease) bool {
 	return slices.ContainsFunc(h.leases, func(x *Lease) bool { return x != l && x.mode == fence.Exclusive })
 }
 
-// endUnlocked ends the contexts of leases that were unlocked before the leases nested in them. h.mu
-// is held.
+// endUnlocked ends the contexts of leases that were unlocked before the leases nested in them. The caller
+// holds h.mu.
 func (h *Hold) endUnlocked(cause error) {
 	for _, l := range h.unlocked {
 		l.cancel(cause)

@@ -105,7 +105,7 @@ func (h *Hold) lookAt(ctx context.Context, n Node) (s session.Seen, gone bool, e
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return s, true, nil
-	case errors.Is(err, zk.ErrNoAuth): // nor may the directory be listed
+	case errors.Is(err, zk.ErrNoAuth): // the session may not list the directory either
 		return s, false, nil
 	case err != nil:
 		return s, false, err
@@ -128,8 +128,8 @@ func (h *Hold) nodeGone(ctx context.Context, n Node) {
 	h.lose(Removed, n)
 }
 
-// wish delivers a request to give the lock back. It returns false if there was one before, or the hold is
-// over.
+// wish delivers a request to give the lock back. It returns false if there was a request before, or if the
+// hold is over.
 func (h *Hold) wish(r recipe.Revocation) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,8 +212,8 @@ func (h *Hold) EpochOver(why session.Reason) {
 	h.lose([...]Reason{session.Expired: Expired, session.Silent: Deadline, session.Closed: Closed}[why])
 }
 
-// lose ends the hold because the right to act is gone. Only the first call counts, and a hold under
-// release can no longer be lost. at is the node to blame, if it is known.
+// lose ends the hold because the right to act is gone. Only the first call counts. A hold whose release is
+// under way can no longer be lost. The argument at is the node that is gone, if the caller knows it.
 func (h *Hold) lose(why Reason, at ...Node) {
 	h.mu.Lock()
 	if h.over {
@@ -254,8 +254,8 @@ func (h *Hold) lose(why Reason, at ...Node) {
 	}
 }
 
-// markOver notes in the nodes, which stay until Unlock, that the maximum hold is over: the note lets an
-// operator break the lock ([Inspector.BreakExpired]). No client acts on it by itself.
+// markOver notes in the nodes that the maximum hold is over. The nodes stay until Unlock. The note lets an
+// operator break the lock ([Inspector.BreakExpired]). No client acts on the note by itself.
 func (h *Hold) markOver() {
 	for _, n := range h.nodesNow() {
 		h.s.Keeper.Detached(func(ctx context.Context) {
@@ -269,7 +269,8 @@ func (h *Hold) markOver() {
 	}
 }
 
-// lingers reports whether the nodes stay until Unlock; for a set, whether those of one of its locks do.
+// lingers reports whether the nodes stay until Unlock. For a set it reports whether the nodes of any of its
+// locks stay.
 func (h *Hold) lingers(why Reason) bool {
 	if slices.ContainsFunc(h.g.Parts, func(l *Lease) bool { return l.h.lingers(why) }) {
 		return true

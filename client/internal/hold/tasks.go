@@ -55,7 +55,7 @@ func (n *named) add(l *Lease) {
 	n.m[k] = append(n.m[k], l)
 }
 
-// remove is called when the lease is unlocked or lost.
+// remove deletes the entry of a lease that was unlocked or lost.
 func (n *named) remove(l *Lease) {
 	k := taskPath{TaskIn(l.ctx), l.h.g.Path}
 	n.mu.Lock()

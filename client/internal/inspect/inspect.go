@@ -20,7 +20,7 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 	if err == nil {
 		own, err = e.Conn().Get(ctx, path)
 		if errors.Is(err, zk.ErrNoAuth) {
-			err = nil // only its data may not be read
+			err = nil // only the right to read its data is missing
 		}
 	}
 	if errors.Is(err, zk.ErrNoNode) {
@@ -30,7 +30,7 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 		return nil, err
 	}
 	in := &inspection{e: e, ctx: ctx, path: path, data: string(own.Data)}
-	// Every creation and every removal of a child counts in cversion.
+	// Each creation and each removal of a child adds one to cversion.
 	in.next = (list.Stat.Cversion + list.Stat.NumChildren) / 2
 	if own.Stat.EphemeralOwner != 0 { // the node is the lock
 		return in.queue(&recipe.Dir{Path: recipe.Parent(path),
@@ -81,7 +81,7 @@ type inspection struct {
 	others []string
 }
 
-// queue makes a lock of what was read.
+// queue builds the description of the lock from the nodes read.
 func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
 	free := recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []recipe.Layout{recipe.LayoutCurator},
 		Next: in.next}
@@ -117,7 +117,7 @@ func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
 	return q
 }
 
-// list reads the contenders of a directory, which may not be there.
+// list reads the contenders of a directory. The directory may be missing.
 func (in *inspection) list(d *recipe.Dir) error {
 	names, err := in.e.Children(in.ctx, d.Path)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -132,7 +132,7 @@ func (in *inspection) list(d *recipe.Dir) error {
 // inspectParallel is how many nodes are read at a time.
 const inspectParallel = 16
 
-// read reads the contenders among some children. It leaves out nodes that have gone since, and
+// read reads the contenders among some children. It leaves out nodes that have gone since. It also leaves out
 // lasting nodes, unless contenders wait for them because of their numbers.
 func (in *inspection) read(d *recipe.Dir, names []string) error {
 	names = slices.DeleteFunc(names, func(n string) bool {

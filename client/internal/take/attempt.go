@@ -86,7 +86,7 @@ type attempt struct {
 	leave   func()   // gives the turn in the local queue to the next contender
 	alone   bool     // neither nested nor in the local queue
 	permits bool     // the queue is for permits: its first contender holds none
-	dirs    []string // where it makes nodes, if not only in dir
+	dirs    []string // the directories in which it makes nodes, if there is more than dir
 }
 
 // data returns the content of the attempt's node. A candidate's value is followed by the owner record only if
@@ -142,7 +142,7 @@ func (a *attempt) queued(n session.Made) {
 	a.tell(hold.Event{Kind: hold.EventQueued, Node: n.Path, Mode: a.Mode, Waited: time.Since(a.start)})
 }
 
-// requeueError says that the attempt's place is gone: why is ErrSessionExpired or
+// requeueError says that the attempt has lost its place. The field why is ErrSessionExpired or
 // ErrNodeRemoved.
 type requeueError struct{ why error }
 
@@ -295,7 +295,7 @@ func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (leave 
 	return nil, hold.EndOf(ctx)
 }
 
-// pass gives the turn to the next contender. g.mu is held.
+// pass gives the turn to the next contender. The caller holds g.mu.
 func (g *localQueues) pass(key localKey) {
 	waiting := g.m[key]
 	if len(waiting) == 0 {

@@ -6,9 +6,8 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// contender is one attempt in one session, for a recipe that must look at more than one list to decide: a
-// lock with a policy, an upgrade, permits. A queue of numbered nodes needs fewer looks and has a loop of its
-// own, waiter.wait.
+// contender is one attempt in one session, for recipes that need more than one list to decide: a lock with a
+// policy, an upgrade, permits. A queue of numbered nodes needs fewer lists. It has its own loop, waiter.wait.
 type contender[T any] interface {
 	// next looks, and decides by package recipe what the contender does.
 	next(ctx context.Context) (recipe.Step, error)

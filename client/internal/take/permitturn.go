@@ -21,13 +21,13 @@ type permitting struct {
 	a        *attempt
 	n        int
 	sight    semSight // of the last look
-	used     []string // the permits then
+	used     []string // the permits in use at that look
 	skip     int      // free numbers that are left to others
 	unstored bool     // the client may make the nodes, but not store the number of permits
 }
 
-// grab makes the nodes of the permits, with free numbers, in one transaction with a check, if there is one,
-// and with the number of permits, if none is stored. If it returns neither nodes nor an error, the
+// grab makes the nodes of the permits, with free numbers. The same transaction contains the operations in
+// check, and stores the number of permits if none is stored. If grab returns neither nodes nor an error, the
 // contender looks again. A missing directory is an error.
 func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]session.Made, error) {
 	if p.unstored {
@@ -134,14 +134,14 @@ type permitTry struct {
 	permitting
 	before zk.Names // the queue, before the permits were made
 	tries  int
-	taken  int // how often others were first to take the numbers
+	taken  int // how often another client took the numbers first
 }
 
 // tryAgain is how often a try looks again because another contender passes the queue.
 const tryAgain = 5
 
-// takenAgain is how often a try takes other numbers because another try was faster. Each time one of the
-// tries is granted its numbers.
+// takenAgain is how often a try takes other numbers because another try was faster. Each time at least one of
+// the tries gets its numbers.
 const takenAgain = 100
 
 func (t *permitTry) next(ctx context.Context) (recipe.Step, error) {
@@ -259,7 +259,8 @@ func mayNotStore(err error, nodes []session.Node) bool {
 	return ok && errors.Is(err, zk.ErrNoAuth) && refused.Index >= len(nodes)
 }
 
-// holdOf returns the hold of permits, beside those that were there.
+// holdOf returns a hold of the permits just made. The argument used lists the permits that others held
+// before.
 func (s *Permits) holdOf(a *attempt, e *session.Epoch, made []session.Made, beside []string) (
 	*hold.Grant, error) {
 	if !e.Valid() {

@@ -22,7 +22,7 @@ func (w *waiter) lookOwn(ctx context.Context) error {
 	return w.saw(s, err, since)
 }
 
-// saw takes in what a look at the own node saw; since is the number of the connection.
+// saw records the result of a look at the own node. The argument since is the number of the connection.
 func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -80,12 +80,12 @@ func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// When the last contender ahead is gone, a waiter behind two or more must list once more, because that
-// contender may only have waited. During this round trip no contender holds the lock. If holds are about that
-// short, a waiter looks one turn ahead: it waits for the contender before the last one and lists then, most
-// likely while the last one holds. So it knows that no other contender is ahead when the last one goes. This
-// costs one request and one event for each hold, and a release wakes two waiters instead of one. So waiters
-// do it only if turns are known to be short.
+// When the last contender ahead is gone, a waiter with two or more contenders ahead must list once more,
+// because that contender may only have waited. During this round trip no contender holds the lock. If holds
+// are about as short as a round trip, a waiter looks one turn ahead. It waits for the contender before the
+// last one, and lists then, most likely while the last one holds the lock. So the waiter knows that no other
+// contender is ahead when the last one goes. This costs one request and one event for each hold, and a
+// release wakes two waiters instead of one. So waiters look ahead only if they know that turns are short.
 
 // paces remembers how long a turn lasted in the queues that a client waited in.
 type paces struct {
@@ -93,7 +93,7 @@ type paces struct {
 	dirs map[string]time.Duration
 }
 
-// pacesKept bounds what is remembered.
+// pacesKept bounds how many queues paces remembers.
 const pacesKept = 1024
 
 func (p *paces) note(dir string, turn time.Duration) {
@@ -105,8 +105,8 @@ func (p *paces) note(dir string, turn time.Duration) {
 	p.dirs[dir] = turn
 }
 
-// short reports whether turns are known to last at most a few times as long as taking a place took, which is
-// a write and a round trip.
+// short reports whether turns in dir are known to be short: at most a few times the time that it took to take
+// a place, which is one write and one round trip.
 func (p *paces) short(dir string, place time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +120,8 @@ const (
 	shortList = 256
 )
 
-// lookAhead waits until the contender before the last one is gone, and lists then. In the same
-// flight it watches the last one and the own node, for the wait that follows.
+// lookAhead waits until the contender before the last one is gone, and lists then. Together with the list it
+// sets watches on the last one and on the own node, for the wait that follows.
 func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, error) {
 	last := recipe.Join(w.a.dir, p.Blocker.Name)
 	if _, err := w.await(ctx, recipe.Join(w.a.dir, p.Before.Name), p.Ahead-1, wakers{}); err != nil {
@@ -196,7 +196,7 @@ func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record)
 	if !rec.Dead {
 		rec.Dead = true
 		err := w.setMark(ctx, dir, rec.Encode())
-		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() { // it counts by its own clock
+		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() { // use the own clock
 			if w.deathSeen.IsZero() {
 				w.deathSeen = time.Now()
 			}
@@ -228,8 +228,8 @@ func lives(names []string, uuid string) bool {
 	})
 }
 
-// alone returns an error if a client holds, or waits for, a lock of another kind on the path. names are the
-// path's children.
+// alone returns an error if a client holds or awaits a lock of another kind on the path. The argument names
+// lists the path's children.
 func alone(ctx context.Context, e *session.Epoch, path string, own recipe.Use, names []string) error {
 	for name, u := range own.Rivals(names) {
 		child, live := recipe.Join(path, name), false
@@ -256,7 +256,8 @@ func alone(ctx context.Context, e *session.Epoch, path string, own recipe.Use, n
 	return nil
 }
 
-// aloneNow is alone for an attempt that may not have listed the path since it made its node.
+// aloneNow lists the path and calls alone, for an attempt that may not have listed the path since it made its
+// node.
 func aloneNow(
 	ctx context.Context, e *session.Epoch, path string, own recipe.Use, listed *zk.Names,
 ) error {
@@ -273,8 +274,8 @@ func aloneNow(
 	return alone(ctx, e, path, own, listed.List())
 }
 
-// tryLook looks for a try before the try writes. A server that lags behind may show a released lock
-// as taken, so tryLook refuses the try only after a sync.
+// tryLook looks at the queue before a try writes. A server that lags behind may show a released lock as
+// taken, so tryLook refuses the try only after a sync.
 func tryLook(ctx context.Context, e *session.Epoch, dir string, look func() error) error {
 	err := look()
 	if !errors.Is(err, hold.ErrNotAcquired) {

@@ -34,7 +34,7 @@ type policyWaiter struct {
 	synced bool // a try has asked its server to catch up
 	dir    policyDir
 
-	upgrades bool // a read hold, which id is of
+	upgrades bool // id belongs to a read hold that upgrades
 	entered  bool // the queue node is new, and the record was read just before
 
 	closed bool // the door was closed for this attempt at some time
@@ -65,7 +65,7 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold.Grant, error) {
 	return contend(ctx, w)
 }
 
-// next looks and decides. The server may lag behind: a try is refused by what is there after a sync.
+// next looks and decides. Because the server may lag behind, a try is refused only after a sync.
 func (w *policyWaiter) next(ctx context.Context) (recipe.Step, error) {
 	if err := w.look(ctx); err != nil {
 		return recipe.Step{}, err
@@ -105,7 +105,7 @@ func (w *policyWaiter) mark() recipe.Door {
 	return recipe.Door{Owner: w.id, Kind: recipe.DoorWrite}
 }
 
-// decide asks the decision functions.
+// decide calls the decision functions of package recipe.
 func (w *policyWaiter) decide() (recipe.Step, error) {
 	v := w.dir.view(w.a.Terms.Policy)
 	v.Overdue = w.queued && !w.reads() && w.untilOverdue() <= 0
@@ -171,7 +171,7 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	}
 	made, _, err := w.e.Create(ctx, n)
 	if n.Also != nil && (errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode)) {
-		w.dir.fresh = false // another client's record was first, or the directory is gone
+		w.dir.fresh = false // another client wrote the record first, or the directory is gone
 		return nil
 	}
 	if err != nil {
@@ -184,8 +184,8 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	return nil
 }
 
-// holdNode describes the node that makes the hold. In the same step the server checks the record,
-// and checks or removes the node that the contender has so far.
+// holdNode describes the node that stands for the hold. In the transaction that makes the node, the server
+// checks the record, and checks or removes the contender's present node.
 func (w *policyWaiter) holdNode(txn recipe.GrantTxn) session.Node {
 	path := func(n recipe.PolicyNode) string {
 		if n.Kind.Hold() {
@@ -237,7 +237,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	if ok, err := w.dir.same(ctx); !ok {
 		w.e.Reap(node)
 		if err != nil {
-			return nil, err // the place is still known, and given up with the attempt
+			return nil, err // the attempt still has its place, and gives it up when it ends
 		}
 		// Between look and grant another client removed the directory and made it again, so the grant checked
 		// the version of another record. The next place will have another id, so remove this one now.

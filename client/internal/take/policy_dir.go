@@ -18,7 +18,7 @@ type policyDir struct {
 	path string
 
 	fresh  bool    // rec and ver are known to be current
-	unmade bool    // there is no record yet: rec is the one to write with the first node
+	unmade bool    // there is no record yet: rec will be written with the first node
 	undo   []zk.Op // take back the record that this contender wrote; nil if it wrote none
 	rec    recipe.Record
 	ver    int32
@@ -155,15 +155,16 @@ func (d *policyDir) setDoor(ctx context.Context, g recipe.Door) error {
 	return d.set(ctx, d.rec.WithDoor(g))
 }
 
-// setDead writes the mark of a dead owner as dead: the lock delay counts from the time of that write.
+// setDead writes into the record that the owner of the mark is dead. The lock delay counts from the time of
+// that write.
 func (d *policyDir) setDead(ctx context.Context) error {
 	rec := d.rec
 	rec.Dead = true
 	return d.set(ctx, rec)
 }
 
-// unmark returns the operations that take back a writer's mark when it releases. Nothing changes the record
-// while its owner holds.
+// unmark returns the operations that take back a writer's mark when the writer releases the lock. No client
+// changes the record while the writer holds the lock.
 func (d *policyDir) unmark(cfg *Terms) []zk.Op {
 	if cfg.LockDelay == 0 {
 		return nil // the mark is stale without its node

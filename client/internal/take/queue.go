@@ -93,19 +93,19 @@ type waiter struct {
 
 	q    queue
 	id   recipe.ID        // of the own node
-	self recipe.Contender // what its name says
+	self recipe.Contender // as its name describes it
 
-	asked     session.Reading // before the server was asked for the place
-	made      uint64          // the connection then
-	waited    bool            // had to wait for another contender
+	asked     session.Reading // the time before the client asked the server for the place
+	made      uint64          // the number of the connection at that time
+	waited    bool            // whether it had to wait for another contender
 	late      bool            // the grant comes later than the place
 	deathSeen time.Time       // lock delay: when a reader that may not write found the last holder dead
 	unmark    []zk.Op         // lock delay: operations that remove this contender's mark from the directory
 
 	born    time.Time     // when the client learned of its place
-	took    time.Duration // to take the place
+	took    time.Duration // how long taking the place took
 	begun   time.Time     // when the first wait began
-	ahead   int           // how many contenders were ahead then
+	ahead   int           // how many contenders were ahead at that time
 	armed   *zk.Watch     // set in advance on the node at armedAt; nil if none
 	armedAt string
 
@@ -192,7 +192,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error)
 	}
 }
 
-// crowdedFor is how many names in a list cost as much as a question about one of them.
+// crowdedFor is the length of a list that costs as much as one request about a single node.
 const crowdedFor = 32
 
 // inOrder returns copies of the contenders' names in the order of the queue.
@@ -205,9 +205,9 @@ func inOrder(few []recipe.Contender) []string {
 	return names
 }
 
-// awaitFew waits until the few contenders ahead are gone, none of which leaves another node in its place.
-// free says that the own node was certainly there all the time, so that no contender is ahead. Otherwise the
-// waiter must list again.
+// awaitFew waits until the few contenders ahead are gone. None of them leaves another node in its place. The
+// result free says that the own node was certainly there all the time, so that no contender is ahead.
+// Otherwise the waiter must list again.
 func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err error) {
 	for _, name := range slices.Backward(few) {
 		w.watchesOwn = true
@@ -313,8 +313,9 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s session.Seen, go
 	return s, false, err
 }
 
-// watchBoth watches a node and the own one in one flight, and after them it may list the directory.
-// The watch is nil if the caller must look at the node by itself, and so is the list.
+// watchBoth sends the requests that watch a node and the own node together, and after them, if list is set,
+// the request that lists the directory. The watch or the list is nil if the caller must ask for it
+// separately.
 func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Watch, *zk.Names, error) {
 	since := w.c.Keeper.Connections()
 	pipe := w.e.Conn().Pipe()

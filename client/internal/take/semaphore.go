@@ -20,9 +20,9 @@ type Permits struct {
 	path  string
 	terms *Terms
 	tell  func(hold.Event) // nil if no function listens
-	wish  atomic.Int64     // the number given
+	wish  atomic.Int64     // the number of permits that the program gave
 	d     semLayout
-	told  sync.Once // reports once that another number is stored
+	told  sync.Once // reports only once that the stored number differs
 }
 
 // semLayout says where the parts of a semaphore are.
@@ -79,9 +79,9 @@ func (s *Permits) Check(n int) error {
 	return nil
 }
 
-// compete takes the lock at the head of the queue, waits there for permits, and gives the lock
-// back. Only the head waits for permits, so a release wakes one contender. Before it makes a node it
-// looks whether the path is free or a semaphore's.
+// compete takes the lock at the head of the queue, waits there for permits, and gives the lock back. Only the
+// head waits for permits, so a release wakes one contender. Before compete makes a node, it checks that the
+// path is free or belongs to a semaphore.
 func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n int) (*hold.Grant, error) {
 	if a.Try && s.terms.Layout == recipe.LayoutCurator {
 		g, err := contend(ctx, &permitTry{permitting: permitting{s: s, e: e, a: a, n: n}})
@@ -103,7 +103,8 @@ func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n i
 	if err != nil {
 		return nil, err
 	}
-	head, cfg := *a, *a.Terms // of the lock at the head of the queue: only what describes its owner applies
+	// For the lock at the head of the queue, only the options that describe its owner apply.
+	head, cfg := *a, *a.Terms
 	cfg.LockDelay, cfg.MaxHold, cfg.Linger = 0, 0, false
 	head.leave, head.Terms, head.permits = func() {}, &cfg, true
 	turn, err := s.d.q.run(ctx, e, &head)
@@ -111,8 +112,8 @@ func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n i
 		return nil, err
 	}
 	g, err := contend(ctx, newPermitHead(s, a, turn, n))
-	// No caller knows of the lock at the head, so the client's next request, especially a try, must not find
-	// it.
+	// The lock at the head is an internal step of the call, so the client's next request, especially a try,
+	// must not find it held.
 	s.c.GiveBack(turn)
 	if err == nil {
 		a.leave() // the local queue is only for the lock at the head
@@ -120,7 +121,7 @@ func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n i
 	return g, lostPlace(err)
 }
 
-// free returns the permits in use, and ErrNotAcquired if n others are not free.
+// free returns the permits in use. It also returns ErrNotAcquired if fewer than n permits are free.
 func (s *Permits) free(ctx context.Context, e *session.Epoch, a *attempt, limit, n int) (
 	used []string, err error) {
 	used, err = e.Children(ctx, s.d.leases)

@@ -44,7 +44,7 @@ func takeEach(ctx context.Context, a *attempt, members []Member) (*hold.Grant, e
 	e := parts[0].Epoch()
 	for _, l := range parts {
 		if l.Epoch() != e || l.Err() != nil {
-			// One was lost while others were waited for.
+			// The client lost one lock while it waited for another.
 			giveBack()
 			return nil, lostOnTheWay(l)
 		}

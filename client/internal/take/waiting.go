@@ -8,14 +8,14 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// waits reports where the attempt stands.
+// waits reports the attempt's place.
 func (a *attempt) waits(ev hold.Event) {
 	ev.Kind, ev.Mode, ev.Waited = hold.EventWaiting, a.Mode, time.Since(a.start)
 	a.tell(ev)
 }
 
 // waitsInQueue reports a place in a queue. The first contender holds the lock, unless the queue is for
-// permits. It costs nothing if no function listens.
+// permits. The call costs nothing if no function receives events.
 func (a *attempt) waitsInQueue(node string, names *zk.Names, p recipe.Place) {
 	if a.Tell == nil {
 		return
