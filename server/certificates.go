@@ -62,7 +62,7 @@ func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	for _, p := range pairs {
 		leaf := p.Leaf
 		if leaf == nil && len(p.Certificate) > 0 {
-			leaf, _ = x509.ParseCertificate(p.Certificate[0]) // an unreadable certificate is left out
+			leaf, _ = x509.ParseCertificate(p.Certificate[0]) // omit an unreadable certificate
 		}
 		if leaf != nil {
 			list = append(list, leaf)
@@ -71,14 +71,14 @@ func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	return list
 }
 
-// How long before a certificate's end a notice warns of it, and a fault.
+// How long before a certificate's expiry /health has a notice, and a fault.
 const (
 	certificateSoon = 30 * 24 * time.Hour
 	certificateBad  = 3 * 24 * time.Hour
 )
 
-// word describes what is wrong with the certificate at time now, empty if nothing is. bad says that clients
-// and peers that check certificates refuse it, now or within days.
+// word describes the problem of the certificate at time now; empty: no problem. bad says that clients and
+// peers that check certificates refuse it, now or within days.
 func (c *certificate) word(now time.Time) (text string, bad bool) {
 	if c.Certificate == nil {
 		return c.authorityWord(now)

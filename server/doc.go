@@ -5,9 +5,9 @@
 //	...
 //	defer s.Close(ctx)
 //
-// [Start] returns when the server has joined its cluster, [Instance.Ready] when it serves
-// clients. [Instance.Failed] reports that the server cannot go on: close it; after a restart the
-// data on disk is the truth. [Instance.Status] is what all admin pages show.
+// [Start] returns when the server has joined its cluster, [Instance.Ready] when it serves clients.
+// [Instance.Failed] reports that the server cannot continue: close it. After a restart it reads the true
+// state from its disk. All admin pages show [Instance.Status].
 //
 // The examples below are one server, three servers, and a server for a test;
 // a test is better off with package zlocktest.

@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/server/clients"
 )
 
-// unformedGrace is how long a server waits for the others before it lets clients read that ask
-// for read-only sessions.
+// unformedGrace is how long a server waits for the others before it admits clients that ask for read-only
+// sessions.
 const unformedGrace = 2 * time.Second
 
 // unformed is the replica of a server that has not joined its cluster yet: the empty tree with which every
@@ -25,8 +25,8 @@ func (u unformed) View(f func(*state.State)) { f(u.state) }
 // Zxid implements clients.Replica.
 func (unformed) Zxid() int64 { return 0 }
 
-// readMeanwhile lets clients that ask for read-only sessions read an empty tree while this server
-// waits for the others. It returns the function that ends this.
+// readMeanwhile lets clients with read-only sessions read an empty tree while this server waits for the
+// others. end stops that.
 func (i *Instance) readMeanwhile() (end func()) {
 	if !i.o.ReadOnlyMode || len(i.o.Peers) < 2 {
 		return func() {}

@@ -25,7 +25,7 @@ type Instance struct {
 	Admin   *admin.Admin
 
 	o      Options
-	c      clients.Options              // with their defaults
+	c      clients.Options              // options with their defaults
 	node   atomic.Pointer[raftfsm.Node] // nil until the server has joined its cluster
 	client net.Listener
 	secure net.Listener
@@ -40,19 +40,19 @@ type Instance struct {
 	ticketPort  net.Listener
 	ticketPages *http.Server
 	tickets     *tickets.Server // nil: the server has no port for tickets
-	endsSoon    atomic.Int64    // how many long holds of tickets end soon
+	endsSoon    atomic.Int64    // number of long holds of tickets that end soon
 
 	peerTLS *tlsfiles.Files // nil: none
 	slow    observe.Slow
 
-	reconfiguring sync.Mutex // held while a reconfig is under way here
+	reconfiguring sync.Mutex // held while this server runs a reconfig
 
-	ctx    context.Context // ends when clients are cut off
+	ctx    context.Context // ends when the server disconnects its clients
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	failed chan struct{}
 	fail   sync.Once
-	// waits says what the server waits for before it joins; nil: nothing yet.
+	// waits is the text about what the server waits for before it joins; nil: no text yet.
 	waits atomic.Pointer[string]
 }
 
@@ -87,13 +87,13 @@ func (i *Instance) Failed() <-chan struct{} { return i.failed }
 
 func (i *Instance) stopped() { i.fail.Do(func() { close(i.failed) }) }
 
-// super returns who is the super user.
+// super returns the super user of each scheme.
 func (i *Instance) super() identity.Super {
 	return identity.Super{Digest: i.o.SuperDigest, SASL: i.o.SASLSuper, X509: i.o.X509Super}
 }
 
-// authorize returns the check for callers that change state over HTTP: only the super user, with the
-// password, may. It is nil if there is no super user.
+// authorize returns the check for callers that change state over HTTP. Only the super user, with the
+// password, may do that. It returns nil without a super user.
 func (i *Instance) authorize() admin.Super {
 	if i.o.SuperDigest == "" {
 		return nil

@@ -17,20 +17,20 @@ import (
 	"github.com/zlockd/zlockd/server/tickets"
 )
 
-// Options say what a server is made of. The zero value is a single server with everything in
-// memory and no port. The zero value of a field means its default.
+// Options configure a server. The zero value is a single server with all data in memory and no port. The zero
+// value of a field means its default.
 type Options struct {
 	// ID is this server's id in the cluster, 1 to 254; default 1.
 	ID uint32
 
-	// ClientAddr, SecureAddr and AdminAddr are where the server listens for
-	// clients, clients with TLS, and HTTP; MetricsAddr for /metrics alone.
-	// Empty: not at all. Any port may be 0.
+	// ClientAddr, SecureAddr and AdminAddr are the addresses at which the server listens for clients, clients
+	// with TLS, and HTTP; MetricsAddr is for /metrics alone. Empty: the server does not listen. Any port may
+	// be 0.
 	ClientAddr, SecureAddr, AdminAddr, MetricsAddr string
-	// TicketAddr is where the server listens for tickets, over HTTP; empty: not at all. TicketTLS makes the
-	// port speak TLS; without it the address must be of loopback. TicketTokens are the tokens by which
-	// callers are known. MaxTicket is the longest time that a ticket may ask for; default 24 h. With
-	// TicketAnyPort the server listens on another port of the host if TicketAddr is in use.
+	// TicketAddr is the address at which the server listens for tickets, over HTTP; empty: it does not.
+	// TicketTLS makes the port speak TLS; without TLS the address must be on loopback. TicketTokens are the
+	// tokens that identify callers. MaxTicket is the longest time that a ticket may ask for; default 24 h.
+	// With TicketAnyPort the server listens on another port of the host if TicketAddr is in use.
 	TicketAddr    string
 	TicketAnyPort bool
 	TicketTLS     *tls.Config
@@ -42,13 +42,13 @@ type Options struct {
 	// MetricsAddr; with AdminClear the admin port speaks clear text too.
 	ClientTLS, AdminTLS, MetricsTLS *tls.Config
 	AdminClear                      bool
-	// TLSProblems return why the files for these cannot be used as they are now, empty if they can.
+	// TLSProblems return why the present TLS files cannot be used; empty: they can.
 	TLSProblems []func() string
 	// TLSAuthorities return until when the authorities hold that the certificates of callers must be signed
 	// by, for each port that has any: clients, admin, metrics or tickets.
 	TLSAuthorities map[string]func() time.Time
 
-	// DataDir holds everything durable. Empty: memory only.
+	// DataDir is the directory of all durable data. Empty: the server keeps its data in memory.
 	DataDir string
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
@@ -56,10 +56,10 @@ type Options struct {
 	// requests, bytes and time; defaults 100,000, 32 MiB, none; 4 MiB for a server in memory without peers.
 	SnapshotEntries, SnapshotBytes int64
 	SnapshotInterval               time.Duration
-	// SnapshotRetain is how many snapshots are kept; default 2.
+	// SnapshotRetain is how many snapshots the server keeps; default 2.
 	SnapshotRetain int
-	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot:
-	// below it, requests that need more room are refused. Default 512 MiB; negative: no reserve.
+	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot: below
+	// it, the cluster refuses requests that need more room. Default 512 MiB; negative: no reserve.
 	DiskReserve int64
 	// The server writes a backup to BackupDir every BackupInterval, and keeps the newest BackupKeep of them;
 	// defaults an hour and 24. Without BackupDir it takes no backups by itself.
@@ -87,19 +87,18 @@ type Options struct {
 	HeartbeatTimeout time.Duration
 	// ReadOnlyMode lets clients that ask for it read this server's state while it knows no leader.
 	ReadOnlyMode bool
-	// Reconfig lets clients that may write /zookeeper/config change the
-	// membership by the operation reconfig. Off, it is answered RECONFIGDISABLED.
+	// Reconfig lets clients that may write /zookeeper/config change the membership by the operation reconfig.
+	// If it is false, the server answers RECONFIGDISABLED.
 	Reconfig bool
 	// LoneVoter lets reconfig leave a single server that votes, as a ZooKeeper
 	// does with standaloneEnabled=false.
 	LoneVoter bool
 
-	// MinSessionTimeout and MaxSessionTimeout bound what clients may ask for;
-	// default 4 s and 40 s, two and twenty ticks. TickTime is what conf shows; default half of the least.
+	// MinSessionTimeout and MaxSessionTimeout bound what clients may ask for; default 4 s and 40 s, two and
+	// twenty ticks. TickTime is only shown, by conf; default half of MinSessionTimeout.
 	MinSessionTimeout, MaxSessionTimeout, TickTime time.Duration
-	// MaxFrame is the longest frame accepted, its prefix not counted; default
-	// 1,048,575. setWatches may be longer, up to 64 MiB: there are clients
-	// that do not split it.
+	// MaxFrame is the longest frame accepted, its prefix not counted; default 1,048,575. setWatches may be
+	// longer, up to 64 MiB, because some clients do not split it.
 	MaxFrame int
 	// MaxConnsPerAddr bounds the connections from one address; default 60,
 	// negative is no limit.
@@ -117,7 +116,7 @@ type Options struct {
 	// Default no bound.
 	MaxNodes int
 	MaxBytes int64
-	// SweepInterval is how often containers and TTL nodes are looked at; default 60 s.
+	// SweepInterval is how often the leader looks for expired containers and TTL nodes; default 60 s.
 	SweepInterval time.Duration
 	// EnforceQuota makes hard quotas refuse requests. Without it they refuse nothing, as in ZooKeeper by
 	// default. NoTTL refuses TTL nodes.
@@ -134,16 +133,16 @@ type Options struct {
 	SuperDigest string
 	// X509Super is the subject of the client certificate that may do everything, if any.
 	X509Super string
-	// SASL is how clients may authenticate by SASL; nil: the server answers like one without SASL.
-	// SASLSuper is the user of SASL that may do everything, if any.
+	// SASL has the mechanisms for authentication by SASL; nil: the server answers like a ZooKeeper without
+	// SASL. SASLSuper is the SASL user that may do everything, if any.
 	SASL      *sasl.Mechanisms
 	SASLSuper string
-	// EnsembleNames are the names of this cluster. A client that authenticates by the
-	// scheme ensemble with another name is refused: it looks for another cluster. A
-	// client that gives no name passes, and without names here every client does.
+	// EnsembleNames are the names of this cluster. The server refuses a client that authenticates by the
+	// scheme ensemble with another name, because it looks for another cluster. A client without a name
+	// passes. If EnsembleNames is empty, every client passes.
 	EnsembleNames []string
-	// RequireAuth are the schemes (digest, sasl, x509) of which a client must
-	// have proved an identity before it asks for anything. Empty: none.
+	// RequireAuth are schemes (digest, sasl, x509). A client must prove an identity of one of them before any
+	// other request. Empty: no identity is required.
 	RequireAuth []string
 	// SkipACL lets every client do everything.
 	SkipACL bool
@@ -151,13 +150,13 @@ type Options struct {
 	// FourLetterWords lists the four-letter words that the server answers, separated by commas; "*" is
 	// all of them, empty is admin.DefaultWhitelist. It always answers srvr.
 	FourLetterWords string
-	// AdminHosts are names under which clients may ask for the admin port, besides addresses,
-	// localhost, this machine's name and those of the members; "*" is any.
+	// AdminHosts are host names that requests to the admin port may use, besides addresses, localhost, and
+	// the names of this machine and of the members; "*" is any.
 	AdminHosts []string
-	// Profiling serves /debug/pprof. NoJVM leaves out the jvm_* metrics, which describe this process
-	// as ZooKeeper's exporter describes its virtual machine.
+	// Profiling serves /debug/pprof. NoJVM omits the jvm_* metrics, which describe this process under the
+	// names of a Java virtual machine.
 	Profiling, NoJVM bool
-	// Audit gets a line for each change that is asked for; nil: no audit log. The caller closes it.
+	// Audit gets a line for each requested change; nil: no audit log. The caller closes it.
 	Audit *audit.Log
 	// SlowRequest is how long a request may take before the Logger gets a line about it; 0: without bound.
 	SlowRequest time.Duration

@@ -10,14 +10,14 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// Beyond these bounds a server adds a notice to /health.
+// At these limits a server adds a notice to /health.
 const (
 	slowSync = 100 * time.Millisecond // on average
 	fewFiles = 1024
 )
 
-// resourceNotices warns of future trouble: slow syncs of the log, and too few file descriptors. Their number
-// is known only if the caller asked for it.
+// resourceNotices warns of future trouble: slow syncs of the log, and too few file descriptors. The status
+// has the number of descriptors only if the caller asked for it.
 func resourceNotices(s *admin.Status) (notices []string) {
 	if s.Syncs > 0 {
 		if mean := s.SyncTime / time.Duration(s.Syncs); mean > slowSync {
@@ -40,8 +40,8 @@ func resourceNotices(s *admin.Status) (notices []string) {
 // settled is how long a new leader waits for the other servers before it reports one as missing.
 const settled = 10 * time.Second
 
-// lossNotice returns, on the leader, a notice that voters are missing and that one more loss would stop the
-// cluster, empty if that is not so.
+// lossNotice returns, on the leader, a notice if voters are missing and one more loss would stop the cluster;
+// otherwise it is empty.
 func lossNotice(s *admin.Status) string {
 	if s.Mode != admin.Leader || s.Leads < settled {
 		return ""

@@ -12,8 +12,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients"
 )
 
-// Check the interfaces: a node is the replica of the connections, and the connections are the node's
-// observer.
+// The compiler checks: a node is the replica of the connections, and the connections are the node's observer.
 var (
 	_ clients.Replica  = (*raftfsm.Node)(nil)
 	_ raftfsm.Observer = (*clients.Server)(nil)
@@ -146,8 +145,8 @@ func (i *Instance) accept() {
 	}
 }
 
-// served notes that a port has failed, so that the server's supervisor learns of it: without its ports a
-// server is of no use.
+// served handles the failure of a port: it ends the server, so that a supervisor notices. A server without
+// its ports is useless.
 func (i *Instance) served(what string, err error) {
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		i.o.Logger.Error(what+" failed", "err", err)
@@ -155,8 +154,8 @@ func (i *Instance) served(what string, err error) {
 	}
 }
 
-// Close shuts the server down, as far as ctx allows: it hands over leadership, closes the connections so that
-// clients go to other servers, and leaves everything acknowledged on the disk. Sessions live on.
+// Close shuts the server down, until ctx ends: it hands over leadership and closes the connections, so that
+// clients go to other servers. All acknowledged data are on the disk. Sessions stay alive.
 func (i *Instance) Close(ctx context.Context) error {
 	i.cancel()
 	if i.tickets != nil {

@@ -20,8 +20,8 @@ import (
 
 var _ admin.Source = (*Instance)(nil)
 
-// compatible is the version of ZooKeeper whose behaviour the server offers. Clients and
-// dashboards compare it with numbers.
+// compatible is the version of ZooKeeper whose behaviour the server has. Clients and dashboards compare it
+// with version numbers.
 const compatible = "3.9.3"
 
 // diskFailed is the number of free bytes at which health fails.
@@ -116,8 +116,8 @@ func port(ln net.Listener, none int) int {
 	return none
 }
 
-// diskStatus adds to a status how much room is left, and a fault if the disk is full: the log
-// must have room.
+// diskStatus adds the free disk space to a status, and a fault if the disk is full, because the log needs
+// room.
 func (i *Instance) diskStatus(s *admin.Status) {
 	dir := i.o.DataDir
 	if dir == "" {
@@ -135,7 +135,7 @@ func (i *Instance) diskStatus(s *admin.Status) {
 
 // clusterStatus adds this server's part in the cluster and what is replicated.
 func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin.Need) {
-	serving := s.Serving // clients are let in
+	serving := s.Serving // the server admits clients
 	s.Node = node.Status()
 	if s.Serving = s.Serving && serving; !s.Serving {
 		s.Reason = cmp.Or(s.Reason, "starting")
@@ -252,8 +252,8 @@ func (i *Instance) ownMetrics(s *admin.Status) {
 	i.slow.Status(s)
 }
 
-// auditStatus adds what became of the lines of the audit log. A fault is told whatever is asked for: a look
-// at /health gathers no metrics.
+// auditStatus adds the counts of the audit log. It adds a fault even without metrics, because a look at
+// /health gathers no metrics.
 func (i *Instance) auditStatus(s *admin.Status, metrics bool) {
 	var f audit.Figures
 	if i.o.Audit != nil {
@@ -277,8 +277,8 @@ func (i *Instance) auditStatus(s *admin.Status, metrics bool) {
 		"came at once, or an address wrote more than its share.", float64(f.Lost))
 }
 
-// The lists of a status. A list is cut when the status is full. The server reads lists in pieces, so that a
-// status does not slow down writes.
+// The functions below add lists to a status. A list is cut when the status is full. The server reads lists in
+// pieces, so that a status does not slow down writes.
 
 // listConns lists the connections.
 func (i *Instance) listConns(s *admin.Status) {
@@ -318,7 +318,7 @@ func sorted(by map[int64][]string) []admin.SessionPaths {
 	return list
 }
 
-// names collects the paths of a list by session. Paths that the reader may not see are only counted.
+// names collects the paths of a list by session. It only counts paths that the reader may not see.
 type names struct {
 	by     map[int64][]string
 	hidden map[int64]int
@@ -360,8 +360,8 @@ func (l *names) add(session int64, path string) {
 	}
 }
 
-// list returns the paths by session, sorted and without duplicates. A number stands for the paths that the
-// reader may not see.
+// list returns the paths by session, sorted and without duplicates. The result has only the number of the
+// paths that the reader may not see.
 func (l *names) list() []admin.SessionPaths {
 	for id, n := range l.hidden {
 		l.by[id] = append(l.by[id], fmt.Sprintf("(%d that world:anyone may not list)", n))

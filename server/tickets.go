@@ -17,7 +17,7 @@ import (
 
 var _ tickets.Node = (*raftfsm.Node)(nil)
 
-// ticketConns is how many connections the port for tickets has at a time: each wait is one.
+// ticketConns is how many connections the port for tickets has at a time: each wait needs one.
 const ticketConns = tickets.MaxWaits + 512
 
 // openTickets makes the ticket server, if there is a port for tickets.

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	traceTime    = "1s"             // recorded by default
-	traceTimeMax = 25 * time.Second // within the time that an answer may take
-	traceBytes   = 64 << 20         // kept of a trace, the newest
+	traceTime    = "1s"             // default duration of a trace
+	traceTimeMax = 25 * time.Second // less than the limit for an answer
+	traceBytes   = 64 << 20         // size of a trace; it keeps the newest bytes
 )
 
-// addTracePage adds GET /debug/trace: an execution trace of this server from now on, for the
-// time wait=D, in the format of go tool trace. It marks requests and entries on their way.
+// addTracePage adds GET /debug/trace: an execution trace of this server from now on, for the time wait=D, in
+// the format of go tool trace. The trace shows the steps of requests and entries.
 func (i *Instance) addTracePage(pages map[string]http.Handler) {
 	pages["/debug/trace"] = http.HandlerFunc(i.serveTrace)
 }

@@ -26,7 +26,7 @@ func (i *Instance) openView(pages map[string]http.Handler) {
 	maps.Copy(pages, i.view.Pages())
 }
 
-// viewSource shows the instance to the lock view.
+// viewSource adapts the instance for the lock view.
 type viewSource struct {
 	*Instance
 	*clients.Server
@@ -45,12 +45,12 @@ func (s viewSource) View(f func(*state.State)) bool {
 	return true
 }
 
-// done receives an outcome.
+// done is a channel that receives an outcome.
 type done chan state.Outcome
 
 func (d done) Done(o *state.Outcome, _ *state.State) {
 	kept := *o
-	kept.Reply = bytes.Clone(o.Reply) // o is valid only during this call
+	kept.Reply = bytes.Clone(o.Reply) // o.Reply is valid only during this call
 	d <- kept
 }
 
@@ -62,7 +62,7 @@ func (s viewSource) Do(ctx context.Context, r state.Request) (state.Outcome, err
 	}
 	d := make(done, 1)
 	failed := make(chan error, 1)
-	go func() { // Propose may block while too much is under way
+	go func() { // Propose may block while too many requests wait
 		if err := node.Propose(r, d); err != nil {
 			failed <- err
 		}

@@ -15,17 +15,17 @@ type Options struct {
 	// Whitelist lists the four-letter words that Admin answers, separated by commas; "*" is all of
 	// them, empty is DefaultWhitelist. Admin always answers srvr.
 	Whitelist string
-	// Authorize knows the users that may change state over HTTP.
+	// Authorize checks the users that may change state over HTTP.
 	Authorize Super
-	// Hosts are names under which clients may ask for the server, besides addresses, localhost, this
-	// machine's name and those of the members; "*" is any.
+	// Hosts are further host names under which clients may ask for the server. Always allowed are addresses,
+	// localhost, this machine's name and the names of the members. "*" allows any name.
 	Hosts []string
 	// Profiling serves /debug/pprof.
 	Profiling bool
 	// NoJVM leaves out the jvm_* metrics, which describe this process as
 	// ZooKeeper's exporter describes its virtual machine.
 	NoJVM bool
-	// Pages are further handlers by the pattern of http.ServeMux.
+	// Pages are further handlers. Each key is a pattern of http.ServeMux.
 	Pages map[string]http.Handler
 	// Now is the clock for deadlines; nil is time.Now.
 	Now func() time.Time
@@ -45,9 +45,9 @@ type Admin struct {
 	loginsFailed atomic.Int64
 	loginLogged  atomic.Int64 // the second, since 1970, in which a failed login was logged
 
-	mask  atomic.Int64 // ZooKeeper's trace mask: it is stored, but has no effect
+	mask  atomic.Int64 // ZooKeeper's trace mask; the server stores it, but it has no effect
 	heavy pool
-	asks  pool // answers that ask other servers
+	asks  pool // admits answers for which this server must ask other servers
 	// scrapes admits answers at /metrics. It is separate from heavy, so that a flood of heavy requests cannot
 	// hide the metrics from operators.
 	scrapes  pool
@@ -83,7 +83,7 @@ func New(o Options) (*Admin, error) {
 	return a, nil
 }
 
-// Admin builds heavyAtOnce heavy answers at a time. A request waits heavyTime for its turn.
+// Admin builds at most heavyAtOnce heavy answers at a time. A request waits at most heavyTime for its turn.
 const (
 	heavyAtOnce = 4
 	heavyTime   = 5 * time.Second
@@ -97,7 +97,7 @@ type pool struct {
 	wait   time.Duration
 }
 
-// acquire waits for a place, but not forever.
+// acquire waits for a place in the pool, for a limited time.
 func (p pool) acquire() (release func(), ok bool) {
 	t := time.NewTimer(p.wait)
 	defer t.Stop()

@@ -15,8 +15,8 @@ type command struct {
 	heavy   bool // as for a four-letter word
 	// changes says that the command changes state, so that GET never runs it.
 	changes bool
-	// answer makes the members of the answer but command and error. no is the error of the answer, if
-	// any.
+	// answer makes the members of the answer except command and error. The result no is the error of the
+	// answer, empty if there is none.
 	answer func(s *Status, args url.Values) (members object, no string)
 }
 
@@ -25,7 +25,7 @@ func fine(f func(*Status) object) func(*Status, url.Values) (object, string) {
 	return func(s *Status, _ url.Values) (object, string) { return f(s), "" }
 }
 
-// commandTable is sorted by name, as the list at /commands is.
+// commandTable is sorted by name, like the list at /commands.
 func (a *Admin) commandTable() []command {
 	resets := func(what func(Source)) func(*Status, url.Values) (object, string) {
 		return fine(func(*Status) object {
@@ -104,7 +104,7 @@ func (a *Admin) commandTable() []command {
 	}
 }
 
-// runCommand returns the whole answer of a command that was asked for as name.
+// runCommand returns the whole answer of a command. The argument name is the name that the request used.
 func (a *Admin) runCommand(c *command, name string, need Need, args url.Values) object {
 	s := a.o.Source.Status(c.need | need)
 	if !s.answers() && !c.always {
@@ -114,11 +114,11 @@ func (a *Admin) runCommand(c *command, name string, need Need, args url.Values) 
 	if s.Truncated != "" {
 		o = append(o, member{"truncated", s.Truncated})
 	}
-	if no != "" { // the order in which ZooKeeper has them when a command itself fails
+	if no != "" { // ZooKeeper uses this order when the command itself fails
 		return append(o, member{"error", no}, member{"command", c.name})
 	}
 	return append(o, member{"command", c.name}, member{"error", nil})
 }
 
-// refused is the answer of a command that was not run.
+// refused is the answer for a command that the server has not run.
 func refused(name, why string) object { return object{{"command", name}, {"error", why}} }

@@ -1,14 +1,13 @@
-// Package admin is what operators see of a zlockd server: four-letter words
-// on the client port, commands and metrics over HTTP.
+// Package admin answers the requests of operators: four-letter words on the client port, and commands and
+// metrics over HTTP.
 //
-// This package renders one plain [Status] value, which the server behind the [Source] interface
-// gathers for each request. The package holds no pointer into the server, takes none of its locks
-// and knows neither tree nor raft; tests render hand-made values.
+// This package renders one plain [Status] value. For each request, the server behind the [Source] interface
+// gathers that value. The package holds no pointer into the server, takes none of its locks, and uses neither
+// the tree nor raft. Tests render hand-made values.
 //
-// Formats follow ZooKeeper 3.8 byte for byte where programs parse them: the words, the JSON of
-// /commands, the names of mntr and /metrics. A name without a meaning here exists all the same
-// and stays zero.
+// Formats follow ZooKeeper 3.8 byte for byte where programs parse them: the words, the JSON of /commands, the
+// names of mntr and /metrics. A name without a meaning in zlockd exists too, and its value stays zero.
 //
-// [Metrics] is the other half: the counters a server keeps while it works,
-// made so that counting costs a few atomic additions.
+// [Metrics] has the counters that a server keeps while it works. Counting an event costs only a few atomic
+// additions.
 package admin

@@ -10,9 +10,9 @@ import (
 	"strconv"
 )
 
-// ProcessEnvironment returns what `envi` shows of this process: ZooKeeper's keys in its order, those of a
-// Java runtime empty, and Go's at the end. It contains no environment variable and no argument of the
-// process.
+// ProcessEnvironment returns the list that `envi` shows of this process. ZooKeeper's keys come first, in
+// ZooKeeper's order; the keys of a Java runtime are empty. The keys of Go are at the end. The list contains
+// no environment variable and no argument of the process.
 func ProcessEnvironment() []Pair {
 	const none = "<NA>"
 	host, err := os.Hostname()
@@ -53,24 +53,24 @@ func ProcessEnvironment() []Pair {
 
 func megabytes(n uint64) string { return strconv.FormatUint(n>>20, 10) + "MB" }
 
-// osName is the name Java has for the system.
+// osName returns Java's name of the operating system.
 func osName() string {
 	names := map[string]string{"linux": "Linux", "darwin": "Mac OS X"}
 	return cmp.Or(names[runtime.GOOS], runtime.GOOS)
 }
 
-// OpenFiles returns how many file descriptors this process has open and may
-// have; -1 where the system does not say.
+// OpenFiles returns how many file descriptors this process has open, and how many it may have. A number is -1
+// where the system does not report it.
 func OpenFiles() (open, limit int64) {
 	open = -1
 	if list, err := os.ReadDir("/proc/self/fd"); err == nil {
-		open = int64(len(list) - 1) // without the one that ReadDir opened
+		open = int64(len(list) - 1) // do not count the descriptor that ReadDir opened
 	}
 	return open, MaxOpenFiles()
 }
 
-// GCPauses returns how long the collector has stopped the process, in milliseconds. This comes
-// closest to ZooKeeper's jvm_pause_time_ms.
+// GCPauses returns how long the garbage collector has stopped the process, in milliseconds. Of all figures of
+// Go this is the most similar to ZooKeeper's jvm_pause_time_ms.
 func GCPauses() Summary {
 	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
 	metrics.Read(sample)

@@ -23,7 +23,7 @@ func short(f float64) string {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return "0"
 	}
-	if math.Abs(f) < 1e11 { // beyond, there are no decimals worth cutting
+	if math.Abs(f) < 1e11 { // larger numbers have no decimals to cut
 		f = math.Round(f*1e4) / 1e4
 	}
 	if f == 0 {
@@ -32,8 +32,7 @@ func short(f float64) string {
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// Hex prints a session id or zxid as ZooKeeper does, negative ones as their
-// 64 bits.
+// Hex prints a session id or zxid as ZooKeeper does. It prints a negative number as its 64 bits.
 func Hex(v int64) string { return "0x" + strconv.FormatUint(uint64(v), 16) }
 
 // javaAddr prints an address as Java's InetSocketAddress does: a leading

@@ -13,28 +13,28 @@ import (
 	"time"
 )
 
-// Texts that clients and scripts compare with.
+// Answers that clients and scripts compare with fixed texts.
 const (
 	notServing     = "This ZooKeeper instance is not currently serving requests"
 	notWhitelisted = " is not executed because it is not in the whitelist."
 )
 
-// DefaultWhitelist lists the words that Admin answers by default: all that cost little and show
-// no session.
+// DefaultWhitelist lists the words that Admin answers by default: all words that cost little and show no
+// session.
 const DefaultWhitelist = "ruok,srvr,stat,mntr,conf,envi,isro,dirs,wchs,crst,srst"
 
 // word is one row of the table of four-letter words.
 type word struct {
 	name string
 	need Need
-	// heavy says that its cost grows with the number of clients, nodes or watches.
+	// heavy says that the cost of the answer grows with the number of clients, nodes or watches.
 	heavy bool
-	// idle is the answer while the server does not serve, empty for the usual sentence. always says that the
-	// word answers in any state.
+	// idle is the answer while the server does not serve clients; if it is empty, the answer is the usual
+	// sentence. always says that the server answers the word in any state.
 	idle   string
 	always bool
 	render func(w io.Writer, s *Status)
-	do     func(Source) // before rendering
+	do     func(Source) // runs before the answer is rendered
 }
 
 func (a *Admin) wordTable() []word {
@@ -62,14 +62,14 @@ func (a *Admin) wordTable() []word {
 	}
 }
 
-// words are the names in the table. The listener must know them before there is an Admin.
+// words are the names in the table. The listener needs them before there is an Admin.
 const words = "ruok srvr stat mntr conf cons crst srst envi dump wchs wchc wchp dirs isro gtmk stmk hash"
 
 // Words lists the four-letter words.
 func Words() []string { return strings.Fields(words) }
 
-// IsWord says whether the first four bytes of a connection are a four-letter
-// word. All others are the length of a frame.
+// IsWord reports whether the first four bytes of a connection are a four-letter word. Otherwise they are the
+// length of a frame.
 func IsWord(first [4]byte) bool {
 	return first[0] >= 'a' && first[0] <= 'z' && !slices.Contains(first[:], ' ') &&
 		strings.Contains(words, string(first[:]))
@@ -96,8 +96,8 @@ func (a *Admin) SetWhitelist(list string) error {
 	return nil
 }
 
-// Answer answers the word that a connection began with. Small answers leave in one write: some
-// clients read once. For stmk it first reads the eight bytes of the mask. The caller closes the
+// Answer answers the word with which a connection began. It sends a small answer in one write, because some
+// clients read only once. For stmk it first reads the eight bytes of the mask. The caller closes the
 // connection.
 func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 	i := slices.IndexFunc(a.words, func(w word) bool { return w.name == string(first[:]) })
@@ -143,7 +143,7 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 
 func (a *Admin) answer(out io.Writer, w word) {
 	var s *Status
-	if w.name != "ruok" { // ruok is answered without a status
+	if w.name != "ruok" { // the answer to ruok needs no status
 		s = a.o.Source.Status(w.need)
 		if !s.answers() && !w.always {
 			io.WriteString(out, cmp.Or(w.idle, notServing+"\n"))

@@ -9,8 +9,8 @@ import (
 )
 
 // forThisHost refuses requests for a host name that this server does not have. Otherwise a web page of
-// another site whose name is made to point here could read and change things. Health checks are answered
-// under any name.
+// another site could read and change things, if the DNS name of that site points to this server. The server
+// answers health checks under any name.
 func (a *Admin) forThisHost(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/health" && r.URL.Path != "/ready" && !a.KnownHost(r.Host) {

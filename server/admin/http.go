@@ -54,8 +54,8 @@ func (a *Admin) Routes() map[string]http.Handler {
 	return routes
 }
 
-// servePprofName answers in place of pprof.Cmdline, whose answer may hold the
-// digest of the super user's password.
+// servePprofName answers in place of pprof.Cmdline. The answer of pprof.Cmdline could contain the digest of
+// the super user's password.
 func servePprofName(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, os.Args[0])
@@ -74,7 +74,7 @@ func (a *Admin) MetricsServer() *http.Server {
 // LimitedServer returns a server for another port, with the limits of an admin port.
 func LimitedServer(h http.Handler) *http.Server { return httpServer(h) }
 
-// httpServer returns a server whose limits suit a port that strangers may find.
+// httpServer returns a server with limits that protect a port open to strangers.
 func httpServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           busy(h),
@@ -87,11 +87,10 @@ func httpServer(h http.Handler) *http.Server {
 	}
 }
 
-// unlimited lifts the write timeout: a profile is collected for as long as the
-// caller asks.
+// unlimited removes the write timeout, because a profile takes as long as the caller asks for.
 func unlimited(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// A writer without deadlines has none to lift.
+		// A writer without deadlines returns an error, which does not matter.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		f(w, r)
 	}
@@ -104,9 +103,9 @@ func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// serveCommand runs one command. As in ZooKeeper the answer is JSON and the status 200 even if
-// the command failed. Only the refusal to change state without authority, which ZooKeeper does
-// not have, has another status.
+// serveCommand runs one command. As in ZooKeeper, the answer is JSON and its status is 200 even if the
+// command failed. Only one refusal has another status: that of a change without the right to it. ZooKeeper
+// has no such refusal.
 func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	c := a.byName[name]
@@ -140,7 +139,7 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	func() {
 		defer release()
-		_ = writeJSON(&body, a.runCommand(c, name, hidden, r.URL.Query())) // a bytes.Buffer takes all
+		_ = writeJSON(&body, a.runCommand(c, name, hidden, r.URL.Query())) // never fails
 	}()
 	w.Header().Set("Content-Type", "application/json")
 	a.send(w, r, http.StatusOK, body.Bytes())

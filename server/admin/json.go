@@ -15,29 +15,29 @@ import (
 // object is a JSON object. Its members keep their order.
 type object []member
 
-// member is a member of an object: a string, a bool, a number, nil, an object, or a list of them. A
-// long list of objects is a sequence, so that each is made when it is written.
+// member is a member of an object. Its value is a string, a bool, a number, nil, an object, or a list of
+// these. A long list of objects is a sequence, so that each object is made only when it is written.
 type member struct {
 	key   string
 	value any
 }
 
-// writeJSON writes a value as ZooKeeper's AdminServer lays it out: two blanks of indentation for
-// each object, arrays on one line.
+// writeJSON writes a value in the layout of ZooKeeper's AdminServer: two blanks of indentation for each
+// object, and arrays on one line.
 func writeJSON(to io.Writer, v any) error {
 	j := &jsonWriter{w: bufio.NewWriterSize(to, 32<<10)}
 	j.value(v)
 	return j.w.Flush()
 }
 
-// jsonWriter keeps the errors of the writer below until it is flushed.
+// jsonWriter writes JSON. It keeps the first error of the writer below and returns it from Flush.
 type jsonWriter struct {
 	w     *bufio.Writer
-	depth int // objects open
+	depth int // the number of objects that are open
 }
 
-// value writes a value. Numbers stay whole however large: session ids are numbers beyond 2^53 in
-// this interface.
+// value writes a value. It writes all digits of large numbers, because session ids exceed 2^53 in this
+// interface.
 func (j *jsonWriter) value(v any) {
 	switch v := v.(type) {
 	case nil:
@@ -112,14 +112,14 @@ func answerJSON(w http.ResponseWriter, code int, v any) {
 func answerStruct(w http.ResponseWriter, code int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // plain data, which can be marshalled
+		panic(err) // v is plain data, so json.Marshal cannot fail
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	answerJSON(w, code, ordered(d))
 }
 
-// ordered returns the next value of d, which reads what json.Marshal wrote.
+// ordered returns the next value of d. The input of d was written by json.Marshal.
 func ordered(d *json.Decoder) any {
 	t, _ := d.Token()
 	switch t {

@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// jvmCollector shows this process under the names that ZooKeeper's exporter
-// gives to its virtual machine: boards and alerts ask for them. Threads are
-// goroutines, collections those of Go's collector.
+// jvmCollector shows this process under the names that ZooKeeper's exporter uses for its virtual machine,
+// because boards and alerts ask for them. Threads mean goroutines, and collections mean those of Go's garbage
+// collector.
 type jvmCollector struct{}
 
-// jvmPools are the parts of memory: the name of the pool, the name in runtime/metrics, and
-// whether the part is heap.
+// jvmPools lists the parts of memory: the name of the pool, the name in runtime/metrics, and whether the part
+// belongs to the heap.
 var jvmPools = []struct {
 	name, metric string
 	heap         bool
@@ -26,7 +26,7 @@ var jvmPools = []struct {
 	{"Other", "/memory/classes/other:bytes", false},
 }
 
-// jvmStates are the states of goroutines: the nearest state of a thread, and the name in
+// jvmStates lists the states of goroutines: the most similar state of a Java thread, and the name in
 // runtime/metrics.
 var jvmStates = []struct{ state, metric string }{
 	{"RUNNABLE", "/sched/goroutines/runnable:goroutines"},
@@ -35,7 +35,7 @@ var jvmStates = []struct{ state, metric string }{
 	{"IN_SYSTEM_CALL", "/sched/goroutines/not-in-go:goroutines"},
 }
 
-// Describe declares nothing: the names are those below.
+// Describe declares nothing. Collect has the names.
 func (jvmCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -64,7 +64,7 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 
 	limit := float64(UsableMemory())
 	if limit == 0 {
-		limit = -1 // Java's value for no limit
+		limit = -1 // Java shows -1 if there is no limit
 	}
 	used, committed := map[bool]float64{}, map[bool]float64{}
 	for _, p := range jvmPools {

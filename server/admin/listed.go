@@ -8,15 +8,15 @@ import (
 // memory, below 50 MB for every tree and any number of clients.
 const maxListed = 45_000_000
 
-// Bytes that an entry of a list takes in its longest form.
+// How many bytes an entry of a list takes in its longest form.
 const (
 	ListedConn    = 1000
 	ListedSession = 100
 	listedPath    = 30 // and the path
 )
 
-// Fits reports whether a list with total entries in all may have another entry of the given bytes. If not, it
-// notes that the list is cut.
+// Fits reports whether the answer has room for another entry of the given bytes. If not, it notes that the
+// list is cut. The argument total is the number of entries in the whole list.
 func (s *Status) Fits(what string, total, bytes int) bool {
 	if s.listed+bytes > maxListed {
 		if s.Truncated == "" {
@@ -38,7 +38,7 @@ func ListedPath(path string) int {
 		case c == '"' || c == '\\':
 			n += 2
 		case c >= 0x80:
-			n += 3 // a byte that is no UTF-8 is shown as U+FFFD
+			n += 3 // the answer shows a byte that is no UTF-8 as U+FFFD
 		default:
 			n++
 		}

@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// maxConns is how many connections an admin port has at a time. One more closes a connection on which no
-// request is being answered.
+// maxConns is how many connections an admin port has at a time. When another one arrives, the port closes a
+// connection on which it is not answering a request.
 const maxConns = 256
 
-// LimitListener bounds the connections that are accepted from ln. The HTTP
-// servers of this package tell it which of them are busy.
+// LimitListener bounds the number of connections accepted from ln. The HTTP servers of this package mark the
+// connections that are busy.
 func LimitListener(ln net.Listener) net.Listener { return LimitListenerTo(ln, maxConns) }
 
 // LimitListenerTo is LimitListener for another number of connections.
@@ -23,8 +23,8 @@ func LimitListenerTo(ln net.Listener, most int) net.Listener {
 	return l
 }
 
-// limitListener makes room for a new connection by closing an idle one of the address that has most, so that
-// idle connections cannot keep health checks out.
+// limitListener closes an idle connection when a new one needs room. It chooses the address with the most
+// connections. So idle connections cannot keep health checks out.
 type limitListener struct {
 	net.Listener
 	most int
@@ -53,7 +53,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.conns) >= l.most && !l.closed && !l.displace() {
-		l.room.Wait() // for an answer, which has a deadline
+		l.room.Wait() // until an answer ends; each answer has a deadline
 	}
 	if l.closed {
 		inner.Close()
@@ -64,8 +64,8 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// displace closes a connection that is not busy: the oldest of the address that
-// has most. It reports false if there is none.
+// displace closes a connection that is not busy: the oldest one of the address with the most connections. It
+// returns false if all connections are busy.
 func (l *limitListener) displace() bool {
 	var victim *limitedConn
 	for _, c := range l.conns {
@@ -118,7 +118,7 @@ func (c *limitedConn) working(n int) {
 
 type connKey struct{}
 
-// withConn puts the connection of a request into its context, for busy.
+// withConn puts the connection of a request into the request's context, where busy finds it.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()

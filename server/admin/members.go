@@ -49,14 +49,14 @@ func readJob(w http.ResponseWriter, r *http.Request, j *status.Job) bool {
 	return d.Decode(j) == nil
 }
 
-// stepAgain is how often the server repeats a step that takes long, so that the caller knows that the server
-// still works.
+// stepAgain is how often the server reports a long step again, so that the caller sees that the server still
+// works.
 const stepAgain = time.Second
 
-// runJob does a whole job, and answers with a line for each step.
+// runJob runs a whole job. The answer has a line for each step.
 func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j status.Job) {
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Time{}) // recorders and the like take no deadlines
+	_ = c.SetReadDeadline(time.Time{}) // a writer without deadlines, as in tests, returns an error
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines := json.NewEncoder(w)
 	send := func(s status.Step) {
@@ -90,7 +90,7 @@ func (c *changed) fail(err error) {
 	c.Error, c.Code = &text, status.Of(err)
 }
 
-// changeMember makes a change, or for the operation check finds out whether a change is possible.
+// changeMember makes a change. For the operation check it finds out whether the change is possible.
 func (a *Admin) changeMember(ctx context.Context, j status.Job, done *changed) (code int) {
 	var err error
 	if j.Op == "check" {
@@ -105,14 +105,13 @@ func (a *Admin) changeMember(ctx context.Context, j status.Job, done *changed) (
 	return http.StatusOK
 }
 
-// members lists the members: all of them as far as this server knows, none if it
-// runs alone.
+// members lists all members that this server knows. The list is empty if the server runs alone.
 func (a *Admin) members(ctx context.Context) *status.Members {
 	s := a.o.Source.Status(0)
 	list := &status.Members{ID: s.ID, Leader: s.Leader, Cluster: s.Cluster}
 	if len(s.Members) > 0 {
-		if release, ok := a.asks.acquire(); ok { // else the list shows only what this server knows
-			list, _ = a.o.Source.Members(ctx) // without a leader it is still a list
+		if release, ok := a.asks.acquire(); ok { // otherwise the list shows only what this server knows
+			list, _ = a.o.Source.Members(ctx) // without a leader there is an error, and also a list
 			release()
 		}
 	}

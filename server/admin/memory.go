@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// memory returns the bytes that the runtime holds unused, may hold at most,
-// and holds.
+// memory returns three numbers of bytes of the Go runtime: those that it holds unused, the limit, and all
+// that it holds.
 func memory() (free, limit, total uint64) {
 	total = RuntimeValue("/memory/classes/total:bytes") - RuntimeValue("/memory/classes/heap/released:bytes")
 	return RuntimeValue("/memory/classes/heap/free:bytes"), UsableMemory(), total
@@ -27,9 +27,8 @@ func RuntimeValue(name string) uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// UsableMemory returns how many bytes of memory this process may use: what
-// GOMEMLIMIT, its control groups and the machine leave it. It is 0 where that
-// is not known.
+// UsableMemory returns how many bytes of memory this process may use: the least limit of GOMEMLIMIT, its
+// control groups and the machine. It returns 0 where no limit is known.
 var UsableMemory = sync.OnceValue(func() uint64 {
 	most := machineMemory()
 	for _, l := range []uint64{uint64(debug.SetMemoryLimit(-1)), groupMemory("/")} {
@@ -40,8 +39,8 @@ var UsableMemory = sync.OnceValue(func() uint64 {
 	return most
 })
 
-// groupMemory returns the least limit of the control groups of this process, MaxUint64 without
-// any. It looks for files below root.
+// groupMemory returns the least memory limit of the control groups of this process, or MaxUint64 if they have
+// no limit. It looks for their files below root.
 func groupMemory(root string) uint64 {
 	least := uint64(math.MaxUint64)
 	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
@@ -69,7 +68,7 @@ func groupMemory(root string) uint64 {
 	return least
 }
 
-// machineMemory reads what Linux says it has; 0 elsewhere.
+// machineMemory returns how much memory the machine has according to Linux. On other systems it returns 0.
 func machineMemory() uint64 {
 	text, _ := os.ReadFile("/proc/meminfo")
 	var kb uint64

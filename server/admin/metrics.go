@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Metrics is what a server counts while it works. The zero value is ready. Its fields are used
-// directly: m.ReadLatency.ObserveTime(d). The tag zk has the names under which ZooKeeper shows a
-// Counter or a Recorder. Recorders are of times in microseconds, except those with the tag count.
+// Metrics has the counters of a working server. The zero value is ready. Callers use the fields directly:
+// m.ReadLatency.ObserveTime(d). The tag zk has the names under which ZooKeeper shows a Counter or a Recorder.
+// A Recorder records times in microseconds, unless it has the tag count.
 type Metrics struct {
 	PacketsReceived Counter // reset by srst, as are all Recorders
 	PacketsSent     Counter
@@ -24,7 +24,7 @@ type Metrics struct {
 	ConnectionRejected  Counter `zk:"connection_rejected"`      // refused by a limit
 	ConnectionDropped   Counter `zk:"connection_drop_count"`    // ended by the server
 	Revalidated         Counter `zk:"connection_revalidate_count revalidate_count"`
-	SessionlessExpired  Counter `zk:"sessionless_connections_expired"` // no connect request came in time
+	SessionlessExpired  Counter `zk:"sessionless_connections_expired"` // no connect request arrived in time
 	SessionsExpired     Counter `zk:"stale_sessions_expired"`
 	BytesReceived       Counter `zk:"bytes_received_count"`
 	ResponseBytes       Counter `zk:"response_bytes"`
@@ -34,17 +34,17 @@ type Metrics struct {
 	TLSHandshakeFailed  Counter `zk:"tls_handshake_exceeded"`
 	UnrecoverableErrors Counter `zk:"unrecoverable_error_count"` // panics in a connection
 	ClosedNotServing    Counter `zk:"cnxn_closed_without_zk_server_running"`
-	Throttled           Counter `zk:"request_throttle_wait_count"` // a socket was not read: the server was full
+	Throttled           Counter `zk:"request_throttle_wait_count"` // unread sockets of a full server
 
 	ReadLatency        Recorder `zk:"readlatency"`
 	UpdateLatency      Recorder `zk:"updatelatency"`
-	PropagationLatency Recorder `zk:"propagation_latency"`               // leader's stamp to local apply
+	PropagationLatency Recorder `zk:"propagation_latency"`               // leader's stamp to applied here
 	NodeCreatedWatch   Recorder `zk:"node_created_watch_count" count:""` // watches fired by one event
 	NodeDeletedWatch   Recorder `zk:"node_deleted_watch_count" count:""`
 	NodeChangedWatch   Recorder `zk:"node_changed_watch_count" count:""`
 	NodeChildrenWatch  Recorder `zk:"node_children_watch_count" count:""`
 
-	// What the replicated log measures.
+	// Measures of the replicated log.
 	ProposalCount     Counter  `zk:"proposal_count"`
 	Elections         Counter  `zk:"looking_count"`                      // times this server knew no leader
 	SnapshotsSent     Counter  `zk:"snap_count"`                         // to followers
@@ -64,11 +64,11 @@ type Metrics struct {
 	Writes Namespaces
 }
 
-// micro is how many of the recorded microseconds make a millisecond.
+// micro is the number of microseconds in a millisecond: it converts recorded times.
 const micro = 1000
 
-// Fill puts the values into s: those of srvr always, and under ZooKeeper's
-// names when metrics are needed.
+// Fill puts the values into s. It always fills in the values of srvr. If need has NeedMetrics, it also fills
+// in all values under ZooKeeper's names.
 func (m *Metrics) Fill(s *Status, need Need) {
 	s.Received, s.Sent = m.PacketsReceived.Load(), m.PacketsSent.Load()
 	s.Responses = m.Responses.Value()
@@ -111,7 +111,7 @@ func (m *Metrics) Reset() {
 	m.PacketsReceived.Store(0)
 	m.PacketsSent.Store(0)
 	m.each(func(field any, _ reflect.StructTag) {
-		if r, ok := field.(interface{ Reset() }); ok { // all but Counters
+		if r, ok := field.(interface{ Reset() }); ok { // all except Counters
 			r.Reset()
 		}
 	})
@@ -141,16 +141,16 @@ func (e *Extremes) Reset() {
 	e.clear()
 }
 
-// maxNamespaces bounds the memory a client can take by inventing top-level names; further names
-// are counted together.
+// maxNamespaces bounds the memory that a client can use up by inventing top-level names. Further names are
+// counted together.
 const (
 	maxNamespaces   = 32
-	maxNamespace    = 64       // bytes of a name that is counted by itself
-	otherNamespaces = "/other" // no first part of a path has a slash
+	maxNamespace    = 64       // bytes of a name with its own count
+	otherNamespaces = "/other" // contains a slash, so no first part of a path is equal to it
 )
 
-// Namespaces collects sizes by the first part of a path. The zero value is
-// ready. Looking a name up takes no lock; a new one copies the map.
+// Namespaces collects sizes by the first part of a path. The zero value is ready. Looking up a name needs no
+// lock. Adding a new name copies the map.
 type Namespaces struct {
 	mu sync.Mutex // held while a name is added
 	m  atomic.Pointer[map[string]*Recorder]
@@ -179,7 +179,8 @@ func (n *Namespaces) Observe(path string, bytes int64) {
 }
 
 func (n *Namespaces) add(name string) *Recorder {
-	name = strings.ToValidUTF8(name, "\uFFFD") // as labels have it: two samples of one label are refused
+	// As in labels, because Prometheus refuses two samples with the same label.
+	name = strings.ToValidUTF8(name, "\uFFFD")
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	old := map[string]*Recorder{}

@@ -14,7 +14,7 @@ func renderMntr(w io.Writer, s *Status) {
 	})
 }
 
-// each tells every line of `mntr`, names without their prefix. text is true for the few values
+// each passes every line of `mntr` to tell, with the name without its prefix. text is true for the few values
 // that are not numbers.
 func (s *Status) each(tell func(name, value string, text bool)) {
 	tell("version", s.versionLine(), true)
@@ -54,8 +54,8 @@ func (s *Status) each(tell func(name, value string, text bool)) {
 	}
 }
 
-// eachOf tells the lines of one summary. Least, greatest and sum are whole
-// numbers, as the programs that read them expect.
+// eachOf passes the lines of one summary to tell. Least, greatest and sum are whole numbers, as programs that
+// read them expect.
 func eachOf(name string, v Summary, advanced bool, tell func(name, value string, text bool)) {
 	whole := func(f float64) string { return strconv.FormatInt(int64(f), 10) }
 	tell("avg_"+name, decimal(v.Avg()), false)
@@ -72,6 +72,6 @@ func eachOf(name string, v Summary, advanced bool, tell func(name, value string,
 	tell("p999_"+name, short(v.P999), false)
 }
 
-// peerStates are the roles of a server in the words of ZooKeeper's election.
+// peerStates are ZooKeeper's names for the role of a server.
 var peerStates = map[Mode]string{Leader: "leading - broadcast", Follower: "following - broadcast",
 	Observer: "observing - broadcast"}

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// The names below are ZooKeeper's (3.8). Dashboards and alerts ask for them, so all exist from
-// the start; names without a value here stay zero.
+// The names below are those of ZooKeeper 3.8. Dashboards and alerts ask for them, so all names exist from the
+// start. If zlockd has no value for a name, the value stays zero.
 
-// gauge is a number that goes up and down. mntr shows those that are floats with a decimal point
-// always.
+// gauge is a number that goes up and down. mntr always shows a gauge that is a float with a decimal point.
 type gauge struct {
 	name, help string
 	value      float64
@@ -131,7 +130,7 @@ var (
 		sync_processor_queue_and_flush_time_ms request_throttle_queue_time_ms jvm_pause_time_ms
 		dead_watchers_cleaner_latency om_commit_process_time_ms om_proposal_process_time_ms`)
 
-	// keyedNames are families with a key; true: with all quantiles.
+	// keyedNames are the families with a key. The value is true if the family has all quantiles.
 	keyedNames = map[string]bool{
 		"read_per_namespace":         false,
 		"write_per_namespace":        false,
@@ -141,8 +140,7 @@ var (
 	}
 )
 
-// learnerFamilies are the families whose key is a follower, on the leader.
-// Nothing here feeds them.
+// learnerFamilies are the families of a leader whose key is a follower. zlockd has no values for them.
 var learnerFamilies = []string{"ack_latency", "learner_handler_qp_size", "learner_handler_qp_time_ms"}
 
 // keyed returns the families with a key.

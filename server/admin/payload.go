@@ -18,7 +18,7 @@ func jsonConfiguration(s *Status) object {
 		{"client_port_listen_backlog", c.ListenBacklog}}
 }
 
-// those makes a list of an object for each element that show wants.
+// those makes an object for each element for which show returns true, and returns the list of them.
 func those[T any](list []T, show func(*T) bool, make func(*T) object) iter.Seq[object] {
 	return func(yield func(object) bool) {
 		for i := range list {
@@ -151,8 +151,8 @@ func jsonVotingView(s *Status) object {
 	return object{{"current_config", voters}}
 }
 
-// jsonZabState tells the ensemble's state in ZooKeeper's terms: the epoch is
-// raft's term, the counter the zxid.
+// jsonZabState describes the ensemble's state in ZooKeeper's terms. The epoch is raft's term, and the counter
+// is the zxid.
 func jsonZabState(s *Status) object {
 	m, ok := s.member()
 	if !ok || !s.ensemble() {

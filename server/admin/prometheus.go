@@ -28,11 +28,11 @@ func (a *Admin) metricsHandler() http.Handler {
 		ErrorHandling: promhttp.ContinueOnError}))
 }
 
-// collector makes metrics of a Status. Each value has two names: that of ZooKeeper's own
-// exporter, and that of `mntr`, which other exporters pass on.
+// collector makes metrics from a Status. Each value has two names: the name in ZooKeeper's own exporter, and
+// the name in `mntr`, which other exporters pass on.
 type collector struct{ a *Admin }
 
-// Describe declares nothing: which metrics there are depends on the Status.
+// Describe declares nothing, because the set of metrics depends on the Status.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -113,7 +113,7 @@ func (o output) prefixed(s *Status) {
 	o.gauge("zk_server_leader", "1 on the leader.", Flag(leading(s)))
 
 	plainOnly := *s
-	plainOnly.Keyed, plainOnly.Extra = nil, nil // they have labels, or a family of their own
+	plainOnly.Keyed, plainOnly.Extra = nil, nil // these have labels, or a family of their own
 	plainOnly.each(func(name, value string, text bool) {
 		help := "As mntr's zk_" + name + "."
 		switch {

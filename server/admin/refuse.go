@@ -27,7 +27,7 @@ func Refuse(status int, format string, args ...any) *Refusal {
 	return &Refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// Reads refuses a request that does not only read, with the name of the page that it asks for.
+// Reads refuses a request whose method does more than read. The refusal names the page.
 func Reads(w http.ResponseWriter, r *http.Request, page string) *Refusal {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
@@ -46,11 +46,12 @@ func Posts(w http.ResponseWriter, r *http.Request) *Refusal {
 	return Refuse(http.StatusMethodNotAllowed, "This command changes state: use POST")
 }
 
-// Super reports whether a user is the super user, and compares in constant time. Nil: there is none.
+// Super reports whether a user is the super user. It compares in constant time. If it is nil, there is no
+// super user.
 type Super func(user, password string) bool
 
-// User returns the super user who makes a request. Where there is no super user, off tells why the
-// request is refused.
+// User returns the name of the super user who makes a request. If the server has no super user, it refuses
+// the request with the text off.
 func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 	if s == nil {
 		return "", Refuse(http.StatusForbidden, "%s: start zlockd with --super-digest", off)
@@ -69,8 +70,9 @@ func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 	return user, nil
 }
 
-// Sees reports whether a request that only reads may learn all names: it comes with the super user's
-// password. Other requests learn the names that every client may list; a wrong password is refused.
+// Sees reports whether a request that only reads may see all names. It may if it has the super user's
+// password. A request without a password sees the names that every client may list. A request with a wrong
+// password is refused.
 func (s Super) Sees(r *http.Request) (all bool, no *Refusal) {
 	if _, _, digest := Credentials(r); s == nil || !digest {
 		return false, nil
@@ -79,7 +81,8 @@ func (s Super) Sees(r *http.Request) (all bool, no *Refusal) {
 	return no == nil, no
 }
 
-// NoNames tells that names are left out of an answer, such as "3 locks"; empty if there are none.
+// NoNames returns a text which says that an answer leaves out names, such as those of 3 locks. It returns ""
+// if count is 0.
 func NoNames(count int, what string) string {
 	if count == 0 {
 		return ""
@@ -91,8 +94,8 @@ func NoNames(count int, what string) string {
 // failedLogin is how long Super.User delays the answer to a wrong password.
 const failedLogin = 100 * time.Millisecond
 
-// loginKey is the key of a request's context at which the admin port keeps its Admin, which hears
-// of failed logins.
+// loginKey is the key of a request's context under which the admin port keeps its Admin. Failed logins are
+// reported to that Admin.
 type loginKey struct{}
 
 // loginFailed counts a failed login, and logs at most one of them a second: a program
@@ -106,9 +109,9 @@ func (a *Admin) loginFailed(r *http.Request, user string) {
 	}
 }
 
-// Credentials returns the user and the password that a request names in the form of ZooKeeper's
-// admin server, Authorization: digest USER:PASSWORD. digest is false for another scheme; a header
-// without a colon names no user, because all of it may be a password.
+// Credentials returns the user and the password of a request. The form is that of ZooKeeper's admin server,
+// Authorization: digest USER:PASSWORD. The result digest is false for another scheme. For a header without a
+// colon the user is empty, because the whole text may be a password.
 func Credentials(r *http.Request) (user, password string, digest bool) {
 	scheme, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "digest") {
@@ -126,7 +129,8 @@ func Credentials(r *http.Request) (user, password string, digest bool) {
 type Paced struct {
 	io.Reader
 	io.Writer
-	// Deadline sets that of the connection. Its errors do not matter: recorders and the like take none.
+	// Deadline sets the deadline of the connection. Its errors do not matter: a writer of a test, for
+	// example, has no deadlines.
 	Deadline func(time.Time) error
 	End      time.Time
 }

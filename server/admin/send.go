@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// Outgoing is what answers that are on their way take of memory. An answer is built in a place that others
-// wait for, leaves the place, and is written then: a client that does not read holds up no other, and what
-// is kept for it is bounded, in all and for its address.
+// Outgoing bounds the memory of answers that are being sent. The server builds an answer while it holds a
+// place of a pool, for which other requests may wait. It gives the place back before it sends the answer, so
+// a client that does not read delays no other client. The bytes of unsent answers are bounded, in total and
+// for each address.
 type Outgoing struct {
 	mu  sync.Mutex
 	all int
@@ -21,10 +22,11 @@ type Outgoing struct {
 const (
 	maxOutgoing     = 128 << 20
 	maxOutgoingAddr = 16 << 20
-	sendTime        = 5 * time.Second // that a client may take, and as Paced extends it
+	sendTime        = 5 * time.Second // how long a client may take; Paced extends it
 )
 
-// take takes bytes for an address. The first answer of an address counts as small.
+// take counts n bytes for an address, or returns false if they exceed a bound. The first answer of an address
+// counts as small.
 func (o *Outgoing) take(host string, n int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,7 +50,8 @@ func (o *Outgoing) give(host string, n int) {
 	}
 }
 
-// Send has write send a whole answer of n bytes to a client at addr, if not too much is on its way already.
+// Send calls write, which sends a whole answer of n bytes to a client at addr. It returns an error if the
+// unsent answers already have too many bytes.
 func (o *Outgoing) Send(addr string, n int, write func() error) error {
 	host, _, _ := net.SplitHostPort(addr)
 	if !o.take(host, n) {
@@ -58,14 +61,14 @@ func (o *Outgoing) Send(addr string, n int, write func() error) error {
 	return write()
 }
 
-// Pace writes a whole answer in parts from now on, and gives up on a client that is too slow.
+// Pace writes a whole answer in parts, and gives up on a client that is too slow.
 func Pace(w io.Writer, deadline func(time.Time) error, now time.Time, body []byte) error {
 	slow := &Paced{Writer: w, Deadline: deadline, End: now.Add(sendTime)}
 	_, err := io.Copy(slow, io.LimitReader(bytes.NewReader(body), int64(len(body))))
 	return err
 }
 
-// built keeps an answer until it is whole.
+// built holds an answer until the handler has written all of it.
 type built struct {
 	header http.Header
 	code   int
@@ -76,7 +79,7 @@ func (b *built) Header() http.Header            { return b.header }
 func (b *built) WriteHeader(code int)           { b.code = code }
 func (b *built) Write(part []byte) (int, error) { return b.body.Write(part) }
 
-// inPlace has h build its answers in a place of the pool, and sends them after it.
+// inPlace runs h while it holds a place of the pool. It gives the place back before it sends the answer.
 func (a *Admin) inPlace(p pool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		release, ok := p.acquire()

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Need says which costly parts of a Status the caller wants. The rest is always there.
+// Need says which costly parts of a Status the caller wants. The other parts are always filled in.
 type Need uint8
 
 // Parts of a Status that cost time or memory to gather.
@@ -18,7 +18,7 @@ const (
 	NeedEphemerals                  // Ephemerals
 	NeedWatches                     // WatchList
 	NeedDirs                        // DataDirSize, LogDirSize
-	NeedMetrics                     // Counters, Summaries, Keyed; Extra, which wants NeedDirs too
+	NeedMetrics                     // Counters, Summaries, Keyed, and Extra; Extra also needs NeedDirs
 	NeedProcess                     // Environment, OpenFiles, MaxFiles
 	NeedHidden                      // in Ephemerals and WatchList also nodes that ACLs hide
 )
@@ -35,10 +35,10 @@ type Source interface {
 	// ChangeMember makes one change of the ensemble's members, and returns when it is done or
 	// refused.
 	ChangeMember(context.Context, change.Change) error
-	// Members lists the members and how far each is. It asks other servers, so it may take some
-	// seconds. With an error the list is what this server finds without a leader.
+	// Members lists the members and the progress of each. It asks other servers, so it may take some seconds.
+	// If it also returns an error, the list is what this server finds out without a leader.
 	Members(context.Context) (*status.Members, error)
-	// Probe checks whether a server could be a member at an address, and how far it is.
+	// Probe checks whether a server could be a member at an address, and returns its progress.
 	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)
 }
 
@@ -56,24 +56,24 @@ const (
 
 // Status is a server at one moment: plain data, safe to keep and to change.
 type Status struct {
-	Version string    // as the version line gives it, without spaces: 3.9.3-zlockd-1.2.0
+	Version string    // the text of the version line, without spaces: 3.9.3-zlockd-1.2.0
 	Built   time.Time // when
 	Now     time.Time
 	Uptime  time.Duration
 
 	status.Node // its part in the cluster
 
-	Certificates []Certificate // that this server shows
+	Certificates []Certificate // the certificates that this server shows
 
-	Faults  []string // what is wrong though clients may be served: disk nearly full, …
-	Notices []string // what an operator should know and wants on a dashboard: insecure peers, …
+	Faults  []string // problems with which the server may still serve clients: disk nearly full, …
+	Notices []string // facts that an operator wants on a dashboard: insecure peers, …
 
 	Mode        Mode
 	LeaderAddr  string // peer address of the leader
-	Synced      int    // voters that keep up, the leader not counted
-	SyncedNon   int    // non-voters that keep up
-	ConfigIndex int64  // version of the membership
-	ConfigText  string // its lines as clients read them, if they can
+	Synced      int    // the number of voters that keep up, without the leader
+	SyncedNon   int    // the number of non-voters that keep up
+	ConfigIndex int64  // the version of the list of members
+	ConfigText  string // its lines as clients read them; empty if clients may not read them
 
 	Digests        []Digest
 	Nodes          int
@@ -91,7 +91,7 @@ type Status struct {
 	Sent        int64
 	Latency     Latency // of all requests since the last reset
 	Responses   Sizes   // bytes
-	Proposals   Sizes   // bytes, of the leader's log entries
+	Proposals   Sizes   // sizes of the leader's log entries, in bytes
 	AuthFailed  int64
 	OpenFiles   int64
 	MaxFiles    int64
@@ -106,16 +106,16 @@ type Status struct {
 	WatchList   []SessionPaths // data and child watches by session
 	// Truncated says which list is not whole.
 	Truncated string
-	listed    int // bytes that the lists take in an answer
+	listed    int // how many bytes the lists take in an answer
 
 	DataDirSize int64
 	LogDirSize  int64
-	DiskFree    int64 // below the data directory; 0: not known
+	DiskFree    int64 // bytes free on the disk of the data directory; 0: not known
 
-	// Measured values under ZooKeeper's names; what is missing is shown as zero.
+	// Measured values under ZooKeeper's names. Answers show a missing value as zero.
 	Counters  map[string]int64
 	Summaries map[string]Summary
-	// Keyed holds families of summaries: by namespace, by peer.
+	// Keyed holds families of summaries, such as those by namespace or by peer.
 	Keyed map[string]map[string]Summary
 	Extra []Sample
 }
@@ -139,10 +139,10 @@ type Latency struct {
 	Avg      float64
 }
 
-// Sizes are the last, smallest and largest of something; all -1 before the first.
+// Sizes holds the last, the smallest and the largest of a series of sizes. All are -1 before the first one.
 type Sizes struct{ Last, Min, Max int64 }
 
-// Summary is the distribution of a measured value, times in milliseconds.
+// Summary is the distribution of a measured value. Times are in milliseconds.
 type Summary struct {
 	Count                    int64
 	Sum, Min, Max            float64
@@ -157,20 +157,20 @@ func (s *Summary) Avg() float64 {
 	return s.Sum / float64(s.Count)
 }
 
-// Pair is a name and its value, in the order they must be shown.
+// Pair is a name and its value. Lists of pairs are in the order of the answer.
 type Pair struct{ Key, Value string }
 
-// Sample is a metric of zlockd's own. A counter's name ends in _total.
+// Sample is a value of one of zlockd's own metrics. A counter's name ends in _total.
 type Sample struct {
-	Name   string // without zlockd_
+	Name   string // without the prefix zlockd_
 	Help   string
 	Value  float64
 	Labels []Pair // the same keys for all samples of one name
 
-	Histogram *Histogram // in the place of Value, at /metrics alone
+	Histogram *Histogram // replaces Value; only /metrics shows it
 }
 
-// Histogram is how values are spread: how many there are up to each bound.
+// Histogram counts how many values lie at or below each bound.
 type Histogram struct {
 	Count   uint64
 	Sum     float64
@@ -186,22 +186,22 @@ func (s *Status) Measure(name, help string, v float64, labels ...Pair) {
 type Conn struct {
 	Addr     string // host:port
 	Secure   bool   // on the TLS port
-	Interest int    // 1 readable, 5 writing, 0 paused or answering a four-letter word
+	Interest int    // 1: read; 5: read and write; 0: paused, or answering a four-letter word
 	Queued   int64  // requests not yet answered
 	Received int64
 	Sent     int64
 	BytesIn  int64
 	BytesOut int64 // since the last reset
 
-	Session     int64 // 0: none yet, and then the fields below mean nothing
+	Session     int64 // 0: the connection has no session yet, and the fields below are empty
 	LastOp      string
 	Established time.Time
 	Timeout     time.Duration
-	Expires     time.Time // when the connection is given up if nothing arrives
+	Expires     time.Time // when the server closes the connection if nothing arrives
 	LastCxid    int64     // -1: none
 	LastZxid    int64
-	LastReply   time.Duration // on the server's uptime clock
-	LastLatency int64         // ms, as those that follow
+	LastReply   time.Duration // when the last reply was sent, by the server's uptime clock
+	LastLatency int64         // in ms, as are the fields below
 	Latency     Latency
 }
 
@@ -229,7 +229,7 @@ type Config struct {
 	MaxSessionTimeout time.Duration
 	ListenBacklog     int // -1: the system's
 	PeerPort          int
-	File              string // text of --config with its secrets removed; empty: none
+	File              string // text of the --config file without its secrets; empty: no file
 }
 
 // member returns the entry of the server itself.
@@ -248,9 +248,8 @@ func (s *Status) answers() bool { return s.Serving || s.Mode == ReadOnly }
 // ensemble reports whether this server is one of several.
 func (s *Status) ensemble() bool { return s.Mode != Standalone && len(s.Members) > 0 }
 
-// versionLine is the text that clients parse for version and build date. The
-// date has the form that ZooKeeper had before 3.8, the only one that
-// go-zookeeper understands.
+// versionLine is the text from which clients read the version and the build date. The date has the form of
+// ZooKeeper before 3.8. That is the only form that go-zookeeper understands.
 func (s *Status) versionLine() string {
 	return s.Version + ", built on " + s.Built.UTC().Format("01/02/2006 15:04") + " GMT"
 }

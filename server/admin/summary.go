@@ -10,36 +10,36 @@ import (
 // Counter counts up. Its zero value is ready for use by several goroutines.
 type Counter = atomic.Int64
 
-// The histogram has 8 buckets for each power of two, so that a quantile is
-// known to about 6 percent, in 1 KiB.
+// The histogram has 8 buckets for each power of two. So a quantile is exact to about 6 percent, and the
+// histogram takes 1 KiB.
 const (
 	subBits = 3
 	subs    = 1 << subBits
-	buckets = subs * (41 - subBits) // values below 2^40: twelve days in microseconds
+	buckets = subs * (41 - subBits) // for values below 2^40, which is twelve days in microseconds
 )
 
-// window is the age up to which a quantile covers all values, and older ones for one window more:
-// a quantile since the start of the process would hide what happens now.
+// window is the length of a window. Quantiles cover the values of the last one or two windows. A quantile of
+// all values since the start would hide what happens now.
 const window = 5 * time.Minute
 
 // Recorder collects a distribution. Observing costs a handful of atomic
 // operations and no lock. The zero value is ready.
 //
-// Count, sum, least and greatest are those since the last reset. Quantiles are those of the last
-// one or two windows, which begin when they are read: observing needs no clock.
+// Count, sum, least and greatest cover the time since the last reset. Quantiles cover the last one or two
+// windows. A window begins when a reader comes, so that observing needs no clock.
 type Recorder struct {
 	count, sum atomic.Int64
 	bounds
 	current atomic.Pointer[histogram]
 
 	mu       sync.Mutex // held by readers only
-	previous *histogram // what was current in the window before
+	previous *histogram // the histogram of the window before
 	since    time.Time  // when current began
 }
 
 type histogram [buckets]atomic.Uint32
 
-// bounds are the least and the greatest of some values, each + 1, 0 before the first.
+// bounds are the least and the greatest of some values. Each is stored plus 1, so that 0 means none.
 type bounds struct{ least, greatest atomic.Int64 }
 
 func (b *bounds) note(v int64) {
@@ -64,7 +64,7 @@ func (b *bounds) clear() {
 // Observe records v. Negative values count as zero.
 func (r *Recorder) Observe(v int64) { r.ObserveN(v, 1) }
 
-// ObserveN records v n times, at the price of once.
+// ObserveN records v n times. It costs as much as recording v once.
 func (r *Recorder) ObserveN(v, n int64) {
 	v = max(v, 0)
 	h := r.current.Load()
@@ -81,7 +81,7 @@ func (r *Recorder) ObserveN(v, n int64) {
 // with unit 1000.
 func (r *Recorder) ObserveTime(d time.Duration) { r.Observe(d.Microseconds()) }
 
-// begin gives a Recorder its first histogram; most Recorders are never used.
+// begin gives a Recorder its first histogram. It is made late because most Recorders are never used.
 func (r *Recorder) begin() *histogram {
 	r.current.CompareAndSwap(nil, new(histogram))
 	return r.current.Load()
@@ -152,8 +152,8 @@ func (r *Recorder) collect(now time.Time) (counts [buckets]uint64, total uint64)
 	return counts, total
 }
 
-// bucketOf returns the bucket of v: exact up to 8, then by the three bits
-// after the highest.
+// bucketOf returns the bucket of v. Each value up to 8 has its own bucket. For larger values the highest bit
+// and the three bits after it decide.
 func bucketOf(v int64) int {
 	if v < subs {
 		return int(v)
@@ -172,7 +172,7 @@ func valueOf(bucket int) int64 {
 	return low + 1<<shift/2
 }
 
-// quantile returns the value below which the share q of the values lies.
+// quantile returns the value below which a share of q of all values lies.
 func quantile(counts *[buckets]uint64, total uint64, q float64) int64 {
 	rank := uint64(q * float64(total))
 	if rank >= total {

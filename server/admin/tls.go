@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// TLSListener returns a listener that speaks TLS on the connections of ln. With clear it also
-// accepts connections that begin in clear text.
+// TLSListener returns a listener that speaks TLS on the connections of ln. If clear is set, it also accepts
+// connections that begin in clear text.
 func TLSListener(ln net.Listener, conf *tls.Config, clear bool) net.Listener {
 	if !clear {
 		return tls.NewListener(ln, conf)
@@ -29,9 +29,9 @@ func (l *eitherListener) Accept() (net.Conn, error) {
 	return &eitherConn{Conn: c, conf: l.conf}, nil
 }
 
-// eitherConn finds out by its first byte whether the caller speaks TLS. It looks in the first
-// Read, which has the deadline of a request's header, so that no silent caller holds up Accept.
-// An HTTP server reads before it writes.
+// eitherConn decides by the first byte whether the caller speaks TLS. It looks at that byte in the first
+// Read, not in Accept, so that a silent caller does not delay Accept. That Read has the deadline of a
+// request's header. An HTTP server reads before it writes.
 type eitherConn struct {
 	net.Conn
 	conf    *tls.Config
@@ -62,10 +62,10 @@ func (c *eitherConn) Write(b []byte) (int, error) {
 	return c.through.Write(b)
 }
 
-// NetConn returns the connection below, as that of a tls.Conn does.
+// NetConn returns the connection below, like NetConn of tls.Conn.
 func (c *eitherConn) NetConn() net.Conn { return c.Conn }
 
-// begunConn is a connection of which a byte was read.
+// begunConn is a connection whose first byte has been read already.
 type begunConn struct {
 	net.Conn
 	r io.Reader

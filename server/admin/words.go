@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Many programs parse what follows by line number and by regular expression: order, blanks and
-// final newlines are those of ZooKeeper.
+// Many programs parse these answers by line number and by regular expression. So order, blanks and final
+// newlines are those of ZooKeeper.
 
 func renderSrvr(w io.Writer, s *Status) {
 	renderVersion(w, s)
@@ -96,8 +96,8 @@ func renderConf(w io.Writer, s *Status) {
 	if m, ok := s.member(); ok && !m.Voter {
 		peerType = 1
 	}
-	// The limits in ticks have no counterpart: their values are those of ZooKeeper's sample
-	// configuration, because some readers ask for them.
+	// zlockd has no limits in ticks, but some readers ask for them. The values are those of ZooKeeper's
+	// sample configuration.
 	fmt.Fprintf(w, "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=%d\nquorumPort=%d\npeerType=%d\n",
 		c.PeerPort, c.PeerPort, peerType)
 	io.WriteString(w, "membership: \n")
@@ -113,7 +113,7 @@ func renderConf(w io.Writer, s *Status) {
 	fmt.Fprintf(w, "version=%x", uint64(s.ConfigIndex))
 }
 
-// confID returns the server's id, 0 on a standalone server.
+// confID returns the server's id, or 0 for a standalone server.
 func confID(s *Status) int64 {
 	if !s.ensemble() {
 		return 0
@@ -154,7 +154,7 @@ func renderWchc(w io.Writer, s *Status) {
 	io.WriteString(w, "\n")
 }
 
-// renderPaths lists the paths below their sessions, whose lines have an end.
+// renderPaths lists the paths of each session below the line of the session. That line ends with end.
 func renderPaths(w io.Writer, list []SessionPaths, end string) {
 	for _, l := range list {
 		fmt.Fprintf(w, "%s%s\n", Hex(l.Session), end)
@@ -229,10 +229,10 @@ func renderDump(w io.Writer, s *Status) {
 	}
 }
 
-// expirySet holds what ends in the same tick.
+// expirySet holds the sessions or connections that end in the same tick.
 type expirySet[T any] struct {
-	uptime int64     // end of the tick on the uptime clock, ms
-	at     time.Time // the same by the wall clock
+	uptime int64     // end of the tick by the uptime clock, in ms
+	at     time.Time // end of the tick by the wall clock
 	items  []T
 }
 

@@ -23,11 +23,11 @@ type Log struct {
 	now   func() time.Time
 	owner string // of the process
 
-	second int64  // of stamp; the lock of sink guards both
+	second int64  // the second that stamp shows; the lock of sink guards both
 	stamp  []byte // the time of the last line as text, up to its second
 }
 
-// Options are what a log is opened with.
+// Options are the options of Open.
 type Options struct {
 	Name string           // of a file, or "stderr" or "syslog"
 	Now  func() time.Time // the clock of its lines; nil: time.Now
@@ -71,7 +71,7 @@ func Try(name string) error {
 	return err
 }
 
-// Reopen opens the log again, after a program has moved its file away.
+// Reopen opens the log again, after another program has moved its file away.
 func (l *Log) Reopen() { l.sink.reopenLog() }
 
 // Close writes the lines that wait.
@@ -109,7 +109,7 @@ type Event struct {
 	Result    string // empty: success
 }
 
-// Add writes an event, which counts against the share of its address.
+// Add writes an event. Its bytes count against the share of its address.
 func (l *Log) Add(e *Event) {
 	weight := int64(1)
 	if e.Result == failure {
@@ -118,13 +118,13 @@ func (l *Log) Add(e *Event) {
 	l.sink.add(e.IP, weight, func(b []byte) []byte { return appendEvent(l.appendTime(b), e) })
 }
 
-// appendLost writes that lines of an address were lost.
+// appendLost appends a line which says how many lines of an address were lost.
 func (l *Log) appendLost(b []byte, addr string, lost int64) []byte {
 	return appendEvent(l.appendTime(b), &Event{User: l.owner, IP: addr, Operation: "linesLost",
 		Request: strconv.FormatInt(lost, 10) + " lines", Result: failure})
 }
 
-// appendTime writes the time as ZooKeeper's log has it. The lock of the sink is held.
+// appendTime appends the time in the form of ZooKeeper's log. The caller holds the lock of the sink.
 func (l *Log) appendTime(b []byte) []byte {
 	now := l.now()
 	if s := now.Unix(); s != l.second || l.stamp == nil {
@@ -161,11 +161,12 @@ func appendEvent(b []byte, e *Event) []byte {
 	return append(b, '\n')
 }
 
-// maxValue is how much of a value the log has. Of a longer one it has the beginning and the length.
+// maxValue is how many bytes of a value the log shows. For a longer value it shows the beginning and the
+// length.
 const maxValue = 1 << 10
 
-// appendClean appends a value without control characters, which end a field or a line, or which a
-// terminal obeys.
+// appendClean appends a value without control characters. They could end a field or a line, or control the
+// terminal of a reader.
 func appendClean(b []byte, s string) []byte {
 	if n := len(s); n > maxValue {
 		cut := maxValue
@@ -194,7 +195,7 @@ func appendUsers(b []byte, ids []jute.ID) []byte {
 		if id.Scheme == "digest" {
 			user, _, _ = strings.Cut(user, ":")
 		}
-		if user == "" || id.Scheme == "super" { // beside super stands its digest
+		if user == "" || id.Scheme == "super" { // the digest identity beside super names the same user
 			continue
 		}
 		if len(b) > begin {
@@ -208,7 +209,7 @@ func appendUsers(b []byte, ids []jute.ID) []byte {
 // Ended writes a line for each ephemeral node that a session's end removed. It suits
 // clients.Options.Ended.
 func (l *Log) Ended(session int64, events []tree.Event) {
-	var paths []string // the list of events is the caller's
+	var paths []string // copy the paths, because the list of events belongs to the caller
 	size := 0
 	for i := range events {
 		if events[i].Type == jute.EventDeleted {
@@ -239,7 +240,7 @@ func (l *Log) Request(r *observe.Request) {
 	if r.Code != jute.OK || r.Refused || r.Unknown {
 		e.Result = failure
 	}
-	if r.Divided { // its code is that of a missing right
+	if r.Divided { // the code of the reply is that of a missing right
 		e.Request = "refused by --one-layout"
 	}
 	switch r.Op {
@@ -247,7 +248,7 @@ func (l *Log) Request(r *observe.Request) {
 		jute.OpDeleteContainer, jute.OpSetData, jute.OpSetACL:
 		d := jute.NewDecoder(r.Body)
 		if e.one(&d, r.Op); d.Err() != nil {
-			return // it asks for nothing that can be understood
+			return // the request cannot be parsed
 		}
 		if reply := jute.NewDecoder(r.Reply); e.Result == "" && e.Type != "" {
 			if made, ok := reply.String(); ok { // with its sequence number
@@ -276,10 +277,10 @@ func (l *Log) Request(r *observe.Request) {
 	l.Add(&e)
 }
 
-// one takes operation, node, type and ACL out of a request.
+// one reads operation, node, type and ACL from a request.
 func (e *Event) one(d *jute.Decoder, op jute.OpCode) {
 	switch op {
-	case jute.OpDelete, jute.OpDeleteContainer: // the latter is refused
+	case jute.OpDelete, jute.OpDeleteContainer: // a client may not send OpDeleteContainer
 		e.Operation, e.Path = "delete", d.PathVersion().Path
 	case jute.OpSetData:
 		e.Operation, e.Path = "setData", d.SetDataRequest().Path
@@ -301,11 +302,12 @@ func (e *Event) one(d *jute.Decoder, op jute.OpCode) {
 var modes = map[int32]string{0: "persistent", 1: "ephemeral", 2: "persistent_sequential",
 	3: "ephemeral_sequential", 4: "container", 5: "persistent_with_ttl", 6: "persistent_sequential_with_ttl"}
 
-// multi writes a line for each change of a multi, or one for all if it has failed.
+// multi writes a line for each change of a multi. If the multi has failed, it writes one line for all
+// changes.
 func (l *Log) multi(e *Event, r *observe.Request) {
 	in, out := jute.NewDecoder(r.Body), jute.NewDecoder(r.Reply)
 	var all []Event
-	types := map[string]string{} // ZooKeeper names the type of a node by the path that was asked for
+	types := map[string]string{} // ZooKeeper finds the type of a node by the path in the request
 	for {
 		h, result := in.MultiHeader(), out.MultiHeader()
 		if h.Done || in.Err() != nil || out.Err() != nil {
@@ -349,7 +351,7 @@ func (l *Log) multi(e *Event, r *observe.Request) {
 	}
 }
 
-// aclText writes an ACL as zkCli does.
+// aclText returns an ACL in the form of zkCli.
 func aclText(acl []jute.ACL) string {
 	var b strings.Builder
 	for _, a := range acl {

@@ -22,8 +22,8 @@ func opener(o *Options) func() (io.WriteCloser, error) {
 	}
 }
 
-// file is a log in a file. Once it has the size of its options it gets the time after its name, and a
-// new file takes its place; the newest Keep old ones stay.
+// file is a log in a file. When the file reaches the size in the options, it is renamed: the time is added to
+// its name. Then a new file takes its place. The newest Keep old files stay.
 type file struct {
 	o    *Options
 	f    *os.File
@@ -41,7 +41,8 @@ func (l *file) open() (err error) {
 	return nil
 }
 
-// stampForm sorts as time does. A program that rotates logs gives its files other names.
+// stampForm is the form of the time in a name, so that names sort by time. Programs that rotate logs use
+// other names.
 const stampForm = "20060102T150405.000000000"
 
 func (l *file) Write(b []byte) (int, error) {
@@ -77,7 +78,7 @@ func (l *file) turn() error {
 	return l.open()
 }
 
-// globbed returns a name as a pattern that matches this name only.
+// globbed returns a pattern that matches only this name.
 func globbed(name string) string {
 	var b []byte
 	for _, c := range []byte(name) {

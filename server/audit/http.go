@@ -43,7 +43,7 @@ func (l *Log) HTTP(next http.Handler) http.Handler {
 	})
 }
 
-// kept is how much of a request's and of an answer's text is looked at.
+// kept is how many bytes of a request's body and of its answer the log looks at.
 const kept = 1 << 10
 
 // copied keeps the beginning of a body.
@@ -82,5 +82,6 @@ func (a *answer) Write(b []byte) (int, error) {
 
 var withError = regexp.MustCompile(`"error" ?: ?"`)
 
-// failed reports whether the answer tells of an error; commands and jobs do so with status 200.
+// failed reports whether the answer contains an error. The answers of commands and jobs have status 200 even
+// then.
 func (a *answer) failed() bool { return a.code >= http.StatusBadRequest || withError.Match(a.tail) }

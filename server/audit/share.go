@@ -2,26 +2,27 @@ package audit
 
 import "time"
 
-// share is what an address may still write: a bucket that fills by shareRate bytes a second up to
-// shareMost. The lines of one address cost the others none of theirs, and a bounded part of the disk.
+// share is how many bytes an address may still write: a bucket that fills by shareRate bytes a second up to
+// shareMost. So one address cannot displace the lines of others, and takes only a bounded part of the disk.
 type share struct {
 	left int64
 	at   time.Time
-	lost int64 // lines, since the log last told of them
+	lost int64 // lines lost since the last line about lost lines
 }
 
 const (
 	shareRate = 8 << 20
 	shareMost = 16 << 20
-	// refusedWeight is how often a line about a refused request counts: the request cost its client
-	// nothing else.
+	// refusedWeight is how many times each byte of a line about a refused request counts. A refused request
+	// costs its client hardly anything.
 	refusedWeight = 16
 
 	sweepEvery = time.Second
 	maxShares  = 10_000
 )
 
-// shareOf returns the share of an address as of now; nil: lines of the server itself have no bound.
+// shareOf returns the present share of an address. It returns nil for the server itself, whose lines have no
+// bound.
 func (s *sink) shareOf(addr string, now time.Time) *share {
 	if addr == "" {
 		return nil
@@ -32,7 +33,7 @@ func (s *sink) shareOf(addr string, now time.Time) *share {
 			s.shares = make(map[string]*share)
 		}
 		if len(s.shares) >= maxShares {
-			addr = "others" // who come while so many write share one bucket
+			addr = "others" // while so many addresses write, further addresses share one bucket
 			if sh = s.shares[addr]; sh != nil {
 				sh.fill(now)
 				return sh
@@ -53,7 +54,7 @@ func (sh *share) fill(now time.Time) {
 	}
 }
 
-// sweep adds a line for each address that lost some, and forgets those that have their whole share.
+// sweep adds a line for each address that lost lines, and forgets the addresses whose bucket is full.
 func (s *sink) sweep(now time.Time) {
 	if now.Sub(s.swept) < sweepEvery && !s.closed {
 		return

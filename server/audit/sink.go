@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxWaiting bounds the bytes that wait to be written, and maxBulk those that the ends of sessions
-// leave to be written. A slow or full disk costs lines beyond them, and never holds up a request.
+// maxWaiting bounds the bytes of lines that wait to be written, and maxBulk the bytes of those about ends of
+// sessions. If the disk is slow or full, lines beyond these bounds are lost. A request never waits.
 const (
 	maxWaiting = 4 << 20
 	maxBulk    = 32 << 20
@@ -17,17 +17,17 @@ const (
 // sink writes lines to a file, standard error or syslog, by a goroutine of its own.
 type sink struct {
 	open func() (io.WriteCloser, error)
-	room func() error // why nothing may be written; nil: it may
+	room func() error // returns why nothing may be written; nil: writing is allowed
 	now  func() time.Time
-	told func(b []byte, addr string, lost int64) []byte // appends a line about lost ones
+	told func(b []byte, addr string, lost int64) []byte // appends a line about lost lines
 
 	mu      sync.Mutex
 	waiting []byte
-	lines   int64 // in waiting
+	lines   int64 // how many lines waiting holds
 	bulk    []bulk
-	bulked  int // bytes of bulk
+	bulked  int // how many bytes bulk takes
 	shares  map[string]*share
-	swept   time.Time // the shares
+	swept   time.Time // when shares was last swept
 	written int64
 	lost    int64
 	lostAt  time.Time
@@ -38,10 +38,10 @@ type sink struct {
 	done    chan struct{}
 }
 
-// bulk is many lines that one event makes. They are put together when they are written.
+// bulk is the many lines of one event. The sink formats them when it writes them.
 type bulk struct {
 	lines int
-	size  int // of what is kept for them
+	size  int // bytes that the bulk takes in memory
 	put   func(b []byte, line int) []byte
 }
 
@@ -61,8 +61,8 @@ type stderr struct{}
 func (stderr) Write(b []byte) (int, error) { return os.Stderr.Write(b) }
 func (stderr) Close() error                { return nil }
 
-// add has put append a line to what waits, if there is room and the address has a share left. A byte
-// of the line counts weight times.
+// add calls put, which appends a line to the waiting lines, if there is room and the share of the address is
+// not used up. Each byte of the line counts weight times.
 func (s *sink) add(addr string, weight int64, put func([]byte) []byte) {
 	now := s.now()
 	s.mu.Lock()
@@ -87,7 +87,7 @@ func (s *sink) add(addr string, weight int64, put func([]byte) []byte) {
 	}
 }
 
-// addBulk keeps lines to be written behind those that wait, if there is room.
+// addBulk keeps a bulk, if there is room. The sink writes it after the waiting lines.
 func (s *sink) addBulk(b bulk) {
 	s.mu.Lock()
 	if s.closed || s.bulked >= maxBulk {
@@ -112,11 +112,11 @@ func (s *sink) kick() {
 	}
 }
 
-// flushAfter lets lines collect, so that many cost one write.
+// flushAfter is how long the sink collects lines, so that it writes many at once.
 const flushAfter = 5 * time.Millisecond
 
-// run writes what waits until the sink is closed. After an error it opens the log again, so that
-// it goes on once the disk has room.
+// run writes the waiting lines until the sink is closed. After an error it opens the log again, so that
+// writing continues when the disk has room.
 func (s *sink) run(w io.WriteCloser) {
 	defer close(s.done)
 	tick := time.NewTicker(sweepEvery)
@@ -134,7 +134,7 @@ func (s *sink) run(w io.WriteCloser) {
 		s.waiting, s.lines, s.bulk, s.reopen, closed = spare[:0], 0, nil, false, s.closed
 		s.mu.Unlock()
 		if reopen && w != nil {
-			_ = w.Close() // every line was written or counted as lost
+			_ = w.Close() // every line has been written or counted as lost
 			w = nil
 		}
 		if reopen || lines > 0 || len(bulks) == 0 && w == nil {
@@ -163,8 +163,8 @@ func (s *sink) run(w io.WriteCloser) {
 	}
 }
 
-// write writes lines to the log, which it opens if w is nil, and returns the log; nil: the next call
-// opens it.
+// write writes lines to the log w. If w is nil, it opens the log. It returns the log for the next call, or
+// nil if the next call must open the log.
 func (s *sink) write(w io.WriteCloser, batch []byte, lines int64) io.WriteCloser {
 	var err error
 	if w == nil {
@@ -191,7 +191,7 @@ func (s *sink) write(w io.WriteCloser, batch []byte, lines int64) io.WriteCloser
 	return w
 }
 
-// reopenLog opens the log again, after a program has moved the file away.
+// reopenLog opens the log again, after another program has moved the file away.
 func (s *sink) reopenLog() {
 	s.mu.Lock()
 	s.reopen = true
@@ -199,7 +199,7 @@ func (s *sink) reopenLog() {
 	s.kick()
 }
 
-// close writes what waits.
+// close writes the waiting lines and ends the goroutine.
 func (s *sink) close() {
 	s.mu.Lock()
 	s.closed = true

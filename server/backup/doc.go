@@ -1,3 +1,3 @@
-// Package backup gives out the state of a running server: over HTTP to users with the right, and
-// by itself into a directory, at intervals.
+// Package backup writes backups of a running server's state. It sends one over HTTP to a user with the right
+// to it. It also writes one into a directory at intervals.
 package backup

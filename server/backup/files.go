@@ -21,7 +21,7 @@ const (
 	nameParts  = 5      // of a name, between hyphens
 )
 
-// stamp begins the names of the backups of one second. Names sort by time.
+// stamp returns the beginning of the names of all backups of one second. Names sort by time.
 func (t *Taker) stamp(at time.Time) string {
 	return fmt.Sprintf("zlockd-%d-%s", t.ID, at.UTC().Format("20060102T150405Z"))
 }

@@ -14,25 +14,26 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// Source takes hold of the state.
+// Source gives access to the state.
 type Source interface {
 	Backup(context.Context) (*apply.Backup, error)
-	// Current waits until the state has all that any server answered before, as a majority confirms.
+	// Current waits until the state contains every change that any server had confirmed before the call. A
+	// majority must say so.
 	Current(context.Context) error
 }
 
-// Handler answers GET /commands/snapshot, as ZooKeeper 3.9 has it: the state as
-// a snapshot of a ZooKeeper or, with format=zlockd, as a backup.
+// Handler answers GET /commands/snapshot, like ZooKeeper 3.9. The answer is the state as a ZooKeeper snapshot
+// or, with format=zlockd, as a backup.
 type Handler struct {
 	Source func() Source // nil while there is no state
-	// Authorize knows the users that may have everything that is stored.
+	// Authorize checks the users that may read everything that is stored.
 	Authorize admin.Super
 	Log       *slog.Logger
 }
 
 const (
-	waitLimit = 10 * time.Second // for a snapshot under way
-	leastTime = 10 * time.Second // that a transfer may take, and as admin.Paced extends it
+	waitLimit = 10 * time.Second // how long a request waits how long a request waits for a snapshot under way
+	leastTime = 10 * time.Second // how long a transfer may take; admin.Paced extends it
 )
 
 // ServeHTTP implements http.Handler.
@@ -46,8 +47,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer b.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("last_zxid", fmt.Sprintf("0x%x", b.Zxid))
-	// While a backup is under way, changes keep copies of what it has not written, and the server takes
-	// no snapshot.
+	// While a backup is under way, each change must copy the data that the backup has not written yet, and
+	// the server takes no snapshot.
 	out := &admin.Paced{Writer: w, Deadline: http.NewResponseController(w).SetWriteDeadline,
 		End: time.Now().Add(leastTime)}
 	if err := write(out, b, format); err != nil {
@@ -77,7 +78,7 @@ func (h *Handler) backup(r *http.Request, format string) (*apply.Backup, *admin.
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), waitLimit)
 	defer cancel()
-	// A state that is not that of the cluster would be taken for a good backup by its date.
+	// A backup of an old state would look like a new backup, because of its date.
 	if err := source.Current(ctx); err != nil {
 		return nil, admin.Refuse(http.StatusServiceUnavailable, "%v; ask a server that serves clients, or "+
 			"stop this one and use its data directory (zlockd export, zlockd recover)", err)
@@ -101,7 +102,7 @@ func write(w io.Writer, b *apply.Backup, format string) error {
 		to.CloseWithError(b.Write(to))
 	}()
 	err := offline.ToZooKeeper(w, from, b.ACLs)
-	from.CloseWithError(io.ErrClosedPipe) // ends the writer, if there is something left to write
-	<-written                             // until then the state is in use
+	from.CloseWithError(io.ErrClosedPipe) // ends the writer, if it still has something to write
+	<-written                             // the writer uses the state until then
 	return err
 }

@@ -27,28 +27,28 @@ type Target interface {
 	Room(bytes int64) error
 }
 
-// Restorer answers POST /commands/restore, whose body is a backup: the backup takes the place of
-// the whole cluster's state.
+// Restorer answers POST /commands/restore. The body is a backup, which replaces the state of the whole
+// cluster.
 type Restorer struct {
 	Target func() Target // nil while there is no state
-	// Dir is where the backup is kept until it has been checked.
+	// Dir is the directory for the backup until the backup has been checked.
 	Dir string
-	// Authorize knows the users that may replace everything that is stored.
+	// Authorize checks the users that may replace everything that is stored.
 	Authorize admin.Super
 	Log       *slog.Logger
 
-	busy sync.Mutex // held while a restore is under way
+	busy sync.Mutex // locked while a restore is under way
 }
 
-// restoreAnswer is the answer to a restore. Releases only add to it.
+// restoreAnswer is the answer to a restore. Later releases may add fields but remove none.
 type restoreAnswer struct {
 	V        int     `json:"v"`
 	Command  string  `json:"command"`
 	Error    *string `json:"error"`
 	Zxid     string  `json:"last_zxid,omitempty"`
 	Nodes    int     `json:"nodes"`
-	Sessions int     `json:"sessions"` // kept
-	Ended    int     `json:"ended"`    // sessions of the state before
+	Sessions int     `json:"sessions"` // sessions that were sessions that were kept
+	Ended    int     `json:"ended"`    // sessions of the former state that were ended
 }
 
 // ServeHTTP implements http.Handler.
@@ -85,7 +85,7 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	}
 	defer h.busy.Unlock()
 	c := http.NewResponseController(w)
-	_ = c.SetWriteDeadline(time.Time{}) // recorders and the like take no deadlines
+	_ = c.SetWriteDeadline(time.Time{}) // a writer without deadlines, as in tests, returns an error
 	f, size, code, err := h.receive(target, &admin.Paced{Reader: r.Body, Deadline: c.SetReadDeadline,
 		End: time.Now().Add(leastTime)})
 	if err != nil {
@@ -113,10 +113,11 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	return http.StatusOK, made, nil
 }
 
-// spoolStep is how much receive writes before it checks again whether there is room.
+// spoolStep is how many bytes receive writes before it checks again that the disk has room.
 const spoolStep = 4 << 20
 
-// receive keeps a backup in a file without a name: whatever happens, nothing of it is left.
+// receive writes a backup into a file without a name, so that the file disappears even if the process
+// crashes.
 func (h *Restorer) receive(target Target, body io.Reader) (f *os.File, size int64, code int, err error) {
 	if err := target.Room(spoolStep); err != nil {
 		return nil, 0, http.StatusInsufficientStorage, err

@@ -16,44 +16,44 @@ import (
 // DefaultKeep is how many backups a server keeps by default.
 const DefaultKeep = 24
 
-// Taker takes a server's backups. The servers of a cluster take theirs one
-// after another: the interval is divided among them.
+// Taker takes a server's backups at intervals. The servers of a cluster take turns: each has its own moment
+// in the interval.
 type Taker struct {
-	Dir      string        // where backups are kept
-	Interval time.Duration // between two
-	Keep     int           // the newest so many, at least one
+	Dir      string        // the directory of the backups
+	Interval time.Duration // between two backups of this server backups of this server
+	Keep     int           // how many of the newest backups are kept; at least one
 	ID       uint32
 	Cluster  func() string         // the name of this server's cluster; empty while there is no state
 	Source   func() Source         // nil while there is no state
-	Place    func() (rank, of int) // of this server among those that take turns
+	Place    func() (rank, of int) // this server's turn among the servers that take turns
 	Now      func() time.Time      // the clock
-	Tick     <-chan time.Time      // when Run looks at the clock
+	Tick     <-chan time.Time      // at each tick Run looks at the clock
 	Log      *slog.Logger
-	// Patience is how long a disk may take nothing; default a minute.
+	// Patience is how long a write may make no progress before the backup fails; default a minute.
 	Patience time.Duration
 
-	written chan error // of the file under way, by Run's goroutine alone; nil: there is none
+	written chan error // gets the result of the file under way; nil: no file is. Only Run's goroutine uses it
 
 	cluster string // of the files that are this Taker's; empty: it has not looked at the directory yet
 
 	failed time.Time     // when the newest try failed
 	pause  time.Duration // until the next; 0: the newest did not fail
 
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // guards the fields below
 	begun time.Time
 	news  State
 }
 
-// State is how the backups stand.
+// State describes the backups so far.
 type State struct {
-	Last          time.Time     // of the newest one; zero: none
-	Age           time.Duration // of the newest one, or how long there should have been one
+	Last          time.Time     // the time of the newest backup; zero: there is none
+	Age           time.Duration // the age of the newest backup; without one, the time since it was due
 	Taken, Failed int64
-	Err           string    // why the newest try failed, empty if it did not
+	Err           string    // why the last attempt failed; empty if it succeeded
 	Since         time.Time // when the first try failed after the newest backup
 }
 
-// State returns how the backups stand.
+// State describes the backups so far.
 func (t *Taker) State() State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +89,7 @@ func (t *Taker) Run(ctx context.Context) {
 	t.begun = t.Now()
 	t.mu.Unlock()
 	done := t.slot(time.Time{})
-	told := done // the last interval in which the server was not current, and that was told
+	told := done // the last interval for which Run logged that the server was not current
 	for {
 		now := t.Now()
 		if t.cluster == "" && t.Cluster() != "" {
@@ -115,16 +115,16 @@ func (t *Taker) Run(ctx context.Context) {
 	}
 }
 
-// current returns an error while this server's state is not that of its cluster, because it was removed or
-// has no leader. A backup of it would have a fresh date and old content, and push out good ones. Run asks
-// again at each tick.
+// current returns an error while this server was removed or has no leader: its state may be older than that
+// of the cluster. A backup of it would have a fresh date and old content, and would displace good backups.
+// Run asks again at each tick.
 func (t *Taker) current(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return t.Source().Current(ctx)
 }
 
-// missed records and tells why there is no backup.
+// missed records and logs why there is no backup.
 func (t *Taker) missed(now time.Time, err error) {
 	t.mu.Lock()
 	if t.news.Err == "" {
@@ -169,7 +169,7 @@ func (t *Taker) look(now time.Time) {
 	}
 }
 
-// slot returns the number of the interval at a time; each server's intervals begin at another
+// slot returns the number of the interval that contains a time. Each server's intervals begin at another
 // moment.
 func (t *Taker) slot(at time.Time) int64 {
 	if at.IsZero() {
@@ -205,8 +205,8 @@ func (t *Taker) take(ctx context.Context, now time.Time) bool {
 
 var errHangs = errors.New("the disk does not respond")
 
-// backup writes a file that is whole or not there. While it holds the state the server takes no
-// snapshot, and the log grows: so it does not wait for a disk that hangs.
+// backup writes a file. The file appears under its name only when it is whole. While backup holds the state,
+// the server takes no snapshot and its log grows, so backup does not wait for a disk that hangs.
 func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 	if t.written != nil {
 		select {
@@ -246,7 +246,7 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 		err = ctx.Err()
 		select {
 		case <-t.written: //nolint:errcheck // it has removed its file
-		case <-time.After(time.Second): // else the next start removes the file
+		case <-time.After(time.Second): // otherwise the next start removes the file
 		}
 	}
 	return file, err

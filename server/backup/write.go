@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// patient gives up on a reader that takes nothing for a while.
+// patient gives up on a reader that reads nothing for a while.
 type patient struct {
 	to    *io.PipeWriter
 	from  *io.PipeReader
@@ -29,7 +29,7 @@ func (p *patient) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// writeFile writes what it reads to a file that is whole or not there.
+// writeFile copies from into a file. The file appears under its name only when it is whole.
 func writeFile(ctx context.Context, file string, from io.Reader) error {
 	dir := filepath.Dir(file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -52,8 +52,8 @@ func writeFile(ctx context.Context, file string, from io.Reader) error {
 	return vfs.OS.SyncDir(dir)
 }
 
-// paced writes in steps, each synced and followed by a rest: one sync of
-// everything at the end would hold up those of the log.
+// paced writes in steps. After each step it syncs the file and rests. A single sync at the end would delay
+// the syncs of the log.
 type paced struct {
 	ctx      context.Context
 	f        *os.File

@@ -15,8 +15,8 @@ import (
 // maxAuths bounds the authentications on one connection.
 const maxAuths = 100
 
-// auth adds to the client's identities. After a failure it answers, and closes the connection
-// after a moment, which makes guessing slow; the session lives on.
+// auth adds to the client's identities. After a failure it answers, waits a moment to slow down guesses, and
+// closes the connection; the session stays alive.
 func (c *conn) auth(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	d.Int() // an unused type
@@ -36,18 +36,18 @@ func (c *conn) auth(xid int32, body []byte) bool {
 // prove reports whether the credentials, which may be null, are valid, and adds the identity that they prove.
 func (c *conn) prove(scheme string, credentials []byte) bool {
 	switch scheme {
-	case "ip": // the address is known without being told
+	case "ip": // the server knows the address itself
 		return true
 	case identity.Digest:
 		return credentials != nil && !fips140.Enforced() && c.proved(tree.DigestID(string(credentials)))
-	case "ensemble": // which proves nothing
+	case "ensemble": // a name of an ensemble proves no identity
 		names := c.srv.o.EnsembleNames
 		return len(names) == 0 || len(credentials) == 0 || slices.Contains(names, string(credentials))
 	}
 	return false
 }
 
-// proved adds an identity to the connection. It reports false if the client may not have it.
+// proved adds an identity to the connection. It returns false if the client may not have the identity.
 func (c *conn) proved(id jute.ID) bool { return c.proof.ids.Add(id, c.srv.o.Super) }
 
 func (c *conn) authFailed(xid int32, scheme string) bool {
@@ -68,8 +68,8 @@ func (c *conn) authFailed(xid int32, scheme string) bool {
 
 var errNoRoom = errors.New("the identity is empty, or the connection has too many")
 
-// saslEmpty is how often the server answers a client, as ZooKeeper does, that it has no SASL. Some clients
-// take that answer for progress and would ask forever.
+// saslEmpty is how often the server tells a client, as ZooKeeper does, that it has no SASL. Some clients read
+// that answer as progress and would ask forever.
 const saslEmpty = 3
 
 // sasl handles one token of a negotiation. Success adds the proved identity to the client's identities. A

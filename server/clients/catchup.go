@@ -18,12 +18,12 @@ const (
 	catchUpBytes = 256 << 10
 )
 
-// catchUp carries out one setWatches: it tells the client what it missed while
-// it had no connection, and arms the watches that missed nothing.
+// catchUp carries out one setWatches. It sends the client the events that it missed without a connection, and
+// sets the other watches.
 type catchUp struct {
 	c    *conn
 	step jute.SetWatches // the paths of this chunk
-	n    int             // of them
+	n    int             // number of paths in step
 	size int
 	cost int
 	zxid int64 // of the reply
@@ -112,7 +112,7 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	for _, list := range lists(&u.step, op) {
 		n := p.int()
 		if n == -1 {
-			p.fail() // a list that is null
+			p.fail() // a list must not be null
 		}
 		for ; n > 0 && u.open && p.why == ends.None; n-- {
 			u.add(list, p.string())
@@ -157,10 +157,10 @@ func wholeLists(op jute.OpCode, body []byte) bool {
 // pieces reads the rest of a frame while it arrives.
 type pieces struct {
 	c   *conn
-	why ends.Reason // nothing more can be read
+	why ends.Reason // why no more bytes can be read; None: they can
 }
 
-// take returns the next n bytes, which are valid until the next call, or nil.
+// take returns the next n bytes, or nil. They are valid until the next call.
 func (p *pieces) take(n int) []byte {
 	c := p.c
 	if n < 0 || n > c.reader.within || n > c.srv.o.MaxFrame {
@@ -180,7 +180,7 @@ func (p *pieces) take(n int) []byte {
 	return b
 }
 
-// fail notes that the frame is malformed.
+// fail records that the frame is malformed.
 func (p *pieces) fail() {
 	if p.why == ends.None {
 		p.why = ends.Malformed

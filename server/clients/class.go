@@ -2,20 +2,20 @@ package clients
 
 import "github.com/zlockd/zlockd/jute"
 
-// class is how an operation is carried out.
+// class is the way in which the server carries out an operation.
 type class uint8
 
 const (
 	unknownOp class = iota
 	readOp          // from the local state, under View
 	writeOp         // through the log
-	closeOp         // through the log, and the end of the connection
+	closeOp         // through the log, and then ends the connection
 	pingOp
 	catchUpOp  // setWatches
 	authOp     // changes the client's identities
 	saslOp     // the same, in several rounds
-	localOp    // answered from the connection alone
-	refusedOp  // known, and never carried out
+	localOp    // answered with data of the connection alone
+	refusedOp  // known, but never carried out
 	reconfigOp // changes the membership
 )
 

@@ -52,7 +52,7 @@ type conn struct {
 	flight   flight
 	out      outbox // has a lock of its own
 
-	phase   atomic.Int32 // how far it has come: a phase
+	phase   atomic.Int32 // its stage, a phase
 	removed bool         // the server has forgotten it; under srv.mu
 }
 
@@ -64,7 +64,7 @@ type socket struct {
 	host   string // the client's address without its port
 	from   *address
 	born   time.Duration
-	number uint64 // its number among all connections of the server
+	number uint64 // number among all connections of the server
 }
 
 // seat is the session that the connection serves. The connection's goroutine fills in the request's fields;
@@ -73,8 +73,8 @@ type socket struct {
 type seat struct {
 	replica  Replica // the state that serves the client, from the connect request on
 	readOnly bool    // the session was opened while the server had no leader
-	mayRead  bool    // the connect request said whether it accepts such a session
-	asked    int64   // the session that the client came back for, if any
+	mayRead  bool    // the connect request has the byte about read-only sessions
+	asked    int64   // the session that the client wants to continue; 0: none
 
 	session int64
 	gen     uint32
@@ -86,15 +86,15 @@ type seat struct {
 // waits for its session, the goroutine that applies the log may read followed.
 type reader struct {
 	in         *inbox.Input     // nil while the connection rests
-	held       int              // bytes of in that srv.memory counts
-	within     int              // bytes of a long setWatches that are not read yet
+	held       int              // bytes of in counted by srv.memory
+	within     int              // unread bytes of a long setWatches
 	arrived    time.Duration    // when the newest bytes came
-	frameStart time.Duration    // when the wait for the rest of a frame began; 0: not yet
+	frameStart time.Duration    // when the wait for the rest of a frame began; 0: no wait
 	followed   *observe.Request // the newest request, if a log records it
 	unfinished bool             // the deadline belongs to an unfinished frame
-	idle       bool             // the newest request, if there was one, was a ping
+	idle       bool             // the newest request was a ping, or there was none
 	rested     bool             // the connection has rested before, so its session is open
-	said       bool             // the log already says why this connection ends
+	said       bool             // the log already has the reason for the end of this connection
 }
 
 // readRun is a run of reads that are answered under one hold of the state lock. It belongs to the
@@ -103,18 +103,18 @@ type readRun struct {
 	frame    []byte // the first frame of the run
 	view     func(*state.State)
 	long     *longReply // the long reply that the run has begun
-	need     int        // bytes of memory that the run must get before it goes on
+	need     int        // bytes of memory that the run needs before it continues
 	building int64      // steps of the answer that needs the memory
-	cost     int64      // of the reads answered, in steps, beyond what is charged
+	cost     int64      // steps of the answered reads that are not charged yet
 	apart    bool       // the answer does not need a buffer
-	behind   bool       // the run must wait for the connection's writes before it goes on
-	stop     bool       // the run met the end of the connection
+	behind   bool       // the run must wait for the connection's writes before it continues
+	stop     bool       // the connection has ended during the run
 }
 
 // proof holds the client's identities. Only the connection's goroutine changes it. Any goroutine may load the
 // list of identities, which is replaced, never changed.
 type proof struct {
-	ids      identity.List    // the client's address, then what it has proved
+	ids      identity.List    // the client's address, then its proved identities
 	exchange sasl.Negotiation // the SASL negotiation under way, if any
 	auths    int32            // auth packets so far
 	empties  uint8            // empty answers given because the server has no SASL
@@ -122,7 +122,7 @@ type proof struct {
 
 // pulse says whether the client is alive. Any goroutine may read and write it.
 type pulse struct {
-	heard    atomic.Int64 // when bytes came last, on the server's clock, ns
+	heard    atomic.Int64 // time of the last bytes, on the server's clock, ns
 	received atomic.Int64 // bytes
 	listed   atomic.Bool  // in srv.heard
 	retired  atomic.Bool  // the session has moved or ended: bytes no longer keep it alive
@@ -130,14 +130,14 @@ type pulse struct {
 
 // watching is the connection's part in srv.watches, under srv.watches.mu.
 type watching struct {
-	dropped bool  // it may watch nothing more
-	hears   int32 // its place, from 1, among the watchers of the present change
+	dropped bool  // it may set no more watches
+	hears   int32 // place, from 1, among the watchers of the present change
 }
 
 // flight is the piece being written. It belongs to the flush under way.
 type flight struct {
 	sent   piece
-	unsent []byte // the rest of it
+	unsent []byte // the rest of the piece
 }
 
 // margin is how much longer than its session's timeout an idle connection may stay open.

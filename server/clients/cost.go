@@ -10,13 +10,13 @@ import (
 
 // The cost of requests in addition to the steps of their outcomes.
 const (
-	writeSteps   = 5   // its place in a log entry
-	decodeBytes  = 100 // of a write, decoded in one step even if it fails
+	writeSteps   = 5   // for the place of a write in a log entry
+	decodeBytes  = 100 // bytes of a write that cost one step to decode, even if the write fails
 	sessionSteps = 30  // a session created or attached, or refused
 	plainSteps   = 5   // a request answered without the state: ping, identities, refused operations
 
 	handshakeSteps = 10_000            // of TLS: it takes no lock, and a millisecond of a processor
-	reconfigSteps  = tree.MaxSteps / 2 // which asks all servers
+	reconfigSteps  = tree.MaxSteps / 2 // a reconfig asks all servers
 )
 
 // countServers counts, about once a second, the servers among which an address shares its time under the
@@ -35,8 +35,8 @@ func (s *Server) countServers(r Replica) {
 	}
 }
 
-// afford waits until the address may spend so many steps and charges them. It reports
-// false when the connection has ended.
+// afford waits until the address may spend steps steps, and charges them. It returns false when the
+// connection has ended.
 func (c *conn) afford(steps int64) bool {
 	shares := &c.srv.shares
 	if !shares.Bound() {
@@ -58,7 +58,7 @@ func (c *conn) afford(steps int64) bool {
 			return false
 		}
 		time.Sleep(wait)
-		c.alive(c.srv.now()) // the client's next bytes wait because of us
+		c.alive(c.srv.now()) // this server delays the client's next bytes
 	}
 }
 

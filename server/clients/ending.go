@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// close ends the connection now. It keeps the first reason given.
+// close ends the connection now. It keeps the first reason.
 func (c *conn) close(why ends.Reason) {
 	c.out.mu.Lock()
 	c.out.die(why)

@@ -57,8 +57,8 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	}
 }
 
-// largest returns how much memory the watches of one connection take at most. It holds the lock of the
-// watches for a few connections at a time, because the goroutine that applies the log may wait for that lock.
+// largest returns the largest memory of one connection's watches. It holds the lock of the watches for a few
+// connections at a time, because the goroutine that applies the log may wait for that lock.
 func (t *watchTable) largest(list []*conn) (most int) {
 	for part := range slices.Chunk(list, sweepStep) {
 		t.mu.Lock()
@@ -119,7 +119,7 @@ func (s *Server) WatchScan(f func(path string, session int64) bool) {
 	}
 }
 
-// describe returns the connection as operators see it.
+// describe returns the description of the connection for operators.
 func (c *conn) describe() admin.Conn {
 	d := admin.Conn{Addr: addrOf(c.nc), Secure: c.secure, Established: c.srv.o.Now().Add(c.born - c.srv.now()),
 		LastCxid: -1}

@@ -22,8 +22,8 @@ func (c *conn) quick() bool {
 	return c.out.state == outboxOpen && c.out.size() <= quickSize
 }
 
-// flushTouched is what a flusher does for one connection: it closes, wakes or writes it, and never waits for
-// the client.
+// flushTouched is the work of a flusher for one connection: it closes the connection, wakes its goroutine, or
+// writes its outbox. It never waits for the client.
 func (c *conn) flushTouched() {
 	o := &c.out
 	o.mu.Lock()
@@ -56,8 +56,8 @@ func (c *conn) startFlush() {
 	}
 }
 
-// flush writes the outbox from the connection's own goroutine. If another flush is under way, it
-// waits only while that flush has a lot left to do.
+// flush writes the outbox from the connection's own goroutine. If another flush runs, it waits only while
+// that flush still has much to write.
 func (c *conn) flush() {
 	o := &c.out
 	o.mu.Lock()
@@ -73,7 +73,7 @@ func (c *conn) flush() {
 	c.write(true)
 }
 
-// unread reports whether the connection's goroutine waits for the flush under way, and so reads nothing.
+// unread reports whether the connection's goroutine waits for the running flush, and so does not read.
 func (c *conn) unread() bool {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *conn) unread() bool {
 }
 
 // write writes the whole outbox to the connection and ends the flush. If it would block but mayBlock is
-// false, it returns false with the flush still under way, and must be called again.
+// false, it returns false and the flush goes on; call it again.
 func (c *conn) write(mayBlock bool) bool {
 	o := &c.out
 	for {
@@ -122,7 +122,7 @@ func (c *conn) flushed() {
 	o := &c.out
 	o.flushing, o.own = false, false
 	ending := o.state == outboxEnding
-	shut := o.shut // a late outcome may have touched it again
+	shut := o.shut // a late outcome may have set it again
 	o.shut = ending
 	c.out.rouse()
 	o.mu.Unlock()
@@ -151,26 +151,25 @@ func (c *conn) writeNow() (err error) {
 			case failed != nil && !errors.Is(failed, syscall.EAGAIN):
 				err = os.NewSyscallError("write", failed)
 			}
-			return true // it never waits for the socket
+			return true // true ends the call: never wait for the socket
 		}
 	})
 	return cmp.Or(closed, err)
 }
 
-// Sizes of the pieces in which writeAll writes to a slow client. A TLS connection cannot go on
-// after a deadline that passed in the middle of a piece, so there the client must take a whole
-// piece in time.
+// Sizes of the pieces in which writeAll writes to a slow client. A TLS connection is broken after a deadline
+// in the middle of a piece, so a TLS client must read a whole piece in time.
 const (
 	writePiece    = 64 << 10
 	writePieceTLS = 16 << 10
 
-	writeStep = budget.Grace / 4 // for a piece in clear text, which may be written in part
+	writeStep = budget.Grace / 4 // limit for a piece in clear text, which may be written in part
 
-	unreadStep = time.Second // a client that reads something after that is alive
+	unreadStep = time.Second // a client that reads after this time is alive
 )
 
-// writeAll writes the rest of unsent, and waits for the client as long as the client goes on reading. While
-// the server reads nothing from the client, each piece that the client accepts shows that it is alive.
+// writeAll writes the rest of unsent, and waits for the client while the client reads. While the server reads
+// nothing from the client, each piece that the client accepts shows that it is alive.
 func (c *conn) writeAll() error {
 	defer c.nc.SetWriteDeadline(time.Time{})
 	piece, step := writePiece, writeStep
@@ -193,7 +192,7 @@ func (c *conn) writeAll() error {
 			c.out.stuck = 0
 			c.out.mu.Unlock()
 		}
-		if n > 0 && now-began >= unreadStep && c.unread() { // the client made room by reading
+		if n > 0 && now-began >= unreadStep && c.unread() { // the client has read something
 			c.alive(now)
 		}
 		if err != nil && (c.secure || now-last >= stallTime || !errors.Is(err, os.ErrDeadlineExceeded)) {

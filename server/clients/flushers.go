@@ -10,24 +10,24 @@ import (
 type flushers struct {
 	mu     sync.Mutex
 	cond   sync.Cond
-	batch  []*conn // touched, not yet released
-	heard  []*conn // the same, by events
+	batch  []*conn // touched connections that kick has not released yet
+	heard  []*conn // the same, touched by events
 	lanes  [2]lane // one for replies and small batches of events, one for large batches of events
-	turn   int     // the lane that next looks at first
+	turn   int     // the lane with which next begins
 	idle   int
 	pool   int
 	closed bool
 }
 
-// lane is a queue of outboxes to be written, those from head on, in this order.
+// lane is a queue of outboxes that wait for a write. The queue begins at head.
 type lane struct {
 	queue []*conn
 	head  int
 }
 
-// herd is how many outboxes with events make a large batch, as when many clients watch one node. A large
-// batch goes into a lane of its own, so that replies, above all the one to the client that made the change,
-// do not wait for it. The events of a small batch go with the replies, because the next owner of a lock waits
+// herd is how many outboxes with events make a large batch, for example if many clients watch one node. A
+// large batch has its own lane, so that replies do not wait for it, above all the reply to the client that
+// made the change. The events of a small batch go with the replies, because the next owner of a lock waits
 // for its event.
 const herd = 32
 
@@ -49,14 +49,14 @@ func (f *flushers) stop() {
 	f.cond.Broadcast()
 }
 
-// touch puts c into the batch. The caller makes sure that c is in it once.
+// touch adds c to the batch. The caller makes sure that c is in the batch only once.
 func (f *flushers) touch(c *conn) {
 	f.mu.Lock()
 	f.batch = append(f.batch, c)
 	f.mu.Unlock()
 }
 
-// told puts connections that have got events into the batch.
+// told adds connections with new events to the batch.
 func (f *flushers) told(list []*conn) {
 	f.mu.Lock()
 	f.heard = append(f.heard, list...)
@@ -93,7 +93,7 @@ func (f *flushers) kick() {
 	}
 }
 
-// only returns the connection of a batch of one.
+// only returns the connection of a batch with one connection.
 func (f *flushers) only() *conn {
 	switch {
 	case len(f.batch) == 1 && len(f.heard) == 0:
@@ -130,8 +130,7 @@ func (f *flushers) run() {
 // waiting returns how many outboxes wait to be written. f is locked.
 func (f *flushers) waiting() int { return f.lanes[0].waiting() + f.lanes[1].waiting() }
 
-// next appends the next connections to run: a part of those in one of the lanes, which take turns. f is
-// locked.
+// next appends the next connections to run: some of one lane. The lanes take turns. f is locked.
 func (f *flushers) next(run []*conn) []*conn {
 	if f.lanes[f.turn].waiting() > 0 {
 		f.turn = 1 - f.turn
@@ -145,7 +144,7 @@ func (f *flushers) next(run []*conn) []*conn {
 
 func (l *lane) waiting() int { return len(l.queue) - l.head }
 
-// next takes the connection that has waited longest out of the lane, so that each gets its turn.
+// next removes the connection that has waited longest from the lane.
 func (l *lane) next() *conn {
 	c := l.queue[l.head]
 	l.queue[l.head] = nil
@@ -158,10 +157,10 @@ func (l *lane) next() *conn {
 	return c
 }
 
-// keptRoom is the longest list whose room is kept.
+// keptRoom is the longest list whose memory cleared keeps.
 const keptRoom = 16 << 10
 
-// cleared empties a list, and keeps its room if that is not large.
+// cleared empties a list, and keeps its memory if that is not large.
 func cleared[T any](list []T) []T {
 	if cap(list) > keptRoom {
 		return nil

@@ -22,11 +22,10 @@ import (
 // maxHello bounds a connect request, which is 45 bytes long in practice.
 const maxHello = 1 << 10
 
-// wordTime bounds each read and write for a four-letter word, until the Words that answers it sets deadlines
-// of its own.
+// wordTime bounds each read and write for a four-letter word, until Words sets its own deadlines.
 const wordTime = 5 * time.Second
 
-// open opens the connection's session. It returns ends.None, or why there is no session.
+// open opens the connection's session. It returns ends.None, or the reason of a failure.
 func (c *conn) open() ends.Reason {
 	if why := c.startTLS(); why != ends.None {
 		return why
@@ -110,8 +109,8 @@ func (c *conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
 	}
 }
 
-// foreign answers clients that speak HTTP instead of ZooKeeper's protocol, and recognises clients
-// that speak TLS where the port does not.
+// foreign answers clients that speak HTTP instead of ZooKeeper's protocol. It also recognises clients that
+// speak TLS on a port without TLS.
 func (c *conn) foreign(first [4]byte) bool {
 	switch string(first[:]) {
 	case "GET ", "POST", "HEAD", "PUT ":
@@ -148,8 +147,8 @@ func (c *conn) answerWord(first [4]byte) ends.Reason {
 	return ends.Word
 }
 
-// wordConn is what the answer to a word sees of its connection: in begins with what was read already.
-// The answer may move the deadline if it is long.
+// wordConn is the connection for the answer to a word. in begins with the bytes that were already read. A
+// long answer may move the deadline.
 type wordConn struct {
 	net.Conn
 	in io.Reader
@@ -169,14 +168,14 @@ func (c *conn) connect(frame []byte) ends.Reason {
 	}
 	s.metrics.ConnectionRequests.Add(1)
 	c.reader.arrived = s.now()
-	if !c.afford(sessionSteps) { // also for a session that is refused
+	if !c.afford(sessionSteps) { // a refused session costs the same
 		return ends.Else
 	}
 	req := state.Request{Op: state.OpCreateSession}
 	if r.SessionID != 0 {
 		req = state.Request{Op: state.OpAttach, Session: r.SessionID}
 	}
-	c.seen(1, req.Op, nil) // its body has a password
+	c.seen(1, req.Op, nil) // the body contains a password
 	c.mayRead = r.HasReadOnly
 	if c.readOnly && !r.ReadOnly {
 		s.metrics.ClosedNotServing.Add(1)
@@ -184,18 +183,18 @@ func (c *conn) connect(frame []byte) ends.Reason {
 	}
 	body := state.SessionBody{Timeout: s.o.negotiate(r.Timeout), Owner: s.o.ID, Addr: c.host}
 	if !c.caughtUp(r.LastZxidSeen, time.Duration(body.Timeout)*time.Millisecond) {
-		return ends.Behind // before the password: a server that is behind must not refuse
+		return ends.Behind // check this before the password: a server that lags must not refuse
 	}
 	if r.SessionID != 0 {
 		s.metrics.Revalidated.Add(1)
 		c.asked = r.SessionID
 		if len(r.Password) != len(body.Password) {
-			return c.refuse() // no session has such a password
+			return c.refuse() // no session has a password of this length
 		}
 		body.Password = [jute.PasswordSize]byte(r.Password)
 		switch known, right := c.knows(r.SessionID, body.Password); {
 		case c.readOnly && !right:
-			return ends.Serving // only a leader knows whether the session is over
+			return ends.Serving // only a leader knows whether the session has ended
 		case known && !right:
 			return c.refuse()
 		}
@@ -227,7 +226,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 	return ends.None
 }
 
-// mayCreate counts a session that this connection will ask for, or returns why there are too many. Sessions
+// mayCreate counts a session that this connection will create, or returns which limit forbids it. Sessions
 // that other servers create at the same moment are not counted.
 func (c *conn) mayCreate() (problem string) {
 	s := c.srv
@@ -245,9 +244,9 @@ func (c *conn) mayCreate() (problem string) {
 	return problem
 }
 
-// openReadOnly opens a session while this server knows no leader. A session that the server knows may go on
-// reading, but that does not keep it alive at any leader. A new session is known only here, and lasts as long
-// as its connection.
+// openReadOnly opens a session while this server knows no leader. A known session may continue to read, but
+// reads do not keep it alive at a leader. A new session exists only at this server, and ends with its
+// connection.
 func (c *conn) openReadOnly(body *state.SessionBody) ends.Reason {
 	s := session.Session{ID: c.asked, Timeout: body.Timeout, Password: body.Password}
 	if s.ID == 0 {
@@ -255,7 +254,7 @@ func (c *conn) openReadOnly(body *state.SessionBody) ends.Reason {
 		if _, err := io.ReadFull(c.srv.o.Rand, random[:]); err != nil {
 			return ends.Unknown
 		}
-		s.ID = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64 // sessions of the log are positive
+		s.ID = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64 // logged ids are positive
 	}
 	if !c.attached(&s) {
 		return ends.Else
@@ -287,7 +286,7 @@ func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
 	return c.replica.WaitZxid(ctx, zxid)
 }
 
-// refuse tells the client that its session is over, and ends the connection.
+// refuse answers the client that its session has ended, and closes the connection.
 func (c *conn) refuse() ends.Reason {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
@@ -295,8 +294,7 @@ func (c *conn) refuse() ends.Reason {
 	return ends.Gone
 }
 
-// refusal appends the answer that ends a session for its client. The outbox is
-// locked.
+// refusal appends the answer that tells a client of the end of its session. The outbox is locked.
 func (c *conn) refusal() {
 	if c.out.state != outboxOpen {
 		return

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// heardList holds the connections that the server heard from since it last told the leader. A
-// connection enters it once, however much it sends.
+// heardList holds the connections from which bytes came since the last report to the leader. A connection is
+// in the list only once, however much it sends.
 type heardList struct {
 	mu    sync.Mutex
 	conns []*conn
@@ -21,8 +21,8 @@ func (h *heardList) add(c *conn) {
 	h.mu.Unlock()
 }
 
-// take returns the list and starts a new one. Two goroutines may call it at once: the one that follows the
-// new leader, and the one that led until now.
+// take returns the list and starts a new one. Two goroutines may call it at once: that of the link to the new
+// leader, and that of this server's own leadership, which ends.
 func (h *heardList) take() []*conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -31,11 +31,11 @@ func (h *heardList) take() []*conn {
 	return list
 }
 
-// alive notes that the client was not silent at that time: bytes came, or the server did not read the bytes
-// that it had sent.
+// alive records that the client was not silent at that time: bytes came, or the server did not read the bytes
+// that the client had sent.
 func (c *conn) alive(at time.Duration) {
 	c.pulse.heard.Store(int64(at))
-	if !c.pulse.listed.Load() && !c.readOnly { // there is no leader to be told
+	if !c.pulse.listed.Load() && !c.readOnly { // a read-only session has no leader to report to
 		c.srv.heard.add(c)
 	}
 }

@@ -22,7 +22,7 @@ func (c *conn) Alive() { c.alive(c.srv.now()) }
 // Close implements budget.Holder.
 func (c *conn) Close(why ends.Reason) { c.close(why) }
 
-// holdStep is how many bytes an outbox grows before it reports to srv.memory, because many events are short.
+// holdStep is how many bytes an outbox grows before it reports to srv.memory: many events are short.
 const holdStep = 16 << 10
 
 // grown calls hold after frames were appended.
@@ -32,14 +32,14 @@ func (c *conn) grown(others bool) {
 	}
 }
 
-// hold tells srv.memory how much the outbox holds, after it grew or shrank. With others, the growth comes
-// from other clients, outcomes or parked reads: an outbox that is already large is then closed when there is
+// hold reports the size of the outbox to srv.memory, after it grew or shrank. With others, the growth comes
+// from other clients, outcomes or parked reads: then hold closes an outbox that is already large if there is
 // no more room. The caller has locked the outbox.
 func (c *conn) hold(others bool) {
 	o := &c.out
 	n := o.size() + o.writing + o.reserved - o.lent
 	if n <= flushSize {
-		n = min(o.lent, 1) // an outbox with borrowed buffers must count
+		n = min(o.lent, 1) // count an outbox with borrowed buffers at least as one byte
 	}
 	if n = (n + holdStep - 1) / holdStep * holdStep; n == o.held {
 		return
@@ -56,7 +56,7 @@ func (c *conn) hold(others bool) {
 const stuckTime = 2 * time.Second
 
 // accepts reports whether a frame may be appended. A client that does not read its frames loses the
-// connection, never single frames. Even a client that is sent very much at once gets stuckTime to read. The
+// connection, never single frames. Even a client that gets very much at once has stuckTime to read. The
 // caller has locked the outbox.
 func (c *conn) accepts() bool {
 	o := &c.out

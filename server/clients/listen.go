@@ -10,8 +10,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// Waits between attempts to accept while the system refuses, as when it is out
-// of descriptors.
+// Pauses between attempts to accept while the system refuses, for example without free descriptors.
 const (
 	acceptWaitMin = 5 * time.Millisecond
 	acceptWaitMax = time.Second
@@ -77,8 +76,8 @@ func (s *Server) handle(nc net.Conn, config *tls.Config) {
 	go c.serve(ends.None)
 }
 
-// Shutdown stops accepting, closes every connection and waits for all goroutines, or until ctx
-// ends. Sessions live on: their clients find another server, or this one again.
+// Shutdown stops accepting, closes every connection and waits for all goroutines, or until ctx ends. Sessions
+// stay alive: their clients find another server, or this server again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.CutOff()
 	done := make(chan struct{})
@@ -96,11 +95,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// CutOff closes every listener and every connection, and waits for nothing.
+// CutOff closes every listener and every connection without waiting.
 func (s *Server) CutOff() {
 	s.serving.Store(false)
 	s.readOnly.Store(false)
-	s.cancel() // before the listeners: it tells why they are closed
+	s.cancel() // cancel first: the end of ctx explains the closed listeners
 	s.mu.Lock()
 	s.closed = true
 	for ln := range s.listeners {

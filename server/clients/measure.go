@@ -12,12 +12,12 @@ import (
 	"github.com/zlockd/zlockd/server/observe"
 )
 
-// counts are events that have no name in ZooKeeper's metrics.
+// counts counts events that ZooKeeper's metrics lack.
 type counts struct {
 	acceptErrors atomic.Int64 // failed accepts
-	foreign      atomic.Int64 // connections that spoke something else
+	foreign      atomic.Int64 // connections with another protocol
 	refused      atomic.Int64 // sessions refused
-	refusedNew   atomic.Int64 // because there were too many
+	refusedNew   atomic.Int64 // sessions refused because of a limit
 	divided      atomic.Int64 // requests that --one-layout refused
 	ends         [ends.Reasons]atomic.Int64
 }
@@ -50,7 +50,7 @@ func (c *conn) readsAnswered(n int) {
 	m.ReadLatency.ObserveN(d.Microseconds(), int64(n))
 }
 
-// readAnswered notes one read that was answered. The outbox is locked.
+// readAnswered records one answered read. The outbox is locked.
 func (c *conn) readAnswered(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, reply []byte) {
 	c.out.stat.Last(xid, op, zxid)
 	if c.reader.followed != nil {
@@ -94,7 +94,7 @@ func (c *conn) follow(r *observe.Request, xid int32, out *state.Outcome, now tim
 	c.srv.Observed.Followed(r)
 }
 
-// say logs the one line about a connection that ends because of its client.
+// say logs the only line about a connection that ends because of its client.
 func (c *conn) say(msg string, args ...any) {
 	c.reader.said = true
 	if c.session != 0 {

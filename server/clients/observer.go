@@ -13,8 +13,8 @@ func (s *Server) Events(zxid int64, events []tree.Event) {
 	s.watches.tell(zxid, events)
 }
 
-// SessionEnded implements raftfsm.Observer. It closes the connection of the session once that has
-// the events of the end; a connection that asked for the end gets its reply first.
+// SessionEnded implements raftfsm.Observer. It closes the connection of the session after the events of the
+// end; a connection that asked for the end gets its reply first.
 func (s *Server) SessionEnded(e *state.Ending) {
 	c := s.connOf(e.Session.ID)
 	heard := time.Duration(-1)
@@ -32,7 +32,7 @@ func (s *Server) SessionEnded(e *state.Ending) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	if c.out.closing && e.Cause == state.EndClosed {
-		return // its outcome comes next
+		return // the outcome of the request comes next
 	}
 	c.out.end(ends.Gone)
 	c.touch()
@@ -40,7 +40,7 @@ func (s *Server) SessionEnded(e *state.Ending) {
 
 // SessionMoved implements raftfsm.Observer.
 func (s *Server) SessionMoved(id int64, gen uint32) {
-	s.Observed.SessionCame(id) // the end of an older connection here does not matter now
+	s.Observed.SessionCame(id) // an older connection's end here no longer matters
 	if c := s.connOf(id); c != nil && c.gen < gen {
 		c.retire(ends.Moved)
 	}
@@ -106,7 +106,7 @@ func (s *Server) Heard(touches []state.Touch, all bool) []state.Touch {
 	}
 	now := s.now()
 	for _, c := range s.heard.take() {
-		c.pulse.listed.Store(false) // before the age is read: bytes arriving now list it again
+		c.pulse.listed.Store(false) // do this before the age is read: bytes that arrive now list it again
 		if c.pulse.retired.Load() {
 			continue
 		}

@@ -33,7 +33,7 @@ const (
 // Options say how a Server treats its clients. The zero value of each field
 // means its default.
 type Options struct {
-	// These are as in server.Options.
+	// These fields are the same as in server.Options.
 	ID                                  uint32
 	MinSessionTimeout                   time.Duration
 	MaxSessionTimeout                   time.Duration
@@ -51,25 +51,25 @@ type Options struct {
 	// MaxPending bounds the unanswered requests of a connection; default 1000.
 	// At the bound its socket is not read.
 	MaxPending int
-	// MaxOutboxBytes and MaxOutboxFrames bound what waits to be written to one
-	// client; defaults 16 MiB and 50,000. At the bound it is closed.
+	// MaxOutboxBytes and MaxOutboxFrames bound what waits to be written to one client; defaults 16 MiB and
+	// 50,000. At the bound the server closes its connection.
 	MaxOutboxBytes  int
 	MaxOutboxFrames int
 	// MaxWatchesPerConn and MaxWatches bound watches; defaults 500,000 and
 	// 10 million. At the bound the connection that wants more is closed.
 	MaxWatchesPerConn int
 	MaxWatches        int
-	// MaxWatchBytesPerConn and MaxWatchBytes bound the memory of watches; defaults 48 MiB, and a
-	// quarter of what the process may use, at least 128 MiB. While MaxConnsPerAddr is a limit, the
-	// connections from one address may have twice as much together as one of them. At a bound the
-	// server closes the connection that wants more; at MaxWatchBytes it must have much already.
+	// MaxWatchBytesPerConn and MaxWatchBytes bound the memory of watches; defaults 48 MiB, and a quarter of
+	// what the process may use, at least 128 MiB. While MaxConnsPerAddr is a limit, the connections from one
+	// address may have twice as much together as one of them. At a bound the server closes the connection
+	// that sets another watch; at MaxWatchBytes only a connection that already has many.
 	MaxWatchBytesPerConn int
 	MaxWatchBytes        int
 
-	// MaxBuffers bounds the memory of large frames being received and of all that waits to be written, of all
-	// connections together; default a quarter of what the process may use, at most 72 MiB and at least twice
-	// MaxFrame. At the bound connections wait until others have freed memory, and the server closes those
-	// without progress.
+	// MaxBuffers bounds the memory of incoming large frames and of waiting output, of all connections
+	// together; default a quarter of what the process may use, at most 72 MiB and at least twice MaxFrame. At
+	// the bound connections wait until others have freed memory, and the server closes those without
+	// progress.
 	MaxBuffers int
 
 	// HandshakeTimeout is how long a connection may take to get a session;
@@ -86,7 +86,7 @@ type Options struct {
 	Ended func(session int64, events []tree.Event)
 }
 
-// withDefaults returns o with every default filled in, or says what is wrong.
+// withDefaults returns o with all defaults, or an error.
 func (o Options) withDefaults() (Options, error) {
 	o.ID = cmp.Or(o.ID, 1)
 	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, 4*time.Second)
@@ -141,8 +141,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// roomForConns returns how many connections these descriptors and this memory
-// are enough for; 0 is not known.
+// roomForConns returns for how many connections the descriptors and the memory suffice; 0: not known.
 func roomForConns(descriptors int64, memory uint64) int {
 	n := 1 << 30
 	if descriptors > 0 {
@@ -162,7 +161,7 @@ func (o *Options) negotiate(asked int32) int32 {
 // ReconfigRequest is a client's request to change the membership.
 type ReconfigRequest struct {
 	Joining, Leaving, Members string
-	Version                   int64 // of the configuration it starts from; -1: any
+	Version                   int64 // version of the configuration that it changes; -1: any
 
 	// May says whether the client may write /zookeeper/config. ZooKeeper checks the request before the
 	// client's rights, so Reconfigure checks both.
@@ -171,7 +170,6 @@ type ReconfigRequest struct {
 	Patience time.Duration
 }
 
-// Reconfigure carries out a change of membership and returns the code for the client. It may
-// block. If it reports false, this server does not know the result or cannot tell it, and closes
-// the connection.
+// Reconfigure carries out a change of membership and returns the code for the client. It may block. If known
+// is false, this server does not know the result or has no code for it, and closes the connection.
 type Reconfigure func(ReconfigRequest) (code jute.ErrCode, known bool)

@@ -12,11 +12,11 @@ import (
 	"github.com/zlockd/zlockd/server/observe"
 )
 
-// flushSize is how much a connection's own goroutine lets its outbox grow
-// before it writes, although more requests are at hand.
+// flushSize is the size of the outbox at which a connection's own goroutine writes, even if more requests
+// have arrived.
 const flushSize = 64 << 10
 
-// keepSize is the largest buffer an outbox keeps for the next time.
+// keepSize is the largest buffer that an outbox keeps for reuse.
 const keepSize = 16 << 10
 
 // longBuffers are buffers for long replies, from keepSize to maxPooled. A lock with thousands of waiters
@@ -35,14 +35,14 @@ func longBuffer(n int) []byte {
 	return b[:0]
 }
 
-// pending is a request without an answer yet: one that was proposed, or a read that is parked after it.
+// pending is a request without an answer: a proposed request, or a read that is parked after it.
 type pending struct {
 	xid    int32
 	op     jute.OpCode
 	at     time.Duration // when its last byte arrived
-	est    int64         // steps that its address was charged for the outcome
+	est    int64         // steps charged to its address for the outcome
 	long   bool          // its effect may change the length of answers to parked reads
-	parked []byte        // the frame of a read; nil: it was proposed
+	parked []byte        // the frame of a parked read; nil: a proposed request
 
 	followed *observe.Request // nil: no log records it
 }
@@ -60,27 +60,27 @@ type outbox struct {
 	sleeper
 	visits
 
-	writing  int // bytes that the flush under way has taken
-	held     int // bytes of all this that srv.memory counts
+	writing  int // bytes that the running flush has taken
+	held     int // bytes of the outbox counted by srv.memory
 	reserved int // bytes granted beyond held, for a long reply
 
 	state   outboxState
 	why     ends.Reason   // once state is not open
-	shut    bool          // everything is written, and the writing side closed
+	shut    bool          // everything is written, and the writing side is closed
 	closing bool          // the client asked for the end of its session
-	stuck   time.Duration // since when the outbox is full and the client reads nothing; 0: unknown
+	stuck   time.Duration // when the outbox became full and the client stopped reading; 0: unknown
 
 	stat observe.Conn
 }
 
-// queue is what waits to be written: whole frames, in their order.
+// queue holds the frames that wait to be written, in order.
 type queue struct {
-	full    []piece // what comes before buf
+	full    []piece // the pieces before buf
 	fullLen int     // bytes in full
-	lent    int     // bytes of all this that are counted as loans
+	lent    int     // bytes of the queue that count as loans
 	buf     []byte  // whole frames
-	spare   []byte  // the buffer of the flush before
-	frames  int     // in full and buf
+	spare   []byte  // the buffer of the last flush
+	frames  int     // number of frames in full and buf
 
 	// gap says that the connection's goroutine builds a long reply, whose place is after the first before
 	// buffers of full. Nothing after the gap is written until the reply is there.
@@ -88,11 +88,11 @@ type queue struct {
 	before int
 }
 
-// requests wait for their outcomes, in the order in which they came: pend[pendHead:].
+// requests holds the requests that wait for their outcomes, in order: pend[pendHead:].
 type requests struct {
 	pend     []pending
 	pendHead int
-	long     int // how many of them are long
+	long     int // how many of the requests are long
 }
 
 // sleeper holds the connection's goroutine while it waits until the outbox is written or at most waitFor
@@ -100,15 +100,15 @@ type requests struct {
 type sleeper struct {
 	waiting bool
 	waitFor int
-	wake    *sync.Cond // made when it first sleeps
+	wake    *sync.Cond // made at the first sleep
 }
 
-// visits says which flush is under way or due.
+// visits says which flush runs or is due.
 type visits struct {
-	flushing bool // a flush is under way; it goes on until the frames are written
-	own      bool // the connection's goroutine runs it
-	touched  bool // waits for a flusher
-	told     bool // the same, with events: they may wait longer
+	flushing bool // a flush runs until the frames are written
+	own      bool // the connection's goroutine runs the flush
+	touched  bool // the outbox waits for a flusher
+	told     bool // the same, for events, which may wait longer
 }
 
 // piece holds whole frames, in a buffer of the outbox or in one that several outboxes share.
@@ -122,7 +122,7 @@ type outboxState uint8
 const (
 	outboxOpen   outboxState = iota
 	outboxEnding             // the outbox accepts no more frames; closed once written
-	outboxDead               // closed; what is in it is lost
+	outboxDead               // the outbox is closed, and its frames are lost
 )
 
 // pendingLen returns how many requests wait for their outcome.
@@ -171,8 +171,8 @@ func (s *sleeper) rouse() {
 	}
 }
 
-// beginReply starts a reply frame. Its record, of about size bytes, is appended to the
-// result and the whole given to endReply.
+// beginReply starts a reply frame. The caller appends the record, of about size bytes, to b and passes b to
+// endReply.
 func (o *outbox) beginReply(xid int32, zxid int64, size int) (b []byte, at int) {
 	o.room(4 + jute.ReplyHeaderSize + size)
 	b, at = jute.BeginFrame(o.buf)
@@ -199,7 +199,7 @@ func (o *outbox) endWhole(b []byte, at int, code jute.ErrCode) {
 // size returns how many bytes wait.
 func (q *queue) size() int { return q.fullLen + len(q.buf) }
 
-// empty reports whether nothing can be written now.
+// empty reports whether no frame can be written now.
 func (q *queue) empty() bool { return q.size() == 0 || q.gap && q.before == 0 }
 
 // room makes room for n bytes in buf. A long buf does not grow: growth would
@@ -324,7 +324,7 @@ func (q *queue) take() (p piece, frames int) {
 	if p.loan != &budget.Uncounted || q.full != nil || q.gap || m == 0 || n+m > keepSize {
 		return p, frames
 	}
-	b := slices.Grow(q.buf, n)[:n+m] // a short event is copied in front of the next frames
+	b := slices.Grow(q.buf, n)[:n+m] // copy a short event before the next frames
 	copy(b[n:], b[:m])
 	copy(b, p.b)
 	q.buf, q.spare = q.spare, nil
@@ -351,5 +351,5 @@ func (o *outbox) give(p piece) {
 	}
 }
 
-// quickSize is how many bytes are written without handing them to a flusher.
+// quickSize is how many bytes are written at once, without a flusher.
 const quickSize = 4 << 10

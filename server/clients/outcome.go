@@ -6,8 +6,8 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// Done takes the outcome of the oldest pending request, and answers the reads that are parked behind
-// it. It implements state.Waiter.
+// Done handles the outcome of the oldest pending request, and answers the reads that are parked after it. It
+// implements state.Waiter.
 func (c *conn) Done(out *state.Outcome, st *state.State) {
 	o := &c.out
 	o.mu.Lock()
@@ -15,7 +15,7 @@ func (c *conn) Done(out *state.Outcome, st *state.State) {
 	c.charge(int64(out.Steps) - p.est)
 	if p.op == state.OpAttach || p.op == state.OpCreateSession {
 		if p.op == state.OpCreateSession {
-			c.countCreating(-1) // the session is in the state now, or never will be
+			c.countCreating(-1) // the session is now in the state, or never will be
 		}
 		c.helloDone(p, out)
 	} else {
@@ -26,7 +26,7 @@ func (c *conn) Done(out *state.Outcome, st *state.State) {
 	c.touch()
 	o.mu.Unlock()
 	if out.Unknown {
-		c.srv.flush.kick() // no batch may end after this
+		c.srv.flush.kick() // no later batch may end this one
 	}
 }
 

@@ -61,8 +61,7 @@ func (c *conn) catchUp() bool {
 		c.awaitReplies(0, 0)
 }
 
-// flushLarge flushes an outbox that has grown large although more requests are
-// at hand.
+// flushLarge flushes an outbox that has grown large, even if more requests have arrived.
 func (c *conn) flushLarge() {
 	c.out.mu.Lock()
 	large := c.out.size() >= flushSize
@@ -115,8 +114,7 @@ func (c *conn) run(st *state.State) {
 	c.reads.cost = 0
 }
 
-// takesLong reports whether an answer may have taken long however short it is:
-// getEphemerals goes through all nodes of its session.
+// takesLong reports whether even a short answer may take long: getEphemerals visits all nodes of its session.
 func takesLong(frame []byte) bool {
 	_, op, _ := inbox.Header(frame)
 	return op == jute.OpGetEphemerals
@@ -176,7 +174,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 	}
 	many := op == jute.OpMultiRead
 	if many && c.out.reserved > 0 {
-		return false, jute.OK // its memory was asked for under an earlier hold of the lock
+		return false, jute.OK // an earlier hold of the lock has already asked for its memory
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
 	if many && size > tree.MaxMultiReadReply {
@@ -192,14 +190,13 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 	if many {
 		c.reads.cost += int64(steps)
 	}
-	c.reads.need, c.reads.building = size+size/16+4<<10, int64(steps) // the list may grow until then
+	c.reads.need, c.reads.building = size+size/16+4<<10, int64(steps) // the list may grow in between
 	c.reads.apart = st.Tree().IsLong(op, c.session, body)
 	return true, jute.OK
 }
 
-// readOne answers one read: its reply is in the outbox, and its watch is set,
-// before the next change can be applied. It returns how much waits in the
-// outbox.
+// readOne answers one read: it appends the reply to the outbox and sets the watch before the next change can
+// be applied. It returns the size of the outbox.
 func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 	xid, op, body := inbox.Header(frame)
 	c.seen(0, op, body)
@@ -246,7 +243,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	return w, o.size(), true
 }
 
-// answerSteps returns what a read has cost, with the watch that it sets.
+// answerSteps returns the cost of a read and of the watch that it sets.
 func (c *conn) answerSteps(w watch, reply []byte) int64 {
 	steps := tree.ReadSteps(w.path, *c.proof.ids.Load()) + len(reply)/tree.ReadBytes
 	if w.set {
@@ -266,7 +263,7 @@ func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	o.endReply(b, at, code)
 	if o.size() > flushSize || o.reserved > 0 {
 		o.reserved = 0
-		c.hold(o.pendingLen() > 0) // the read itself, if it was parked
+		c.hold(o.pendingLen() > 0) // counts the read itself, if it was parked
 	}
 	if code == jute.OK {
 		c.srv.metrics.Reads.Observe(w.path, int64(len(b)-at))
@@ -274,7 +271,7 @@ func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	return w, b[at+4+jute.ReplyHeaderSize:], code
 }
 
-// record appends the response record of a read, and says which watch it sets.
+// record appends the response record of a read, and returns the watch that the read sets.
 func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []byte, w watch,
 	code jute.ErrCode) {
 	ids := *c.proof.ids.Load()
@@ -328,7 +325,7 @@ func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []
 // answered. If another client's change makes a parked answer long after all, it is bounded as events are.
 const (
 	parkedFrame  = 256     // length of a request that may be parked
-	parkedAnswer = 4 << 10 // length of the answer, as the state is when the request comes
+	parkedAnswer = 4 << 10 // length of the answer in the state at the request's arrival
 )
 
 // park parks a read if requests of its connection are pending. wait says that some are pending and that this

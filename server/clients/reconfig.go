@@ -9,8 +9,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// reconfig changes the membership, where that is allowed, for clients that may write the node
-// that shows it.
+// reconfig changes the members, if the options allow that, for clients that may write /zookeeper/config.
 func (c *conn) reconfig(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	var r ReconfigRequest

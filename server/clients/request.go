@@ -66,7 +66,7 @@ func (c *conn) handle(frame []byte) bool {
 	return false
 }
 
-// admitted reports whether the client may ask for anything but authentication.
+// admitted reports whether the client may send requests other than authentication.
 func (c *conn) admitted() bool { return c.proof.ids.HasOneOf(c.srv.o.RequireAuth) }
 
 // turnAway answers a request of a client that must authenticate first.
@@ -77,7 +77,7 @@ func (c *conn) turnAway(xid int32) bool {
 	return false
 }
 
-// pingPoll is how often a ping that waits looks again.
+// pingPoll is how often a waiting ping checks again.
 const pingPoll = 20 * time.Millisecond
 
 // ping answers only while the leader hears this server: otherwise the client must find another server before
@@ -93,7 +93,7 @@ func (c *conn) ping() bool {
 	return c.reply(jute.XidPing, jute.OpPing, c.replica.Zxid(), jute.OK, nil)
 }
 
-// refuseOp answers operations that exist, but not for clients.
+// refuseOp answers operations that clients may not use.
 func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
 	code := jute.Unimplemented // check is valid only within a multi
 	if op == jute.OpDeleteContainer {
@@ -111,7 +111,7 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if ids := *c.proof.ids.Load(); len(ids) > 1 {
 		r.IDs = ids
 	}
-	if op == jute.OpCloseSession { // another connection may have the session by then
+	if op == jute.OpCloseSession { // another connection may own the session by then
 		r = state.End(c.session, c.gen, state.EndClosed)
 	}
 	est := writeCost(op, body)
@@ -131,7 +131,7 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 // mayOnlyRead answers a request that a session without a leader cannot make.
 func (c *conn) mayOnlyRead(class class, xid int32, op jute.OpCode) bool {
 	zxid := c.replica.Zxid()
-	if class != closeOp || c.asked != 0 { // a session in the log lives on at a server with a leader
+	if class != closeOp || c.asked != 0 { // a session in the log stays alive at a server with a leader
 		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
 	}
 	if c.reply(xid, op, zxid, jute.OK, nil) {

@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/server/clients/rest"
 )
 
-// A connection whose client only pings rests, where the system allows it. Of many thousands of connections
-// most do so most of the time. A resting connection has no goroutine, except before its first ping: most new
+// A connection whose client only pings rests, if the system allows it. Of many thousands of connections most
+// rest most of the time. A resting connection has no goroutine, except before its first ping: most new
 // clients send a request at once, and until then a goroutine with the smallest stack costs less than adding
 // the connection to a poller. A goroutine that has handled a request keeps its larger stack, so a new
 // goroutine serves the client's next request.
@@ -19,8 +19,8 @@ import (
 // pingSize is the length of a ping with its prefix.
 const pingSize = 4 + inbox.HeaderSize
 
-// mayRest reports whether the connection has nothing to do. A read-only session needs a deadline: no
-// leader ends it.
+// mayRest reports whether the connection has nothing to do. A read-only session may not rest: it needs a
+// deadline, because no leader ends it.
 func (c *conn) mayRest() bool {
 	return c.reader.idle && c.reader.in.Len() == 0 && c.reader.held == 0 && !c.readOnly &&
 		c.srv.resting.Takes(c)
@@ -41,12 +41,12 @@ func (c *conn) lieDown() {
 		c.reader.rested = true
 		go c.awaitFirst()
 	case !c.srv.resting.Park(c):
-		c.reader.idle = false // until the next ping
+		c.reader.idle = false // not idle until the next ping
 		c.Rise(nil, nil)
 	}
 }
 
-// awaitFirst is the goroutine of a connection that rests for the first time. It keeps its stack small.
+// awaitFirst is the goroutine of a connection before its first ping. It keeps its stack small.
 func (c *conn) awaitFirst() {
 	buf := make([]byte, pingSize+1)
 	n, err := c.nc.Read(buf)
@@ -67,8 +67,8 @@ func (c *conn) Rise(read []byte, err error) {
 	go c.serve(why)
 }
 
-// Visit implements rest.Sleeper: it reads what has come and answers pings, until it reads something else. A
-// panic ends this connection alone.
+// Visit implements rest.Sleeper: it reads the arrived bytes and answers pings, until it reads something else.
+// A panic ends this connection alone.
 func (c *conn) Visit(p rest.Poller, last bool, buf []byte) (n int, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -85,18 +85,18 @@ func (c *conn) Visit(p rest.Poller, last bool, buf []byte) (n int, err error) {
 			return n, err
 		}
 		if !last {
-			return 0, nil // fewer bytes than asked for: nothing is left
+			return 0, nil // fewer bytes than the buffer holds: no more have arrived
 		}
 	}
 }
 
-// isPing reports whether what was read begins with a ping.
+// isPing reports whether b begins with a ping.
 func isPing(b []byte) bool {
 	return [4]byte(b[:4]) == [4]byte{0, 0, 0, inbox.HeaderSize} && [4]byte(b[8:12]) == [4]byte{
 		0, 0, 0, byte(jute.OpPing)}
 }
 
-// pong answers a ping if that can be done at once.
+// pong answers a ping if it can do so at once.
 func (c *conn) pong(frame []byte) bool {
 	if !c.admitted() || !c.replica.PingOK(c.timeout) {
 		return false

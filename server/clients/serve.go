@@ -50,8 +50,8 @@ func hostOf(nc net.Conn) string {
 	}
 }
 
-// serve is the connection's goroutine, unless the connection rests. If why is not ends.None, the
-// connection has ended while it rested.
+// serve is the connection's goroutine, unless the connection rests. If why is not ends.None, the connection
+// ended while it rested.
 func (c *conn) serve(why ends.Reason) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -94,7 +94,7 @@ func (c *conn) begin() ends.Reason {
 	return why
 }
 
-// panicked ends this connection, and nothing else, after a panic.
+// panicked ends only this connection after a panic.
 func (c *conn) panicked(p any) {
 	c.srv.metrics.UnrecoverableErrors.Add(1)
 	c.close(ends.Panic)
@@ -113,7 +113,7 @@ func (c *conn) finish(why ends.Reason) {
 	c.srv.connEnded(c, why)
 }
 
-// loop serves an open connection until it ends, or, ends.None, rests.
+// loop serves an open connection until the connection ends, or rests (ends.None).
 func (c *conn) loop() ends.Reason {
 	for {
 		why := c.frames()
@@ -164,7 +164,7 @@ func (c *conn) fill() ends.Reason {
 		return ends.Else
 	}
 	if c.reader.in.Busy() {
-		runtime.Gosched() // more waits than one read can take: let other goroutines run first
+		runtime.Gosched() // more bytes wait than one read can take: let other goroutines run first
 	}
 	c.armDeadline()
 	n, err := c.reader.in.Fill(c.nc)
@@ -175,7 +175,7 @@ func (c *conn) fill() ends.Reason {
 	return ends.None
 }
 
-// received notes that n bytes have just come: the client is alive.
+// received records that n bytes have just arrived: the client is alive.
 func (c *conn) received(n int) {
 	c.reader.arrived = c.srv.now()
 	c.srv.metrics.BytesReceived.Add(int64(n))
@@ -233,7 +233,7 @@ func (c *conn) armDeadline() {
 	c.setDeadline(c.srv.start.Add(stall))
 }
 
-// headerMissing reports whether an oversized frame has begun whose operation is not known yet.
+// headerMissing reports whether the header of an oversized frame is still missing.
 func (c *conn) headerMissing() bool {
 	if c.reader.within > 0 {
 		return false

@@ -23,7 +23,7 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// Replica is the replicated state as a Server needs it; a raftfsm.Node is one.
+// Replica is the interface to the replicated state; a raftfsm.Node implements it.
 type Replica interface {
 	// Propose proposes a request, whose body it copies, and tells the waiter its outcome. It blocks while too
 	// many requests are under way. After an error there will be no outcome, and the connection is closed.
@@ -39,7 +39,7 @@ type Replica interface {
 	PingOK(timeout time.Duration) bool
 }
 
-// Words answers four-letter words; an admin.Admin is one.
+// Words answers four-letter words; an admin.Admin implements it.
 type Words interface {
 	// Answer answers the word with which a connection began. It may read the word's arguments from conn,
 	// which the caller closes.
@@ -51,14 +51,14 @@ type Server struct {
 	o     Options
 	words Words // set before Serve
 
-	start   time.Time // of the clock that now reads
+	start   time.Time // zero of the clock that now reads
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup          // every goroutine
-	replica atomic.Pointer[Replica] // the state that clients read; nil: none yet
-	used    atomic.Bool             // replica is the one of the cluster, set by Use
+	replica atomic.Pointer[Replica] // the state that clients read; nil: no state yet
+	used    atomic.Bool             // Use has set replica
 	serving atomic.Bool             // as the replica says
-	// readOnly: as the replica says; never together with serving.
+	// readOnly is the argument of the replica's last call of ReadOnly; never true together with serving.
 	readOnly atomic.Bool
 
 	metrics admin.Metrics
@@ -66,10 +66,10 @@ type Server struct {
 	log     ends.Log
 	// connecting holds a token for each connect request that waits for its outcome.
 	connecting chan struct{}
-	creating   atomic.Int64 // sessions, of them, that are not in the state yet
+	creating   atomic.Int64 // how many of these create sessions that are not in the state yet
 	adminURL   string       // shown to clients that speak HTTP here; set before Serve
 
-	mu        sync.Mutex // held for operations on these maps only
+	mu        sync.Mutex // held only for operations on the maps below
 	listeners map[net.Listener]bool
 	conns     map[*conn]struct{}
 	added     uint64 // connections so far
@@ -80,7 +80,7 @@ type Server struct {
 	maxConns   int
 	mechanisms atomic.Pointer[sasl.Mechanisms]
 
-	changed chan struct{} // closed and replaced when serves may have changed
+	changed chan struct{} // closed and replaced when the result of serves may have changed
 
 	watches watchTable
 	shares  budget.Shares
@@ -89,7 +89,7 @@ type Server struct {
 	resting rest.Rest
 	flush   flushers
 
-	Observed observe.Clients // what operators ask for
+	Observed observe.Clients // statistics for operators
 
 	// batch is when the first reply of the present batch was appended, 0 if none was. It belongs to the
 	// goroutine that applies the log.
@@ -137,7 +137,7 @@ func (s *Server) Change(o Options) (users bool) {
 	s.maxConns = o.MaxConns
 	s.shares.SetConns(o.MaxConnsPerAddr)
 	for _, from := range s.perAddr {
-		from.account.Forgive() // costs charged while there was no bound are no debt
+		from.account.Forgive() // costs from a time without a bound are not a debt
 	}
 	s.mu.Unlock()
 	old := s.mechanisms.Swap(o.SASL)
@@ -151,8 +151,8 @@ func (s *Server) MaxConnsPerAddr() int { return s.shares.Conns() }
 // to the client port. Call it before Serve.
 func (s *Server) Answer(w Words, adminURL string) { s.words, s.adminURL = w, adminURL }
 
-// Use gives the server the state it serves. Call it once; until then the server closes clients,
-// as while the replica does not serve.
+// Use sets the state that the server serves. Call it once. Until then the server closes connections, as it
+// does while the replica does not serve.
 func (s *Server) Use(r Replica) {
 	s.replica.Store(&r)
 	s.used.Store(true)
@@ -166,7 +166,7 @@ func (s *Server) serves() bool { return s.serving.Load() && s.used.Load() }
 // its View and Zxid.
 func (s *Server) UseMeanwhile(r Replica) { s.replica.Store(&r) }
 
-// news tells WaitServing that serves may have changed.
+// news wakes WaitServing, because the result of serves may have changed.
 func (s *Server) news() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +199,8 @@ func (s *Server) now() time.Duration { return time.Since(s.start) }
 // address holds what the connections from one address share.
 type address struct {
 	host     string
-	ids      *[]jute.ID   // the identities of clients that have proved none
-	creating atomic.Int64 // as in Server
+	ids      *[]jute.ID   // the identities of clients without a proved identity
+	creating atomic.Int64 // see Server.creating
 	conns    map[*conn]struct{}
 	account  budget.Account
 	change   told
@@ -209,13 +209,13 @@ type address struct {
 // add registers a connection, unless there are too many.
 func (s *Server) add(c *conn) bool {
 	problem := s.tryAdd(c)
-	if problem != "" { // logged without the lock, because the log may be slow
+	if problem != "" { // log without the lock, because the log may be slow
 		s.refused(c, "connection refused", problem)
 	}
 	return problem == ""
 }
 
-// refused logs and records that a bound has refused a client.
+// refused logs and counts a client that a limit has refused.
 func (s *Server) refused(c *conn, what, problem string) {
 	s.metrics.ConnectionRejected.Add(1)
 	s.Observed.Refuse(c.host, problem)
@@ -248,7 +248,7 @@ func (s *Server) tryAdd(c *conn) (problem string) {
 	return ""
 }
 
-// remove forgets a connection that has ended.
+// remove drops a connection that has ended.
 func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *Server) remove(c *conn) {
 	}
 }
 
-// forget drops an address without connections, once it owes nothing. s.mu is locked.
+// forget drops an address without connections, if it has no debt. s.mu is locked.
 func (s *Server) forget(from *address) {
 	if owed := s.shares.Settle(&from.account, s.now()); owed > 0 && s.ctx.Err() == nil {
 		time.AfterFunc(time.Second, func() {
@@ -300,7 +300,7 @@ func (s *Server) connOf(session int64) *conn {
 	return s.sessions[session]
 }
 
-// all returns the connections there are now, the oldest first.
+// all returns all present connections, the oldest first.
 func (s *Server) all() []*conn {
 	s.mu.Lock()
 	list := slices.AppendSeq(make([]*conn, 0, len(s.conns)), maps.Keys(s.conns))
@@ -326,6 +326,6 @@ func byAge(list []*conn) []*conn {
 	return list
 }
 
-// maxConnecting bounds the connect requests that are in the stream at a time. When a server has died, tens of
-// thousands of them come at once, and other requests must not wait for all of them.
+// maxConnecting bounds how many connect requests are in the stream at a time. After a server's death tens of
+// thousands arrive at once, and other requests must not wait for all of them.
 const maxConnecting = 256

@@ -16,30 +16,30 @@ import (
 type telling struct {
 	zxid    int64
 	event   *tree.Event // that the tree reports
-	left    int         // events of the change, from this one on
+	left    int         // remaining events of the change, with this one
 	encoded bool        // this event
 
 	b      []byte  // the encoded events of this portion
-	events []event // what the encoding does not show about them
+	events []event // data about the events beyond their encoding
 	hears  []heard // runs for connections' own watches
 	deep   []deep  // runs for paths with recursive watches
 	deepOf map[uint32]int
-	runs   int  // of all of these
+	runs   int  // number of runs in hears and deep
 	shared bool // an outbox points into b
 
-	portion *budget.Portion // the portion in b, once srv.memory counts it
+	portion *budget.Portion // the portion in b, if srv.memory counts it
 	free    bool            // no memory was in use when the change lent its first portion
-	lent    bool            // it has lent one
+	lent    bool            // the change has lent a portion
 	told    []*address      // of the change
 	asked   map[question]bool
-	touched []*conn // have got something
+	touched []*conn // connections with new events
 }
 
-// told records what an address has been sent of the change. It is under watchTable.mu.
+// told records which part of the change an address has received. It is under watchTable.mu.
 type told struct {
-	steps int          // how much its events cost; tellsInStep are a step
-	loan  *budget.Loan // of the portion
-	alone bool         // it had no buffers before
+	steps int          // cost of its events, in units of a step divided by tellsInStep
+	loan  *budget.Loan // loan of the portion
+	alone bool         // it had no buffers before the change
 }
 
 // maxTells bounds the cost, in steps, of the events of one change for all connections of an address; the
@@ -51,15 +51,15 @@ const (
 	tellBytes   = 100
 )
 
-// event is an event as it is encoded in a portion.
+// event is an encoded event of a portion.
 type event struct {
 	end  int // where it ends in b
 	what jute.EventType
-	to   int // receivers of this event minus receivers of the event before
+	to   int // number of receivers of this event minus that of the event before
 }
 
-// run is a series of adjacent events of a portion. If acl is not nil, their nodes have that ACL, and it must
-// still be checked whether it lets the client read them.
+// run is a series of adjacent events of a portion. If acl is not nil, it is the ACL of their nodes, and a
+// client's right to read them is still unchecked.
 type run struct {
 	from, to int
 	acl      *tree.ACL
@@ -68,15 +68,15 @@ type run struct {
 // heard collects the events for one connection.
 type heard struct {
 	c    *conn
-	cut  bool  // its address exceeds maxTells
-	last run   // empty if from is to
-	runs []run // the runs before last; others may share the slice
+	cut  bool  // the address exceeds maxTells
+	last run   // empty if from equals to
+	runs []run // the runs before last; other connections may share the slice
 }
 
 // deep collects the events for the connections with a recursive watch at one path.
 type deep struct {
 	path  uint32
-	asks  bool // a run has an ACL
+	asks  bool // at least one run has an ACL
 	runs  []run
 	ids   *[]jute.ID // the identities of the last connection for which runs was checked
 	heard []run      // the events that a connection with these identities gets
@@ -88,7 +88,7 @@ type question struct {
 	acl *tree.ACL
 }
 
-// Bounds of a portion: about so many bytes, and so many runs.
+// Bounds of a portion, in bytes (roughly) and in runs.
 const (
 	portionBytes = 256 << 10
 	portionRuns  = 16 << 10
@@ -120,7 +120,7 @@ func union(a, b []run) (all []run) {
 	return all
 }
 
-// tell sends the events of a change to all that watch.
+// tell sends the events of a change to all watchers.
 func (t *watchTable) tell(zxid int64, events []tree.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,7 +173,7 @@ func (t *watchTable) hearOne(c *conn) {
 	h.last.to = n + 1
 }
 
-// close puts last among the other runs.
+// close moves last to the other runs.
 func (h *heard) close() {
 	if h.last.from != h.last.to {
 		h.runs, h.last = append(h.runs, h.last), run{}
@@ -190,7 +190,7 @@ func (t *watchTable) heardBy(c *conn) *heard {
 	return &t.hears[c.watching.hears-1]
 }
 
-// charged returns what an address is charged for the change so far.
+// charged returns the steps that an address has been charged for the change so far.
 func (t *watchTable) charged(from *address) (steps int) {
 	to := &from.change
 	if to.steps == 0 {
@@ -249,8 +249,8 @@ func (t *watchTable) hearDeep(c *conn, d *deep) {
 	h.runs = runs[:len(runs):len(runs)]
 }
 
-// mayRead reports whether a client may read a node with this ACL. For a client with many identities the
-// answer is kept until the change is finished.
+// mayRead reports whether a client may read a node with this ACL. For a client with many identities it keeps
+// the answer until the end of the change.
 func (t *watchTable) mayRead(from *address, ids *[]jute.ID, acl *tree.ACL) bool {
 	if len(*ids) <= fewIDs {
 		return acl.Allows(*ids, jute.PermRead)
@@ -265,7 +265,7 @@ func (t *watchTable) mayRead(from *address, ids *[]jute.ID, acl *tree.ACL) bool 
 	return may
 }
 
-// fewIDs is how many identities are looked up in an ACL for each event.
+// fewIDs is the largest number of identities that mayRead looks up again for each event.
 const fewIDs = 4
 
 // deliver appends the events of this portion to the outboxes.

@@ -37,7 +37,7 @@ func (t *watchTable) add(c *conn, path string, kind watches.Kind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.watching.dropped {
-		return false // a parked read may be answered while its connection ends
+		return false // a parked read may be answered during the end of its connection
 	}
 	if !t.room(c, len(path)) {
 		c.kill(ends.Watches)
@@ -52,7 +52,8 @@ const (
 	// smallWatches is how many bytes of watches a connection may have even when the bound for all is reached:
 	// one greedy connection must not keep out modest ones.
 	smallWatches = 64 << 10
-	// watchStep is how much a connection's watches grow before those of its whole address are added up again.
+	// watchStep is how much a connection's watches grow before the server counts the watches of its address
+	// again.
 	watchStep = 64 << 10
 )
 
@@ -75,7 +76,7 @@ func (t *watchTable) room(c *conn, path int) bool {
 	return true
 }
 
-// recount adds up again the memory of all watches of one address.
+// recount counts the memory of all watches of one address again.
 func (t *watchTable) recount(from *address) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,18 +113,18 @@ func (t *watchTable) drop(c *conn) {
 	}
 }
 
-// sweepStep is how many watches are forgotten under one hold of the lock.
+// sweepStep is how many watches drop removes under one hold of the lock.
 const sweepStep = 4096
 
-// reset forgets every watch.
+// reset removes every watch.
 func (t *watchTable) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.table = watches.New[*conn]()
 }
 
-// watchOp answers addWatch, removeWatches and checkWatches. It asks the table before it locks the
-// outbox: that is the order of these locks.
+// watchOp answers addWatch, removeWatches and checkWatches. It asks the table before it locks the outbox,
+// because the locks have this order.
 func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
 	d := jute.NewDecoder(body)
 	path, named := d.String()
@@ -138,7 +139,7 @@ func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) 
 	case op != jute.OpAddWatch && !watches.Known(n):
 		code = jute.MarshallingError
 	case op == jute.OpCheckWatches && path != "" && !strings.Contains(path, "/"):
-		code = jute.MarshallingError // ZooKeeper fails on its way up to the root
+		code = jute.MarshallingError // ZooKeeper fails while it walks up to the root
 	case op != jute.OpAddWatch:
 		if !c.srv.watches.find(c, op, path, n) {
 			code = jute.NoWatcher
@@ -158,7 +159,7 @@ func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) 
 	return open && c.reply(xid, op, st.Zxid(), code, record)
 }
 
-// find reports whether c has such a watch, and removes it if op says so.
+// find reports whether c has such a watch, and removes the watch if op is removeWatches.
 func (t *watchTable) find(c *conn, op jute.OpCode, path string, watcherType int32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,7 +169,7 @@ func (t *watchTable) find(c *conn, op jute.OpCode, path string, watcherType int3
 	return t.table.Has(c, path, watcherType)
 }
 
-// Watching tells whether a session watches exactly this path, if it is
+// Watching reports whether a session watches exactly this path; known is false if the session is not
 // connected to this server.
 func (s *Server) Watching(session int64, path string) (watching, known bool) {
 	c := s.connOf(session)
@@ -191,7 +192,7 @@ func (s *Server) Watchers(path string, most int) (sessions []int64) {
 	return sessions
 }
 
-// WatchCount tells how many watches a session has here.
+// WatchCount returns how many watches a session has at this server.
 func (s *Server) WatchCount(session int64) int {
 	c := s.connOf(session)
 	if c == nil {

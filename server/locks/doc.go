@@ -1,6 +1,6 @@
-// Package locks reads the contenders of locks out of a tree, for package
-// client/recipe to make locks of them. Only ephemeral nodes are contenders.
+// Package locks reads the contenders of locks from a tree. Package client/recipe combines them into locks.
+// Only ephemeral nodes are contenders.
 //
-// The package is pure: it reads the tree in bounded pieces that its caller
-// makes under the read lock, and asks no clock.
+// The package has no goroutine and no clock. It reads the tree in bounded pieces. The caller holds the read
+// lock during each piece.
 package locks

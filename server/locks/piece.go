@@ -12,12 +12,12 @@ import (
 // microseconds. The cost of a directory counts as nodes too, so long paths make pieces shorter.
 const pieceSize = 256
 
-// childrenAtOnce is the same for one lock. At reads a small directory under one hold, so that its result was
-// true at one moment.
+// childrenAtOnce is the same bound for a look at one lock. At reads a small directory under one hold of the
+// state lock, so that its result was true at one moment.
 const childrenAtOnce = 4 * pieceSize
 
-// piece holds the nodes read under one hold of the state lock. Its memory is allocated before: an allocation
-// may have to help the garbage collector or wait for it, and every write would wait too.
+// piece holds the nodes read under one hold of the state lock. Its memory is allocated before the hold. An
+// allocation may have to help the garbage collector or wait for it, and every write would wait too.
 type piece struct {
 	nodes []met
 	dirs  []dir
@@ -34,13 +34,13 @@ type met struct {
 // dir is a directory that may belong to a lock.
 type dir struct {
 	of       tree.Ref
-	from, to int // its path, in paths
+	from, to int // where its path is in paths
 	data     string
 	next     int32
 	// part is the possible role of the directory in a semaphore, whose node has the data semData.
 	part    recipe.Part
 	hidden  bool // not every client may list the names below it
-	kazoo   bool // named as kazoo names it
+	kazoo   bool // its name is one that kazoo uses
 	semData string
 }
 
@@ -51,8 +51,8 @@ func newPiece(nodes, dirs, paths int) *piece {
 // pathBytes is how many bytes of a directory's path cost as much as a node.
 const pathBytes = 8
 
-// clear drops the nodes that were read, outside the lock. Otherwise they would keep alive memory that the
-// tree has dropped.
+// clear drops the nodes that were read. Otherwise they would keep memory in use that the tree has dropped. It
+// is called without the state lock.
 func (p *piece) clear() {
 	clear(p.nodes)
 	clear(p.dirs)
@@ -71,7 +71,7 @@ func (p *piece) node(n tree.Ref, in *group, at int) {
 	}})
 }
 
-// dir records a directory, unless the piece has it, and returns its place and the cost.
+// dir records a directory, unless the piece already has it. It returns the directory's place and the cost.
 func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 	for i := len(p.dirs) - 1; i >= 0; i-- {
 		if p.dirs[i].of == of {
@@ -107,7 +107,7 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 	return len(p.dirs) - 1, 1 + (d.to-d.from)/pathBytes
 }
 
-// group makes a group of a directory, outside the lock.
+// group makes a group from a directory. It is called without the state lock.
 func (p *piece) group(at int) *group {
 	d := &p.dirs[at]
 	g := &group{Dir: recipe.Dir{Path: string(p.paths[d.from:d.to]), Data: d.data, Next: d.next,

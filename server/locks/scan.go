@@ -7,18 +7,18 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Limits of what a scan keeps. A lock with more contenders shows the first of them, and its Total
-// tells how many there are.
+// Bounds on the memory of a scan. A lock with more contenders shows the first of them, and its Total is the
+// number of all.
 const (
 	ShownPerLock = 1000
-	maxKept      = 250_000  // contenders of one scan: some 100 MiB; their names are the tree's
-	maxPaths     = 16 << 20 // bytes of its directories' paths, which are copies
+	maxKept      = 250_000  // contenders of one scan, some 100 MiB; their names share the tree's memory
+	maxPaths     = 16 << 20 // bytes of the directories' paths, which are copied
 )
 
-// group holds the ephemeral children of one directory, or the first of very many.
+// group holds the ephemeral children of one directory. If there are very many, it holds the first ones.
 type group struct {
 	recipe.Dir
-	bound   int32 // if Cut: the number of the last of Nodes, if bounded
+	bound   int32 // the number of the last of Nodes, if Cut and bounded are set
 	bounded bool
 }
 
@@ -29,23 +29,22 @@ type Scan struct {
 	piece  *piece
 	groups map[tree.Ref]*group
 	order  []*group
-	room   int // contenders that it can still keep
-	paths  int // bytes of paths
+	room   int // how many contenders the scan can still keep
+	paths  int // bytes of paths kept so far
 	sorter recipe.Sorter
 
-	// Total counts the ephemeral nodes met. Truncated says that there were
-	// more than fit.
+	// Total counts the ephemeral nodes of the tree. Truncated says that the scan could not keep all of them.
 	Total     int
 	Truncated bool
 }
 
-// NewScan returns a scan of everything.
+// NewScan returns a scan of the whole tree.
 func NewScan() *Scan {
 	return &Scan{room: maxKept, paths: maxPaths, groups: map[tree.Ref]*group{},
 		piece: newPiece(pieceSize, pieceSize, pieceSize*pathBytes+tree.MaxPath)}
 }
 
-// Step reads some nodes more.
+// Step reads the next nodes.
 func (s *Scan) Step(t *tree.Tree) (more bool) {
 	return s.walk.Next(t, pieceSize, func(n tree.Ref) (cost int) {
 		in, at := s.groups[n.Parent()], 0
@@ -63,7 +62,7 @@ func (s *Scan) Rest() {
 	fresh := len(s.order)
 	for at := range p.dirs {
 		if (s.room <= 0 || s.paths <= 0) && fresh > 0 {
-			break // nothing in other directories is kept
+			break // the scan keeps nothing of other directories
 		}
 		g := p.group(at)
 		s.paths -= len(g.Path)
@@ -81,7 +80,7 @@ func (s *Scan) Rest() {
 	p.clear()
 }
 
-// meet puts a contender into its group, nil if the directory is not kept.
+// meet puts a contender into its group. The group is nil if the scan does not keep the directory.
 func (s *Scan) meet(g *group, e *recipe.Node) {
 	s.Total++
 	if s.room <= 0 || g == nil {
@@ -97,11 +96,11 @@ func (s *Scan) meet(g *group, e *recipe.Node) {
 	s.room -= len(g.Nodes) - had
 }
 
-// add keeps one contender, and only the first of very many.
+// add keeps a contender, unless the group already has enough contenders that come before it.
 func (g *group) add(e *recipe.Node, by *recipe.Sorter) {
 	g.Total++
 	if g.bounded {
-		// Most of a crowd comes after those that are shown.
+		// In a large group most contenders come after those that are shown.
 		if name := e.Name; len(name) > 10 {
 			if seq, ok := recipe.ParseSeq(name[len(name)-10:]); ok && recipe.Before(g.bound, seq) {
 				return
@@ -113,7 +112,7 @@ func (g *group) add(e *recipe.Node, by *recipe.Sorter) {
 	}
 }
 
-// trim keeps the first contenders.
+// trim drops all contenders except the first.
 func (g *group) trim(by *recipe.Sorter) {
 	by.Sort(&g.Dir)
 	if len(g.Nodes) > ShownPerLock {
@@ -143,7 +142,7 @@ type At struct {
 	path   string
 	parts  []string // the directories that may belong to the lock
 	walks  []tree.ChildWalk
-	dirs   []tree.Ref // nil when there is nothing to be walked
+	dirs   []tree.Ref // nil if there is nothing to read
 	groups []*group
 	piece  *piece
 	sorter recipe.Sorter
@@ -151,9 +150,9 @@ type At struct {
 	at     int
 	gone   bool
 
-	// Unlisted says that the path, or a name below it, is not for every client.
+	// Unlisted says that not every client may list the path, or a name below it.
 	Unlisted bool
-	// Others are some of the children that are not contenders, and OtherCount is how many there are.
+	// Others are some of the children that are not contenders. OtherCount is the number of all such children.
 	Others     []string
 	OtherCount int
 }
@@ -173,7 +172,7 @@ func NewAt(path string) *At {
 	return a
 }
 
-// Step reads some nodes more; see Scan.Step.
+// Step reads the next nodes; see Scan.Step.
 func (a *At) Step(t *tree.Tree) (more bool) {
 	if !a.begun {
 		a.begun = true

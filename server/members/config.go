@@ -26,8 +26,8 @@ func ParseConfig(text string) (Config, int64) {
 	return m, version
 }
 
-// next returns the configuration m changed by a wish. If the wish lists all new members, the result is that
-// list. Otherwise next removes the servers that leave, then adds the servers that join.
+// next returns the configuration that a wish makes of m. If the wish lists all new members, the result is
+// that list. Otherwise next removes the servers that leave, then adds the servers that join.
 func (m Config) next(w *Wish) (Config, error) {
 	if w.Members != "" {
 		return wholeList(w.Members)
@@ -106,7 +106,7 @@ func addresses(s *state.Server) (list []string) {
 	return list
 }
 
-// configOf returns the members as raft has them.
+// configOf returns the configuration of raft's members.
 func configOf(list []status.Member) Config {
 	now := Config{}
 	for _, m := range list {
@@ -127,8 +127,7 @@ func (m Config) list(voters bool) (list []state.Server) {
 	return list
 }
 
-// ids returns the ids in order, except that last comes at the end: the server that carries out a change
-// leaves last.
+// ids returns the ids in order, with last at the end: the server that carries out a change leaves last.
 func (m Config) ids(last uint32) []uint32 {
 	ids := slices.Sorted(maps.Keys(m))
 	if i := slices.Index(ids, last); i >= 0 {
@@ -161,8 +160,9 @@ var (
 	ErrArgument = errors.New("such a configuration is impossible")
 )
 
-// goal returns the present configuration, its version, and the configuration that a wish asks for, which has
-// at least so many voters. It asks no server; its errors come in ZooKeeper's order.
+// goal returns the present configuration, the configuration that a wish asks for, and the version of the
+// present one. The new configuration must have at least least voters. goal asks no other server. It checks in
+// ZooKeeper's order.
 func goal(text string, w *Wish, least int) (from, to Config, version int64, err error) {
 	from, version = ParseConfig(text)
 	if w.Version != -1 && w.Version != version {

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Cluster is what a job needs of the cluster; a job may ask any server.
+// Cluster has the calls of the cluster that a job needs. A job may ask any server.
 type Cluster interface {
 	// Members lists the members as the leader knows them.
 	Members(context.Context) (*status.Members, error)
@@ -21,9 +21,9 @@ type Cluster interface {
 
 const (
 	jobPoll         = 200 * time.Millisecond
-	jobRequest      = 20 * time.Second // for one answer
+	jobRequest      = 20 * time.Second // how long a job waits for one answer
 	defaultPatience = 30 * time.Second
-	safePatience    = 2 * time.Second // with members that are silent for a moment
+	safePatience    = 2 * time.Second // how long a job waits for members that are silent for a moment
 	mostSnapshots   = 4               // that are sent to a member before that is no progress
 )
 
@@ -56,11 +56,11 @@ type job struct {
 	ctx      context.Context
 	cluster  Cluster
 	tell     func(status.Step)
-	patience time.Duration // without progress
+	patience time.Duration // how long the job may make no progress
 
-	since   time.Time // of the last progress
+	since   time.Time // when the job last made progress
 	best    uint64    // the most entries that the member has applied
-	sent    int64     // bytes of its snapshot
+	sent    int64     // how many bytes of its snapshot have been sent
 	begun   int       // snapshots that were begun since it last applied something
 	problem string    // why there is no progress
 	rate    rate
@@ -99,7 +99,8 @@ func (j *job) again(request func(context.Context) error) error {
 	}
 }
 
-// members reads the list of members; ours is nil if the job's server is not a member.
+// members reads the list of members. The result ours is the entry of the job's server; it is nil if that
+// server is not a member.
 func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 	err = j.again(func(ctx context.Context) (err error) {
 		all, err = j.cluster.Members(ctx)
@@ -168,7 +169,7 @@ func (j *job) vacant(all *status.Members, addr string) error {
 	return nil
 }
 
-// answers waits until the server runs at the address.
+// answers waits until the server answers at the address.
 func (j *job) answers(addr string) (found *status.Found, err error) {
 	for {
 		err = j.again(func(ctx context.Context) (err error) {
@@ -197,7 +198,7 @@ func (j *job) answers(addr string) (found *status.Found, err error) {
 	}
 }
 
-// join adds the server, which runs, and waits as follow does.
+// join adds the running server, and then calls follow.
 func (j *job) join(addr string, vote bool) error {
 	if err := j.change(change.Add, addr, status.IsMember); err != nil {
 		return err
@@ -241,7 +242,7 @@ func (j *job) follow(vote bool) error {
 			}
 			err := j.cluster.ChangeMember(j.ctx, change.Change{Op: change.Promote, ID: j.ID})
 			switch code := status.Of(err); {
-			case code == status.NotReady: // it lags behind again
+			case code == status.NotReady: // the member lags behind again
 				j.problem = err.Error()
 			case err != nil && !code.Passes():
 				return err
@@ -349,7 +350,7 @@ func (j *job) replace() error {
 	if err := j.remove(); err != nil {
 		return err
 	}
-	// The list of members no longer has the server's address, nor whether it votes.
+	// The list of members no longer contains the server, so remember its address and whether it votes.
 	rest := status.Job{Op: "add", ID: j.ID, Addr: addr, Wait: true, NoVote: !m.Voter, Patience: j.Patience,
 		Again: true}
 	j.tell(status.Step{Kind: "removed", Text: fmt.Sprintf("server %d is removed", j.ID), Rest: &rest})

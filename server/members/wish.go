@@ -26,9 +26,9 @@ const (
 // Wish is a client's request to change the members, in the terms of ZooKeeper's reconfig.
 type Wish struct {
 	Joining, Leaving, Members string
-	Version                   int64 // of the configuration it starts from; -1: any
+	Version                   int64 // the version that the client wants to change; -1: any
 
-	May      bool          // the client may change the members
+	May      bool          // whether the client may change the members
 	Patience time.Duration // with servers that join
 }
 
@@ -37,9 +37,9 @@ type Node interface {
 	ID() uint32
 	// Config returns the text of the members as clients read it here.
 	Config() string
-	// Servers lists the members as raft has them.
+	// Servers lists raft's members.
 	Servers() []status.Member
-	// Standing asks a server whether it is there, and whether it follows the leader.
+	// Standing asks a server whether it runs at the address, and whether it follows the leader.
 	Standing(ctx context.Context, id uint32, addr string) (there, follows bool)
 	ChangeMember(context.Context, change.Change) error
 }
@@ -48,7 +48,7 @@ type Node interface {
 var ErrUnknown = errors.New("its outcome is not known")
 
 // Carry carries out a wish. Raft changes one server at a time, so a wish about several servers takes several
-// raft configurations, of which clients see only the last. The result must have at least least voters.
+// raft configurations. Clients see only the last. The result must have at least least voters.
 func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) error {
 	asks, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
@@ -68,8 +68,8 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 	}
 }
 
-// once checks a wish in ZooKeeper's order: first what this server can check alone, then the client's rights,
-// and only then what needs answers of other servers. Then it carries out the wish.
+// once checks a wish in ZooKeeper's order: first everything that this server can check alone, then the
+// client's rights, and then the points that need answers of other servers. Then it carries out the wish.
 func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logger) (err error) {
 	t := transition{ctx: ctx, node: n, log: log, added: map[uint32]bool{}}
 	if t.from, t.to, t.since, err = goal(n.Config(), w, least); err != nil {
@@ -90,12 +90,12 @@ func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logge
 
 // transition is the way from one configuration to another.
 type transition struct {
-	ctx      context.Context // of the changes that follow when all have joined
+	ctx      context.Context // of the changes after all new servers have joined
 	node     Node
 	log      *slog.Logger
 	from, to Config
-	since    int64           // version of from
-	ready    map[uint32]bool // voters of to that follow the leader, or could
+	since    int64           // the version of the configuration from
+	ready    map[uint32]bool // voters of to that follow the leader or can follow it
 	runs     map[uint32]bool // members of from that follow at their old address
 	begun    bool            // raft has made a change
 	added    map[uint32]bool // servers that it added; false: perhaps
@@ -123,7 +123,7 @@ func (t *transition) ask(ctx context.Context) {
 	}
 }
 
-// safe returns an error if the servers of the new configuration would be no cluster.
+// safe returns an error if too few servers of the new configuration run for a majority.
 func (t *transition) safe() error {
 	var voters []uint32
 	for _, s := range t.to.list(true) {
@@ -178,7 +178,7 @@ func (t *transition) carryOut(ctx context.Context, patience time.Duration) error
 		m.More = n < len(rest)-1
 		if err := t.step(t.ctx, m); err != nil {
 			switch status.Of(err) {
-			case status.Changing, status.Stale, status.Unsafe: // nothing was done
+			case status.Changing, status.Stale, status.Unsafe: // the leader refused the change
 				if !t.begun {
 					return err
 				}
@@ -207,8 +207,8 @@ func (t *transition) step(ctx context.Context, m change.Change) error {
 	return err
 }
 
-// join makes the changes that remove no server and no vote. A server that it cannot promote in time counts as
-// not running, if the others are a majority.
+// join makes the changes that remove no server and no vote. If the other servers are a majority, a server
+// that join cannot promote in time counts as not running.
 func (t *transition) join(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -227,7 +227,7 @@ func (t *transition) join(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// joins returns the changes that come first: a running server catches up before it gets a vote.
+// joins returns the changes that come first. A running server must catch up before it gets a vote.
 func (t *transition) joins() (list []change.Change) {
 	for _, id := range t.to.ids(t.node.ID()) {
 		s := t.to[id]
@@ -260,9 +260,9 @@ func (t *transition) promote(ctx context.Context, m change.Change) error {
 	}
 }
 
-// rest returns the other changes, in an order that leaves a majority of followers after each:
-// first servers leave that do not follow, then servers join that do not run, then the other
-// servers leave, this server last.
+// rest returns the other changes. Their order keeps a majority of servers that follow after each change.
+// First come the removals of servers that do not follow, then the additions of servers that do not run, then
+// the other removals. This server is removed last.
 func (t *transition) rest() (list []change.Change) {
 	leave := func(follows bool) {
 		for _, id := range t.from.ids(t.node.ID()) {
@@ -309,8 +309,8 @@ func (t *transition) rollBack() bool {
 	return true
 }
 
-// published waits until this server shows the new configuration, which must happen before the client gets its
-// answer. A server that leaves does not wait, because it sees no configuration after its removal.
+// published waits until this server shows the new configuration, because the client must see it after the
+// answer. A server that leaves does not wait, because it gets no configuration after its removal.
 func (t *transition) published() bool {
 	end := time.NewTimer(publishedTime)
 	defer end.Stop()
@@ -334,8 +334,8 @@ func (t *transition) published() bool {
 // standing is a server's own answer.
 type standing struct{ there, follows bool }
 
-// standings asks several servers at once for their standing. A server that takes longer than reachTime has
-// none.
+// standings asks several servers at the same time for their standing. A server that takes longer than
+// reachTime counts as not there.
 func standings(ctx context.Context, node Node, servers []state.Server) []standing {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()

@@ -20,10 +20,10 @@ import (
 // the share. The outcome corrects the estimate.
 type Account struct {
 	owed atomic.Int64 // steps that the share has not yet paid for
-	paid atomic.Int64 // when it was last paid, on the server's clock, ns
+	paid atomic.Int64 // time of the last payment, on the server's clock, ns
 
 	buffers atomic.Int64 // bytes of frames and outboxes; changed under Memory.mu
-	watches atomic.Int64 // bytes of watches, when they were last added up
+	watches atomic.Int64 // bytes of watches at the last count
 }
 
 // Charge adds steps, or takes some back, without waiting. The next request waits until they are paid.
@@ -35,13 +35,13 @@ func (a *Account) Owed() int64 { return a.owed.Load() }
 // Forgive cancels the debt of the address.
 func (a *Account) Forgive() { a.owed.Store(0) }
 
-// SetWatches notes how many bytes of watches the address has.
+// SetWatches records how many bytes of watches the address has.
 func (a *Account) SetWatches(bytes int) { a.watches.Store(int64(bytes)) }
 
-// Watches returns what SetWatches noted last.
+// Watches returns the bytes that SetWatches last recorded.
 func (a *Account) Watches() int64 { return a.watches.Load() }
 
-// Buffers returns how many bytes the address has in frames and outboxes.
+// Buffers returns how many bytes the frames and outboxes of the address have.
 func (a *Account) Buffers() int64 { return a.buffers.Load() }
 
 const (
@@ -64,35 +64,36 @@ const (
 type Shares struct {
 	Bytes int // how much memory one address may use at this server; set before use
 
-	conns   atomic.Int64 // connections that one address may have; not positive: any number
-	servers atomic.Int64 // how many there are in the cluster
-	counted atomic.Int64 // when servers was, ns
+	conns   atomic.Int64 // limit of connections from one address; not positive: no limit
+	servers atomic.Int64 // number of servers in the cluster
+	counted atomic.Int64 // time of the last count of servers, ns
 }
 
-// SetConns notes how many connections an address may have; not positive: any number.
+// SetConns sets the limit of connections from one address; not positive: no limit.
 func (s *Shares) SetConns(most int) { s.conns.Store(int64(most)) }
 
-// Conns returns what SetConns noted last.
+// Conns returns the limit that SetConns last set.
 func (s *Shares) Conns() int { return int(s.conns.Load()) }
 
 // Bound reports whether the cost of an address has bounds. An operator who allows any number of connections
 // from one address trusts it: it may be a benchmark, or a proxy for all clients.
 func (s *Shares) Bound() bool { return s.conns.Load() > 0 }
 
-// CountDue returns true about once a second, when the servers of the cluster must be counted.
+// CountDue returns true about once a second, when the caller must count the servers of the cluster.
 func (s *Shares) CountDue(now time.Duration) bool {
 	last := s.counted.Load()
 	return s.servers.Load() == 0 || now-time.Duration(last) > time.Second &&
 		s.counted.CompareAndSwap(last, int64(now))
 }
 
-// SetServers notes how many servers there are in the cluster.
+// SetServers records the number of servers in the cluster.
 func (s *Shares) SetServers(n int64) { s.servers.Store(n) }
 
-// Servers returns what SetServers noted last.
+// Servers returns the number that SetServers last recorded.
 func (s *Shares) Servers() int64 { return s.servers.Load() }
 
-// Of returns the steps that an address may spend in d. Without a bound it may use the whole lock.
+// Of returns the steps that an address may spend in time d. Without a bound the address may use the lock all
+// the time.
 func (s *Shares) Of(d time.Duration) int64 {
 	if !s.Bound() {
 		return math.MaxInt64 / 2
@@ -100,7 +101,8 @@ func (s *Shares) Of(d time.Duration) int64 {
 	return int64(d) / stepNanos / lockShare / max(1, s.servers.Load())
 }
 
-// Settle pays with the share of the time since the last call, and returns the steps still owed.
+// Settle pays the debt of an address with its share of the time since the last call, and returns the steps
+// that are still owed.
 func (s *Shares) Settle(a *Account, now time.Duration) int64 {
 	paid := a.paid.Load()
 	passed := now - time.Duration(paid)
@@ -110,7 +112,7 @@ func (s *Shares) Settle(a *Account, now time.Duration) int64 {
 	return a.owed.Add(-min(a.owed.Load(), s.Of(min(passed, time.Minute))))
 }
 
-// Spend charges steps if the address may spend them, and returns 0; else it returns how long to wait.
+// Spend charges steps and returns 0 if the address may spend them. Otherwise it returns how long to wait.
 func (s *Shares) Spend(a *Account, steps int64, now time.Duration) (wait time.Duration) {
 	for {
 		owed := s.Settle(a, now)
@@ -127,8 +129,8 @@ func (s *Shares) Spend(a *Account, steps int64, now time.Duration) (wait time.Du
 // Indebted reports whether an address owes so much that it gets no further events.
 func (s *Shares) Indebted(a *Account) bool { return a.owed.Load() > s.Of(Debt) }
 
-// Room reports whether an address may use so many more bytes in watches, frames and outboxes together.
-// Buffers count twice, because about as much again waits for the garbage collector.
+// Room reports whether an address may use more further bytes in watches, frames and outboxes together.
+// Buffers count twice, because about as much memory waits for the garbage collector.
 func (s *Shares) Room(a *Account, more int) bool {
 	return !s.Bound() || 2*(a.buffers.Load()+int64(more))+a.watches.Load() <= 2*int64(s.Bytes)
 }

@@ -11,7 +11,7 @@ import (
 
 // Memory counts the memory that connections hold beyond a small amount each: frames being received, and bytes
 // that wait to be written. The total has a bound. A connection that needs more waits in line until others
-// have given some back. While it waits, the server closes the connection with the least progress, so that a
+// have freed memory. While it waits, the server closes the connection with the least progress, so that a
 // client that neither sends nor reads cannot stop others. A connection asks for the memory of a whole frame
 // at once, so that it can always finish the frame.
 type Memory struct {
@@ -36,18 +36,18 @@ type Holder interface {
 	Number() uint64
 	// IsOpen reports whether the connection has not begun to end.
 	IsOpen() bool
-	// Alive notes that its client is not silent: its next bytes wait for memory.
+	// Alive records that its client is not silent: its next bytes wait for memory.
 	Alive()
 	// CountWatches adds up again the memory of the watches of its address.
 	CountWatches()
-	// Close ends it.
+	// Close ends the connection.
 	Close(ends.Reason)
 }
 
 // holding is the memory of one connection.
 type holding struct {
 	part    [2]int        // input and output
-	since   time.Duration // when it last made progress
+	since   time.Duration // time of its last progress
 	moved   int           // bytes since then
 	partial bool          // the frame in input is not complete
 }
@@ -66,22 +66,22 @@ type waiting struct {
 	c       Holder
 	part    Part
 	n       int
-	own     bool          // it waits for connections from its own address
+	own     bool          // it waits for memory of connections from its own address
 	granted chan struct{} // closed once the memory is granted
 }
 
-// Times of waiting for memory.
+// Times of the wait for memory.
 const (
 	poll  = 50 * time.Millisecond  // between two checks for progress
 	Grace = 500 * time.Millisecond // how long a client without progress may make others wait
 )
 
-// pace is how many bytes, sent or read by the client, count as progress: on a busy machine a frame of many
+// pace is how many bytes a client must send or read to make progress. On a busy machine a frame of many
 // megabytes takes long.
 const pace = 64 << 10
 
-// Wait sets the size of a part of c's memory to n bytes, as soon as there is room. It returns false when the
-// connection has ended.
+// Wait sets the size of a part of c's memory to n bytes, as soon as there is room for it. It returns false
+// when the connection has ended.
 func (m *Memory) Wait(c Holder, part Part, n int) bool {
 	m.mu.Lock()
 	if len(m.line) == 0 && m.set(c, part, n, false) || n <= m.partOf(c, part) && m.set(c, part, n, true) {
@@ -142,8 +142,8 @@ func (m *Memory) own(w *waiting) bool {
 	return w.own
 }
 
-// leave takes w out of the line, if it is still there. Memory that w was granted is returned when its
-// connection ends.
+// leave removes w from the line, if it is still in the line. If w has been granted memory, the end of its
+// connection frees it.
 func (m *Memory) leave(w *waiting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,8 +153,8 @@ func (m *Memory) leave(w *waiting) {
 	}
 }
 
-// Try is like Wait, but never blocks. It returns false when there is no room; with force it takes the memory
-// anyway.
+// Try is like Wait, but never blocks. It returns false if there is no room; with force it takes the memory in
+// any case.
 func (m *Memory) Try(c Holder, part Part, n int, force bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,8 +168,8 @@ func (m *Memory) partOf(c Holder, part Part) int {
 	return 0
 }
 
-// set sets the size of a part of c's memory to n bytes, if there is room. There is always room for less than
-// before, and for the only connection. m is locked.
+// set sets the size of a part of c's memory to n bytes, if there is room. There is always room for a smaller
+// part than before, and for the only connection. m is locked.
 func (m *Memory) set(c Holder, part Part, n int, force bool) bool {
 	h := m.held[c]
 	if h == nil {
@@ -243,7 +243,7 @@ func (m *Memory) Slowest(w Holder, own bool) (slow Holder, why ends.Reason) {
 	return slow, why
 }
 
-// Partial notes whether the frame that c is receiving is complete.
+// Partial records whether the frame that c is receiving is incomplete.
 func (m *Memory) Partial(c Holder, partial bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -252,7 +252,7 @@ func (m *Memory) Partial(c Holder, partial bool) {
 	}
 }
 
-// Moved notes that c's client has sent or read n bytes of a large frame.
+// Moved records that c's client has sent or read n bytes of a large frame.
 func (m *Memory) Moved(c Holder, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -265,7 +265,7 @@ func (m *Memory) Moved(c Holder, n int) {
 	}
 }
 
-// Drop gives back everything that c held.
+// Drop frees all memory of c.
 func (m *Memory) Drop(c Holder) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -277,8 +277,8 @@ func (m *Memory) Drop(c Holder) {
 	}
 }
 
-// Loan is the share of one address in a portion of events that its outboxes point into. Memory counts a
-// portion once in total, and once for each address.
+// Loan is the share of one address in a portion of events, if its outboxes point into the portion. Memory
+// counts a portion once in total, and once for each address.
 type Loan struct {
 	m       *Memory
 	from    *Account
@@ -289,19 +289,19 @@ type Loan struct {
 // Share adds a place that points into the portion.
 func (l *Loan) Share() { l.places.Add(1) }
 
-// Uncounted is the loan of every portion that is short.
+// Uncounted is the loan of every short portion, which Memory does not count.
 var Uncounted Loan
 
 // Portion is a buffer of events that outboxes point into.
 type Portion struct{ size, loans int } // loans under Memory.mu
 
-// NewPortion returns a portion of so many bytes without loans.
+// NewPortion returns a portion of size bytes without loans.
 func NewPortion(size int) *Portion { return &Portion{size: size} }
 
 // LoanFrom is the length from which Memory counts a portion.
 const LoanFrom = 8 << 10
 
-// Used returns how many bytes are held.
+// Used returns how many bytes the connections hold.
 func (m *Memory) Used() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -330,7 +330,7 @@ func (m *Memory) Lend(from *Account, p *Portion, alone, free bool) (l *Loan, own
 	return l, false
 }
 
-// Put gives back one place of a loan.
+// Put ends one place of a loan.
 func (l *Loan) Put() {
 	if l == nil || l.places.Add(-1) > 0 {
 		return

@@ -11,8 +11,8 @@ import (
 
 const (
 	linesPerSecond = 10               // with one message
-	linesApart     = 10 * time.Second // between lines with one message about one address, for one reason
-	keptLines      = 1000             // combinations of message, address and reason that are remembered
+	linesApart     = 10 * time.Second // time between two lines with the same message, address and reason
+	keptLines      = 1000             // how many combinations of message, address and reason Log remembers
 )
 
 // Log logs events that clients cause. It drops and counts lines whose message comes too often, and lines
@@ -30,17 +30,17 @@ type Log struct {
 type lineKind struct{ msg, addr, reason string }
 
 type lineCount struct {
-	end     time.Duration // of the time in which written counts
+	end     time.Duration // end of the period in which written counts
 	written int
-	more    int // left out since the last line
+	more    int // dropped lines since the last line
 }
 
-// Init begins the log; now is the server's clock.
+// Init prepares the log; now is the server's clock.
 func (l *Log) Init(log *slog.Logger, now func() time.Duration) {
 	l.log, l.now, l.kinds = log, now, make(map[lineKind]*lineCount)
 }
 
-// Dropped returns how many lines were left out.
+// Dropped returns the number of dropped lines.
 func (l *Log) Dropped() int64 { return l.dropped.Load() }
 
 // Of logs an event that one address causes.

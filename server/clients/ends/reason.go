@@ -12,33 +12,33 @@ import (
 type Reason uint8
 
 const (
-	None      Reason = iota // it has not
-	Else                    // the reason was given elsewhere
+	None      Reason = iota // it has not ended
+	Else                    // the reason is recorded elsewhere
 	Client                  // the client closed it, or the network did
 	Session                 // the client closed its session
 	Word                    // its four-letter word, or HTTP request, was answered
-	Gone                    // the session ended, or was never there
+	Gone                    // the session has ended, or never existed
 	Moved                   // the session has a newer connection
 	Handshake               // no session in time
 	Idle                    // no byte for longer than the session's timeout
 	Stalled                 // a frame was begun and not finished
 	Length                  // a frame of impossible length
 	Malformed               // a malformed frame
-	Slow                    // the client did not read what it was sent
+	Slow                    // the client did not read its answers and events
 	Watches                 // too many watches
-	Events                  // its address watches more than it may cost
+	Events                  // the events for its address cost too much
 	Sessions                // too many sessions
 	Auth                    // authentication failed
 	UnknownOp               // an operation that does not exist
 	Unknown                 // the outcome of a request is not known
 	Serving                 // this server does not serve clients
-	Behind                  // the client has seen more than this server
+	Behind                  // the client has seen a newer state than this server's
 	CutOff                  // this server may not answer a ping
 	Stopped                 // this server stops
-	Plain                   // the client speaks something else: TLS, HTTP
+	Plain                   // the client speaks another protocol: TLS or HTTP
 	TLS                     // the TLS handshake failed
 	Panic                   // a defect
-	Reasons                 // how many there are
+	Reasons                 // number of reasons
 )
 
 var names = [Reasons]string{
@@ -53,8 +53,7 @@ var names = [Reasons]string{
 
 func (r Reason) String() string { return names[r] }
 
-// Ours reports whether the server ended the connection over something the
-// client did.
+// Ours reports whether the server ended the connection because of the client's behaviour.
 func (r Reason) Ours() bool {
 	switch r {
 	case Idle, Stalled, Length, Malformed, Slow, Watches, Events, Auth, UnknownOp,

@@ -13,21 +13,21 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Bounds of a List: all of it travels with every write.
+// Bounds of a List, because the whole list travels with every write.
 const (
 	MaxIDs   = state.MaxIDs
 	MaxBytes = state.MaxIDBytes // of all identities together
 )
 
-// SuperID passes every check.
+// SuperID is the identity that passes every check.
 var SuperID = tree.Super[0]
 
 // List holds a client's identities: its address, then those that it has proved. Only the connection's
 // goroutine changes it. Its slice is replaced, never changed; clients of one address share their first slice.
 type List struct{ atomic.Pointer[[]jute.ID] }
 
-// Unproved returns the identities of a client that has proved nothing: its address and, where no access
-// rights are checked, the super user.
+// Unproved returns the identities of a client that has proved none: its address, and the super user if the
+// server checks no access rights.
 func Unproved(host string, skipACL bool) *[]jute.ID {
 	ids := []jute.ID{{Scheme: "ip", ID: javaHost(host)}}
 	if skipACL {
@@ -52,15 +52,15 @@ func javaHost(host string) string {
 // inOrder sorts identities into the order of ZooKeeper's hash set, which whoAmI and an ACL made of "auth"
 // show.
 func inOrder(ids []jute.ID) *[]jute.ID {
-	buckets := jute.GrownTable(len(ids) + 1) // a HashSet grows one element earlier
+	buckets := jute.GrownTable(len(ids) + 1) // a HashSet grows one element earlier than GrownTable assumes
 	jute.SortByBucket(ids, buckets, func(id jute.ID) int32 {
 		return 37*(37*17+jute.JavaHash(id.Scheme)) + jute.JavaHash(id.ID)
 	})
 	return &ids
 }
 
-// Add adds an identity that the client has proved and, if it is the super user's, that one too. It
-// reports false if the identity is empty, or the client may not have all of them.
+// Add adds a proved identity, and for the super user also the super identity. It returns false if the
+// identity is empty, or if the client may not have so many.
 func (l *List) Add(id jute.ID, super Super) bool {
 	if id.ID == "" {
 		return false

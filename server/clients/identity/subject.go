@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// attribute is one part of a name. The names of types that hold it end in SET, as package asn1 requires for
-// sets.
+// attribute is one part of a name. Package asn1 requires that the names of its set types end in SET.
 type attribute struct {
 	Type  asn1.ObjectIdentifier
 	Value asn1.RawValue
@@ -30,9 +29,9 @@ var keywords = map[string]string{
 	"0.9.2342.19200300.100.1.25": "DC",
 }
 
-// Subject returns the text of a certificate's subject, from its DER encoding. It is the text of
-// ZooKeeper's ACLs, which Java's X500Principal.getName makes: all attributes, in order, as RFC 2253 has
-// them. So two subjects have the same text only if they name the same.
+// Subject returns the text of a certificate's subject, from its DER encoding. It is the text of ZooKeeper's
+// ACLs, that of Java's X500Principal.getName: all attributes, in order, as in RFC 2253. So two subjects have
+// the same text only if they are equal.
 func Subject(der []byte) (string, error) {
 	var sets []attributeSET
 	switch rest, err := asn1.Unmarshal(der, &sets); {
@@ -71,8 +70,8 @@ func (a *attribute) write(b *strings.Builder) {
 	writeText(b, string(a.Value.Bytes))
 }
 
-// isText reports whether Java reads the value as text, which it takes for UTF-8. Bytes that are not UTF-8
-// have no text here: Java writes the same replacement for all of them, and names would collide.
+// isText reports whether Java reads the value as text; Java expects UTF-8. Bytes that are not UTF-8 are no
+// text here: Java would write the same replacement character for all of them, so names would collide.
 func (a *attribute) isText() bool {
 	switch a.Value.FullBytes[0] {
 	case asn1.TagPrintableString, asn1.TagUTF8String, asn1.TagT61String, asn1.TagIA5String,

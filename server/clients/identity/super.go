@@ -1,4 +1,4 @@
-// Package identity decides who a client is, and whether it is the super user.
+// Package identity determines the identities of a client, and whether it is the super user.
 package identity
 
 import (
@@ -23,8 +23,8 @@ type Super struct {
 	X509   string // the subject of the certificate
 }
 
-// Is reports whether a proved identity is the super user's. It decides for every scheme and port: a text that
-// is empty, in the options or in the identity, must match nothing.
+// Is reports whether a proved identity is the super user's. All schemes and ports use it: an empty text, in
+// the options or in the identity, must match nothing.
 func (s Super) Is(id jute.ID) bool {
 	var super string
 	switch id.Scheme {
@@ -32,7 +32,7 @@ func (s Super) Is(id jute.ID) bool {
 		super = s.Digest
 		user, _, _ := strings.Cut(id.ID, ":")
 		if user == "" || id == tree.DigestID(user) || id == tree.DigestID(user+":") {
-			return false // without a name or a password
+			return false // a digest without a name or a password never matches
 		}
 	case SASL:
 		super = s.SASL

@@ -10,12 +10,12 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Sizes of the buffer. It grows with the bytes received, never with the
-// length a client claims, and is given back after a large frame.
+// Sizes of the buffer. It grows with the received bytes, never with the length that a client claims, and is
+// freed after a large frame.
 const (
-	First    = 512      // to begin with
-	busySize = 16 << 10 // of a connection whose reads fill its buffer
-	Keep     = 64 << 10 // the largest that stays
+	First    = 512      // first size
+	busySize = 16 << 10 // size for a connection whose reads fill its buffer
+	Keep     = 64 << 10 // the largest buffer that stays
 )
 
 // MaxWatchFrame bounds setWatches, which some clients send in one piece
@@ -31,30 +31,30 @@ func Header(frame []byte) (xid int32, op jute.OpCode, body []byte) {
 		frame[HeaderSize:]
 }
 
-// ErrFrame means that no frame can begin with what was received.
+// ErrFrame means that no frame can begin with the received bytes.
 var ErrFrame = errors.New("impossible frame length")
 
-// ErrLong means that a setWatches begins that is longer than other frames may
-// be. It is read piece by piece.
+// ErrLong means that the next frame is a setWatches that is longer than other frames may be. The caller reads
+// it piece by piece.
 var ErrLong = errors.New("long setWatches")
 
-// Input is what a connection has received and not yet handled: buf[r:w].
-// Frames point into buf and are valid until handled or the next fill.
+// Input holds the bytes that a connection has received and not yet handled: buf[r:w]. Frames point into buf
+// and are valid until handled or the next fill.
 type Input struct {
 	buf  []byte
 	r, w int
 	full bool // the last read filled buf
-	want int  // bytes that are wanted in one piece; 0: any
+	want int  // how many bytes the caller needs in one piece; 0: any
 }
 
-// Len returns how many bytes are not yet taken.
+// Len returns how many bytes Take and Skip have not taken yet.
 func (in *Input) Len() int { return in.w - in.r }
 
-// Bytes returns the bytes received and not yet taken.
+// Bytes returns these bytes.
 func (in *Input) Bytes() []byte { return in.buf[in.r:in.w] }
 
 // Peek returns the next frame without its prefix, nil if it is not complete. limit bounds its length. A
-// longer frame may be a setWatches; wait says that only its prefix has come, so that its operation is not
+// longer frame may be a setWatches; wait says that only its prefix has arrived, so that its operation is not
 // known yet.
 func (in *Input) Peek(limit int) (frame []byte, wait bool, err error) {
 	in.want = 0
@@ -87,30 +87,30 @@ func (in *Input) Peek(limit int) (frame []byte, wait bool, err error) {
 // Take drops the frame that Peek returned.
 func (in *Input) Take(frame []byte) { in.r += 4 + len(frame) }
 
-// Skip takes n bytes that are no frame, or a part of one.
+// Skip takes n bytes that are not a whole frame.
 func (in *Input) Skip(n int) { in.r += n }
 
-// Return puts the last n bytes taken back.
+// Return undoes the taking of the last n bytes.
 func (in *Input) Return(n int) { in.r -= n }
 
-// Drop forgets what has come.
+// Drop drops all received bytes.
 func (in *Input) Drop() { in.r, in.w = 0, 0 }
 
 // Want asks for n bytes in one piece.
 func (in *Input) Want(n int) { in.want = n }
 
-// Wanted returns how many bytes are wanted in one piece; 0: any.
+// Wanted returns how many bytes the caller needs in one piece; 0: any.
 func (in *Input) Wanted() int { return in.want }
 
 // Busy reports whether the last read filled a buffer that does not grow for short frames, so that more bytes
 // probably wait in the socket.
 func (in *Input) Busy() bool { return in.full && len(in.buf) >= busySize }
 
-// Handled notes that the frames taken so far are handled: no string or slice may point into them from now on.
+// Handled marks all taken frames as handled: no string or slice may point into them from now on.
 func (in *Input) Handled() { jute.Overwrite(in.buf[:in.r]) }
 
-// Size returns how long the buffer must be for the next fill. It doubles as
-// bytes arrive, up to what is wanted in one piece.
+// Size returns the length of the buffer for the next fill. It doubles as bytes arrive, up to the wanted
+// length.
 func (in *Input) Size() int {
 	size := len(in.buf)
 	switch {

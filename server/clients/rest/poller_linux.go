@@ -25,7 +25,7 @@ type epoll struct {
 // arrivals are bytes, or the end of a connection. Each is reported once, when it happens.
 const arrivals = syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31 // EPOLLET
 
-// newPoller returns nil if the system refuses.
+// newPoller returns nil if the system has no poller for this process.
 func newPoller() Poller {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {

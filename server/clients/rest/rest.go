@@ -1,4 +1,4 @@
-// Package rest keeps connections that have nothing to do without a goroutine, where the system allows it.
+// Package rest keeps idle connections without a goroutine, if the system allows it.
 package rest
 
 import (
@@ -8,16 +8,16 @@ import (
 	"syscall"
 )
 
-// Rest holds the resting connections, on systems that can tell a single goroutine which of them have
-// something to read. That goroutine answers pings itself. A connection that ends, or has anything else to
-// read, gets a goroutine of its own.
+// Rest holds the resting connections. It needs a system that can tell a single goroutine which of them have
+// something to read. That goroutine itself answers pings. A connection that ends, or that has anything else
+// to read, gets its own goroutine.
 //
-// One goroutine at a time owns a connection. Under mu the ownership of a resting connection passes to the
-// single goroutine for a visit, or permanently to the goroutine that wakes the connection.
+// One goroutine at a time owns a connection. Under mu the ownership of a resting connection changes: for a
+// visit to the single goroutine, or permanently to the goroutine that wakes the connection.
 type Rest struct {
 	spawn  func(func()) // begins a goroutine
 	once   sync.Once
-	polls  atomic.Bool // poller is set
+	polls  atomic.Bool // true: poller is set
 	poller Poller
 
 	mu     sync.Mutex
@@ -34,21 +34,20 @@ type Sleeper interface {
 	Raw() syscall.RawConn
 	// IsOpen reports whether it has not begun to end.
 	IsOpen() bool
-	// Visit reads the bytes that have come and answers pings. If anything else has come, it returns the bytes
-	// read last, in buf. last says that the connection's end has come too.
+	// Visit reads the arrived bytes and answers pings. If anything else has arrived, it returns the bytes
+	// read last, in buf. last says that the connection's end has arrived too.
 	Visit(p Poller, last bool, buf []byte) (n int, err error)
-	// Rise gives the connection a goroutine of its own, with the bytes read last, or with the error that
-	// prevented reading.
+	// Rise gives the connection its own goroutine, with the bytes read last, or with the error of the read.
 	Rise(read []byte, err error)
 }
 
 // Place is where a Sleeper rests. It is under the lock of Rest.
 type Place struct {
-	rests bool   // it has no goroutine, and no visit is under way
-	slot  uint32 // while it rests or is visited
+	rests bool   // it has no goroutine, and no visit runs
+	slot  uint32 // valid while it rests or is visited
 }
 
-// visitBytes is the size of a visit's buffer: enough for a ping, and to see that more has come.
+// visitBytes is the size of a visit's buffer: enough for a ping and some of the bytes after it.
 const visitBytes = 64
 
 // Poller reports which connections have something to read.
@@ -60,19 +59,19 @@ type Poller interface {
 	Add(c Sleeper, slot uint32) error
 	// Remove removes the connection, unless its end has done so.
 	Remove(Sleeper)
-	// Wait waits for arrivals. It may also return slots that have another connection by now.
+	// Wait waits for arrivals. It may also return slots that already have another connection.
 	Wait(buf []Arrival) (n int, err error)
-	// Read reads the bytes that are there; it returns 0 without an error if there are none. Only the
-	// goroutine that calls Wait calls it.
+	// Read reads the arrived bytes; it returns 0 without an error if there are none. Only the goroutine that
+	// calls Wait calls it.
 	Read(c Sleeper, b []byte) (n int, err error)
 	// Close ends Wait.
 	Close()
 }
 
-// Arrival says that there may be something to read.
+// Arrival says that the connection in a slot may have something to read.
 type Arrival struct {
 	Slot uint32
-	Last bool // the connection's end is among it: no further arrival follows
+	Last bool // the connection has ended: no further arrival follows
 }
 
 // Start makes the Rest ready; spawn starts its goroutines.
@@ -173,7 +172,7 @@ func (r *Rest) take(c Sleeper) bool {
 	return true
 }
 
-// fewSlots is how many slots stay while no connection rests.
+// fewSlots is how many slots Rest keeps while no connection rests.
 const fewSlots = 16 << 10
 
 // leave frees c's slot. r.mu is locked.
@@ -217,8 +216,8 @@ func (r *Rest) run() {
 	}
 }
 
-// release ends a visit in which read was read last. c rests again, or wakes if more must be done than
-// answering pings.
+// release ends a visit; read are the bytes read last. c rests again, or wakes if it has more to do than to
+// answer pings.
 func (r *Rest) release(c Sleeper, read []byte, err error) {
 	wakes := len(read) > 0 || err != nil
 	r.mu.Lock()
