@@ -17,10 +17,10 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// addresses knows where the other servers are. Three sources may disagree: the log, where membership is
-// changed; this server's --peers, which is as old as its command line; and the address that the other server
-// gives of itself, which is the newest. The address in the log counts until the server answers at another
-// one. The leader then writes the new address into the log, for all servers.
+// addresses keeps the addresses of the other servers. Three sources may disagree: the log, which records
+// changes of the members; this server's --peers, which is as old as its command line; and the address that
+// the other server reports, which is the newest. The address in the log counts until the server answers at
+// another one. The leader then writes the new address into the log, for all servers.
 //
 // A server that answers at another address must prove that it is the member in the log. An id can pass to
 // another data directory; if the former directory were asked for a vote, two servers could vote for one
@@ -30,10 +30,10 @@ import (
 // omits the member or gives it another address.
 type addresses struct {
 	n    *Node
-	news signal.Signal // that a server has told of another address
+	news signal.Signal // sent when a server has reported another address
 
 	mu      sync.Mutex
-	said    map[uint32]string // by servers of themselves
+	said    map[uint32]string // the addresses that servers report of themselves
 	moved   map[uint32]move
 	refused map[uint32]string // refusals of servers called at an address that the log does not have
 }
@@ -273,8 +273,8 @@ func (a *addresses) reached(ctx context.Context, servers []raft.Server, place pe
 // errUnreached is returned when no other member answers.
 var errUnreached = errors.New("no other member answers")
 
-// Standing reports in there whether a server of this cluster, or of no cluster yet, answers at an address,
-// and in follows whether it leads or follows the leader.
+// Standing asks the server at an address. The result there says whether a server of this cluster, or of no
+// cluster yet, answers. The result follows says whether that server leads or follows the leader.
 func (n *Node) Standing(ctx context.Context, id uint32, addr string) (there, follows bool) {
 	if id == n.id {
 		serves, _ := n.Serving()

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// host is the Node as its peer port knows it.
+// host implements the interface of the peer port for a Node.
 type host struct{ n *Node }
 
 // Greeting implements peer.Host.

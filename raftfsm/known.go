@@ -50,7 +50,7 @@ func (n *Node) status() peer.Status {
 	return st
 }
 
-// shown returns what other servers may remember of this server's log, and where its log ends.
+// shown returns the position of the log that this server has reported to others, and the end of its log.
 func (n *Node) shown() (now peer.Shown, end uint64) {
 	id := n.disk.Identity()
 	now = peer.Shown{Start: id.Start, Life: id.Life}
@@ -85,8 +85,8 @@ func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
 	return incarnation, asOf
 }
 
-// confirm compares this server's disk with what a caller remembers of it. If the directory was replaced by an
-// old copy, the server ends before its vote can count at a caller that knows better.
+// confirm compares this server's disk with the position that a caller remembers. If the directory was
+// replaced by an old copy, the server ends before the caller can count its vote.
 func (n *Node) confirm(g *peer.Greeting) error {
 	if g.Known == nil || g.KnownAs != n.disk.Identity().Incarnation || !n.up.Load() {
 		return nil

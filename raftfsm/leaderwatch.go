@@ -16,8 +16,8 @@ type leaderWatch struct {
 	news signal.Signal // sent when raft knows another leader, or no longer knows one
 
 	mu     sync.Mutex
-	leader uint32    // known now; 0: none
-	lost   time.Time // since when there is none; zero: there is one
+	leader uint32    // the leader known now; 0: none
+	lost   time.Time // when this server lost its leader; zero: it has one
 }
 
 // broken notes that the connection to the leader broke. If that server turns out to lead still, no time

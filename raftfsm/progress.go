@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Members lists the members and how far each is, as the leader knows it. If no leader answers, it returns an
-// error and a list of what this server knows and what the members say of themselves.
+// Members lists the members and their progress, as the leader reports it. If no leader answers, it returns an
+// error and a list made from this server's own knowledge and the answers of the members.
 func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
 	defer cancel()

@@ -105,8 +105,8 @@ func (t *Deadlines) Next(grace, limit time.Duration) time.Duration {
 	return max(t.expiry.Next(now+limit)-now, time.Millisecond)
 }
 
-// stallCredit is how many times the length of a stall every session gets for it: its client may
-// have to connect again first.
+// stallCredit is the extra time that every session gets after a stall, as a multiple of the length of the
+// stall. The client may have to connect again first.
 const stallCredit = 4
 
 // Stalled gives every session more time because this server did not listen for a while. No session gets more

@@ -76,8 +76,8 @@ type FSM struct {
 	// only one at a time. Raft never waits for it.
 	walking chan struct{}
 
-	// How far this server itself has applied the log. Raft's AppliedIndex counts entries that raft has handed
-	// over, which may not be applied yet.
+	// The newest log entry that this server has applied. Raft's AppliedIndex also counts entries that raft
+	// has handed over and that are not applied yet.
 	index   atomic.Uint64
 	term    atomic.Uint64
 	zxid    atomic.Int64

@@ -23,13 +23,13 @@ import (
 // A nudge waits until its follower has stored the entry: the other servers may have committed it before it
 // arrived there.
 //
-// A nudge costs as much as the entry did. So only servers at which a client may wait get one at once: those
+// A nudge costs as much as the entry. So only servers at which a client may wait get a nudge at once: those
 // that own sessions, those whose requests were in the entry, and, after the leader's own acts, all servers.
-// The rest get one nudge after nudgeRest for all entries until then.
+// The other servers get one nudge for all entries of the last nudgeRest.
 type News struct {
 	o Leader
 
-	all   bool            // must be told; this and asked are the batcher's own
+	all   bool            // all servers get the next nudge; only the batcher uses all and asked
 	asked map[uint32]bool // servers whose requests were proposed since the last nudge
 
 	mu        sync.Mutex

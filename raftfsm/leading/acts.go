@@ -6,8 +6,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// actQueue holds what the leader proposes on its own account. It is dropped
-// with the term, so nothing in it is ever proposed twice.
+// actQueue holds the requests that the leader itself makes. The queue ends with the term, so no request in it
+// is proposed twice.
 //
 // Ends of sessions and removals of nodes may be many at once. They have queues of their own, so that the
 // other acts, such as publishing the members, go first.
@@ -25,7 +25,7 @@ type actQueue struct {
 // overdue several times before that.
 type ending struct {
 	gen  uint32
-	cost int // of applying it: 1 plus the number of its nodes
+	cost int // the cost of applying the end: 1 plus the number of the session's nodes
 }
 
 func (q *actQueue) add(r state.Request) {

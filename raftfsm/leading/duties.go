@@ -13,7 +13,7 @@ import (
 const (
 	expiryBatch  = 1000
 	reapPerSweep = 10_000
-	sweepBytes   = 4 << 20 // of paths that a sweep may leave waiting to be proposed
+	sweepBytes   = 4 << 20 // how many bytes of paths may wait to be proposed after a sweep
 	actsInEntry  = 100     // the state is locked while all of an entry is applied
 	endsInEntry  = 1000    // sessions that end, and their nodes
 	endBytes     = 64      // the encoded end of a session is not longer
@@ -28,7 +28,7 @@ func (t *Term) duties() {
 	every := o.TouchEvery
 	tick := time.NewTimer(o.Raft.Beat(every))
 	defer tick.Stop()
-	expiry := time.NewTimer(every) // of the next deadline, if it comes before the next tick
+	expiry := time.NewTimer(every) // fires at the next deadline, if that comes before the next tick
 	defer expiry.Stop()
 	sweep := time.NewTicker(o.SweepInterval)
 	defer sweep.Stop()

@@ -16,8 +16,8 @@ import (
 // wait for a request of another kind, but no longer than an entry takes. A delete never waits. The order of
 // requests does not change: an entry leaves later, with more of them.
 //
-// A suspected hand-off may not be one, or the next owner may keep the lock for long. After two waits in vain
-// the leader does not wait at the next 8 hand-offs, then 16, 32, and so on.
+// The leader may suspect a hand-off where there is none, or the next owner may keep the lock for long. After
+// two waits in vain the leader does not wait at the next 8 hand-offs, then 16, 32, and so on.
 //
 // A handoff belongs to the goroutine that proposes entries.
 type handoff struct {

@@ -297,9 +297,9 @@ func (g *Service) On() (bool, string) {
 	return g.on, g.reason
 }
 
-// PingOK reports whether a ping of a session with this timeout may be answered: the leader must have
+// PingOK reports whether this server may answer a ping of a session with this timeout: the leader must have
 // acknowledged this server's touches recently. A server that is cut off must not answer its clients while
-// their sessions expire and their locks pass on.
+// their sessions expire and their locks go to other clients.
 func (g *Service) PingOK(timeout time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package observe keeps figures about clients for operators; serving clients does not need them. Connections
-// call it for each request, and for each end of a connection or session. Its memory is bounded, whatever
-// names clients choose.
+// Package observe keeps figures about clients for operators. Serving clients does not need these figures.
+// Connections call the package for each request, and for each end of a connection or session. Its memory is
+// bounded, whatever names clients choose.
 package observe
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// Clients is what a server remembers of its clients.
+// Clients holds the figures that a server keeps about its clients.
 type Clients struct {
 	metrics *admin.Metrics
-	start   time.Time        // of the server's clock
+	start   time.Time        // when the server's clock was zero
 	wall    func() time.Time // the clock that people see
 	follow  func(*Request)
 
@@ -23,13 +23,13 @@ type Clients struct {
 	lost  lostConns
 
 	mu      sync.Mutex // guards what follows
-	down    time.Time  // since when clients are not served; zero: they are served
+	down    time.Time  // when the server stopped serving clients; zero: it serves them
 	downs   []Down
 	refused map[string]Refusal // by address
 }
 
-// Init makes the zero value ready. start is when the server's clock was zero, wall is the clock that
-// people see. follow, unless nil, gets every answered request: see Followed.
+// Init makes the zero value ready. start is the time at which the server's clock was zero, and wall is the
+// clock that people see. If follow is not nil, it gets every answered request; see Followed.
 func (c *Clients) Init(m *admin.Metrics, start time.Time, wall func() time.Time, follow func(*Request)) {
 	c.metrics, c.start, c.wall, c.follow, c.ended.news = m, start, wall, follow, make(chan struct{}, 1)
 }

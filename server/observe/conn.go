@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// Conn counts what operators see of one connection. Its owner guards it.
+// Conn has the counts of one connection that operators see. The owner of a Conn guards it.
 type Conn struct {
 	received, sent int64
 	bytes          int64 // sent

@@ -16,22 +16,23 @@ type EndedSession struct {
 	Zxid    int64     // of its end
 	Time    time.Time // of its end, by the leader's clock: this server may learn of it late, from its log
 	Cause   state.EndCause
-	// Addr is its client's address, Server the one it was connected to last,
-	// and Timeout what was negotiated.
+	// Addr is the client's address, Server is the server that it was connected to last, and Timeout is the
+	// negotiated timeout.
 	Addr    string
 	Server  uint32
 	Timeout time.Duration
 	// Silent is how long the client had been silent, if it was connected to this server; otherwise
 	// zero.
 	Silent time.Duration
-	// Lost says why its last connection here ended before the session did, and LostFor how long before. Lost
-	// is empty if it did not, or if the reason is not known.
+	// Lost says why the session's last connection to this server ended before the session, and LostFor how
+	// long before. Lost is empty if the connection lasted until the end, or if the reason is not known.
 	Lost    string
 	LostFor time.Duration
-	// Paths are some of the ephemeral nodes that were removed with it; PathCount is how many there were.
+	// Paths are some of the ephemeral nodes that were removed with the session. PathCount is the number of
+	// all of them.
 	Paths     []string
 	PathCount int
-	unlisted  uint8 // a bit for each of Paths that not every client could have listed
+	unlisted  uint8 // for each of Paths a bit; 1: not every client could have listed it
 }
 
 // Reason says in words why the session ended.
@@ -75,11 +76,11 @@ type endedSessions struct {
 
 	mu   sync.Mutex
 	list []EndedSession
-	next int // overwritten next, once the ring is full
+	next int // the entry that is overwritten next when the ring is full
 }
 
-// SessionEnded remembers a session's end. heard is when its client was last heard from, if it is
-// connected here; otherwise negative.
+// SessionEnded records the end of a session. heard is the time when the client was last heard from, negative
+// if the client is not connected to this server.
 func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration) {
 	of := &end.Session
 	e := EndedSession{
@@ -140,8 +141,8 @@ func (c *Clients) EndedSince(zxid int64) (list []EndedSession) {
 // EndedNews returns a channel that receives a value when sessions have ended.
 func (c *Clients) EndedNews() <-chan struct{} { return c.ended.news }
 
-// lostConns holds the sessions whose last connection here has ended. As far as this server knows,
-// they have neither come back nor ended.
+// lostConns holds the sessions whose last connection to this server has ended. As far as this server knows,
+// these sessions have neither connected again nor ended.
 type lostConns struct {
 	mu sync.Mutex
 	by map[int64]lostConn
@@ -152,7 +153,8 @@ type lostConn struct {
 	at, heard time.Duration // on the server's clock
 }
 
-// maxLost bounds them: clients may go to other servers and never come back.
+// maxLost bounds the number of lost connections, because clients may move to other servers and never come
+// back.
 const maxLost = 20_000
 
 // ConnLost remembers that a session's connection has ended, and when its client was last heard from.
@@ -164,7 +166,7 @@ func (c *Clients) ConnLost(session int64, why string, heard time.Duration) {
 		l.by = make(map[int64]lostConn)
 	}
 	if len(l.by) >= maxLost {
-		for id := range l.by { // any will do: it only makes a reason shown to operators less exact
+		for id := range l.by { // drop any of them: a reason shown to operators becomes less exact
 			delete(l.by, id)
 			break
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// WithoutData copies a request's body for the logs, without the data of nodes, which logs do not show. While
-// a write waits, a second copy of its data would be memory that no client's account counts.
+// WithoutData copies a request's body for the logs. It leaves out the data of nodes, because logs do not show
+// them. While a write waits, a second copy of its data would take memory that no client's account counts.
 func WithoutData(op jute.OpCode, body []byte) []byte {
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpSetData:
@@ -25,7 +25,7 @@ func WithoutData(op jute.OpCode, body []byte) []byte {
 	return append(kept, body[end:]...)
 }
 
-// after returns where the text that begins at a place of a body ends; -1: the body is shorter.
+// after returns the end of the text that begins at a place of a body, or -1 if the body is too short.
 func after(body []byte, at int) int {
 	if at < 0 || len(body)-at < 4 {
 		return -1

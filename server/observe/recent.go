@@ -14,7 +14,7 @@ type recent struct {
 	before map[string]*Count // of the window before
 }
 
-// Count is how many requests there were and how many bytes they took.
+// Count is a number of requests and the number of their bytes.
 type Count struct{ Requests, Bytes int64 }
 
 const (
@@ -55,7 +55,7 @@ func (r *recent) turn(now time.Duration) {
 	r.now, r.began = make(map[string]*Count), now
 }
 
-// Counts returns what was counted in this window and the one before.
+// Counts returns the counts of this window and the one before.
 func (r *recent) Counts(now time.Duration) map[string]Count {
 	r.mu.Lock()
 	defer r.mu.Unlock()

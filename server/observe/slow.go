@@ -12,7 +12,7 @@ import (
 // slowLogged is how many slow requests Slow logs in a second.
 const slowLogged = 10
 
-// Slow logs requests that take longer than a bound, and counts those beyond ten a second. It measures
+// Slow logs requests that take longer than a bound, at most ten a second; it counts the others. It measures
 // the stages of all requests.
 type Slow struct {
 	Bound time.Duration
@@ -28,7 +28,7 @@ var bounds = [...]time.Duration{100 * time.Microsecond, 500 * time.Microsecond, 
 	5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 	500 * time.Millisecond, time.Second, 5 * time.Second}
 
-// times is a histogram: how many requests fell into each bucket, and their sum.
+// times is a histogram: the number of requests in each bucket, and the sum of their times.
 type times struct {
 	counts [len(bounds) + 1]atomic.Uint64
 	sum    atomic.Int64

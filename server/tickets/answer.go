@@ -28,7 +28,7 @@ type heldBody struct {
 	TTL       int64  `json:"ttlMs"`
 	Safe      int64  `json:"safeMs"`
 	Slots     []int  `json:"slots,omitempty"`
-	NoSlots   string `json:"noSlots,omitempty"` // why the numbers of permits must not be used
+	NoSlots   string `json:"noSlots,omitempty"` // why the caller must not use the numbers of its permits
 	Asked     *asked `json:"asked"`
 }
 
@@ -89,7 +89,7 @@ func refusal(out *state.Outcome) *Answer {
 	return fail(http.StatusBadRequest, "path", "this path cannot have a contender: %v", out.Code)
 }
 
-// notHere returns the answer for a lock that cannot be taken in the way the request asks.
+// notHere returns the answer for a lock that the caller cannot take in the way of its request.
 func notHere(err error) *Answer {
 	if errors.Is(err, errLimit) {
 		return fail(http.StatusConflict, "limit", "%v", err)

@@ -1,10 +1,10 @@
-// Package tickets serves holds of locks, and places in their queues, to callers without a process: over
-// HTTP, to anything that has curl. docs/tickets.md is its contract.
+// Package tickets gives callers without a running process holds of locks and places in their queues. Callers
+// use HTTP, so curl is enough. docs/tickets.md describes the protocol.
 //
 // A ticket is a session without a connection, with one contender. The contender's node has an ordinary name,
-// so that contenders of Curator, kazoo and zlock stand in the same queue. The replicated state opens a ticket
-// in one log entry. This package decides by client/recipe on the tree, like every other client.
+// so that contenders of Curator, kazoo and zlock are in the same queue. The replicated state opens a ticket
+// in one log entry. Like every other client, this package decides by the rules of client/recipe.
 //
-// The caller chooses the secret of its ticket, by which a repeated request is also recognised. Only the
-// secret's hash leaves this package.
+// The caller chooses the secret of its ticket. The server also recognises a repeated request by the secret.
+// Only the hash of the secret leaves this package.
 package tickets

@@ -8,11 +8,12 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A hold that was meant for an hour or more, as a rule a person's, is announced before it ends.
+// The server announces the end of a hold that was meant for an hour or more. Such a hold mostly belongs to a
+// person.
 const (
 	longHold   = time.Hour
 	RemindTime = 15 * time.Minute
-	endsAtOnce = 1000 // tickets whose queues are looked at
+	endsAtOnce = 1000 // how many tickets' queues EndsSoon looks at
 )
 
 // End describes a hold that ends soon.
@@ -22,8 +23,8 @@ type End struct {
 	At             time.Time
 }
 
-// EndsSoon returns the long holds that end within RemindTime unless their callers renew them. left returns
-// the time that the leader gives a session; sessions unknown to it are skipped.
+// EndsSoon returns the long holds that end within RemindTime unless their callers renew them. The function
+// left returns the time that the leader gives a session. EndsSoon skips sessions that left does not know.
 func EndsSoon(st *state.State, left func(id int64) (time.Duration, bool), now time.Time) (list []End) {
 	ends := map[int64]time.Time{}
 	last := now.Add(RemindTime)

@@ -31,8 +31,9 @@ const (
 	answerTime = 30 * time.Second // to write an answer
 )
 
-// otherSites finds requests that a browser sends for a page of another site. Without tokens a draw needs no
-// header that the browser would ask about first.
+// otherSites finds requests that a browser sends on behalf of a page of another site. Without this check such
+// a page could draw from a rate on a server without tokens, because that request has no header for which a
+// browser asks permission first.
 var otherSites = http.NewCrossOriginProtection()
 
 // ServeHTTP implements http.Handler. It matches the paths itself, because a router would redirect some of
@@ -45,7 +46,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := s.answer(w, r)
 	switch f, _ := a.Body.(*failure); a.Code {
 	case http.StatusTooManyRequests:
-		if f.Error != "rate" { // for a rate, a refusal is an ordinary answer
+		if f.Error != "rate" { // a refused draw is an ordinary answer
 			s.refused.Add(1)
 		}
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -63,7 +64,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Type", "application/json")
 	w.WriteHeader(a.Code)
-	_ = json.NewEncoder(w).Encode(a.Body) // the caller may be gone
+	_ = json.NewEncoder(w).Encode(a.Body) // an error means that the caller has disconnected
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
@@ -100,7 +101,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 		q.Draws, q.Looks = found, r.Method == http.MethodGet
 	}
 	if !found {
-		return fail(http.StatusBadRequest, "path", // 404 would say that a ticket is over
+		return fail(http.StatusBadRequest, "path", // not 404, because 404 means that a ticket is over
 			"there is no such page: want /v1/locks/PATH, /v1/rates/PATH or /v1/tickets")
 	}
 	if q.Path = path; !tree.ValidPath(path) || path == "/" || path == "/zookeeper" ||
@@ -115,7 +116,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 		return a
 	}
 	if q.Wait > 0 {
-		c := http.NewResponseController(w) // a recorder has no deadlines to set
+		c := http.NewResponseController(w) // a writer of a test has no deadlines
 		_ = c.SetReadDeadline(time.Time{})
 		_ = c.SetWriteDeadline(time.Now().Add(q.Wait + 2*answerTime))
 	}
@@ -141,7 +142,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 	return s.Give(r.Context(), q)
 }
 
-// read reads secret and parameters. It reports whether there is a secret.
+// read reads the secret and the parameters. It reports whether the request has a secret.
 func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duration) (known bool, a *Answer) {
 	secrets := r.Header.Values(header)
 	if len(secrets) > 1 {
@@ -152,7 +153,7 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 			return false, fail(http.StatusBadRequest, "secret", "%v", err)
 		}
 		kind := "ticket"
-		if q.Draws { // draws of two callers never share a secret
+		if q.Draws { // the secret of a draw belongs to one caller only
 			kind = "draw\x00" + q.Identity.Name
 		}
 		known, q.Secret = true, session.Hash(sha256.Sum256([]byte("zlockd "+kind+"\x00"+secrets[0])))
@@ -165,7 +166,7 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 		}
 		return known, fail(http.StatusBadRequest, "parameters", "the parameters cannot be read")
 	}
-	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 { // do not ignore parameters that it may have
+	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 { // the body may have parameters, so do not ignore it
 		return known, fail(http.StatusBadRequest, "parameters", "the body is no form: send the parameters in "+
 			"the address, or with Content-Type: application/x-www-form-urlencoded")
 	}
@@ -266,7 +267,7 @@ func (q *Request) parameter(name, value string, most time.Duration) (err error) 
 	return nil
 }
 
-// identify finds a caller's identity by these tokens, or refuses the caller.
+// identify finds the identity of a caller by its token or certificate, or refuses the caller.
 func (s *Server) identify(r *http.Request, host string, tokens *Tokens) (Identity, *Answer) {
 	ids := *identity.Unproved(host, s.o.SkipACL)
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")

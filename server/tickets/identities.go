@@ -16,15 +16,15 @@ import (
 
 // Identity is a caller with its rights.
 type Identity struct {
-	Name  string    // as the state keeps it with the ticket
+	Name  string    // the name that the state stores with a ticket
 	IDs   []jute.ID // for checks of access rights
-	Paths []string  // where it may have tickets, at and below these; nil: everywhere
+	Paths []string  // the identity may have tickets at and below these paths; nil: everywhere
 
-	Tickets int // in all
-	OnPath  int // on one path
+	Tickets int // the bound on its tickets
+	OnPath  int // the bound on its tickets on one path
 	Waits   int // at a server
-	Rate    int // opened in a second, at a server
-	Rates   int // nodes of rates that it began, with the directories that they made
+	Rate    int // how many tickets it may open in a second at one server
+	Rates   int // the bound on the nodes of its rates, including directories made for them
 }
 
 // newIdentity returns an identity with the default bounds.
@@ -62,7 +62,7 @@ func ReadTokens(file string) (*Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := secretfile.Check(file, info); err != nil { // a token that is short is found by its hash
+	if err := secretfile.Check(file, info); err != nil { // a short token can be guessed by its hash
 		return nil, err
 	}
 	t := &Tokens{by: map[[sha256.Size]byte]Identity{}}
@@ -121,5 +121,5 @@ func (t *Tokens) add(words []string) error {
 	return nil
 }
 
-// failedLogin is how long the answer to a wrong token is delayed.
+// failedLogin is how long the server delays the answer to a wrong token.
 const failedLogin = 100 * time.Millisecond

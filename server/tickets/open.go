@@ -48,7 +48,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		switch {
 		case tooFast != nil:
 			return false, tooFast, nil
-		case !q.Until.IsZero() && !q.Until.After(s.o.Now()): // an error only for a new ticket
+		case !q.Until.IsZero() && !q.Until.After(s.o.Now()): // this is an error only for a new ticket
 			return false, fail(http.StatusBadRequest, "parameters", "until %s is over",
 				q.Until.Format(time.RFC3339)), nil
 		case c.err != nil:
@@ -89,7 +89,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 			}
 			continue
 		case jute.SessionExpired:
-			return false, nil, nil // the next look at the state says why
+			return false, nil, nil // the next look at the state shows why
 		}
 		s.audit("openTicket", q, false)
 		return false, refusal(&out), nil

@@ -7,22 +7,21 @@ import (
 	"time"
 )
 
-// The cost of a request for its identity, and bounds on floods of requests. Each answer costs processor time,
-// even a refusal.
+// Prices of requests, and bounds on floods of requests. Each answer costs processor time, even a refusal.
 const (
 	perOpen     = 4   // requests an identity may send for each ticket that it may open
-	perRequest  = 100 // nodes of a lock that one request may look at; more count as further requests
-	perNodes    = 10  // nodes that are made for a ticket or a rate; more count as further ones
+	perRequest  = 100 // how many nodes a look counts as one request; more nodes count as more requests
+	perNodes    = 10  // how many new nodes count as one ticket or rate; more nodes count as more
 	longestPace = time.Second
 	spareWork   = 50 // requests of an identity at a time, not counting its waits
-	failures    = 20 // a second, from an address
+	failures    = 20 // how many wrong tokens an address may send in a second
 )
 
-// paces holds for each key when its next event would be due if its events were spread evenly.
+// paces holds, for each key, the time at which its next event is due if its events come at even intervals.
 type paces map[string]time.Time
 
-// next counts n events of a key that may have most events a second, and as many at once. It returns how long
-// the first of them has to wait. If that is more than longest, it counts nothing.
+// next counts n events of a key. A key may have most events a second, and as many at once. next returns how
+// long the first of the events has to wait. If that is more than longest, next counts nothing.
 func (p paces) next(key string, most, n int, now time.Time, longest time.Duration) time.Duration {
 	if most <= 0 {
 		return longest + 1
@@ -45,7 +44,8 @@ func (p paces) next(key string, most, n int, now time.Time, longest time.Duratio
 	return wait
 }
 
-// opens counts a ticket or a rate that an identity opens, and that makes so many nodes, or refuses it.
+// opens counts a new ticket or rate of an identity, or refuses it. The argument nodes is the number of nodes
+// that it makes.
 func (s *Server) opens(i *Identity, nodes int) *Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 	s.mu.Lock()
 	if s.working[i.Name] >= i.Waits+spareWork {
 		s.mu.Unlock()
-		pause(ctx, failedLogin) // a connection may send many requests at once
+		pause(ctx, failedLogin) // the pause slows a connection that sends many requests at once
 		return fail(http.StatusTooManyRequests, "limit", "this identity has %d requests under way at this "+
 			"server, and no more are allowed", i.Waits+spareWork)
 	}

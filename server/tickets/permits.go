@@ -38,11 +38,11 @@ type semaphore struct {
 	dir     tree.Ref // of the permits
 	there   bool
 	permits []string
-	err     error // there is another kind of lock
+	err     error // set if the path has another kind of lock
 }
 
-// semaphoreAt reads a semaphore. token is that of held permits: for their holder, contenders that came later
-// do not matter.
+// semaphoreAt reads a semaphore. If the caller holds permits, token is their token, and semaphoreAt ignores
+// contenders that came later.
 func semaphoreAt(t *tree.Tree, path string, token int64) (s semaphore) {
 	s.path = path
 	dir, there := t.Find(path)
@@ -93,7 +93,7 @@ func (s *semaphore) byNumber() {
 	})
 }
 
-// first returns a holder.
+// first returns the holder of the first permit.
 func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
 	if len(s.permits) == 0 {
 		return nil
@@ -102,7 +102,8 @@ func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
 	return holderOf(t, recipe.Join(s.dir.Path(), s.permits[0]), ids)
 }
 
-// numbers returns the numbers of permits with a token, and in none why they must not be used, if so.
+// numbers returns the numbers of the permits with a token. If the holder must not use them, the result none
+// says why.
 func (s *semaphore) numbers(t *tree.Tree, own []string, token int64) (slots []int, none string) {
 	for _, name := range s.permits {
 		n, there := t.Child(s.dir, name)
@@ -134,7 +135,7 @@ func (g *sight) lookPermits(t *tree.Tree, ids []jute.ID) {
 		g.lookPlace(t, place, ids)
 	case len(own) == int(k.Permits):
 		g.lookHeld(t, own)
-	} // else another client has removed a node
+	} // otherwise another client has removed a node
 }
 
 // lookHeld reads the permits that a ticket has.
@@ -152,7 +153,7 @@ func (g *sight) lookHeld(t *tree.Tree, own []string) {
 	g.mixed = s.err
 }
 
-// lookPlace reads what a ticket with a place in a semaphore's queue waits for.
+// lookPlace finds the contender or the permits that a ticket in a semaphore's queue waits for.
 func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	n, _ := t.Find(place)
 	own, layout, ok := recipe.ParseName(n.Name())
@@ -231,7 +232,7 @@ func (s *Server) promote(ctx context.Context, q *Request, g *sight) *Answer {
 		out.Code = state.FirstFailure(out.Reply)
 	}
 	switch out.Code {
-	case jute.OK, jute.NoNode, jute.NodeExists, jute.BadVersion: // others were faster
+	case jute.OK, jute.NoNode, jute.NodeExists, jute.BadVersion: // another request was faster
 		return nil
 	}
 	return refusal(&out)

@@ -24,8 +24,8 @@ type drawBody struct {
 	Repeated bool  `json:"repeated,omitempty"`
 }
 
-// Draw draws from a rate, and waits until a draw is free. secret says that the request has a secret, by which
-// a repetition is recognised.
+// Draw draws from a rate, and waits until a draw is free. If secret is set, the request has a secret, and the
+// server recognises a repeated request by it.
 func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 	off, ok := s.serving(q)
 	if !ok {
@@ -115,7 +115,7 @@ func (s *Server) drawn(q *Request, d state.Drawn, a *Answer) *Answer {
 
 // lookAtRate returns the answer that a draw would get now.
 func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Answer) {
-	nodes := 0 // that the draw would make
+	nodes := 0 // the number of nodes that the draw would make
 	(*s.node.Load()).View(func(st *state.State) {
 		data, there, code := rateData(st, q, jute.PermWrite)
 		if !there {
@@ -135,8 +135,8 @@ func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Ans
 	return seen, a
 }
 
-// rateData returns the data of a rate's node, if the caller has the permission, and whether the node exists:
-// a new rate has none.
+// rateData returns the data of a rate's node, if the caller has the permission perm, and whether the node
+// exists. A new rate has no node.
 func rateData(st *state.State, q *Request, perm int32) (data string, there bool, code jute.ErrCode) {
 	n, there := st.Tree().Find(q.Path)
 	switch {
@@ -156,12 +156,13 @@ type rateBody struct {
 	Limit int    `json:"limit,omitempty"`
 	Per   int64  `json:"perMs,omitempty"`
 	Used  int64  `json:"used"`
-	Left  *int64 `json:"left,omitempty"`    // by the limit
-	Retry *int64 `json:"retryMs,omitempty"` // when the next draw passes; 0: it does now
+	Left  *int64 `json:"left,omitempty"`    // how many draws the limit leaves
+	Retry *int64 `json:"retryMs,omitempty"` // when the next draw is possible; 0: now
 }
 
-// ShowRate returns how much of a rate is used, for the time and limit in the request, without drawing. The
-// default time is that of the first draw; without a limit the answer does not say how many draws are left.
+// ShowRate returns how much of a rate is used, without drawing. The time and the limit come from the request.
+// The default time is that of the first draw. Without a limit the answer does not say how many draws are
+// left.
 func (s *Server) ShowRate(q *Request) *Answer {
 	if _, ok := s.serving(q); !ok {
 		return unavailable(errAgain)
@@ -228,9 +229,9 @@ func rateRefusal(out *state.Outcome) *Answer {
 	return refusal(out)
 }
 
-// goes reports whether a caller is the first in its line, and whether it may send its draw now. In that case
-// the caller has left the line, and must call gone later. A caller that does not wait may send its draw if
-// there is no line.
+// goes reports whether a caller is the first in its line (first), and whether it may send its draw now
+// (free). If free is true, the caller has left the line and must call gone later. A caller that does not wait
+// may send its draw if there is no line.
 func (s *Server) goes(of rate, t *turn, seen state.Drawn) (first, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +248,7 @@ func (s *Server) goes(of rate, t *turn, seen state.Drawn) (first, free bool) {
 	return first, free
 }
 
-// gone notes that a draw is no longer under way; with back, its caller becomes the first in line again.
+// gone notes that a draw is no longer under way. If back is set, its caller becomes the first in line again.
 func (s *Server) gone(of rate, t *turn, back bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,7 +320,7 @@ type rate struct {
 // to draw, so a thousand waiting callers write no more log entries than one.
 type line struct {
 	waiting []*turn
-	under   int64 // draws that are on their way through the log
+	under   int64 // how many draws are on their way through the log
 }
 
 type turn struct{ wake chan struct{} }

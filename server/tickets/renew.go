@@ -15,10 +15,10 @@ type renewal struct {
 	taken time.Time // when Heard first reported it
 }
 
-// confirm makes sure that the leader hears of a ticket after the call began, and returns when it surely had.
-// If the server knows that the ticket was alive recently, a touch is enough. Any other ticket might be ending
-// at this moment, so its timeout is restarted by a log entry, after which an earlier decision to end it has
-// no effect.
+// confirm makes sure that the leader hears of a ticket after the call began, and returns a time by which the
+// leader had surely heard of it. If the server knows that the ticket was alive recently, a touch is enough.
+// Any other ticket might be ending at this moment, so a log entry restarts its timeout. After that entry, an
+// earlier decision to end the ticket has no effect.
 func (s *Server) confirm(ctx context.Context, x session.Session) (at time.Time, lives bool, err error) {
 	n := *s.node.Load()
 	at = time.Now()

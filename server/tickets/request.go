@@ -33,13 +33,13 @@ type Request struct {
 	Until       time.Time
 	Reason, Who string
 
-	Draws, Looks bool          // it draws from a rate of Limit draws in the time Per, or looks at one
+	Draws, Looks bool          // the request draws from, or looks at, a rate of Limit draws in Per
 	Per          time.Duration // 0: not given
 
 	IfMatch, IfNoneMatch string
 
 	seen   int     // number of nodes that were read for the answer
-	tokens *Tokens // by which the caller was identified
+	tokens *Tokens // the tokens by which the server identified the caller
 }
 
 // newID returns the id of a new node.
@@ -80,7 +80,7 @@ func duration(name, value string, least, most time.Duration) (time.Duration, err
 	return d, nil
 }
 
-// text refuses what cannot be shown to others.
+// text refuses a value that other clients cannot be shown.
 func text(name, value string) error {
 	if len(value) > maxText {
 		return fmt.Errorf("%s has %d bytes, and at most %d are allowed", name, len(value), maxText)

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Node is this server's part in the cluster as tickets need it; a raftfsm.Node is one.
+// Node has the calls that tickets need of this server's part in the cluster. raftfsm.Node implements it.
 type Node interface {
 	Propose(state.Request, state.Waiter) error
 	View(f func(*state.State))
@@ -38,29 +38,29 @@ const (
 	DefaultMax = 24 * time.Hour
 	MaxWait    = 10 * time.Minute
 
-	MinPer = time.Second // of a rate
+	MinPer = time.Second // bounds on the time of a rate
 	MaxPer = 24 * time.Hour
 
 	MaxTickets = 10_000  // of a cluster
-	MaxRates   = 100_000 // of a cluster: nodes, with the directories that rates made
-	MaxWaits   = 2000    // of a server
+	MaxRates   = 100_000 // nodes in the whole cluster, including directories made for rates
+	MaxWaits   = 2000    // at one server
 
 	maxText = 200
 	// A ticket ends at its last moment by the leader's clock, which may be ahead of this server's by
 	// clocksApart.
 	clocksApart = time.Second
 
-	ackTime   = 2 * time.Second // for a leader to acknowledge a touch
+	ackTime   = 2 * time.Second // how long to wait until the leader acknowledges a touch
 	doTime    = 10 * time.Second
-	triesMost = 20 // attempts of a try that other requests overtake
+	triesMost = 20 // how often a try is repeated when other requests overtake it
 )
 
 // Options say how tickets are served.
 type Options struct {
-	ID      uint32 // of the server
+	ID      uint32 // the server's id
 	SkipACL bool
 	Max     time.Duration // the longest time of a ticket
-	Tokens  *Tokens       // nil: callers need a certificate, or without TLS nothing
+	Tokens  *Tokens       // nil: callers need a certificate; without TLS they need nothing
 	TLS     bool          // the port has TLS
 	Now     func() time.Time
 	// Audit, unless nil, is called for each ticket that is opened or given back.
@@ -80,14 +80,14 @@ type Server struct {
 	requests, refused  atomic.Int64
 	draws, drawRefused atomic.Int64
 
-	mu        sync.Mutex    // held for operations on what follows only
+	mu        sync.Mutex    // guards the fields below, and is held only briefly
 	off       chan struct{} // closed while the server does not serve
 	closed    bool
 	watched   map[string][]*wait
 	waits     map[*wait]struct{}
 	waitsOf   map[string]int
 	renewals  map[*renewal]struct{}
-	confirmed map[int64]time.Time // when the leader had last surely heard of a ticket
+	confirmed map[int64]time.Time // for each ticket, the last time by which the leader had surely heard of it
 	opened    paces               // by identity
 	asked     paces               // by identity, or by the address of callers without one
 	working   map[string]int      // requests that are being answered, by identity
@@ -101,10 +101,10 @@ type wait struct {
 	wake     chan struct{}
 	paths    []string
 	touched  time.Time
-	every    time.Duration // between two touches; 0: the wait does not renew the ticket
+	every    time.Duration // the time between two touches; 0: the wait does not renew the ticket
 }
 
-// New returns a server that serves nothing before Use is called.
+// New returns a server. It serves no request before Use is called.
 func New(o Options) *Server {
 	s := &Server{o: o, off: make(chan struct{}), watched: map[string][]*wait{}, waits: map[*wait]struct{}{},
 		waitsOf: map[string]int{}, renewals: map[*renewal]struct{}{}, confirmed: map[int64]time.Time{},
@@ -117,9 +117,9 @@ func New(o Options) *Server {
 // Use gives the server the node whose state it serves.
 func (s *Server) Use(n Node) { s.node.Store(&n) }
 
-// SetTokens replaces the callers' tokens. All waits end, and their callers are checked when they ask again.
-// If there were tokens, nil admits no caller; otherwise a port whose tokens were removed would serve
-// everyone.
+// SetTokens replaces the callers' tokens. All waits end, and the server checks their callers when they ask
+// again. If there were tokens before, nil admits no caller: otherwise a port would serve everyone after its
+// tokens were removed.
 func (s *Server) SetTokens(t *Tokens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,8 @@ func (s *Server) Close() {
 	s.Serving(false)
 }
 
-// Heard appends the tickets whose callers were heard from; with all, also those that were reported recently.
+// Heard appends the tickets whose callers were heard from. If all is set, it also appends the tickets
+// reported recently.
 func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +236,7 @@ func (w *wait) wakeUp() {
 	}
 }
 
-// arm makes a wait wake at changes of these paths and no others. The state is locked.
+// arm makes a wait wake at changes of these paths only. The caller holds the state lock.
 func (s *Server) arm(w *wait, paths ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +287,7 @@ type done chan state.Outcome
 
 func (d done) Done(o *state.Outcome, _ *state.State) {
 	kept := *o
-	kept.Reply = slices.Clone(o.Reply) // it is not valid for longer
+	kept.Reply = slices.Clone(o.Reply) // the reply is valid only during this call
 	d <- kept
 }
 
@@ -322,7 +323,7 @@ func (s *Server) view(q *Request) (g sight) {
 	return g
 }
 
-// sure is view of a state that is no older than any answer of any server so far.
+// sure is like view, for a state that is no older than any answer of any server so far.
 func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 	g := s.view(q)
 	if g.lives() || g.over.Why != 0 {
@@ -351,8 +352,8 @@ func (s *Server) end(ctx context.Context, q *Request, id int64, why session.Tick
 	return err
 }
 
-// usable returns how long a ticket is surely alive after it was heard from. Package client uses the same time
-// for a session.
+// usable returns how long a ticket is surely alive after the leader has heard of it. Package client uses the
+// same time for a session.
 func usable(timeout int32) time.Duration {
 	ttl := time.Duration(timeout) * time.Millisecond
 	return time.Duration(float64(ttl)*0.995) - max(ttl/5, time.Second)

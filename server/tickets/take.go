@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// gone returns the answer for a ticket that is over, or does not belong to this identity.
+// gone returns the answer for a ticket that is over or belongs to another identity.
 func gone(q *Request, g *sight) *Answer {
 	e := &g.over
 	if e.Why == 0 || e.Identity != q.Identity.Name {
@@ -28,7 +28,8 @@ func gone(q *Request, g *sight) *Answer {
 	return fail(http.StatusGone, words[e.Why], "%s", text)
 }
 
-// wrong returns an answer if a request does not fit the ticket that it names, nil if it fits.
+// wrong returns an answer if a request does not fit the ticket that it names. It returns nil if the request
+// fits.
 func (q *Request) wrong(g *sight) *Answer {
 	k := g.session.Ticket
 	switch {
@@ -122,8 +123,8 @@ func (s *Server) Take(ctx context.Context, q *Request) *Answer {
 	return a
 }
 
-// await waits until a ticket is held, or differs from what the caller knows, or the caller's time to wait is
-// over. It returns an answer if there is nothing to wait for.
+// await waits until a ticket holds its lock, or differs from the state that the caller knows, or the caller's
+// time to wait is over. It returns an answer if there is nothing to wait for.
 func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, renews bool) (g sight,
 	a *Answer) {
 	var w *wait
@@ -138,7 +139,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 				return
 			}
 			children := ""
-			if q.IfNoneMatch != "" && !g.held { // the place may change while the blocker stays
+			if q.IfNoneMatch != "" && !g.held { // the place may change with the same blocker
 				children = g.dir
 			}
 			s.arm(w, append(g.watch, g.blocker, g.node, children)...)
@@ -203,7 +204,8 @@ func (s *Server) leaves(ctx context.Context, q *Request, g *sight, why session.T
 	return gone(q, &now)
 }
 
-// told returns the answer for a living ticket. at is when the leader had surely heard of it.
+// told returns the answer for a living ticket. at is a time by which the leader had surely heard of the
+// ticket.
 func (s *Server) told(q *Request, g *sight, at time.Time) *Answer {
 	a := &Answer{Code: http.StatusOK, ETag: g.etag()}
 	ttl := int64(g.session.Timeout)
@@ -259,7 +261,7 @@ func (s *Server) Give(ctx context.Context, q *Request) *Answer {
 	return &Answer{Code: http.StatusNoContent}
 }
 
-// Show describes a ticket, or without one the lock. It renews nothing.
+// Show describes a ticket, or the lock if the request names no ticket. It does not renew the ticket.
 func (s *Server) Show(ctx context.Context, q *Request, ticket bool) *Answer {
 	off, ok := s.serving(q)
 	if !ok {
@@ -300,7 +302,7 @@ func (s *Server) Show(ctx context.Context, q *Request, ticket bool) *Answer {
 	return s.told(q, &g, time.Time{})
 }
 
-// One is a ticket in the list of an identity's.
+// One is a ticket in the list of an identity's tickets.
 type One struct {
 	Path  string `json:"path"`
 	Held  bool   `json:"held"`
@@ -316,7 +318,7 @@ type listBody struct {
 	Tickets []One `json:"tickets"`
 }
 
-// shownTickets bounds a list.
+// shownTickets bounds the length of a list.
 const shownTickets = 1000
 
 // List lists the tickets of an identity, without their secrets.
@@ -329,7 +331,7 @@ func (s *Server) List(q *Request) *Answer {
 		all = st.Sessions().SomeTicketsOf(q.Identity.Name, shownTickets)
 	})
 	b := &listBody{V: 1, Tickets: []One{}}
-	for _, x := range all { // a look at a long queue takes a while: lock the state for each ticket alone
+	for _, x := range all { // a look may take a while, so lock the state for one ticket at a time
 		var g sight
 		(*s.node.Load()).View(func(st *state.State) {
 			g = look(st, x.Ticket.Hash, s.o.Now().UnixMilli(), q.IDs)

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Modes of tickets, as the state keeps them.
+// Modes of tickets. The state stores these numbers.
 const (
 	exclusive byte = 1 + iota
 	shared
@@ -29,17 +29,17 @@ type sight struct {
 	own     recipe.Contender
 	held    bool
 	token   int64
-	ahead   int // contenders that must get the lock first
-	of      int // contenders in all
+	ahead   int // how many contenders must get the lock before this one
+	of      int // how many contenders there are
 	blocker string
 	behind  *Holder
 	asked   *recipe.Revocation
-	mixed   error // why it cannot hold: another kind of lock is there
+	mixed   error // set if the path has another kind of lock, so the ticket cannot hold
 	seen    int   // number of nodes that were read
 
 	slots   []int    // numbers of its permits
 	noSlots string   // why slots must not be used
-	grant   []byte   // the transaction that makes its permits; nil: it is not its turn
+	grant   []byte   // the transaction that makes its permits; nil: the ticket must wait
 	watch   []string // further paths whose changes may change the sight
 }
 
@@ -94,8 +94,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	return g
 }
 
-// looked returns how many nodes a look at a lock goes through: all that stand in its directories, whatever
-// they are.
+// looked returns how many nodes a look at a lock reads: all children of its directories.
 func looked(t *tree.Tree, path string) (n int) {
 	queue, permits := recipe.Join(path, recipe.QueueName), recipe.Join(path, recipe.PermitsName)
 	for _, p := range []string{path, queue, permits} {
@@ -110,7 +109,7 @@ func rule(l recipe.Layout, k recipe.Role) recipe.Rule {
 	return recipe.Rule{Layout: l, Kind: k, RW: k == recipe.RoleRead || k == recipe.RoleWrite}
 }
 
-// holderOf describes a contender, if its node may be read.
+// holderOf describes a contender, if these identities may read its node.
 func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
 	n, there := t.Find(path)
 	if !there {
@@ -125,8 +124,8 @@ func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
 	return h
 }
 
-// readNode returns the data of a node of the ticket, and notes whether an operator has asked its client to
-// give it back.
+// readNode returns the data of a node of the ticket, and notes whether an operator has asked the caller to
+// give the lock back.
 func (g *sight) readNode(n tree.Ref) []byte {
 	text, _ := n.Data(tree.Super) // even if its ACL has changed
 	data := []byte(text)
@@ -137,8 +136,8 @@ func (g *sight) readNode(n tree.Ref) []byte {
 }
 
 // placeIn finds a contender's place among the children of a directory. own is empty for a new contender.
-// Contenders that came later do not matter: if one is of another kind, it is the later one that is refused.
-// But a node that takes over the number of another always counts.
+// placeIn ignores contenders that came later: if one of them belongs to another kind of lock, the later
+// contender is refused. But a node that takes over the number of another node always counts.
 func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, token int64) (
 	p recipe.Place, of int, err error) {
 	counted := func(yield func(string) bool) {
@@ -174,8 +173,8 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
 	return nil
 }
 
-// rivals returns an error if a living child belongs to another kind of lock. With a token, only earlier
-// children count.
+// rivals returns an error if a living child belongs to another kind of lock. If token is not 0, only children
+// created before it count.
 func rivals(t *tree.Tree, dir tree.Ref, own recipe.Use, names []string, token int64) error {
 	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
 	for name, use := range own.Rivals(names) {
@@ -224,7 +223,7 @@ func lookAt(t *tree.Tree, q *Request) (c newcomer) {
 	}
 	c.seen = dir.Stat().Pzxid
 	if q.Mode == exclusive && q.Layout != recipe.LayoutKazoo && hasReaders(dir) {
-		c.role = recipe.RoleWrite // programs with Curator's recipes see only their own family
+		c.role = recipe.RoleWrite // contenders of Curator's recipes see only contenders of the same recipe
 	}
 	p, _, err := placeIn(t, dir, rule(q.Layout, c.role), recipe.Contender{}, 0)
 	c.blocked, c.err = p.Blocked, err
@@ -316,5 +315,5 @@ func describe(t *tree.Tree, q *Request) Lock {
 	return l
 }
 
-// cut shortens a text that came from other clients.
+// cut shortens a text that another client wrote.
 func cut(s string) string { return recipe.CutText(s, maxText) }

@@ -22,8 +22,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// tokenHeader carries the page's token. Pages of other sites can neither read
-// it nor send it.
+// tokenHeader is the header with the page's token. Pages of other sites can neither read nor send this
+// header.
 const tokenHeader = "X-Zlockd-Token"
 
 // action is an operator's request.
@@ -172,7 +172,7 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 		s.hits = append(s.hits, v.hitOf(c, "leaves the queue"))
 	}
 	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
-	if c.Place != "" { // its client may be unable to give the place back
+	if c.Place != "" { // a client that hangs does not give its place back
 		place := q.Target(c.Place)
 		s.does += " and " + shown(place)
 		body = jute.AppendMultiHeader(body, jute.OpDelete, false, -1)
@@ -205,8 +205,8 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	}, nil
 }
 
-// freed returns the waiters that get the lock when the node of a holder goes: one, or several that may hold
-// it together. Of the waiters that only watch the node it is unknown which one gets the lock.
+// freed returns the waiters that get the lock when the node of a holder goes: one waiter, or several that may
+// hold the lock together. Some waiters only watch the node. It is unknown which one of them gets the lock.
 func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {
 	for i := range q.Waiters {
 		w := &q.Waiters[i]
@@ -309,8 +309,8 @@ func (v *View) planSnapshot(context.Context, *action) (*step, error) {
 	}, nil
 }
 
-// write changes the node of a contender as the super user, in a new session that it closes
-// afterwards. The body is that of the operation on the node.
+// write changes the node of a contender as the super user, in a new session that it closes afterwards. The
+// argument body is the body of the operation.
 func (v *View) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
 	body []byte,
 ) error {

@@ -44,8 +44,8 @@ var (
 // maxAnswer bounds an answer in bytes.
 const maxAnswer = 50 << 20
 
-// answer makes an HTTP handler of f: JSON with an ETag, zipped for clients that accept it, four
-// at a time.
+// answer makes an HTTP handler from f. Its answers are JSON with an ETag, zipped for clients that accept
+// that. The handler computes at most four answers at a time.
 func (v *View) answer(f answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v.inTurn(w, r, "this", func(ctx context.Context, w http.ResponseWriter) {
@@ -100,7 +100,7 @@ type turnWriter struct {
 func (t *turnWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 var zippers = sync.Pool{New: func() any {
-	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is legal
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid, so there is no error
 	return z
 }}
 
@@ -134,7 +134,7 @@ func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, bo
 		var zipped bytes.Buffer
 		z := zippers.Get().(*gzip.Writer)
 		z.Reset(&zipped)
-		_, _ = z.Write(body) // a bytes.Buffer takes all
+		_, _ = z.Write(body) // a bytes.Buffer never returns an error
 		_ = z.Close()
 		zippers.Put(z)
 		h.Set("Content-Encoding", "gzip")
@@ -211,7 +211,7 @@ type query struct {
 	name   string
 	values url.Values
 	all    bool     // names that not every client may list are shown, too
-	ofPage bool     // the parameters are those of the page, which has more
+	ofPage bool     // the parameters are those of the page, which has further ones
 	known  []string // the parameters that were read
 	err    error    // the first thing that is wrong with them
 }
@@ -290,7 +290,7 @@ func (q *query) prefix() string {
 
 // page is a part of a list.
 type page struct {
-	Total  int  `json:"total"` // that match
+	Total  int  `json:"total"` // the number of all rows that match
 	Offset int  `json:"offset"`
 	Next   *int `json:"next,omitempty"` // offset of the next part
 }
@@ -350,8 +350,8 @@ func parseSession(s string) (int64, bool) {
 	return n, err == nil
 }
 
-// etagOf returns a tag for an answer's bytes, by which a client that polls learns in a few bytes that nothing
-// has changed.
+// etagOf returns a tag of an answer's bytes. A client that polls sends the tag, and gets a short answer if
+// nothing has changed.
 func etagOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return `W/"` + hex.EncodeToString(sum[:12]) + `"`

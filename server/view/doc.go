@@ -1,5 +1,4 @@
-// Package view is what an operator sees of a server's locks and sessions: JSON
-// answers, and one page that shows them.
+// Package view shows operators the locks and sessions of a server, as JSON answers and as one page.
 //
 // It reads the state in bounded pieces. One scan of all locks serves all requests until the state has changed
 // and the scan is old. A costly scan serves for longer.

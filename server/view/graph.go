@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// partyRow is a party of the graph, which waits or is waited for.
+// partyRow is a party of the graph: a party waits, or another party waits for it.
 type partyRow struct {
 	ID    int    `json:"id"`
 	Label string `json:"label"`

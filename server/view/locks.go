@@ -132,13 +132,13 @@ func (f *filter) held(c recipe.Entry) bool {
 }
 
 var lockOrders = map[string]func(a, b *recipe.Queue) int{
-	"path":    nil, // as they are
+	"path":    nil, // keeps the order of the scan, which is by path
 	"waiters": func(a, b *recipe.Queue) int { return cmp.Compare(waiting(b), waiting(a)) },
 	"wait":    func(a, b *recipe.Queue) int { return compareSince(a.OldestWait(), b.OldestWait()) },
 	"hold":    func(a, b *recipe.Queue) int { return compareSince(a.OldestHold(), b.OldestHold()) },
 }
 
-// compareSince puts the oldest first, and 0, which means none, last.
+// compareSince puts the oldest time first. A time of 0 means none, and comes last.
 func compareSince(a, b int64) int {
 	if (a == 0) != (b == 0) {
 		return cmp.Compare(b, a)

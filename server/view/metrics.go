@@ -19,7 +19,7 @@ type meter struct {
 	mu     sync.Mutex
 	before map[string]seen     // by path
 	sums   map[string]*lockSum // by prefix, at most 32 and "other"
-	at     time.Time           // of the newest scan that it has looked at
+	at     time.Time           // the time of the newest scan that the meter has read
 }
 
 // seen is a lock at the last look.
@@ -32,7 +32,7 @@ type seen struct {
 // lockSum holds the figures of the locks below one prefix.
 type lockSum struct {
 	held, waiters int
-	wait, hold    int64 // since when the oldest; 0: none
+	wait, hold    int64 // since when the oldest wait or hold lasts; 0: there is none
 	grants        int64
 	at            time.Time // of the newest scan that found a lock there
 }
@@ -93,8 +93,8 @@ func (m *meter) sum(prefix string) *lockSum {
 	return sum
 }
 
-// makeRoom drops prefixes that have no locks, if other prefixes need their places, and first those without
-// locks for longest. Their counts are added to "other".
+// makeRoom drops prefixes without locks, if other prefixes need their places. It begins with those that have
+// had no locks for the longest time, and adds their counts to "other".
 func (m *meter) makeRoom(s *scan) {
 	here, fresh := map[string]bool{}, map[string]bool{}
 	for i := range s.locks {
@@ -129,8 +129,8 @@ func waiting(q *recipe.Queue) int {
 	return q.Total - len(q.Holders) - len(q.Participants)
 }
 
-// granted returns how many grants there were at least between two looks: new holders, or contenders that came
-// and no longer wait.
+// granted returns the least possible number of grants between two looks. It counts new holders, or contenders
+// that came and no longer wait.
 func granted(q *recipe.Queue, was, is seen, known bool) int64 {
 	fresh := 0
 	for _, token := range is.holders {
@@ -158,7 +158,7 @@ func (v *View) Measure(st *admin.Status) {
 	defer cancel()
 	s, err := v.locks(ctx)
 	if err != nil {
-		return // the scrape goes on without them
+		return // the other metrics are served without these
 	}
 	m := &v.meter
 	m.mu.Lock()

@@ -25,7 +25,8 @@ import (
 //go:embed page.html
 var pageText string
 
-// tab is a view of the page: the answer to a query, which may name a node or session by the parameter of.
+// tab is a part of the page. It shows the answer to a query. The parameter named by the field of may name a
+// node or a session.
 type tab struct {
 	ID, Name string
 	answer   func(*View, context.Context, *query) (any, error)
@@ -72,8 +73,7 @@ func (d *pageData) NextPage(offset int) string {
 	return "/?" + q.Encode()
 }
 
-// ask calls the function behind a JSON answer with the page's parameters. Fields that were left empty
-// do not count.
+// ask calls the function of a JSON answer with the page's parameters. It drops empty form fields.
 func (d *pageData) ask(ctx context.Context, f answerer, name string) any {
 	values := d.r.URL.Query()
 	maps.DeleteFunc(values, func(_ string, v []string) bool { return v[0] == "" })
@@ -88,8 +88,8 @@ func (d *pageData) ask(ctx context.Context, f answerer, name string) any {
 	return nil
 }
 
-// servePage serves the page. Without its script it is plain tables; the script
-// asks for the same page again and again and puts the tables in place.
+// servePage serves the page. The page consists of plain tables, which need no script. The script requests the
+// same page again and again, and replaces the tables.
 func (v *View) servePage(w http.ResponseWriter, r *http.Request) {
 	v.inTurn(w, r, "the page", func(ctx context.Context, w http.ResponseWriter) { v.writePage(ctx, w, r) })
 }

@@ -31,14 +31,14 @@ type line struct {
 
 // Sizes of the picture.
 const (
-	maxBoxes  = 60 // parties that are considered; those of deadlocks come first
+	maxBoxes  = 60 // how many parties the picture considers; those of deadlocks come first
 	maxCols   = 3  // of parties outside deadlocks
 	maxRows   = 10
 	boxWidth  = 190
 	boxHeight = 46
 	colWidth  = 420 // a line between two columns has room for its label
 	bowWidth  = 310 // right of the last column: for bows and their labels
-	bowLabel  = 78  // where those begin
+	bowLabel  = 78  // where the labels of bows begin
 	rowHeight = 76
 )
 
@@ -175,7 +175,7 @@ func subOf(p *partyRow) string {
 	return p.Addr
 }
 
-// middle cuts a long name in its middle, because names differ at their ends.
+// middle shortens a long name by cutting its middle out, because names differ at their ends.
 func middle(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {
@@ -184,7 +184,7 @@ func middle(s string, n int) string {
 	return string(r[:n/2]) + "…" + string(r[len(r)-(n-n/2-1):])
 }
 
-// shortPath keeps the end of a path, in which locks of one directory differ.
+// shortPath keeps the end of a path, because the paths of locks in one directory differ there.
 func shortPath(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {

@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// reach caches how far the members are. One request asks the other servers on behalf of all that poll, so no
-// request waits long for a server that does not answer.
+// reach caches the progress of the members. One request asks the other servers, and all requests use its
+// answer. So no request waits long for a server that does not answer.
 type reach struct {
 	mu    sync.Mutex
 	all   map[uint32]status.Member
@@ -23,7 +23,7 @@ const (
 	reachWait  = 500 * time.Millisecond // for the answer to a question
 )
 
-// members returns how far the members are, nil if the answer does not come in time.
+// members returns the progress of the members, or nil if the answer does not come in time.
 func (v *View) members(ctx context.Context) map[uint32]status.Member {
 	r := &v.reach
 	r.mu.Lock()

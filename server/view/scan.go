@@ -21,7 +21,7 @@ type scan struct {
 	took      time.Duration
 	locks     []recipe.Queue
 	unlisted  int            // ephemeral nodes of locks that not every client may list
-	listed    []recipe.Queue // the others, if there are such
+	listed    []recipe.Queue // the locks that every client may list; nil if that is all of them
 	total     int            // ephemeral nodes
 	truncated bool
 	// noPrefixes says that not every client may list the children of the root.
@@ -44,8 +44,8 @@ func (g *lazyGraph) of(v *View, locks []recipe.Queue) *recipe.Graph {
 
 func (s *scan) waitGraph(v *View) *recipe.Graph { return s.graph.of(v, s.locks) }
 
-// seen returns the locks that a query is about, their wait graph, and the number of locks that it may not
-// see.
+// seen returns the locks that a query may see, their wait graph, and the number of locks that the query may
+// not see.
 func (s *scan) seen(q *query) (list []recipe.Queue, graph func(*View) *recipe.Graph, hidden int) {
 	if q.all || s.unlisted == 0 {
 		return s.locks, s.waitGraph, 0

@@ -51,11 +51,11 @@ func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) answer.S
 	return r
 }
 
-// allSessions lists the sessions in pieces: ids first, which are numbers.
+// allSessions returns the ids of all sessions. It reads them in pieces.
 func (v *View) allSessions() ([]int64, error) {
 	var ids []int64
 	for after, more := int64(0), true; more; {
-		ids = slices.Grow(ids, sessionsAtOnce) // not while the lock is held
+		ids = slices.Grow(ids, sessionsAtOnce) // allocate before the lock is taken
 		ok := v.source.View(func(st *state.State) {
 			before := len(ids)
 			st.Sessions().From(after, sessionsAtOnce, func(s session.Session) { ids = append(ids, s.ID) })
@@ -101,7 +101,7 @@ func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
 		s     session.Session
 		nodes int
 	}
-	shown := make([]seen, 0, len(ids)) // rows are made later, without the lock
+	shown := make([]seen, 0, len(ids)) // the rows are built later, without the state lock
 	err = v.eachSession(ctx, ids, func(s session.Session, t *tree.Tree) {
 		shown = append(shown, seen{s, t.EphemeralsIn(s.ID)})
 	})

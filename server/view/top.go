@@ -24,7 +24,7 @@ type rates struct {
 type sample struct {
 	at             time.Time
 	counts         map[int64]observe.Count // by session
-	received, sent int64                   // of all connections, ended ones too
+	received, sent int64                   // by all connections, including those that have ended
 }
 
 const (
@@ -107,13 +107,14 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 		was := then.counts[c.Session]
 		row := answer.Busy{Requests: c.Received - was.Requests,
 			Bytes: c.BytesIn + c.BytesOut - was.Bytes, Watches: v.source.WatchCount(c.Session)}
-		if row.Requests < 0 || row.Bytes < 0 { // a new connection, or numbers begun again
+		if row.Requests < 0 || row.Bytes < 0 { // the connection is new, or its counters were reset
 			row.Requests, row.Bytes = c.Received, c.BytesIn+c.BytesOut
 		}
 		host := c.Addr[:max(strings.LastIndexByte(c.Addr, ':'), 0)]
 		add(host, row)
 	}
-	for host, n := range v.source.GoneClients() { // such as clients that connect for each request
+	// Also count connections that have ended, such as those of clients that connect for each request.
+	for host, n := range v.source.GoneClients() {
 		add(host, answer.Busy{Requests: n.Requests, Bytes: n.Bytes})
 	}
 	clients := slices.Collect(maps.Values(addrs))
@@ -137,8 +138,8 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 
 func round(s float64) float64 { return float64(int64(s*10)) / 10 }
 
-// oldest returns the oldest sample: that of a minute ago, once there is one. Before that, counts are since
-// the start of the connections.
+// oldest returns the oldest sample, which is a minute old when the server has run that long. If there is no
+// sample, it is empty, and counts begin at the start of each connection.
 func (v *View) oldest() sample {
 	v.rates.mu.Lock()
 	defer v.rates.mu.Unlock()
@@ -204,7 +205,7 @@ type overviewAnswer struct {
 	Twice     int    `json:"locksHeldTwice,omitempty"`
 	Over      int    `json:"holdsOverLimit,omitempty"`
 	CanAct    bool   `json:"canAct"` // there is a super user
-	Token     string `json:"token"`  // that actions need; see tokenHeader
+	Token     string `json:"token"`  // the token for actions; see tokenHeader
 }
 
 // Wrong reports whether there is anything that an operator should look at.
@@ -213,8 +214,8 @@ func (a overviewAnswer) Wrong() bool {
 		slices.ContainsFunc(a.Members, memberRow.Missing)
 }
 
-// Narrow reports whether voters are missing, and the loss of one more server would stop the cluster. The
-// leader alone has a notice about it, but every server's page shows it.
+// Narrow reports whether voters are missing and the loss of one more server would stop the cluster. Only the
+// leader has a notice about that, but the page of every server shows it.
 func (a overviewAnswer) Narrow() bool {
 	voters, missing := 0, 0
 	for _, m := range a.Members {
@@ -230,7 +231,7 @@ func (a overviewAnswer) Narrow() bool {
 
 // packetRates are packets a second of this server's clients, in the last minute.
 type packetRates struct {
-	Seconds  float64 `json:"seconds"` // that they are measured over
+	Seconds  float64 `json:"seconds"` // the length of time over which the rates are measured
 	Received float64 `json:"received"`
 	Sent     float64 `json:"sent"`
 }
@@ -270,7 +271,7 @@ type memberRow struct {
 	Waits   string `json:"waits,omitempty"` // what the member says it waits for, or why it is not reached
 }
 
-// Missing reports whether the member is known not to be reached.
+// Missing reports whether the server knows that the member cannot be reached.
 func (m memberRow) Missing() bool { return m.Reached != nil && !*m.Reached }
 
 // overview answers /overview.

@@ -53,13 +53,13 @@ type nodeAnswer struct {
 	V    int     `json:"v"`
 	Path string  `json:"path"`
 	Stat statRow `json:"stat"`
-	// Children are the first ones that follow the parameter after, in the order of names.
+	// Children are the first children whose names come after the parameter after, in the order of names.
 	Children  []childRow `json:"children"`
 	More      bool       `json:"more,omitempty"`
 	Hidden    int        `json:"hidden,omitempty"` // children that not every client may list
 	Truncated string     `json:"truncated,omitempty"`
-	// The data is there if the request wants it and world:anyone may read it: as Text, or in base 64
-	// if it is not text.
+	// The answer contains the data if the request asks for it and world:anyone may read it. The data is in
+	// Text, or in base 64 if it is not text.
 	Text     *string `json:"text,omitempty"`
 	Base64   string  `json:"base64,omitempty"`
 	DataNote string  `json:"dataNote,omitempty"`
@@ -157,9 +157,9 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 			kept = kept[:limit]
 		}
 	}
-	last := "" // names at or after it can no longer be among the first
+	last := "" // names at or after last can no longer be among the first
 	for more := true; more; {
-		kept = slices.Grow(kept, childrenAtOnce) // not while the lock is held
+		kept = slices.Grow(kept, childrenAtOnce) // allocate before the lock is taken
 		ok := v.source.View(func(st *state.State) {
 			n, ok := st.Tree().Find(path)
 			if !ok {

@@ -109,8 +109,8 @@ func count(n int, one, many string) string {
 	return thousands(n) + " " + many
 }
 
-// Notices returns the problems with the locks, as of a look a few seconds ago. It never waits for a look,
-// because a health check must be quick. The first call only starts one.
+// Notices returns the problems with the locks that a look a few seconds ago found. It never waits for a look,
+// because a health check must be quick. The first call only starts a look.
 func (v *View) Notices() []string {
 	t := v.told.Load()
 	if t == nil || time.Since(t.at) > freshFor {
@@ -136,6 +136,6 @@ func (v *View) lookSoon() {
 		defer v.looking.Store(false)
 		ctx, cancel := context.WithTimeout(v.ctx, costlyTime)
 		defer cancel()
-		_, _ = v.locks(ctx) // the next one may do better
+		_, _ = v.locks(ctx) // if this look fails, a later one may succeed
 	})
 }

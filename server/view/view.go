@@ -42,7 +42,7 @@ type Source interface {
 // Options say what the view shows to whom.
 type Options struct {
 	Source Source // required
-	// Authorize knows the users that may act.
+	// Authorize checks the users that may act.
 	Authorize admin.Super
 	// ShowAll shows every name to everyone: no rights are checked.
 	ShowAll bool
@@ -57,7 +57,7 @@ type Options struct {
 type View struct {
 	o        Options
 	source   Source
-	token    string // of the page: a change needs it
+	token    string // the page's token, which a change must send
 	costly   chan struct{}
 	outgoing admin.Outgoing
 	scans    scans
@@ -76,13 +76,13 @@ type View struct {
 // meaning or goes; fields may be added.
 const Version = 1
 
-// View builds costlyAtOnce costly answers at a time, each within costlyTime.
+// View builds at most costlyAtOnce costly answers at a time, each within costlyTime.
 const (
 	costlyAtOnce = 4
 	costlyTime   = 10 * time.Second
 )
 
-// Ended provides the ended sessions; observe.Clients is one.
+// Ended provides the ended sessions. observe.Clients implements it.
 type Ended interface {
 	EndedSince(zxid int64) []observe.EndedSession
 	EndedNews() <-chan struct{}

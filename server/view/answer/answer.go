@@ -25,7 +25,7 @@ type Lock struct {
 type Session struct {
 	ID        string `json:"id"`
 	Addr      string `json:"addr"`   // of its client
-	Server    uint32 `json:"server"` // that its newest connection came in on
+	Server    uint32 `json:"server"` // the server of its newest connection
 	TimeoutMS int32  `json:"timeoutMs"`
 	Created   int64  `json:"created"`
 	Nodes     int    `json:"nodes"` // ephemeral
@@ -57,11 +57,11 @@ type OneSession struct {
 	Holds     []Role   `json:"holds"`
 	WaitsFor  []Role   `json:"waitsFor"`
 	Paths     []string `json:"paths"`            // some of its ephemeral nodes
-	Hidden    int      `json:"hidden,omitempty"` // of those that not every client may list
+	Hidden    int      `json:"hidden,omitempty"` // how many nodes not every client may list
 	Truncated string   `json:"truncated,omitempty"`
 }
 
-// Role is a contender of a session's.
+// Role is a contender that belongs to a session.
 type Role struct {
 	Path  string      `json:"path"`
 	Href  string      `json:"href"`
@@ -79,7 +79,7 @@ type Ended struct {
 	Reason    string   `json:"reason"`
 	Cause     string   `json:"cause"` // closed, expired or operator
 	Addr      string   `json:"addr,omitempty"`
-	Server    uint32   `json:"server,omitempty"` // it was connected to last
+	Server    uint32   `json:"server,omitempty"` // the server that it was connected to last
 	TimeoutMS int64    `json:"timeoutMs,omitempty"`
 	Zxid      string   `json:"zxid"`
 	Nodes     int      `json:"nodes"`
@@ -87,7 +87,7 @@ type Ended struct {
 	Hidden    int      `json:"hidden,omitempty"` // paths that not every client could have listed
 }
 
-// Top is the busiest clients, by the counters of their connections.
+// Top lists the busiest clients, by the counters of their connections.
 type Top struct {
 	V int `json:"v"`
 	// Seconds is the time over which requests and bytes are counted.
@@ -112,7 +112,7 @@ type Done struct {
 	V      int    `json:"v"`
 	Action string `json:"action"`
 	DryRun bool   `json:"dryRun,omitempty"`
-	Does   string `json:"does"` // what was done, or would be
+	Does   string `json:"does"` // the change that was made, or would be made
 	Hits   []Hit  `json:"hits"`
 }
 

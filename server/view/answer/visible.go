@@ -6,13 +6,13 @@ import (
 	"unicode"
 )
 
-// Visible returns text of clients as people should see it: names that differ look different. A
-// character that does not print, turns the direction of writing or takes no room stands as its code,
-// and a space that is not seen, because it is at an end or beside another one, as ␣.
+// Visible returns text of clients in a form for people, in which different names look different. It replaces
+// some characters by their codes: those that do not print, change the direction of writing, or take no space.
+// It replaces a space at an end of the text, or beside another space, by ␣.
 func Visible(s string) string {
 	if s == strings.ToValidUTF8(s, "") && !strings.ContainsFunc(s, hidden) && !strings.Contains(s, "  ") &&
 		!strings.HasPrefix(s, " ") && !strings.HasSuffix(s, " ") {
-		return s // nearly always
+		return s // the text is nearly always plain
 	}
 	var b strings.Builder
 	before := ' '
@@ -30,7 +30,7 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// hidden reports whether a character cannot be seen, or moves others.
+// hidden reports whether a character cannot be seen or moves other characters.
 func hidden(r rune) bool {
 	return r != ' ' && !unicode.IsPrint(r) || r == '\u2800' ||
 		r > unicode.MaxLatin1 && unicode.In(r, unicode.Other_Default_Ignorable_Code_Point,
