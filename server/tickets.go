@@ -37,7 +37,7 @@ func (i *Instance) openTickets() error {
 	}
 	i.tickets = tickets.New(o)
 	i.o.Logger.Info("serving tickets", "addr", i.ticketPort.Addr().String(), "tls", i.o.TicketTLS != nil)
-	i.ticketPages = admin.LimitedServer(i.tickets)
+	i.ticketPages = admin.HTTPServer(i.tickets)
 	i.ticketPort = admin.LimitListenerTo(i.ticketPort, ticketConns)
 	if i.o.TicketTLS != nil {
 		i.ticketPort = admin.TLSListener(i.ticketPort, i.o.TicketTLS, false)

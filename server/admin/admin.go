@@ -46,11 +46,11 @@ type Admin struct {
 	loginLogged  atomic.Int64 // the second, since 1970, in which a failed login was logged
 
 	mask  atomic.Int64 // ZooKeeper's trace mask; the server stores it, but it has no effect
-	heavy pool
-	asks  pool // admits answers for which this server must ask other servers
+	heavy Pool
+	asks  Pool // admits answers for which this server must ask other servers
 	// scrapes admits answers at /metrics. It is separate from heavy, so that a flood of heavy requests cannot
 	// hide the metrics from operators.
-	scrapes  pool
+	scrapes  Pool
 	outgoing Outgoing
 }
 
@@ -63,9 +63,7 @@ func New(o Options) (*Admin, error) {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	a := &Admin{o: o, heavy: pool{make(chan struct{}, heavyAtOnce), heavyTime},
-		asks:    pool{make(chan struct{}, heavyAtOnce), heavyTime},
-		scrapes: pool{make(chan struct{}, heavyAtOnce), heavyTime}}
+	a := &Admin{o: o, heavy: NewPool(), asks: NewPool(), scrapes: NewPool()}
 	if err := a.SetWhitelist(o.Whitelist); err != nil {
 		return nil, err
 	}
@@ -81,30 +79,4 @@ func New(o Options) (*Admin, error) {
 		}
 	}
 	return a, nil
-}
-
-// Admin builds at most heavyAtOnce heavy answers at a time. A request waits at most heavyTime for its turn.
-const (
-	heavyAtOnce = 4
-	heavyTime   = 5 * time.Second
-)
-
-var errBusy = Refuse(http.StatusServiceUnavailable, "too many costly admin questions at once")
-
-// pool admits a few requests at a time.
-type pool struct {
-	places chan struct{}
-	wait   time.Duration
-}
-
-// acquire waits for a place in the pool, for a limited time.
-func (p pool) acquire() (release func(), ok bool) {
-	t := time.NewTimer(p.wait)
-	defer t.Stop()
-	select {
-	case p.places <- struct{}{}:
-		return func() { <-p.places }, true
-	case <-t.C:
-		return nil, false
-	}
 }

@@ -108,7 +108,7 @@ func (a *Admin) commandTable() []command {
 func (a *Admin) runCommand(c *command, name string, need Need, args url.Values) object {
 	s := a.o.Source.Status(c.need | need)
 	if !s.answers() && !c.always {
-		return refused(name, notServing)
+		return object{{"command", name}, {"error", notServing}}
 	}
 	o, no := c.answer(s, args)
 	if s.Truncated != "" {
@@ -119,6 +119,3 @@ func (a *Admin) runCommand(c *command, name string, need Need, args url.Values) 
 	}
 	return append(o, member{"command", c.name}, member{"error", nil})
 }
-
-// refused is the answer for a command that the server has not run.
-func refused(name, why string) object { return object{{"command", name}, {"error", why}} }

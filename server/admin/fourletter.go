@@ -119,8 +119,8 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 	release := func() {}
 	if w.heavy {
 		var ok bool
-		if release, ok = a.heavy.acquire(); !ok {
-			return errBusy
+		if release, ok = a.heavy.Acquire(); !ok {
+			return ErrBusy
 		}
 	}
 	var body bytes.Buffer

@@ -277,7 +277,7 @@ func TestAnswersHaveFiveSecondsAndOneForEachMegabyte(t *testing.T) {
 func TestOnlyFourHeavyAnswersAtOnce(t *testing.T) {
 	f := &fake{status: standalone(), delay: make(chan struct{})}
 	a := newAdmin(t, f, "*")
-	a.heavy.wait = time.Millisecond
+	a.heavy.Wait = time.Millisecond
 	done := make(chan error, 4)
 	for range 4 {
 		go func() { done <- a.Answer(&script{}, [4]byte([]byte("wchp"))) }()
@@ -289,7 +289,7 @@ func TestOnlyFourHeavyAnswersAtOnce(t *testing.T) {
 	go func() { fifth <- a.Answer(&script{}, [4]byte([]byte("cons"))) }()
 	select {
 	case err := <-fifth:
-		if err != errBusy {
+		if err != ErrBusy {
 			t.Errorf("the fifth heavy word: %v", err)
 		}
 	case <-time.After(20 * time.Second):

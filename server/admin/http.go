@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -21,6 +20,7 @@ func (a *Admin) Handler() http.Handler {
 	for pattern, h := range a.Routes() {
 		mux.Handle(pattern, h)
 	}
+	heard := HearLogins(mux, a.loginFailed)
 	return a.forThisHost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodTrace {
 			http.Error(w, "TRACE is refused", http.StatusMethodNotAllowed)
@@ -29,7 +29,7 @@ func (a *Admin) Handler() http.Handler {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loginKey{}, a)))
+		heard.ServeHTTP(w, r)
 	}))
 }
 
@@ -45,11 +45,11 @@ func (a *Admin) Routes() map[string]http.Handler {
 	}
 	maps.Copy(routes, a.o.Pages)
 	if a.o.Profiling {
-		routes["/debug/pprof/"] = unlimited(pprof.Index)
+		routes["/debug/pprof/"] = Unlimited(pprof.Index)
 		routes["/debug/pprof/cmdline"] = http.HandlerFunc(servePprofName)
-		routes["/debug/pprof/profile"] = unlimited(pprof.Profile)
-		routes["/debug/pprof/symbol"] = unlimited(pprof.Symbol)
-		routes["/debug/pprof/trace"] = unlimited(pprof.Trace)
+		routes["/debug/pprof/profile"] = Unlimited(pprof.Profile)
+		routes["/debug/pprof/symbol"] = Unlimited(pprof.Symbol)
+		routes["/debug/pprof/trace"] = Unlimited(pprof.Trace)
 	}
 	return routes
 }
@@ -61,21 +61,29 @@ func servePprofName(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, os.Args[0])
 }
 
+// loginFailed counts a failed login, and logs at most one of them a second: a program
+// that tries many passwords must not fill the disk.
+func (a *Admin) loginFailed(r *http.Request, user string) {
+	count := a.loginsFailed.Add(1)
+	now, last := a.o.Now().Unix(), a.loginLogged.Load()
+	if now != last && a.loginLogged.CompareAndSwap(last, now) {
+		a.o.Log.Warn("login failed", "user", fmt.Sprintf("%.64s", user), "from", r.RemoteAddr, "path",
+			fmt.Sprintf("%.128s", r.URL.Path), "failed", count)
+	}
+}
+
 // HTTPServer returns a server for Handler.
-func (a *Admin) HTTPServer() *http.Server { return httpServer(a.Handler()) }
+func (a *Admin) HTTPServer() *http.Server { return HTTPServer(a.Handler()) }
 
 // MetricsServer returns a server for /metrics alone.
 func (a *Admin) MetricsServer() *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", a.metricsHandler())
-	return httpServer(a.forThisHost(mux))
+	return HTTPServer(a.forThisHost(mux))
 }
 
-// LimitedServer returns a server for another port, with the limits of an admin port.
-func LimitedServer(h http.Handler) *http.Server { return httpServer(h) }
-
-// httpServer returns a server with limits that protect a port open to strangers.
-func httpServer(h http.Handler) *http.Server {
+// HTTPServer returns a server with limits that protect a port open to strangers.
+func HTTPServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           busy(h),
 		ConnContext:       withConn,
@@ -87,8 +95,8 @@ func httpServer(h http.Handler) *http.Server {
 	}
 }
 
-// unlimited removes the write timeout, because a profile takes as long as the caller asks for.
-func unlimited(f http.HandlerFunc) http.HandlerFunc {
+// Unlimited removes the write timeout, because a profile takes as long as the caller asks for.
+func Unlimited(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		// A writer without deadlines returns an error, which does not matter.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
@@ -128,8 +136,8 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	release := func() {}
 	if no == nil && c.heavy {
 		var ok bool
-		if release, ok = a.heavy.acquire(); !ok {
-			no = errBusy
+		if release, ok = a.heavy.Acquire(); !ok {
+			no = ErrBusy
 		}
 	}
 	if no != nil {
@@ -142,7 +150,7 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 		_ = writeJSON(&body, a.runCommand(c, name, hidden, r.URL.Query())) // never fails
 	}()
 	w.Header().Set("Content-Type", "application/json")
-	a.send(w, r, http.StatusOK, body.Bytes())
+	a.outgoing.Answer(w, r, a.o.Now(), http.StatusOK, body.Bytes())
 }
 
 // mayChange refuses a request that may not change state: only the super user's POST may.

@@ -305,9 +305,9 @@ func TestMembersOfAServerThatAsksNobody(t *testing.T) {
 	a := newAdmin(t, &fake{status: s}, "")
 	body := func() string { return get(t, a.Handler(), "/members").Body.String() }
 	expect.Has(t, body(), `"applied" : 70`)
-	a.asks.wait = time.Millisecond
-	for range heavyAtOnce {
-		release, _ := a.asks.acquire()
+	a.asks.Wait = time.Millisecond
+	for range Places {
+		release, _ := a.asks.Acquire()
 		defer release()
 	}
 	got := body()
@@ -347,9 +347,9 @@ func TestPagesAreMounted(t *testing.T) {
 func TestBusyCommandsAreRefused(t *testing.T) {
 	f := &fake{status: standalone(), delay: make(chan struct{})}
 	a := newAdmin(t, f, "")
-	a.heavy.wait = time.Millisecond
-	for range heavyAtOnce {
-		release, _ := a.heavy.acquire()
+	a.heavy.Wait = time.Millisecond
+	for range Places {
+		release, _ := a.heavy.Acquire()
 		defer release()
 	}
 	w := get(t, a.Handler(), "/commands/watches")

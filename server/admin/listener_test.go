@@ -24,7 +24,7 @@ import (
 func adminPort(t *testing.T) (addr string, busyNow chan struct{}, answer chan struct{}) {
 	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	busyNow, answer = make(chan struct{}, 2*maxConns), make(chan struct{})
-	s := httpServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := HTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/busy" {
 			busyNow <- struct{}{}
 			<-answer
@@ -62,7 +62,7 @@ func TestPortsWithTLS(t *testing.T) {
 	t.Cleanup(secure.Close)
 	for _, clear := range []bool{false, true} {
 		inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-		s := httpServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := HTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, r.URL.Path)
 		}))
 		done := make(chan struct{})

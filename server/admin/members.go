@@ -53,6 +53,9 @@ func readJob(w http.ResponseWriter, r *http.Request, j *status.Job) bool {
 // works.
 const stepAgain = time.Second
 
+// lineTime is how long a client may take to read a line.
+const lineTime = 5 * time.Second
+
 // runJob runs a whole job. The answer has a line for each step.
 func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j status.Job) {
 	c := http.NewResponseController(w)
@@ -60,7 +63,7 @@ func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j status.Job) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines := json.NewEncoder(w)
 	send := func(s status.Step) {
-		_ = c.SetWriteDeadline(time.Now().Add(heavyTime))
+		_ = c.SetWriteDeadline(time.Now().Add(lineTime))
 		if lines.Encode(s) == nil {
 			_ = c.Flush()
 		}
@@ -110,7 +113,7 @@ func (a *Admin) members(ctx context.Context) *status.Members {
 	s := a.o.Source.Status(0)
 	list := &status.Members{ID: s.ID, Leader: s.Leader, Cluster: s.Cluster}
 	if len(s.Members) > 0 {
-		if release, ok := a.asks.acquire(); ok { // otherwise the list shows only what this server knows
+		if release, ok := a.asks.Acquire(); ok { // otherwise the list shows only what this server knows
 			list, _ = a.o.Source.Members(ctx) // without a leader there is an error, and also a list
 			release()
 		}

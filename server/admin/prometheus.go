@@ -24,7 +24,7 @@ func (a *Admin) metricsHandler() http.Handler {
 	if !a.o.NoJVM {
 		registry.MustRegister(jvmCollector{})
 	}
-	return a.inPlace(a.scrapes, promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+	return a.outgoing.InPlace(a.scrapes, a.o.Now, promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError}))
 }
 

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,9 +19,21 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Text }
 
-// Answer answers a request for a command with the refusal.
+// Answer answers a request for a command with the refusal, in the layout of ZooKeeper's AdminServer. A client
+// that has left needs no answer.
 func (r *Refusal) Answer(w http.ResponseWriter, command string) {
-	answerJSON(w, r.Status, refused(command, r.Text))
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(r.Status)
+	fmt.Fprintf(w, "{\n  \"command\" : %s,\n  \"error\" : %s\n}", quoted(command), quoted(r.Text))
+}
+
+// quoted returns a text as JSON has it.
+func quoted(s string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a text can be encoded
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // Refuse returns a Refusal; its text is that of fmt.Sprintf.
@@ -61,8 +75,8 @@ func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 		return "", Refuse(http.StatusUnauthorized, "Auth info is missing for the command")
 	}
 	if user == "" || !s(user, password) {
-		if a, known := r.Context().Value(loginKey{}).(*Admin); known {
-			a.loginFailed(r, user)
+		if failed, heard := r.Context().Value(loginKey{}).(func(*http.Request, string)); heard {
+			failed(r, user)
 		}
 		time.Sleep(failedLogin)
 		return "", Refuse(http.StatusForbidden, "Not authorized")
@@ -94,19 +108,14 @@ func NoNames(count int, what string) string {
 // failedLogin is how long Super.User delays the answer to a wrong password.
 const failedLogin = 100 * time.Millisecond
 
-// loginKey is the key of a request's context under which the admin port keeps its Admin. Failed logins are
-// reported to that Admin.
+// loginKey is the key of a request's context for the function that hears of failed logins.
 type loginKey struct{}
 
-// loginFailed counts a failed login, and logs at most one of them a second: a program
-// that tries many passwords must not fill the disk.
-func (a *Admin) loginFailed(r *http.Request, user string) {
-	count := a.loginsFailed.Add(1)
-	now, last := a.o.Now().Unix(), a.loginLogged.Load()
-	if now != last && a.loginLogged.CompareAndSwap(last, now) {
-		a.o.Log.Warn("login failed", "user", fmt.Sprintf("%.64s", user), "from", r.RemoteAddr, "path",
-			fmt.Sprintf("%.128s", r.URL.Path), "failed", count)
-	}
+// HearLogins returns a handler whose requests tell failed of each failed login.
+func HearLogins(h http.Handler, failed func(r *http.Request, user string)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loginKey{}, failed)))
+	})
 }
 
 // Credentials returns the user and the password of a request. The form is that of ZooKeeper's admin server,

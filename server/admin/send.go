@@ -55,7 +55,7 @@ func (o *Outgoing) give(host string, n int) {
 func (o *Outgoing) Send(addr string, n int, write func() error) error {
 	host, _, _ := net.SplitHostPort(addr)
 	if !o.take(host, n) {
-		return errBusy
+		return ErrBusy
 	}
 	defer o.give(host, n)
 	return write()
@@ -79,12 +79,12 @@ func (b *built) Header() http.Header            { return b.header }
 func (b *built) WriteHeader(code int)           { b.code = code }
 func (b *built) Write(part []byte) (int, error) { return b.body.Write(part) }
 
-// inPlace runs h while it holds a place of the pool. It gives the place back before it sends the answer.
-func (a *Admin) inPlace(p pool, h http.Handler) http.Handler {
+// InPlace runs h while it holds a place of the pool. It gives the place back before it sends the answer.
+func (o *Outgoing) InPlace(p Pool, now func() time.Time, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		release, ok := p.acquire()
+		release, ok := p.Acquire()
 		if !ok {
-			http.Error(w, errBusy.Text, errBusy.Status)
+			http.Error(w, ErrBusy.Text, ErrBusy.Status)
 			return
 		}
 		b := &built{header: w.Header(), code: http.StatusOK}
@@ -92,19 +92,49 @@ func (a *Admin) inPlace(p pool, h http.Handler) http.Handler {
 			defer release()
 			h.ServeHTTP(b, r)
 		}()
-		a.send(w, r, b.code, b.body.Bytes())
+		o.Answer(w, r, now(), b.code, b.body.Bytes())
 	})
 }
 
-// send writes a whole answer.
-func (a *Admin) send(w http.ResponseWriter, r *http.Request, code int, body []byte) {
+// Answer writes a whole answer, from now on.
+func (o *Outgoing) Answer(w http.ResponseWriter, r *http.Request, now time.Time, code int, body []byte) {
 	begun := false
-	err := a.outgoing.Send(r.RemoteAddr, len(body), func() error {
+	err := o.Send(r.RemoteAddr, len(body), func() error {
 		begun = true
 		w.WriteHeader(code)
-		return Pace(w, http.NewResponseController(w).SetWriteDeadline, a.o.Now(), body)
+		return Pace(w, http.NewResponseController(w).SetWriteDeadline, now, body)
 	})
 	if err != nil && !begun {
-		http.Error(w, errBusy.Text, errBusy.Status)
+		http.Error(w, ErrBusy.Text, ErrBusy.Status)
+	}
+}
+
+// Places is how many costly answers a Pool lets be built at a time.
+const (
+	Places    = 4
+	placeTime = 5 * time.Second
+)
+
+// ErrBusy refuses a costly request for which there is no place.
+var ErrBusy = Refuse(http.StatusServiceUnavailable, "too many costly admin questions at once")
+
+// Pool admits a few requests at a time.
+type Pool struct {
+	places chan struct{}
+	Wait   time.Duration // the longest that a request waits for its turn
+}
+
+// NewPool returns a pool with all its places.
+func NewPool() Pool { return Pool{make(chan struct{}, Places), placeTime} }
+
+// Acquire waits for a place in the pool, for a limited time.
+func (p Pool) Acquire() (release func(), ok bool) {
+	t := time.NewTimer(p.Wait)
+	defer t.Stop()
+	select {
+	case p.places <- struct{}{}:
+		return func() { <-p.places }, true
+	case <-t.C:
+		return nil, false
 	}
 }

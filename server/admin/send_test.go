@@ -30,7 +30,7 @@ func TestSlowReadersHoldNoPlace(t *testing.T) {
 			h := newAdmin(t, &fake{status: standalone()}, "").Handler()
 			free := make(chan struct{})
 			var reading, done sync.WaitGroup
-			for range heavyAtOnce {
+			for range Places {
 				reading.Add(1)
 				w := &unread{httptest.NewRecorder(), free, sync.OnceFunc(reading.Done)}
 				done.Go(func() { h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil)) })
@@ -56,7 +56,7 @@ func TestOutgoingIsBounded(t *testing.T) {
 		n += maxOutgoingAddr
 	}
 	expect.Equal(t, n, maxOutgoing, "bytes in all")
-	expect.Is(t, o.Send("1.2.3.4:5", 1, func() error { return nil }), error(errBusy))
+	expect.Is(t, o.Send("1.2.3.4:5", 1, func() error { return nil }), error(ErrBusy))
 	o.give("a", maxOutgoingAddr)
 	expect.OK(t, o.Send("1.2.3.4:5", maxOutgoingAddr, func() error { return nil }))
 	expect.Equal(t, o.all, maxOutgoing-maxOutgoingAddr, "after an answer")
