@@ -9,7 +9,6 @@ say() { printf '== %s (%d s)\n' "$1" $(($(date +%s) - begin)); }
 
 say "vet"
 go vet ./... || exit 1
-go vet -tags stock,interop,apps ./... || exit 1
 
 # The longest begin first, so that none of them runs alone at the end.
 first="./test/sim ./test/proc ./client ./test/mutants ./raftfsm ./test/abuse ./server ./cmd/zlock ./raftfsm/seglog"
