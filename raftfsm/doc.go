@@ -24,9 +24,8 @@
 //     the peer port; known.go reports this server's own status, and detects that its directory is an old
 //     copy.
 //   - addresses.go finds members that have moved, and asks the leader wherever it is.
-//   - follow.go sends the stream to the leader; leaderwatch.go notes who leads, and since when. Package
-//
-// leading     is the other end.
+//   - follow.go sends the stream to the leader, where package leading takes it in; leaderwatch.go notes who
+//     leads, and since when.
 //   - stream.go proposes requests, member.go changes of the members; probe.go finds whether a server could be
 //     one. tickets.go is what only tickets need.
 //   - progress.go tells what is known.

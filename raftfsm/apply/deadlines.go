@@ -18,26 +18,6 @@ type Deadlines struct {
 	expiry *session.Expiry
 }
 
-// Lead returns the deadlines of a term that begins. They follow the state until Leave.
-func (f *FSM) Lead() *Deadlines {
-	t := newDeadlines()
-	f.mu.RLock() // no session can come or go between the listing and the publishing
-	defer f.mu.RUnlock()
-	t.replace(f.state.Sessions())
-	f.leads.Store(t)
-	return t
-}
-
-// Leave ends the term that has these deadlines.
-func (f *FSM) Leave(t *Deadlines) { f.leads.CompareAndSwap(t, nil) }
-
-// Deadlines returns those of the term this server leads; nil: it leads none.
-func (f *FSM) Deadlines() *Deadlines { return f.leads.Load() }
-
-// PassedOn reports whether a lock was perhaps passed on since the last call, while this server led: a node
-// with siblings was deleted.
-func (f *FSM) PassedOn() bool { return f.passedOn.Swap(false) }
-
 func newDeadlines() *Deadlines {
 	return &Deadlines{start: time.Now(), expiry: session.NewExpiry()}
 }

@@ -6,6 +6,7 @@
 // state lock. Events and outcomes are handed on under that lock, events first, so that no client sees a
 // change before its event. Snapshots and backups read under the read side, a few nodes at a time.
 //
-// fsm.go applies entries; looks.go reads and waits; snapshot.go writes the state as a whole and restore.go
-// takes one in; deadlines.go has the sessions' deadlines while this server leads; measure.go measures.
+// fsm.go is the state and what belongs to it; entries.go applies entries; looks.go reads and waits;
+// snapshot.go writes the state as a whole and restore.go takes one in; deadlines.go has the sessions'
+// deadlines while this server leads; measure.go measures.
 package apply

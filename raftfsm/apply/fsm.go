@@ -2,21 +2,15 @@ package apply
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/raft"
-
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/raftfsm/stream"
-	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -122,110 +116,15 @@ func New(o Options) *FSM {
 		walking: make(chan struct{}, 1), replay: replay{to: o.Logged, began: time.Now()}}
 }
 
-// Apply implements raft.FSM.
-func (f *FSM) Apply(l *raft.Log) any {
-	if f.dead.Load() || l.Type != raft.LogCommand {
-		return nil
-	}
-	onDisk := trace.StartRegion(context.Background(), "wait until the entry is on the disk")
-	if err := f.o.Durable(l.Index); err != nil {
-		f.dead.Store(true) // the disk has reported why, or the server is closing
-		return nil
-	}
-	onDisk.End()
-	began, before := time.Now(), f.counted.requests.Load()
-	f.mu.Lock()
-	applying := trace.StartRegion(context.Background(), "apply")
-	if trace.IsEnabled() {
-		signal.Step("entry", "entry %d is applied", l.Index)
-	}
-	err := f.state.Apply(l.Data, (*sink)(f))
-	applying.End()
-	f.zxid.Store(f.state.Zxid())
-	f.config.Store(f.state.Configured())
-	if err == nil {
-		f.at(l.Index, l.Term)
-	}
-	f.mu.Unlock()
-	if err != nil {
-		f.stop(fmt.Errorf("apply log entry %d: %w", l.Index, err))
-		return nil
-	}
-	f.low.Store(state.Low(l.Data))
-	f.full.Store(state.IsFull(l.Data))
-	f.ahead.Store(state.EntryTime(l.Data) - f.o.Now().UnixMilli())
-	if f.replaced {
-		f.replaced = false
-		f.o.Log.Warn("the state was replaced by a backup; all clients were cut off", "zxid",
-			fmt.Sprintf("0x%x", f.zxid.Load()))
-	}
-	f.advance()
-	f.counted.bytes.Add(int64(len(l.Data)))
-	f.o.Observer.Applied()
-	f.measureApplied(l, began, f.counted.requests.Load()-before)
-	return nil
+// replay is the part of the log that was found on the disk at the start. It is written before raft
+// runs, then by the goroutine that applies the log.
+type replay struct {
+	from, to uint64 // from the snapshot to the newest entry; to is 0 once that entry is applied
+	began    time.Time
 }
 
-// stop ends the server: its state cannot be trusted any more.
-func (f *FSM) stop(err error) {
-	if !f.dead.Swap(true) {
-		f.o.Fatal(err)
-	}
-}
-
-// sink is the FSM as Apply sees it: events and outcomes go on to the
-// observer and to the waiters of our own stream.
-type sink FSM
-
-func (f *sink) Events(zxid int64, events []tree.Event) {
-	if len(events) == 2 && events[0].Type == jute.EventDeleted && f.leads.Load() != nil {
-		dir, _ := f.state.Tree().Get(events[1].Path)
-		f.passedOn.Store(f.passedOn.Load() || dir.NumChildren > 0)
-	}
-	f.o.Observer.Events(zxid, events)
-}
-
-func (f *sink) Ended(e *state.Ending) {
-	f.passedOn.Store(false) // the client does not queue again
-	if t := f.leads.Load(); t != nil {
-		t.Remove(e.Session.ID)
-	}
-	f.o.Observer.SessionEnded(e)
-}
-
-func (f *sink) Attached(s *session.Session, created bool) {
-	if t := f.leads.Load(); t != nil {
-		t.Touch(s.ID, s.Timeout)
-	}
-	if !created {
-		f.o.Observer.SessionMoved(s.ID, s.Gen)
-	}
-}
-
-func (f *sink) Opened(id uint32, nonce int64, birth uint32) {
-	if id == f.o.ID && f.Stream.Told(nonce, birth) {
-		f.o.Reopen()
-	}
-	f.o.Opened()
-}
-
-func (f *sink) Replaced() {
-	if t := f.leads.Load(); t != nil {
-		t.replace(f.state.Sessions())
-	}
-	f.o.Observer.Reset()
-	f.replaced = true
-}
-
-func (f *sink) Outcome(origin, birth uint32, seq uint64, o *state.Outcome) {
-	f.counted.requests.Add(1)
-	if origin != f.o.ID || birth == 0 {
-		return
-	}
-	if w := f.Stream.Applied(birth, seq); w != nil {
-		// The events are out by now: a client that saw the zxid before them would miss them. The outcome
-		// comes after, so that no later reply has a lower zxid.
-		f.zxid.Store(f.state.Zxid())
-		w.Done(o, f.state)
-	}
+// received is the state in a snapshot that another server sent.
+type received struct {
+	state *state.State
+	at    state.Position
 }

@@ -46,10 +46,3 @@ func (f *FSM) measureApplied(l *raft.Log, began time.Time, requests int64) {
 		m.ProposalTime.Took(now.Sub(l.AppendedAt))
 	}
 }
-
-// replay is the part of the log that was found on the disk at the start. It is written before raft
-// runs, then by the goroutine that applies the log.
-type replay struct {
-	from, to uint64 // from the snapshot to the newest entry; to is 0 once that entry is applied
-	began    time.Time
-}

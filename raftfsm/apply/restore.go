@@ -9,12 +9,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// received is the state in a snapshot that another server sent.
-type received struct {
-	state *state.State
-	at    state.Position
-}
-
 // Verify reads a snapshot that another server sends, and keeps its state for Restore. The snapshot
 // is published, and becomes this server's, only if it can be read.
 func (f *FSM) Verify(r io.Reader) error {

@@ -6,6 +6,12 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
+const (
+	actsInEntry = 100  // the state is locked while all of an entry is applied
+	endsInEntry = 1000 // sessions that end, and their nodes
+	endBytes    = 64   // the encoded end of a session is not longer
+)
+
 // actQueue holds the requests that the leader itself makes. The queue ends with the term, so no request in it
 // is proposed twice.
 //

@@ -7,12 +7,10 @@
 // account in the term's acts, which have a lock of their own. Nothing of a term outlives it but
 // [Leader].Stored.
 //
-//   - leader.go begins and ends terms; term.go is one of them, to the rest of the server.
-//   - fill.go fills entries from streams, links and acts.go; handoff.go lets a request wait for the next
-//
-// owner of     a lock.
+//   - leader.go begins and ends terms; term.go is one of them, and options.go is what it has of the server.
+//   - batch.go proposes entries, which fill.go fills from streams, links and acts.go; handoff.go lets a
+//     request wait for the next owner of a lock.
 //   - duties.go is what else a leader does; link.go takes in what followers send.
 //   - member.go changes the members, and publish.go tells clients of them; layout.go asks whether all
-//
-// understand     tickets and --one-layout.
+//     understand tickets and --one-layout.
 package leading

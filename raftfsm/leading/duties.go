@@ -14,9 +14,6 @@ const (
 	expiryBatch  = 1000
 	reapPerSweep = 10_000
 	sweepBytes   = 4 << 20 // how many bytes of paths may wait to be proposed after a sweep
-	actsInEntry  = 100     // the state is locked while all of an entry is applied
-	endsInEntry  = 1000    // sessions that end, and their nodes
-	endBytes     = 64      // the encoded end of a session is not longer
 	digestGap    = 1000
 	membersEvery = 250 * time.Millisecond
 )

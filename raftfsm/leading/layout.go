@@ -3,7 +3,6 @@ package leading
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/consensus"
@@ -12,14 +11,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
-
-// oneLayout says whether the entries of a term carry state.OneLayout. Release 0.1.0 cannot read such entries.
-// So the term waits until the cluster may have tickets: every member has said then that it runs a later
-// release. The state remembers that, so that the next leader need not ask.
-type oneLayout struct {
-	on  atomic.Bool
-	why atomic.Pointer[string] // why it is off although Options.OneLayout is on; nil: nothing is wrong
-}
 
 // begin asks the members, unless the state already has their answer. The term has applied all earlier entries
 // by now.

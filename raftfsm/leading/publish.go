@@ -3,7 +3,6 @@ package leading
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -25,17 +24,6 @@ const (
 	farewellWait = time.Second
 	farewellLook = 5 * time.Millisecond
 )
-
-// notice is the leader's record of what it publishes about the members in /zookeeper/config. Raft's
-// configuration determines the members. Their descriptions come from the operator's change, else from the
-// leader's own list, else from the members themselves.
-type notice struct {
-	mu     sync.Mutex
-	words  string    // the descriptions of the last change in this term; empty: those in the state hold
-	last   string    // the text that was proposed last in this term
-	silent time.Time // until when more changes may follow
-	by     uint32    // the server that makes these changes
-}
 
 // Errors of a change that another change prevents; they may come from another server.
 var (

@@ -3,6 +3,7 @@ package leading
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -95,4 +96,23 @@ func (t *Term) TooOld(id uint32, st *peer.Status) error {
 	return fmt.Errorf(
 		"server %d runs an older release, which does not understand what is in this cluster's log: "+
 			"it would stop. Start it with the release that the members run", id)
+}
+
+// oneLayout says whether the entries of a term carry state.OneLayout. Release 0.1.0 cannot read such entries.
+// So the term waits until the cluster may have tickets: every member has said then that it runs a later
+// release. The state remembers that, so that the next leader need not ask.
+type oneLayout struct {
+	on  atomic.Bool
+	why atomic.Pointer[string] // why it is off although Options.OneLayout is on; nil: nothing is wrong
+}
+
+// notice is the leader's record of what it publishes about the members in /zookeeper/config. Raft's
+// configuration determines the members. Their descriptions come from the operator's change, else from the
+// leader's own list, else from the members themselves.
+type notice struct {
+	mu     sync.Mutex
+	words  string    // the descriptions of the last change in this term; empty: those in the state hold
+	last   string    // the text that was proposed last in this term
+	silent time.Time // until when more changes may follow
+	by     uint32    // the server that makes these changes
 }

@@ -1,6 +1,126 @@
 package watches
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Kind says what a watch waits for and whether it stays.
+type Kind uint8
+
+// The kinds of watches. Data and Child watches are used up by the first event
+// they match; the others stay until they are removed.
+const (
+	Data       Kind = iota // set by getData and exists: the node itself
+	Child                  // set by getChildren: the list of children, and the node's deletion
+	Persistent             // both of the above for one path
+	Recursive              // the node and every node below it, but no lists of children
+)
+
+// modes is a set of kinds.
+type modes uint8
+
+const (
+	dataMode       = modes(1 << Data)
+	childMode      = modes(1 << Child)
+	persistentMode = modes(1 << Persistent)
+	recursiveMode  = modes(1 << Recursive)
+
+	oneShot       = dataMode | childMode
+	dataRegistry  = dataMode | persistentMode | recursiveMode
+	childRegistry = childMode | persistentMode
+)
+
+// watcherModes returns the modes a watcher type stands for, none if it is
+// unknown.
+func watcherModes(watcherType int32) modes {
+	switch watcherType {
+	case jute.WatcherChildren:
+		return childMode
+	case jute.WatcherData:
+		return dataMode
+	case jute.WatcherAny:
+		return dataRegistry | childRegistry
+	case jute.WatcherPersistent:
+		return persistentMode
+	case jute.WatcherPersistentRecursive:
+		return recursiveMode
+	}
+	return 0
+}
+
+// Known tells whether clients may name this watcher type.
+func Known(watcherType int32) bool { return watcherModes(watcherType) != 0 }
+
+// Table knows which connections wait for which events. W is a connection.
+//
+// To a client there are two registries: one for data, fed by Data, Persistent
+// and Recursive watches, and one for children, fed by Child and Persistent
+// ones. Here every pair of a connection and a path is one record with the set
+// of kinds it holds; each kind lives its own life. A record stands in a list
+// of its path and a list of its connection, so that firing, removing and the
+// end of a connection cost no more than the watches they concern, however
+// many others there are.
+//
+// Table is not safe for concurrent use, and nothing given to its methods as
+// a callback may call it.
+type Table[W comparable] struct {
+	byPath    shrinkMap[string]
+	byConn    shrinkMap[W]
+	recursive shrinkMap[string] // the paths with Recursive watches
+
+	paths   slab[watchedPath]
+	conns   slab[watcher[W]]
+	records slab[watch]
+
+	// big finds the record of a connection at a path that has many.
+	big map[uint32]map[uint32]uint32 // path, connection → record
+
+	dead []uint32 // dropped connections whose records are not all removed
+	turn uint64   // counts the calls of Fire
+	gone []uint32 // connections to be taken from big after firing a path
+
+	data, child int // pairs of connection and path in each registry
+	dataConns   int // connections in the data registry
+	dataPaths   int // paths in the data registry
+	pathBytes   int
+}
+
+// watch is what one connection waits for at one path: a member of two rings.
+type watch struct {
+	path, conn uint32
+	in         [2]link // its places in the ring of the path and in that of the connection
+	modes      modes   // never empty
+}
+
+// watchedPath is a path with watches. A million of them may exist.
+type watchedPath struct {
+	path   string
+	plain  uint32 // ring of records that do not see below this path
+	deep   uint32 // ring of records that do
+	data   uint32 // records in the data registry
+	status uint32 // 0: the item is not in use
+}
+
+const (
+	pathUsed = 1 + iota
+	pathIndexed
+)
+
+// indexAbove is the number of records at a path that are still looked through
+// one by one.
+const indexAbove = 8
+
+// watcher is a connection that waits for something.
+type watcher[W any] struct {
+	conn        W
+	first       uint32 // ring of its records
+	data, child int    // its pairs in each registry
+	bytes       int    // memory of its records, as if no path were shared
+	told        uint64 // the turn in which it was told something
+	dead        bool   // dropped
+}
 
 // set changes the modes of record r. Only set moves records between rings and counts them. With no modes left
 // the record is removed, and so is its path or connection if it was the last one there. The caller has
@@ -226,131 +346,4 @@ func (w *Table[W]) Scan(from uint32, max int, f func(path string, conn W)) (next
 		}
 	}
 	return 0
-}
-
-// chunkSize is how many items a slab gets and gives back at a time.
-const chunkSize = 256
-
-// slab hands out items by number. A number takes half the room of a pointer and costs the garbage
-// collector nothing. Items are got in chunks, so that growing never copies; a chunk without an
-// item in use is given back. 0 is never handed out and means "none".
-type slab[T any] struct {
-	chunks []*chunk[T]
-	open   []uint32 // chunks with a free item; the last one is filled first
-	used   int
-}
-
-type chunk[T any] struct {
-	items [chunkSize]T
-	free  [chunkSize]uint8 // a stack of the items not in use
-	n     int              // its height
-}
-
-// get returns a new item, which is zero.
-func (s *slab[T]) get() uint32 {
-	if len(s.open) == 0 {
-		s.open = append(s.open, uint32(len(s.chunks)))
-		s.chunks = append(s.chunks, nil)
-	}
-	at := s.open[len(s.open)-1]
-	c := s.chunks[at]
-	if c == nil {
-		c = new(chunk[T])
-		for i := range chunkSize {
-			c.free[i] = uint8(chunkSize - 1 - i)
-		}
-		c.n = chunkSize
-		if at == 0 {
-			c.n-- // item 0 is never given
-		}
-		s.chunks[at] = c
-	}
-	c.n--
-	if c.n == 0 {
-		s.open = s.open[:len(s.open)-1]
-	}
-	s.used++
-	return at*chunkSize + uint32(c.free[c.n])
-}
-
-// put takes an item back.
-func (s *slab[T]) put(id uint32) {
-	at := id / chunkSize
-	c := s.chunks[at]
-	var zero T
-	c.items[id%chunkSize] = zero
-	c.free[c.n] = uint8(id % chunkSize)
-	c.n++
-	s.used--
-	// Keep the chunk that is being filled even if it is empty; otherwise a single item that comes and goes
-	// would allocate and free a chunk each time.
-	last := len(s.open) - 1
-	switch {
-	case c.n == 1:
-		if last >= 0 {
-			s.release(s.open[last])
-		}
-		s.open = append(s.open, at)
-	case s.open[last] != at:
-		s.release(at)
-	}
-}
-
-// release gives a chunk back if none of its items is in use.
-func (s *slab[T]) release(at uint32) {
-	full := chunkSize
-	if at == 0 {
-		full--
-	}
-	if c := s.chunks[at]; c != nil && c.n == full {
-		s.chunks[at] = nil
-	}
-}
-
-// at returns the item. The pointer is good until the item is put back.
-func (s *slab[T]) at(id uint32) *T { return &s.chunks[id/chunkSize].items[id%chunkSize] }
-
-// end returns a number above that of every item in use.
-func (s *slab[T]) end() uint32 { return uint32(len(s.chunks)) * chunkSize }
-
-// peek returns the item if its chunk is there. The item may be out of use and
-// is then zero.
-func (s *slab[T]) peek(id uint32) *T {
-	c := s.chunks[id/chunkSize]
-	if c == nil {
-		return nil
-	}
-	return &c.items[id%chunkSize]
-}
-
-// shrinkMap is a map that gives its room back. Go's own maps keep what they once needed; a
-// shrinkMap is made again when few entries of many are left.
-type shrinkMap[K comparable] struct {
-	m    map[K]uint32
-	peak int
-}
-
-const (
-	shrinkMany = 1 << 16
-	shrinkFew  = 1 << 10
-)
-
-func (s *shrinkMap[K]) set(k K, id uint32) {
-	if s.m == nil {
-		s.m = map[K]uint32{}
-	}
-	s.m[k] = id
-	s.peak = max(s.peak, len(s.m))
-}
-
-func (s *shrinkMap[K]) remove(k K) {
-	delete(s.m, k)
-	if s.peak < shrinkMany || len(s.m) > shrinkFew {
-		return
-	}
-	m := make(map[K]uint32, len(s.m))
-	for k, id := range s.m {
-		m[k] = id
-	}
-	s.m, s.peak = m, len(m)
 }
