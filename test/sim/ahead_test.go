@@ -50,7 +50,7 @@ func aheadOfTheDisk(t *testing.T, seed uint64, loss func(*aheadRun)) {
 	}
 	losses := 5
 	if testing.Short() {
-		losses = 2
+		losses = max(1, 2/rarer)
 	}
 	for range losses {
 		r.awaitServing()

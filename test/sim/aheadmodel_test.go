@@ -124,15 +124,16 @@ func (h harm) String() string {
 
 // walk visits all states, the nearest first.
 func walk(r aheadRules, c aheadCase) (visited int, found harm) {
+	// How each state of the queue came about: by numbers, where pointers would keep the collector busy.
 	type from struct {
-		state *modelState
-		step  modelStep
+		at   uint32
+		step modelStep
 	}
 	// The first thing to happen is an election, and it does not matter whose.
 	var start modelState
 	start.elect(r, c, 0, 1, func(to modelState, _ bool, _ modelStep) { start = to })
-	seen := map[modelState]from{start: {}}
-	queue := []modelState{start}
+	seen := map[modelState]struct{}{start: {}}
+	queue, how := []modelState{start}, []from{{}}
 	for at := 0; at < len(queue) && found == nil; at++ {
 		state := queue[at]
 		state.next(r, c, func(to modelState, bad bool, step modelStep) {
@@ -140,13 +141,13 @@ func walk(r aheadRules, c aheadCase) (visited int, found harm) {
 			case found != nil:
 			case bad:
 				found = harm{step}
-				for s := &state; *s != start; s = seen[*s].state {
-					found = append(found, seen[*s].step)
+				for i := uint32(at); i != 0; i = how[i].at {
+					found = append(found, how[i].step)
 				}
 				slices.Reverse(found)
 			case !known:
-				seen[to] = from{&state, step}
-				queue = append(queue, to)
+				seen[to] = struct{}{}
+				queue, how = append(queue, to), append(how, from{uint32(at), step})
 			}
 		})
 	}

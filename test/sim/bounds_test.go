@@ -237,14 +237,14 @@ var crashPointSteps = []string{"observe", "lead", "remove", "add", "kill", "wipe
 func TestG2R6EveryCrashPointOfACluster(t *testing.T) {
 	crashPointSteps := withoutMoves(crashPointSteps)
 	for _, size := range []int{3, 5} {
-		share := map[int]int{3: 13, 5: 97}[size]
+		share := map[int]int{3: 13, 5: 193}[size]
 		if *sequenceShare > 0 {
 			share = *sequenceShare
 		}
 		ran := 0
 		for step := range crashPointSteps {
 			for server := 1; server <= size+1; server++ {
-				if testing.Short() && (step+server)%3 != 0 {
+				if testing.Short() && (step+server)%(3*rarer) != 0 {
 					continue
 				}
 				for nth := 1 + (step+server)%share; ; nth += share {

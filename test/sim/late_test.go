@@ -23,9 +23,9 @@ var lateShare = flag.Int("late.share", 0, "run every Nth pair of late messages; 
 // message of an older term deposes a leader, no server ends, and no write that was answered is lost.
 func TestF5R22EveryPairOfLateMessages(t *testing.T) {
 	for _, size := range []int{3, 5} {
-		alone, pairs := map[int]int{3: 1, 5: 7}[size], map[int]int{3: 211, 5: 1811}[size] // every nth runs
+		alone, pairs := map[int]int{3: 1, 5: 7}[size], map[int]int{3: 421, 5: 3613}[size] // every nth runs
 		if testing.Short() {
-			alone, pairs = 17*alone, 7*pairs
+			alone, pairs = 17*rarer*alone, 3*rarer*pairs
 		}
 		if *lateShare > 0 {
 			alone, pairs = 1, *lateShare

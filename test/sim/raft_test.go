@@ -25,17 +25,20 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("sim.seed", 0, "seed of the first run; 0: from the clock")
-	hoursFlag = flag.Float64("sim.hours", 0.2, "simulated hours in all")
+	hoursFlag = flag.Float64("sim.hours", 0.1, "simulated hours in all")
 
 	probesFlag = flag.Bool("sim.probes", true, "end each run with probes")
 )
 
 // runLength returns the simulated time of one seed.
 func runLength() time.Duration {
-	if testing.Short() {
-		return 90 * time.Second
+	switch {
+	case !testing.Short():
+		return 6 * time.Minute
+	case race.Enabled:
+		return time.Minute
 	}
-	return 6 * time.Minute
+	return 90 * time.Second
 }
 
 // runs calls f with one seed after the other until the simulated time is used up.

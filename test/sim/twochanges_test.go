@@ -28,9 +28,9 @@ var changeSteps = []string{"observe", "lead", "restart"}
 // first, on disks that take a few milliseconds. Members and votes must be in the end as if one change
 // had been made after the other, by what the operators were told, and the cluster serves.
 func TestR21EveryPairOfChangesAtOnce(t *testing.T) {
-	share := 7
+	share := 13
 	if testing.Short() {
-		share = 97
+		share = 97 * rarer
 	}
 	if *changesShare > 0 {
 		share = *changesShare

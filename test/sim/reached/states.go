@@ -107,7 +107,7 @@ var States = []State{
 	{"a follower tells the leader that its disk is full", "raftfsm/follow.go",
 		"@\t\t\tif err := peer.WriteMessage(w, peer.LinkFull, []byte(why))", ""},
 	{"a follower opens its stream again over a link", "raftfsm/follow.go",
-		"bl, wanted := n.opening(); wanted {\n@", "n.fsm.stream.Birth() != 0"},
+		"bl, wanted := n.opening(); wanted {\n@", "n.fsm.Stream.Birth() != 0"},
 	{"a leader waits for room in the queue of a link", "raftfsm/followers/links.go",
 		"l.bytes >= linkQueueByte) {\n@", ""},
 	{"a link takes touches after its term has ended", "raftfsm/leading/link.go",
