@@ -110,11 +110,10 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 // Snapshot writes a snapshot now.
 func (n *Node) Snapshot() error { return n.upkeep.Snapshot() }
 
-// Room says why this server's disk cannot take so many bytes; nil: it can.
+// Room returns an error if this server's disk has no room for so many bytes.
 func (n *Node) Room(bytes int64) error { return n.upkeep.Room(bytes) }
 
-// Fits says why a backup of so many nodes and bytes cannot be this server's
-// state; nil: it can.
+// Fits returns an error if a backup of so many nodes and bytes is too large for this server.
 func (n *Node) Fits(nodes int, bytes int64) error { return n.upkeep.Fits(nodes, bytes) }
 
 // Backup holds the state as it is now; see apply.FSM.

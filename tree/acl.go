@@ -112,8 +112,8 @@ func validEntry(a *jute.ACL, ids []jute.ID) bool {
 		_, ok := parseRange(a.ID.ID)
 		return ok
 	case schemeSASL, schemeX509:
-		// Such an entry is valid if the scheme is configured, which a client that has proved an identity of
-		// the scheme shows, to every server alike.
+		// Such an entry is valid if the scheme is configured. A client that has proved an identity of the
+		// scheme shows that it is. All servers decide in the same way.
 		return hasScheme(ids, a.Scheme)
 	}
 	return false

@@ -36,7 +36,7 @@ const (
 	endSteps    = 10  // a node that goes with its session
 	aclSteps    = 2   // an entry of an ACL that a client sends
 	newACLSteps = 4   // an entry of an ACL that no other node has
-	quotaSteps  = 6   // the counts of a quota written again
+	quotaSteps  = 6   // a write of the counts of a quota
 	stepBytes   = 160 // of data that are stored in a step
 	eventBytes  = 750 // hashed in a step where an event looks for watches above its node
 )

@@ -28,7 +28,7 @@ type Status struct {
 	Now          Shown             `json:"now"`             // what its own directory shows
 	Leader       uint32            `json:"leader"`
 
-	Observers       []uint32 `json:"observers,omitempty"` // of Peers, those without a vote, in order
+	Observers       []uint32 `json:"observers,omitempty"` // the servers of Peers without a vote, sorted
 	FormedObservers []uint32 `json:"formed_observers,omitempty"`
 
 	Linked  uint32 `json:"linked"`  // the leader at the other end of its link; 0: none

@@ -40,8 +40,8 @@ func (c Code) Passes() bool {
 	return false
 }
 
-// Error is an error with a code, which survives the way to another program.
-// errors.Is finds two of them equal if their codes are.
+// Error is an error with a code. A program that gets the error over the network gets the code too. For
+// errors.Is, two Errors with the same code are equal.
 type Error struct {
 	Code  Code
 	text  string

@@ -10,9 +10,9 @@ type lanes struct {
 	by    map[int64]*lane
 	fresh []*lane // newcomers, served first
 	old   []*lane // the others, in turn; some may be empty
-	count int     // of requests
-	bytes int     // and of their encodings
-	spare *lane   // kept for the next newcomer
+	count int     // number of requests in all lanes
+	bytes int     // bytes of their encodings
+	spare *lane   // an empty lane for the next newcomer
 }
 
 // laneShare is how many bytes a lane may give in one turn. A larger request waits for several turns.

@@ -62,7 +62,7 @@ func (u *Upkeep) lowWith(less int64) string {
 // ErrNoRoom marks a disk that would be low.
 var ErrNoRoom = errors.New("no room")
 
-// Room says why this server's disk cannot take so many bytes; nil: it can.
+// Room returns an error if this server's disk has no room for so many bytes.
 func (u *Upkeep) Room(bytes int64) error {
 	if u.disk.InMemory() || u.o.DiskReserve < 0 {
 		return nil
@@ -73,8 +73,7 @@ func (u *Upkeep) Room(bytes int64) error {
 	return nil
 }
 
-// Fits says why a backup of so many nodes and bytes cannot be this server's
-// state; nil: it can.
+// Fits returns an error if a backup of so many nodes and bytes is too large for this server.
 func (u *Upkeep) Fits(nodes int, bytes int64) error {
 	switch {
 	case u.o.MaxNodes > 0 && nodes > u.o.MaxNodes:

@@ -84,7 +84,7 @@ func (l *Log) Close() {
 type Figures struct {
 	Written, Lost int64
 	LostAt        time.Time // the last time that a line was lost
-	Problem       error     // why the log cannot be written; nil: it can
+	Problem       error     // why writing the log fails; nil: it works
 }
 
 // Figures returns the counts so far.

@@ -94,7 +94,7 @@ type transition struct {
 	node     Node
 	log      *slog.Logger
 	from, to Config
-	since    int64           // the version of the configuration from
+	since    int64           // the version of from
 	ready    map[uint32]bool // voters of to that follow the leader or can follow it
 	runs     map[uint32]bool // members of from that follow at their old address
 	begun    bool            // raft has made a change

@@ -31,9 +31,9 @@ const (
 	answerTime = 30 * time.Second // to write an answer
 )
 
-// otherSites finds requests that a browser sends on behalf of a page of another site. Without this check such
-// a page could draw from a rate on a server without tokens, because that request has no header for which a
-// browser asks permission first.
+// otherSites finds requests that a browser sends on behalf of a page of another site. A server without tokens
+// needs this check for draws: a draw has no header for which a browser would first ask the server's
+// permission.
 var otherSites = http.NewCrossOriginProtection()
 
 // ServeHTTP implements http.Handler. It matches the paths itself, because a router would redirect some of

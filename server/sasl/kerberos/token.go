@@ -57,7 +57,7 @@ const (
 	wrapAcceptorSubkey = 1 << 2
 )
 
-var errWrap = errors.New("it is no wrapped token of this exchange")
+var errWrap = errors.New("the wrapped token does not belong to this exchange")
 
 // wrap makes a token from the server's text and its checksum.
 func (c *context) wrap(text []byte) ([]byte, error) {
