@@ -12,7 +12,7 @@ const (
 	Move     Op = "move"     // a member has another address
 	Remove   Op = "remove"   // a server is no longer a member
 	Lead     Op = "lead"     // a member leads
-	Demote   Op = "demote"   // a voter loses its vote and goes on following
+	Demote   Op = "demote"   // a voter loses its vote and continues to follow
 	Vote     Op = "vote"     // a server votes, whether it runs or not
 	Describe Op = "describe" // only the operator's descriptions are published
 )

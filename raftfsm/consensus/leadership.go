@@ -4,7 +4,7 @@ import "context"
 
 // Leadership provides a context for each leadership of this server; the context ends with the leadership.
 type Leadership struct {
-	notes chan bool            // from raft, whose main loop blocks until it is received
+	notes chan bool            // notes from raft; its main loop blocks until a note is received
 	Won   chan context.Context // of length 1: the leadership that has begun
 }
 

@@ -20,13 +20,13 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Raft is raft as the rest of a server sees it.
+// Raft gives the other packages of a server access to raft.
 type Raft struct {
 	*elect.Raft
 	disk *disk.Disk
 }
 
-// Options are what Start needs.
+// Options are the arguments of Start.
 type Options struct {
 	ID               uint32
 	Self             raft.ServerAddress // by which raft knows this server
@@ -34,11 +34,11 @@ type Options struct {
 	TrailingLogs     uint64
 	Disk             *disk.Disk
 	Port             *peer.Port            // nil in a cluster of one
-	Verify           func(io.Reader) error // of snapshots that come in
-	Damaged          func(error)           // is told of a snapshot found damaged on the disk
-	Leadership       *Leadership           // hears of leadership gained and lost
+	Verify           func(io.Reader) error // reads a snapshot that another server sends
+	Damaged          func(error)           // called when a snapshot on the disk is damaged
+	Leadership       *Leadership           // gets notes of leadership gained and lost
 	Log              *slog.Logger
-	Closed           *atomic.Bool // this server is told to stop
+	Closed           *atomic.Bool // set when this server stops
 }
 
 // Start starts raft on the stores of the disk. On an empty disk raft begins with the configuration bootstrap,

@@ -30,7 +30,7 @@ type Options struct {
 	Promises *Promises
 	Rand     io.Reader
 	Log      *slog.Logger
-	Waiting  func(what string) // is told what the server waits for; may be nil
+	Waiting  func(what string) // called with a text that says what the server waits for; may be nil
 }
 
 // Forming finds the cluster of a server that starts.
@@ -162,7 +162,7 @@ func (f *Forming) peersConfig() *raft.Configuration {
 // tryJoin asks all peers once. All must have the same --peers before any server forms a cluster:
 // lists that differ could give two majorities.
 func (f *Forming) tryJoin(ctx context.Context) (bool, error) {
-	if f.o.Disk.Identity().Cluster != "" { // it has accepted a formation in the meantime
+	if f.o.Disk.Identity().Cluster != "" { // this server has accepted a formation in the meantime
 		return true, nil
 	}
 	incarnations := map[uint32]string{f.o.List.ID: f.o.Disk.Identity().Incarnation}
@@ -262,8 +262,8 @@ func peersDiffer(id uint32, theirs, ours string) error {
 		id, theirs, ours)
 }
 
-// form makes a cluster of all listed servers, which are all empty. It tells the other servers first. One that
-// misses the message finds itself in the list later.
+// form makes a cluster of all listed servers, which are all empty. It first sends the formation to the other
+// servers. A server that misses that message finds itself in the list later.
 func (f *Forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
 	for _, a := range f.askAll(ctx, 2*time.Second, peer.Question{Form: p}) {
 		if a.Err != nil && !f.o.List.Observes(a.ID) {
@@ -284,8 +284,8 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 	incarnation, known := st.Incarnations[f.o.List.ID]
 	_, member := st.Members[f.o.List.ID]
 	if incarnation == "" {
-		// That server may have been restarted, and not have replayed its log up to the entry in which this
-		// server opened its stream. A server that has replayed more knows better.
+		// That server may have been restarted, and may not have replayed its log up to the entry in which
+		// this server opened its stream. So use the answer of a server that has replayed more.
 		for i := range formed {
 			o := &formed[i]
 			theirs := o.Incarnations[f.o.List.ID]
@@ -318,8 +318,8 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 	return true, f.o.Disk.SaveIdentity(id)
 }
 
-// checkCopy refuses to start from an old copy of the data directory, which holds less than this server has
-// shown to others. Servers that do not answer now will find out when they call; see confirm.
+// checkCopy refuses to start from an old copy of the data directory. Such a copy holds less than this server
+// has shown to others. Servers that do not answer now detect the copy when they call; see confirm.
 func (f *Forming) checkCopy(ctx context.Context) error {
 	id := f.o.Disk.Identity()
 	now := peer.Shown{Start: id.Start, Life: id.Life}

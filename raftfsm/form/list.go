@@ -16,13 +16,13 @@ import (
 type List struct {
 	ID        uint32
 	Peers     map[uint32]string // addresses; empty: a cluster of one without a peer port
-	Observers []uint32          // of Peers, those without a vote when the cluster forms
+	Observers []uint32          // the servers of Peers that have no vote when the cluster forms
 }
 
 // Observes reports whether a peer has no vote when the cluster forms.
 func (l *List) Observes(id uint32) bool { return slices.Contains(l.Observers, id) }
 
-// NoVoter is no server's id.
+// NoVoter is an id that no server can have.
 const NoVoter = state.MaxServerID + 1
 
 // FirstVoter returns the lowest id of the peers with a vote, or NoVoter.
@@ -44,7 +44,7 @@ func (l *List) Self() raft.ServerAddress {
 	return "local"
 }
 
-// String writes the list as --peers takes it.
+// String returns the list in the form of --peers.
 func (l *List) String() string { return listed(l.Peers, l.Observers) }
 
 func listed(peers map[uint32]string, observers []uint32) string {

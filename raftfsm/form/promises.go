@@ -13,9 +13,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// Promises records how far other servers' data directories have shown to be. With it this server detects one
-// that was replaced by an old copy. The record is kept on disk; if a crash loses the newest part, this server
-// only trusts more.
+// Promises records how far the log in each other server's data directory has been. With this record, this
+// server detects a directory that was replaced by an old copy. The record is kept on disk. If a crash loses
+// its newest part, this server may miss an old copy.
 type Promises struct {
 	disk  *disk.Disk
 	log   *slog.Logger

@@ -22,15 +22,15 @@ import (
 // replace the state in one entry.
 const (
 	pieceBytes = 60 << 10 // a few fit into an entry
-	piecesOut  = 16       // proposed and not yet applied
+	piecesOut  = 16       // how many pieces may be proposed and not yet applied
 
 	silence   = time.Minute      // how long a leader waits for a piece before it ends a restore
-	pieceWait = 30 * time.Second // for one to be applied
-	beginWait = 10 * time.Second // for an abandoned restore to end
+	pieceWait = 30 * time.Second // how long to wait until a piece is applied
+	beginWait = 10 * time.Second // how long to wait until an abandoned restore ends
 	again     = 50 * time.Millisecond
 )
 
-// Restored says what a restore made.
+// Restored describes the result of a restore.
 type Restored struct {
 	state.Restored
 	Zxid int64
@@ -61,7 +61,7 @@ type Options struct {
 // Restorer runs the restores that clients of one server ask for, one at a time.
 type Restorer struct {
 	o    Options
-	busy sync.Mutex // held by the one restore under way here
+	busy sync.Mutex // locked while a restore is under way at this server
 }
 
 // New returns a Restorer.
@@ -229,7 +229,7 @@ func (r *restore) giveUp() {
 	if r.o.Stream.Put(&req, given) != nil {
 		return
 	}
-	select { // an immediate second try must not find this restore under way
+	select { // a second try that follows at once must not find this restore under way
 	case <-given:
 	case <-time.After(beginWait):
 	case <-r.o.Ended:
@@ -262,8 +262,8 @@ type Watch struct {
 	since    time.Time
 }
 
-// Look returns the abandoned restore, if there is one. Its server has ended, and while it is open no server
-// can take a snapshot.
+// Look returns the abandoned restore, if there is one. The server that ran it has ended. No server can take a
+// snapshot until that restore is ended.
 func (w *Watch) Look(view func(func(*state.State))) (g state.Staging, abandoned bool) {
 	var next int64
 	open := false

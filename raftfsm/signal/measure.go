@@ -10,7 +10,7 @@ import (
 // applies the log, so it must not block.
 type Measure func(value int64)
 
-// Note takes a value.
+// Note passes a value on.
 func (m Measure) Note(value int64) {
 	if m != nil {
 		m(value)
@@ -32,11 +32,11 @@ type Set struct {
 	ElectionTime      Measure // from that loss until it knows a leader
 	LeaderUnavailable Measure // from that loss until it leads itself
 	Unavailable       Measure // from ceasing to serve, or the start, until clients are served
-	SnapshotWriteTime Measure // when one is on the disk
+	SnapshotWriteTime Measure // how long writing a snapshot took
 	SnapshotReadTime  Measure // when the one found at the start is read
 	SnapshotSent      Measure // 1, when a follower has been sent one
 	ReplayEntries     Measure // log entries found at the start, when they are applied
-	ReplayTime        Measure // and how long that took
+	ReplayTime        Measure // how long applying those entries took
 }
 
 // Step puts a step of a request or an entry into the execution trace that is being recorded;

@@ -16,7 +16,7 @@ type Member struct {
 	Progress
 }
 
-// Progress is how far a member is.
+// Progress describes how far a member has applied the log.
 type Progress struct {
 	Applied  uint64 `json:"applied"`   // the newest log entry that it has applied
 	Lag      uint64 `json:"lag"`       // entries behind the leader
@@ -37,8 +37,8 @@ const (
 	EnoughOfBytes = 16 << 20 // bytes of them
 )
 
-// Silence is after how long without a word a member no longer counts as reached: it says something several
-// times a second. The connection to a server that hangs, or whose network is cut, may stand for long.
+// Silence is how long a silent member still counts as reached. A member that runs sends a message several
+// times a second. The connection to a server that hangs, or whose network is cut, may stay open for long.
 const Silence = 5 * time.Second
 
 // Reached reports whether the member is heard from.
@@ -51,13 +51,13 @@ func (p *Progress) Follows() bool {
 		(p.LagBytes == nil || *p.LagBytes <= EnoughOfBytes)
 }
 
-// Well reports whether the member runs, serves and has caught up.
+// Well reports whether the member runs, serves clients and has caught up.
 func (p *Progress) Well() bool { return p.Reached() && p.Lag <= EnoughToVote && p.Waits == "" }
 
 // Found is the server that answers at an address.
 type Found struct {
 	Progress
-	At    string `json:"at"`    // the address that it gives of itself
+	At    string `json:"at"`    // the address that the server reports of itself
 	Known bool   `json:"known"` // its data directory is the one that the member has
 }
 
@@ -103,7 +103,7 @@ type Job struct {
 
 // Step is a line of the answer to a job.
 type Step struct {
-	Kind string `json:"kind,omitempty"` // a step replaces the one before of the same kind; empty: it stays
+	Kind string `json:"kind,omitempty"` // replaces the step before of the same kind; empty: stays
 	Text string `json:"text,omitempty"`
 	Done bool   `json:"done,omitempty"` // this is the last line; without an error the job is done
 	// Rest, if there is one, is the job that goes on from here when the connection ends.

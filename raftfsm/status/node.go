@@ -10,7 +10,7 @@ type Node struct {
 	Reason   string // why it does not serve clients
 	ReadOnly bool   // clients that ask for it may read though there is no leader
 	Full     string // why this server, as leader, refuses requests that need more room; empty: it does not
-	// LayoutWaits says why the cluster does not obey Options.OneLayout yet; empty: it does.
+	// LayoutWaits says why Options.OneLayout has no effect yet; empty: it has an effect, or is off.
 	LayoutWaits string
 	Role        string // standalone, leader or follower; empty before it has a role
 	Leader      uint32 // 0: none known
@@ -22,7 +22,7 @@ type Node struct {
 
 	Snapshot Snapshot
 
-	Members []Member // by id; of their progress only Applied, where this server leads
+	Members []Member // by id; their progress has only Applied, and only if this server leads
 
 	Leads        time.Duration // how long this server has led; 0: it does not
 	Elections    int64         // won by this server

@@ -4,17 +4,17 @@ import "context"
 
 // Crowd makes the goroutine that batches requests wait for requests that are just about to arrive.
 //
-// Go runs a goroutine that was just woken next. When the requests of many clients arrive together, the
-// connection that is read first wakes the batcher before the second is read. An entry with one request goes
-// to the disk, and all other requests wait for its sync and then for their own. So if several requests came
-// together lately, the batcher first lets all other goroutines run that are ready on its processor. It uses
-// no timer.
+// Go runs a goroutine that was just woken before all others. When the requests of many clients arrive
+// together, the connection that is read first wakes the batcher before the second connection is read. Then an
+// entry with one request goes to the disk, and all other requests wait for its sync and then for their own.
+// So if several requests came together lately, the batcher first lets the other goroutines run that are ready
+// on its processor. It uses no timer.
 //
-// runtime.Gosched does not help: it puts its caller into the global queue, from which an idle processor takes
-// it at once, while the other goroutines still wait. Instead there are two helpers. The first wakes the
-// caller, which would then run next, and at once wakes the second helper, which takes that place. A goroutine
-// that loses the place goes to the end of its processor's queue. If nothing else is ready, this costs about a
-// microsecond.
+// runtime.Gosched does not help: it puts its caller into the global queue. An idle processor takes the caller
+// from there at once, while the other goroutines still wait. Instead there are two helpers. The first helper
+// wakes the caller, which is then the next to run. It wakes the second helper at once, and the second helper
+// becomes the next to run instead. So the caller goes to the end of its processor's queue. If no other
+// goroutine is ready, this costs about a microsecond.
 //
 // A Crowd belongs to one goroutine.
 type Crowd struct {

@@ -1,6 +1,6 @@
-// Package stream holds the requests that this server proposes, numbered, until they are applied here.
-// Connections put requests into a Stream; one reader at a time takes them: a leader's batcher, or the link to
-// the leader. One lock guards everything in a Stream except the token that wakes the reader.
+// Package stream numbers the requests that this server proposes, and holds them until this server has applied
+// them. Connections put requests into a Stream. One reader at a time takes them: a leader's batcher, or the
+// link to the leader. One lock guards everything in a Stream except the token that wakes the reader.
 package stream
 
 import (
@@ -79,8 +79,8 @@ type Reader = signal.Signal
 // pending is one unapplied request.
 type pending struct {
 	waiter state.Waiter
-	size   int       // of its encoding in buf
-	ids    []jute.ID // shared by all requests of a connection: they may be much longer than the rest
+	size   int       // length of its encoding in buf
+	ids    []jute.ID // shared by all requests of a connection, because they may be longer than the request
 }
 
 // New returns a stream that is closed and has no birth.
@@ -321,8 +321,9 @@ func (s *Stream) Opening(m state.Member, rand io.Reader) state.Block {
 	return state.Block{Origin: m.ID, Count: 1, Requests: r.Append(nil)}
 }
 
-// Told is called when a stream of this server was opened, or taken away by its removal, and after a snapshot,
-// which may cover either. It reports whether the stream needs another birth.
+// Told is called when a stream of this server was opened, and when the removal of this server took its stream
+// away. It is also called after a snapshot, because the snapshot may cover either. Told reports whether the
+// stream needs another birth.
 func (s *Stream) Told(nonce int64, birth uint32) (again bool) {
 	s.mu.Lock()
 	is, ours := s.birth, birth != 0 && nonce == s.nonce
@@ -345,7 +346,7 @@ func (s *Stream) Told(nonce int64, birth uint32) (again bool) {
 	return again
 }
 
-// Nonce returns a random number that tells a request for a birth from others.
+// Nonce returns a random number that identifies a request for a birth.
 func Nonce(rand io.Reader) int64 {
 	var b [8]byte
 	if _, err := io.ReadFull(rand, b[:]); err != nil {

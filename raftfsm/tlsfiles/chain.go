@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// forPeers says why peers would refuse the certificate; nil if it is not for peers.
+// forPeers returns an error if peers would refuse the certificate. It returns nil if the certificate is not
+// for peers.
 func (n *Names) forPeers(pair tls.Certificate, ca *x509.CertPool, now time.Time) error {
 	if n.Peer == "" {
 		return nil
@@ -18,7 +19,7 @@ func (n *Names) forPeers(pair tls.Certificate, ca *x509.CertPool, now time.Time)
 	return errors.Join(n.CheckName(pair.Leaf), n.CheckChain(pair, ca, now))
 }
 
-// CheckName says why a certificate is not that of Peer, which must be its only DNS name.
+// CheckName returns an error unless Peer is the only DNS name of the certificate.
 func (n *Names) CheckName(leaf *x509.Certificate) error {
 	if len(leaf.DNSNames) == 1 && leaf.DNSNames[0] == n.Peer {
 		return nil
@@ -27,8 +28,8 @@ func (n *Names) CheckName(leaf *x509.Certificate) error {
 		n.Cert, strings.Join(leaf.DNSNames, ", "), n.Peer)
 }
 
-// CheckChain says why no chain leads from a certificate, through those after it in its file, to an
-// authority; nil without one.
+// CheckChain returns an error if no chain leads from a certificate, through the certificates after it in its
+// file, to an authority. It returns nil if ca is nil.
 func (n *Names) CheckChain(pair tls.Certificate, ca *x509.CertPool, now time.Time) error {
 	if ca == nil {
 		return nil
@@ -51,7 +52,7 @@ func chainsOf(pair tls.Certificate, ca *x509.CertPool, now time.Time) ([][]*x509
 	return pair.Leaf.Verify(o)
 }
 
-// endOf returns until when one of the chains holds.
+// endOf returns the time until which at least one of the chains is valid.
 func endOf(chains [][]*x509.Certificate) (until time.Time) {
 	for _, chain := range chains {
 		end := chain[0].NotAfter

@@ -21,19 +21,19 @@ import (
 // MaxFile bounds every file that an operator names: certificates, keys, and configuration.
 const MaxFile = 1 << 20
 
-// lookAgain is how often the files are looked at, at most.
+// lookAgain is the least time between two looks at the files.
 const lookAgain = 100 * time.Millisecond
 
 // Names are the paths of the files; CA and CRL may be empty. Errors name the files by their
 // flags: Flag-cert, Flag-key, Flag-ca and tls-crl.
 type Names struct {
 	Flag, Cert, Key, CA, CRL string
-	// Peer is the DNS name of the server among its peers, which check it and have the same authority; empty:
-	// others are shown the certificate.
+	// Peer is the DNS name of the server among its peers. The peers check that name and have the same
+	// authority. Peer is empty if the certificate is not for peers.
 	Peer string
 }
 
-// Loaded is what the files hold.
+// Loaded is the content of the files.
 type Loaded struct {
 	Pair tls.Certificate
 	CA   *x509.CertPool // nil without a file for it
@@ -55,7 +55,7 @@ type Files struct {
 	current *Loaded
 	looked  time.Time // when the files were last looked at
 	stamp   [4]stamp  // of the files that current holds
-	problem string    // why the files as they are cannot be used
+	problem string    // why the present files cannot be used
 }
 
 // stamp tells one state of a file from another.
@@ -74,7 +74,7 @@ func Open(n Names, log *slog.Logger) (*Files, error) {
 	return f, err
 }
 
-// Get returns the files as they are now.
+// Get returns the content of the files now.
 func (f *Files) Get(now time.Time) *Loaded {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,8 +97,8 @@ func (f *Files) Get(now time.Time) *Loaded {
 		err = fmt.Errorf("--%s-cert %s is valid from %s until %s only", f.n.Flag, f.n.Cert,
 			leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
-	// What cannot be used is read again at each look: it may become valid or readable, and its last bytes may
-	// come within the same tick of the file system's clock.
+	// Files that cannot be used are read again at each look. They may become valid or readable, and their
+	// last bytes may arrive within the same tick of the file system's clock.
 	if err != nil {
 		if text := err.Error(); text != f.problem {
 			f.log.Error("TLS files have changed and cannot be used; the old ones stay", "err", err)
@@ -228,7 +228,7 @@ func ReadCRL(path string) (lists []*x509.RevocationList, err error) {
 	switch begun := bytes.Count(text, []byte("-----BEGIN ")); {
 	case lists == nil:
 		return nil, fmt.Errorf("--tls-crl %s holds no revocation list: want a PEM file with BEGIN X509 CRL", path)
-	case begun != len(lists): // what such a list revokes would be let in
+	case begun != len(lists): // otherwise the certificates that such a list revokes would be accepted
 		return nil, fmt.Errorf("--tls-crl %s begins %d revocation lists, and only %d of them are whole", path,
 			begun, len(lists))
 	}
@@ -243,7 +243,8 @@ func read(flag, path string) ([]byte, error) {
 	return b, nil
 }
 
-// ReadFile is os.ReadFile for a file that an operator names. It refuses one that is too long to be meant.
+// ReadFile is os.ReadFile for a file that an operator names. It refuses a file longer than MaxFile, because
+// that must be the wrong file.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

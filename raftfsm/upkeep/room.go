@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Full says why to refuse requests that need more room; empty: there is room.
+// Full returns the reason to refuse requests that need more room, or "" if there is room.
 func (u *Upkeep) Full() string {
 	var nodes int
 	var bytes int64
@@ -27,14 +27,14 @@ func (u *Upkeep) Full() string {
 
 const roomLook = 250 * time.Millisecond
 
-// DiskLow says why this server's disk is low, as WatchDisk saw it last; empty: it is not.
+// DiskLow returns why WatchDisk found this server's disk low, or "" if the disk is not low.
 func (u *Upkeep) DiskLow() string { return *u.low.Load() }
 
-// NoteDisk notes why the disk is low; empty: it is not.
+// NoteDisk records why the disk is low; "" means that it is not low.
 func (u *Upkeep) NoteDisk(why string) { u.low.Store(&why) }
 
-// WatchDisk looks how much room is left on this server's disk, in a goroutine of its own: a disk
-// that hangs must not hold up the goroutines that ask.
+// WatchDisk measures the free space of this server's disk. It runs in a goroutine of its own, because a disk
+// that hangs must not delay the goroutines that ask.
 func (u *Upkeep) WatchDisk(ctx context.Context) {
 	for more := true; more; more = signal.Pause(ctx, u.raft.Beat(roomLook)) {
 		why := u.lowWith(0)
@@ -42,8 +42,8 @@ func (u *Upkeep) WatchDisk(ctx context.Context) {
 	}
 }
 
-// lowWith says why this server's disk would be low with so many bytes less
-// free than now; empty: it would not.
+// lowWith returns why this server's disk would be low if it had so many bytes less free than now, or "" if it
+// would not be low.
 func (u *Upkeep) lowWith(less int64) string {
 	free, err := u.o.FreeBytes(u.o.Dir)
 	if err != nil {

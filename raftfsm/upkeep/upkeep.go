@@ -18,9 +18,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Options say what the bounds are.
+// Options configure an Upkeep.
 type Options struct {
-	Dir string // of the disk that FreeBytes looks at
+	Dir string // a directory on the disk that FreeBytes looks at
 	// Entries, Bytes and Interval bound the log after a snapshot, in requests, bytes and time.
 	Entries  int64
 	Bytes    int64
@@ -28,7 +28,7 @@ type Options struct {
 	// TrailingLogs and TrailingBytes bound the log that a snapshot covers.
 	TrailingLogs  uint64
 	TrailingBytes int64
-	Forgets       bool  // nothing will ever be read from the log again
+	Forgets       bool  // the log is never read again
 	DiskReserve   int64 // negative: none
 	// MaxNodes and MaxBytes bound the tree; 0: no bound.
 	MaxNodes int
@@ -36,14 +36,14 @@ type Options struct {
 
 	FreeBytes func(dir string) (int64, error)
 	View      func(func(*state.State))       // runs a function on the state under its read lock
-	Logged    func() (requests, bytes int64) // that the log has grown by since the last snapshot
-	Followers func() map[uint32]uint64       // how far they are, at their leader
-	Barrier   func()                         // lets a leader add an entry
+	Logged    func() (requests, bytes int64) // how much the log has grown since the last snapshot
+	Followers func() map[uint32]uint64       // at the leader, the log index that each follower has applied
+	Barrier   func()                         // adds an entry to the log, if this server leads
 	Took      signal.Measure                 // of snapshots
 	Log       *slog.Logger
 }
 
-// Raft is what the upkeep needs of raft; a consensus.Raft has it.
+// Raft has the calls of raft that the upkeep needs. consensus.Raft implements it.
 type Raft interface {
 	LastIndex() uint64
 	Beat(time.Duration) time.Duration
@@ -52,7 +52,7 @@ type Raft interface {
 	ReloadConfig(raft.ReloadableConfig) error
 }
 
-// Upkeep is that of one server. Its state may be asked for before Use.
+// Upkeep is the upkeep of one server. Full and DiskLow may be called before Use.
 type Upkeep struct {
 	o    Options
 	disk *disk.Disk
@@ -69,7 +69,7 @@ func New(o Options) *Upkeep {
 	return u
 }
 
-// Use gives it what it takes snapshots of, and looks after.
+// Use sets the disk and the raft that u looks after.
 func (u *Upkeep) Use(d *disk.Disk, r Raft) { u.disk, u.raft = d, r }
 
 // Snapshots takes snapshots when the log after the last one has grown long
@@ -149,13 +149,12 @@ func (u *Upkeep) Snapshot() error {
 // committed, and is sent a snapshot, needs the entries around that place.
 const trailingLeast = 64
 
-// trailingMost times TrailingBytes may stay for servers that follow and are
-// behind; one further behind is better served by a snapshot.
+// trailingMost times TrailingBytes may stay for servers that follow and lag behind. For a server that lags
+// further behind, a snapshot is faster.
 const trailingMost = 4
 
-// trailingSmall is how many bytes of entries are kept that a small snapshot covers. For a larger
-// snapshot as many bytes of the log are kept as the snapshot has: a server that needs more is sent the
-// snapshot sooner.
+// trailingSmall is how many bytes of entries stay that a small snapshot covers. For a larger snapshot, as
+// many bytes of entries stay as the snapshot has. If a server needs more, sending it the snapshot is faster.
 const trailingSmall = 16 << 20
 
 // trailing returns how many entries stay behind the next snapshot.
@@ -168,7 +167,7 @@ func (u *Upkeep) trailing() uint64 {
 	kept := func(bytes int64) uint64 {
 		from := u.disk.LogWithin(bytes)
 		if from == 0 {
-			return most // the log store cannot tell
+			return most // the log store does not report sizes
 		}
 		return last + 1 - min(from, last+1)
 	}

@@ -2,7 +2,7 @@
 
 package vfs
 
-// Datasync is the whole sync where there is no cheaper one that holds: macOS's
+// Datasync syncs the whole file, because this system may have no cheaper sync that is durable. On macOS,
 // fdatasync leaves the bytes in the drive's cache, and os.File.Sync does not.
 func (f osFile) Datasync() error { return f.Sync() }
 

@@ -1,5 +1,5 @@
-// Package vfs is the part of a file system that the stores need, and no more: so little that a
-// simulated disk can stand in its place and lose, tear, refuse or delay whatever a real one may.
+// Package vfs has the few calls of a file system that the stores need. They are so few that a simulated disk
+// can replace them, and can lose, tear, refuse or delay everything that a real disk can.
 package vfs
 
 import (
@@ -23,7 +23,7 @@ type FS interface {
 	Create(name string) (File, error)
 	// Open opens a file that exists, for reading and writing.
 	Open(name string) (File, error)
-	// Rename moves a file, over another if there is one, at one stroke.
+	// Rename moves a file in one step. It replaces a file that has the new name.
 	Rename(from, to string) error
 	Remove(name string) error
 	// List returns the names in a directory, sorted.
@@ -62,7 +62,7 @@ type readOnlyFS struct{ osFS }
 
 func (readOnlyFS) Open(name string) (File, error) { return open(name, os.O_RDONLY) }
 
-// ModTime is when a file was written last. A simulated disk does not know.
+// ModTime returns when a file was written last. A simulated disk does not record that.
 func (osFS) ModTime(name string) (time.Time, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -136,8 +136,7 @@ func ReadFile(fs FS, name string) ([]byte, error) {
 	return b, errors.Join(err, f.Close())
 }
 
-// WriteFile writes a file durably, whole or not at all, over another if there is
-// one.
+// WriteFile writes a file durably. After a crash the file is whole, or the former file is still there.
 func WriteFile(fs FS, name string, b []byte) error {
 	tmp := name + ".tmp"
 	if err := fs.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -160,7 +159,8 @@ func WriteFile(fs FS, name string, b []byte) error {
 	return fs.SyncDir(filepath.Dir(name))
 }
 
-// Fill writes a file of the system durably by write, whole or not at all, over another if there is one.
+// Fill writes a file of the operating system durably; the function write produces the content. After a crash
+// the file is whole, or the former file is still there.
 func Fill(name string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")
 	if err != nil {
