@@ -47,7 +47,7 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 
 	goroutines := float64(runtime.NumGoroutine())
 	o.gauge("jvm_threads_current", "Goroutines.", goroutines)
-	o.gauge("jvm_threads_daemon", "Number of goroutines. Like daemon threads, they do not keep the process alive.", goroutines)
+	o.gauge("jvm_threads_daemon", "Goroutines. They do not keep the process alive.", goroutines)
 	// A Go program has neither classes nor a count of its deadlocks, but boards
 	// and alerts ask for them.
 	o.gauge("jvm_threads_deadlocked", "Always 0: deadlocks of goroutines are not counted.", 0)
