@@ -57,11 +57,11 @@ func contentOf(name string, zxid int64, t *tree.Tree) *Content {
 // MaxDifferences is how many differences Compare returns at most.
 const MaxDifferences = 100
 
-// Compare returns the first differences, in the order of paths. Without ephemerals it ignores ephemeral
-// nodes. It returns those of one side alone as ended, as after a restore that ended their sessions, and
-// ignores the resulting changes of their parents. It compares the node that names the members by its ACL
-// alone, because every cluster writes its own. It does not compare the counts of a quota, because a ZooKeeper
-// counts again whenever it starts.
+// Compare returns the first differences, in the order of paths. If ephemerals is false, it ignores ephemeral
+// nodes and the changes that their end makes in their parents, as after a restore that ended their sessions.
+// It returns the ephemeral nodes that only one side has as ended. It compares only the ACL of the node that
+// names the members, because every cluster writes its own data there. It does not compare the counts of a
+// quota, because a ZooKeeper counts again whenever it starts.
 func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
 	emptied := map[string]*Content{} // parents of ended nodes, each with the side that had the nodes
 	if !ephemerals {

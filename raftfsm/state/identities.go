@@ -62,7 +62,7 @@ func named(identities []byte) bool { return len(identities) > 4 }
 // NameOnce returns an entry of kindBatch as one of kindNamed, if that is shorter. The entry must
 // be well formed and not yet sealed.
 func NameOnce(entry []byte) (_ []byte, shorter bool) {
-	sets := map[string]int32{} // NameOnce adds no set if no request has identities
+	sets := map[string]int32{} // without identities NameOnce adds no set
 	var list [][]byte
 	saved := -4
 	for rest := entry[EntryHeaderSize:]; len(rest) > 0; {

@@ -62,7 +62,7 @@ type outbox struct {
 
 	writing  int // bytes that the running flush has taken
 	held     int // bytes of the outbox counted by srv.memory
-	reserved int // bytes granted beyond held, for a long reply
+	reserved int // how many bytes more than held it may keep, for a long reply
 
 	state   outboxState
 	why     ends.Reason   // once state is not open

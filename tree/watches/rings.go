@@ -79,7 +79,7 @@ type Table[W comparable] struct {
 
 	dead []uint32 // dropped connections whose records are not all removed
 	turn uint64   // counts the calls of Fire
-	gone []uint32 // connections to be taken from big after firing a path
+	gone []uint32 // connections that leave big after a path has fired
 
 	data, child int // pairs of connection and path in each registry
 	dataConns   int // connections in the data registry

@@ -131,7 +131,7 @@ func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values,
 		if err == nil {
 			err = errors.New(a.Text)
 		}
-		if last == nil || ctx.Err() == nil { // an interrupted request's error tells less
+		if last == nil || ctx.Err() == nil { // the error of an interrupted request says less
 			last = err
 		}
 		pause := again
