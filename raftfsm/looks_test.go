@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
@@ -36,34 +35,6 @@ func TestServerWithoutOthers(t *testing.T) {
 	snapshots, log := n.DiskBytes()
 	expect.That(t, snapshots > 0 && log > 0, "%d bytes of snapshots, %d of log", snapshots, log)
 	expect.Equal(t, len(n.Deadlines()), 1, "sessions with a deadline")
-}
-
-// All ephemeral nodes are told, each with its session, however many there are; the caller may end it.
-func TestEphemeralsAreToldInPieces(t *testing.T) {
-	t.Parallel()
-	n, _ := start(t, Options{})
-	a := newAsker(t, n)
-	want := map[string]bool{}
-	for i := range 600 {
-		path := fmt.Sprint("/e", i)
-		want[path] = true
-		must.Equal(t, a.do(jute.OpCreate, createBody(path, jute.FlagEphemeral)), jute.OK)
-	}
-	must.Equal(t, a.create("/stays"), jute.OK)
-	told := 0
-	n.Ephemerals(func(session int64, path string) bool {
-		expect.That(t, want[path], "%s of session 0x%x: want want[path]", path, session)
-		expect.Equal(t, session, a.s.Session.ID, "%s of session 0x%x: session", path, session)
-		delete(want, path)
-		told++
-		return true
-	})
-	if expect.Equal(t, len(want), 0,
-		"%d are told, %d are missing: len(want)", told, len(want)) {
-		expect.Equal(t, told, 600, "%d are told, %d are missing: told", told, len(want))
-	}
-	n.Ephemerals(func(int64, string) bool { told++; return told < 600+300 })
-	expect.Equal(t, told, 600+300, "told until the caller ends it")
 }
 
 // The room on the disk and the bounds of the tree decide whether a backup can be taken in.

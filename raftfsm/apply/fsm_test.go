@@ -236,3 +236,72 @@ func TestClockOfTheLeader(t *testing.T) {
 		expect.Equal(t, f.Ahead().Milliseconds(), c.want, "entry %d", index)
 	}
 }
+
+// A goroutine waits until what it waits for is applied, or until it is told to stop.
+func TestEntriesAreAwaited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, stop, ended := applied.New(), make(chan struct{}), make(chan bool, 1)
+		wait := func(index uint64) {
+			go func() { ended <- a.Wait(stop, func() bool { return a.Index() >= index }) }()
+			synctest.Wait()
+		}
+		wait(2)
+		applied.At(a.FSM, 1, 1)
+		synctest.Wait()
+		must.Equal(t, len(ended), 0, "goroutines that wait no more for entry 2, after entry 1")
+		applied.At(a.FSM, 2, 1)
+		expect.That(t, <-ended, "entry 2 is not awaited")
+		wait(3)
+		close(stop)
+		expect.That(t, !<-ended, "entry 3 is there")
+	})
+}
+
+// A server whose stream was opened for another process asks for a birth of its own.
+func TestStreamOfAnotherProcessIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	reopens, opened := 0, 0
+	a := applied.With(apply.Options{ID: 1, Cluster: "c", Reopen: func() { reopens++ },
+		Opened: func() { opened++ }})
+	a.Entry(applied.OpenStream())
+	a.Stream.Open(1)
+	expect.Equal(t, reopens, 0, "times that it asks, and has asked for nothing yet")
+	r := applied.OpenStream()
+	r.Body[len(r.Body)-1]++ // another nonce
+	a.Stream.Open(7)
+	a.Entry(r)
+	expect.Equal(t, reopens, 1, "times that it asks")
+	expect.Equal(t, opened, 2, "streams opened")
+}
+
+// All ephemeral nodes are told, each with its session, however many there are; the caller may end it.
+func TestEphemeralsAreToldInPieces(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	a.Entry(applied.NewSession())
+	s := a.Sessions()[0]
+	create := func(path string, flags int32) {
+		a.Entry(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: applied.Create(path,
+			flags)})
+	}
+	want := map[string]bool{}
+	for i := range 600 {
+		path := fmt.Sprint("/e", i)
+		want[path] = true
+		create(path, jute.FlagEphemeral)
+	}
+	create("/stays", 0)
+	told := 0
+	a.Ephemerals(func(session int64, path string) bool {
+		expect.That(t, want[path], "%s is told", path)
+		expect.Equal(t, session, s.ID, "the session of %s", path)
+		delete(want, path)
+		told++
+		return true
+	})
+	expect.Equal(t, len(want), 0, "nodes that are not told")
+	expect.Equal(t, told, 600, "nodes that are told")
+	a.Ephemerals(func(int64, string) bool { told++; return told < 600+300 })
+	expect.Equal(t, told, 600+300, "nodes that are told until the caller ends it")
+}

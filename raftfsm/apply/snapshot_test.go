@@ -208,6 +208,7 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	t.Parallel()
 	from := applied.New()
 	from.Entry(applied.OpenStream())
+	from.Entry(applied.NewSession()) // which takes a zxid
 	stream := func(first uint64) {
 		r := state.Request{Op: jute.OpSync, Body: jute.AppendString(nil, "/")}
 		from.Block(state.Block{Origin: 1, Birth: 1, First: first, Count: 1, Requests: r.Append(nil)})

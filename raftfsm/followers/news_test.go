@@ -84,6 +84,14 @@ func TestOthersAreNudgedLater(t *testing.T) {
 	g.all = false
 	f := &nudged{ch: make(chan state.Position, 1)}
 	g.followers["2"] = f
+	g.mu.Lock()
+	g.late = true // nothing is told until that is due
+	g.mu.Unlock()
+	applied.At(a.FSM, 6, 5)
+	g.Tell()
+	expect.Equal(t, len(f.ch), 0, "told at once")
+	g.tellRest()
+	expect.Equal(t, (<-f.ch).Index, 6, "told when it is due")
 	for index := range uint64(3) {
 		applied.At(a.FSM, 7+index, 5)
 		g.Tell()

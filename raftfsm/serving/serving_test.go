@@ -349,3 +349,20 @@ func TestAcknowledgedIsNotOlderThanTheLeader(t *testing.T) {
 		expect.OK(t, g.Acknowledged(t.Context(), any), "while this server leads")
 	})
 }
+
+// A goroutine that waits for a later acknowledgement hears of each.
+func TestAcknowledgementsAreAwaited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, begin, got := newWorld(nil), time.Now(), make(chan error, 1)
+		go func() {
+			got <- g.Acknowledged(t.Context(), func(sent time.Time) bool { return sent.After(begin) })
+		}()
+		synctest.Wait()
+		g.Acked(begin, 10)
+		synctest.Wait()
+		must.Equal(t, len(got), 0, "goroutines that an older acknowledgement satisfies")
+		g.Acked(begin.Add(1), 10)
+		expect.OK(t, <-got)
+	})
+}
