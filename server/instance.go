@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/clients/identity"
@@ -94,7 +95,7 @@ func (i *Instance) super() identity.Super {
 
 // authorize returns the check for callers that change state over HTTP. Only the super user, with the
 // password, may do that. It returns nil without a super user.
-func (i *Instance) authorize() admin.Super {
+func (i *Instance) authorize() port.Super {
 	if i.o.SuperDigest == "" {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/clients"
 )
 
@@ -85,15 +86,15 @@ func (i *Instance) listen() (err error) {
 		}
 	}
 	if i.http != nil {
-		i.http = admin.LimitListener(i.http)
+		i.http = port.LimitListener(i.http)
 		if i.o.AdminTLS != nil {
-			i.http = admin.TLSListener(i.http, i.o.AdminTLS, i.o.AdminClear)
+			i.http = port.TLSListener(i.http, i.o.AdminTLS, i.o.AdminClear)
 		}
 	}
 	if i.metrics != nil {
-		i.metrics = admin.LimitListener(i.metrics)
+		i.metrics = port.LimitListener(i.metrics)
 		if i.o.MetricsTLS != nil {
-			i.metrics = admin.TLSListener(i.metrics, i.o.MetricsTLS, false)
+			i.metrics = port.TLSListener(i.metrics, i.o.MetricsTLS, false)
 		}
 	}
 	if i.secure != nil && i.o.ClientTLS == nil {

@@ -93,8 +93,8 @@ func (i *Instance) ResetConns() { i.Clients.ResetConns() }
 // shownConfig returns the configuration in force.
 func (i *Instance) shownConfig() admin.Config {
 	return admin.Config{
-		ClientPort:        port(i.client, 0),
-		SecurePort:        port(i.secure, -1),
+		ClientPort:        portOf(i.client, 0),
+		SecurePort:        portOf(i.secure, -1),
 		DataDir:           i.o.DataDir,
 		LogDir:            i.o.DataDir,
 		TickTime:          cmp.Or(i.o.TickTime, i.c.MinSessionTimeout/2),
@@ -106,7 +106,7 @@ func (i *Instance) shownConfig() admin.Config {
 	}
 }
 
-func port(ln net.Listener, none int) int {
+func portOf(ln net.Listener, none int) int {
 	if ln == nil {
 		return none
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/audit"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/tickets"
@@ -37,10 +38,10 @@ func (i *Instance) openTickets() error {
 	}
 	i.tickets = tickets.New(o)
 	i.o.Logger.Info("serving tickets", "addr", i.ticketPort.Addr().String(), "tls", i.o.TicketTLS != nil)
-	i.ticketPages = admin.HTTPServer(i.tickets)
-	i.ticketPort = admin.LimitListenerTo(i.ticketPort, ticketConns)
+	i.ticketPages = port.HTTPServer(i.tickets)
+	i.ticketPort = port.LimitListenerTo(i.ticketPort, ticketConns)
 	if i.o.TicketTLS != nil {
-		i.ticketPort = admin.TLSListener(i.ticketPort, i.o.TicketTLS, false)
+		i.ticketPort = port.TLSListener(i.ticketPort, i.o.TicketTLS, false)
 	}
 	i.wg.Go(func() { i.served("port for tickets", i.ticketPages.Serve(i.ticketPort)) })
 	i.wg.Go(i.remind)

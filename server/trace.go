@@ -6,7 +6,7 @@ import (
 	"runtime/trace"
 	"time"
 
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 )
 
 const (
@@ -27,21 +27,21 @@ func (i *Instance) serveTrace(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (i *Instance) trace(w http.ResponseWriter, r *http.Request) *admin.Refusal {
+func (i *Instance) trace(w http.ResponseWriter, r *http.Request) *port.Refusal {
 	if r.Method != http.MethodGet {
-		return admin.Refuse(http.StatusMethodNotAllowed, "a trace is asked for by GET")
+		return port.Refuse(http.StatusMethodNotAllowed, "a trace is asked for by GET")
 	}
 	if _, no := i.authorize().User(r, "A trace tells of others' requests"); no != nil {
 		return no
 	}
 	wait, err := time.ParseDuration(cmp.Or(r.URL.Query().Get("wait"), traceTime))
 	if err != nil || wait <= 0 || wait > traceTimeMax {
-		return admin.Refuse(http.StatusBadRequest, "wait %q is no duration up to %v, such as 5s",
+		return port.Refuse(http.StatusBadRequest, "wait %q is no duration up to %v, such as 5s",
 			r.URL.Query().Get("wait"), traceTimeMax)
 	}
 	recorder := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: wait, MaxBytes: traceBytes})
 	if err := recorder.Start(); err != nil {
-		return admin.Refuse(http.StatusConflict,
+		return port.Refuse(http.StatusConflict,
 			"another trace is being recorded; ask again when that has ended: %v", err)
 	}
 	defer recorder.Stop()

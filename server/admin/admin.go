@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/zlockd/zlockd/server/admin/port"
 )
 
 // Options configure the admin port.
@@ -16,7 +18,7 @@ type Options struct {
 	// them, empty is DefaultWhitelist. Admin always answers srvr.
 	Whitelist string
 	// Authorize checks the users that may change state over HTTP.
-	Authorize Super
+	Authorize port.Super
 	// Hosts are further host names under which clients may ask for the server. Always allowed are addresses,
 	// localhost, this machine's name and the names of the members. "*" allows any name.
 	Hosts []string
@@ -46,12 +48,12 @@ type Admin struct {
 	loginLogged  atomic.Int64 // the second, since 1970, in which a failed login was logged
 
 	mask  atomic.Int64 // ZooKeeper's trace mask; the server stores it, but it has no effect
-	heavy Pool
-	asks  Pool // admits answers for which this server must ask other servers
+	heavy port.Pool
+	asks  port.Pool // admits answers for which this server must ask other servers
 	// scrapes admits answers at /metrics. It is separate from heavy, so that a flood of heavy requests cannot
 	// hide the metrics from operators.
-	scrapes  Pool
-	outgoing Outgoing
+	scrapes  port.Pool
+	outgoing port.Outgoing
 }
 
 // defaultMask is the trace mask that ZooKeeper starts with.
@@ -63,7 +65,7 @@ func New(o Options) (*Admin, error) {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	a := &Admin{o: o, heavy: NewPool(), asks: NewPool(), scrapes: NewPool()}
+	a := &Admin{o: o, heavy: port.NewPool(), asks: port.NewPool(), scrapes: port.NewPool()}
 	if err := a.SetWhitelist(o.Whitelist); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/zlockd/zlockd/server/admin/port"
 )
 
 // Answers that clients and scripts compare with fixed texts.
@@ -120,7 +122,7 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 	if w.heavy {
 		var ok bool
 		if release, ok = a.heavy.Acquire(); !ok {
-			return ErrBusy
+			return port.ErrBusy
 		}
 	}
 	var body bytes.Buffer
@@ -136,7 +138,7 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 		deadline = d.SetWriteDeadline
 	}
 	return a.outgoing.Send(addr, body.Len(), func() error {
-		return Pace(conn, deadline, a.o.Now(),
+		return port.Pace(conn, deadline, a.o.Now(),
 			body.Bytes())
 	})
 }

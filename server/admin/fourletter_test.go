@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -282,14 +283,14 @@ func TestOnlyFourHeavyAnswersAtOnce(t *testing.T) {
 	for range 4 {
 		go func() { done <- a.Answer(&script{}, [4]byte([]byte("wchp"))) }()
 	}
-	for len(a.heavy.places) < 4 {
+	for a.heavy.Taken() < 4 {
 		time.Sleep(time.Millisecond)
 	}
 	fifth := make(chan error, 1)
 	go func() { fifth <- a.Answer(&script{}, [4]byte([]byte("cons"))) }()
 	select {
 	case err := <-fifth:
-		if err != ErrBusy {
+		if err != port.ErrBusy {
 			t.Errorf("the fifth heavy word: %v", err)
 		}
 	case <-time.After(20 * time.Second):

@@ -8,7 +8,8 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
-	"time"
+
+	"github.com/zlockd/zlockd/server/admin/port"
 )
 
 // Handler serves everything under the admin address.
@@ -20,7 +21,7 @@ func (a *Admin) Handler() http.Handler {
 	for pattern, h := range a.Routes() {
 		mux.Handle(pattern, h)
 	}
-	heard := HearLogins(mux, a.loginFailed)
+	heard := port.HearLogins(mux, a.loginFailed)
 	return a.forThisHost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodTrace {
 			http.Error(w, "TRACE is refused", http.StatusMethodNotAllowed)
@@ -45,11 +46,11 @@ func (a *Admin) Routes() map[string]http.Handler {
 	}
 	maps.Copy(routes, a.o.Pages)
 	if a.o.Profiling {
-		routes["/debug/pprof/"] = Unlimited(pprof.Index)
+		routes["/debug/pprof/"] = port.Unlimited(pprof.Index)
 		routes["/debug/pprof/cmdline"] = http.HandlerFunc(servePprofName)
-		routes["/debug/pprof/profile"] = Unlimited(pprof.Profile)
-		routes["/debug/pprof/symbol"] = Unlimited(pprof.Symbol)
-		routes["/debug/pprof/trace"] = Unlimited(pprof.Trace)
+		routes["/debug/pprof/profile"] = port.Unlimited(pprof.Profile)
+		routes["/debug/pprof/symbol"] = port.Unlimited(pprof.Symbol)
+		routes["/debug/pprof/trace"] = port.Unlimited(pprof.Trace)
 	}
 	return routes
 }
@@ -73,35 +74,13 @@ func (a *Admin) loginFailed(r *http.Request, user string) {
 }
 
 // HTTPServer returns a server for Handler.
-func (a *Admin) HTTPServer() *http.Server { return HTTPServer(a.Handler()) }
+func (a *Admin) HTTPServer() *http.Server { return port.HTTPServer(a.Handler()) }
 
 // MetricsServer returns a server for /metrics alone.
 func (a *Admin) MetricsServer() *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", a.metricsHandler())
-	return HTTPServer(a.forThisHost(mux))
-}
-
-// HTTPServer returns a server with limits that protect a port open to strangers.
-func HTTPServer(h http.Handler) *http.Server {
-	return &http.Server{
-		Handler:           busy(h),
-		ConnContext:       withConn,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       30 * time.Second,
-		MaxHeaderBytes:    16 << 10,
-	}
-}
-
-// Unlimited removes the write timeout, because a profile takes as long as the caller asks for.
-func Unlimited(f http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		// A writer without deadlines returns an error, which does not matter.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-		f(w, r)
-	}
+	return port.HTTPServer(a.forThisHost(mux))
 }
 
 func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
@@ -118,14 +97,14 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	c := a.byName[name]
 	hidden := Need(0)
-	var no *Refusal
+	var no *port.Refusal
 	switch {
 	case c == nil:
-		no = Refuse(http.StatusOK, "Unknown command: %s", name)
+		no = port.Refuse(http.StatusOK, "Unknown command: %s", name)
 	case c.changes:
 		no = a.mayChange(w, r)
 	default:
-		no = Reads(w, r, name)
+		no = port.Reads(w, r, name)
 		if no == nil {
 			var all bool
 			if all, no = a.o.Authorize.Sees(r); all {
@@ -137,7 +116,7 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	if no == nil && c.heavy {
 		var ok bool
 		if release, ok = a.heavy.Acquire(); !ok {
-			no = ErrBusy
+			no = port.ErrBusy
 		}
 	}
 	if no != nil {
@@ -154,8 +133,8 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 }
 
 // mayChange refuses a request that may not change state: only the super user's POST may.
-func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) *Refusal {
-	no := Posts(w, r)
+func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) *port.Refusal {
+	no := port.Posts(w, r)
 	if no == nil {
 		_, no = a.o.Authorize.User(r, "Commands that change state are off")
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -306,7 +307,7 @@ func TestMembersOfAServerThatAsksNobody(t *testing.T) {
 	body := func() string { return get(t, a.Handler(), "/members").Body.String() }
 	expect.Has(t, body(), `"applied" : 70`)
 	a.asks.Wait = time.Millisecond
-	for range Places {
+	for range port.Places {
 		release, _ := a.asks.Acquire()
 		defer release()
 	}
@@ -348,7 +349,7 @@ func TestBusyCommandsAreRefused(t *testing.T) {
 	f := &fake{status: standalone(), delay: make(chan struct{})}
 	a := newAdmin(t, f, "")
 	a.heavy.Wait = time.Millisecond
-	for range Places {
+	for range port.Places {
 		release, _ := a.heavy.Acquire()
 		defer release()
 	}

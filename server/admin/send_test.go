@@ -1,12 +1,12 @@
 package admin
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
 
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
@@ -30,7 +30,7 @@ func TestSlowReadersHoldNoPlace(t *testing.T) {
 			h := newAdmin(t, &fake{status: standalone()}, "").Handler()
 			free := make(chan struct{})
 			var reading, done sync.WaitGroup
-			for range Places {
+			for range port.Places {
 				reading.Add(1)
 				w := &unread{httptest.NewRecorder(), free, sync.OnceFunc(reading.Done)}
 				done.Go(func() { h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil)) })
@@ -41,23 +41,4 @@ func TestSlowReadersHoldNoPlace(t *testing.T) {
 			done.Wait()
 		})
 	}
-}
-
-// What is on its way takes a bounded memory, in all and for one address; others have theirs.
-func TestOutgoingIsBounded(t *testing.T) {
-	const step = 1 << 20
-	var o Outgoing
-	n := 0
-	for o.take("a", step) {
-		n += step
-	}
-	expect.Equal(t, n, maxOutgoingAddr, "bytes for one address")
-	for i := 0; o.take(fmt.Sprint(i), maxOutgoingAddr); i++ {
-		n += maxOutgoingAddr
-	}
-	expect.Equal(t, n, maxOutgoing, "bytes in all")
-	expect.Is(t, o.Send("1.2.3.4:5", 1, func() error { return nil }), error(ErrBusy))
-	o.give("a", maxOutgoingAddr)
-	expect.OK(t, o.Send("1.2.3.4:5", maxOutgoingAddr, func() error { return nil }))
-	expect.Equal(t, o.all, maxOutgoing-maxOutgoingAddr, "after an answer")
 }

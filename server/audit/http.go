@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 )
 
 // HTTP writes a line for each request of a handler that may change something, and for each login
@@ -27,7 +27,7 @@ func (l *Log) HTTP(next http.Handler) http.Handler {
 		}
 		answer := &answer{ResponseWriter: w}
 		next.ServeHTTP(answer, r)
-		user, _, _ := admin.Credentials(r)
+		user, _, _ := port.Credentials(r)
 		ip, _, _ := net.SplitHostPort(r.RemoteAddr)
 		e := &Event{User: user, IP: ip, Operation: r.Method + " " + r.URL.RequestURI(), Request: asked.String()}
 		refused := answer.code == http.StatusUnauthorized || answer.code == http.StatusForbidden

@@ -11,7 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/apply"
 	"github.com/zlockd/zlockd/raftfsm/offline"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 )
 
 // Source gives access to the state.
@@ -27,13 +27,13 @@ type Source interface {
 type Handler struct {
 	Source func() Source // nil while there is no state
 	// Authorize checks the users that may read everything that is stored.
-	Authorize admin.Super
+	Authorize port.Super
 	Log       *slog.Logger
 }
 
 const (
 	waitLimit = 10 * time.Second // how long a request waits how long a request waits for a snapshot under way
-	leastTime = 10 * time.Second // how long a transfer may take; admin.Paced extends it
+	leastTime = 10 * time.Second // how long a transfer may take; port.Paced extends it
 )
 
 // ServeHTTP implements http.Handler.
@@ -49,7 +49,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("last_zxid", fmt.Sprintf("0x%x", b.Zxid))
 	// While a backup is under way, each change must copy the data that the backup has not written yet, and
 	// the server takes no snapshot.
-	out := &admin.Paced{Writer: w, Deadline: http.NewResponseController(w).SetWriteDeadline,
+	out := &port.Paced{Writer: w, Deadline: http.NewResponseController(w).SetWriteDeadline,
 		End: time.Now().Add(leastTime)}
 	if err := write(out, b, format); err != nil {
 		h.Log.Warn("backup not sent", "to", r.RemoteAddr, "err", err)
@@ -58,34 +58,34 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // backup takes the backup that a request asks for, or refuses it.
-func (h *Handler) backup(r *http.Request, format string) (*apply.Backup, *admin.Refusal) {
+func (h *Handler) backup(r *http.Request, format string) (*apply.Backup, *port.Refusal) {
 	switch {
 	case r.Method != http.MethodGet:
-		return nil, admin.Refuse(http.StatusMethodNotAllowed, "snapshot is asked for by GET")
+		return nil, port.Refuse(http.StatusMethodNotAllowed, "snapshot is asked for by GET")
 	case r.URL.Query().Get("streaming") == "false":
-		return nil, admin.Refuse(http.StatusBadRequest,
+		return nil, port.Refuse(http.StatusBadRequest,
 			"snapshots are streamed; this server takes its own by itself")
 	}
 	if _, no := h.Authorize.User(r, "A snapshot holds everything"); no != nil {
 		return nil, no
 	}
 	if format != "zookeeper" && format != "zlockd" {
-		return nil, admin.Refuse(http.StatusBadRequest, "format is zookeeper or zlockd")
+		return nil, port.Refuse(http.StatusBadRequest, "format is zookeeper or zlockd")
 	}
 	source := h.Source()
 	if source == nil {
-		return nil, admin.Refuse(http.StatusServiceUnavailable, "This server has not joined its cluster yet")
+		return nil, port.Refuse(http.StatusServiceUnavailable, "This server has not joined its cluster yet")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), waitLimit)
 	defer cancel()
 	// A backup of an old state would look like a new backup, because of its date.
 	if err := source.Current(ctx); err != nil {
-		return nil, admin.Refuse(http.StatusServiceUnavailable, "%v; ask a server that serves clients, or "+
+		return nil, port.Refuse(http.StatusServiceUnavailable, "%v; ask a server that serves clients, or "+
 			"stop this one and use its data directory (zlockd export, zlockd recover)", err)
 	}
 	b, err := source.Backup(ctx)
 	if err != nil {
-		return nil, admin.Refuse(http.StatusServiceUnavailable, "%v", err)
+		return nil, port.Refuse(http.StatusServiceUnavailable, "%v", err)
 	}
 	return b, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 )
 
 // Target is what a backup is restored to.
@@ -34,7 +34,7 @@ type Restorer struct {
 	// Dir is the directory for the backup until the backup has been checked.
 	Dir string
 	// Authorize checks the users that may replace everything that is stored.
-	Authorize admin.Super
+	Authorize port.Super
 	Log       *slog.Logger
 
 	busy sync.Mutex // locked while a restore is under way
@@ -69,7 +69,7 @@ func (h *Restorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, made restore.Restored,
 	err error) {
-	no := admin.Posts(w, r)
+	no := port.Posts(w, r)
 	if no == nil {
 		_, no = h.Authorize.User(r, "a restore replaces everything")
 	}
@@ -86,7 +86,7 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	defer h.busy.Unlock()
 	c := http.NewResponseController(w)
 	_ = c.SetWriteDeadline(time.Time{}) // a writer without deadlines, as in tests, returns an error
-	f, size, code, err := h.receive(target, &admin.Paced{Reader: r.Body, Deadline: c.SetReadDeadline,
+	f, size, code, err := h.receive(target, &port.Paced{Reader: r.Body, Deadline: c.SetReadDeadline,
 		End: time.Now().Add(leastTime)})
 	if err != nil {
 		return code, made, err

@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
@@ -96,14 +97,14 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 // mayAct checks whether a request may change anything: it must be a POST of JSON with the token
 // of the page and the super user's password.
 func (v *View) mayAct(w http.ResponseWriter, r *http.Request) (user string, err error) {
-	if no := admin.Posts(w, r); no != nil {
+	if no := port.Posts(w, r); no != nil {
 		return "", no
 	}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-		return "", admin.Refuse(http.StatusUnsupportedMediaType, "the body of an action is application/json")
+		return "", port.Refuse(http.StatusUnsupportedMediaType, "the body of an action is application/json")
 	}
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(v.token)) != 1 {
-		return "", admin.Refuse(http.StatusForbidden,
+		return "", port.Refuse(http.StatusForbidden,
 			"the token of the page is missing or old: load the page again")
 	}
 	user, no := v.o.Authorize.User(r, "actions are off")
@@ -329,8 +330,8 @@ func (v *View) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op j
 }
 
 var (
-	errGone    = admin.Refuse(http.StatusNotFound, "the node is gone")
-	errChanged = admin.Refuse(http.StatusConflict, "the node has changed: reload and try again")
+	errGone    = port.Refuse(http.StatusNotFound, "the node is gone")
+	errChanged = port.Refuse(http.StatusConflict, "the node has changed: reload and try again")
 )
 
 // changeTries bounds how often change begins again.

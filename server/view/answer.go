@@ -17,28 +17,28 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 func badRequest(format string, args ...any) error {
-	return admin.Refuse(http.StatusBadRequest, format, args...)
+	return port.Refuse(http.StatusBadRequest, format, args...)
 }
 
 func notFound(format string, args ...any) error {
-	return admin.Refuse(http.StatusNotFound, format, args...)
+	return port.Refuse(http.StatusNotFound, format, args...)
 }
 
 func conflict(format string, args ...any) error {
-	return admin.Refuse(http.StatusConflict, format, args...)
+	return port.Refuse(http.StatusConflict, format, args...)
 }
 
 var (
-	errBusy       = admin.Refuse(http.StatusServiceUnavailable, "too many costly questions at once; ask again")
-	errSlow       = admin.Refuse(http.StatusServiceUnavailable, "the answer took too long; ask for less")
-	errNotServing = admin.Refuse(http.StatusServiceUnavailable,
+	errBusy       = port.Refuse(http.StatusServiceUnavailable, "too many costly questions at once; ask again")
+	errSlow       = port.Refuse(http.StatusServiceUnavailable, "the answer took too long; ask for less")
+	errNotServing = port.Refuse(http.StatusServiceUnavailable,
 		"this server has no state yet: it waits for the other servers")
-	errLarge = admin.Refuse(http.StatusRequestEntityTooLarge, "the answer would be too large; ask for less")
+	errLarge = port.Refuse(http.StatusRequestEntityTooLarge, "the answer would be too large; ask for less")
 )
 
 // maxAnswer bounds an answer in bytes.
@@ -72,7 +72,7 @@ func (v *View) answer(f answerer) http.Handler {
 // that names what.
 func (v *View) inTurn(w http.ResponseWriter, r *http.Request, what string,
 	f func(context.Context, http.ResponseWriter)) {
-	if no := admin.Reads(w, r, what); no != nil {
+	if no := port.Reads(w, r, what); no != nil {
 		v.fail(w, no)
 		return
 	}
@@ -150,7 +150,7 @@ func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, bo
 	begun := false
 	err := v.outgoing.Send(r.RemoteAddr, len(body), func() error {
 		begun = true
-		return admin.Pace(w, http.NewResponseController(w).SetWriteDeadline, time.Now(), body)
+		return port.Pace(w, http.NewResponseController(w).SetWriteDeadline, time.Now(), body)
 	})
 	if err != nil && !begun {
 		h.Del("Content-Encoding")
@@ -177,7 +177,7 @@ type failed struct {
 }
 
 func (v *View) fail(w http.ResponseWriter, err error) {
-	p := admin.Refuse(http.StatusInternalServerError, "%v", err)
+	p := port.Refuse(http.StatusInternalServerError, "%v", err)
 	if errors.Is(err, context.DeadlineExceeded) {
 		p = errSlow
 	}
@@ -191,7 +191,7 @@ func (v *View) fail(w http.ResponseWriter, err error) {
 type answerer func(context.Context, *query) (any, error)
 
 // sees reports whether a request may see all names, or only those that every client may list.
-func (v *View) sees(r *http.Request) (all bool, no *admin.Refusal) {
+func (v *View) sees(r *http.Request) (all bool, no *port.Refusal) {
 	all, no = v.o.Authorize.Sees(r)
 	return all || v.o.ShowAll, no
 }
@@ -202,8 +202,8 @@ func (v *View) noName(count int, what string) error {
 	if v.o.Authorize == nil {
 		status = http.StatusForbidden
 	}
-	return admin.Refuse(status, "%s (Authorization: digest USER:PASSWORD)",
-		admin.NoNames(max(count, 1), what))
+	return port.Refuse(status, "%s (Authorization: digest USER:PASSWORD)",
+		port.NoNames(max(count, 1), what))
 }
 
 // query is a request: the end of its URL's path, and its parameters.

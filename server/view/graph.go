@@ -7,7 +7,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 )
 
 // partyRow is a party of the graph: a party waits, or another party waits for it.
@@ -52,7 +52,7 @@ func (v *View) waitGraph(ctx context.Context, q *query) (any, error) {
 	}
 	a := v.graphAnswer(graph(v), unseen)
 	a.Hidden = hidden
-	a.Truncated = cmp.Or(a.Truncated, admin.NoNames(hidden, "locks are"))
+	a.Truncated = cmp.Or(a.Truncated, port.NoNames(hidden, "locks are"))
 	return a, nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/session"
@@ -173,7 +173,7 @@ func (v *View) listLocks(ctx context.Context, q *query) (any, error) {
 		slices.SortStableFunc(found, order)
 	}
 	list := lockList{V: Version, Ephemerals: s.total, Hidden: hidden, Locks: []lockRow{},
-		Truncated: admin.NoNames(hidden, "locks are")}
+		Truncated: port.NoNames(hidden, "locks are")}
 	if s.truncated {
 		list.Truncated = "too many: " + strconv.Itoa(s.total) +
 			" ephemeral nodes; some locks are not shown or not whole"

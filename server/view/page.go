@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -81,7 +81,7 @@ func (d *pageData) ask(ctx context.Context, f answerer, name string) any {
 	if err == nil {
 		return a
 	}
-	var p *admin.Refusal
+	var p *port.Refusal
 	if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable || d.Problem == "" {
 		d.Problem = err.Error()
 	}

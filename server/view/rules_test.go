@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/test/expect"
@@ -139,7 +140,7 @@ func TestOperatorsActionsOnOneServer(t *testing.T) {
 				expect.OK(t, err, "%s", name)
 				continue
 			}
-			var no *admin.Refusal
+			var no *port.Refusal
 			expect.That(t, errors.As(err, &no) && no.Status == 409 && strings.Contains(no.Text, want), "%s: %v", name,
 				err)
 		}

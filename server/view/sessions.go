@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
@@ -166,7 +167,7 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 	case nodes > len(paths):
 		a.Truncated = "too many: " + thousands(nodes) + " ephemeral nodes, " + thousands(len(a.Paths)) + " shown"
 	case a.Hidden > 0:
-		a.Truncated = admin.NoNames(a.Hidden, "of its nodes are")
+		a.Truncated = port.NoNames(a.Hidden, "of its nodes are")
 	case scan.truncated:
 		a.Truncated = "too many: " + thousands(scan.total) +
 			" ephemeral nodes of all sessions; some locks are not shown"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
@@ -129,7 +130,7 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 			a.Hidden++
 		}
 	}
-	a.Truncated = admin.NoNames(a.Hidden, "watched paths are")
+	a.Truncated = port.NoNames(a.Hidden, "watched paths are")
 	if more {
 		a.Truncated = "too many watches: the first " + thousands(maxWatchScan) + " were counted by path"
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -110,7 +111,7 @@ func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
 	}
 	if !lists {
 		a.Hidden = int(stat.NumChildren)
-		a.Truncated = admin.NoNames(a.Hidden, "children are")
+		a.Truncated = port.NoNames(a.Hidden, "children are")
 		return a, nil
 	}
 	err := v.children(ctx, path, after, limit, &a) // before a is copied into the answer

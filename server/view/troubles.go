@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 )
 
 // troubles lists the problems with the locks of one scan.
@@ -66,7 +66,7 @@ func (v *View) now(ctx context.Context, q *query) (any, error) {
 		return nil, err
 	}
 	all, _, hidden := s.seen(q)
-	a := nowAnswer{Note: admin.NoNames(hidden, "locks are")}
+	a := nowAnswer{Note: port.NoNames(hidden, "locks are")}
 	var twice, over int
 	waits := make([]*recipe.Queue, 0, len(all))
 	ids := map[int64]bool{}

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -43,7 +44,7 @@ type Source interface {
 type Options struct {
 	Source Source // required
 	// Authorize checks the users that may act.
-	Authorize admin.Super
+	Authorize port.Super
 	// ShowAll shows every name to everyone: no rights are checked.
 	ShowAll bool
 	// Now is the wall clock; nil is time.Now.
@@ -59,7 +60,7 @@ type View struct {
 	source   Source
 	token    string // the page's token, which a change must send
 	costly   chan struct{}
-	outgoing admin.Outgoing
+	outgoing port.Outgoing
 	scans    scans
 	rates    rates
 	meter    meter

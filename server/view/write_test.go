@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
@@ -164,7 +165,7 @@ func TestARefusedActionSaysWhy(t *testing.T) {
 		}
 		err := (&View{source: l}).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
 			&recipe.Entry{Token: n.Stat.Czxid + c.token}, jute.OpDelete, body)
-		var p *admin.Refusal
+		var p *port.Refusal
 		if errors.As(err, &p); err == nil || (p != nil) != (c.status != 0) || p != nil && p.Status != c.status {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -219,7 +220,7 @@ func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
 					}
 				}
 			}
-			var p *admin.Refusal
+			var p *port.Refusal
 			err = s.do(t.Context())
 			expect.That(t, c.done && err == nil || errors.As(err, &p) && p.Status == 409, "%s: %v", name, err)
 			is, there := l.node("/l/x")

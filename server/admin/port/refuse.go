@@ -1,4 +1,4 @@
-package admin
+package port
 
 import (
 	"context"

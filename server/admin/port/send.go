@@ -1,4 +1,4 @@
-package admin
+package port
 
 import (
 	"bytes"
@@ -126,6 +126,9 @@ type Pool struct {
 
 // NewPool returns a pool with all its places.
 func NewPool() Pool { return Pool{make(chan struct{}, Places), placeTime} }
+
+// Taken returns how many places are taken.
+func (p Pool) Taken() int { return len(p.places) }
 
 // Acquire waits for a place in the pool, for a limited time.
 func (p Pool) Acquire() (release func(), ok bool) {

@@ -1,0 +1,136 @@
+package port
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// adminPort serves /busy, which answers when it is told, and everything else at once.
+func adminPort(t *testing.T) (addr string, busyNow chan struct{}, answer chan struct{}) {
+	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	busyNow, answer = make(chan struct{}, 2*maxConns), make(chan struct{})
+	s := HTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/busy" {
+			busyNow <- struct{}{}
+			<-answer
+		}
+		_, _ = io.WriteString(w, "ok")
+	}))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(LimitListener(inner)) }()
+	t.Cleanup(func() { s.Close(); <-done })
+	return inner.Addr().String(), busyNow, answer
+}
+
+func dialAdmin(t *testing.T, addr, send string) net.Conn {
+	t.Helper()
+	c := must.Get(net.Dial("tcp", addr))(t)
+	t.Cleanup(func() { c.Close() })
+	must.Get(io.WriteString(c, send))(t)
+	return c
+}
+
+// ask reports whether a new connection is answered.
+func askAdmin(addr string) error {
+	c := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := c.Get("http://" + addr + "/health")
+	if err == nil {
+		err = r.Body.Close()
+	}
+	return err
+}
+
+// A port with TLS refuses clear text unless it is told to take it; then each caller speaks as it likes, and
+// one that says nothing keeps no other out.
+func TestPortsWithTLS(t *testing.T) {
+	secure := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	t.Cleanup(secure.Close)
+	for _, clear := range []bool{false, true} {
+		inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		s := HTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, r.URL.Path)
+		}))
+		done := make(chan struct{})
+		conf := &tls.Config{Certificates: secure.TLS.Certificates}
+		go func() { defer close(done); _ = s.Serve(TLSListener(LimitListener(inner), conf, clear)) }()
+		t.Cleanup(func() { s.Close(); <-done })
+		dialAdmin(t, inner.Addr().String(), "")
+		for scheme, taken := range map[string]bool{"http": clear, "https": true} {
+			for range 2 { // the second time on the same connection
+				r, err := secure.Client().Get(scheme + "://" + inner.Addr().String() + "/path")
+				text := []byte{}
+				if err == nil {
+					text = must.Get(io.ReadAll(r.Body))(t)
+					r.Body.Close()
+				}
+				expect.That(t, taken == (string(text) == "/path"), "%s, clear text %v: %v %s", scheme, clear, err, text)
+			}
+		}
+		secure.Client().CloseIdleConnections()
+	}
+}
+
+// Connections that rest, or that never say what they want, give way to new ones.
+func TestIdleConnectionsDoNotKeepHealthChecksOut(t *testing.T) {
+	for what, send := range map[string]string{
+		"silent": "", "kept alive": "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", "slow": "GET /health HT"} {
+		t.Run(what, func(t *testing.T) {
+			addr, _, _ := adminPort(t)
+			for range maxConns + 50 {
+				dialAdmin(t, addr, send)
+			}
+			for range 5 {
+				expect.OK(t, askAdmin(addr))
+			}
+		})
+	}
+}
+
+// A request that is being answered is not cut off for a new connection, and the connections stay bounded.
+func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
+	addr, busyNow, answer := adminPort(t)
+	var conns []net.Conn
+	for range maxConns {
+		conns = append(conns, dialAdmin(t, addr, "GET /busy HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+		<-busyNow
+	}
+	one := make(chan error, 1)
+	go func() { one <- askAdmin(addr) }()
+	select {
+	case err := <-one:
+		t.Fatalf("one too many is answered: %v", err)
+	case <-time.After(50 * time.Millisecond): // it waits; longer would prove no more
+	}
+	close(answer)
+	expect.OK(t, <-one)
+	for _, c := range conns[len(conns)/2:] {
+		b := make([]byte, 15)
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != "HTTP/1.1 200 OK" {
+			t.Fatalf("a busy connection gets %q, %v", b, err)
+		}
+	}
+}
+
+// A connection counts once, however often it is closed, and an Accept that waits for room hears of the end.
+func TestRoomIsGivenBackOnce(t *testing.T) {
+	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	ln := LimitListener(inner).(*limitListener)
+	dialAdmin(t, inner.Addr().String(), "")
+	c := must.Get(ln.Accept())(t)
+	c.Close()
+	c.Close()
+	expect.That(t, len(ln.conns) == 0 && len(ln.from) == 0,
+		"%d connections of %d addresses are left", len(ln.conns), len(ln.from))
+	ended := make(chan error, 1)
+	go func() { _, err := ln.Accept(); ended <- err }()
+	ln.Close()
+	expect.That(t, <-ended != nil, "Accept goes on after Close")
+}
