@@ -91,19 +91,20 @@ func TestLinksBeginAndEndWithTheTerm(t *testing.T) {
 	defer here.Close()
 	served := make(chan struct{})
 	go func() {
-		l.ServeLink(t.Context(), there, &peer.Greeting{From: 2, Version: peer.Version})
+		l.ServeLink(t.Context(), there, &peer.Greeting{From: 2, Version: peer.Version, Incarnation: "b"})
 		there.Close()
 		close(served)
 	}()
 	here.SetDeadline(time.Now().Add(20 * time.Second))
 	w := bufio.NewWriter(here)
-	must.OK(t, peer.WriteMessage(w, peer.LinkTouches, (&peer.Touches{Number: 1}).Append(nil)))
+	must.OK(t, peer.WriteMessage(w, peer.LinkTouches, (&peer.Touches{Number: 1, Applied: 4}).Append(nil)))
 	must.OK(t, w.Flush())
 	typ, _, err := peer.ReadMessage(bufio.NewReader(here))
 	must.That(t, err == nil && typ == peer.LinkAck, "message %d, %v", typ, err)
 	tm.links.Close()
 	must.Equal(t, expect.Err(here.Read(make([]byte, 1))), io.EOF, "the link goes on")
 	<-served
+	expect.Equal(t, l.o.Promises.Of("b").Index, 4, "what is remembered of the server")
 	late, other := net.Pipe()
 	defer other.Close()
 	in := &followers.Link{Conn: late}
