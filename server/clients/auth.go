@@ -24,7 +24,7 @@ func (c *conn) auth(xid int32, body []byte) bool {
 	credentials := d.Buffer()
 	c.proof.auths++
 	if d.Err() != nil {
-		c.last(nil, ends.Malformed)
+		c.out.Last(nil, ends.Malformed)
 		return false
 	}
 	if c.proof.auths > maxAuths || !c.prove(scheme, credentials) {
@@ -60,9 +60,9 @@ func (c *conn) authFailed(xid int32, scheme string) bool {
 	if !c.reply(xid, jute.OpAuth, 0, jute.AuthFailed, nil) {
 		return false
 	}
-	c.flush()
+	c.out.Flush()
 	time.Sleep(authPenalty)
-	c.last(nil, ends.Auth)
+	c.out.Last(nil, ends.Auth)
 	return false
 }
 
@@ -78,7 +78,7 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	token := d.Buffer()
 	if d.Err() != nil {
-		c.last(nil, ends.Malformed)
+		c.out.Last(nil, ends.Malformed)
 		return false
 	}
 	if c.proof.auths++; c.proof.auths > maxAuths {
@@ -118,7 +118,7 @@ func (c *conn) negotiate(token []byte) (answer []byte, err error) {
 	}
 	c.proof.exchange = nil
 	if principal != "" {
-		c.srv.log.Debug("signed in with Kerberos", "addr", c.host, "principal", principal, "user", user)
+		c.srv.log.Debug("signed in with Kerberos", "addr", c.from.Host, "principal", principal, "user", user)
 	}
 	if !c.proved(jute.ID{Scheme: identity.SASL, ID: user}) {
 		return nil, errNoRoom
@@ -137,7 +137,7 @@ func (c *conn) saslFailed(xid int32) bool {
 	// for a time-out.
 	time.Sleep(authPenalty)
 	if c.reply(xid, jute.OpSASL, 0, code, jute.AppendBuffer(nil, nil)) {
-		c.last(nil, ends.Auth)
+		c.out.Last(nil, ends.Auth)
 	}
 	return false
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -268,23 +267,4 @@ func TestBadInputLeavesNothingBehind(t *testing.T) {
 		defer r.srv.mu.Unlock()
 		return len(r.srv.conns) == 0 && len(r.srv.perAddr) == 0 && len(r.srv.sessions) == 0
 	})
-}
-
-func TestPendingRequestsAreAQueue(t *testing.T) {
-	var o outbox
-	rng := rand.New(rand.NewPCG(3, 4))
-	var in, out int32
-	for range 20_000 {
-		if rng.IntN(100) < 52 {
-			o.push(pending{xid: in})
-			in++
-		} else if o.pendingLen() > 0 {
-			p := o.front()
-			must.Equal(t, p.xid, out, "request %d", p.xid)
-			o.pop()
-			out++
-		}
-		must.Equal(t, o.pendingLen(), int(in-out), "%d pending, want %d", o.pendingLen(), in-out)
-	}
-	expect.That(t, cap(o.pend) <= 8*int(in-out)+256, "room for %d, %d pending", cap(o.pend), in-out)
 }

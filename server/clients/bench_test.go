@@ -22,7 +22,7 @@ func (r *rig) loose() *conn {
 	r.t.Cleanup(func() { a.Close() })
 	c := newConn(r.srv, b, nil)
 	c.replica = *r.srv.replica.Load()
-	c.proof.ids.Store(identity.Unproved(c.host, false))
+	c.proof.ids.Store(identity.Unproved(c.from.Host, false))
 	c.session = 1
 	return c
 }
@@ -45,9 +45,7 @@ func TestReadsDoNotAllocate(t *testing.T) {
 		frame := wire.AppendRequest(nil, 1, req.op, req.body)[4:]
 		n := testing.AllocsPerRun(100, func() {
 			must.That(t, c.handle(frame), "ended")
-			c.out.mu.Lock()
-			c.out.buf, c.out.frames = c.out.buf[:0], 0
-			c.out.mu.Unlock()
+			c.out.Discard()
 		})
 		expect.Equal(t, n, 0, "%v allocates %v times", req.op, n)
 	}
@@ -131,6 +129,6 @@ func BenchmarkHandle(b *testing.B) {
 			c.reader.in.Take(frame)
 			c.handle(frame)
 		}
-		c.out.buf, c.out.frames = c.out.buf[:0], 0
+		c.out.Discard()
 	}
 }

@@ -66,7 +66,7 @@ func (u *catchUp) compare() {
 		return
 	}
 	u.c.replica.View(u.view)
-	u.c.flushLarge()
+	u.c.out.FlushLarge()
 	for _, l := range lists(&u.step, jute.OpSetWatches2) {
 		clear(*l)
 		*l = (*l)[:0]
@@ -81,18 +81,16 @@ func (u *catchUp) view(st *state.State) {
 }
 
 func (u *catchUp) arm(k watches.Kind, path string) {
-	u.open = u.open && u.c.srv.watches.add(u.c, path, k)
+	u.open = u.open && u.c.srv.watches.Add(&u.c.watcher, path, k)
 }
 
 func (u *catchUp) tell(e jute.EventType, path string) {
 	c := u.c
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	if u.open = u.open && c.accepts(); u.open {
-		c.out.room(len(path) + 64)
-		c.out.buf = jute.AppendEventFrame(c.out.buf, -1, e, path)
-		c.out.frames++
-		c.grown(false)
+	c.out.Lock()
+	defer c.out.Unlock()
+	if u.open = u.open && c.out.Accepts(); u.open {
+		c.out.AppendEvent(-1, e, path)
+		c.out.Grown(false)
 	}
 }
 
@@ -129,9 +127,9 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	case ends.None:
 		return u.open && c.reply(xid, op, u.zxid, jute.OK, nil)
 	case ends.Malformed:
-		c.last(nil, ends.Malformed)
+		c.out.Last(nil, ends.Malformed)
 	default:
-		c.close(p.why)
+		c.out.Close(p.why)
 	}
 	return false
 }
@@ -168,7 +166,7 @@ func (p *pieces) take(n int) []byte {
 	}
 	for p.why == ends.None && c.reader.in.Len() < n {
 		c.reader.in.Want(n)
-		c.flush()
+		c.out.Flush()
 		p.why = c.fill()
 	}
 	if p.why != ends.None {

@@ -1,15 +1,15 @@
 package clients
 
 import (
-	"net"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/rest"
+	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/tree"
@@ -17,10 +17,8 @@ import (
 
 // Timeouts of a connection, and of its end.
 const (
-	lingerTime  = time.Second            // for a client to read the last frame
 	authPenalty = 100 * time.Millisecond // after a failed authentication
 	headerGrace = time.Second            // for the header after an oversized prefix
-	stallTime   = 30 * time.Second       // for the rest of a frame, or a client that takes no byte
 	frameTime   = 120 * time.Second      // for a frame in all
 )
 
@@ -43,25 +41,20 @@ type conn struct {
 	socket
 	seat
 
-	reader   reader
-	reads    readRun
-	proof    proof
-	pulse    pulse
-	place    rest.Place // under the lock of srv.resting
-	watching watching
-	flight   flight
-	out      outbox // has a lock of its own
+	reader  reader
+	reads   readRun
+	proof   proof
+	pulse   pulse
+	place   rest.Place // under the lock of srv.resting
+	watcher watchers.Watcher
+	out     outbox.Outbox // has a lock of its own
 
 	phase   atomic.Int32 // its stage, a phase
 	removed bool         // the server has forgotten it; under srv.mu
 }
 
-// socket is the network side of the connection. It is set before the connection's first goroutine starts.
+// socket says where the connection comes from. It is set before the connection's first goroutine starts.
 type socket struct {
-	nc     net.Conn
-	raw    syscall.RawConn // nil: not plain TCP
-	secure bool
-	host   string // the client's address without its port
 	from   *address
 	born   time.Duration
 	number uint64 // number among all connections of the server
@@ -72,12 +65,12 @@ type socket struct {
 // srv.mu, because others may read it at any time.
 type seat struct {
 	replica  Replica // the state that serves the client, from the connect request on
-	readOnly bool    // the session was opened while the server had no leader
-	mayRead  bool    // the connect request has the byte about read-only sessions
-	asked    int64   // the session that the client wants to continue; 0: none
+	gen      uint32
+	readOnly bool  // the session was opened while the server had no leader
+	mayRead  bool  // the connect request said whether it accepts such a session
+	asked    int64 // the session that the client came back for, if any
 
 	session int64
-	gen     uint32
 	timeout time.Duration
 }
 
@@ -126,18 +119,6 @@ type pulse struct {
 	received atomic.Int64 // bytes
 	listed   atomic.Bool  // in srv.heard
 	retired  atomic.Bool  // the session has moved or ended: bytes no longer keep it alive
-}
-
-// watching is the connection's part in srv.watches, under srv.watches.mu.
-type watching struct {
-	dropped bool  // it may set no more watches
-	hears   int32 // place, from 1, among the watchers of the present change
-}
-
-// flight is the piece being written. It belongs to the flush under way.
-type flight struct {
-	sent   piece
-	unsent []byte // the rest of the piece
 }
 
 // margin is how much longer than its session's timeout an idle connection may stay open.

@@ -243,7 +243,7 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	c.replica = panicking{still{state.New("test")}}
 	c.reader.rested = true
 	counted := int64(-1)
-	c.nc = closer{c.nc, func() {
+	c.out.NC = closer{c.out.NC, func() {
 		if counted < 0 {
 			counted = s.metrics.UnrecoverableErrors.Load()
 		}
@@ -255,9 +255,9 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	expect.Equal(t, counted, 1, "panics counted when the client learns of it")
 	expect.Equal(t, s.metrics.UnrecoverableErrors.Load(), 1)
 	expect.Equal(t, s.counts.ends[ends.Panic].Load(), 1)
-	expect.That(t, !c.isOpen(), "the connections left: %d: want !c.isOpen()", len(s.all()))
-	expect.That(t, other.isOpen(),
-		"the connections left: %d: want other.isOpen()", len(s.all()))
+	expect.That(t, !c.out.IsOpen(), "the connections left: %d: want !c.out.IsOpen()", len(s.all()))
+	expect.That(t, other.out.IsOpen(),
+		"the connections left: %d: want other.out.IsOpen()", len(s.all()))
 	expect.Equal(t, len(s.all()), 1, "the connections left: len(s.all())")
 	other.finish(ends.Stopped)
 	s.wg.Done() // other has no goroutine

@@ -44,17 +44,17 @@ func (c *conn) afford(steps int64) bool {
 	}
 	now := c.reader.arrived // accurate enough, because reading the clock costs as much as answering a read
 	for waited := false; ; {
-		wait := shares.Spend(&c.from.account, steps, now)
+		wait := shares.Spend(&c.from.Account, steps, now)
 		if wait == 0 {
 			return true
 		}
 		if now = c.srv.now(); !waited {
 			waited = true
 			c.srv.metrics.Throttled.Add(1)
-			c.flush()
+			c.out.Flush()
 			continue
 		}
-		if !c.isOpen() || c.srv.ctx.Err() != nil {
+		if !c.out.IsOpen() || c.srv.ctx.Err() != nil {
 			return false
 		}
 		time.Sleep(wait)
@@ -63,7 +63,7 @@ func (c *conn) afford(steps int64) bool {
 }
 
 // charge corrects the amount that afford has charged. The next request waits until the account has paid.
-func (c *conn) charge(steps int64) { c.from.account.Charge(steps) }
+func (c *conn) charge(steps int64) { c.from.Account.Charge(steps) }
 
 // foresee is afford for reads, which are charged exactly when they are answered.
 func (c *conn) foresee(steps int64) bool {

@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -32,7 +33,7 @@ func TestRequestsAreCharged(t *testing.T) {
 	c := r.client()
 	account := func() *budget.Account {
 		for _, c := range r.srv.all() {
-			return &c.from.account
+			return &c.from.Account
 		}
 		t.Fatal("no connection")
 		return nil
@@ -83,7 +84,7 @@ func TestRequestsAreCharged(t *testing.T) {
 func TestWatchersPayForTheirIdentities(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
-	from := &r.srv.all()[0].from.account
+	from := &r.srv.all()[0].from.Account
 	r.srv.shares.Settle(from, 1000*time.Hour) // nothing is paid during this test
 	must.Get(c.Create("/n", nil, 0))(t)
 	cost := func() int64 {
@@ -109,16 +110,16 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	watcher := func(from *address) *conn {
 		c := newConn(s, &net.TCPConn{}, nil)
-		c.from = from
+		c.from, c.watcher.From = from, &from.Address
 		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
-		s.watches.add(c, "/a", watches.Persistent)
+		s.watches.Add(&c.watcher, "/a", watches.Persistent)
 		return c
 	}
 	bad, good := new(address), new(address)
 	victim := watcher(good)
-	watchers := make([]*conn, 60)
-	for i := range watchers {
-		watchers[i] = watcher(bad)
+	list := make([]*conn, 60)
+	for i := range list {
+		list[i] = watcher(bad)
 	}
 	events := make([]tree.Event, 20_000)
 	for i := range events {
@@ -126,24 +127,24 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	}
 	s.Events(1, events)
 	open := 0
-	for _, c := range watchers {
-		if c.isOpen() {
+	for _, c := range list {
+		if c.out.IsOpen() {
 			open++
 		}
 	}
 	expect.Equal(t, open, 0,
 		"%d of 60 go on, the other client was told of %d events: open",
-		open, victim.out.frames)
-	expect.That(t, victim.isOpen(),
-		"%d of 60 go on, the other client was told of %d events: want victim.isOpen()",
-		open, victim.out.frames)
-	expect.Equal(t, victim.out.frames, len(events),
-		"%d of 60 go on, the other client was told of %d events: victim.out.frames",
-		open, victim.out.frames)
-	expect.Equal(t, bad.account.Owed(), maxTells, "steps of those who are closed")
-	expect.That(t, good.account.Owed() > int64(len(events)/tellsInStep) &&
-		good.account.Owed() < int64(len(events)),
-		"the other is charged %d steps", good.account.Owed())
+		open, victim.out.Look().Frames)
+	expect.That(t, victim.out.IsOpen(),
+		"%d of 60 go on, the other client was told of %d events: want victim.out.IsOpen()",
+		open, victim.out.Look().Frames)
+	expect.Equal(t, victim.out.Look().Frames, len(events),
+		"%d of 60 go on, the other client was told of %d events: victim.out.Look().Frames",
+		open, victim.out.Look().Frames)
+	expect.Equal(t, bad.Account.Owed(), watchers.MaxTells, "steps of those who are closed")
+	expect.That(t, good.Account.Owed() > int64(len(events)/watchers.TellsInStep) &&
+		good.Account.Owed() < int64(len(events)),
+		"the other is charged %d steps", good.Account.Owed())
 	must.OK(t, s.Shutdown(t.Context()))
 }
 
@@ -159,7 +160,7 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 		return list
 	}
 	bad, good := conns(new(address)), conns(new(address))
-	bad[0].from.account.SetWatches(15 << 20)
+	bad[0].from.Account.SetWatches(15 << 20)
 	expect.That(t, s.memory.Try(bad[0], budget.Input, 4<<20, false), "there was room")
 	expect.That(t, !s.memory.Try(bad[1], budget.Input, 2<<20, false), "15 MiB and twice 6, of 20")
 	expect.That(t, s.memory.Try(good[0], budget.Input, 8<<20, false),
@@ -170,10 +171,10 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	s.memory.Drop(bad[0])
 	expect.That(t, s.memory.Try(bad[1], budget.Input, 2<<20, false),
 		"%d bytes, after all was given back: want s.memory.Try(bad[1], budget.Input, 2<<20, false)",
-		bad[1].from.account.Buffers())
-	expect.Equal(t, bad[1].from.account.Buffers(), 2<<20,
-		"%d bytes, after all was given back: bad[1].from.account.Buffers()",
-		bad[1].from.account.Buffers())
+		bad[1].from.Account.Buffers())
+	expect.Equal(t, bad[1].from.Account.Buffers(), 2<<20,
+		"%d bytes, after all was given back: bad[1].from.Account.Buffers()",
+		bad[1].from.Account.Buffers())
 
 	// Its watches have fired: a connection that waits finds the room.
 	granted := make(chan bool, 1)
@@ -181,8 +182,8 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	select {
 	case ok := <-granted:
 		if expect.That(t, ok, "granted: %v: want ok", ok) {
-			expect.Equal(t, bad[0].from.account.Watches(), 0,
-				"granted: bad[0].from.account.Watches()")
+			expect.Equal(t, bad[0].from.Account.Watches(), 0,
+				"granted: bad[0].from.Account.Watches()")
 		}
 	case <-time.After(30 * time.Second):
 		t.Error("waits for watches that have fired")
@@ -194,14 +195,14 @@ func TestWatchesOfAConnectionAreGivenBack(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
 	from := r.srv.all()[0].from
-	for i := range 2 * watchStep / 1000 {
+	for i := range 2 * watchers.WatchStep / 1000 {
 		must.Get(c.Call(jute.OpExists, wire.PathWatch(fmt.Sprintf("/%d/%s", i, strings.Repeat("x", 1000)), true)))(t)
 	}
-	expect.That(t, from.account.Watches() >= watchStep, "the address has %d bytes of watches",
-		from.account.Watches())
+	expect.That(t, from.Account.Watches() >= watchers.WatchStep, "the address has %d bytes of watches",
+		from.Account.Watches())
 	must.OK(t, c.CloseSession())
 	must.Await(t, "the address still has them", 30*time.Second,
-		func() bool { return from.account.Watches() == 0 })
+		func() bool { return from.Account.Watches() == 0 })
 }
 
 // A request that waits for its address is counted once, however long it waits.
@@ -212,7 +213,7 @@ func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from = new(address)
 		c.reader.arrived = s.now()
-		s.shares.Settle(&c.from.account, c.reader.arrived)
+		s.shares.Settle(&c.from.Account, c.reader.arrived)
 		owe(c.from, s.shares.Of(budget.Burst)+s.shares.Of(20*time.Millisecond))
 		expect.That(t, c.afford(1), "the connection is open")
 		expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits")
@@ -229,19 +230,19 @@ func TestBoundOfAnAddressChanges(t *testing.T) {
 	from := new(address)
 	s.perAddr["a"] = from
 	most := 2 * s.o.MaxWatchBytesPerConn
-	expect.That(t, !s.shares.Room(&from.account, most), "an address has the memory of all")
+	expect.That(t, !s.shares.Room(&from.Account, most), "an address has the memory of all")
 	s.Change(Options{MaxConnsPerAddr: -1})
-	expect.That(t, s.shares.Room(&from.account, most),
-		"an address that is trusted has a bound: want s.shares.Room(&from.account, most)")
+	expect.That(t, s.shares.Room(&from.Account, most),
+		"an address that is trusted has a bound: want s.shares.Room(&from.Account, most)")
 	expect.That(t, s.shares.Of(time.Second) > 1<<50,
 		"an address that is trusted has a bound: want s.shares.Of(time.Second) > 1<<50")
 	owe(from, 1<<40)
 	s.Change(Options{MaxConnsPerAddr: 60})
-	expect.That(t, !s.shares.Room(&from.account, most),
-		"an address has no bound again: want !s.shares.Room(&from.account, most)")
+	expect.That(t, !s.shares.Room(&from.Account, most),
+		"an address has no bound again: want !s.shares.Room(&from.Account, most)")
 	expect.That(t, s.shares.Of(time.Second) < 1<<30,
 		"an address has no bound again: want s.shares.Of(time.Second) < 1<<30")
-	expect.Equal(t, from.account.Owed(), 0, "it owes what it was trusted with")
+	expect.Equal(t, from.Account.Owed(), 0, "it owes what it was trusted with")
 }
 
 // An address without connections is remembered until it owes nothing.
@@ -253,13 +254,13 @@ func TestDebtsOutliveConnections(t *testing.T) {
 	c.Close()
 	must.Await(t, "the connection stays", 30*time.Second, func() bool { return len(r.srv.all()) <= 0 })
 	r.srv.mu.Lock()
-	known := r.srv.perAddr[from.host]
+	known := r.srv.perAddr[from.Host]
 	r.srv.mu.Unlock()
 	expect.Equal(t, known, from, "the debt is forgotten")
 	owe(from, 0)
 	r.srv.mu.Lock()
 	r.srv.forget(from)
-	known = r.srv.perAddr[from.host]
+	known = r.srv.perAddr[from.Host]
 	r.srv.mu.Unlock()
 	expect.That(t, known == nil, "an address that owes nothing is kept")
 }
@@ -286,17 +287,17 @@ func TestRequestsAreChargedByTheirLength(t *testing.T) {
 func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
 	s, c := quiet(t, Options{})
 	c.reader.arrived = s.now()
-	s.shares.Settle(&c.from.account, 1000*time.Hour) // nothing is paid during this test
+	s.shares.Settle(&c.from.Account, 1000*time.Hour) // nothing is paid during this test
 	burst := s.shares.Of(budget.Burst)
 	owe(c.from, burst-1)
 	expect.That(t, c.afford(5), "within the burst")
-	expect.Equal(t, c.from.account.Owed(), burst+4)
-	c.out.die(ends.Moved)
+	expect.Equal(t, c.from.Account.Owed(), burst+4)
+	c.out.Die(ends.Moved)
 	expect.That(t, !c.afford(1), "beyond it, and the connection has ended")
-	expect.Equal(t, c.from.account.Owed(), burst+4, "a request that is not carried out is charged")
+	expect.Equal(t, c.from.Account.Owed(), burst+4, "a request that is not carried out is charged")
 	s.Change(Options{MaxConnsPerAddr: -1})
 	expect.That(t, c.afford(1<<40), "an address that is trusted waits")
-	expect.Equal(t, c.from.account.Owed(), burst+4, "an address that is trusted is charged")
+	expect.Equal(t, c.from.Account.Owed(), burst+4, "an address that is trusted is charged")
 }
 
 // A server counts the members of the cluster that run, and not again at once.
@@ -314,11 +315,11 @@ func TestServersThatShareAreCounted(t *testing.T) {
 }
 
 // owe makes an address owe so many steps.
-func owe(from *address, steps int64) { from.account.Charge(steps - from.account.Owed()) }
+func owe(from *address, steps int64) { from.Account.Charge(steps - from.Account.Owed()) }
 
 // unpaid returns the account of a client's address, which owes nothing; its share pays nothing from now on.
 func unpaid(r *rig, c *wire.Conn) *budget.Account {
-	a := &r.srv.connOf(c.Session.ID).from.account
+	a := &r.srv.connOf(c.Session.ID).from.Account
 	r.srv.shares.Settle(a, math.MaxInt64)
 	a.Forgive()
 	return a

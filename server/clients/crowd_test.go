@@ -390,16 +390,16 @@ func (p *memPoller) arrived(c *memConn) {
 	}
 }
 
-func (p *memPoller) Takes(c rest.Sleeper) bool { _, ok := c.(*conn).nc.(*memConn); return ok }
+func (p *memPoller) Takes(c rest.Sleeper) bool { _, ok := c.(*conn).out.NC.(*memConn); return ok }
 
 func (p *memPoller) Add(c rest.Sleeper, slot uint32) error {
-	m := c.(*conn).nc.(*memConn)
+	m := c.(*conn).out.NC.(*memConn)
 	m.slot.Store(int64(slot) + 1)
 	p.arrived(m)
 	return nil
 }
 
-func (p *memPoller) Remove(c rest.Sleeper) { c.(*conn).nc.(*memConn).slot.Store(0) }
+func (p *memPoller) Remove(c rest.Sleeper) { c.(*conn).out.NC.(*memConn).slot.Store(0) }
 
 func (p *memPoller) Wait(buf []rest.Arrival) (n int, err error) {
 	p.mu.Lock()
@@ -418,7 +418,7 @@ func (p *memPoller) Wait(buf []rest.Arrival) (n int, err error) {
 }
 
 func (p *memPoller) Read(c rest.Sleeper, b []byte) (n int, err error) {
-	m := c.(*conn).nc.(*memConn)
+	m := c.(*conn).out.NC.(*memConn)
 	select {
 	case in, open := <-m.toServer:
 		if !open {

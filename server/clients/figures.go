@@ -3,11 +3,11 @@ package clients
 import (
 	"log/slog"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -17,23 +17,24 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	list := s.all()
 	to.Serving, to.ReadOnly, to.Uptime, to.Conns = s.serves(), s.readOnly.Load(), s.now(), len(list)
 	for _, c := range list {
-		c.out.mu.Lock()
-		to.Outstanding += c.out.pendingLen()
-		c.out.mu.Unlock()
+		c.out.Lock()
+		to.Outstanding += c.out.Pending()
+		c.out.Unlock()
 	}
-	t := &s.watches
-	t.mu.Lock()
-	to.WatchConns, to.WatchPaths, to.Watches = t.table.Summary()
-	to.AllWatches = t.table.Count()
-	watchBytes := t.table.Bytes()
-	t.mu.Unlock()
+	watched := s.watches.Figures()
+	to.WatchConns, to.WatchPaths, to.Watches = watched.Conns, watched.Paths, watched.Watches
+	to.AllWatches = watched.All
 	if need&admin.NeedMetrics == 0 {
 		return
 	}
-	largest := t.largest(list)
+	watchers := make([]*watchers.Watcher, len(list))
+	for i, c := range list {
+		watchers[i] = &c.watcher
+	}
+	largest := s.watches.Largest(watchers)
 	buffers := s.memory.Used()
 	to.Measure("watches", "Watches of all kinds.", float64(to.AllWatches))
-	to.Measure("watch_memory_bytes", "Memory that watches take.", float64(watchBytes))
+	to.Measure("watch_memory_bytes", "Memory that watches take.", float64(watched.Bytes))
 	to.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(s.o.MaxWatchBytes))
 	to.Measure("watch_memory_largest_bytes", "Memory that the watches of one connection take, at most.",
 		float64(largest))
@@ -57,20 +58,6 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	}
 }
 
-// largest returns the largest memory of one connection's watches. It holds the lock of the watches for a few
-// connections at a time, because the goroutine that applies the log may wait for that lock.
-func (t *watchTable) largest(list []*conn) (most int) {
-	for part := range slices.Chunk(list, sweepStep) {
-		t.mu.Lock()
-		for _, c := range part {
-			_, bytes := t.table.Of(c)
-			most = max(most, bytes)
-		}
-		t.mu.Unlock()
-	}
-	return most
-}
-
 // Metrics are the values the server measures.
 func (s *Server) Metrics() *admin.Metrics { return &s.metrics }
 
@@ -88,9 +75,9 @@ func (s *Server) Conns() []admin.Conn {
 func (s *Server) ResetConns() {
 	for _, c := range s.all() {
 		o := &c.out
-		o.mu.Lock()
-		o.stat.Reset()
-		o.mu.Unlock()
+		o.Lock()
+		o.Stat.Reset()
+		o.Unlock()
 	}
 }
 
@@ -105,9 +92,9 @@ func (s *Server) WatchScan(f func(path string, session int64) bool) {
 	var pairs []pair
 	for from := uint32(0); ; {
 		pairs = pairs[:0]
-		s.watches.mu.Lock()
-		from = s.watches.table.Scan(from, step, func(path string, c *conn) { pairs = append(pairs, pair{path, c}) })
-		s.watches.mu.Unlock()
+		from = s.watches.Scan(from, step, func(path string, w *watchers.Watcher) {
+			pairs = append(pairs, pair{path, watching(w)})
+		})
 		for _, p := range pairs {
 			if !f(p.path, p.c.session) {
 				return
@@ -121,20 +108,21 @@ func (s *Server) WatchScan(f func(path string, session int64) bool) {
 
 // describe returns the description of the connection for operators.
 func (c *conn) describe() admin.Conn {
-	d := admin.Conn{Addr: addrOf(c.nc), Secure: c.secure, Established: c.srv.o.Now().Add(c.born - c.srv.now()),
-		LastCxid: -1}
+	d := admin.Conn{Addr: addrOf(c.out.NC), Secure: c.out.Secure,
+		Established: c.srv.o.Now().Add(c.born - c.srv.now()),
+		LastCxid:    -1}
 	if phase(c.phase.Load()) == phaseWord {
 		d.Received = 1
 		return d
 	}
 	o := &c.out
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	d.Queued, d.BytesIn = int64(o.pendingLen()), c.pulse.received.Load()
-	switch {
-	case o.flushing:
+	o.Lock()
+	defer o.Unlock()
+	d.Queued, d.BytesIn = int64(o.Pending()), c.pulse.received.Load()
+	switch flushing, waiting := o.Busy(); {
+	case flushing:
 		d.Interest = 5
-	case !o.waiting:
+	case !waiting:
 		d.Interest = 1
 	}
 	if phase(c.phase.Load()) == phaseOpen {
@@ -142,7 +130,7 @@ func (c *conn) describe() admin.Conn {
 		silent := c.srv.now() - time.Duration(c.pulse.heard.Load())
 		d.Expires = c.srv.o.Now().Add(c.timeout + c.margin() - silent)
 	}
-	o.stat.Describe(&d)
+	o.Stat.Describe(&d)
 	return d
 }
 
@@ -157,10 +145,11 @@ func addrOf(nc net.Conn) string {
 func (s *Server) connEnded(c *conn, why ends.Reason) {
 	s.counts.ends[why].Add(1)
 	if phase(c.phase.Load()) == phaseOpen {
-		c.out.mu.Lock()
-		requests, sent := c.out.stat.Total()
-		c.out.mu.Unlock()
-		s.Observed.ConnEnded(c.host, observe.Count{Requests: requests, Bytes: c.pulse.received.Load() + sent})
+		c.out.Lock()
+		requests, sent := c.out.Stat.Total()
+		c.out.Unlock()
+		bytes := c.pulse.received.Load() + sent
+		s.Observed.ConnEnded(c.from.Host, observe.Count{Requests: requests, Bytes: bytes})
 		if !c.pulse.retired.Load() && why != ends.Session && why != ends.Gone && why != ends.Moved {
 			s.Observed.ConnLost(c.session, why.String(), time.Duration(c.pulse.heard.Load()))
 		}
@@ -173,16 +162,16 @@ func (s *Server) connEnded(c *conn, why ends.Reason) {
 	}
 	switch {
 	case why == ends.Client || why == ends.Session || why == ends.Word || c.reader.said:
-		s.o.Logger.Debug("connection ended", "session", admin.Hex(c.session), "addr", c.host, "reason",
+		s.o.Logger.Debug("connection ended", "session", admin.Hex(c.session), "addr", c.from.Host, "reason",
 			why.String())
 	case c.session != 0:
-		s.log.Info("connection closed", "session", admin.Hex(c.session), "addr", c.host, "reason",
+		s.log.Info("connection closed", "session", admin.Hex(c.session), "addr", c.from.Host, "reason",
 			why.String())
 	case c.asked != 0 && why == ends.Gone:
-		s.log.Of(c.host, slog.LevelInfo, "connection refused", "reason",
+		s.log.Of(c.from.Host, slog.LevelInfo, "connection refused", "reason",
 			"its session is over, or was never there",
 			"session", admin.Hex(c.asked))
 	default:
-		s.log.Of(c.host, slog.LevelInfo, "connection refused", "reason", why.String())
+		s.log.Of(c.from.Host, slog.LevelInfo, "connection refused", "reason", why.String())
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -38,7 +39,7 @@ func quiet(t testing.TB, o Options) (*Server, *conn) {
 // connFrom returns a connection from an address.
 func connFrom(s *Server, from *address) *conn {
 	c := newConn(s, &net.TCPConn{}, nil)
-	c.from = from
+	c.from, c.watcher.From = from, &from.Address
 	c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 	return c
 }
@@ -57,7 +58,7 @@ func TestEndsOfConnectionsAreCounted(t *testing.T) {
 			{name: "without a session"}, {name: "that came back", asked: 9}} {
 			var log must.Text
 			s, c := quiet(t, Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-			c.host, c.session, c.asked, c.reader.said = "10.0.0.1", x.session, x.asked, x.said
+			c.from.Host, c.session, c.asked, c.reader.said = "10.0.0.1", x.session, x.asked, x.said
 			s.connEnded(c, why)
 			name := fmt.Sprintf("%v, of one %s", why, x.name)
 			expect.Equal(t, s.counts.ends[why].Load(), 1, "%s", name)
@@ -148,7 +149,7 @@ func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 	s, c := quiet(t, Options{Now: func() time.Time { return now }})
 	c.pulse.received.Store(77)
 	c.session, c.timeout = 7, 10*time.Second
-	c.out.push(pending{xid: 1})
+	c.out.Push(outbox.Pending{Xid: 1})
 	d := c.describe()
 	expect.Equal(t, d.Session, 0, "before it has a session: d.Session")
 	expect.Equal(t, d.Timeout, 0, "before it has a session: d.Timeout")
@@ -165,7 +166,7 @@ func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 		"since %v: want !d.Established.After(now)", d.Established)
 	c.phase.Store(int32(phaseOpen))
 	c.pulse.heard.Store(int64(s.now()))
-	c.out.waiting = true
+	c.out.Pretend(false, true, 0, 0)
 	d = c.describe()
 	left := d.Expires.Sub(now)
 	expect.Equal(t, d.Session, 7, "with a session: %+v, %v left: d.Session", d, left)
@@ -178,7 +179,7 @@ func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 		d, left)
 	c.pulse.heard.Store(int64(s.now() + time.Hour))
 	expect.That(t, c.describe().Expires.Sub(d.Expires) > 30*time.Minute, "it ends when it was heard of and a time")
-	c.out.flushing = true
+	c.out.Pretend(true, true, 0, 0)
 	expect.Equal(t, c.describe().Interest, 5, "while it is written")
 	c.phase.Store(int32(phaseWord))
 	d = c.describe()
@@ -186,23 +187,6 @@ func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 	expect.Equal(t, d.Queued, 0, "a word: d.Queued")
 	expect.Equal(t, d.Session, 0, "a word: d.Session")
 	expect.Equal(t, d.LastCxid, -1, "a word: d.LastCxid")
-}
-
-// Watches that fired are counted by the kind of their event.
-func TestFiredWatchesAreCounted(t *testing.T) {
-	s, _ := quiet(t, Options{})
-	m := &s.metrics
-	for told, e := range []jute.EventType{jute.EventCreated, jute.EventDeleted, jute.EventDataChanged,
-		jute.EventChildrenChanged} {
-		s.noteFired(e, told+1, 100)
-	}
-	for i, r := range []*admin.Recorder{&m.NodeCreatedWatch, &m.NodeDeletedWatch, &m.NodeChangedWatch,
-		&m.NodeChildrenWatch} {
-		got := r.Value(time.Now(), 1)
-		expect.Equal(t, got.Count, 1, "watches of kind %d: got.Count", i)
-		expect.Equal(t, got.Sum, float64(i+1), "watches of kind %d: got.Sum", i)
-	}
-	expect.Equal(t, m.WatchBytes.Load(), 100*(1+2+3+4))
 }
 
 // countingConn counts what goes through it.

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -31,7 +32,7 @@ func (c *conn) open() ends.Reason {
 		return why
 	}
 	for c.reader.in.Len() < 4 {
-		if n, err := c.reader.in.Fill(c.nc); err != nil {
+		if n, err := c.reader.in.Fill(c.out.NC); err != nil {
 			return c.readFailed(err)
 		} else {
 			c.srv.metrics.BytesReceived.Add(int64(n))
@@ -63,7 +64,7 @@ func (c *conn) open() ends.Reason {
 
 // startTLS completes the TLS handshake, if the port has TLS.
 func (c *conn) startTLS() ends.Reason {
-	t, ok := c.nc.(*tls.Conn)
+	t, ok := c.out.NC.(*tls.Conn)
 	if !ok {
 		return ends.None
 	}
@@ -101,7 +102,7 @@ func (c *conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
 			c.reader.in.Take(frame)
 			return frame, ends.None
 		}
-		n, err := c.reader.in.Fill(c.nc)
+		n, err := c.reader.in.Fill(c.out.NC)
 		if err != nil {
 			return nil, c.readFailed(err)
 		}
@@ -118,7 +119,7 @@ func (c *conn) foreign(first [4]byte) bool {
 		if at := c.srv.adminURL; at != "" {
 			text = fmt.Sprintf("This port speaks the ZooKeeper protocol. The admin pages are at %s/\n", at)
 		}
-		c.last([]byte(fmt.Sprintf(
+		c.out.Last([]byte(fmt.Sprintf(
 			"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: "+
 				"close\r\n\r\n%s", len(text), text)), ends.Plain)
 	default:
@@ -138,12 +139,13 @@ func (c *conn) answerWord(first [4]byte) ends.Reason {
 	c.phase.Store(int32(phaseWord))
 	c.seen(1, 0, nil)
 	c.reader.in.Skip(4)
-	c.nc.SetDeadline(time.Now().Add(wordTime))
-	conn := wordConn{c.nc, io.MultiReader(bytes.NewReader(c.reader.in.Bytes()), c.nc)}
+	c.out.NC.SetDeadline(time.Now().Add(wordTime))
+	conn := wordConn{c.out.NC, io.MultiReader(bytes.NewReader(c.reader.in.Bytes()), c.out.NC)}
 	if err := c.srv.words.Answer(conn, first); err != nil {
-		c.srv.log.Info("four-letter word not answered", "word", string(first[:]), "addr", c.host, "err", err)
+		c.srv.log.Info("four-letter word not answered", "word", string(first[:]), "addr", c.from.Host,
+			"err", err)
 	}
-	c.last(nil, ends.Word)
+	c.out.Last(nil, ends.Word)
 	return ends.Word
 }
 
@@ -181,7 +183,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 		s.metrics.ClosedNotServing.Add(1)
 		return ends.Serving
 	}
-	body := state.SessionBody{Timeout: s.o.negotiate(r.Timeout), Owner: s.o.ID, Addr: c.host}
+	body := state.SessionBody{Timeout: s.o.negotiate(r.Timeout), Owner: s.o.ID, Addr: c.from.Host}
 	if !c.caughtUp(r.LastZxidSeen, time.Duration(body.Timeout)*time.Millisecond) {
 		return ends.Behind // check this before the password: a server that lags must not refuse
 	}
@@ -209,7 +211,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 	c.srv.countServers(c.replica)
 	s.connecting <- struct{}{} // bounded by the life of the connections that hold a place
 	defer func() { <-s.connecting }()
-	if !c.isOpen() {
+	if !c.out.IsOpen() {
 		return ends.Else
 	}
 	if req.Op == state.OpCreateSession {
@@ -220,7 +222,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 			return ends.Sessions
 		}
 	}
-	if !c.propose(pending{xid: -1, op: req.Op, at: c.reader.arrived}, req) || !c.awaitReplies(0, 0) {
+	if !c.propose(outbox.Pending{Xid: -1, Op: req.Op, At: c.reader.arrived}, req) || !c.out.Await(0, 0) {
 		return ends.Else
 	}
 	return ends.None
@@ -231,7 +233,8 @@ func (c *conn) connect(frame []byte) ends.Reason {
 func (c *conn) mayCreate() (problem string) {
 	s := c.srv
 	c.replica.View(func(st *state.State) {
-		all, of := st.Sessions().Len()+int(s.creating.Load()), st.Sessions().Of(c.host)+int(c.from.creating.Load())
+		all := st.Sessions().Len() + int(s.creating.Load())
+		of := st.Sessions().Of(c.from.Host) + int(c.from.creating.Load())
 		switch most := s.o.MaxSessions; {
 		case most > 0 && all >= most:
 			problem = "too many sessions"
@@ -288,21 +291,20 @@ func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
 
 // refuse answers the client that its session has ended, and closes the connection.
 func (c *conn) refuse() ends.Reason {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
+	c.out.Lock()
+	defer c.out.Unlock()
 	c.refusal()
 	return ends.Gone
 }
 
 // refusal appends the answer that tells a client of the end of its session. The outbox is locked.
 func (c *conn) refusal() {
-	if c.out.state != outboxOpen {
+	if !c.out.Open() {
 		return
 	}
 	c.srv.counts.refused.Add(1)
-	c.out.buf = jute.AppendConnectResponse(c.out.buf, 0, 0, [jute.PasswordSize]byte{}, c.mayRead, false)
-	c.out.frames++
-	c.out.end(ends.Gone)
+	c.out.Append(jute.AppendConnectResponse(nil, 0, 0, [jute.PasswordSize]byte{}, c.mayRead, false))
+	c.out.End(ends.Gone)
 	c.follow(c.reader.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.srv.now())
 }
 
@@ -317,15 +319,15 @@ func (c *conn) attached(s *session.Session) bool {
 	if older != nil && older != c {
 		older.retire(ends.Moved)
 	}
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	if c.out.state != outboxOpen {
+	c.out.Lock()
+	defer c.out.Unlock()
+	if !c.out.Open() {
 		return false
 	}
 	c.gen = s.Gen
 	c.timeout = time.Duration(s.Timeout) * time.Millisecond
-	c.out.buf = jute.AppendConnectResponse(c.out.buf, s.Timeout, s.ID, s.Password, c.mayRead, c.readOnly)
-	c.out.frames++
+	var b [64]byte
+	c.out.Append(jute.AppendConnectResponse(b[:0], s.Timeout, s.ID, s.Password, c.mayRead, c.readOnly))
 	c.phase.Store(int32(phaseOpen))
 	return true
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -45,19 +46,20 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		{name: "between frames"},
 		{name: "behind a frame", unfinished: true, want: -1},
 		{name: "between frames, without a leader", readOnly: true, want: 10*time.Second + 6*time.Second},
-		{name: "in a frame", bytes: part, want: stallTime},
-		{name: "in a frame, without a leader", bytes: part, readOnly: true, want: stallTime},
-		{name: "in a frame that goes on", bytes: part, unfinished: true, begun: time.Second, want: stallTime},
+		{name: "in a frame", bytes: part, want: outbox.StallTime},
+		{name: "in a frame, without a leader", bytes: part, readOnly: true, want: outbox.StallTime},
+		{name: "in a frame that goes on", bytes: part, unfinished: true, begun: time.Second,
+			want: outbox.StallTime},
 		{name: "in a frame that takes long", bytes: part, unfinished: true, begun: frameTime - time.Second, want: time.Second},
-		{name: "in a setWatches", within: 5, want: stallTime},
-		{name: "in a setWatches, with a part", bytes: oversized, within: 5, want: stallTime},
+		{name: "in a setWatches", within: 5, want: outbox.StallTime},
+		{name: "in a setWatches, with a part", bytes: oversized, within: 5, want: outbox.StallTime},
 		{name: "before the header of a long frame", bytes: oversized, want: headerGrace},
 		{name: "in a frame, at the end", bytes: part, ending: true},
 	} {
 		s, c := quiet(t, Options{})
 		s.start = s.start.Add(-time.Hour) // it has run for an hour
 		nc := &deadlines{}
-		c.nc, c.timeout = nc, 10*time.Second
+		c.out.NC, c.timeout = nc, 10*time.Second
 		c.reader.in.Put(x.bytes)
 		c.reader.within, c.readOnly, c.reader.unfinished = x.within, x.readOnly, x.unfinished
 		before := time.Now()
@@ -65,7 +67,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 			c.reader.frameStart = s.now() - x.begun
 		}
 		if x.ending {
-			c.out.end(ends.Auth)
+			c.out.End(ends.Auth)
 		}
 		c.armDeadline()
 		after := time.Now()
@@ -128,7 +130,7 @@ func TestHeardTellsAges(t *testing.T) {
 		c.session = int64(i + 1)
 		c.alive(s.now() - time.Minute)
 	}
-	busy.out.push(pending{xid: 1})
+	busy.out.Push(outbox.Pending{Xid: 1})
 	gone.pulse.retired.Store(true)
 	early.alive(s.now() + time.Hour)
 	got := map[int64]uint32{}
@@ -146,7 +148,7 @@ func TestHeardTellsAges(t *testing.T) {
 		"which is listed: want !silent.pulse.listed.Load()")
 	expect.That(t, busy.pulse.listed.Load(),
 		"which is listed: want busy.pulse.listed.Load()")
-	busy.out.die(ends.Moved)
+	busy.out.Die(ends.Moved)
 	expect.That(t, !busy.owed(), "a connection that has ended waits for an outcome")
 	s.sessions[1], s.sessions[2] = silent, busy
 	busy.pulse.listed.Store(false)
@@ -159,25 +161,27 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		name    string
 		closing bool
 		cause   state.EndCause
-		want    outboxState
+		want    string
 	}{
-		{"that it closes", true, state.EndClosed, outboxOpen}, // its outcome comes next
-		{"that another closes", false, state.EndClosed, outboxEnding},
-		{"that expires while it closes", true, state.EndExpired, outboxEnding},
-		{"that an operator ends", false, state.EndOperator, outboxEnding},
+		{"that it closes", true, state.EndClosed, "open"}, // its outcome comes next
+		{"that another closes", false, state.EndClosed, "ending"},
+		{"that expires while it closes", true, state.EndExpired, "ending"},
+		{"that an operator ends", false, state.EndOperator, "ending"},
 	} {
 		s, c := quiet(t, Options{})
-		c.out.touched = true // no flusher is to come
+		c.out.Hush() // no flusher is to come
 		other := connFrom(s, new(address))
 		s.sessions[7], s.sessions[8] = c, other
-		c.out.closing = x.closing
+		if x.closing {
+			c.out.SetClosing()
+		}
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: 7}, Cause: x.cause})
-		expect.Equal(t, c.out.state, x.want, "a session %s: c.out.state", x.name)
-		expect.Equal(t, c.out.why == ends.Gone, x.want == outboxEnding,
-			"a session %s: c.out.why == ends.Gone", x.name)
+		expect.Equal(t, c.out.Look().State, x.want, "a session %s: c.out.Look().State", x.name)
+		expect.Equal(t, c.out.Look().Why == ends.Gone, x.want == "ending",
+			"a session %s: c.out.Look().Why == ends.Gone", x.name)
 		expect.That(t, c.pulse.retired.Load(),
-			"a session %s: %v: want c.pulse.retired.Load()", x.name, c.out.why)
-		expect.That(t, other.isOpen(), "another session: want other.isOpen()")
+			"a session %s: %v: want c.pulse.retired.Load()", x.name, c.out.Look().Why)
+		expect.That(t, other.out.IsOpen(), "another session: want other.out.IsOpen()")
 		expect.That(t, !other.pulse.retired.Load(),
 			"another session: want !other.pulse.retired.Load()")
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: 99}}) // is not here
@@ -186,7 +190,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 	s, c := quiet(t, Options{Ended: func(id int64, events []tree.Event) {
 		told = append(told, fmt.Sprint(id, " ", len(events)))
 	}})
-	c.out.touched = true
+	c.out.Hush()
 	s.sessions[7] = c
 	for _, id := range []int64{7, 99} { // the second is not here
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: id}, Events: make([]tree.Event, 2)})
@@ -194,18 +198,18 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 	expect.Equal(t, strings.Join(told, ", "), "7 2, 99 2", "ends that were told")
 	for gen, open := range map[uint32]bool{4: true, 5: true, 6: false} {
 		s, c := quiet(t, Options{})
-		c.out.touched = true
+		c.out.Hush()
 		c.gen = 5
 		s.sessions[7] = c
 		s.SessionMoved(7, gen)
 		s.SessionMoved(8, 99)
-		expect.Equal(t, c.isOpen(), open, "moved by generation %d: c.isOpen()", gen)
+		expect.Equal(t, c.out.IsOpen(), open, "moved by generation %d: c.out.IsOpen()", gen)
 		expect.That(t, c.pulse.retired.Load() != open,
 			"moved by generation %d: open %v, %v: want c.pulse.retired.Load() != open",
-			gen, c.isOpen(), c.out.why)
-		expect.That(t, c.out.why == ends.Moved != open,
-			"moved by generation %d: open %v, %v: want c.out.why == ends.Moved != open",
-			gen, c.isOpen(), c.out.why)
+			gen, c.out.IsOpen(), c.out.Look().Why)
+		expect.That(t, c.out.Look().Why == ends.Moved != open,
+			"moved by generation %d: open %v, %v: want c.out.Look().Why == ends.Moved != open",
+			gen, c.out.IsOpen(), c.out.Look().Why)
 	}
 }
 
@@ -234,33 +238,33 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 	expect.That(t, older == nil, "one that has ended: want older == nil")
 	expect.Equal(t, s.connOf(7), second, "one that has ended: s.connOf(7)")
 	expect.Equal(t, late.session, 0, "one that has ended: late.session")
-	second.out.touched = true
+	second.out.Hush()
 	third := connFrom(s, first.from)
 	third.mayRead = true
 	must.That(t, third.attached(&session.Session{ID: 7, Gen: 9, Timeout: 5000}), "attached")
-	expect.That(t, !second.isOpen(), "the older one stays: want !second.isOpen()")
-	expect.Equal(t, second.out.why, ends.Moved, "the older one stays: second.out.why")
+	expect.That(t, !second.out.IsOpen(), "the older one stays: want !second.out.IsOpen()")
+	expect.Equal(t, second.out.Look().Why, ends.Moved, "the older one stays: second.out.Look().Why")
 	expect.That(t, second.pulse.retired.Load(),
 		"the older one stays: want second.pulse.retired.Load()")
 	expect.Equal(t, third.gen, 9,
-		"generation %d, %v, %d frames: third.gen", third.gen, third.timeout, third.out.frames)
+		"generation %d, %v, %d frames: third.gen", third.gen, third.timeout, third.out.Look().Frames)
 	expect.Equal(t, third.timeout, 5*time.Second,
 		"generation %d, %v, %d frames: third.timeout",
-		third.gen, third.timeout, third.out.frames)
-	expect.Equal(t, third.out.frames, 1,
-		"generation %d, %v, %d frames: third.out.frames",
-		third.gen, third.timeout, third.out.frames)
+		third.gen, third.timeout, third.out.Look().Frames)
+	expect.Equal(t, third.out.Look().Frames, 1,
+		"generation %d, %v, %d frames: third.out.Look().Frames",
+		third.gen, third.timeout, third.out.Look().Frames)
 	expect.Equal(t, phase(third.phase.Load()), phaseOpen,
 		"generation %d, %v, %d frames: phase(third.phase.Load())",
-		third.gen, third.timeout, third.out.frames)
+		third.gen, third.timeout, third.out.Look().Frames)
 	want := jute.AppendConnectResponse(nil, 5000, 7, [jute.PasswordSize]byte{}, true, false)
-	must.List(t, third.out.buf, want, "the answer")
-	third.out.die(ends.Slow)
+	must.List(t, third.out.Look().Buf, want, "the answer")
+	third.out.Die(ends.Slow)
 	expect.That(t, !third.attached(&session.Session{ID: 7, Gen: 10}),
 		"one that ends: want !third.attached(&session.Session{ID: 7, Gen: 10})")
 	expect.Equal(t, third.gen, 9, "one that ends: third.gen")
 	third.refusal()
-	expect.Equal(t, third.out.size(), 0, "a refusal for one that ends: third.out.size()")
+	expect.Equal(t, third.out.Size(), 0, "a refusal for one that ends: third.out.Size()")
 	expect.Equal(t, s.counts.refused.Load(), 0,
 		"a refusal for one that ends: s.counts.refused.Load()")
 }

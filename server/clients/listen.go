@@ -82,7 +82,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.CutOff()
 	done := make(chan struct{})
 	go func() {
-		s.flush.stop()
+		s.outboxes.Stop()
 		s.resting.Stop()
 		s.wg.Wait()
 		close(done)
@@ -107,6 +107,6 @@ func (s *Server) CutOff() {
 	}
 	s.mu.Unlock()
 	for _, c := range s.all() {
-		c.close(ends.Stopped)
+		c.out.Close(ends.Stopped)
 	}
 }

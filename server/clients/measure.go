@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -27,9 +28,9 @@ type counts struct {
 func (c *conn) seen(n int, op jute.OpCode, body []byte) {
 	if n > 0 {
 		c.srv.metrics.PacketsReceived.Add(int64(n))
-		c.out.mu.Lock()
-		c.out.stat.Received(n)
-		c.out.mu.Unlock()
+		c.out.Lock()
+		c.out.Stat.Received(n)
+		c.out.Unlock()
 	}
 	if c.reader.followed = c.srv.Observed.Begin(op, body); c.reader.followed != nil {
 		c.reader.followed.Arrived, c.reader.followed.Begun = c.reader.arrived, c.srv.now()
@@ -42,43 +43,43 @@ func (c *conn) readsAnswered(n int) {
 	m.PacketsReceived.Add(int64(n))
 	now := c.srv.now()
 	d := now - c.reader.arrived
-	c.out.mu.Lock()
-	c.out.stat.Received(n)
-	c.out.stat.Took(n, d, now)
-	c.out.mu.Unlock()
+	c.out.Lock()
+	c.out.Stat.Received(n)
+	c.out.Stat.Took(n, d, now)
+	c.out.Unlock()
 	m.Requests.ObserveN(d.Microseconds(), int64(n))
 	m.ReadLatency.ObserveN(d.Microseconds(), int64(n))
 }
 
 // readAnswered records one answered read. The outbox is locked.
 func (c *conn) readAnswered(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, reply []byte) {
-	c.out.stat.Last(xid, op, zxid)
+	c.out.Stat.Last(xid, op, zxid)
 	if c.reader.followed != nil {
 		c.follow(c.reader.followed, xid, &state.Outcome{Code: code, Zxid: zxid, Reply: reply}, c.srv.now())
 	}
 }
 
 // applied counts one request that was answered from the log. The outbox is locked.
-func (c *conn) applied(p pending, out *state.Outcome) {
+func (c *conn) applied(p outbox.Pending, out *state.Outcome) {
 	now := c.srv.batchTime(out)
-	if p.followed != nil {
-		p.followed.Logged = now
+	if p.Followed != nil {
+		p.Followed.Logged = now
 	}
 	c.answered(p, out, now)
 }
 
 // answered counts one request that was answered at now. The outbox is locked.
-func (c *conn) answered(p pending, out *state.Outcome, now time.Duration) {
-	d := max(now-p.at, 0)
-	c.out.stat.Last(p.xid, p.op, out.Zxid)
-	c.out.stat.Took(1, d, now)
+func (c *conn) answered(p outbox.Pending, out *state.Outcome, now time.Duration) {
+	d := max(now-p.At, 0)
+	c.out.Stat.Last(p.Xid, p.Op, out.Zxid)
+	c.out.Stat.Took(1, d, now)
 	m := &c.srv.metrics
 	m.Requests.ObserveTime(d)
-	switch classOf(p.op) {
+	switch classOf(p.Op) {
 	case writeOp, closeOp:
 		m.UpdateLatency.ObserveTime(d)
 	}
-	c.follow(p.followed, p.xid, out, now)
+	c.follow(p.Followed, p.Xid, out, now)
 }
 
 // follow completes a request that a log records, and passes it on.
@@ -89,7 +90,7 @@ func (c *conn) follow(r *observe.Request, xid int32, out *state.Outcome, now tim
 	if r.Logged > 0 {
 		now = c.srv.now() // the batch's time would be too early
 	}
-	r.Xid, r.Session, r.Addr, r.IDs = xid, c.session, c.host, *c.proof.ids.Load()
+	r.Xid, r.Session, r.Addr, r.IDs = xid, c.session, c.from.Host, *c.proof.ids.Load()
 	r.Outcome, r.Answered = *out, now
 	c.srv.Observed.Followed(r)
 }
@@ -100,7 +101,7 @@ func (c *conn) say(msg string, args ...any) {
 	if c.session != 0 {
 		args = append(args, "session", admin.Hex(c.session))
 	}
-	c.srv.log.Of(c.host, slog.LevelInfo, msg, args...)
+	c.srv.log.Of(c.from.Host, slog.LevelInfo, msg, args...)
 }
 
 // batchTime returns the time at which the server answers the batch being applied. The goroutine

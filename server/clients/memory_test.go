@@ -12,21 +12,12 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
-
-// heldSinceLongAgo lets a connection hold memory without progress.
-func heldSinceLongAgo(t *testing.T, c *conn, part budget.Part, n int) {
-	t.Helper()
-	m := &c.srv.memory
-	m.Now = func() time.Duration { return -time.Hour }
-	must.That(t, m.Try(c, part, n, true), "no memory")
-	m.Now = c.srv.now
-}
 
 // buffered is what the server's buffers hold.
 func (r *rig) buffered() int { return r.srv.memory.Used() }
@@ -190,7 +181,7 @@ func TestOutcomesForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 			synctest.Wait()
 		}
 		used := r.buffered()
-		expect.That(t, used <= bound+10*4*flushSize, "%d bytes of outcomes", used)
+		expect.That(t, used <= bound+10*4*outbox.FlushSize, "%d bytes of outcomes", used)
 		n := r.srv.counts.ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
@@ -214,7 +205,7 @@ func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 		}
 		synctest.Wait()
 		used := r.buffered()
-		expect.That(t, used <= bound+len(deaf)*4*flushSize, "%d bytes of events", used)
+		expect.That(t, used <= bound+len(deaf)*4*outbox.FlushSize, "%d bytes of events", used)
 		n := r.srv.counts.ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
@@ -279,17 +270,16 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 // being written to it. What it had is free then, also once that write has failed.
 func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	for name, end := range map[string]func(*conn) bool{
-		"before": func(c *conn) bool { c.close(ends.Moved); return c.reserve(1<<20, true) },
-		"after":  func(c *conn) bool { defer c.close(ends.Moved); return !c.reserve(1<<20, true) },
+		"before": func(c *conn) bool { c.out.Close(ends.Moved); return c.out.Reserve(1<<20, true) },
+		"after":  func(c *conn) bool { defer c.out.Close(ends.Moved); return !c.out.Reserve(1<<20, true) },
 	} {
 		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		client, server := net.Pipe()
 		c := newConn(s, server, nil)
-		c.out.writing = 100 << 10
-		c.out.flushing = true
+		c.out.Pretend(true, false, 100<<10, 0)
 		expect.That(t, !end(c), "%s: wrong about the end of the connection", name)
 		s.memory.Drop(c)
-		c.write(true) // its client is gone: this ends the flush
+		c.out.Write() // its client is gone: this ends the flush
 		expect.Equal(t, s.memory.Used(), 0, "%s: bytes that are held", name)
 		client.Close()
 		must.OK(t, s.Shutdown(t.Context()))
@@ -318,16 +308,17 @@ func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
 	defer client.Close()
 	c := newConn(s, server, nil)
 	const size = 1 << 20
-	expect.That(t, c.reserve(size, true),
-		"%d bytes are there, %d are held: want c.reserve(size, true)",
-		cap(c.out.buf), c.out.held)
-	expect.That(t, cap(c.out.buf) >= size,
-		"%d bytes are there, %d are held: want cap(c.out.buf) >= size",
-		cap(c.out.buf), c.out.held)
-	if expect.Equal(t, len(c.out.buf), 0,
-		"%d bytes are there, %d are held: len(c.out.buf)", cap(c.out.buf), c.out.held) {
-		expect.That(t, c.out.held >= size,
-			"%d bytes are there, %d are held: want c.out.held >= size", cap(c.out.buf), c.out.held)
+	expect.That(t, c.out.Reserve(size, true),
+		"%d bytes are there, %d are held: want c.out.Reserve(size, true)",
+		cap(c.out.Look().Buf), c.out.Look().Held)
+	expect.That(t, cap(c.out.Look().Buf) >= size,
+		"%d bytes are there, %d are held: want cap(c.out.Look().Buf) >= size",
+		cap(c.out.Look().Buf), c.out.Look().Held)
+	if expect.Equal(t, len(c.out.Look().Buf), 0,
+		"%d bytes are there, %d are held: len(c.out.Look().Buf)", cap(c.out.Look().Buf), c.out.Look().Held) {
+		expect.That(t, c.out.Look().Held >= size,
+			"%d bytes are there, %d are held: want c.out.Look().Held >= size",
+			cap(c.out.Look().Buf), c.out.Look().Held)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Events implements raftfsm.Observer.
 func (s *Server) Events(zxid int64, events []tree.Event) {
-	s.watches.tell(zxid, events)
+	s.watches.Tell(zxid, events)
 }
 
 // SessionEnded implements raftfsm.Observer. It closes the connection of the session after the events of the
@@ -29,13 +29,13 @@ func (s *Server) SessionEnded(e *state.Ending) {
 		return
 	}
 	c.pulse.retired.Store(true)
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	if c.out.closing && e.Cause == state.EndClosed {
+	c.out.Lock()
+	defer c.out.Unlock()
+	if c.out.Closing() && e.Cause == state.EndClosed {
 		return // the outcome of the request comes next
 	}
-	c.out.end(ends.Gone)
-	c.touch()
+	c.out.End(ends.Gone)
+	c.out.Touch()
 }
 
 // SessionMoved implements raftfsm.Observer.
@@ -49,14 +49,14 @@ func (s *Server) SessionMoved(id int64, gen uint32) {
 // Reset implements raftfsm.Observer. The state has skipped changes that watching clients would miss, so they
 // must start again from the new state with a new connection.
 func (s *Server) Reset() {
-	s.watches.reset()
+	s.watches.Reset()
 	s.sendAway()
 }
 
 // Applied implements raftfsm.Observer.
 func (s *Server) Applied() {
 	s.batch = 0
-	s.flush.kick()
+	s.outboxes.Kick()
 }
 
 // Serving implements raftfsm.Observer.
@@ -88,10 +88,10 @@ func (s *Server) ReadOnly(on bool) {
 func (s *Server) sendAway() {
 	for _, c := range s.all() {
 		if phase(c.phase.Load()) >= phaseConnect {
-			c.kill(ends.Serving)
+			c.out.Kill(ends.Serving)
 		}
 	}
-	s.flush.kick()
+	s.outboxes.Kick()
 }
 
 // Heard implements raftfsm.Observer. A client that waits for an answer is not silent, however old its last
@@ -122,7 +122,7 @@ func (s *Server) Heard(touches []state.Touch, all bool) []state.Touch {
 
 // owed reports whether the client waits for the outcome of a request.
 func (c *conn) owed() bool {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	return c.out.state == outboxOpen && c.out.pendingLen() > 0
+	c.out.Lock()
+	defer c.out.Unlock()
+	return c.out.Open() && c.out.Pending() > 0
 }

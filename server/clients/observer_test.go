@@ -248,34 +248,6 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	}
 }
 
-// The connection that was touched first is written first, also while others are touched again and again.
-func TestNobodyWaitsForAFlusherBehindThoseWhoCameLater(t *testing.T) {
-	var f flushers
-	conns := make([]*conn, 50)
-	for i := range conns {
-		conns[i] = new(conn)
-	}
-	visited := 0
-	visit := func() {
-		for _, c := range f.next(nil) {
-			must.That(t, c == conns[visited], "visit %d is to number %d", visited, slices.Index(conns, c))
-			visited++
-		}
-	}
-	for i := range conns {
-		f.touch(conns[i])
-		if i%3 == 2 {
-			f.kick()
-			visit()
-		}
-	}
-	f.kick()
-	for f.waiting() > 0 {
-		visit()
-	}
-	expect.Equal(t, visited, len(conns), "of %d visited", len(conns))
-}
-
 // Clients that watch a node of a long ACL, with many identities each, must not keep the log
 // waiting for each of the many events that one multi may cause.
 func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
@@ -293,7 +265,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 			}
 			ids[identity.MaxIDs-1] = acl[len(acl)-1].ID
 			c.proof.ids.Store(&ids)
-			s.watches.add(c, "/a", watches.Persistent)
+			s.watches.Add(&c.watcher, "/a", watches.Persistent)
 		}
 		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(acl)}}, 500)
 		least = time.Hour
@@ -302,9 +274,10 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 			s.Events(zxid, events)
 			least = min(least, time.Since(began))
 		}
-		expect.Equal(t, len(s.watches.asked), 0, "answers are kept")
-		for _, c := range s.flush.heard {
-			expect.Equal(t, c.out.frames, 5*500, "told of %d events", c.out.frames)
+		expect.Equal(t, s.watches.Asked(), 0, "answers are kept")
+		_, told := s.outboxes.Due()
+		for _, o := range told {
+			expect.Equal(t, o.Look().Frames, 5*500, "frames of events")
 		}
 		must.OK(t, s.Shutdown(t.Context()))
 		return least

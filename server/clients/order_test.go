@@ -74,7 +74,7 @@ func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 		owe(from, 0)
 		must.OK(t, c.SendXid(int32(1+n), jute.OpGetData, wire.PathWatch("/a", false)))
 		eventually(t, "it waits", func() bool { return r.valve.waiting() == 1 })
-		owed := from.account.Owed()
+		owed := from.Account.Owed()
 		expect.That(t, owed >= writeSteps, "its address owes %d steps", owed)
 		r.valve.open()
 		wantKinds(t, c, 1+n)

@@ -145,7 +145,9 @@ func TestConnectionThatHasEndedGetsNoWatch(t *testing.T) {
 	c := r.client()
 	s := r.srv.connOf(c.Session.ID)
 	c.Close()
-	eventually(t, "it may watch no more", func() bool { return !r.srv.watches.add(s, "/a", watches.Data) })
+	eventually(t, "it may watch no more", func() bool {
+		return !r.srv.watches.Add(&s.watcher, "/a", watches.Data)
+	})
 	expect.Equal(t, r.status().AllWatches, 0, "watches")
 }
 

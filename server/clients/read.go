@@ -6,8 +6,8 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/watches"
 )
@@ -24,7 +24,7 @@ func (c *conn) read(frame []byte) bool {
 	c.reads.frame, c.reads.stop = frame, false
 	for c.replica.View(c.reads.view); c.reads.need > 0 || c.reads.behind; c.replica.View(c.reads.view) {
 		if c.reads.behind {
-			if c.reads.behind = false; !c.awaitReplies(0, 0) {
+			if c.reads.behind = false; !c.out.Await(0, 0) {
 				return false
 			}
 			continue
@@ -34,7 +34,7 @@ func (c *conn) read(frame []byte) bool {
 		if !c.foresee(c.reads.building + int64(need/tree.ReadBytes)) {
 			return false
 		}
-		if !c.reserve(need, !c.reads.apart) {
+		if !c.out.Reserve(need, !c.reads.apart) {
 			return false
 		}
 	}
@@ -45,7 +45,7 @@ func (c *conn) read(frame []byte) bool {
 	if c.reads.stop {
 		return false
 	}
-	c.flushLarge()
+	c.out.FlushLarge()
 	return true
 }
 
@@ -57,18 +57,9 @@ func (c *conn) catchUp() bool {
 	}
 	c.reader.followed = nil
 	return c.afford(writeSteps) &&
-		c.propose(pending{op: state.OpBarrier}, state.Request{Session: c.session, Op: state.OpBarrier}) &&
-		c.awaitReplies(0, 0)
-}
-
-// flushLarge flushes an outbox that has grown large, even if more requests have arrived.
-func (c *conn) flushLarge() {
-	c.out.mu.Lock()
-	large := c.out.size() >= flushSize
-	c.out.mu.Unlock()
-	if large {
-		c.flush()
-	}
+		c.propose(outbox.Pending{Op: state.OpBarrier},
+			state.Request{Session: c.session, Op: state.OpBarrier}) &&
+		c.out.Await(0, 0)
 }
 
 // run is the part of read under the state lock.
@@ -93,7 +84,7 @@ func (c *conn) run(st *state.State) {
 			c.reads.stop = true
 			break
 		}
-		if n+parked >= maxRun || c.reads.cost > runSteps || size >= flushSize || takesLong(frame) ||
+		if n+parked >= maxRun || c.reads.cost > runSteps || size >= outbox.FlushSize || takesLong(frame) ||
 			c.reads.long != nil {
 			break
 		}
@@ -125,7 +116,7 @@ func takesLong(frame []byte) bool {
 func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, taken bool) {
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2:
-		if c.out.reserved == 0 {
+		if c.out.Reserved() == 0 {
 			return w, false // longAnswer has asked for the memory of all long lists
 		}
 	case jute.OpGetEphemerals:
@@ -143,10 +134,10 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 		return w, false
 	}
 	o := &c.out
-	c.reads.cost += int64(o.reserved / 256)
+	c.reads.cost += int64(o.Reserved() / 256)
 	head, _ := jute.BeginFrame(nil)
 	c.reads.long = &longReply{list, jute.AppendReplyHeader(head, xid, st.Zxid(), jute.OK)}
-	o.openGap()
+	o.OpenGap()
 	return w, true
 }
 
@@ -156,11 +147,10 @@ func (c *conn) answerLong() {
 	c.reads.long = nil
 	list := l.list.List()
 	binary.BigEndian.PutUint32(l.head, uint32(len(l.head)-4+len(list)+len(l.list.Stat)))
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	c.out.fill(piece{b: l.head}, piece{list, &budget.Uncounted}, piece{b: l.list.Stat})
-	c.out.reserved = 0
-	c.hold(false)
+	c.out.Lock()
+	defer c.out.Unlock()
+	c.out.Fill(l.head, list, l.list.Stat)
+	c.out.Replied(false)
 }
 
 // longAnswer reports whether the reply to a read needs special care: it is so long that the connection must
@@ -173,7 +163,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 		return false, jute.OK
 	}
 	many := op == jute.OpMultiRead
-	if many && c.out.reserved > 0 {
+	if many && c.out.Reserved() > 0 {
 		return false, jute.OK // an earlier hold of the lock has already asked for its memory
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
@@ -182,7 +172,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 	} else if many && steps > tree.MaxSteps {
 		refusal = jute.BadArguments
 	}
-	fits := size <= flushSize || size <= c.out.reserved
+	fits := size <= outbox.FlushSize || size <= c.out.Reserved()
 	if fits && !(many && steps > tree.MaxSteps/8) || refusal != jute.OK {
 		c.reads.cost += int64(steps)
 		return false, refusal
@@ -206,7 +196,7 @@ func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 	}
 	w, size, ok := c.appendRead(st, xid, op, body)
 	if ok && w.set {
-		ok = c.srv.watches.add(c, w.path, w.kind)
+		ok = c.srv.watches.Add(&c.watcher, w.path, w.kind)
 	}
 	return size, ok
 }
@@ -222,9 +212,9 @@ type watch struct {
 func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, size int,
 	ok bool) {
 	o := &c.out
-	o.mu.Lock()
-	defer o.mu.Unlock() // also when the tree panics
-	if !c.accepts() {
+	o.Lock()
+	defer o.Unlock() // also when the tree panics
+	if !c.out.Accepts() {
 		return w, 0, false
 	}
 	long, refusal := c.longAnswer(st, op, body)
@@ -240,7 +230,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 		c.reads.cost += c.answerSteps(w, reply)
 	}
 	c.readAnswered(xid, op, st.Zxid(), code, reply)
-	return w, o.size(), true
+	return w, o.Size(), true
 }
 
 // answerSteps returns the cost of a read and of the watch that it sets.
@@ -256,14 +246,13 @@ func (c *conn) answerSteps(w watch, reply []byte) int64 {
 func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byte, code jute.ErrCode) (
 	w watch, reply []byte, _ jute.ErrCode) {
 	o := &c.out
-	b, at := o.beginReply(xid, st.Zxid(), o.reserved)
+	b, at := o.BeginReply(xid, st.Zxid(), o.Reserved())
 	if code == jute.OK {
 		b, w, code = c.record(st.Tree(), b, op, body)
 	}
-	o.endReply(b, at, code)
-	if o.size() > flushSize || o.reserved > 0 {
-		o.reserved = 0
-		c.hold(o.pendingLen() > 0) // counts the read itself, if it was parked
+	o.EndReply(b, at, code)
+	if o.Size() > outbox.FlushSize || o.Reserved() > 0 {
+		o.Replied(o.Pending() > 0) // the read itself, if it was parked
 	}
 	if code == jute.OK {
 		c.srv.metrics.Reads.Observe(w.path, int64(len(b)-at))
@@ -332,9 +321,9 @@ const (
 // read cannot be parked.
 func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	o := &c.out
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := o.pendingLen()
+	o.Lock()
+	defer o.Unlock()
+	n := o.Pending()
 	if n == 0 {
 		return false, false
 	}
@@ -344,18 +333,18 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	default:
 		return false, true
 	}
-	if n >= c.srv.o.MaxPending/2 || len(frame) > parkedFrame || o.long > 0 {
+	if n >= c.srv.o.MaxPending/2 || len(frame) > parkedFrame || o.LongPending() > 0 {
 		return false, true
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
 	if c.reads.cost += int64(steps); size > parkedAnswer {
 		return false, true
 	}
-	p := pending{xid: xid, op: op, at: c.reader.arrived, parked: bytes.Clone(frame)}
-	c.seen(0, op, p.parked[inbox.HeaderSize:])
-	p.followed = c.reader.followed
-	o.push(p)
-	o.stat.Received(1)
+	p := outbox.Pending{Xid: xid, Op: op, At: c.reader.arrived, Parked: bytes.Clone(frame)}
+	c.seen(0, op, p.Parked[inbox.HeaderSize:])
+	p.Followed = c.reader.followed
+	o.Push(p)
+	o.Stat.Received(1)
 	c.srv.metrics.PacketsReceived.Add(1)
 	return true, false
 }
@@ -364,57 +353,26 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 // locked, except while a watch is set.
 func (c *conn) answerParked(st *state.State) {
 	o := &c.out
-	for o.pendingLen() > 0 && o.front().parked != nil {
-		if st != nil && c.accepts() {
-			c.answerOne(st, o.front())
+	for o.Pending() > 0 && o.Front().Parked != nil {
+		if st != nil && c.out.Accepts() {
+			c.answerOne(st, o.Front())
 		}
-		o.pop()
+		o.Pop()
 	}
 }
 
-func (c *conn) answerOne(st *state.State, p pending) {
+func (c *conn) answerOne(st *state.State, p outbox.Pending) {
 	o := &c.out
-	_, op, body := inbox.Header(p.parked)
-	w, reply, code := c.answerRead(st, p.xid, op, body, jute.OK)
+	_, op, body := inbox.Header(p.Parked)
+	w, reply, code := c.answerRead(st, p.Xid, op, body, jute.OK)
 	c.charge(c.answerSteps(w, reply))
 	out := state.Outcome{Code: code, Zxid: st.Zxid(), Reply: reply}
 	now := c.srv.batchTime(&out)
 	c.answered(p, &out, now)
-	c.srv.metrics.ReadLatency.ObserveTime(max(now-p.at, 0))
+	c.srv.metrics.ReadLatency.ObserveTime(max(now-p.At, 0))
 	if w.set {
-		o.mu.Unlock() // the lock of the watches must be taken before it
-		c.srv.watches.add(c, w.path, w.kind)
-		o.mu.Lock()
+		o.Unlock() // the lock of the watches must be taken before it
+		c.srv.watches.Add(&c.watcher, w.path, w.kind)
+		o.Lock()
 	}
-}
-
-// reserve waits for permission to use memory for a reply, and with now allocates it.
-func (c *conn) reserve(size int, now bool) bool {
-	c.flush()
-	o := &c.out
-	o.mu.Lock()
-	n := o.size() + o.writing + size
-	o.mu.Unlock()
-	if !c.srv.memory.Wait(c, budget.Output, n) {
-		return false
-	}
-	// The allocation and the first touch of its pages take longer than the reply. They must not happen
-	// under the state lock, nor under the outbox's, for which an event may wait.
-	var room []byte
-	if now {
-		room = longBuffer(size + keepSize)
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.state != outboxOpen {
-		return false // the end of the connection returns what was granted
-	}
-	if now {
-		o.cut()
-		o.buf = room
-	}
-	o.reserved = size
-	o.held = n
-	c.hold(false)
-	return true
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -85,7 +86,7 @@ func TestLongAnswersAskForTheirMemory(t *testing.T) {
 		{"ephemeral nodes", jute.OpGetEphemerals, wire.Path("/"), 0, false, jute.OK, 0, true},
 	} {
 		_, c := quiet(t, Options{})
-		c.out.reserved = x.reserved
+		c.out.Pretend(false, false, 0, x.reserved)
 		long, refusal := c.longAnswer(st, x.op, x.body)
 		expect.That(t, long == x.long && refusal == x.refusal, "%s: %v, %v", x.name, long, refusal)
 		steps := cost(x.op, x.body)
@@ -135,25 +136,25 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 	} {
 		s, c := quiet(t, Options{MaxPending: 10})
 		for i := range x.pending {
-			c.out.push(pending{xid: int32(i), long: x.long})
+			c.out.Push(outbox.Pending{Xid: int32(i), Long: x.long})
 		}
 		was := slices.Clone(x.frame)
 		parked, wait := c.park(st, x.frame)
 		clear(x.frame) // the buffer is used again
 		expect.That(t, parked == x.parked && wait == x.wait, "%s: parked %v, wait %v", x.name, parked, wait)
-		n := c.out.pendingLen() - x.pending
-		requests, _ := c.out.stat.Total()
+		n := c.out.Pending() - x.pending
+		requests, _ := c.out.Stat.Total()
 		if !x.parked {
 			expect.Equal(t, n, 0, "%s: n", x.name)
 			expect.Equal(t, requests, 0, "%s: requests", x.name)
 			continue
 		}
-		p := c.out.pend[x.pending]
+		p := c.out.Look().Waiting[x.pending]
 		_, op, _ := inbox.Header(was)
 		expect.Equal(t, n, 1, "%s: n", x.name)
-		expect.Equal(t, p.xid, 7, "%s: p.xid", x.name)
-		expect.Equal(t, p.op, op, "%s: p.op", x.name)
-		expect.List(t, p.parked, was, "%s: p.parked", x.name)
+		expect.Equal(t, p.Xid, 7, "%s: p.Xid", x.name)
+		expect.Equal(t, p.Op, op, "%s: p.op", x.name)
+		expect.List(t, p.Parked, was, "%s: p.Parked", x.name)
 		expect.Equal(t, requests, 1, "%s: requests", x.name)
 		expect.Equal(t, s.metrics.PacketsReceived.Load(), 1,
 			"%s: s.metrics.PacketsReceived.Load()", x.name)
@@ -183,7 +184,7 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 		client, server := net.Pipe()
 		defer client.Close()
 		go io.Copy(io.Discard, client)
-		c.nc = server
+		c.out.NC = server
 		g := &glances{Replica: still{st}}
 		c.replica = g
 		for xid := range int32(x.n) {
@@ -192,7 +193,7 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 		must.Equal(t, c.frames(), ends.None, "%s", x.name)
 		expect.Equal(t, g.n.Load(), int64(x.want), "%s: holds of the lock", x.name)
 		expect.Equal(t, s.metrics.PacketsReceived.Load(), int64(x.n), "%s: requests counted", x.name)
-		c.close(ends.Moved)
+		c.out.Close(ends.Moved)
 	}
 }
 
@@ -208,11 +209,11 @@ func TestStepsOfARead(t *testing.T) {
 	c.reads.cost = 100
 	expect.That(t, c.foresee(30), "the connection is open")
 	expect.Equal(t, c.reads.cost, 70,
-		"%d and %d steps: c.reads.cost", c.reads.cost, c.from.account.Owed())
-	expect.Equal(t, c.from.account.Owed(), 30,
-		"%d and %d steps: c.from.account.Owed()", c.reads.cost, c.from.account.Owed())
+		"%d and %d steps: c.reads.cost", c.reads.cost, c.from.Account.Owed())
+	expect.Equal(t, c.from.Account.Owed(), 30,
+		"%d and %d steps: c.from.Account.Owed()", c.reads.cost, c.from.Account.Owed())
 	c.charge(-5)
-	expect.Equal(t, c.from.account.Owed(), 25)
+	expect.Equal(t, c.from.Account.Owed(), 25)
 }
 
 // What a read sets a watch on, and when.

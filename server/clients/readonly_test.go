@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -123,17 +124,18 @@ func (refusing) Propose(state.Request, state.Waiter) error { return errors.New("
 func TestRequestsThatAreNotProposed(t *testing.T) {
 	s, c := quiet(t, Options{})
 	c.replica = refusing{still{state.New("test")}}
-	expect.That(t, !c.propose(pending{xid: 1, op: jute.OpSync}, state.Request{}), "it is proposed")
-	expect.Equal(t, c.out.state, outboxDead, "c.out.state")
-	expect.Equal(t, c.out.why, ends.Serving, "c.out.why")
+	expect.That(t, !c.propose(outbox.Pending{Xid: 1, Op: jute.OpSync}, state.Request{}), "it is proposed")
+	expect.Equal(t, c.out.Look().State, "dead", "c.out.Look().State")
+	expect.Equal(t, c.out.Look().Why, ends.Serving, "c.out.Look().Why")
 	c.replica = still{state.New("test")} // which panics
-	expect.That(t, !c.propose(pending{xid: 2, op: jute.OpSync}, state.Request{}), "it is proposed, too late")
-	expect.Equal(t, c.out.pendingLen(), 1)
+	expect.That(t, !c.propose(outbox.Pending{Xid: 2, Op: jute.OpSync}, state.Request{}),
+		"it is proposed, too late")
+	expect.Equal(t, c.out.Pending(), 1)
 	c = connFrom(s, c.from)
 	c.replica = refusing{still{state.New("test")}}
 	expect.That(t, !c.writeOp(1, jute.OpCloseSession, nil),
 		"the end of a session: want !c.writeOp(1, jute.OpCloseSession, nil)")
-	expect.That(t, c.out.closing, "the end of a session: want c.out.closing")
+	expect.That(t, c.out.Look().Closing, "the end of a session: want c.out.Look().Closing")
 }
 
 // What an outcome does to the connection of its request.
@@ -143,48 +145,48 @@ func TestOutcomes(t *testing.T) {
 		name   string
 		op     jute.OpCode
 		out    state.Outcome
-		state  outboxState
+		state  string
 		why    ends.Reason
 		frames int
 	}{
-		{"done", jute.OpSync, state.Outcome{Reply: []byte("record"), Zxid: 5}, outboxOpen, ends.None, 1},
+		{"done", jute.OpSync, state.Outcome{Reply: []byte("record"), Zxid: 5}, "open", ends.None, 1},
 		{"failed", jute.OpSync, state.Outcome{Code: jute.NoNode, Reply: []byte("record"), Zxid: 5},
-			outboxOpen, ends.None, 1},
-		{"unknown", jute.OpSync, state.Outcome{Unknown: true}, outboxDead, ends.Unknown, 0},
-		{"refused", jute.OpSync, state.Outcome{Refused: true}, outboxDead, ends.Gone, 0},
-		{"the end of a session", jute.OpCloseSession, state.Outcome{}, outboxEnding, ends.Session, 1},
-		{"a barrier", state.OpBarrier, state.Outcome{}, outboxOpen, ends.None, 0},
-		{"no session", state.OpAttach, state.Outcome{Code: jute.SessionExpired}, outboxEnding, ends.Gone, 1},
-		{"a session that is refused", state.OpAttach, state.Outcome{Refused: true}, outboxEnding,
+			"open", ends.None, 1},
+		{"unknown", jute.OpSync, state.Outcome{Unknown: true}, "dead", ends.Unknown, 0},
+		{"refused", jute.OpSync, state.Outcome{Refused: true}, "dead", ends.Gone, 0},
+		{"the end of a session", jute.OpCloseSession, state.Outcome{}, "ending", ends.Session, 1},
+		{"a barrier", state.OpBarrier, state.Outcome{}, "open", ends.None, 0},
+		{"no session", state.OpAttach, state.Outcome{Code: jute.SessionExpired}, "ending", ends.Gone, 1},
+		{"a session that is refused", state.OpAttach, state.Outcome{Refused: true}, "ending",
 			ends.Gone, 1},
-		{"an unknown session", state.OpCreateSession, state.Outcome{Unknown: true}, outboxDead,
+		{"an unknown session", state.OpCreateSession, state.Outcome{Unknown: true}, "dead",
 			ends.Unknown, 0},
 	} {
 		s, c := quiet(t, Options{})
 		owe(c.from, 100)
-		c.out.push(pending{xid: 3, op: x.op, est: 7})
+		c.out.Push(outbox.Pending{Xid: 3, Op: x.op, Est: 7})
 		x.out.Steps = 50
-		c.out.touched = true // no flusher is to come
+		c.out.Hush() // no flusher is to come
 		if x.out.Unknown {
 			c.Done(&x.out, nil)
 		} else {
 			c.Done(&x.out, st)
 		}
 		o := &c.out
-		expect.Equal(t, o.state, x.state, "%s: o.state", x.name)
-		expect.Equal(t, o.why, x.why, "%s: o.why", x.name)
-		expect.Equal(t, o.frames, x.frames, "%s: o.frames", x.name)
-		expect.Equal(t, o.pendingLen(), 0, "%s: o.pendingLen()", x.name)
-		expect.Equal(t, c.from.account.Owed(), 100+50-7, "%s: charged", x.name)
+		expect.Equal(t, o.Look().State, x.state, "%s: o.state", x.name)
+		expect.Equal(t, o.Look().Why, x.why, "%s: o.why", x.name)
+		expect.Equal(t, o.Look().Frames, x.frames, "%s: o.frames", x.name)
+		expect.Equal(t, o.Pending(), 0, "%s: o.pendingLen()", x.name)
+		expect.Equal(t, c.from.Account.Owed(), 100+50-7, "%s: charged", x.name)
 		if x.op == jute.OpSync && x.frames == 1 {
-			f := must.Get(wire.DecodeFrame(o.buf[4:]))(t)
+			f := must.Get(wire.DecodeFrame(o.Look().Buf[4:]))(t)
 			want := map[bool]string{true: "record", false: ""}[x.out.Code == jute.OK]
 			expect.Equal(t, f.Xid, 3, "%s: f.Xid", x.name)
 			expect.Equal(t, f.Zxid, 5, "%s: f.Zxid", x.name)
 			expect.Equal(t, f.Code, x.out.Code, "%s: f.Code", x.name)
 			expect.Equal(t, string(f.Body), want, "%s: string(f.Body)", x.name)
 		}
-		expect.Equal(t, s.counts.refused.Load(), map[bool]int64{true: 1}[x.state == outboxEnding &&
+		expect.Equal(t, s.counts.refused.Load(), map[bool]int64{true: 1}[x.state == "ending" &&
 			x.why == ends.Gone],
 			"%s: sessions refused", x.name)
 	}
@@ -223,17 +225,16 @@ func TestReadsAreAnsweredTogether(t *testing.T) {
 func TestOutcomesAreWrittenWithTheirBatch(t *testing.T) {
 	s, c := quiet(t, Options{})
 	waiting := func() int {
-		s.flush.mu.Lock()
-		defer s.flush.mu.Unlock()
-		return len(s.flush.batch)
+		n, _ := s.outboxes.Due()
+		return n
 	}
-	c.out.push(pending{xid: 1, op: jute.OpSync})
+	c.out.Push(outbox.Pending{Xid: 1, Op: jute.OpSync})
 	c.Done(&state.Outcome{}, state.New("test"))
 	expect.That(t, waiting() == 1 && s.batch != 0, "%d connections wait, the batch is of %v", waiting(), s.batch)
 	s.Applied()
 	expect.That(t, waiting() == 0 && s.batch == 0, "%d connections wait, the batch is of %v", waiting(), s.batch)
 	c = connFrom(s, c.from)
-	c.out.push(pending{xid: 1, op: jute.OpSync})
+	c.out.Push(outbox.Pending{Xid: 1, Op: jute.OpSync})
 	c.Done(&state.Outcome{Unknown: true}, nil)
 	expect.That(t, waiting() == 0 && s.batch == 0, "%d connections wait, the batch is of %v", waiting(), s.batch)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -29,18 +30,19 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 			return false
 		}
 		r.May, r.Patience = c.mayReconfigure(), c.timeout/3
-		c.flush()
+		c.out.Flush()
 		o := &c.out
-		o.mu.Lock()
-		o.push(pending{xid: xid, op: jute.OpReconfig}) // a client that waits for its answer is not silent
-		o.mu.Unlock()
+		o.Lock()
+		// A client that waits for its answer is not silent.
+		o.Push(outbox.Pending{Xid: xid, Op: jute.OpReconfig})
+		o.Unlock()
 		code, known = c.srv.o.Reconfigure(r)
-		o.mu.Lock()
-		o.pop()
-		o.mu.Unlock()
+		o.Lock()
+		o.Pop()
+		o.Unlock()
 	}
 	if !known {
-		c.close(ends.Unknown)
+		c.out.Close(ends.Unknown)
 		return false
 	}
 	var record []byte

@@ -7,6 +7,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 )
 
 // handle carries out one request. It returns false when nothing more may be read from the connection. A
@@ -33,7 +34,7 @@ func (c *conn) handle(frame []byte) bool {
 		return c.writeOp(xid, op, body)
 	case closeOp:
 		if c.writeOp(xid, op, body) {
-			c.awaitReplies(0, 0)
+			c.out.Await(0, 0)
 		}
 		return false
 	}
@@ -43,7 +44,7 @@ func (c *conn) handle(frame []byte) bool {
 	if class != catchUpOp && !c.afford(plainSteps+int64(len(body)/decodeBytes)) {
 		return false
 	}
-	if !c.awaitReplies(0, 0) {
+	if !c.out.Await(0, 0) {
 		return false
 	}
 	switch class {
@@ -84,8 +85,8 @@ const pingPoll = 20 * time.Millisecond
 // its session ends. Between two leaders the answer waits, for at most a third of the session's timeout.
 func (c *conn) ping() bool {
 	for began := c.srv.now(); !c.readOnly && !c.replica.PingOK(c.timeout); {
-		if c.srv.now()-began > c.timeout/3 || !c.isOpen() {
-			c.close(ends.CutOff)
+		if c.srv.now()-began > c.timeout/3 || !c.out.IsOpen() {
+			c.out.Close(ends.CutOff)
 			return false
 		}
 		time.Sleep(pingPoll)
@@ -104,7 +105,7 @@ func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
 
 // writeOp proposes a client's request.
 func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
-	if !c.awaitReplies(c.srv.o.MaxPending-1, c.srv.o.MaxPending/2) {
+	if !c.out.Await(c.srv.o.MaxPending-1, c.srv.o.MaxPending/2) {
 		return false
 	}
 	r := state.Request{Session: c.session, Gen: c.gen, Op: op, Body: body}
@@ -124,8 +125,8 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		path, _ := d.String()
 		c.srv.metrics.Writes.Observe(path, int64(len(body)))
 	}
-	return c.propose(pending{xid: xid, op: op, at: c.reader.arrived, est: est,
-		long: len(body) > parkedAnswer}, r)
+	return c.propose(outbox.Pending{Xid: xid, Op: op, At: c.reader.arrived, Est: est,
+		Long: len(body) > parkedAnswer}, r)
 }
 
 // mayOnlyRead answers a request that a session without a leader cannot make.
@@ -135,7 +136,7 @@ func (c *conn) mayOnlyRead(class class, xid int32, op jute.OpCode) bool {
 		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
 	}
 	if c.reply(xid, op, zxid, jute.OK, nil) {
-		c.last(nil, ends.Session)
+		c.out.Last(nil, ends.Session)
 	}
 	return false
 }

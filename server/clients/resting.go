@@ -30,12 +30,7 @@ func (c *conn) mayRest() bool {
 func (c *conn) lieDown() {
 	c.armDeadline() // the deadline of the last frame no longer applies
 	c.reader.in = nil
-	o := &c.out
-	o.mu.Lock()
-	if o.state == outboxOpen && !o.flushing && o.size() == 0 && o.pendingLen() == 0 {
-		o.buf, o.spare, o.pend, o.pendHead, o.wake = nil, nil, nil, 0, nil
-	}
-	o.mu.Unlock()
+	c.out.Shrink()
 	switch {
 	case !c.reader.rested:
 		c.reader.rested = true
@@ -49,7 +44,7 @@ func (c *conn) lieDown() {
 // awaitFirst is the goroutine of a connection before its first ping. It keeps its stack small.
 func (c *conn) awaitFirst() {
 	buf := make([]byte, pingSize+1)
-	n, err := c.nc.Read(buf)
+	n, err := c.out.NC.Read(buf)
 	if n > 0 {
 		c.received(n)
 	}
@@ -107,8 +102,8 @@ func (c *conn) pong(frame []byte) bool {
 	if !c.reply(jute.XidPing, jute.OpPing, c.replica.Zxid(), jute.OK, nil) {
 		return false
 	}
-	c.out.mu.Lock()
-	c.startFlush()
+	c.out.Lock()
+	c.out.StartFlush()
 	return true
 }
 
@@ -116,4 +111,4 @@ func (c *conn) pong(frame []byte) bool {
 func (c *conn) Place() *rest.Place { return &c.place }
 
 // Raw implements rest.Sleeper.
-func (c *conn) Raw() syscall.RawConn { return c.raw }
+func (c *conn) Raw() syscall.RawConn { return c.out.Raw }

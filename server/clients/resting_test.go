@@ -105,9 +105,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 		},
 		"its outbox is full": func(r *rig, c *wire.Conn) {
 			s := r.srv.connOf(c.Session.ID)
-			s.out.mu.Lock()
-			s.out.frames, s.out.stuck = r.srv.o.MaxOutboxFrames, -stuckTime
-			s.out.mu.Unlock()
+			s.out.Ignore(r.srv.o.MaxOutboxFrames)
 			must.OK(r.t, c.WriteRaw(wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)))
 			must.OK(r.t, c.Closed()) // before its session expires
 		},

@@ -15,21 +15,16 @@ import (
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
-	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/clients/watchers"
 )
 
 func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
-	c := &conn{srv: s, socket: socket{nc: nc, host: hostOf(nc), from: new(address), born: s.now()}}
+	from := &address{Address: watchers.Address{Host: hostOf(nc)}}
+	c := &conn{srv: s, socket: socket{from: from, born: s.now()}}
 	c.reader.in, c.reads.view = new(inbox.Input), c.run
-	if config != nil {
-		c.secure = true
-		c.nc = tls.Server(nc, config)
-	} else if tc, ok := nc.(*net.TCPConn); ok {
-		if raw, err := tc.SyscallConn(); err == nil {
-			c.raw = raw
-		}
-	}
-	c.out.stat = observe.NewConn()
+	c.out.Init(&s.outboxes, c, nc, config)
+	c.watcher = watchers.Watcher{Out: &c.out, IDs: &c.proof.ids, From: &c.from.Address}
 	return c
 }
 
@@ -73,7 +68,7 @@ func (c *conn) serve(why ends.Reason) {
 		return
 	}
 	if why == ends.Length || why == ends.Malformed {
-		c.last(nil, why) // after the replies to earlier requests
+		c.out.Last(nil, why) // after the replies to earlier requests
 	}
 	c.discard()
 }
@@ -82,7 +77,7 @@ func (c *conn) serve(why ends.Reason) {
 func (c *conn) begin() ends.Reason {
 	limit := time.AfterFunc(c.srv.o.HandshakeTimeout, func() {
 		if phase(c.phase.Load()) != phaseWord { // the answer has deadlines of its own
-			c.close(ends.Handshake)
+			c.out.Close(ends.Handshake)
 		}
 	})
 	why := c.open()
@@ -97,20 +92,17 @@ func (c *conn) begin() ends.Reason {
 // panicked ends only this connection after a panic.
 func (c *conn) panicked(p any) {
 	c.srv.metrics.UnrecoverableErrors.Add(1)
-	c.close(ends.Panic)
+	c.out.Close(ends.Panic)
 	c.srv.log.Error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
 }
 
 // finish releases what the connection held.
 func (c *conn) finish(why ends.Reason) {
-	c.close(why)
+	c.out.Close(why)
 	c.srv.remove(c)
-	c.srv.watches.drop(c)
+	c.srv.watches.Drop(&c.watcher)
 	c.srv.memory.Drop(c)
-	c.out.mu.Lock()
-	why = c.out.why
-	c.out.mu.Unlock()
-	c.srv.connEnded(c, why)
+	c.srv.connEnded(c, c.out.Why())
 }
 
 // loop serves an open connection until the connection ends, or rests (ends.None).
@@ -118,7 +110,7 @@ func (c *conn) loop() ends.Reason {
 	for {
 		why := c.frames()
 		if why == ends.None {
-			c.flush()
+			c.out.Flush()
 			if c.mayRest() {
 				return ends.None
 			}
@@ -167,7 +159,7 @@ func (c *conn) fill() ends.Reason {
 		runtime.Gosched() // more bytes wait than one read can take: let other goroutines run first
 	}
 	c.armDeadline()
-	n, err := c.reader.in.Fill(c.nc)
+	n, err := c.reader.in.Fill(c.out.NC)
 	if err != nil {
 		return c.readFailed(err)
 	}
@@ -215,9 +207,9 @@ func (c *conn) armDeadline() {
 	now := c.srv.now()
 	if c.reader.in.Len() == 0 && c.reader.within == 0 {
 		if c.readOnly {
-			c.setDeadline(c.srv.start.Add(now + c.timeout + c.margin()))
+			c.out.SetReadDeadline(c.srv.start.Add(now + c.timeout + c.margin()))
 		} else if c.reader.unfinished {
-			c.setDeadline(time.Time{})
+			c.out.SetReadDeadline(time.Time{})
 		}
 		c.reader.unfinished = false
 		return
@@ -226,11 +218,11 @@ func (c *conn) armDeadline() {
 	if c.reader.frameStart == 0 {
 		c.reader.frameStart = now
 	}
-	stall := min(now+stallTime, c.reader.frameStart+frameTime)
+	stall := min(now+outbox.StallTime, c.reader.frameStart+frameTime)
 	if c.headerMissing() {
 		stall = min(stall, now+headerGrace)
 	}
-	c.setDeadline(c.srv.start.Add(stall))
+	c.out.SetReadDeadline(c.srv.start.Add(stall))
 }
 
 // headerMissing reports whether the header of an oversized frame is still missing.
@@ -240,16 +232,6 @@ func (c *conn) headerMissing() bool {
 	}
 	_, wait, _ := c.reader.in.Peek(c.srv.o.MaxFrame)
 	return wait
-}
-
-// setDeadline sets the read deadline, unless the connection is ending: its end has a deadline of
-// its own.
-func (c *conn) setDeadline(at time.Time) {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	if c.out.state == outboxOpen {
-		c.nc.SetReadDeadline(at)
-	}
 }
 
 // readFailed returns the end reason of a failed read.
@@ -268,27 +250,13 @@ func (c *conn) readFailed(err error) ends.Reason {
 // discard completes the end of a connection: it writes the outbox, and for a moment reads and drops the bytes
 // that still arrive.
 func (c *conn) discard() {
-	o := &c.out
-	o.mu.Lock()
-	for o.state == outboxEnding && !o.shut {
-		if o.flushing {
-			o.sleep(-1)
-			continue
-		}
-		o.flushing = true
-		o.mu.Unlock()
-		c.write(true)
-		o.mu.Lock()
-	}
-	ending := o.state == outboxEnding
-	o.mu.Unlock()
-	if !ending {
+	if !c.out.Drain() {
 		return
 	}
-	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+	c.out.NC.SetReadDeadline(time.Now().Add(outbox.LingerTime))
 	for total := 0; total < inbox.MaxWatchFrame; {
 		c.reader.in.Drop()
-		n, err := c.reader.in.Fill(c.nc)
+		n, err := c.reader.in.Fill(c.out.NC)
 		if err != nil {
 			return
 		}

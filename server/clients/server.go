@@ -18,7 +18,9 @@ import (
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/rest"
+	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 )
@@ -82,12 +84,12 @@ type Server struct {
 
 	changed chan struct{} // closed and replaced when the result of serves may have changed
 
-	watches watchTable
-	shares  budget.Shares
-	memory  budget.Memory
-	heard   heardList
-	resting rest.Rest
-	flush   flushers
+	watches  watchers.Table
+	shares   budget.Shares
+	memory   budget.Memory
+	heard    heardList
+	resting  rest.Rest
+	outboxes outbox.Shared
 
 	Observed observe.Clients // statistics for operators
 
@@ -118,10 +120,13 @@ func New(o Options) (*Server, error) {
 	s.log.Init(o.Logger, s.now)
 	s.connecting = make(chan struct{}, maxConnecting)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.watches.init(s)
+	s.watches.Init(watchers.Bounds{PerConn: o.MaxWatchesPerConn, All: o.MaxWatches,
+		BytesPerConn: o.MaxWatchBytesPerConn, Bytes: o.MaxWatchBytes}, &s.shares, &s.outboxes, s.watchersFrom)
 	s.memory.Limit, s.memory.Shares, s.memory.Now, s.memory.Done = o.MaxBuffers, &s.shares, s.now, s.ctx.Done()
 	s.memory.Waits = func() { s.metrics.Throttled.Add(1) }
-	s.flush.start(&s.wg)
+	s.outboxes.Memory, s.outboxes.Metrics, s.outboxes.Now, s.outboxes.Go = &s.memory, &s.metrics, s.now, s.wg.Go
+	s.outboxes.MaxBytes, s.outboxes.MaxFrames = o.MaxOutboxBytes, o.MaxOutboxFrames
+	s.outboxes.Start(&s.wg)
 	s.resting.Start(s.wg.Go)
 	return s, nil
 }
@@ -137,7 +142,7 @@ func (s *Server) Change(o Options) (users bool) {
 	s.maxConns = o.MaxConns
 	s.shares.SetConns(o.MaxConnsPerAddr)
 	for _, from := range s.perAddr {
-		from.account.Forgive() // costs from a time without a bound are not a debt
+		from.Account.Forgive() // costs from a time without a bound are not a debt
 	}
 	s.mu.Unlock()
 	old := s.mechanisms.Swap(o.SASL)
@@ -198,12 +203,10 @@ func (s *Server) now() time.Duration { return time.Since(s.start) }
 
 // address holds what the connections from one address share.
 type address struct {
-	host     string
+	watchers.Address
 	ids      *[]jute.ID   // the identities of clients without a proved identity
 	creating atomic.Int64 // see Server.creating
 	conns    map[*conn]struct{}
-	account  budget.Account
-	change   told
 }
 
 // add registers a connection, unless there are too many.
@@ -218,14 +221,14 @@ func (s *Server) add(c *conn) bool {
 // refused logs and counts a client that a limit has refused.
 func (s *Server) refused(c *conn, what, problem string) {
 	s.metrics.ConnectionRejected.Add(1)
-	s.Observed.Refuse(c.host, problem)
-	s.log.Of(c.host, slog.LevelWarn, what, "reason", problem)
+	s.Observed.Refuse(c.from.Host, problem)
+	s.log.Of(c.from.Host, slog.LevelWarn, what, "reason", problem)
 }
 
 func (s *Server) tryAdd(c *conn) (problem string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := s.perAddr[c.host]
+	from := s.perAddr[c.from.Host]
 	switch {
 	case s.closed:
 		return "server stopping"
@@ -238,11 +241,13 @@ func (s *Server) tryAdd(c *conn) (problem string) {
 	c.number = s.added
 	s.conns[c] = struct{}{}
 	if from == nil {
-		from = &address{host: c.host, ids: identity.Unproved(c.host, s.o.SkipACL), conns: make(map[*conn]struct{})}
-		s.perAddr[c.host] = from
+		from = c.from
+		from.ids, from.conns = identity.Unproved(from.Host, s.o.SkipACL), make(map[*conn]struct{})
+		s.perAddr[c.from.Host] = from
 	}
 	from.conns[c] = struct{}{}
-	c.host, c.from = from.host, from
+	c.from = from
+	c.watcher.From = &from.Address
 	c.proof.ids.Store(from.ids)
 	s.wg.Add(1)
 	return ""
@@ -254,7 +259,7 @@ func (s *Server) remove(c *conn) {
 	defer s.mu.Unlock()
 	c.removed = true
 	delete(s.conns, c)
-	from := s.perAddr[c.host]
+	from := s.perAddr[c.from.Host]
 	if delete(from.conns, c); len(from.conns) == 0 {
 		s.forget(from)
 	}
@@ -265,17 +270,17 @@ func (s *Server) remove(c *conn) {
 
 // forget drops an address without connections, if it has no debt. s.mu is locked.
 func (s *Server) forget(from *address) {
-	if owed := s.shares.Settle(&from.account, s.now()); owed > 0 && s.ctx.Err() == nil {
+	if owed := s.shares.Settle(&from.Account, s.now()); owed > 0 && s.ctx.Err() == nil {
 		time.AfterFunc(time.Second, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if s.perAddr[from.host] == from && len(from.conns) == 0 {
+			if s.perAddr[from.Host] == from && len(from.conns) == 0 {
 				s.forget(from)
 			}
 		})
 		return
 	}
-	delete(s.perAddr, from.host)
+	delete(s.perAddr, from.Host)
 }
 
 // claim makes c the connection of a session and returns the one that it replaces. ok is false if c has
@@ -308,15 +313,16 @@ func (s *Server) all() []*conn {
 	return byAge(list)
 }
 
-// from returns the connections from one address, the oldest first.
-func (s *Server) from(host string) []*conn {
+// watchersFrom returns the connections from one address.
+func (s *Server) watchersFrom(host string) (list []*watchers.Watcher) {
 	s.mu.Lock()
-	var list []*conn
+	defer s.mu.Unlock()
 	if from := s.perAddr[host]; from != nil {
-		list = slices.Collect(maps.Keys(from.conns))
+		for c := range from.conns {
+			list = append(list, &c.watcher)
+		}
 	}
-	s.mu.Unlock()
-	return byAge(list)
+	return list
 }
 
 // byAge sorts connections by age instead of Go's random order of maps, so that a simulated run can be

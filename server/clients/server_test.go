@@ -19,7 +19,7 @@ import (
 // newFrom returns a connection from a host that no server has registered.
 func newFrom(s *Server, host string) *conn {
 	c := newConn(s, &net.TCPConn{}, nil)
-	c.host = host
+	c.from.Host = host
 	return c
 }
 
@@ -48,8 +48,8 @@ func TestConnectionsAreRegistered(t *testing.T) {
 	}
 	expect.Equal(t, fmt.Sprint(*conns[2].proof.ids.Load()), "[{ip b}]")
 	if expect.Equal(t, len(s.all()), 3, "%d connections: len(s.all())", len(s.all())) {
-		if expect.Equal(t, len(s.from("a")), 2, "%d connections", len(s.all())) {
-			expect.Equal(t, len(s.from("c")), 0, "%d connections", len(s.all()))
+		if expect.Equal(t, len(s.watchersFrom("a")), 2, "%d connections", len(s.all())) {
+			expect.Equal(t, len(s.watchersFrom("c")), 0, "%d connections", len(s.all()))
 		}
 	}
 	older, ok := s.claim(conns[0], 7)
@@ -59,7 +59,7 @@ func TestConnectionsAreRegistered(t *testing.T) {
 	must.That(t, ok, "claimed")
 	s.remove(conns[0]) // whose session has another connection
 	expect.Equal(t, s.connOf(7), conns[1], "the first is removed: s.connOf(7)")
-	if expect.Equal(t, len(s.from("a")), 1, "the first is removed") {
+	if expect.Equal(t, len(s.watchersFrom("a")), 1, "the first is removed") {
 		expect.That(t, conns[0].removed, "the first is removed: want conns[0].removed")
 	}
 	s.remove(conns[1])
@@ -102,7 +102,7 @@ func TestAddressesThatOweAreKept(t *testing.T) {
 	c := newFrom(s, "a")
 	must.Equal(t, s.tryAdd(c), "")
 	from := c.from
-	s.shares.Settle(&from.account, 1000*time.Hour) // nothing is paid during this test
+	s.shares.Settle(&from.Account, 1000*time.Hour) // nothing is paid during this test
 	for _, x := range []struct {
 		owed int64
 		kept bool
@@ -181,15 +181,15 @@ func TestEndOfServiceSendsClientsAway(t *testing.T) {
 		s.Serving(true)
 		s.ReadOnly(true)
 		for p, c := range conns {
-			must.That(t, c.isOpen(), "phase %d", p)
+			must.That(t, c.out.IsOpen(), "phase %d", p)
 		}
 		end(s)
 		for p, c := range conns {
 			open := phase(p) < phaseConnect
-			expect.Equal(t, c.isOpen(), open, "the end of %s in phase %d: c.isOpen()", name, p)
-			expect.That(t, c.out.why == ends.Serving != open,
-				"the end of %s in phase %d: %v: want c.out.why == ends.Serving != open",
-				name, p, c.out.why)
+			expect.Equal(t, c.out.IsOpen(), open, "the end of %s in phase %d: c.out.IsOpen()", name, p)
+			expect.That(t, c.out.Look().Why == ends.Serving != open,
+				"the end of %s in phase %d: %v: want c.out.Look().Why == ends.Serving != open",
+				name, p, c.out.Look().Why)
 			s.remove(c)
 			s.wg.Done()
 		}

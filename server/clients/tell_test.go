@@ -2,111 +2,17 @@ package clients
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
-	"github.com/zlockd/zlockd/tree/watches"
 )
-
-// heard returns the events that wait in an outbox, and empties it.
-func (o *outbox) heard(t *testing.T) (list []string) {
-	t.Helper()
-	frames := o.frames
-	for o.size() > 0 {
-		p, _ := o.take()
-		for b := p.b; len(b) > 0; {
-			n := int(b[2])<<8 | int(b[3])
-			f := must.Get(wire.DecodeFrame(b[4 : 4+n]))(t)
-			must.That(t, f.Event != nil, "a frame is no event")
-			list = append(list, fmt.Sprint(f.Zxid, " ", f.Event.Type, " ", f.Event.Path))
-			b = b[4+n:]
-		}
-		o.give(p)
-	}
-	expect.Equal(t, len(list), frames, "frames")
-	return list
-}
-
-// Whatever is watched and changed, each connection gets the events that it would get were it told of one after
-// the other: in their order, each once, and none of a node that its client may not read.
-func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
-	acls := []*tree.ACL{tree.NewACL(jute.WorldAnyone), tree.NewACL(jute.WorldAnyone)}
-	for i := range 3 {
-		acls = append(acls, tree.NewACL([]jute.ACL{{Perms: jute.PermRead, ID: jute.ID{Scheme: "digest",
-			ID: fmt.Sprint("user", i)}}}))
-	}
-	paths := []string{"/"}
-	for _, a := range []string{"/a", "/b"} {
-		for _, b := range []string{"", "/c", "/c/" + strings.Repeat("d", 500), "/c/d/e", "/f"} {
-			paths = append(paths, a+b)
-		}
-	}
-	for seed := range uint64(60) {
-		r := rand.New(rand.NewPCG(seed, 2))
-		s, _ := quiet(t, Options{MaxConnsPerAddr: 1000})
-		simple := watches.New[int]() // the same watches
-		conns := make([]*conn, 8)
-		from := new(address)
-		for i := range conns {
-			conns[i] = connFrom(s, from)
-			ids := slices.Clone(*conns[i].proof.ids.Load())
-			for u := range r.IntN(8) { // few, or so many that answers are kept
-				ids = append(ids, jute.ID{Scheme: "digest", ID: fmt.Sprint("user", 3*r.IntN(2)+u)})
-			}
-			conns[i].proof.ids.Store(&ids)
-		}
-		want := make([][]string, len(conns))
-		for zxid := range int64(5) {
-			for range r.IntN(20) {
-				c, path, kind := r.IntN(len(conns)), paths[r.IntN(len(paths))], watches.Kind(r.IntN(4))
-				must.That(t, s.watches.add(conns[c], path, kind), "no room for a watch")
-				simple.Add(c, path, kind)
-			}
-			var events []tree.Event
-			for range 1 + r.IntN(2)*r.IntN(2000) {
-				e := tree.Event{Type: jute.EventType(1 + r.IntN(4)), Path: paths[r.IntN(len(paths))],
-					ACL: acls[r.IntN(len(acls))]}
-				events = append(events, e)
-				simple.Fire(e.Type, e.Path, func(c int) {
-					if e.ACL.Allows(*conns[c].proof.ids.Load(), jute.PermRead) {
-						want[c] = append(want[c], fmt.Sprint(zxid, " ", e.Type, " ", e.Path))
-					}
-				})
-			}
-			s.Events(zxid, events)
-			if r.IntN(2) == 0 {
-				continue
-			}
-			for i, c := range conns {
-				got := c.out.heard(t)
-				must.That(t, slices.Equal(got, want[i]), "seed %d, connection %d: %d events, want %d", seed, i, len(got),
-					len(want[i]))
-				want[i] = nil
-				must.Equal(t, c.out.lent, 0, "seed %d: c.out.lent", seed)
-				must.Equal(t, c.watching.hears, 0, "seed %d: c.watching.hears", seed)
-			}
-		}
-		for _, c := range conns {
-			c.out.heard(t)
-			c.hold(false)
-		}
-		must.Equal(t, s.memory.Used()+int(from.account.Buffers()), 0, "bytes are held")
-		w := &s.watches
-		must.Equal(t, len(w.hears)+len(w.deep)+len(w.deepOf)+len(w.told)+w.runs+len(w.events), 0,
-			"left of a change")
-	}
-}
 
 // Clients that read get all events of however large a change, behind one address and at default settings. The
 // events are kept once for all of them.
@@ -199,34 +105,4 @@ func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 	<-heard
 	wg.Wait()
 	expect.Equal(t, r.srv.counts.ends[ends.Slow].Load(), 1, "closed")
-}
-
-// Where there is no room for events, the connection that has not read for longest makes some; without one the
-// connection that would get them is closed.
-func TestNonReadersMakeRoomForEvents(t *testing.T) {
-	s, deaf := quiet(t, Options{MaxWatchBytesPerConn: 100_000})
-	c := connFrom(s, deaf.from)
-	must.That(t, s.watches.add(c, "/", watches.Recursive), "no room for a watch")
-	tell := func() {
-		events := make([]tree.Event, 1000)
-		for i := range events {
-			events[i] = tree.Event{Type: jute.EventDeleted, Path: fmt.Sprint("/", i), ACL: tree.NewACL(jute.WorldAnyone)}
-		}
-		s.Events(1, events)
-	}
-	heldSinceLongAgo(t, deaf, budget.Output, 80_000)
-	tell()
-	expect.That(t, !deaf.isOpen(),
-		"the connection that does not read is there: want !deaf.isOpen()")
-	expect.Equal(t, deaf.out.why, ends.Slow,
-		"the connection that does not read is there: deaf.out.why")
-	expect.That(t, c.isOpen(), "the other has %d events: want c.isOpen()", c.out.frames)
-	expect.Equal(t, c.out.frames, 1000,
-		"the other has %d events: c.out.frames", c.out.frames)
-	other := connFrom(s, deaf.from)
-	must.That(t, s.memory.Try(other, budget.Input, 60_000, true), "no memory")
-	tell()
-	expect.That(t, other.isOpen(), "a connection that gets on is closed")
-	expect.That(t, !c.isOpen(), "events beyond all bounds are kept: want !c.isOpen()")
-	expect.Equal(t, c.out.why, ends.Slow, "events beyond all bounds are kept: c.out.why")
 }

@@ -191,7 +191,7 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 		Super: identity.Super{Digest: tree.DigestID("root:secret").ID},
 		Reconfigure: func(q ReconfigRequest) (jute.ErrCode, bool) {
 			asked = append(asked, q)
-			owed := r.srv.all()[0].from.account.Owed()
+			owed := r.srv.all()[0].from.Account.Owed()
 			expect.That(t, owed >= reconfigSteps, "the address owes %d steps", owed)
 			switch q.Version {
 			case 5:

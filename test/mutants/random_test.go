@@ -58,6 +58,8 @@ var layers = [][]string{
 	{"./server", "./server/admin", "./cmd/zlockd/daemon", "./test/sim"},
 	{"./server/clients/identity", "./server/clients", "./server"},
 	{"./server/clients/budget", "./server/clients"},
+	{"./server/clients/outbox", "./server/clients/watchers", "./server/clients"},
+	{"./server/clients/watchers", "./server/clients"},
 	{"./server/clients/rest", "./server/clients"},
 	{"./server/clients/ends", "./server/clients"},
 	{"./server/clients/inbox", "./server/clients"},

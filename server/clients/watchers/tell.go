@@ -1,9 +1,10 @@
-package clients
+package watchers
 
 import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -12,7 +13,7 @@ import (
 // event numbers for each connection and for each path with recursive watches. Then each outbox gets all its
 // runs at once. A change with many events is delivered in portions.
 //
-// All of it is under watchTable.mu, in the goroutine that applies the log.
+// All of it is under Table.mu, in the goroutine that applies the log.
 type telling struct {
 	zxid    int64
 	event   *tree.Event // that the tree reports
@@ -30,12 +31,12 @@ type telling struct {
 	portion *budget.Portion // the portion in b, if srv.memory counts it
 	free    bool            // no memory was in use when the change lent its first portion
 	lent    bool            // the change has lent a portion
-	told    []*address      // of the change
+	told    []*Address      // of the change
 	asked   map[question]bool
-	touched []*conn // connections with new events
+	touched []*outbox.Outbox // have got something
 }
 
-// told records which part of the change an address has received. It is under watchTable.mu.
+// told records which part of the change an address has received. It is under Table.mu.
 type told struct {
 	steps int          // cost of its events, in units of a step divided by tellsInStep
 	loan  *budget.Loan // loan of the portion
@@ -67,7 +68,7 @@ type run struct {
 
 // heard collects the events for one connection.
 type heard struct {
-	c    *conn
+	c    *Watcher
 	cut  bool  // the address exceeds maxTells
 	last run   // empty if from equals to
 	runs []run // the runs before last; other connections may share the slice
@@ -120,8 +121,8 @@ func union(a, b []run) (all []run) {
 	return all
 }
 
-// tell sends the events of a change to all watchers.
-func (t *watchTable) tell(zxid int64, events []tree.Event) {
+// Tell sends the events of a change to all watchers.
+func (t *Table) Tell(zxid int64, events []tree.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range events {
@@ -141,7 +142,7 @@ func (t *watchTable) tell(zxid int64, events []tree.Event) {
 }
 
 // number returns the number of the event that the tree reports.
-func (t *watchTable) number() int {
+func (t *Table) number() int {
 	if !t.encoded {
 		t.encoded = true
 		if t.b == nil {
@@ -155,13 +156,13 @@ func (t *watchTable) number() int {
 }
 
 // hearOne adds the event for a connection that watches its path, if the client may read the node.
-func (t *watchTable) hearOne(c *conn) {
+func (t *Table) hearOne(c *Watcher) {
 	h := t.heardBy(c)
 	if h.cut {
 		return
 	}
-	c.from.change.steps++
-	if !t.mayRead(c.from, c.proof.ids.Load(), t.event.ACL) {
+	c.From.change.steps++
+	if !t.mayRead(c.From, c.IDs.Load(), t.event.ACL) {
 		return
 	}
 	n := t.number()
@@ -181,22 +182,22 @@ func (h *heard) close() {
 }
 
 // heardBy returns the events for c in this portion.
-func (t *watchTable) heardBy(c *conn) *heard {
-	if c.watching.hears == 0 {
-		cut := t.charged(c.from) > maxTells*tellsInStep && t.srv.shares.Bound()
+func (t *Table) heardBy(c *Watcher) *heard {
+	if c.hears == 0 {
+		cut := t.charged(c.From) > maxTells*tellsInStep && t.shares.Bound()
 		t.hears = append(t.hears, heard{c: c, cut: cut})
-		c.watching.hears = int32(len(t.hears))
+		c.hears = int32(len(t.hears))
 	}
-	return &t.hears[c.watching.hears-1]
+	return &t.hears[c.hears-1]
 }
 
 // charged returns the steps that an address has been charged for the change so far.
-func (t *watchTable) charged(from *address) (steps int) {
+func (t *Table) charged(from *Address) (steps int) {
 	to := &from.change
 	if to.steps == 0 {
 		t.told = append(t.told, from)
-		to.steps, to.alone = 1, from.account.Buffers() == 0
-		if t.srv.shares.Indebted(&from.account) {
+		to.steps, to.alone = 1, from.Account.Buffers() == 0
+		if t.shares.Indebted(&from.Account) {
 			to.steps = maxTells*tellsInStep + 1
 		}
 	}
@@ -204,7 +205,7 @@ func (t *watchTable) charged(from *address) (steps int) {
 }
 
 // aboveOne adds the event for a path with recursive watches.
-func (t *watchTable) aboveOne(path uint32) {
+func (t *Table) aboveOne(path uint32) {
 	at, ok := t.deepOf[path]
 	if !ok {
 		at = len(t.deep)
@@ -223,25 +224,25 @@ func (t *watchTable) aboveOne(path uint32) {
 }
 
 // hearDeep adds, for a connection, the events of one of its recursive watches.
-func (t *watchTable) hearDeep(c *conn, d *deep) {
+func (t *Table) hearDeep(c *Watcher, d *deep) {
 	h := t.heardBy(c)
 	if h.cut {
 		return
 	}
 	runs := d.runs
 	if d.asks {
-		if ids := c.proof.ids.Load(); d.ids != ids {
+		if ids := c.IDs.Load(); d.ids != ids {
 			d.ids, d.heard = ids, nil
-			c.from.change.steps += len(d.runs)
+			c.From.change.steps += len(d.runs)
 			for _, r := range d.runs {
-				if r.acl == nil || t.mayRead(c.from, ids, r.acl) {
+				if r.acl == nil || t.mayRead(c.From, ids, r.acl) {
 					d.heard = extend(d.heard, run{r.from, r.to, nil})
 				}
 			}
 		}
 		runs = d.heard
 	}
-	c.from.change.steps += tellsInStep + len(runs)
+	c.From.change.steps += tellsInStep + len(runs)
 	h.close()
 	if len(h.runs) > 0 {
 		runs = union(h.runs, runs)
@@ -251,7 +252,7 @@ func (t *watchTable) hearDeep(c *conn, d *deep) {
 
 // mayRead reports whether a client may read a node with this ACL. For a client with many identities it keeps
 // the answer until the end of the change.
-func (t *watchTable) mayRead(from *address, ids *[]jute.ID, acl *tree.ACL) bool {
+func (t *Table) mayRead(from *Address, ids *[]jute.ID, acl *tree.ACL) bool {
 	if len(*ids) <= fewIDs {
 		return acl.Allows(*ids, jute.PermRead)
 	}
@@ -269,33 +270,33 @@ func (t *watchTable) mayRead(from *address, ids *[]jute.ID, acl *tree.ACL) bool 
 const fewIDs = 4
 
 // deliver appends the events of this portion to the outboxes.
-func (t *watchTable) deliver() {
+func (t *Table) deliver() {
 	for i := range t.deep {
-		t.table.Deep(t.deep[i].path, func(c *conn) { t.hearDeep(c, &t.deep[i]) })
+		t.table.Deep(t.deep[i].path, func(c *Watcher) { t.hearDeep(c, &t.deep[i]) })
 	}
 	for i := range t.hears {
 		t.hand(&t.hears[i])
 	}
-	t.srv.flush.told(t.touched)
+	t.outboxes.Told(t.touched)
 	t.count()
 	for _, from := range t.told {
 		from.change.loan.Put()
 		from.change.loan = nil
 	}
-	if t.shared || cap(t.b) > keepSize {
+	if t.shared || cap(t.b) > outbox.KeepSize {
 		t.b = nil
 	}
 	clear(t.deepOf)
 	t.b, t.events, t.runs, t.shared, t.portion = t.b[:0], t.events[:0], 0, false, nil
-	t.hears, t.deep, t.touched = cleared(t.hears), cleared(t.deep), cleared(t.touched)
+	t.hears, t.deep, t.touched = outbox.Cleared(t.hears), outbox.Cleared(t.deep), outbox.Cleared(t.touched)
 }
 
 // hand appends one connection's events to its outbox.
-func (t *watchTable) hand(h *heard) {
+func (t *Table) hand(h *heard) {
 	c := h.c
-	c.watching.hears = 0
+	c.hears = 0
 	if h.cut {
-		c.kill(ends.Events)
+		c.Out.Kill(ends.Events)
 		return
 	}
 	last := h.last.from != h.last.to
@@ -303,57 +304,56 @@ func (t *watchTable) hand(h *heard) {
 		return
 	}
 	l, room := t.loan(c)
-	o := &c.out
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !room && o.state == outboxOpen {
-		o.die(ends.Slow)
+	o := c.Out
+	o.Lock()
+	defer o.Unlock()
+	if !room && o.Open() {
+		o.Die(ends.Slow)
 	}
-	if c.accepts() {
+	if c.Out.Accepts() {
 		for _, r := range h.runs {
 			t.handRun(o, r, l)
 		}
 		if last {
 			t.handRun(o, h.last, l)
 		}
-		c.grown(true)
+		c.Out.Grown(true)
 	}
-	if !o.touched && !o.told {
-		o.told = true
-		t.touched = append(t.touched, c)
+	if o.Hears() {
+		t.touched = append(t.touched, o)
 	}
 }
 
 // handRun appends events to an outbox.
-func (t *watchTable) handRun(o *outbox, r run, l *budget.Loan) {
+func (t *Table) handRun(o *outbox.Outbox, r run, l *budget.Loan) {
 	from, to := 0, t.events[r.to-1].end
 	if r.from > 0 {
 		from = t.events[r.from-1].end
 	}
-	t.shared = o.tell(t.b, from, to, r.to-r.from, l) || t.shared
+	t.shared = o.Tell(t.b, from, to, r.to-r.from, l) || t.shared
 	if t.events[r.from].to++; r.to < len(t.events) {
 		t.events[r.to].to--
 	}
 }
 
 // count adds the number of receivers of this portion's events to the metrics.
-func (t *watchTable) count() {
+func (t *Table) count() {
 	to, from := 0, 0
 	for _, e := range t.events {
 		if to += e.to; to > 0 {
-			t.srv.noteFired(e.what, to, e.end-from)
+			t.noteFired(e.what, to, e.end-from)
 		}
 		from = e.end
 	}
 }
 
 // settle charges the addresses for the events of a change.
-func (t *watchTable) settle() {
+func (t *Table) settle() {
 	for _, from := range t.told {
-		from.account.Charge(int64(min((from.change.steps+tellsInStep-1)/tellsInStep, maxTells)))
+		from.Account.Charge(int64(min((from.change.steps+tellsInStep-1)/tellsInStep, maxTells)))
 		from.change.steps = 0
 	}
-	t.told, t.lent = cleared(t.told), false
+	t.told, t.lent = outbox.Cleared(t.told), false
 	if len(t.asked) > 0 {
 		t.asked = make(map[question]bool)
 	}
@@ -361,8 +361,8 @@ func (t *watchTable) settle() {
 
 // loan returns the loan of this portion to c's address, nil if the portion is short, and whether there is
 // room for it. If there is no room, it first closes connections that do not read.
-func (t *watchTable) loan(c *conn) (l *budget.Loan, room bool) {
-	to := &c.from.change
+func (t *Table) loan(c *Watcher) (l *budget.Loan, room bool) {
+	to := &c.From.change
 	if to.loan != nil {
 		return to.loan, true
 	}
@@ -370,7 +370,7 @@ func (t *watchTable) loan(c *conn) (l *budget.Loan, room bool) {
 	if len(t.b) < budget.LoanFrom {
 		return nil, true
 	}
-	m := &t.srv.memory
+	m := t.outboxes.Memory
 	if t.portion == nil {
 		t.portion = budget.NewPortion(len(t.b))
 	}
@@ -378,25 +378,28 @@ func (t *watchTable) loan(c *conn) (l *budget.Loan, room bool) {
 		t.lent, t.free = true, m.Used() == 0
 	}
 	for {
-		l, own := m.Lend(&c.from.account, t.portion, to.alone, t.free)
+		l, own := m.Lend(&c.From.Account, t.portion, to.alone, t.free)
 		if l != nil {
 			to.loan = l
 			return l, true
 		}
-		slow, _ := m.Slowest(c, own)
+		slow, _ := m.Slowest(c.Out.Owner(), own)
 		if slow == nil {
 			return nil, false
 		}
-		slow.(*conn).kill(ends.Slow)
+		slow.(killer).Kill(ends.Slow)
 		m.Drop(slow)
 	}
 }
 
+// killer is a connection that the goroutine that applies the log can end: it must not touch a socket.
+type killer interface{ Kill(ends.Reason) }
+
 // noteFired counts the watches that one event fired.
-func (s *Server) noteFired(t jute.EventType, told, size int) {
-	m := &s.metrics
+func (t *Table) noteFired(e jute.EventType, told, size int) {
+	m := t.outboxes.Metrics
 	m.WatchBytes.Add(int64(told * size))
-	switch t {
+	switch e {
 	case jute.EventCreated:
 		m.NodeCreatedWatch.Observe(int64(told))
 	case jute.EventDeleted:

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package clients
+package outbox
 
 import "syscall"
 

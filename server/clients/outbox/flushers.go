@@ -1,19 +1,19 @@
-package clients
+package outbox
 
 import (
 	"runtime"
 	"sync"
 )
 
-// flushers write the outboxes that an applied batch has changed. touch and told collect them under the state
-// lock; kick wakes the pool once the lock is free.
-type flushers struct {
+// Flushers write the outboxes that an applied batch has changed. touch and Told collect them under the state
+// lock; Kick wakes the pool once the lock is free.
+type Flushers struct {
 	mu     sync.Mutex
 	cond   sync.Cond
-	batch  []*conn // touched connections that kick has not released yet
-	heard  []*conn // the same, touched by events
-	lanes  [2]lane // one for replies and small batches of events, one for large batches of events
-	turn   int     // the lane with which next begins
+	batch  []*Outbox // touched, not yet released
+	heard  []*Outbox // the same, by events
+	lanes  [2]lane   // one for replies and small batches of events, one for large batches of events
+	turn   int       // the lane that next looks at first
 	idle   int
 	pool   int
 	closed bool
@@ -21,7 +21,7 @@ type flushers struct {
 
 // lane is a queue of outboxes that wait for a write. The queue begins at head.
 type lane struct {
-	queue []*conn
+	queue []*Outbox
 	head  int
 }
 
@@ -34,7 +34,8 @@ const herd = 32
 // longestRun is how many outboxes a flusher takes at a time.
 const longestRun = 8
 
-func (f *flushers) start(wg *sync.WaitGroup) {
+// Start starts the pool.
+func (f *Flushers) Start(wg *sync.WaitGroup) {
 	f.cond.L = &f.mu
 	f.pool = max(2, runtime.GOMAXPROCS(0))
 	for range f.pool {
@@ -42,41 +43,42 @@ func (f *flushers) start(wg *sync.WaitGroup) {
 	}
 }
 
-func (f *flushers) stop() {
+// Stop ends the pool once nothing waits.
+func (f *Flushers) Stop() {
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
 	f.cond.Broadcast()
 }
 
-// touch adds c to the batch. The caller makes sure that c is in the batch only once.
-func (f *flushers) touch(c *conn) {
+// touch puts o into the batch. The caller makes sure that o is in it once.
+func (f *Flushers) touch(o *Outbox) {
 	f.mu.Lock()
-	f.batch = append(f.batch, c)
+	f.batch = append(f.batch, o)
 	f.mu.Unlock()
 }
 
-// told adds connections with new events to the batch.
-func (f *flushers) told(list []*conn) {
+// Told puts outboxes that have got events into the batch.
+func (f *Flushers) Told(list []*Outbox) {
 	f.mu.Lock()
 	f.heard = append(f.heard, list...)
 	f.mu.Unlock()
 }
 
-// kick releases the batch. No lock is held.
-func (f *flushers) kick() {
+// Kick releases the batch. No lock is held.
+func (f *Flushers) Kick() {
 	f.mu.Lock()
 	n := len(f.batch) + len(f.heard)
 	if n == 0 {
 		f.mu.Unlock()
 		return
 	}
-	if c := f.only(); c != nil && f.lanes[0].waiting() == 0 && c.quick() {
+	if o := f.only(); o != nil && f.lanes[0].waiting() == 0 && o.quick() {
 		// A single reply is the usual case on an idle server. Writing it here is faster than waking a
 		// flusher.
-		f.batch, f.heard = cleared(f.batch), cleared(f.heard)
+		f.batch, f.heard = Cleared(f.batch), Cleared(f.heard)
 		f.mu.Unlock()
-		c.flushTouched()
+		o.flushTouched()
 		return
 	}
 	small, large := &f.lanes[0], &f.lanes[0]
@@ -85,7 +87,7 @@ func (f *flushers) kick() {
 	}
 	large.queue = append(large.queue, f.heard...)
 	small.queue = append(small.queue, f.batch...)
-	f.batch, f.heard = cleared(f.batch), cleared(f.heard)
+	f.batch, f.heard = Cleared(f.batch), Cleared(f.heard)
 	wake := min(n, f.idle)
 	f.mu.Unlock()
 	for range wake {
@@ -93,8 +95,8 @@ func (f *flushers) kick() {
 	}
 }
 
-// only returns the connection of a batch with one connection.
-func (f *flushers) only() *conn {
+// only returns the outbox of a batch of one.
+func (f *Flushers) only() *Outbox {
 	switch {
 	case len(f.batch) == 1 && len(f.heard) == 0:
 		return f.batch[0]
@@ -104,8 +106,8 @@ func (f *flushers) only() *conn {
 	return nil
 }
 
-func (f *flushers) run() {
-	var room [longestRun]*conn
+func (f *Flushers) run() {
+	var room [longestRun]*Outbox
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
@@ -119,8 +121,8 @@ func (f *flushers) run() {
 		}
 		run := f.next(room[:0])
 		f.mu.Unlock()
-		for _, c := range run {
-			c.flushTouched()
+		for _, o := range run {
+			o.flushTouched()
 		}
 		clear(run)
 		f.mu.Lock()
@@ -128,10 +130,11 @@ func (f *flushers) run() {
 }
 
 // waiting returns how many outboxes wait to be written. f is locked.
-func (f *flushers) waiting() int { return f.lanes[0].waiting() + f.lanes[1].waiting() }
+func (f *Flushers) waiting() int { return f.lanes[0].waiting() + f.lanes[1].waiting() }
 
-// next appends the next connections to run: some of one lane. The lanes take turns. f is locked.
-func (f *flushers) next(run []*conn) []*conn {
+// next appends the next outboxes to run: a part of those in one of the lanes, which take turns. f is
+// locked.
+func (f *Flushers) next(run []*Outbox) []*Outbox {
 	if f.lanes[f.turn].waiting() > 0 {
 		f.turn = 1 - f.turn
 	}
@@ -144,9 +147,9 @@ func (f *flushers) next(run []*conn) []*conn {
 
 func (l *lane) waiting() int { return len(l.queue) - l.head }
 
-// next removes the connection that has waited longest from the lane.
-func (l *lane) next() *conn {
-	c := l.queue[l.head]
+// next takes the outbox that has waited longest out of the lane, so that each gets its turn.
+func (l *lane) next() *Outbox {
+	o := l.queue[l.head]
 	l.queue[l.head] = nil
 	l.head++
 	if l.head > len(l.queue)/2 {
@@ -154,14 +157,14 @@ func (l *lane) next() *conn {
 		clear(l.queue[n:])
 		l.queue, l.head = l.queue[:n], 0
 	}
-	return c
+	return o
 }
 
 // keptRoom is the longest list whose memory cleared keeps.
 const keptRoom = 16 << 10
 
-// cleared empties a list, and keeps its memory if that is not large.
-func cleared[T any](list []T) []T {
+// Cleared empties a list, and keeps its room if that is not large.
+func Cleared[T any](list []T) []T {
 	if cap(list) > keptRoom {
 		return nil
 	}

@@ -1,6 +1,6 @@
-package clients
+package outbox
 
 import "syscall"
 
-// writeOnce writes nothing; the flusher writes.
+// writeOnce writes nothing: the flusher does.
 func writeOnce(uintptr, []byte) (int, error) { return 0, syscall.EAGAIN }

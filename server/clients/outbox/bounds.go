@@ -1,0 +1,97 @@
+package outbox
+
+import (
+	"time"
+
+	"github.com/zlockd/zlockd/server/clients/budget"
+	"github.com/zlockd/zlockd/server/clients/ends"
+)
+
+// holdStep is how many bytes an outbox grows before it reports to the memory, because many events are short.
+const holdStep = 16 << 10
+
+// Grown calls Hold after frames were appended.
+func (o *Outbox) Grown(others bool) {
+	if o.Size() > FlushSize {
+		o.Hold(others)
+	}
+}
+
+// hold reports the size of the outbox to srv.memory, after it grew or shrank. With others, the growth comes
+// from other clients, outcomes or parked reads: then hold closes an outbox that is already large if there is
+// no more room. The caller has locked the outbox.
+func (o *Outbox) Hold(others bool) {
+	n := o.Size() + o.writing + o.reserved - o.lent
+	if n <= FlushSize {
+		n = min(o.lent, 1) // count an outbox with borrowed buffers at least as one byte
+	}
+	if n = (n + holdStep - 1) / holdStep * holdStep; n == o.held {
+		return
+	}
+	if n > o.held && others && n > 4*FlushSize && !o.s.Memory.Try(o.owner, budget.Output, n, false) {
+		o.Die(ends.Slow)
+		return
+	}
+	o.s.Memory.Try(o.owner, budget.Output, n, true)
+	o.held = n
+}
+
+// stuckTime is how long a client with a full outbox may read nothing.
+const stuckTime = 2 * time.Second
+
+// Accepts reports whether a frame may be appended. A client that does not read its frames loses the
+// connection, never single frames. Even a client that gets very much at once has stuckTime to read. The
+// caller has locked the outbox.
+func (o *Outbox) Accepts() bool {
+	if o.state != open {
+		return false
+	}
+	if o.Size() < o.s.MaxBytes && o.frames < o.s.MaxFrames {
+		return true
+	}
+	now := o.s.Now()
+	if o.stuck == 0 {
+		o.stuck = now
+	}
+	if now-o.stuck < stuckTime {
+		return true
+	}
+	o.Die(ends.Slow)
+	return false
+}
+
+// Reserve waits for permission to use memory for a reply, and with now allocates it.
+func (o *Outbox) Reserve(size int, now bool) bool {
+	o.Flush()
+	o.Lock()
+	n := o.Size() + o.writing + size
+	o.Unlock()
+	if !o.s.Memory.Wait(o.owner, budget.Output, n) {
+		return false
+	}
+	// The allocation and the first touch of its pages take longer than the reply. They must not happen
+	// under the state lock, nor under the outbox's, for which an event may wait.
+	var room []byte
+	if now {
+		room = longBuffer(size + KeepSize)
+	}
+	o.Lock()
+	defer o.Unlock()
+	if o.state != open {
+		return false // the end of the connection returns what was granted
+	}
+	if now {
+		o.cut()
+		o.buf = room
+	}
+	o.reserved = size
+	o.held = n
+	o.Hold(false)
+	return true
+}
+
+// Replied gives back what was reserved for a reply, and tells the memory what the outbox holds with it.
+func (o *Outbox) Replied(others bool) {
+	o.reserved = 0
+	o.Hold(others)
+}

@@ -1,0 +1,435 @@
+// Package outbox holds what waits for one client, and gets it out: whole frames in the order of the state,
+// the requests that wait for their outcomes, the flushes that write the frames, the pool of flushers, the
+// bounds of what a client may leave unread, and the end of the connection. It does not know what a request
+// does.
+package outbox
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/budget"
+	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/observe"
+)
+
+// FlushSize is the size of the outbox at which a connection's own goroutine writes, even if more requests
+// have arrived.
+const FlushSize = 64 << 10
+
+// KeepSize is the largest buffer that an outbox keeps for reuse.
+const KeepSize = 16 << 10
+
+// longBuffers are buffers for long replies, from KeepSize to maxPooled. A lock with thousands of waiters
+// makes such a reply for each of them.
+var longBuffers sync.Pool
+
+const maxPooled = 1 << 20
+
+// longBuffer returns an empty buffer for n bytes, whose pages have been touched.
+func longBuffer(n int) []byte {
+	if b, _ := longBuffers.Get().(*[]byte); b != nil && cap(*b) >= n {
+		return *b
+	}
+	b := make([]byte, n)
+	clear(b)
+	return b[:0]
+}
+
+// Pending is a request without an answer yet: one that was proposed, or a read that is parked after it.
+type Pending struct {
+	Xid    int32
+	Op     jute.OpCode
+	At     time.Duration // when its last byte arrived
+	Est    int64         // steps that its address was charged for the outcome
+	Long   bool          // its effect may change the length of answers to parked reads
+	Parked []byte        // the frame of a read; nil: it was proposed
+
+	Followed *observe.Request // nil: no log records it
+}
+
+// outbox holds the bytes that wait for one client, and the requests that wait for replies. The
+// connection's goroutine (under View) and the goroutine that applies the log fill it, a flush
+// empties it. One flush runs at a time; a goroutine that finds one under way only appends.
+//
+// All of it is under its lock, except the socket, which does not change, and the flight, which belongs to the
+// flush under way.
+type Outbox struct {
+	sync.Mutex
+
+	s     *Shared
+	owner Owner
+	// The network side of the connection is set before the connection's first goroutine starts.
+	NC  net.Conn
+	Raw syscall.RawConn // nil: not plain TCP
+	flight
+
+	queue
+	requests
+	sleeper
+	visits
+
+	writing  int // bytes that the running flush has taken
+	held     int // bytes of the outbox counted by srv.memory
+	reserved int // how many bytes more than held it may keep, for a long reply
+
+	state   state
+	why     ends.Reason   // once state is not open
+	Secure  bool          // it speaks TLS
+	shut    bool          // everything is written, and the writing side is closed
+	closing bool          // the client asked for the end of its session
+	stuck   time.Duration // when the outbox became full and the client stopped reading; 0: unknown
+
+	Stat observe.Conn
+}
+
+// Shared is what the outboxes of a server have in common.
+type Shared struct {
+	Flushers
+	Memory    *budget.Memory
+	Metrics   *admin.Metrics
+	Now       func() time.Duration
+	Go        func(func()) // runs a goroutine that the server waits for
+	MaxBytes  int
+	MaxFrames int
+}
+
+// Owner is the connection whose outbox it is. It is called when a connection ends or its outbox is large,
+// never for an ordinary reply.
+type Owner interface {
+	budget.Holder
+	// Wake makes a resting connection notice that it ends.
+	Wake()
+}
+
+// flight is the piece being written.
+type flight struct {
+	sent   piece
+	unsent []byte // the rest of the piece
+}
+
+// Init makes the outbox that of a connection; config is nil if it does not speak TLS.
+func (o *Outbox) Init(s *Shared, owner Owner, nc net.Conn, config *tls.Config) {
+	o.s, o.owner, o.NC, o.Stat = s, owner, nc, observe.NewConn()
+	if config != nil {
+		o.NC, o.Secure = tls.Server(nc, config), true
+	} else if tc, ok := nc.(*net.TCPConn); ok {
+		if raw, err := tc.SyscallConn(); err == nil {
+			o.Raw = raw
+		}
+	}
+}
+
+// queue holds the frames that wait to be written, in order.
+type queue struct {
+	full    []piece // the pieces before buf
+	fullLen int     // bytes in full
+	lent    int     // bytes of the queue that count as loans
+	buf     []byte  // whole frames
+	spare   []byte  // the buffer of the last flush
+	frames  int     // number of frames in full and buf
+
+	// gap says that the connection's goroutine builds a long reply, whose place is after the first before
+	// buffers of full. Nothing after the gap is written until the reply is there.
+	gap    bool
+	before int
+}
+
+// requests holds the requests that wait for their outcomes, in order: pend[pendHead:].
+type requests struct {
+	pend     []Pending
+	pendHead int
+	long     int // how many of the requests are long
+}
+
+// sleeper holds the connection's goroutine while it waits until the outbox is written or at most waitFor
+// requests are pending.
+type sleeper struct {
+	waiting bool
+	waitFor int32
+	wake    *sync.Cond // made at the first sleep
+}
+
+// visits says which flush runs or is due.
+type visits struct {
+	flushing bool // a flush runs until the frames are written
+	own      bool // the connection's goroutine runs the flush
+	touched  bool // the outbox waits for a flusher
+	told     bool // the same, for events, which may wait longer
+}
+
+// piece holds whole frames, in a buffer of the outbox or in one that several outboxes share.
+type piece struct {
+	b    []byte
+	loan *budget.Loan // of a shared buffer; nil: it is the outbox's own
+}
+
+type state uint8
+
+const (
+	open   state = iota
+	ending       // the outbox accepts no more frames; closed once written
+	dead         // closed; what is in it is lost
+)
+
+// Owner returns the connection whose outbox it is.
+func (o *Outbox) Owner() Owner { return o.owner }
+
+// AppendEvent appends an event.
+func (o *Outbox) AppendEvent(zxid int64, e jute.EventType, path string) {
+	o.room(len(path) + 64)
+	o.buf = jute.AppendEventFrame(o.buf, zxid, e, path)
+	o.frames++
+}
+
+// LongPending returns how many of the pending requests may change the length of answers to parked reads.
+func (o *Outbox) LongPending() int { return o.long }
+
+// Reserved returns how many bytes are granted for a long reply beyond what is held.
+func (o *Outbox) Reserved() int { return o.reserved }
+
+// Closing reports whether the client has asked for the end of its session.
+func (o *Outbox) Closing() bool { return o.closing }
+
+// SetClosing notes that the client asks for the end of its session.
+func (o *Outbox) SetClosing() { o.closing = true }
+
+// Pending returns how many requests wait for their outcome.
+func (r *requests) Pending() int { return len(r.pend) - r.pendHead }
+
+func (r *requests) Push(p Pending) {
+	r.pend = append(r.pend, p)
+	if p.Long {
+		r.long++
+	}
+}
+
+// Front returns the oldest pending request.
+func (r *requests) Front() Pending { return r.pend[r.pendHead] }
+
+// Pop removes the oldest pending request.
+func (r *requests) Pop() {
+	p := &r.pend[r.pendHead]
+	if p.Parked = nil; p.Long {
+		r.long--
+	}
+	r.pendHead++
+	switch {
+	case r.pendHead == len(r.pend):
+		r.pend, r.pendHead = r.pend[:0], 0
+	case r.pendHead >= 64 && r.pendHead >= len(r.pend)/2:
+		n := copy(r.pend, r.pend[r.pendHead:])
+		r.pend, r.pendHead = r.pend[:n], 0
+	}
+}
+
+// sleep blocks the connection's goroutine until rouse, with the outbox unlocked.
+func (o *Outbox) sleep(waitFor int) {
+	o.waiting, o.waitFor = true, int32(waitFor)
+	if o.wake == nil {
+		o.wake = sync.NewCond(&o.Mutex)
+	}
+	o.wake.Wait()
+	o.waiting = false
+}
+
+// rouse wakes the connection's goroutine if it sleeps.
+func (s *sleeper) rouse() {
+	if s.waiting {
+		s.wake.Signal()
+	}
+}
+
+// BeginReply starts a reply frame. Its record, of about size bytes, is appended to the
+// result and the whole given to endReply.
+func (o *Outbox) BeginReply(xid int32, zxid int64, size int) (b []byte, at int) {
+	o.room(4 + jute.ReplyHeaderSize + size)
+	b, at = jute.BeginFrame(o.buf)
+	return jute.AppendReplyHeader(b, xid, zxid, jute.OK), at
+}
+
+// EndReply finishes the reply begun at at. An error reply is a bare header.
+func (o *Outbox) EndReply(b []byte, at int, code jute.ErrCode) {
+	if code != jute.OK {
+		b = b[:at+4+jute.ReplyHeaderSize]
+	}
+	o.EndWhole(b, at, code)
+}
+
+// EndWhole finishes a reply that keeps its record even with an error code.
+func (o *Outbox) EndWhole(b []byte, at int, code jute.ErrCode) {
+	binary.BigEndian.PutUint32(b[at+jute.ReplyHeaderSize:], uint32(code))
+	jute.EndFrame(b, at)
+	o.buf = b
+	o.frames++
+	o.Stat.Size(len(b) - at - 4)
+}
+
+// Size returns how many bytes wait.
+func (q *queue) Size() int { return q.fullLen + len(q.buf) }
+
+// empty reports whether no frame can be written now.
+func (q *queue) empty() bool { return q.Size() == 0 || q.gap && q.before == 0 }
+
+// room makes room for n bytes in buf. A long buf does not grow: growth would
+// copy it under the state lock, again and again.
+func (q *queue) room(n int) {
+	if n += len(q.buf); n <= max(cap(q.buf), KeepSize) {
+		return
+	}
+	if len(q.buf) > quickSize {
+		n -= len(q.buf)
+		q.cut()
+	}
+	q.buf = append(make([]byte, 0, max(n, KeepSize, min(q.fullLen/4, 4*FlushSize))), q.buf...)
+}
+
+// cut begins a new buffer.
+func (q *queue) cut() {
+	if len(q.buf) > 0 {
+		q.full, q.fullLen, q.buf = append(q.full, piece{b: q.buf}), q.fullLen+len(q.buf), nil
+	}
+}
+
+// Append appends a whole frame.
+func (q *queue) Append(frame []byte) {
+	q.room(len(frame))
+	q.buf = append(q.buf, frame...)
+	q.frames++
+}
+
+// Tell appends the events in b[from:to], and reports whether the outbox now points into b. l is the loan of
+// b.
+func (q *queue) Tell(b []byte, from, to, frames int, l *budget.Loan) (shared bool) {
+	n := to - from
+	q.frames += frames
+	if n < quickSize && (q.Size() > 0 || cap(q.buf) >= n) || l == nil && 2*n < len(b) {
+		q.room(n)
+		q.buf = append(q.buf, b[from:to]...)
+		return false
+	}
+	q.cut()
+	if l == nil {
+		l = &budget.Uncounted
+	} else {
+		q.lent += n
+		l.Share()
+	}
+	q.full, q.fullLen = append(q.full, piece{b[from:to], l}), q.fullLen+n
+	return true
+}
+
+// OpenGap leaves a gap for a long reply.
+func (q *queue) OpenGap() {
+	q.cut()
+	q.gap, q.before = true, len(q.full)
+}
+
+// Fill ends the gap with the reply that belongs there. Other replies may share its list.
+func (o *Outbox) Fill(head, list, tail []byte) {
+	o.fill(piece{b: head}, piece{list, &budget.Uncounted}, piece{b: tail})
+}
+
+func (o *Outbox) fill(reply ...piece) {
+	o.gap = false
+	if o.state != open { // frames after the gap must not be sent without the reply
+		o.cut()
+		for ; len(o.full) > o.before; o.full = o.full[:len(o.full)-1] {
+			p := o.full[len(o.full)-1]
+			o.fullLen -= len(p.b)
+			o.lost(p)
+		}
+		return
+	}
+	reply = slices.DeleteFunc(reply, func(p piece) bool { return len(p.b) == 0 })
+	size := 0
+	for _, p := range reply {
+		size += len(p.b)
+	}
+	o.full = slices.Insert(o.full, o.before, reply...)
+	o.fullLen += size
+	o.frames++
+	o.Stat.Size(size - 4)
+}
+
+// End closes the outbox after everything in it is written.
+func (o *Outbox) End(why ends.Reason) {
+	if o.state == open {
+		o.state, o.why = ending, why
+	}
+}
+
+// Die closes the outbox at once.
+func (o *Outbox) Die(why ends.Reason) {
+	if o.state == open {
+		o.why = why
+	}
+	o.state = dead
+	for _, p := range o.full {
+		o.lost(p)
+	}
+	o.full, o.fullLen, o.buf, o.spare, o.reserved = nil, 0, nil, nil, 0
+}
+
+// lost ends the loan of a piece.
+func (q *queue) lost(p piece) {
+	if p.loan != nil && p.loan != &budget.Uncounted {
+		q.lent -= len(p.b)
+		p.loan.Put()
+	}
+}
+
+// take returns what to write next.
+func (q *queue) take() (p piece, frames int) {
+	frames, q.frames = q.frames, 0
+	if len(q.full) == 0 {
+		p.b, q.buf, q.spare = q.buf, q.spare, nil
+		return p, frames
+	}
+	p, q.full[0] = q.full[0], piece{}
+	if q.full, q.fullLen = q.full[1:], q.fullLen-len(p.b); len(q.full) == 0 {
+		q.full = nil
+	}
+	if q.gap {
+		q.before--
+	}
+	n, m := len(p.b), len(q.buf)
+	if p.loan != &budget.Uncounted || q.full != nil || q.gap || m == 0 || n+m > KeepSize {
+		return p, frames
+	}
+	b := slices.Grow(q.buf, n)[:n+m] // copy a short event before the next frames
+	copy(b[n:], b[:m])
+	copy(b, p.b)
+	q.buf, q.spare = q.spare, nil
+	return piece{b: b}, frames
+}
+
+// give returns the buffer of a finished write. The outbox keeps one of the usual size; a longer one goes back
+// to the pool for any reply.
+func (o *Outbox) give(p piece) {
+	o.lost(p)
+	if n := cap(p.b); p.loan == nil && n > KeepSize && n <= maxPooled {
+		p.b = p.b[:0]
+		longBuffers.Put(&p.b)
+		return
+	}
+	if cap(p.b) > KeepSize || p.loan != nil || o.state == dead {
+		return
+	}
+	b := p.b[:0]
+	if o.buf == nil {
+		o.buf = b
+	} else {
+		o.spare = b
+	}
+}
+
+// quickSize is how many bytes are written at once, without a flusher.
+const quickSize = 4 << 10

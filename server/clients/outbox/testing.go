@@ -1,0 +1,130 @@
+package outbox
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/budget"
+	"github.com/zlockd/zlockd/server/clients/ends"
+)
+
+// The functions of this file are only for tests of packages that have outboxes.
+
+// Look is what an outbox shows to a test.
+type Look struct {
+	State               string // open, ending or dead
+	Why                 ends.Reason
+	Frames, Lent, Held  int
+	Buf                 []byte // what waits, without long frames
+	Waiting             []Pending
+	Closing             bool
+	Flushing, Reserving bool
+}
+
+// Look looks at an outbox that no other goroutine uses.
+func (o *Outbox) Look() Look {
+	return Look{State: [...]string{"open", "ending", "dead"}[o.state], Why: o.why, Frames: o.frames,
+		Lent: o.lent, Held: o.held, Buf: o.buf, Waiting: o.pend[o.pendHead:], Closing: o.closing,
+		Flushing:  o.flushing,
+		Reserving: o.reserved > 0}
+}
+
+// Hush makes the outbox seem touched, so that no flusher comes.
+func (o *Outbox) Hush() { o.touched = true }
+
+// Ignore makes it seem that the client has read nothing of so many frames for as long as it may.
+func (o *Outbox) Ignore(frames int) {
+	o.Lock()
+	defer o.Unlock()
+	o.frames, o.stuck = frames, -stuckTime
+}
+
+// Pretend sets what a flush under way and a long reply would.
+func (o *Outbox) Pretend(flushing, waiting bool, writing, reserved int) {
+	o.flushing, o.waiting, o.writing, o.reserved = flushing, waiting, writing, reserved
+}
+
+// Write goes on with a flush under way until it ends.
+func (o *Outbox) Write() { o.write(true) }
+
+// Empty takes everything out of the outbox, and returns it.
+func (o *Outbox) Empty() (b []byte, frames int) {
+	frames = o.frames
+	for o.Size() > 0 {
+		p, _ := o.take()
+		b = append(b, slices.Clone(p.b)...)
+		o.give(p)
+	}
+	return b, frames
+}
+
+// Discard drops what waits in buffers of the outbox itself.
+func (o *Outbox) Discard() {
+	o.Lock()
+	defer o.Unlock()
+	o.buf, o.frames = o.buf[:0], 0
+}
+
+// StuckTime is how long a client with a full outbox may read nothing.
+func StuckTime() time.Duration { return stuckTime }
+
+// Due returns how many outboxes of the present batch have replies, and those with events.
+func (f *Flushers) Due() (replies int, events []*Outbox) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.batch), slices.Clone(f.heard)
+}
+
+// Stub is a connection that has an outbox, and nothing else.
+type Stub struct {
+	Outbox
+	account *budget.Account
+	number  uint64
+}
+
+// NewStub returns a connection whose socket takes nothing, of the address with the account.
+func NewStub(s *Shared, account *budget.Account) *Stub {
+	c := &Stub{account: account, number: stubs.Add(1)}
+	c.Init(s, c, &net.TCPConn{}, nil)
+	return c
+}
+
+// stubs counts them.
+var stubs atomic.Uint64
+
+// Account implements Owner, as the other methods do.
+func (c *Stub) Account() *budget.Account { return c.account }
+func (c *Stub) Number() uint64           { return c.number }
+func (c *Stub) Alive()                   {}
+func (c *Stub) CountWatches()            {}
+func (c *Stub) Wake()                    {}
+
+// Idle returns what the outboxes of a server share that does nothing, and the function that ends it.
+func Idle(maxBytes, maxFrames, buffers int, shares *budget.Shares) (s *Shared, end func()) {
+	const many = 1 << 40
+	stop, began := make(chan struct{}), time.Now()
+	var wg sync.WaitGroup
+	s = &Shared{Memory: new(budget.Memory), Metrics: new(admin.Metrics), MaxBytes: cmp.Or(maxBytes, many),
+		MaxFrames: cmp.Or(maxFrames, many), Now: func() time.Duration { return time.Since(began) }, Go: wg.Go}
+	m := s.Memory
+	m.Limit, m.Shares, m.Now, m.Done = cmp.Or(buffers, many), shares, s.Now, stop
+	m.Waits = func() {}
+	s.Start(&wg)
+	return s, func() {
+		close(stop)
+		s.Stop()
+		wg.Wait()
+	}
+}
+
+// Keep lets a connection hold memory since long ago, without progress.
+func (s *Shared) Keep(c budget.Holder, part budget.Part, n int) bool {
+	s.Memory.Now = func() time.Duration { return -time.Hour }
+	defer func() { s.Memory.Now = s.Now }()
+	return s.Memory.Try(c, part, n, true)
+}

@@ -1,0 +1,43 @@
+package clients
+
+import (
+	"net"
+	"testing"
+
+	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/test/expect"
+)
+
+// What the first bytes say of a client that speaks another protocol.
+func TestBeginningsOfOtherProtocols(t *testing.T) {
+	for first, want := range map[string]struct{ foreign, answered bool }{
+		"GET ": {true, true}, "POST": {true, true}, "HEAD": {true, true}, "PUT ": {true, true},
+		"DELE":             {false, false},
+		"\x16\x03\x01\x02": {true, false}, "\x16\x02\x01\x02": {false, false},
+		"\x15\x03\x01\x02": {false, false},
+		"\x00\x00\x00\x2d": {false, false},
+	} {
+		s, c := quiet(t, Options{})
+		s.adminURL = "http://a:8181"
+		expect.Equal(t, c.foreign([4]byte([]byte(first))), want.foreign, "%q", first)
+		expect.Equal(t, c.reader.said, want.foreign, "%q: c.reader.said", first)
+		expect.Equal(t, s.counts.foreign.Load() == 1, want.foreign,
+			"%q: s.counts.foreign.Load() == 1", first)
+		expect.Equal(t, c.out.Size() > 0 && c.out.Look().State == "ending" && c.out.Look().Why == ends.Plain,
+			want.answered, "%q", first)
+		if want.answered {
+			expect.Has(t, string(c.out.Look().Buf), "http://a:8181/\n")
+		}
+	}
+	for n, want := range map[byte]ends.Reason{0: ends.Client,
+		1: ends.Length} { // of a length of 1 KiB and n bytes
+		s, c := quiet(t, Options{})
+		client, server := net.Pipe()
+		c.out.NC = server
+		client.Close()
+		_, why := c.helloFrame([4]byte{0, 0, 4, n})
+		expect.Equal(t, why, want, "%d bytes: why", 1024+int(n))
+		expect.Equal(t, s.metrics.HandshakeFailed.Load() == 1, want == ends.Length,
+			"%d bytes: s.metrics.HandshakeFailed.Load() == 1", 1024+int(n))
+	}
+}

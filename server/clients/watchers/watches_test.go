@@ -1,0 +1,152 @@
+package watchers
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/budget"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
+)
+
+// Each bound of watches holds for the watch that goes beyond it, and for none before.
+func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
+	const each = 28 + 80 // a watch and its path
+	long := strings.Repeat("x", 1000)
+	add := func(s *Table, c *Watcher, n, size int) {
+		for range n {
+			s.table.Add(c, fmt.Sprintf("%0*d", size, s.table.Count()), watches.Data)
+		}
+	}
+	for _, x := range []struct {
+		name   string
+		o      Bounds
+		n      int // watches of 100 bytes with their paths that the connection has
+		size   int // of their paths
+		others int // watches of 1 KiB that another connection from another address has
+		path   string
+		want   bool
+	}{
+		{"in number", Bounds{PerConn: 10}, 9, 10, 0, "/", true},
+		{"beyond their number", Bounds{PerConn: 10}, 10, 10, 0, "/", false},
+		{"in the number of all", Bounds{All: 10}, 4, 10, 5, "/", true},
+		{"beyond the number of all", Bounds{All: 10}, 4, 10, 6, "/", false},
+		{"in bytes", Bounds{BytesPerConn: 10*(each+10) + 1000}, 10, 10, 0, long, true},
+		{"beyond their bytes", Bounds{BytesPerConn: 10*(each+10) + 999}, 10, 10, 0, long, false},
+		{"few beside many", Bounds{Bytes: 1}, 5, 1000, 1000, long, true},
+		{"many beside many", Bounds{Bytes: 1}, 60, 1000, 1000, long, false},
+		{"many in the bytes of all", Bounds{Bytes: 60*(each+1000) + 96 + 1000}, 60, 1000, 0, long, true},
+		{"many beyond the bytes of all", Bounds{Bytes: 60*(each+1000) + 96 + 999}, 60, 1000, 0, long, false},
+	} {
+		s, c := quiet(t, x.o, 0, 0)
+		add(s, c, x.n, x.size)
+		add(s, connFrom(s, new(Address)), x.others, 1024)
+		s.mu.Lock()
+		got := s.room(c, len(x.path))
+		s.mu.Unlock()
+		expect.Equal(t, got, x.want, "%s", x.name)
+		if x.o.Bytes > 1 {
+			expect.Equal(t, s.table.Bytes(), int64(60*(each+1000)+96))
+		}
+		count := s.table.Count()
+		expect.Equal(t, s.Add(c, x.path, watches.Data), x.want, "%s", x.name)
+		expect.Equal(t, c.Out.IsOpen(), x.want, "%s: c.Out.IsOpen()", x.name)
+		expect.Equal(t, s.table.Count() == count+1, x.want,
+			"%s: s.table.Count() == count+1", x.name)
+	}
+}
+
+// What the connections from one address have is added up when one has grown by another step.
+func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
+	s, a := quiet(t, Bounds{}, 0, 0)
+	b := connFrom(s, a.From)
+	from := a.From
+	there := map[*Watcher]bool{a: true, b: true}
+	s.of = func(string) []*Watcher { return slices.Collect(maps.Keys(there)) }
+	must.That(t, s.Add(b, "/b", watches.Data), "no room")
+	const each = 28 + 80 + 1000
+	for n := 1; n <= 200; n++ {
+		before := from.Account.Watches()
+		must.That(t, s.Add(a, fmt.Sprintf("/%0999d", n), watches.Data), "no room for %d", n)
+		had := each * (n - 1)
+		if had+1000 > smallWatches && had/watchStep != (had+1000)/watchStep {
+			expect.Equal(t, from.Account.Watches(), int64(had+28+80+2), "after %d", n)
+		} else {
+			expect.Equal(t, from.Account.Watches(), before, "after %d", n)
+		}
+	}
+	s.Recount(from)
+	expect.Equal(t, from.Account.Watches(), int64(200*each+28+80+2))
+	delete(there, a)
+	s.Drop(a)
+	expect.Equal(t, from.Account.Watches(), int64(28+80+2), "after the end of a connection with many")
+	expect.That(t, !s.Add(a, "/late", watches.Data),
+		"a watch of a dropped one: want !s.Add(a, \"/late\", watches.Data)")
+	expect.Equal(t, s.table.Count(), 1,
+		"a watch of a dropped one: s.table.Count()")
+	from.Account.SetWatches(99)
+	delete(there, b)
+	s.Drop(b)
+	expect.Equal(t, from.Account.Watches(), 99, "after the end of a connection with few")
+	expect.Equal(t, s.table.Count()+int(s.table.Bytes()), 0)
+}
+
+// A connection with very many watches leaves none behind.
+func TestVeryManyWatchesGoWithTheirConnection(t *testing.T) {
+	s, c := quiet(t, Bounds{}, 0, 0)
+	for i := range 3*sweepStep + 5 {
+		s.table.Add(c, fmt.Sprint("/", i), watches.Data)
+	}
+	s.Drop(c)
+	expect.Equal(t, s.table.Bytes(), 0)
+	must.That(t, s.Add(connFrom(s, new(Address)), "/x", watches.Data), "no room")
+	s.Reset()
+	expect.Equal(t, s.table.Count(), 0, "watches after a reset")
+}
+
+// A change that an address hears of costs it a step at least, and one for each tellBytes of the events. An
+// address that owes much is not told, and its watching connections are closed.
+func TestEventsAreCharged(t *testing.T) {
+	long := "/" + strings.Repeat("x", 2*tellBytes-1)
+	for _, x := range []struct {
+		name string
+		owed int64 // beyond debtTime
+		path string
+		open bool
+		cost int64
+	}{
+		{"an event", -1 << 20, "/short", true, 1},
+		{"an event of a long path", -1 << 20, long, true, 1 + 2},
+		{"of an address that owes as much as it may", 0, "/short", true, 1},
+		{"of an address that owes more", 1, "/short", false, maxTells},
+	} {
+		s, c := quiet(t, Bounds{}, 0, 0)
+		must.That(t, s.Add(c, x.path, watches.Persistent), "no room")
+		c.From.Account.Charge(s.shares.Of(budget.Debt) + x.owed)
+		before := c.From.Account.Owed()
+		s.Tell(1, []tree.Event{{Type: jute.EventDataChanged, Path: x.path, ACL: tree.NewACL(jute.WorldAnyone)}})
+		expect.Equal(t, c.Out.IsOpen(), x.open, "%s: c.Out.IsOpen()", x.name)
+		expect.Equal(t, c.Out.Look().Frames == 1, x.open, "%s: c.Out.Look().Frames == 1", x.name)
+		expect.Equal(t, c.From.Account.Owed()-before, x.cost, "%s costs", x.name)
+		expect.Equal(t, c.From.change.steps, 0, "%s: c.From.change.steps", x.name)
+		if expect.Equal(t, len(s.told), 0, "%s: len(s.told)", x.name) {
+			expect.That(t, s.event == nil,
+				"%s: not settled: want s.event == nil", x.name)
+		}
+		if x.open {
+			b, _ := c.Out.Empty()
+			f := must.Get(wire.DecodeFrame(b[4:]))(t)
+			if expect.That(t, f.Event != nil, "%s: %+v: want f.Event != nil", x.name, f) {
+				expect.Equal(t, f.Event.Path, x.path, "%s: f.Event.Path", x.name)
+				expect.Equal(t, f.Zxid, 1, "%s: f.Zxid", x.name)
+			}
+		}
+	}
+}
