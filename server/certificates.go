@@ -113,8 +113,8 @@ func (c *certificate) authorityWord(now time.Time) (text string, bad bool) {
 		ends = "has ended"
 	}
 	return fmt.Sprintf("the last authority for the certificates of %s %s on %s (UTC), and no certificate is "+
-		"believed then: add the certificate of the next authority to the file", strings.TrimSuffix(c.use, "-ca"), ends,
-		c.until.UTC().Format(time.DateTime)), left < certificateBad
+		"believed then: add the certificate of the next authority to the file",
+		strings.TrimSuffix(c.use, "-ca"), ends, c.until.UTC().Format(time.DateTime)), left < certificateBad
 }
 
 // logCertificates logs bad certificates.

@@ -298,8 +298,8 @@ func (j *job) note(m *status.Member) {
 			entries))
 	}
 	if j.begun > mostSnapshots {
-		j.problem = fmt.Sprintf("it was sent %d snapshots and applied none. Its log says why: its disk may be full, "+
-			"or its connection to the leader break", j.begun)
+		j.problem = fmt.Sprintf("it was sent %d snapshots and applied none. Its log says why: its disk may be "+
+			"full, or its connection to the leader break", j.begun)
 	}
 }
 
