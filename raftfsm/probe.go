@@ -38,7 +38,7 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 	servers := n.raft.Servers()
 	for _, s := range servers {
 		if id := peer.ParseID(s.ID); string(s.Address) == place.Addr && id != place.ID {
-			return nil, fmt.Errorf("server %d is at %s", id, place.Addr)
+			return nil, fmt.Errorf("server %d is at %s already", id, place.Addr)
 		}
 	}
 	asked, cancel := context.WithTimeout(ctx, askTime)

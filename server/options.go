@@ -90,8 +90,8 @@ type Options struct {
 	// Reconfig lets clients that may write /zookeeper/config change the membership by the operation reconfig.
 	// If it is false, the server answers RECONFIGDISABLED.
 	Reconfig bool
-	// LoneVoter lets reconfig leave a single server that votes, as a ZooKeeper
-	// does with standaloneEnabled=false.
+	// LoneVoter lets reconfig reduce the voters to one, as a ZooKeeper does
+	// with standaloneEnabled=false.
 	LoneVoter bool
 
 	// MinSessionTimeout and MaxSessionTimeout bound what clients may ask for; default 4 s and 40 s, two and

@@ -6,10 +6,10 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// kindOf checks the flags of a create and returns what they ask for. The operation decides whether
-// a node is a container or has a time to live, the flags decide whether it is ephemeral or
-// sequential; so a plain create with the container flag makes a plain node. It answers
-// BADARGUMENTS or UNIMPLEMENTED.
+// kindOf returns which kind of node a create makes, and whether the node is sequential. The operation decides
+// whether it is a container or has a time to live, the flags whether it is ephemeral or sequential; so a
+// plain create with the container flag makes a plain node. The code of flags that are not valid is
+// BADARGUMENTS, that of a time to live that is switched off UNIMPLEMENTED.
 func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind NodeKind, sequential bool,
 	code jute.ErrCode) {
 	switch r.Flags {

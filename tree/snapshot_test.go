@@ -418,7 +418,7 @@ func TestLoaderNamesWhatIsWrong(t *testing.T) {
 		"no end":                        {header(9, 4), acl, root, zk},
 		"ends with 3 nodes":             {header(9, 4), acl, root, zk, end(3)},
 		"4 nodes, the header says":      {header(9, 5), acl, root, zk, end(5)},
-		"follows the end":               {header(9, 4), acl, root, zk, end(4), acl},
+		"follow the end":                {header(9, 4), acl, root, zk, end(4), acl},
 		"no /zookeeper/quota":           {header(9, 1), acl, root, end(1)},
 		"no /:":                         nil,
 	} {

@@ -8,8 +8,8 @@
 // session or from the tree, and pass them in.
 //
 // The API of package client is stable for other programs, and so are the types in its calls. These types of
-// this package, with their fields and methods, belong to it: Cycle, Edge, Entry, Graph, Kind, Layout, Lock,
-// Maker, Mode, Owner, Party, Policy, Queue, Revocation, Session.
+// this package, with their fields and methods, are promised with it: Cycle, Edge, Entry, Graph, Kind, Layout,
+// Lock, Maker, Mode, Owner, Party, Policy, Queue, Revocation, Session.
 //
 // All other names may change with each release.
 package recipe

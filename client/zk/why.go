@@ -96,7 +96,8 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	}
 	l := &listener{Conn: conn}
 	conn.SetDeadline(time.Now().Add(2 * probeLimit))
-	// Nothing follows the handshake, and the listener knows how it ends.
+	// The outcome of the handshake does not matter, and nothing is sent after it: the first byte of the
+	// server's answer, which l remembers, shows whether the server speaks TLS.
 	_ = tls.Client(l, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx)
 	if l.first == recordHandshake || l.first == recordAlert {
 		return errExpectsTLS

@@ -63,8 +63,8 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	// The entries that the snapshot covers no longer count towards the next one. No snapshot of another
-	// server is installed before Release, so neither counter was reset since the beginning.
+	// The entries that the snapshot covers no longer count towards the next one. A snapshot of
+	// another server would reset the counters, but none is installed before Release: they still include these.
 	s.f.counted.requests.Add(-s.requests)
 	s.f.counted.bytes.Add(-s.bytes)
 	if !disk.Forgets(sink) {

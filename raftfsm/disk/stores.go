@@ -59,7 +59,7 @@ func openStores(d *dataDir, kind string, retain int, begun bool, rand io.Reader)
 	if kind == "bolt" {
 		log, ok := bolt.(raft.LogStore)
 		if !ok {
-			return s, errors.New("bolt needs the operating system's files")
+			return s, errors.New("the log store bolt works on the operating system's file system only")
 		}
 		s.Log = log
 	} else {

@@ -44,7 +44,7 @@ const (
 	NoQuota byte = 0x10 // ignore hard quotas
 	NoTTL   byte = 0x20 // refuse TTL nodes
 	Full    byte = 0x40 // refuse requests that need more room
-	LowDisk byte = 0x80 // a disk is low; see Refusal. It does not change the effect of a request
+	LowDisk byte = 0x80 // a disk is low on space; see Refusal. The flag changes no request's effect
 )
 
 // crcTable returns the table of CRC-32C. It is made on first use, which costs a quarter of a millisecond,

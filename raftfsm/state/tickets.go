@@ -286,5 +286,6 @@ func FirstFailure(reply []byte) jute.ErrCode {
 }
 
 // errTicketing refuses a backup with tickets if other servers of the cluster may not know tickets.
-var errTicketing = errors.New("the backup may have tickets, and this cluster has had none: start its " +
-	"servers with --one-layout, or with --ticket-addr and open a ticket, and restore again")
+var errTicketing = errors.New("the backup may have tickets, and this cluster has never had one: " +
+	"start the cluster's servers with --one-layout, or start them with --ticket-addr and open one ticket; " +
+	"then restore again")

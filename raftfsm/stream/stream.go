@@ -47,9 +47,9 @@ const (
 // server has applied it, so the stream can be sent again, from the first unapplied request on, to
 // the next leader. Requests beyond the window wait in lanes for their numbers: sessions take turns.
 //
-// It has one reader at a time (the batcher of a leading server or the link to
-// the leader), which takes requests in order from a cursor of its own; the
-// reader that begins rewinds the cursor.
+// It has one reader at a time: the batcher while this server leads, else the link to the leader. The reader
+// takes requests in order at the cursor. A new reader first moves the cursor back to the first request that
+// is not applied.
 type Stream struct {
 	mu     sync.Mutex
 	room   sync.Cond // a request was applied, or the stream closed

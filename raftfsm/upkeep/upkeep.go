@@ -87,7 +87,7 @@ func (u *Upkeep) Snapshots(ctx context.Context) {
 		if err := u.Snapshot(); err != nil {
 			u.o.Log.Debug("no snapshot taken", "err", err)
 			if u.replace.Load() {
-				u.o.Barrier() // raft takes only one snapshot at a log entry
+				u.o.Barrier() // raft takes one snapshot at most at an entry: make another entry
 			}
 		}
 		last = time.Now()

@@ -47,7 +47,7 @@ type restoreAnswer struct {
 	Error    *string `json:"error"`
 	Zxid     string  `json:"last_zxid,omitempty"`
 	Nodes    int     `json:"nodes"`
-	Sessions int     `json:"sessions"` // sessions that were sessions that were kept
+	Sessions int     `json:"sessions"` // sessions that were kept
 	Ended    int     `json:"ended"`    // sessions of the former state that were ended
 }
 

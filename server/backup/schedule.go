@@ -20,7 +20,7 @@ const DefaultKeep = 24
 // in the interval.
 type Taker struct {
 	Dir      string        // the directory of the backups
-	Interval time.Duration // between two backups of this server backups of this server
+	Interval time.Duration // between two backups of this server
 	Keep     int           // how many of the newest backups are kept; at least one
 	ID       uint32
 	Cluster  func() string         // the name of this server's cluster; empty while there is no state

@@ -22,7 +22,7 @@ func (h *heardList) add(c *conn) {
 }
 
 // take returns the list and starts a new one. Two goroutines may call it at once: that of the link to the new
-// leader, and that of this server's own leadership, which ends.
+// leader, and that of this server's own leadership while it ends.
 func (h *heardList) take() []*conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()

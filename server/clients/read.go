@@ -164,7 +164,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 	}
 	many := op == jute.OpMultiRead
 	if many && c.out.Reserved() > 0 {
-		return false, jute.OK // an earlier hold of the lock has already asked for its memory
+		return false, jute.OK // memory for it was reserved when the state lock was held before
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
 	if many && size > tree.MaxMultiReadReply {

@@ -116,7 +116,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 		return a
 	}
 	if q.Wait > 0 {
-		c := http.NewResponseController(w) // a writer of a test has no deadlines
+		c := http.NewResponseController(w)
+		// The errors do not count: only the ResponseWriter of a test has no deadlines.
 		_ = c.SetReadDeadline(time.Time{})
 		_ = c.SetWriteDeadline(time.Now().Add(q.Wait + 2*answerTime))
 	}
@@ -214,7 +215,7 @@ func (q *Request) parameters(form url.Values, most time.Duration) error {
 	case q.Mode != permit && (q.Permits != 0 || q.Limit != 0):
 		return errors.New("permits and limit go with mode=permit")
 	case q.Mode == permit && q.Layout == recipe.LayoutKazoo:
-		return errors.New("tickets have no permits of kazoo's layout, whose names have no room for numbers")
+		return errors.New("mode=permit does not go with layout=kazoo: the names of its permits have no numbers")
 	}
 	return nil
 }

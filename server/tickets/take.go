@@ -15,7 +15,7 @@ func gone(q *Request, g *sight) *Answer {
 	e := &g.over
 	if e.Why == 0 || e.Identity != q.Identity.Name {
 		return fail(http.StatusNotFound, "unknown", "there is no such ticket, or it ended more than ten "+
-			"minutes")
+			"minutes ago")
 	}
 	at := time.UnixMilli(e.At).UTC().Format(time.RFC3339)
 	text := map[session.TicketEnd]string{

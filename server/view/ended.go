@@ -116,9 +116,9 @@ func (v *View) reason(e *observe.EndedSession) string {
 	}
 	for _, d := range v.source.Downs() {
 		if before := e.Time.Sub(d.Until); before >= 0 && before <= max(e.Timeout, time.Minute) {
-			text += "; this server did not serve for " + d.Until.Sub(d.Since).Round(time.Millisecond).String() +
-				" (election or stall), until " +
-				before.Round(100*time.Millisecond).String() + " before"
+			text += "; this server was out of service for " +
+				d.Until.Sub(d.Since).Round(time.Millisecond).String() + " (election or stall), until " +
+				before.Round(100*time.Millisecond).String() + " before that"
 		}
 	}
 	if r, ok := v.source.Refused(e.Addr); ok && e.Time.Sub(r.Time) >= 0 && e.Time.Sub(r.Time) <= max(e.Timeout,

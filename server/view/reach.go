@@ -13,7 +13,7 @@ import (
 type reach struct {
 	mu    sync.Mutex
 	all   map[uint32]status.Member
-	at    time.Time     // by the monotonic clock
+	at    time.Time     // when all was replaced
 	asked chan struct{} // closed when all is replaced; nil: the servers are not being asked
 }
 

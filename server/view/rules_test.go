@@ -73,7 +73,7 @@ func TestTheLineOfAnExpiredSession(t *testing.T) {
 }
 
 func TestReasonsNameWhatHappenedBefore(t *testing.T) {
-	const unserved = "; this server did not serve for 2s (election or stall), until "
+	const unserved = "; this server was out of service for 2s (election or stall), until "
 	const refusal = "; a connection from its address was refused "
 	at := time.UnixMilli(1e9)
 	before := func(d time.Duration) time.Time { return at.Add(-d) }
@@ -91,12 +91,12 @@ func TestReasonsNameWhatHappenedBefore(t *testing.T) {
 		"silent": {state.EndExpired, time.Second, nil, time.Time{}, ""},
 		"closed": {state.EndClosed, time.Second, []observe.Down{down(0)}, at, "closed by its client"},
 		"just down": {state.EndExpired, time.Second, []observe.Down{down(0)}, time.Time{},
-			unserved + "0s before"},
+			unserved + "0s before that"},
 		"a minute ago": {state.EndExpired, time.Second, []observe.Down{down(time.Minute)}, time.Time{},
-			unserved + "1m0s before"},
+			unserved + "1m0s before that"},
 		"longer ago": {state.EndExpired, time.Second, []observe.Down{down(61 * time.Second)}, time.Time{}, ""},
 		"within a long timeout": {state.EndExpired, 5 * time.Minute, []observe.Down{down(4 * time.Minute)},
-			before(5 * time.Minute), unserved + "4m0s before" + refusal + "5m0s before: too many"},
+			before(5 * time.Minute), unserved + "4m0s before that" + refusal + "5m0s before: too many"},
 		"later":            {state.EndExpired, time.Second, []observe.Down{down(-1)}, at.Add(1), ""},
 		"refused now":      {state.EndExpired, time.Second, nil, at, refusal + "0s before: too many"},
 		"refused long ago": {state.EndExpired, time.Second, nil, before(time.Minute + 1), ""},

@@ -18,7 +18,7 @@ type Txn struct {
 	Time    int64 // ms since 1970
 	Type    jute.OpCode
 	Ops     []Op    // one operation, or the operations of a multi
-	Digest  *Digest // of the tree after it; nil if it was not written
+	Digest  *Digest // of the tree after the transaction; nil if the log has none
 }
 
 // Op is one change. Type determines which fields are used.

@@ -78,7 +78,8 @@ func EndOf(ctx context.Context) error {
 	return session.CtxErr(ctx)
 }
 
-// PublicErr puts the names of package client on errors of a call in the session.
+// PublicErr wraps an error of a call in the session with the one that package client exports for it, such as
+// ErrNoAuth for zk.ErrNoAuth. If ctx has ended, it returns EndOf.
 func PublicErr(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return EndOf(ctx)

@@ -123,6 +123,16 @@ func (s *Shared) Begin(ctx context.Context, g *Grant) (*Lease, error) {
 }
 
 func (h *Hold) begin(ctx context.Context) (*Lease, error) {
+	l, err := h.enter(ctx)
+	if err == nil {
+		h.watchNodes()
+		h.watchLimit()
+	}
+	return l, err
+}
+
+// enter adds the hold to its session, and makes its first lease.
+func (h *Hold) enter(ctx context.Context) (*Lease, error) {
 	var err error
 	switch {
 	case ctx.Err() != nil:
@@ -139,8 +149,6 @@ func (h *Hold) begin(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, zk.ErrSessionExpired // lost at this moment
 	}
-	h.watchNodes()
-	h.watchLimit()
 	return l, nil
 }
 

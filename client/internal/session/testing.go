@@ -34,7 +34,7 @@ func (e *Epoch) End(why Reason) { e.finish(why) }
 // Lose ends everything that depends on the session, but not the session.
 func (e *Epoch) Lose(why Reason) { e.loseAll(why) }
 
-// Dependents returns how many depend on the session.
+// Dependents returns how many holds depend on the session.
 func (e *Epoch) Dependents() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

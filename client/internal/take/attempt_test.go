@@ -136,7 +136,7 @@ func held(t *testing.T, c *Client, e *session.Epoch) *hold.Lease {
 	t.Helper()
 	g := &hold.Grant{Epoch: e, Path: "/a", Nodes: []hold.Node{{Path: "/a/n"}}, Mode: fence.Exclusive,
 		Leave: func() {}}
-	return must.Get(c.Begin(t.Context(), g))(t)
+	return must.Get(c.BeginUnwatched(t.Context(), g))(t)
 }
 
 // A context may take more permits than it has, and stand for election twice.

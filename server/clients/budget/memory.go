@@ -218,9 +218,10 @@ func (m *Memory) advance() {
 	m.line = left
 }
 
-// Slowest returns the connection whose last progress is the oldest, among those that could make progress, if
-// it is older than Grace. It returns nil if that connection is w itself, which waits; others will close it.
-// With own, w waits for its own address, and Slowest considers only connections from there.
+// Slowest returns the connection that has gone longest without progress, of those that could make some, if
+// that is longer than Grace. w is the connection that waits for memory. If the slowest is w itself, Slowest
+// returns nil: another connection that waits will close w. With own, the memory of w's address is used up,
+// and Slowest considers only connections from there.
 func (m *Memory) Slowest(w Holder, own bool) (slow Holder, why ends.Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

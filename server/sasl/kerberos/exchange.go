@@ -21,8 +21,8 @@ type Exchange struct {
 	user    string // that the client has proved
 }
 
-// Begin begins a negotiation; random is the source of its key and number. It makes a Service a
-// [sasl.Mechanism].
+// Begin begins a negotiation; its session key and sequence number come from random. With this method a
+// Service is a [sasl.Mechanism].
 func (s *Service) Begin(random io.Reader) sasl.Negotiation { return s.begin(random) }
 
 func (s *Service) begin(random io.Reader) *Exchange {

@@ -103,7 +103,7 @@ func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, 
 	c.Say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes,
 		took.Round(time.Millisecond))
 	if format == "zookeeper" {
-		c.Say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir",
+		c.Say("to start a ZooKeeper from it, copy it to version-2/snapshot.%x in an empty dataDir",
 			got.zxid)
 	}
 	return nil

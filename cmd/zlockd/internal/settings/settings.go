@@ -44,7 +44,7 @@ type Settings struct {
 	JVMMetrics                    bool
 
 	Flags *pflag.FlagSet // the set they were read from
-	// origin is the origin of each setting that differs from its default, by its flag.
+	// origin says where each setting that differs from its default comes from, by the name of its flag.
 	origin map[string]string
 
 	// Only a zoo.cfg sets these.
