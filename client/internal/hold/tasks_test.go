@@ -52,7 +52,7 @@ func TestLocksThatAContextHolds(t *testing.T) {
 	s, e := withoutServer()
 	other, _ := withoutServer()
 	lease := func(ctx context.Context, path string, mode fence.Mode) *Lease {
-		return must.Get(s.Begin(ctx, granted(e, path, mode, new(atomic.Int32))))(t)
+		return must.Get(s.BeginUnwatched(ctx, granted(e, path, mode, new(atomic.Int32))))(t)
 	}
 	outer := lease(t.Context(), "/a", fence.Exclusive)
 	inner := lease(outer.Context(), "/b", fence.Shared)
