@@ -201,9 +201,9 @@ func (s *State) applySession(r *Request, to Sink) error {
 	return nil
 }
 
-// openStream gives a server's new stream its birth, the number of the stream's life. It recognises a repeated request by its nonce. A server
-// cannot count its births itself, because it would reuse a number after its disk was wiped or after two quick
-// restarts.
+// openStream gives a server's new stream its birth, the number of the stream's life. It recognises a repeated
+// request by its nonce. A server cannot count its births itself, because it would reuse a number after its
+// disk was wiped or after two quick restarts.
 func (s *State) openStream(body []byte, to Sink) error {
 	d := jute.NewDecoder(body)
 	m := decodeMember(&d)
