@@ -20,7 +20,7 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.OneLayout = true })
 	lead := c.mustLead()
-	eventually(t, "all have said that they know it", c.nodes[lead].hasTickets)
+	eventually(t, "all have said that they know it", c.nodes[lead].fsm.HasTickets)
 	a := newAsker(t, c.nodes[lead%3+1])
 	must.Equal(t, a.create("/l"), jute.OK)
 	ephemeral := func(a *asker, path string) jute.ErrCode {

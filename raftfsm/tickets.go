@@ -6,14 +6,13 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // AllowTickets allows tickets in the cluster, once every member says that it understands them. From then on
 // no server of release 0.1.0 can be a member. It returns when this server has applied that.
 func (n *Node) AllowTickets(ctx context.Context) error {
-	if n.hasTickets() {
+	if n.fsm.HasTickets() {
 		return nil
 	}
 	if t := n.leader.Term(); t != nil {
@@ -23,7 +22,7 @@ func (n *Node) AllowTickets(ctx context.Context) error {
 	if err == nil && st.Version < leading.TicketsVersion {
 		err = leading.ErrOlder(st.ID)
 	}
-	if err == nil && !n.fsm.Wait(ctx.Done(), n.hasTickets) {
+	if err == nil && !n.fsm.Wait(ctx.Done(), n.fsm.HasTickets) {
 		err = status.With(status.Interrupted, ctx.Err())
 	}
 	return err
@@ -40,11 +39,6 @@ func (n *Node) Touch(id int64) bool {
 // the leader has acknowledged; see serving.Service.
 func (n *Node) Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error {
 	return n.serving.Acknowledged(ctx, enough)
-}
-
-func (n *Node) hasTickets() (has bool) {
-	n.View(func(s *state.State) { has = s.HasTickets() })
-	return has
 }
 
 // LeaderTime returns the time by which the cluster decides next, as far as this server knows: that of its own

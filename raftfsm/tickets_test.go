@@ -35,7 +35,7 @@ func TestTicketsNeedEveryServer(t *testing.T) {
 	expect.Has(t, err.Error(), "all must be up for the first ticket")
 	c.start(away)
 	eventually(t, "all are up", func() bool { return c.nodes[asks].AllowTickets(ctx) == nil })
-	expect.That(t, c.nodes[asks].hasTickets(), "it returns before this server knows")
+	expect.That(t, c.nodes[asks].fsm.HasTickets(), "it returns before this server knows")
 	must.OK(t, c.nodes[asks].AllowTickets(ctx), "again")
 	eventually(t, "a ticket is opened", func() bool { return open() == jute.OK })
 }

@@ -20,6 +20,12 @@ func (f *FSM) Zxid() int64 { return f.zxid.Load() }
 // Published reports whether the members have been published in the state.
 func (f *FSM) Published() bool { return f.config.Load() }
 
+// HasTickets reports whether there may be tickets in the cluster.
+func (f *FSM) HasTickets() (has bool) {
+	f.View(func(s *state.State) { has = s.HasTickets() })
+	return has
+}
+
 // Low reports whether a disk was low when the leader sealed the newest entry.
 func (f *FSM) Low() bool { return f.low.Load() }
 

@@ -18,7 +18,7 @@ func (l *oneLayout) begin(t *Term) {
 	if !t.o.OneLayout {
 		return
 	}
-	if t.hasTickets() {
+	if t.o.State.HasTickets() {
 		l.on.Store(true)
 		return
 	}
@@ -55,7 +55,7 @@ const TicketsVersion = 3
 // AllowTickets allows tickets in the cluster, once every member says that it understands them. It returns
 // when this server has applied that.
 func (t *Term) AllowTickets(ctx context.Context) error {
-	if t.hasTickets() {
+	if t.o.State.HasTickets() {
 		return nil
 	}
 	if err := t.o.allUnderstand(ctx, TicketsVersion); err != nil {
@@ -65,15 +65,10 @@ func (t *Term) AllowTickets(ctx context.Context) error {
 	if err := consensus.Await(ctx, t.o.Raft.Apply(entry, time.Second)); err != nil {
 		return err
 	}
-	if !t.o.State.Wait(ctx.Done(), t.hasTickets) {
+	if !t.o.State.Wait(ctx.Done(), t.o.State.HasTickets) {
 		return status.With(status.Interrupted, ctx.Err())
 	}
 	return nil
-}
-
-func (t *Term) hasTickets() (has bool) {
-	t.o.State.View(func(s *state.State) { has = s.HasTickets() })
-	return has
 }
 
 // ErrOlder is the error of a server whose release does not know tickets.

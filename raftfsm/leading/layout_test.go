@@ -64,5 +64,5 @@ func TestTicketsNeedEveryServer(t *testing.T) {
 	err := tm.AllowTickets(t.Context())
 	must.Fails(t, err, "a server of an older release")
 	expect.Equal(t, err.Error(), ErrOlder(2).Error())
-	expect.That(t, !tm.hasTickets(), "tickets are allowed")
+	expect.That(t, !tm.o.State.HasTickets(), "tickets are allowed")
 }
