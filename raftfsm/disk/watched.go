@@ -274,7 +274,7 @@ func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c r
 type watchedSink struct {
 	raft.SnapshotSink
 	d         *Disk
-	index     uint64 // index uint64 // of the last log entry in the snapshot
+	index     uint64 // of the last log entry in the snapshot
 	check     *check // nil: the snapshot is this server's own
 	published func()
 }

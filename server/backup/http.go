@@ -32,7 +32,7 @@ type Handler struct {
 }
 
 const (
-	waitLimit = 10 * time.Second // how long a request waits how long a request waits for a snapshot under way
+	waitLimit = 10 * time.Second // how long a request waits for a snapshot under way
 	leastTime = 10 * time.Second // how long a transfer may take; port.Paced extends it
 )
 
