@@ -50,6 +50,26 @@ func TestLinesOfRaft(t *testing.T) {
 	expect.Has(t, log.String(), "failed to compact logs: error=x")
 }
 
+// A line of raft's that the server's log leaves out is not put together.
+func TestRaftLinesThatAreLeftOutAreNotFormatted(t *testing.T) {
+	var log must.Text
+	var closed atomic.Bool
+	raftLog := hcLogger(slog.New(slog.NewTextHandler(&log, nil)), &closed)
+	var formatted atomic.Bool
+	raftLog.Info("entering follower state", "leader", text(func() { formatted.Store(true) }))
+	expect.That(t, !formatted.Load(), "a line below the log's level was formatted")
+	raftLog.Warn("failed to compact logs", "error", text(func() { formatted.Store(true) }))
+	expect.That(t, formatted.Load(), "a warning was not formatted: %q", log.String())
+}
+
+// text is a value that tells when it is formatted.
+type text func()
+
+func (f text) String() string {
+	f()
+	return "x"
+}
+
 // future is one of raft's that ends with an error, or never.
 type future struct {
 	err   error

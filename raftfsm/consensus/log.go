@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -11,10 +12,13 @@ import (
 
 // hcLogger returns a logger for the raft library that writes to ours, nearly all at debug level: the server
 // itself logs each event that matters to an operator once. After closed is set, no line from raft is a
-// warning, because raft is being stopped.
+// warning, because raft is being stopped. A line that the server's log leaves out is not written at all.
 func hcLogger(log *slog.Logger, closed *atomic.Bool) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: lineLogger{log, closed},
-		DisableTime: true})
+	lines := lineLogger{log, closed}
+	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: lines, DisableTime: true,
+		Exclude: func(_ hclog.Level, msg string, _ ...any) bool {
+			return !log.Enabled(context.Background(), lines.level(msg))
+		}})
 }
 
 // raftWarns lists the beginnings of raft's lines that stay warnings: the server does not log these events
@@ -38,11 +42,18 @@ func (l lineLogger) Write(b []byte) (int, error) {
 		line = strings.TrimSpace(after)
 	}
 	level := slog.LevelDebug
-	for _, begin := range raftWarns {
-		if strings.HasPrefix(line, "raft: "+begin) && !l.closed.Load() {
-			level = slog.LevelWarn
-		}
+	if msg, ok := strings.CutPrefix(line, "raft: "); ok {
+		level = l.level(msg)
 	}
 	l.log.Log(context.Background(), level, line)
 	return len(b), nil
+}
+
+// level is where a message of raft's belongs in the server's log.
+func (l lineLogger) level(msg string) slog.Level {
+	warns := func(begin string) bool { return strings.HasPrefix(msg, begin) }
+	if slices.ContainsFunc(raftWarns, warns) && !l.closed.Load() {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
 }
