@@ -23,11 +23,14 @@ type asker struct {
 // fewIDs is how many identities are looked up in an ACL each time.
 const fewIDs = 4
 
-// allows reports whether a node's ACL gives a client one of the permissions in perm. The
-// identities are the same in every call.
-func (a *asker) allows(n *node, ids []jute.ID, perm int32) bool {
-	if a.last != n.acl {
-		a.last, a.perms = n.acl, a.grants(n.acl, ids)
+// recalls reports whether allows was last asked about this ACL, so that its answer costs nothing.
+func (a *asker) recalls(acl *ACL) bool { return a.last == acl }
+
+// allows reports whether an ACL gives a client one of the permissions in perm. The identities are
+// the same in every call.
+func (a *asker) allows(acl *ACL, ids []jute.ID, perm int32) bool {
+	if a.last != acl {
+		a.last, a.perms = acl, a.grants(acl, ids)
 	}
 	return a.perms&perm != 0
 }
@@ -63,6 +66,13 @@ func DigestID(credentials string) jute.ID {
 	sum := sha1.Sum([]byte(credentials))
 	return jute.ID{Scheme: schemeDigest, ID: user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
 }
+
+// MaxACLEntries and MaxACLBytes bound an ACL after expansion. Every server must decide alike about them, so
+// they are constants.
+const (
+	MaxACLEntries = jute.KeptACL - 1
+	MaxACLBytes   = 64 << 10
+)
 
 // FixACL checks the ACL that a client with the identities ids gives to a node and returns the ACL to store:
 // without duplicates, and with "auth" replaced by the client's identities. nullID says that some id in it was
@@ -163,14 +173,4 @@ func expandAuth(acl []jute.ACL, ids []jute.ID) []jute.ACL {
 		}
 	}
 	return out
-}
-
-// hidden returns id as a client without ADMIN sees it: without the hash of a digest, from which a password
-// could be guessed.
-func hidden(id jute.ID) (user, rest string) {
-	if id.Scheme != schemeDigest {
-		return id.ID, ""
-	}
-	user, _, _ = strings.Cut(id.ID, ":")
-	return user, ":x"
 }

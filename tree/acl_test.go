@@ -2,17 +2,13 @@ package tree_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -20,201 +16,6 @@ func id(scheme, id string) jute.ID { return jute.ID{Scheme: scheme, ID: id} }
 
 func entry(perms int32, scheme, name string) jute.ACL {
 	return jute.ACL{Perms: perms, ID: id(scheme, name)}
-}
-
-func TestDigestIDIsTheReferences(t *testing.T) {
-	expect.Equal(t, tree.DigestID("u1:p1"), id("digest", "u1:fpT/y03U+EjItKZOSLGvjnJlyng="))
-	for _, credentials := range []string{"name", "name:", "name:a:b"} {
-		if got := tree.DigestID(credentials).ID; !strings.HasPrefix(got, "name:") || len(got) != len("name:")+28 {
-			t.Errorf("%q: %q", credentials, got)
-		}
-	}
-}
-
-// Every row of semantics 10.2: which identity an entry lets in.
-func TestAllowedMatchesByScheme(t *testing.T) {
-	d1, d2 := tree.DigestID("u1:p1"), tree.DigestID("u2:p2")
-	for _, test := range []struct {
-		entry jute.ID
-		ids   []jute.ID
-		want  bool
-	}{
-		{id("world", "anyone"), nil, true},
-		{id("world", "somebody"), nil, false},
-		{id("world", "somebody"), []jute.ID{id("world", "somebody")}, false},
-		{d1, []jute.ID{d1}, true},
-		{d1, []jute.ID{d2}, false},
-		{d1, []jute.ID{d2, d1}, true},
-		{d1, []jute.ID{id("digest", d1.ID[:len(d1.ID)-1])}, false},
-		{d1, []jute.ID{id("ip", d1.ID)}, false},
-		{d1, nil, false},
-		{d1, []jute.ID{id("super", "")}, true},
-		{d1, []jute.ID{id("digest", "super")}, false},
-		{id("ip", "10.1.2.3"), []jute.ID{id("ip", "10.1.2.3")}, true},
-		{id("ip", "10.1.2.3"), []jute.ID{id("ip", "10.1.2.4")}, false},
-		{id("ip", "10.1.2.3/24"), []jute.ID{id("ip", "10.1.2.99")}, true},
-		{id("ip", "10.1.2.3/24"), []jute.ID{id("ip", "10.1.3.3")}, false},
-		{id("ip", "10.1.2.3/0"), []jute.ID{id("ip", "99.1.3.3")}, true},
-		{id("ip", "10.1.2.3/32"), []jute.ID{id("ip", "10.1.2.3")}, true},
-		{id("ip", "10.1.2.3"), []jute.ID{id("ip", "::ffff:10.1.2.3")}, true},
-		{id("ip", "10.1.2.3/0"), []jute.ID{id("ip", "::1")}, false},
-		{id("ip", "::1"), []jute.ID{id("ip", "::1")}, false},
-		{id("ip", "10.1.2.3"), []jute.ID{id("ip", "nonsense")}, false},
-		{id("ip", "nonsense"), []jute.ID{id("ip", "nonsense")}, false},
-		{id("x509", "CN=a"), []jute.ID{id("x509", "CN=a")}, true},
-		{id("x509", "CN=a"), []jute.ID{id("x509", "CN=b")}, false},
-		{id("sasl", "a"), []jute.ID{id("sasl", "a")}, true},
-		{id("sasl", "a"), []jute.ID{id("sasl", "super")}, true},
-		{id("sasl", "a"), []jute.ID{id("sasl", "b")}, false},
-		{id("unheard", "a"), []jute.ID{id("unheard", "a")}, false},
-		{id("auth", "a"), []jute.ID{id("auth", "a")}, false},
-	} {
-		for bit := int32(1); bit <= jute.PermAdmin; bit *= 2 {
-			if got := tree.NewACL([]jute.ACL{{Perms: bit, ID: test.entry}}).Allows(test.ids, bit); got != test.want {
-				t.Errorf("%v for %v: %v", test.entry, test.ids, got)
-			}
-			other := []jute.ACL{{Perms: ^bit, ID: test.entry}}
-			if got := tree.NewACL(other).Allows(test.ids, bit); got &&
-				(len(test.ids) == 0 || test.ids[0].Scheme != "super") {
-				t.Errorf("%v for %v lets in without the bit", test.entry, test.ids)
-			}
-		}
-	}
-	expect.That(t, tree.NewACL(nil).Allows(nil, jute.PermAll), "an empty ACL forbids")
-	both := tree.NewACL([]jute.ACL{entry(jute.PermAdmin, "world", "anyone")})
-	expect.That(t, both.Allows(nil, jute.PermRead|jute.PermAdmin),
-		"any of the bits asked for is enough, and needed")
-	expect.That(t, !both.Allows(nil, jute.PermRead),
-		"any of the bits asked for is enough, and needed: want !both.Allows(nil, jute.PermRead)")
-}
-
-// Every row of semantics 10.3.
-func TestFixACL(t *testing.T) {
-	d1, d2 := tree.DigestID("u1:p1"), tree.DigestID("u2:p2")
-	world := entry(31, "world", "anyone")
-	for _, test := range []struct {
-		name string
-		acl  []jute.ACL
-		ids  []jute.ID
-		want []jute.ACL // nil: INVALIDACL
-	}{
-		{"null", nil, nil, nil},
-		{"empty", []jute.ACL{}, nil, nil},
-		{"world", []jute.ACL{world}, nil, []jute.ACL{world}},
-		{"world nobody", []jute.ACL{entry(31, "world", "nobody")}, nil, nil},
-		{"duplicates", []jute.ACL{world, entry(1, "world", "anyone"), world}, nil, []jute.ACL{
-			world, entry(1, "world", "anyone")}},
-		{"odd perms", []jute.ACL{entry(0, "world", "anyone"), entry(-1, "world", "anyone")}, nil, []jute.ACL{
-			entry(0, "world", "anyone"), entry(-1, "world", "anyone")}},
-		{"no scheme", []jute.ACL{entry(31, "", "x")}, nil, nil},
-		{"super", []jute.ACL{entry(31, "super", "")}, []jute.ID{id("super", "")}, nil},
-		{"unknown", []jute.ACL{entry(31, "unheard", "x")}, []jute.ID{id("unheard", "x")}, nil},
-		{"one bad", []jute.ACL{world, entry(31, "unheard", "x")}, nil, nil},
-		{"auth", []jute.ACL{entry(5, "auth", "ignored")}, []jute.ID{id("ip", "1.2.3.4"), d1}, []jute.ACL{
-			{Perms: 5, ID: d1}}},
-		{"auth twice", []jute.ACL{world, entry(5, "auth", ""), entry(1, "world", "anyone")}, []jute.ID{d1, d2},
-			[]jute.ACL{world, {Perms: 5, ID: d1}, {Perms: 5, ID: d2}, entry(1, "world", "anyone")}},
-		{"auth of nobody", []jute.ACL{world, entry(5, "auth", "")}, []jute.ID{id("ip", "1.2.3.4"), id("super", "")},
-			nil},
-		{"auth x509", []jute.ACL{entry(5, "auth", "")}, []jute.ID{id("x509", "CN=a")}, []jute.ACL{
-			entry(5, "x509", "CN=a")}},
-		{"digest", []jute.ACL{entry(1, "digest", "a:b")}, nil, []jute.ACL{entry(1, "digest", "a:b")}},
-		{"digest no user", []jute.ACL{entry(1, "digest", ":b")}, nil, []jute.ACL{entry(1, "digest", ":b")}},
-		{"digest colon behind", []jute.ACL{entry(1, "digest", "a:b:")}, nil, []jute.ACL{
-			entry(1, "digest", "a:b:")}},
-		{"digest no hash", []jute.ACL{entry(1, "digest", "a:")}, nil, nil},
-		{"digest no colon", []jute.ACL{entry(1, "digest", "nocolon")}, nil, nil},
-		{"digest three", []jute.ACL{entry(1, "digest", "a:b:c")}, nil, nil},
-		{"digest colons", []jute.ACL{entry(1, "digest", "::")}, nil, nil},
-		{"digest empty", []jute.ACL{entry(1, "digest", "")}, nil, nil},
-		{"ip", []jute.ACL{entry(1, "ip", "1.2.3.4")}, nil, []jute.ACL{entry(1, "ip", "1.2.3.4")}},
-		{"ip range", []jute.ACL{entry(1, "ip", "1.2.3.4/0"), entry(1, "ip", "1.2.3.4/32")}, nil, []jute.ACL{
-			entry(1, "ip", "1.2.3.4/0"), entry(1, "ip", "1.2.3.4/32")}},
-		{"ip bits", []jute.ACL{entry(1, "ip", "1.2.3.4/33")}, nil, nil},
-		{"ip minus", []jute.ACL{entry(1, "ip", "1.2.3.4/-0")}, nil, nil},
-		{"ip plus", []jute.ACL{entry(1, "ip", "1.2.3.4/+8")}, nil, nil},
-		{"ip short", []jute.ACL{entry(1, "ip", "1.2.3")}, nil, nil},
-		{"ip long", []jute.ACL{entry(1, "ip", "1.2.3.4.5")}, nil, nil},
-		{"ip big", []jute.ACL{entry(1, "ip", "1.2.3.256")}, nil, nil},
-		{"ip zone", []jute.ACL{entry(1, "ip", "::ffff:1.2.3.4%eth0")}, nil, nil},
-		{"ip6", []jute.ACL{entry(1, "ip", "::1")}, nil, nil},
-		{"ip6 range", []jute.ACL{entry(1, "ip", "::1/128")}, nil, nil},
-		{"ip empty", []jute.ACL{entry(1, "ip", "")}, nil, nil},
-		{"sasl not configured", []jute.ACL{entry(1, "sasl", "a")}, nil, nil},
-		{"x509 not configured", []jute.ACL{entry(1, "x509", "CN=a")}, []jute.ID{d1}, nil},
-		{"x509", []jute.ACL{entry(1, "x509", "CN=a")}, []jute.ID{id("x509", "CN=b")}, []jute.ACL{
-			entry(1, "x509", "CN=a")}},
-	} {
-		got, code := tree.FixACL(test.acl, test.ids, false)
-		if test.want == nil {
-			expect.That(t, code == jute.InvalidACL && got == nil, "%s: %v, %v", test.name, got, code)
-		} else if code != jute.OK || !reflect.DeepEqual(got, test.want) {
-			t.Errorf("%s: %v, %v", test.name, got, code)
-		}
-	}
-}
-
-func TestFixACLStumblesOverNullIDsAsTheReference(t *testing.T) {
-	for scheme, want := range map[string]jute.ErrCode{
-		"world": jute.MarshallingError, "digest": jute.MarshallingError, "ip": jute.MarshallingError,
-		"unheard": jute.InvalidACL, "auth": jute.OK,
-	} {
-		if _, code := tree.FixACL([]jute.ACL{entry(31, scheme, "")}, []jute.ID{tree.DigestID("u1:p1")},
-			true); code != want {
-			t.Errorf("%s: %v, want %v", scheme, code, want)
-		}
-	}
-}
-
-// L13, at the limit and one beyond, before and after expansion.
-func TestFixACLHoldsItsLimits(t *testing.T) {
-	many := func(n int) (acl []jute.ACL) {
-		for i := range n {
-			acl = append(acl, entry(int32(i), "world", "anyone"))
-		}
-		return acl
-	}
-	if got, code := tree.FixACL(many(tree.MaxACLEntries), nil, false); code != jute.OK ||
-		len(got) != tree.MaxACLEntries {
-		t.Error(len(got), code)
-	}
-	if _, code := tree.FixACL(many(tree.MaxACLEntries+1), nil, false); code != jute.InvalidACL {
-		t.Error(code)
-	}
-	wide := func(n int) []jute.ACL { return []jute.ACL{entry(1, "digest", "u:"+strings.Repeat("x", n))} }
-	fits := tree.MaxACLBytes - 4 - 12 - len("digestu:")
-	if _, code := tree.FixACL(wide(fits), nil, false); code != jute.OK {
-		t.Error(code)
-	}
-	if _, code := tree.FixACL(wide(fits+1), nil, false); code != jute.InvalidACL {
-		t.Error(code)
-	}
-	var ids []jute.ID
-	for i := range 32 {
-		ids = append(ids, tree.DigestID(fmt.Sprintf("u%d:p", i)))
-	}
-	var acl []jute.ACL
-	for i := range 32 {
-		acl = append(acl, entry(int32(i), "auth", ""))
-	}
-	if _, code := tree.FixACL(acl, ids, false); code != jute.InvalidACL {
-		t.Error("1024 entries after expansion:", code)
-	}
-	if got, code := tree.FixACL(acl[:31], ids, false); code != jute.OK || len(got) != 31*32 {
-		t.Error(len(got), code)
-	}
-	// An expansion that just fits, and one entry after it.
-	acl = acl[:0]
-	for i := range 40 {
-		acl = append(acl, entry(int32(i), "auth", ""))
-	}
-	must.Equal(t, len(acl)*25, tree.MaxACLEntries)
-	if got, code := tree.FixACL(acl, ids[:25], false); code != jute.OK || len(got) != tree.MaxACLEntries {
-		t.Error(len(got), code)
-	}
-	if _, code := tree.FixACL(append(acl, entry(1, "world", "anyone")), ids[:25], false); code != jute.InvalidACL {
-		t.Error("an entry behind a full ACL:", code)
-	}
 }
 
 // TestPermissions asks for every operation, alone and in a multi, with every
@@ -329,46 +130,6 @@ func multiRead(op jute.OpCode) func(*tree.Tree, *tree.Change, bool) jute.ErrCode
 		d := jute.NewDecoder(b)
 		return d.MultiHeader().Err
 	}
-}
-
-// However many entries and identities there are, the answer is that of one entry after another.
-func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
-	race.Alone(t)
-	rng := rand.New(rand.NewPCG(1, 2))
-	one := func(list ...string) string { return list[rng.IntN(len(list))] }
-	address := func() string {
-		a := fmt.Sprintf("10.0.%d.%d", rng.IntN(3), rng.IntN(5))
-		if rng.IntN(2) == 0 {
-			a += fmt.Sprintf("/%d", rng.IntN(33))
-		}
-		return a
-	}
-	id := func() jute.ID {
-		scheme := one("world", "digest", "digest", "ip", "ip", "ip", "sasl", "x509", "none")
-		return jute.ID{Scheme: scheme, ID: one("anyone", "a:1", "a:2", "super", "bob", "", address(), address(),
-			address())}
-	}
-	granted := 0
-	for range 20_000 {
-		var acl []jute.ACL
-		var ids []jute.ID
-		for range rng.IntN(20) {
-			acl = append(acl, jute.ACL{Perms: rng.Int32N(32), ID: id()})
-		}
-		for range rng.IntN(10) {
-			ids = append(ids, id())
-		}
-		perms := tree.NewACL(acl).Grants(ids)
-		for bit := int32(1); bit <= jute.PermAdmin; bit *= 2 {
-			got, want := perms&bit != 0, Allowed(acl, ids, bit)
-			must.Equal(t, got, want, "%v by %v", acl, ids)
-		}
-		if perms&jute.PermRead != 0 {
-			granted++
-		}
-	}
-	expect.That(t, granted >= 1000 && granted <= 19_000,
-		"%d of 20,000 may read: the draw says nothing", granted)
 }
 
 // A multi may ask ten thousand times, of two nodes in turn, whether a client with 64 identities is among

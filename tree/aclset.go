@@ -53,7 +53,7 @@ func NewACL(list []jute.ACL) *ACL { return newACL(string(jute.AppendACL(nil, lis
 
 // newACL returns the ACL of a well-formed encoded list.
 func newACL(key string) *ACL {
-	d := jute.NewDecoder(bytesOf(key))
+	d := jute.NewDecoder(unsafe.Slice(unsafe.StringData(key), len(key)))
 	list, _ := d.ACL()
 	a := &ACL{list: list, key: key}
 	var sum digest
@@ -113,6 +113,18 @@ func (a *ACL) nest() {
 	a.ranges = list
 }
 
+// List returns the entries. They must not be changed.
+func (a *ACL) List() []jute.ACL { return a.list }
+
+// Key returns the encoded list. Two ACLs with the same key are the same ACL.
+func (a *ACL) Key() string { return a.key }
+
+// Sum returns a hash of the key that is the same on every server.
+func (a *ACL) Sum() uint64 { return a.sum }
+
+// Nodes returns how many nodes have the ACL.
+func (a *ACL) Nodes() int { return a.refs }
+
 // Grants returns every permission that a client with the identities ids has. It
 // is the one permission check: reads, writes and events all come here.
 func (a *ACL) Grants(ids []jute.ID) int32 {
@@ -140,6 +152,33 @@ func (a *ACL) Grants(ids []jute.ID) int32 {
 
 // Allows reports whether a client with the identities ids has one of the permissions in perm.
 func (a *ACL) Allows(ids []jute.ID, perm int32) bool { return a.Grants(ids)&perm != 0 }
+
+// appendFor appends the encoded list as a client with the identities ids sees it.
+func (a *ACL) appendFor(b []byte, ids []jute.ID) []byte {
+	if a.Allows(ids, jute.PermAdmin) {
+		return append(b, a.key...)
+	}
+	b = jute.AppendInt(b, int32(len(a.list)))
+	for i := range a.list {
+		e := &a.list[i]
+		user, rest := hidden(e.ID)
+		b = jute.AppendInt(b, e.Perms)
+		b = jute.AppendString(b, e.Scheme)
+		b = jute.AppendInt(b, int32(len(user)+len(rest)))
+		b = append(append(b, user...), rest...)
+	}
+	return b
+}
+
+// hidden returns id as a client without ADMIN sees it: without the hash of a digest, from which a password
+// could be guessed.
+func hidden(id jute.ID) (user, rest string) {
+	if id.Scheme != schemeDigest {
+		return id.ID, ""
+	}
+	user, _, _ = strings.Cut(id.ID, ":")
+	return user, ":x"
+}
 
 // address returns the permissions of the client at an address. As in the reference only IPv4 can
 // match; an IPv4 address mapped into IPv6 counts as IPv4.
@@ -187,6 +226,20 @@ type aclTable struct {
 }
 
 func newACLTable() aclTable { return aclTable{seed: maphash.MakeSeed(), by: map[uint64][]*ACL{}} }
+
+// len returns how many ACLs there are, and bytes how long their keys are in total.
+func (t *aclTable) len() int { return t.n }
+
+func (t *aclTable) bytes() int64 { return t.size }
+
+// each calls f for every ACL, in no particular order.
+func (t *aclTable) each(f func(*ACL)) {
+	for _, same := range t.by {
+		for _, a := range same {
+			f(a)
+		}
+	}
+}
 
 // intern returns the ACL with these entries. retain counts each node that takes it.
 func (t *aclTable) intern(acl []jute.ACL) *ACL {
@@ -245,9 +298,3 @@ func (t *aclTable) sweep() {
 		t.prune(hash)
 	}
 }
-
-// bytesOf views a string as bytes that must not be changed.
-func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
-
-// stringOf views bytes that do not change while the string is in use.
-func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -73,7 +73,7 @@ func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
 	}
 	n := t.child(parent, name)
 	steps := deleteSteps + 2*eventSteps(r.Path)
-	if n != nil && n.acl.refs == 1 {
+	if n != nil && n.acl.Nodes() == 1 {
 		steps += 2 * newACLSteps
 	}
 	switch {

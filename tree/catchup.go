@@ -24,7 +24,7 @@ func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches,
 		switch {
 		case last <= r.RelativeZxid:
 			arm(k, path)
-		case asked.allows(n, ids, jute.PermRead):
+		case asked.allows(n.acl, ids, jute.PermRead):
 			tell(e, path)
 		}
 	}
@@ -34,7 +34,7 @@ func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches,
 	for _, path := range r.Exist {
 		if n := t.find(path); n == nil {
 			arm(watches.Data, path)
-		} else if asked.allows(n, ids, jute.PermRead) {
+		} else if asked.allows(n.acl, ids, jute.PermRead) {
 			tell(jute.EventCreated, path)
 		}
 	}

@@ -19,7 +19,7 @@ func (s *Snapshot) node(b []byte, path string, shared int, st *state) []byte {
 		id = uint32(len(s.acls))
 		s.acls[st.acl] = id
 		b = append(b, recACL)
-		b = append(b, st.acl.key...)
+		b = append(b, st.acl.Key()...)
 	}
 	s.out++
 	b = append(b, recNode)

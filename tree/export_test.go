@@ -2,8 +2,6 @@ package tree
 
 import (
 	"fmt"
-
-	"github.com/zlockd/zlockd/jute"
 )
 
 // SetLimits lowers the bounds of a tree; a zero leaves one alone.
@@ -29,15 +27,12 @@ func (t *Tree) SetCounter(path string, cv int32) bool {
 	t.snap.keep(n)
 	n.cv = cv
 	const mixCounter = 7 // a change that no client makes
-	t.hash.node(mixCounter, path, n)
+	t.mix(mixCounter, path, n)
 	return true
 }
 
 // Zxid returns the zxid of the newest change.
 func (t *Tree) Zxid() int64 { return t.zxid }
-
-// List returns the entries.
-func (a *ACL) List() []jute.ACL { return a.list }
 
 // Verify recounts everything that is derived and reports what is not as the nodes say.
 func (t *Tree) Verify() error {
@@ -137,13 +132,13 @@ func (t *Tree) Verify() error {
 	}
 	var aclBytes int64
 	for a, n := range refs {
-		aclBytes += int64(len(a.key))
-		if a.refs != n || t.acls.intern(a.list) != a {
-			bad("ACL %v: %d references are %d", a.list, a.refs, n)
+		aclBytes += int64(len(a.Key()))
+		if a.Nodes() != n || t.acls.intern(a.List()) != a {
+			bad("ACL %v: %d references are %d", a.List(), a.Nodes(), n)
 		}
 	}
-	if len(refs) != t.acls.n || aclBytes != t.ACLBytes() || len(quotas) != t.quotas {
-		bad("%d ACLs are %d, their bytes %d are %d, %d quotas are %d", t.acls.n, len(refs), t.ACLBytes(), aclBytes,
+	if len(refs) != t.acls.len() || aclBytes != t.ACLBytes() || len(quotas) != t.quotas {
+		bad("%d ACLs are %d, their bytes %d are %d, %d quotas are %d", t.acls.len(), len(refs), t.ACLBytes(), aclBytes,
 			t.quotas, len(quotas))
 	}
 	if texts != len(t.quotaTexts) {

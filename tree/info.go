@@ -2,6 +2,7 @@ package tree
 
 import (
 	"cmp"
+	"unsafe"
 
 	"github.com/zlockd/zlockd/jute"
 )
@@ -18,7 +19,7 @@ type Info struct {
 }
 
 func (n *node) info() Info {
-	i := Info{Stat: n.stat(), ACL: n.acl.list, Kind: n.kind, Counter: n.cv}
+	i := Info{Stat: n.stat(), ACL: n.acl.List(), Kind: n.kind, Counter: n.cv}
 	switch {
 	case n.null:
 	case n.data == "":
@@ -59,11 +60,7 @@ func (t *Tree) Children(path string) []string {
 // ACLs returns every ACL that a node has. The lists must not be changed.
 func (t *Tree) ACLs() [][]jute.ACL {
 	var all [][]jute.ACL
-	for _, same := range t.acls.by {
-		for _, a := range same {
-			all = append(all, a.list)
-		}
-	}
+	t.acls.each(func(a *ACL) { all = append(all, a.List()) })
 	return all
 }
 
@@ -87,3 +84,9 @@ func (n *node) walk(path []byte, fn func(path string, n *node) bool) (more bool)
 	}
 	return true
 }
+
+// bytesOf views a string as bytes that must not be changed.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
+
+// stringOf views bytes that do not change while the string is in use.
+func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

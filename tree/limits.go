@@ -1,7 +1,5 @@
 package tree
 
-import "github.com/zlockd/zlockd/jute"
-
 // Limits of what a tree accepts. Every server must decide alike about them, so they are constants
 // and not settings: servers that disagreed about one would hold different trees. A Loader does not
 // check them, because an accepted node must stay readable.
@@ -10,10 +8,6 @@ const (
 	MaxPath = 64 << 10
 	// MaxDepth is how many names a legal path may have.
 	MaxDepth = 1024
-	// MaxACLEntries and MaxACLBytes bound an ACL after expansion; a larger
-	// one is answered with INVALIDACL.
-	MaxACLEntries = jute.KeptACL - 1
-	MaxACLBytes   = 64 << 10
 	// MaxChildren bounds one directory, MaxEphemerals the nodes that one session owns, and
 	// MaxListing the list of either, so that it can always be sent. The paths of all events at the
 	// end of a session take no more than that. (A path may be long and yet cost next to nothing,

@@ -145,9 +145,9 @@ func (l *Loader) acl(d *jute.Decoder) error {
 	case len(list) == 0 || nullID:
 		return errors.New("no ACL")
 	}
-	known := l.tree.acls.n
+	known := l.tree.acls.len()
 	a := l.tree.acls.intern(list)
-	if l.tree.acls.n == known {
+	if l.tree.acls.len() == known {
 		return errors.New("the same ACL twice")
 	}
 	l.acls = append(l.acls, a)

@@ -74,7 +74,7 @@ func (m *Maker) Recount() {
 // node that takes more than most bytes.
 func (m *Maker) Finish(zxid int64, most int) (_ *Tree, err error) {
 	m.root.walk(nil, func(path string, n *node) bool {
-		size := len(path) + len(n.data) + len(n.acl.key)
+		size := len(path) + len(n.data) + len(n.acl.Key())
 		switch {
 		case n.kind == EphemeralNode && n.children() > 0:
 			err = errors.New("it is ephemeral and has children")

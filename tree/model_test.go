@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
+	"github.com/zlockd/zlockd/test/rights"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -183,7 +184,7 @@ func (r *run) read() {
 		switch {
 		case !ok:
 			return jute.NoNode
-		case !Allowed(n.ACL, ids, perm):
+		case !rights.Allowed(n.ACL, ids, perm):
 			return jute.NoAuth
 		}
 		return jute.OK

@@ -46,16 +46,16 @@ func (c *Change) fixACL(acl []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode) 
 
 // allowed reports whether the client has one of the permissions in perm on n.
 func (c *Change) allowed(n *node, perm int32) bool {
-	if c.asked.last != n.acl {
+	if !c.asked.recalls(n.acl) {
 		c.spend(1 + len(c.IDs)/2)
 	}
-	return c.asked.allows(n, c.IDs, perm)
+	return c.asked.allows(n.acl, c.IDs, perm)
 }
 
 // intern returns the stored form of the ACL that a client gives to a node.
 func (t *Tree) intern(c *Change, acl []jute.ACL) *ACL {
 	set := t.acls.intern(acl)
-	if set.refs == 0 {
+	if set.Nodes() == 0 {
 		c.spend(newACLSteps * (1 + len(acl)))
 	}
 	return set
@@ -206,7 +206,7 @@ func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
 	t.zxid = c.Zxid
 	t.charge(c, path, 1, int64(len(n.data)))
 	t.fillStats(n)
-	t.hash.node(mixCreate, path, n)
+	t.mix(mixCreate, path, n)
 	t.hash.int(uint64(uint32(parent.cv)))
 	c.tell(jute.EventCreated, path, n)
 	c.tell(jute.EventChildrenChanged, ParentPath(path), parent)
@@ -215,7 +215,7 @@ func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
 
 // removeNode deletes n, which has no children.
 func (t *Tree) removeNode(c *Change, n *node, path string) {
-	t.hash.node(mixDelete, path, n)
+	t.mix(mixDelete, path, n)
 	t.hash.int(uint64(c.Zxid))
 	t.snap.keep(n.parent)
 	t.snap.keepDeleted(n, path)
@@ -240,7 +240,7 @@ func (t *Tree) writeData(c *Change, n *node, path string, data string, null bool
 	n.mzxid, n.mtime = c.Zxid, c.Time
 	t.zxid = c.Zxid
 	t.charge(c, path, 0, grow)
-	t.hash.node(mixSetData, path, n)
+	t.mix(mixSetData, path, n)
 	c.tell(jute.EventDataChanged, path, n)
 }
 
@@ -262,8 +262,33 @@ func (t *Tree) changeACL(c *Change, n *node, path string, acl []jute.ACL) {
 	n.acl = set
 	n.aversion = next(n.aversion)
 	t.zxid = c.Zxid
-	t.hash.node(mixSetACL, path, n)
+	t.mix(mixSetACL, path, n)
 	t.hash.int(uint64(c.Zxid))
+}
+
+// The kinds of changes that are mixed into the digest.
+const (
+	mixCreate = iota + 1
+	mixDelete
+	mixSetData
+	mixSetACL
+)
+
+// mix mixes into the digest a change of kind what, and the node as it is after it.
+func (t *Tree) mix(what uint64, path string, n *node) {
+	h := &t.hash
+	kind := uint64(n.kind)
+	if n.null {
+		kind |= 1 << 8
+	}
+	h.pair(what, kind)
+	h.string(path)
+	h.string(n.data)
+	h.int(n.acl.Sum())
+	h.pair(uint64(n.czxid), uint64(n.mzxid))
+	h.pair(uint64(n.mtime), uint64(n.owner))
+	h.pair(uint64(uint32(n.version))<<32|uint64(uint32(n.aversion)), uint64(n.pzxid))
+	h.int(uint64(uint32(n.cv))<<32 | uint64(n.children()))
 }
 
 // spend counts n steps. It returns false when the budget is used up, for this and all later calls.

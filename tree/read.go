@@ -53,19 +53,7 @@ func (t *Tree) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.Err
 	if code != jute.OK {
 		return b, code
 	}
-	if n.acl.Allows(ids, jute.PermAdmin) {
-		b = append(b, n.acl.key...)
-		return n.appendStat(b), jute.OK
-	}
-	b = jute.AppendInt(b, int32(len(n.acl.list)))
-	for _, a := range n.acl.list {
-		user, rest := hidden(a.ID)
-		b = jute.AppendInt(b, a.Perms)
-		b = jute.AppendString(b, a.Scheme)
-		b = jute.AppendInt(b, int32(len(user)+len(rest)))
-		b = append(append(b, user...), rest...)
-	}
-	return n.appendStat(b), jute.OK
+	return n.appendStat(n.acl.appendFor(b, ids)), jute.OK
 }
 
 // AppendChildren appends the names of the children of the node at path. It
@@ -127,7 +115,7 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size, ste
 	case jute.OpGetACL:
 		path, _ := d.String()
 		if n := t.find(path); n != nil {
-			size, steps = len(n.acl.key), len(n.acl.list)/4
+			size, steps = len(n.acl.Key()), len(n.acl.List())/4
 		}
 		steps += pathSteps(path)
 	case jute.OpGetEphemerals:

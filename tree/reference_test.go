@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/rights"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -67,7 +68,7 @@ func (m *Model) Stat(path string) jute.Stat {
 }
 
 func (m *Model) allowed(c *tree.Change, path string, perm int32) bool {
-	return Allowed(m.Nodes[path].ACL, c.IDs, perm)
+	return rights.Allowed(m.Nodes[path].ACL, c.IDs, perm)
 }
 
 // Apply is tree.Tree.Apply.

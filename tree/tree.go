@@ -113,7 +113,7 @@ func New() *Tree {
 	t := newTree()
 	world := t.acls.intern(jute.WorldAnyone)
 	t.root = &node{state: state{acl: world}}
-	world.refs++
+	t.acls.retain(world)
 	t.count, t.size = 1, 1
 	zk := t.builtin(t.root, "zookeeper", world)
 	t.builtin(zk, "config",
@@ -204,7 +204,7 @@ func (t *Tree) Count() int { return t.count }
 func (t *Tree) Bytes() int64 { return t.size }
 
 // ACLBytes returns the bytes of all ACLs, each counted once however many nodes have it.
-func (t *Tree) ACLBytes() int64 { return t.acls.size }
+func (t *Tree) ACLBytes() int64 { return t.acls.bytes() }
 
 // Digest returns the rolling hash over all changes ever made. Trees that made
 // the same changes have the same one.
