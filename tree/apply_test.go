@@ -219,14 +219,14 @@ func TestEveryChangeIsTheNewest(t *testing.T) {
 func TestPermissionsAreAskedAgainForEachRequest(t *testing.T) {
 	tr := New()
 	c := &Change{Zxid: 1}
-	own := jute.ID{Scheme: schemeDigest, ID: "a:b"}
+	own := jute.ID{Scheme: "digest", ID: "a:b"}
 	_, code := tr.create(c, jute.OpCreate, &jute.CreateRequest{Path: "/n",
 		ACL: []jute.ACL{{Perms: jute.PermAll, ID: own}}}, nil)
 	must.Equal(t, code, jute.OK)
 	set := jute.AppendInt(jute.AppendBuffer(jute.AppendString(nil, "/n"), nil), -1)
 	for _, own := range []bool{true, false, true} {
 		c.Zxid++
-		c.IDs = []jute.ID{{Scheme: schemeDigest, ID: map[bool]string{true: "a:b", false: "a:c"}[own]}}
+		c.IDs = []jute.ID{{Scheme: "digest", ID: map[bool]string{true: "a:b", false: "a:c"}[own]}}
 		_, code, _ := tr.Apply(c, jute.OpSetData, set, nil)
 		expect.Equal(t, code == jute.OK, own, "%v: %v", c.IDs, code)
 		expect.Equal(t, c.Steps, map[bool]int{true: 6, false: 3}[own], "steps of the newest request alone")

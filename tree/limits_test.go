@@ -108,8 +108,8 @@ func TestStepsAreThoseOfTheRelease(t *testing.T) {
 		}
 	}
 	do(t, tr, &tree.Change{Session: 1}, jute.OpCreate, createBody(path, "", 0), nil)
-	acl := jute.AppendBuffer(jute.AppendString(nil, "/b"), make([]byte, 1000))
-	acl = jute.AppendInt(jute.AppendACL(acl, []jute.ACL{{Perms: 31, ID: tree.DigestID("u:p")}}), 0)
+	own := jute.AppendBuffer(jute.AppendString(nil, "/b"), make([]byte, 1000))
+	own = jute.AppendInt(jute.AppendACL(own, []jute.ACL{{Perms: 31, ID: tree.DigestID("u:p")}}), 0)
 	for _, x := range []struct {
 		name string
 		op   jute.OpCode
@@ -117,7 +117,7 @@ func TestStepsAreThoseOfTheRelease(t *testing.T) {
 		want int
 	}{
 		{"create", jute.OpCreate, createBody("/c", "", 0), 12},
-		{"create with an ACL and data", jute.OpCreate, acl, 26},
+		{"create with an ACL and data", jute.OpCreate, own, 26},
 		{"deep create", jute.OpCreate, createBody(path+"/x", "", 0), 30},
 		{"set", jute.OpSetData, setBody(path, "x"), 19},
 		{"check", jute.OpCheck, pathVersion(path), 11},

@@ -75,9 +75,9 @@ func (g *Gen) ACL() []jute.ACL {
 	if g.IntN(3) > 0 {
 		return jute.WorldAnyone
 	}
-	var acl []jute.ACL
+	var list []jute.ACL
 	for range g.IntN(4) {
-		acl = append(acl, jute.ACL{
+		list = append(list, jute.ACL{
 			Perms: pick[int32](g, 31, 31, 31, 1, 3, 30, 0, -1),
 			ID: pick(g, jute.WorldAnyone[0].ID, jute.WorldAnyone[0].ID, tree.DigestID("u1:p1"), jute.ID{
 				Scheme: "auth", ID: "any"},
@@ -87,7 +87,7 @@ func (g *Gen) ACL() []jute.ACL {
 					Scheme: "world", ID: ""}),
 		})
 	}
-	return acl
+	return list
 }
 
 // Op returns a write as a client sends it, rarely a damaged one.

@@ -38,9 +38,9 @@ type Event struct {
 }
 
 // fixACL is FixACL for the client that asks.
-func (c *Change) fixACL(acl []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode) {
-	fixed, code := FixACL(acl, c.IDs, nullID)
-	c.spend(aclSteps * max(0, len(acl)+len(fixed)-2)) // an operation pays for one entry
+func (c *Change) fixACL(list []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode) {
+	fixed, code := FixACL(list, c.IDs, nullID)
+	c.spend(aclSteps * max(0, len(list)+len(fixed)-2)) // an operation pays for one entry
 	return fixed, code
 }
 

@@ -255,7 +255,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 	for i := range long {
 		long[i] = jute.ACL{Perms: jute.PermRead, ID: tree.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))}
 	}
-	told := func(acl []jute.ACL) (least time.Duration) {
+	told := func(list []jute.ACL) (least time.Duration) {
 		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		for range 20 {
 			c := newConn(s, &net.TCPConn{}, nil)
@@ -263,11 +263,11 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 			for i := range ids {
 				ids[i] = tree.DigestID(fmt.Sprintf("%02d:x", i))
 			}
-			ids[identity.MaxIDs-1] = acl[len(acl)-1].ID
+			ids[identity.MaxIDs-1] = list[len(list)-1].ID
 			c.proof.ids.Store(&ids)
 			s.watches.Add(&c.watcher, "/a", watches.Persistent)
 		}
-		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(acl)}}, 500)
+		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(list)}}, 500)
 		least = time.Hour
 		for zxid := range int64(5) {
 			began := time.Now()
