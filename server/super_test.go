@@ -6,13 +6,13 @@ import (
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // The admin port lets in the super user by the password, and no other, whatever the options leave empty.
 func TestWhichCallersAreTheSuperUser(t *testing.T) {
 	t.Parallel()
-	digest := func(credentials string) string { return tree.DigestID(credentials).ID }
+	digest := func(credentials string) string { return acl.DigestID(credentials).ID }
 	for name, x := range map[string]struct {
 		o    Options
 		want string // the header that is let in

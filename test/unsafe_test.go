@@ -15,8 +15,9 @@ import (
 // sharing names, for each file that makes strings and bytes share memory, the test in its folder that
 // overwrites what is shared.
 var sharing = map[string]string{
-	"jute/decode.go": "TestStringsShareTheirInputUntilItIsHandled",
-	"tree/aclset.go": "TestTreesShareNothingWithTheirInputs",
+	"jute/decode.go":  "TestStringsShareTheirInputUntilItIsHandled",
+	"tree/acl/set.go": "TestSetsShareNothingWithTheirInputs",
+	"tree/info.go":    "TestTreesShareNothingWithTheirInputs",
 }
 
 // Strings that share a buffer are made in few places, and each has its test: a string that outlives its

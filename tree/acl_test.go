@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 func id(scheme, id string) jute.ID { return jute.ID{Scheme: scheme, ID: id} }
@@ -21,13 +22,13 @@ func entry(perms int32, scheme, name string) jute.ACL {
 // TestPermissions asks for every operation, alone and in a multi, with every
 // single bit and every scheme, who may and who may not: S3.
 func TestPermissions(t *testing.T) {
-	digest := tree.DigestID("u1:p1")
+	digest := acl.DigestID("u1:p1")
 	schemes := []struct {
 		entry   jute.ID
 		in, out []jute.ID
 	}{
 		{id("world", "anyone"), nil, nil},
-		{digest, []jute.ID{digest}, []jute.ID{tree.DigestID("u2:p2")}},
+		{digest, []jute.ID{digest}, []jute.ID{acl.DigestID("u2:p2")}},
 		{id("ip", "10.0.0.0/8"), []jute.ID{id("ip", "10.9.9.9")}, []jute.ID{id("ip", "11.0.0.1")}},
 		{id("x509", "CN=a"), []jute.ID{id("x509", "CN=a")}, []jute.ID{id("x509", "CN=b")}},
 	}
@@ -138,12 +139,12 @@ func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{Session: 7, IDs: []jute.ID{id("ip", "10.9.9.9")}}
 	for i := range 63 {
-		c.IDs = append(c.IDs, tree.DigestID(fmt.Sprintf("%02d:x", i)))
+		c.IDs = append(c.IDs, acl.DigestID(fmt.Sprintf("%02d:x", i)))
 	}
 	var digests, addresses []jute.ACL
 	for i := range 500 {
 		digests = append(digests, jute.ACL{Perms: jute.PermRead,
-			ID: tree.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))})
+			ID: acl.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))})
 		addresses = append(addresses, jute.ACL{Perms: jute.PermRead,
 			ID: id("ip", fmt.Sprintf("10.1.%d.%d/32", i/250, i%250))})
 	}

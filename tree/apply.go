@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Apply runs one write of a client: it decodes body, applies it and appends the response record to reply. An
@@ -14,7 +15,7 @@ import (
 // UNIMPLEMENTED, check outside a multi among them.
 func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte, code jute.ErrCode,
 	changed bool) {
-	c.asked, c.Steps, c.Divided = asker{}, 0, false // of the request before
+	c.asked, c.Steps, c.Divided = acl.Asker{}, 0, false // of the request before
 	d := jute.NewDecoder(body)
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:

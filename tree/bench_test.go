@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // filled returns a tree of n nodes of 100 bytes in directories of 1000, with
@@ -141,7 +142,7 @@ var benchReads = map[string]func(t *tree.Tree, b []byte, path string){
 	"getEphemerals": func(t *tree.Tree, b []byte, p string) { t.AppendEphemerals(b, 1, "/") },
 }
 
-var benchIDs = []jute.ID{{Scheme: "ip", ID: "10.0.0.1"}, tree.DigestID("u1:p1")}
+var benchIDs = []jute.ID{{Scheme: "ip", ID: "10.0.0.1"}, acl.DigestID("u1:p1")}
 
 func TestReadsDoNotAllocate(t *testing.T) {
 	tr, zxid := filled(t, 5000)

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -10,7 +11,7 @@ import (
 // change of a node that the client may not read, but the watch is used up too. The paths are parts of r.
 func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches,
 	arm func(watches.Kind, string), tell func(jute.EventType, string)) {
-	var asked asker
+	var asked acl.Asker
 	changed := func(path string, k watches.Kind, e jute.EventType) {
 		n := t.find(path)
 		if n == nil {
@@ -24,7 +25,7 @@ func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches,
 		switch {
 		case last <= r.RelativeZxid:
 			arm(k, path)
-		case asked.allows(n.acl, ids, jute.PermRead):
+		case asked.Allows(n.acl, ids, jute.PermRead):
 			tell(e, path)
 		}
 	}
@@ -34,7 +35,7 @@ func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches,
 	for _, path := range r.Exist {
 		if n := t.find(path); n == nil {
 			arm(watches.Data, path)
-		} else if asked.allows(n.acl, ids, jute.PermRead) {
+		} else if asked.Allows(n.acl, ids, jute.PermRead) {
 			tell(jute.EventCreated, path)
 		}
 	}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // SetLimits lowers the bounds of a tree; a zero leaves one alone.
@@ -43,7 +44,7 @@ func (t *Tree) Verify() error {
 		}
 	}
 	count, size, owned, reapable, texts := 0, int64(0), 0, 0, 0
-	refs := map[*ACL]int{}
+	refs := map[*acl.Set]int{}
 	quotas := map[string]bool{}
 	var visit func(n *node) (int, int64) // recursion is fine here: test trees are shallow
 	visit = func(n *node) (below int, bytes int64) {
@@ -133,12 +134,12 @@ func (t *Tree) Verify() error {
 	var aclBytes int64
 	for a, n := range refs {
 		aclBytes += int64(len(a.Key()))
-		if a.Nodes() != n || t.acls.intern(a.List()) != a {
+		if a.Nodes() != n || t.acls.Intern(a.List()) != a {
 			bad("ACL %v: %d references are %d", a.List(), a.Nodes(), n)
 		}
 	}
-	if len(refs) != t.acls.len() || aclBytes != t.ACLBytes() || len(quotas) != t.quotas {
-		bad("%d ACLs are %d, their bytes %d are %d, %d quotas are %d", t.acls.len(), len(refs), t.ACLBytes(), aclBytes,
+	if len(refs) != t.acls.Len() || aclBytes != t.ACLBytes() || len(quotas) != t.quotas {
+		bad("%d ACLs are %d, their bytes %d are %d, %d quotas are %d", t.acls.Len(), len(refs), t.ACLBytes(), aclBytes,
 			t.quotas, len(quotas))
 	}
 	if texts != len(t.quotaTexts) {

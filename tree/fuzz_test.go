@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // program encodes operations for FuzzTree: op u8, session u8, length u16, body.
@@ -29,7 +30,7 @@ func FuzzTree(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(program(NewGen(seed), 20))
 	}
-	who := [][]jute.ID{nil, {{Scheme: "super"}}, {tree.DigestID("u1:p1")}, {{Scheme: "ip", ID: "10.0.0.1"}}}
+	who := [][]jute.ID{nil, {{Scheme: "super"}}, {acl.DigestID("u1:p1")}, {{Scheme: "ip", ID: "10.0.0.1"}}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		tr, model := tree.New(), NewModel()
 		zxid := int64(0)

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Info is everything that the tree knows of a node. Its slices belong to the tree and must not be
@@ -60,7 +61,7 @@ func (t *Tree) Children(path string) []string {
 // ACLs returns every ACL that a node has. The lists must not be changed.
 func (t *Tree) ACLs() [][]jute.ACL {
 	var all [][]jute.ACL
-	t.acls.each(func(a *ACL) { all = append(all, a.List()) })
+	t.acls.Each(func(a *acl.Set) { all = append(all, a.List()) })
 	return all
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // A multi may have ten thousand operations on ordinary paths, and as many checks as a frame
@@ -34,7 +35,7 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 	}
 	ids := []jute.ID{{Scheme: "ip", ID: "10.0.0.1"}}
 	for i := range 45 {
-		ids = append(ids, tree.DigestID(fmt.Sprint(i)))
+		ids = append(ids, acl.DigestID(fmt.Sprint(i)))
 	}
 	node := func(i int) string { return fmt.Sprintf("/service/locks/node-%010d", i) }
 	const ordinary, full = 10_000, 1 << 20
@@ -109,7 +110,7 @@ func TestStepsAreThoseOfTheRelease(t *testing.T) {
 	}
 	do(t, tr, &tree.Change{Session: 1}, jute.OpCreate, createBody(path, "", 0), nil)
 	own := jute.AppendBuffer(jute.AppendString(nil, "/b"), make([]byte, 1000))
-	own = jute.AppendInt(jute.AppendACL(own, []jute.ACL{{Perms: 31, ID: tree.DigestID("u:p")}}), 0)
+	own = jute.AppendInt(jute.AppendACL(own, []jute.ACL{{Perms: 31, ID: acl.DigestID("u:p")}}), 0)
 	for _, x := range []struct {
 		name string
 		op   jute.OpCode

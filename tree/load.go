@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/digest"
 )
 
 // maxLoadPath bounds the depth of a tree that damaged input may ask for; no
@@ -21,7 +23,7 @@ type Loader struct {
 	end   bool
 	zxid  int64
 	nodes int64 // how many the header promises
-	acls  []*ACL
+	acls  []*acl.Set
 	path  []byte // of the node before
 
 	// dir is the path of parent: most nodes have the same one as the node
@@ -133,7 +135,7 @@ func (l *Loader) header(d *jute.Decoder) error {
 		return fmt.Errorf("zxid %d", l.zxid)
 	}
 	l.head = true
-	l.tree.zxid, l.tree.hash = l.zxid, digest(hash)
+	l.tree.zxid, l.tree.hash = l.zxid, digest.Sum(hash)
 	return nil
 }
 
@@ -145,9 +147,9 @@ func (l *Loader) acl(d *jute.Decoder) error {
 	case len(list) == 0 || nullID:
 		return errors.New("no ACL")
 	}
-	known := l.tree.acls.len()
-	a := l.tree.acls.intern(list)
-	if l.tree.acls.len() == known {
+	known := l.tree.acls.Len()
+	a := l.tree.acls.Intern(list)
+	if l.tree.acls.Len() == known {
 		return errors.New("the same ACL twice")
 	}
 	l.acls = append(l.acls, a)

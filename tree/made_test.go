@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Gen makes up operations: mostly sensible ones in a small tree, so that they
@@ -59,9 +59,9 @@ func (g *Gen) Identities() []jute.ID {
 	ip := jute.ID{Scheme: "ip", ID: pick(g, "10.0.0.1", "::1", "::ffff:10.0.0.2", "192.168.7.9")}
 	switch g.IntN(8) {
 	case 0:
-		return []jute.ID{ip, tree.DigestID("u1:p1")}
+		return []jute.ID{ip, acl.DigestID("u1:p1")}
 	case 1:
-		return []jute.ID{ip, tree.DigestID("u2:p2"), tree.DigestID("u1:p1")}
+		return []jute.ID{ip, acl.DigestID("u2:p2"), acl.DigestID("u1:p1")}
 	case 2, 3, 4:
 		return []jute.ID{ip, {Scheme: "super", ID: ""}}
 	case 5:
@@ -79,7 +79,7 @@ func (g *Gen) ACL() []jute.ACL {
 	for range g.IntN(4) {
 		list = append(list, jute.ACL{
 			Perms: pick[int32](g, 31, 31, 31, 1, 3, 30, 0, -1),
-			ID: pick(g, jute.WorldAnyone[0].ID, jute.WorldAnyone[0].ID, tree.DigestID("u1:p1"), jute.ID{
+			ID: pick(g, jute.WorldAnyone[0].ID, jute.WorldAnyone[0].ID, acl.DigestID("u1:p1"), jute.ID{
 				Scheme: "auth", ID: "any"},
 				jute.ID{Scheme: "ip", ID: "10.0.0.0/24"}, jute.ID{Scheme: "ip", ID: "10.0.0.1"}, jute.ID{
 					Scheme: "ip", ID: "10.0.0"},

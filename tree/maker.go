@@ -25,7 +25,7 @@ func (m *Maker) Set(path string, i *Info) error {
 		return errors.New("no ACL")
 	}
 	s := state{
-		data: stringOf(i.Data), null: i.Data == nil, acl: m.acls.intern(i.ACL),
+		data: stringOf(i.Data), null: i.Data == nil, acl: m.acls.Intern(i.ACL),
 		czxid: i.Czxid, mzxid: i.Mzxid, pzxid: i.Pzxid, ctime: i.Ctime, mtime: i.Mtime,
 		version: i.Version, cv: i.Counter, aversion: i.Aversion, kind: i.Kind,
 	}
@@ -41,8 +41,8 @@ func (m *Maker) Set(path string, i *Info) error {
 		return m.place(m.find(dir), path, s)
 	}
 	m.setData(n, s.data, s.null)
-	m.acls.retain(s.acl)
-	m.acls.release(n.acl)
+	m.acls.Retain(s.acl)
+	m.acls.Release(n.acl)
 	n.state = s
 	return nil
 }
@@ -105,7 +105,7 @@ func (t *Tree) place(parent *node, path string, s state) error {
 			return errors.New("the root is no plain node")
 		}
 		t.root = &node{state: s}
-		t.acls.retain(s.acl)
+		t.acls.Retain(s.acl)
 		t.count, t.size = 1, 1+int64(len(s.data))
 		return nil
 	}
@@ -127,6 +127,6 @@ func (t *Tree) complete() error {
 			return fmt.Errorf("snapshot: no %s", path)
 		}
 	}
-	t.acls.sweep()
+	t.acls.Sweep()
 	return nil
 }

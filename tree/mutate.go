@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Change is one write being applied: its client, its time, and its results.
@@ -27,34 +28,34 @@ type Change struct {
 	// Steps are what the newest request has cost so far.
 	Steps int
 
-	asked asker
+	asked acl.Asker
 }
 
 // Event is something that happened to a node.
 type Event struct {
 	Type jute.EventType
 	Path string
-	ACL  *ACL // of the node named, when it happened
+	ACL  *acl.Set // of the node named, when it happened
 }
 
 // fixACL is FixACL for the client that asks.
 func (c *Change) fixACL(list []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode) {
-	fixed, code := FixACL(list, c.IDs, nullID)
+	fixed, code := acl.Fix(list, c.IDs, nullID)
 	c.spend(aclSteps * max(0, len(list)+len(fixed)-2)) // an operation pays for one entry
 	return fixed, code
 }
 
 // allowed reports whether the client has one of the permissions in perm on n.
 func (c *Change) allowed(n *node, perm int32) bool {
-	if !c.asked.recalls(n.acl) {
+	if !c.asked.Recalls(n.acl) {
 		c.spend(1 + len(c.IDs)/2)
 	}
-	return c.asked.allows(n.acl, c.IDs, perm)
+	return c.asked.Allows(n.acl, c.IDs, perm)
 }
 
 // intern returns the stored form of the ACL that a client gives to a node.
-func (t *Tree) intern(c *Change, acl []jute.ACL) *ACL {
-	set := t.acls.intern(acl)
+func (t *Tree) intern(c *Change, acl []jute.ACL) *acl.Set {
+	set := t.acls.Intern(acl)
 	if set.Nodes() == 0 {
 		c.spend(newACLSteps * (1 + len(acl)))
 	}
@@ -79,7 +80,7 @@ func (t *Tree) link(n *node, p int) {
 	} else {
 		d.restore(t.seed, n, p)
 	}
-	t.acls.retain(n.acl)
+	t.acls.Retain(n.acl)
 	t.count++
 	t.size += int64(pathLen(n))
 	t.spread(n, 1, int64(len(n.data)))
@@ -117,7 +118,7 @@ func (t *Tree) link(n *node, p int) {
 func (t *Tree) unlink(n *node) int {
 	p := n.parent.dir.remove(t.seed, n.name)
 	delete(t.kins, n)
-	t.acls.release(n.acl)
+	t.acls.Release(n.acl)
 	t.count--
 	t.size -= int64(pathLen(n))
 	t.spread(n, -1, -int64(len(n.data)))
@@ -207,7 +208,7 @@ func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
 	t.charge(c, path, 1, int64(len(n.data)))
 	t.fillStats(n)
 	t.mix(mixCreate, path, n)
-	t.hash.int(uint64(uint32(parent.cv)))
+	t.hash.Int(uint64(uint32(parent.cv)))
 	c.tell(jute.EventCreated, path, n)
 	c.tell(jute.EventChildrenChanged, ParentPath(path), parent)
 	return n
@@ -216,7 +217,7 @@ func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
 // removeNode deletes n, which has no children.
 func (t *Tree) removeNode(c *Change, n *node, path string) {
 	t.mix(mixDelete, path, n)
-	t.hash.int(uint64(c.Zxid))
+	t.hash.Int(uint64(c.Zxid))
 	t.snap.keep(n.parent)
 	t.snap.keepDeleted(n, path)
 	t.undo.deleted(n, t.unlink(n))
@@ -257,13 +258,13 @@ func next(v int32) int32 {
 func (t *Tree) changeACL(c *Change, n *node, path string, acl []jute.ACL) {
 	t.snap.keep(n)
 	set := t.intern(c, acl)
-	t.acls.retain(set)
-	t.acls.release(n.acl)
+	t.acls.Retain(set)
+	t.acls.Release(n.acl)
 	n.acl = set
 	n.aversion = next(n.aversion)
 	t.zxid = c.Zxid
 	t.mix(mixSetACL, path, n)
-	t.hash.int(uint64(c.Zxid))
+	t.hash.Int(uint64(c.Zxid))
 }
 
 // The kinds of changes that are mixed into the digest.
@@ -281,14 +282,14 @@ func (t *Tree) mix(what uint64, path string, n *node) {
 	if n.null {
 		kind |= 1 << 8
 	}
-	h.pair(what, kind)
-	h.string(path)
-	h.string(n.data)
-	h.int(n.acl.Sum())
-	h.pair(uint64(n.czxid), uint64(n.mzxid))
-	h.pair(uint64(n.mtime), uint64(n.owner))
-	h.pair(uint64(uint32(n.version))<<32|uint64(uint32(n.aversion)), uint64(n.pzxid))
-	h.int(uint64(uint32(n.cv))<<32 | uint64(n.children()))
+	h.Pair(what, kind)
+	h.Text(path)
+	h.Text(n.data)
+	h.Int(n.acl.Sum())
+	h.Pair(uint64(n.czxid), uint64(n.mzxid))
+	h.Pair(uint64(n.mtime), uint64(n.owner))
+	h.Pair(uint64(uint32(n.version))<<32|uint64(uint32(n.aversion)), uint64(n.pzxid))
+	h.Int(uint64(uint32(n.cv))<<32 | uint64(n.children()))
 }
 
 // spend counts n steps. It returns false when the budget is used up, for this and all later calls.

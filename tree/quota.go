@@ -86,7 +86,7 @@ func (t *Tree) setStats(n *node, count, bytes int64) {
 	b = strconv.AppendInt(b, bytes, 10)
 	t.buf = b
 	t.setData(n, string(b), false)
-	t.hash.string(n.data)
+	t.hash.Text(n.data)
 }
 
 // overQuota reports whether more nodes and bytes at path would break a hard limit. Within a multi it compares

@@ -53,7 +53,7 @@ func (t *Tree) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.Err
 	if code != jute.OK {
 		return b, code
 	}
-	return n.appendStat(n.acl.appendFor(b, ids)), jute.OK
+	return n.appendStat(n.acl.AppendFor(b, ids)), jute.OK
 }
 
 // AppendChildren appends the names of the children of the node at path. It

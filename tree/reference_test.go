@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/rights"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Node is a node of a Model: a Stat, without Cversion, DataLength and NumChildren, and the fields
@@ -26,7 +27,7 @@ type Node struct {
 // Model does what a tree.Tree does, in the plainest way: it keeps its nodes in one map by path, copies all
 // of it for a multi and scans all of it for a list of children. It is slow and should be easy to believe;
 // where the tree and the model disagree, the specification decides which of them is wrong. It shares two
-// things with the tree, which have tables of their own: tree.ValidPath and tree.FixACL.
+// things with the tree, which have tables of their own: tree.ValidPath and acl.Fix.
 type Model struct {
 	Nodes  map[string]Node
 	before map[string]Node // the nodes before the multi being applied
@@ -147,7 +148,7 @@ func (m *Model) create(c *tree.Change, op jute.OpCode, r jute.CreateRequest) ([]
 	if !strings.Contains(path, "/") || strings.Contains(path, "\x00") {
 		return nil, jute.BadArguments
 	}
-	acl, code := tree.FixACL(r.ACL, c.IDs, r.NullACLID)
+	acl, code := acl.Fix(r.ACL, c.IDs, r.NullACLID)
 	if code != jute.OK {
 		return nil, code
 	}
@@ -293,7 +294,7 @@ func (m *Model) setACL(c *tree.Change, r jute.SetACLRequest) ([]byte, jute.ErrCo
 	if r.NoPath || !tree.ValidPath(r.Path) {
 		return nil, jute.BadArguments
 	}
-	acl, code := tree.FixACL(r.ACL, c.IDs, r.NullACLID)
+	acl, code := acl.Fix(r.ACL, c.IDs, r.NullACLID)
 	n, path := m.Nodes[r.Path], strings.Clone(r.Path)
 	if code == jute.OK {
 		code = m.check(c, r.PathVersion, jute.PermAdmin, n.Aversion)
@@ -315,7 +316,7 @@ func next(v int32) int32 {
 }
 
 func tell(c *tree.Change, t jute.EventType, path string, n Node) {
-	c.Events = append(c.Events, tree.Event{Type: t, Path: path, ACL: tree.NewACL(n.ACL)})
+	c.Events = append(c.Events, tree.Event{Type: t, Path: path, ACL: acl.New(n.ACL)})
 }
 
 func cloneACL(acl []jute.ACL) []jute.ACL {

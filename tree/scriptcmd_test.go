@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -124,7 +125,7 @@ func (s *script) run(list []string, more [][]string) {
 		for _, w := range list[1:] {
 			scheme, id, _ := strings.Cut(w, ":")
 			if scheme == "digest" {
-				s.IDs = append(s.IDs, tree.DigestID(id))
+				s.IDs = append(s.IDs, acl.DigestID(id))
 			} else {
 				s.IDs = append(s.IDs, jute.ID{Scheme: scheme, ID: id})
 			}

@@ -1,5 +1,10 @@
 package tree
 
+import (
+	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/digest"
+)
+
 // The stream of a snapshot is a list of records, each beginning with one of
 // these bytes:
 //
@@ -33,12 +38,12 @@ type Snapshot struct {
 	tree   *Tree
 	mark   uint32 // node.mark of nodes that need nothing more
 	zxid   int64
-	hash   digest
+	hash   digest.Sum
 	nodes  int // how many there were
 	stage  snapshotStage
-	acls   map[*ACL]uint32 // those written, by number
-	last   []byte          // path of the node written last
-	out    int             // nodes written
+	acls   map[*acl.Set]uint32 // those written, by number
+	last   []byte              // path of the node written last
+	out    int                 // nodes written
 	stack  []walkFrame
 	path   []byte // of the node being visited, "" for the root
 	closed bool
@@ -80,7 +85,7 @@ func (t *Tree) StartSnapshot() *Snapshot {
 	t.snaps++ // from 1: 0 is the mark of nodes that no snapshot has met. It would take a century to wrap
 	t.snap = &Snapshot{
 		tree: t, mark: t.snaps, zxid: t.zxid, hash: t.hash, nodes: t.count,
-		acls: map[*ACL]uint32{}, changed: map[*node]state{},
+		acls: map[*acl.Set]uint32{}, changed: map[*node]state{},
 	}
 	return t.snap
 }

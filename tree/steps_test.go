@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -34,8 +35,8 @@ func TestEveryPartOfARequestHasItsPrice(t *testing.T) {
 		}
 		return jute.AppendMultiHeader(b, jute.OpError, true, -1)
 	}
-	many := []jute.ID{id("ip", "10.0.0.1"), tree.DigestID("a"), tree.DigestID("b"), tree.DigestID("c"),
-		tree.DigestID("d"), tree.DigestID("e"), tree.DigestID("f")}
+	many := []jute.ID{id("ip", "10.0.0.1"), acl.DigestID("a"), acl.DigestID("b"), acl.DigestID("c"),
+		acl.DigestID("d"), acl.DigestID("e"), acl.DigestID("f")}
 	long := "/" + strings.Repeat("n", 64*5)
 	deep := strings.Repeat("/some-name", 41) // the last 20 below the first 21, which are there
 	for _, x := range []struct {

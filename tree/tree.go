@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/digest"
 )
 
 // NodeKind says what keeps a node alive.
@@ -22,7 +24,7 @@ const (
 // state is the part of a node that belongs to it alone: what a snapshot writes.
 type state struct {
 	data  string // immutable, so that copies of a state share it
-	acl   *ACL
+	acl   *acl.Set
 	czxid int64
 	mzxid int64
 	pzxid int64
@@ -89,11 +91,11 @@ type Tree struct {
 	seed  maphash.Seed
 	lim   limits
 	zxid  int64 // of the newest change
-	hash  digest
+	hash  digest.Sum
 	count int   // nodes, the root included
 	size  int64 // bytes of all paths and data
 
-	acls       aclTable
+	acls       acl.Table
 	ephemerals map[int64]*holding // by session
 	owners     []*holding         // the same, for walks in pieces; holding.slot is the position
 	owned      int                // ephemerals of all sessions
@@ -111,25 +113,25 @@ type Tree struct {
 // New returns a tree with the nodes that every tree has.
 func New() *Tree {
 	t := newTree()
-	world := t.acls.intern(jute.WorldAnyone)
+	world := t.acls.Intern(jute.WorldAnyone)
 	t.root = &node{state: state{acl: world}}
-	t.acls.retain(world)
+	t.acls.Retain(world)
 	t.count, t.size = 1, 1
 	zk := t.builtin(t.root, "zookeeper", world)
 	t.builtin(zk, "config",
-		t.acls.intern([]jute.ACL{{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}})).aversion = -1
+		t.acls.Intern([]jute.ACL{{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}})).aversion = -1
 	t.builtin(zk, "quota", world)
 	return t
 }
 
 func newTree() *Tree {
 	return &Tree{
-		seed: maphash.MakeSeed(), lim: defaultLimits, acls: newACLTable(),
+		seed: maphash.MakeSeed(), lim: defaultLimits, acls: acl.NewTable(),
 		ephemerals: map[int64]*holding{}, quotaTexts: map[*node]quotaText{},
 	}
 }
 
-func (t *Tree) builtin(parent *node, name string, acl *ACL) *node {
+func (t *Tree) builtin(parent *node, name string, acl *acl.Set) *node {
 	n := &node{state: state{acl: acl}, name: name, parent: parent}
 	t.link(n, -1)
 	return n
@@ -204,7 +206,7 @@ func (t *Tree) Count() int { return t.count }
 func (t *Tree) Bytes() int64 { return t.size }
 
 // ACLBytes returns the bytes of all ACLs, each counted once however many nodes have it.
-func (t *Tree) ACLBytes() int64 { return t.acls.bytes() }
+func (t *Tree) ACLBytes() int64 { return t.acls.Bytes() }
 
 // Digest returns the rolling hash over all changes ever made. Trees that made
 // the same changes have the same one.

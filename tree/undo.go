@@ -1,12 +1,14 @@
 package tree
 
+import "github.com/zlockd/zlockd/tree/digest"
+
 // undoLog is what a multi needs to take its changes back. A nil log notes
 // nothing: single operations decide before they change anything. A multi has tens of
 // thousands of steps, so a step is small.
 type undoLog struct {
 	steps []undoStep
 	data  []undoData // of the steps that changed data
-	hash  digest
+	hash  digest.Sum
 	zxid  int64
 
 	// counted holds what the texts of quotas said before the multi, of those that it

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // A rate is a node whose data is a sliding window: the times of the last granted draws. Apply grants a draw
@@ -91,7 +92,7 @@ func (s *State) draw(r *Request, to Sink) error {
 			s.out.Code = jute.BadArguments
 			return nil
 		}
-		data, _ := n.Data(tree.Super)
+		data, _ := n.Data(acl.Super)
 		if w, s.out.Code = windowOf(data, d.Per); s.out.Code != jute.OK {
 			return nil
 		}
@@ -161,7 +162,7 @@ func (s *State) counts(path string) bool {
 	if !there || !s.ticketing { // release 0.1.0 knows no rates
 		return false
 	}
-	data, _ := n.Data(tree.Super)
+	data, _ := n.Data(acl.Super)
 	w, code := windowOf(data, 1)
 	return code == jute.OK && w.last > s.change.Time-max(w.keep, recentTime)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 var ofNoSecret uint64
@@ -49,7 +50,7 @@ func TestDraws(t *testing.T) {
 	expect.Equal(t, b.s.Zxid(), zxid, "the zxid after draws that change nothing")
 	expect.Equal(t, b.draw(drawOf(5, 1000, 0)).Left, 1, "by a higher limit")
 	node, _ := b.s.Tree().Find("/api/calls")
-	data, _ := node.Data(tree.Super)
+	data, _ := node.Data(acl.Super)
 	for _, c := range []struct {
 		limit, per, now int64
 		want            Use

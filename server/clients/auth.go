@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // maxAuths bounds the authentications on one connection.
@@ -39,7 +39,7 @@ func (c *conn) prove(scheme string, credentials []byte) bool {
 	case "ip": // the server knows the address itself
 		return true
 	case identity.Digest:
-		return credentials != nil && !fips140.Enforced() && c.proved(tree.DigestID(string(credentials)))
+		return credentials != nil && !fips140.Enforced() && c.proved(acl.DigestID(string(credentials)))
 	case "ensemble": // a name of an ensemble proves no identity
 		names := c.srv.o.EnsembleNames
 		return len(names) == 0 || len(credentials) == 0 || slices.Contains(names, string(credentials))

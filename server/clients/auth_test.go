@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // who asks whoAmI.
@@ -104,7 +104,7 @@ func TestAuthWithoutCredentials(t *testing.T) {
 
 func TestSuperUserMayDoEverything(t *testing.T) {
 	nobody := []jute.ACL{{Perms: 0, ID: jute.ID{Scheme: "world", ID: "anyone"}}}
-	r := newRig(t, Options{Super: identity.Super{Digest: tree.DigestID("root:secret").ID}})
+	r := newRig(t, Options{Super: identity.Super{Digest: acl.DigestID("root:secret").ID}})
 	c := r.client()
 	call(t, c, jute.OK, jute.OpCreate, wire.Create("/n", nil, nobody, 0))
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "other:secret"))
@@ -272,7 +272,7 @@ func TestRequireAuth(t *testing.T) {
 
 // What credentials prove, by their scheme.
 func TestWhatCredentialsProve(t *testing.T) {
-	super := tree.DigestID("super:secret").ID
+	super := acl.DigestID("super:secret").ID
 	address := jute.ID{Scheme: "ip", ID: "127.0.0.1"}
 	for _, x := range []struct {
 		scheme      string

@@ -23,6 +23,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -123,7 +124,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	}
 	events := make([]tree.Event, 20_000)
 	for i := range events {
-		events[i] = tree.Event{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(jute.WorldAnyone)}
+		events[i] = tree.Event{Type: jute.EventDataChanged, Path: "/a", ACL: acl.New(jute.WorldAnyone)}
 	}
 	s.Events(1, events)
 	open := 0

@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -253,7 +254,7 @@ func TestConnectionsAreDescribed(t *testing.T) {
 func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 	long := make([]jute.ACL, 1000)
 	for i := range long {
-		long[i] = jute.ACL{Perms: jute.PermRead, ID: tree.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))}
+		long[i] = jute.ACL{Perms: jute.PermRead, ID: acl.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))}
 	}
 	told := func(list []jute.ACL) (least time.Duration) {
 		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
@@ -261,13 +262,13 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 			c := newConn(s, &net.TCPConn{}, nil)
 			ids := make([]jute.ID, identity.MaxIDs)
 			for i := range ids {
-				ids[i] = tree.DigestID(fmt.Sprintf("%02d:x", i))
+				ids[i] = acl.DigestID(fmt.Sprintf("%02d:x", i))
 			}
 			ids[identity.MaxIDs-1] = list[len(list)-1].ID
 			c.proof.ids.Store(&ids)
 			s.watches.Add(&c.watcher, "/a", watches.Persistent)
 		}
-		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(list)}}, 500)
+		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: acl.New(list)}}, 500)
 		least = time.Hour
 		for zxid := range int64(5) {
 			began := time.Now()

@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/outbox"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // reconfig changes the members, if the options allow that, for clients that may write /zookeeper/config.
@@ -50,7 +50,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 	if code == jute.OK {
 		c.replica.View(func(st *state.State) {
 			zxid = st.Zxid()
-			record, code = st.Tree().AppendData(nil, tree.Super, state.ConfigPath)
+			record, code = st.Tree().AppendData(nil, acl.Super, state.ConfigPath)
 		})
 	}
 	return c.reply(xid, jute.OpReconfig, zxid, code, record)
@@ -59,7 +59,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 func (c *conn) mayReconfigure() (may bool) {
 	c.replica.View(func(st *state.State) {
 		info, ok := st.Tree().Get(state.ConfigPath)
-		may = ok && tree.NewACL(info.ACL).Allows(*c.proof.ids.Load(), jute.PermWrite)
+		may = ok && acl.New(info.ACL).Allows(*c.proof.ids.Load(), jute.PermWrite)
 	})
 	return may
 }

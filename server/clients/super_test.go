@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // secureRig is a rig that also serves clients over TLS, with and without certificates.
@@ -48,7 +48,7 @@ func TestWhichClientsAreTheSuperUser(t *testing.T) {
 		cert, _ := certificate(t, name)
 		return cert
 	}
-	digest := func(credentials string) string { return tree.DigestID(credentials).ID }
+	digest := func(credentials string) string { return acl.DigestID(credentials).ID }
 	type client struct {
 		digest, user, password string
 		certificates           []tls.Certificate

@@ -23,7 +23,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // tell sends text and returns everything that comes back.
@@ -188,7 +188,7 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 	var asked []ReconfigRequest
 	var r *rig
 	r = newRig(t, Options{
-		Super: identity.Super{Digest: tree.DigestID("root:secret").ID},
+		Super: identity.Super{Digest: acl.DigestID("root:secret").ID},
 		Reconfigure: func(q ReconfigRequest) (jute.ErrCode, bool) {
 			asked = append(asked, q)
 			owed := r.srv.all()[0].from.Account.Owed()

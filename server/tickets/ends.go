@@ -5,7 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // The server announces the end of a hold that was meant for an hour or more. Such a hold mostly belongs to a
@@ -55,6 +55,6 @@ func EndsSoon(st *state.State, left func(id int64) (time.Duration, bool), now ti
 }
 
 func holds(st *state.State, s *session.Session, now time.Time) bool {
-	g := look(st, s.Ticket.Hash, now.UnixMilli(), tree.Super)
+	g := look(st, s.Ticket.Hash, now.UnixMilli(), acl.Super)
 	return g.held
 }

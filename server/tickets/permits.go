@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // A ticket for permits of a semaphore first gets a place in the queue. When its place is the first and enough
@@ -50,7 +51,7 @@ func semaphoreAt(t *tree.Tree, path string, token int64) (s semaphore) {
 		return s
 	}
 	var ok bool
-	data, _ := dir.Data(tree.Super)
+	data, _ := dir.Data(acl.Super)
 	s.rec, ok = recipe.ParseRecord([]byte(data))
 	s.version = dir.Stat().Version
 	if s.dir, s.there = t.Child(dir, recipe.PermitsName); s.there {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // lookAgain is how long the first in a line relies on its last look: the node may have been removed since.
@@ -147,7 +147,7 @@ func rateData(st *state.State, q *Request, perm int32) (data string, there bool,
 	case !state.MayBeRate(n):
 		return "", true, jute.BadArguments
 	}
-	data, _ = n.Data(tree.Super)
+	data, _ = n.Data(acl.Super)
 	return data, true, jute.OK
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Modes of tickets. The state stores these numbers.
@@ -127,7 +128,7 @@ func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
 // readNode returns the data of a node of the ticket, and notes whether an operator has asked the caller to
 // give the lock back.
 func (g *sight) readNode(n tree.Ref) []byte {
-	text, _ := n.Data(tree.Super) // even if its ACL has changed
+	text, _ := n.Data(acl.Super) // even if its ACL has changed
 	data := []byte(text)
 	if asked, ok := recipe.RevocationIn(data); ok {
 		g.asked = &asked
@@ -166,7 +167,7 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
 	if err := rivals(t, dir, recipe.UseQueue, others, token); err != nil {
 		return err
 	}
-	data, _ := dir.Data(tree.Super)
+	data, _ := dir.Data(acl.Super)
 	if _, policy := recipe.ParsePolicyRecord([]byte(data)); policy && data != "" {
 		return recipe.ErrMixedLayout
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/session"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // tokenHeader is the header with the page's token. Pages of other sites can neither read nor send this
@@ -373,7 +373,7 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, c 
 			return errChanged
 		}
 		done, err := v.source.Do(ctx, state.Request{Op: jute.OpMulti, Session: s.ID, Gen: s.Gen,
-			IDs: tree.Super, Body: jute.AppendMultiHeader(multi, jute.OpError, true, -1)})
+			IDs: acl.Super, Body: jute.AppendMultiHeader(multi, jute.OpError, true, -1)})
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 var (
@@ -84,7 +85,7 @@ func drawAttack(seed uint64) *draw {
 	}
 	d.inside = inside[r.IntN(len(inside))]
 	for i := range log(1500) % 1000 {
-		id := tree.DigestID(fmt.Sprintf("%d-%d:p", seed, i))
+		id := acl.DigestID(fmt.Sprintf("%d-%d:p", seed, i))
 		switch r.IntN(3) {
 		case 0:
 			id = jute.ID{Scheme: "ip", ID: fmt.Sprintf("10.%d.%d.%d/%d", r.IntN(9), i/250, i%250, 8+r.IntN(25))}

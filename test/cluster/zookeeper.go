@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Super returns the line of zoo.cfg that makes "user:password" the super user. Both kinds of servers read it.
 func Super(credential string) string {
-	return "DigestAuthenticationProvider.superDigest=" + tree.DigestID(credential).ID
+	return "DigestAuthenticationProvider.superDigest=" + acl.DigestID(credential).ID
 }
 
 // smallJVM is a Java machine that starts fast.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Generator creates a random program step by step. It follows the servers' answers, so that
@@ -246,9 +246,9 @@ const open = "31:world:anyone"
 var acls = []string{
 	"1:world:anyone", "2:world:anyone", "4:world:anyone", "8:world:anyone", "16:world:anyone", "0:world:anyone",
 	"15:world:anyone",
-	"31:auth:", "31:auth:ignored,1:world:anyone", "31:digest:" + tree.DigestID("u1:p1").ID, "31:digest:" +
-		tree.DigestID("u2:p2").ID + ",1:world:anyone",
-	"13:digest:" + tree.DigestID("u1:p1").ID + ",31:digest:" + tree.DigestID("u2:p2").ID,
+	"31:auth:", "31:auth:ignored,1:world:anyone", "31:digest:" + acl.DigestID("u1:p1").ID, "31:digest:" +
+		acl.DigestID("u2:p2").ID + ",1:world:anyone",
+	"13:digest:" + acl.DigestID("u1:p1").ID + ",31:digest:" + acl.DigestID("u2:p2").ID,
 	"31:ip:127.0.0.1", "31:ip:127.0.0.0/8", "31:ip:10.0.0.1", "31:ip:0.0.0.0/0",
 	"7:ip:127.0.0.1/31,24:world:anyone",
 	"31:world:anyone,31:world:anyone", "63:world:anyone", "-1:world:anyone",

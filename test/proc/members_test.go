@@ -26,7 +26,7 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 const password = "secret"
@@ -80,7 +80,7 @@ type ensemble struct {
 func startMembers(t *testing.T, spare int, flags ...string) *ensemble {
 	t.Helper()
 	e := cluster.Run(t, cluster.Options{Nodes: 3, Spare: spare,
-		Flags: append([]string{"--super-digest", tree.DigestID("super:" + password).ID}, flags...)})
+		Flags: append([]string{"--super-digest", acl.DigestID("super:" + password).ID}, flags...)})
 	auth := filepath.Join(e.Dir, "auth")
 	must.OK(t, os.WriteFile(auth, []byte("digest:super:"+password+"\n"), 0o600))
 	return &ensemble{e, t, auth}

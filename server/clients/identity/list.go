@@ -10,7 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Bounds of a List, because the whole list travels with every write.
@@ -20,7 +20,7 @@ const (
 )
 
 // SuperID is the identity that passes every check.
-var SuperID = tree.Super[0]
+var SuperID = acl.Super[0]
 
 // List holds a client's identities: its address, then those that it has proved. Only the connection's
 // goroutine changes it. Its slice is replaced, never changed; clients of one address share their first slice.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Schemes of the identities that clients prove.
@@ -18,7 +18,7 @@ const (
 
 // Super names the super user in each scheme. A scheme whose text is empty has no super user.
 type Super struct {
-	Digest string // as tree.DigestID makes it
+	Digest string // as acl.DigestID makes it
 	SASL   string // the user
 	X509   string // the subject of the certificate
 }
@@ -31,7 +31,7 @@ func (s Super) Is(id jute.ID) bool {
 	case Digest:
 		super = s.Digest
 		user, _, _ := strings.Cut(id.ID, ":")
-		if user == "" || id == tree.DigestID(user) || id == tree.DigestID(user+":") {
+		if user == "" || id == acl.DigestID(user) || id == acl.DigestID(user+":") {
 			return false // a digest without a name or a password never matches
 		}
 	case SASL:
@@ -44,5 +44,5 @@ func (s Super) Is(id jute.ID) bool {
 
 // HasPassword reports whether a user with this password is the super user.
 func (s Super) HasPassword(user, password string) bool {
-	return s.Is(tree.DigestID(user + ":" + password))
+	return s.Is(acl.DigestID(user + ":" + password))
 }

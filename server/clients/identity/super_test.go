@@ -5,12 +5,12 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // What is not set, in the options or in what a client proves, matches nothing.
 func TestSuperUser(t *testing.T) {
-	digest := func(credentials string) string { return tree.DigestID(credentials).ID }
+	digest := func(credentials string) string { return acl.DigestID(credentials).ID }
 	for name, x := range map[string]struct {
 		super  Super
 		scheme string

@@ -6,6 +6,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // telling moves the events of a change from the tree into outboxes. It encodes each event once, into a buffer
@@ -63,7 +64,7 @@ type event struct {
 // client's right to read them is still unchecked.
 type run struct {
 	from, to int
-	acl      *tree.ACL
+	acl      *acl.Set
 }
 
 // heard collects the events for one connection.
@@ -86,7 +87,7 @@ type deep struct {
 // question is a check whether a client with these identities may read a node with this ACL.
 type question struct {
 	ids *[]jute.ID
-	acl *tree.ACL
+	acl *acl.Set
 }
 
 // Bounds of a portion, in bytes (roughly) and in runs.
@@ -252,15 +253,15 @@ func (t *Table) hearDeep(c *Watcher, d *deep) {
 
 // mayRead reports whether a client may read a node with this ACL. For a client with many identities it keeps
 // the answer until the end of the change.
-func (t *Table) mayRead(from *Address, ids *[]jute.ID, acl *tree.ACL) bool {
+func (t *Table) mayRead(from *Address, ids *[]jute.ID, set *acl.Set) bool {
 	if len(*ids) <= fewIDs {
-		return acl.Allows(*ids, jute.PermRead)
+		return set.Allows(*ids, jute.PermRead)
 	}
-	q := question{ids, acl}
+	q := question{ids, set}
 	may, known := t.asked[q]
 	if !known {
 		from.change.steps += len(*ids) / 2 * tellsInStep
-		may = acl.Allows(*ids, jute.PermRead)
+		may = set.Allows(*ids, jute.PermRead)
 		t.asked[q] = may
 	}
 	return may

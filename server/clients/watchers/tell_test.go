@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -37,9 +38,9 @@ func heardOf(t *testing.T, c *Watcher) (list []string) {
 // Whatever is watched and changed, each connection gets the events that it would get were it told of one after
 // the other: in their order, each once, and none of a node that its client may not read.
 func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
-	acls := []*tree.ACL{tree.NewACL(jute.WorldAnyone), tree.NewACL(jute.WorldAnyone)}
+	acls := []*acl.Set{acl.New(jute.WorldAnyone), acl.New(jute.WorldAnyone)}
 	for i := range 3 {
-		acls = append(acls, tree.NewACL([]jute.ACL{{Perms: jute.PermRead, ID: jute.ID{Scheme: "digest",
+		acls = append(acls, acl.New([]jute.ACL{{Perms: jute.PermRead, ID: jute.ID{Scheme: "digest",
 			ID: fmt.Sprint("user", i)}}}))
 	}
 	paths := []string{"/"}
@@ -114,7 +115,7 @@ func TestNonReadersMakeRoomForEvents(t *testing.T) {
 		events := make([]tree.Event, 1000)
 		for i := range events {
 			events[i] = tree.Event{Type: jute.EventDeleted, Path: fmt.Sprint("/", i),
-				ACL: tree.NewACL(jute.WorldAnyone)}
+				ACL: acl.New(jute.WorldAnyone)}
 		}
 		s.Tell(1, events)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -131,7 +132,7 @@ func TestEventsAreCharged(t *testing.T) {
 		must.That(t, s.Add(c, x.path, watches.Persistent), "no room")
 		c.From.Account.Charge(s.shares.Of(budget.Debt) + x.owed)
 		before := c.From.Account.Owed()
-		s.Tell(1, []tree.Event{{Type: jute.EventDataChanged, Path: x.path, ACL: tree.NewACL(jute.WorldAnyone)}})
+		s.Tell(1, []tree.Event{{Type: jute.EventDataChanged, Path: x.path, ACL: acl.New(jute.WorldAnyone)}})
 		expect.Equal(t, c.Out.IsOpen(), x.open, "%s: c.Out.IsOpen()", x.name)
 		expect.Equal(t, c.Out.Look().Frames == 1, x.open, "%s: c.Out.Look().Frames == 1", x.name)
 		expect.Equal(t, c.From.Account.Owed()-before, x.cost, "%s costs", x.name)

@@ -1,4 +1,4 @@
-package tree_test
+package acl_test
 
 import (
 	"fmt"
@@ -12,13 +12,19 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/test/rights"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
+func id(scheme, id string) jute.ID { return jute.ID{Scheme: scheme, ID: id} }
+
+func entry(perms int32, scheme, name string) jute.ACL {
+	return jute.ACL{Perms: perms, ID: id(scheme, name)}
+}
+
 func TestDigestIDIsTheReferences(t *testing.T) {
-	expect.Equal(t, tree.DigestID("u1:p1"), id("digest", "u1:fpT/y03U+EjItKZOSLGvjnJlyng="))
+	expect.Equal(t, acl.DigestID("u1:p1"), id("digest", "u1:fpT/y03U+EjItKZOSLGvjnJlyng="))
 	for _, credentials := range []string{"name", "name:", "name:a:b"} {
-		if got := tree.DigestID(credentials).ID; !strings.HasPrefix(got, "name:") || len(got) != len("name:")+28 {
+		if got := acl.DigestID(credentials).ID; !strings.HasPrefix(got, "name:") || len(got) != len("name:")+28 {
 			t.Errorf("%q: %q", credentials, got)
 		}
 	}
@@ -26,7 +32,7 @@ func TestDigestIDIsTheReferences(t *testing.T) {
 
 // Every row of semantics 10.2: which identity an entry lets in.
 func TestAllowedMatchesByScheme(t *testing.T) {
-	d1, d2 := tree.DigestID("u1:p1"), tree.DigestID("u2:p2")
+	d1, d2 := acl.DigestID("u1:p1"), acl.DigestID("u2:p2")
 	for _, test := range []struct {
 		entry jute.ID
 		ids   []jute.ID
@@ -63,18 +69,18 @@ func TestAllowedMatchesByScheme(t *testing.T) {
 		{id("auth", "a"), []jute.ID{id("auth", "a")}, false},
 	} {
 		for bit := int32(1); bit <= jute.PermAdmin; bit *= 2 {
-			if got := tree.NewACL([]jute.ACL{{Perms: bit, ID: test.entry}}).Allows(test.ids, bit); got != test.want {
+			if got := acl.New([]jute.ACL{{Perms: bit, ID: test.entry}}).Allows(test.ids, bit); got != test.want {
 				t.Errorf("%v for %v: %v", test.entry, test.ids, got)
 			}
 			other := []jute.ACL{{Perms: ^bit, ID: test.entry}}
-			if got := tree.NewACL(other).Allows(test.ids, bit); got &&
+			if got := acl.New(other).Allows(test.ids, bit); got &&
 				(len(test.ids) == 0 || test.ids[0].Scheme != "super") {
 				t.Errorf("%v for %v lets in without the bit", test.entry, test.ids)
 			}
 		}
 	}
-	expect.That(t, tree.NewACL(nil).Allows(nil, jute.PermAll), "an empty ACL forbids")
-	both := tree.NewACL([]jute.ACL{entry(jute.PermAdmin, "world", "anyone")})
+	expect.That(t, acl.New(nil).Allows(nil, jute.PermAll), "an empty ACL forbids")
+	both := acl.New([]jute.ACL{entry(jute.PermAdmin, "world", "anyone")})
 	expect.That(t, both.Allows(nil, jute.PermRead|jute.PermAdmin),
 		"any of the bits asked for is enough, and needed")
 	expect.That(t, !both.Allows(nil, jute.PermRead),
@@ -82,8 +88,8 @@ func TestAllowedMatchesByScheme(t *testing.T) {
 }
 
 // Every row of semantics 10.3.
-func TestFixACL(t *testing.T) {
-	d1, d2 := tree.DigestID("u1:p1"), tree.DigestID("u2:p2")
+func TestFix(t *testing.T) {
+	d1, d2 := acl.DigestID("u1:p1"), acl.DigestID("u2:p2")
 	world := entry(31, "world", "anyone")
 	for _, test := range []struct {
 		name string
@@ -138,7 +144,7 @@ func TestFixACL(t *testing.T) {
 		{"x509", []jute.ACL{entry(1, "x509", "CN=a")}, []jute.ID{id("x509", "CN=b")}, []jute.ACL{
 			entry(1, "x509", "CN=a")}},
 	} {
-		got, code := tree.FixACL(test.acl, test.ids, false)
+		got, code := acl.Fix(test.acl, test.ids, false)
 		if test.want == nil {
 			expect.That(t, code == jute.InvalidACL && got == nil, "%s: %v, %v", test.name, got, code)
 		} else if code != jute.OK || !reflect.DeepEqual(got, test.want) {
@@ -147,12 +153,12 @@ func TestFixACL(t *testing.T) {
 	}
 }
 
-func TestFixACLStumblesOverNullIDsAsTheReference(t *testing.T) {
+func TestFixStumblesOverNullIDsAsTheReference(t *testing.T) {
 	for scheme, want := range map[string]jute.ErrCode{
 		"world": jute.MarshallingError, "digest": jute.MarshallingError, "ip": jute.MarshallingError,
 		"unheard": jute.InvalidACL, "auth": jute.OK,
 	} {
-		if _, code := tree.FixACL([]jute.ACL{entry(31, scheme, "")}, []jute.ID{tree.DigestID("u1:p1")},
+		if _, code := acl.Fix([]jute.ACL{entry(31, scheme, "")}, []jute.ID{acl.DigestID("u1:p1")},
 			true); code != want {
 			t.Errorf("%s: %v, want %v", scheme, code, want)
 		}
@@ -160,52 +166,52 @@ func TestFixACLStumblesOverNullIDsAsTheReference(t *testing.T) {
 }
 
 // L13, at the limit and one beyond, before and after expansion.
-func TestFixACLHoldsItsLimits(t *testing.T) {
-	many := func(n int) (acl []jute.ACL) {
+func TestFixHoldsItsLimits(t *testing.T) {
+	many := func(n int) (list []jute.ACL) {
 		for i := range n {
-			acl = append(acl, entry(int32(i), "world", "anyone"))
+			list = append(list, entry(int32(i), "world", "anyone"))
 		}
-		return acl
+		return list
 	}
-	if got, code := tree.FixACL(many(tree.MaxACLEntries), nil, false); code != jute.OK ||
-		len(got) != tree.MaxACLEntries {
+	if got, code := acl.Fix(many(acl.MaxEntries), nil, false); code != jute.OK ||
+		len(got) != acl.MaxEntries {
 		t.Error(len(got), code)
 	}
-	if _, code := tree.FixACL(many(tree.MaxACLEntries+1), nil, false); code != jute.InvalidACL {
+	if _, code := acl.Fix(many(acl.MaxEntries+1), nil, false); code != jute.InvalidACL {
 		t.Error(code)
 	}
 	wide := func(n int) []jute.ACL { return []jute.ACL{entry(1, "digest", "u:"+strings.Repeat("x", n))} }
-	fits := tree.MaxACLBytes - 4 - 12 - len("digestu:")
-	if _, code := tree.FixACL(wide(fits), nil, false); code != jute.OK {
+	fits := acl.MaxBytes - 4 - 12 - len("digestu:")
+	if _, code := acl.Fix(wide(fits), nil, false); code != jute.OK {
 		t.Error(code)
 	}
-	if _, code := tree.FixACL(wide(fits+1), nil, false); code != jute.InvalidACL {
+	if _, code := acl.Fix(wide(fits+1), nil, false); code != jute.InvalidACL {
 		t.Error(code)
 	}
 	var ids []jute.ID
 	for i := range 32 {
-		ids = append(ids, tree.DigestID(fmt.Sprintf("u%d:p", i)))
+		ids = append(ids, acl.DigestID(fmt.Sprintf("u%d:p", i)))
 	}
-	var acl []jute.ACL
+	var list []jute.ACL
 	for i := range 32 {
-		acl = append(acl, entry(int32(i), "auth", ""))
+		list = append(list, entry(int32(i), "auth", ""))
 	}
-	if _, code := tree.FixACL(acl, ids, false); code != jute.InvalidACL {
+	if _, code := acl.Fix(list, ids, false); code != jute.InvalidACL {
 		t.Error("1024 entries after expansion:", code)
 	}
-	if got, code := tree.FixACL(acl[:31], ids, false); code != jute.OK || len(got) != 31*32 {
+	if got, code := acl.Fix(list[:31], ids, false); code != jute.OK || len(got) != 31*32 {
 		t.Error(len(got), code)
 	}
 	// An expansion that just fits, and one entry after it.
-	acl = acl[:0]
+	list = list[:0]
 	for i := range 40 {
-		acl = append(acl, entry(int32(i), "auth", ""))
+		list = append(list, entry(int32(i), "auth", ""))
 	}
-	must.Equal(t, len(acl)*25, tree.MaxACLEntries)
-	if got, code := tree.FixACL(acl, ids[:25], false); code != jute.OK || len(got) != tree.MaxACLEntries {
+	must.Equal(t, len(list)*25, acl.MaxEntries)
+	if got, code := acl.Fix(list, ids[:25], false); code != jute.OK || len(got) != acl.MaxEntries {
 		t.Error(len(got), code)
 	}
-	if _, code := tree.FixACL(append(acl, entry(1, "world", "anyone")), ids[:25], false); code != jute.InvalidACL {
+	if _, code := acl.Fix(append(list, entry(1, "world", "anyone")), ids[:25], false); code != jute.InvalidACL {
 		t.Error("an entry behind a full ACL:", code)
 	}
 }
@@ -229,18 +235,18 @@ func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 	}
 	granted := 0
 	for range 20_000 {
-		var acl []jute.ACL
+		var list []jute.ACL
 		var ids []jute.ID
 		for range rng.IntN(20) {
-			acl = append(acl, jute.ACL{Perms: rng.Int32N(32), ID: id()})
+			list = append(list, jute.ACL{Perms: rng.Int32N(32), ID: id()})
 		}
 		for range rng.IntN(10) {
 			ids = append(ids, id())
 		}
-		perms := tree.NewACL(acl).Grants(ids)
+		perms := acl.New(list).Grants(ids)
 		for bit := int32(1); bit <= jute.PermAdmin; bit *= 2 {
-			got, want := perms&bit != 0, rights.Allowed(acl, ids, bit)
-			must.Equal(t, got, want, "%v by %v", acl, ids)
+			got, want := perms&bit != 0, rights.Allowed(list, ids, bit)
+			must.Equal(t, got, want, "%v by %v", list, ids)
 		}
 		if perms&jute.PermRead != 0 {
 			granted++

@@ -1,4 +1,4 @@
-package tree
+package acl
 
 import (
 	"fmt"
@@ -12,16 +12,16 @@ import (
 // ACLs whose hashes are equal are found, released and retained apart.
 func TestACLsWithTheSameHash(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {0, 2, 1}} {
-		table := newACLTable()
-		var acls []*ACL
+		table := NewTable()
+		var acls []*Set
 		for i := range 3 {
-			a := NewACL([]jute.ACL{{Perms: 1, ID: jute.ID{Scheme: "digest", ID: fmt.Sprint(i)}}})
+			a := New([]jute.ACL{{Perms: 1, ID: jute.ID{Scheme: "digest", ID: fmt.Sprint(i)}}})
 			a.hash = 7
-			table.retain(a)
+			table.Retain(a)
 			acls = append(acls, a)
 		}
 		for n, i := range order {
-			table.release(acls[i])
+			table.Release(acls[i])
 			left := slices.Clone(table.by[7])
 			if expect.Equal(t, len(left), 2-n, "%v: len(left)", order) {
 				expect.Equal(t, table.n, 2-n, "%v: table.n", order)
@@ -29,12 +29,26 @@ func TestACLsWithTheSameHash(t *testing.T) {
 					"%v: %d left of %d: want !slices.Contains(left, acls[i])", order, len(left), table.n)
 			}
 		}
-		table.retain(acls[1])
-		table.retain(acls[1])
+		table.Retain(acls[1])
+		table.Retain(acls[1])
 		expect.Equal(t, table.n, 1, "%v: table.n", order)
 		expect.List(t, table.by[7], acls[1:2], "%v: table.by[7]", order)
 		acls[1].refs = 0
-		table.sweep()
+		table.Sweep()
 		expect.Equal(t, len(table.by), 0)
 	}
+}
+
+// An ACL shares no bytes with the request that brought it, which lies in a buffer that is used again.
+func TestSetsShareNothingWithTheirInputs(t *testing.T) {
+	table := NewTable()
+	want := []jute.ACL{{Perms: 1, ID: jute.ID{Scheme: "digest", ID: "a:b"}}, jute.WorldAnyone[0]}
+	request := jute.AppendACL(nil, want)
+	d := jute.NewDecoder(request)
+	list, _ := d.ACL()
+	set := table.Intern(list)
+	jute.Overwrite(request)
+	expect.List(t, set.List(), want, "entries")
+	expect.Equal(t, set.Key(), string(jute.AppendACL(nil, want)), "the encoded list")
+	expect.That(t, table.Intern(want) == set, "the same entries are another ACL")
 }

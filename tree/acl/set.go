@@ -1,8 +1,7 @@
-package tree
+package acl
 
 import (
 	"cmp"
-	"hash/maphash"
 	"net/netip"
 	"slices"
 	"sort"
@@ -10,23 +9,13 @@ import (
 	"unsafe"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/digest"
 )
 
-// Schemes of identities and ACL entries.
-const (
-	schemeWorld  = "world"
-	schemeAuth   = "auth"
-	schemeDigest = "digest"
-	schemeIP     = "ip"
-	schemeSASL   = "sasl"
-	schemeX509   = "x509"
-	schemeSuper  = "super"
-)
-
-// ACL is one distinct ACL, shared by all nodes that have it. It is parsed when it is stored, so
+// Set is one distinct ACL, shared by all nodes that have it. It is parsed when it is stored, so
 // that a permission check costs next to nothing, however many entries it has. It never changes: an
 // event or a snapshot may keep it.
-type ACL struct {
+type Set struct {
 	list []jute.ACL // its strings are parts of key
 	key  string     // the encoded list
 	refs int        // nodes that have it; at 0 it leaves the table
@@ -48,16 +37,16 @@ type addrRange struct {
 	outer       int   // the range around it, -1 if there is none
 }
 
-// NewACL returns the ACL with the given entries.
-func NewACL(list []jute.ACL) *ACL { return newACL(string(jute.AppendACL(nil, list))) }
+// New returns the ACL with the given entries.
+func New(list []jute.ACL) *Set { return parse(string(jute.AppendACL(nil, list))) }
 
-// newACL returns the ACL of a well-formed encoded list.
-func newACL(key string) *ACL {
+// parse returns the ACL of a well-formed encoded list.
+func parse(key string) *Set {
 	d := jute.NewDecoder(unsafe.Slice(unsafe.StringData(key), len(key)))
 	list, _ := d.ACL()
-	a := &ACL{list: list, key: key}
-	var sum digest
-	sum.string(key)
+	a := &Set{list: list, key: key}
+	var sum digest.Sum
+	sum.Text(key)
 	a.sum = uint64(sum)
 	for i := range list {
 		a.enter(&list[i])
@@ -67,7 +56,7 @@ func newACL(key string) *ACL {
 }
 
 // enter stores one entry for Grants, unless no client can match it.
-func (a *ACL) enter(e *jute.ACL) {
+func (a *Set) enter(e *jute.ACL) {
 	switch e.Scheme {
 	case schemeWorld:
 		if e.ID.ID == "anyone" {
@@ -90,7 +79,7 @@ func (a *ACL) enter(e *jute.ACL) {
 }
 
 // nest sorts the ranges and links each to the one around it.
-func (a *ACL) nest() {
+func (a *Set) nest() {
 	slices.SortFunc(a.ranges, func(x, y addrRange) int {
 		return cmp.Or(cmp.Compare(x.first, y.first), cmp.Compare(y.last, x.last))
 	})
@@ -114,20 +103,20 @@ func (a *ACL) nest() {
 }
 
 // List returns the entries. They must not be changed.
-func (a *ACL) List() []jute.ACL { return a.list }
+func (a *Set) List() []jute.ACL { return a.list }
 
 // Key returns the encoded list. Two ACLs with the same key are the same ACL.
-func (a *ACL) Key() string { return a.key }
+func (a *Set) Key() string { return a.key }
 
 // Sum returns a hash of the key that is the same on every server.
-func (a *ACL) Sum() uint64 { return a.sum }
+func (a *Set) Sum() uint64 { return a.sum }
 
 // Nodes returns how many nodes have the ACL.
-func (a *ACL) Nodes() int { return a.refs }
+func (a *Set) Nodes() int { return a.refs }
 
 // Grants returns every permission that a client with the identities ids has. It
 // is the one permission check: reads, writes and events all come here.
-func (a *ACL) Grants(ids []jute.ID) int32 {
+func (a *Set) Grants(ids []jute.ID) int32 {
 	if len(a.list) == 0 {
 		return -1
 	}
@@ -151,10 +140,10 @@ func (a *ACL) Grants(ids []jute.ID) int32 {
 }
 
 // Allows reports whether a client with the identities ids has one of the permissions in perm.
-func (a *ACL) Allows(ids []jute.ID, perm int32) bool { return a.Grants(ids)&perm != 0 }
+func (a *Set) Allows(ids []jute.ID, perm int32) bool { return a.Grants(ids)&perm != 0 }
 
-// appendFor appends the encoded list as a client with the identities ids sees it.
-func (a *ACL) appendFor(b []byte, ids []jute.ID) []byte {
+// AppendFor appends the encoded list as a client with the identities ids sees it.
+func (a *Set) AppendFor(b []byte, ids []jute.ID) []byte {
 	if a.Allows(ids, jute.PermAdmin) {
 		return append(b, a.key...)
 	}
@@ -182,7 +171,7 @@ func hidden(id jute.ID) (user, rest string) {
 
 // address returns the permissions of the client at an address. As in the reference only IPv4 can
 // match; an IPv4 address mapped into IPv6 counts as IPv4.
-func (a *ACL) address(s string) int32 {
+func (a *Set) address(s string) int32 {
 	if len(a.ranges) == 0 {
 		return 0
 	}
@@ -215,86 +204,4 @@ func parseRange(s string) (netip.Prefix, bool) {
 	}
 	p, err := netip.ParsePrefix(s)
 	return p, err == nil && p.Addr().Is4()
-}
-
-// aclTable finds the ACL of an encoded list. A key may be long, so each ACL keeps the hash of its own.
-type aclTable struct {
-	seed maphash.Seed
-	by   map[uint64][]*ACL // of a hash almost always one
-	n    int
-	size int64 // of their keys
-}
-
-func newACLTable() aclTable { return aclTable{seed: maphash.MakeSeed(), by: map[uint64][]*ACL{}} }
-
-// len returns how many ACLs there are, and bytes how long their keys are in total.
-func (t *aclTable) len() int { return t.n }
-
-func (t *aclTable) bytes() int64 { return t.size }
-
-// each calls f for every ACL, in no particular order.
-func (t *aclTable) each(f func(*ACL)) {
-	for _, same := range t.by {
-		for _, a := range same {
-			f(a)
-		}
-	}
-}
-
-// intern returns the ACL with these entries. retain counts each node that takes it.
-func (t *aclTable) intern(acl []jute.ACL) *ACL {
-	var room [128]byte
-	key := jute.AppendACL(room[:0], acl)
-	hash := maphash.Bytes(t.seed, key)
-	for _, a := range t.by[hash] {
-		if a.key == string(key) {
-			return a
-		}
-	}
-	a := newACL(string(key))
-	a.hash = hash
-	t.enter(a)
-	return a
-}
-
-func (t *aclTable) enter(a *ACL) {
-	a.listed = true
-	t.by[a.hash] = append(t.by[a.hash], a)
-	t.n++
-	t.size += int64(len(a.key))
-}
-
-// retain counts a node that has a.
-func (t *aclTable) retain(a *ACL) {
-	if a.refs++; !a.listed {
-		t.enter(a)
-	}
-}
-
-// release ends what retain began.
-func (t *aclTable) release(a *ACL) {
-	if a.refs--; a.refs == 0 {
-		t.prune(a.hash)
-	}
-}
-
-// prune drops the ACLs of a hash that no node has.
-func (t *aclTable) prune(hash uint64) {
-	kept := slices.DeleteFunc(t.by[hash], func(a *ACL) bool {
-		if a.listed = a.refs > 0; !a.listed {
-			t.n--
-			t.size -= int64(len(a.key))
-		}
-		return !a.listed
-	})
-	if t.by[hash] = kept; len(kept) == 0 {
-		delete(t.by, hash)
-	}
-}
-
-// sweep drops ACLs that no node has.
-func (t *aclTable) sweep() {
-	for hash := range t.by {
-		t.prune(hash)
-	}
 }

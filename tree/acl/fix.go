@@ -1,54 +1,10 @@
-package tree
+package acl
 
 import (
-	"crypto/sha1"
-	"encoding/base64"
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
 )
-
-// Super passes every check. A server uses it to read and change nodes on its own account; a client that is
-// the super user has it in addition to its other identities.
-var Super = []jute.ID{{Scheme: schemeSuper}}
-
-// asker caches the permissions that ACLs give the client of a request, because one request may ask tens of
-// thousands of times.
-type asker struct {
-	last  *ACL
-	perms int32          // the permissions that last gives
-	known map[*ACL]int32 // only for clients with many identities
-}
-
-// fewIDs is how many identities are looked up in an ACL each time.
-const fewIDs = 4
-
-// recalls reports whether allows was last asked about this ACL, so that its answer costs nothing.
-func (a *asker) recalls(acl *ACL) bool { return a.last == acl }
-
-// allows reports whether an ACL gives a client one of the permissions in perm. The identities are
-// the same in every call.
-func (a *asker) allows(acl *ACL, ids []jute.ID, perm int32) bool {
-	if a.last != acl {
-		a.last, a.perms = acl, a.grants(acl, ids)
-	}
-	return a.perms&perm != 0
-}
-
-func (a *asker) grants(acl *ACL, ids []jute.ID) int32 {
-	if len(ids) <= fewIDs {
-		return acl.Grants(ids)
-	}
-	perms, known := a.known[acl]
-	if !known {
-		if a.known == nil {
-			a.known = make(map[*ACL]int32)
-		}
-		perms = acl.Grants(ids)
-		a.known[acl] = perms
-	}
-	return perms
-}
 
 func hasScheme(ids []jute.ID, scheme string) bool {
 	for i := range ids {
@@ -59,27 +15,19 @@ func hasScheme(ids []jute.ID, scheme string) bool {
 	return false
 }
 
-// DigestID returns the identity that the credentials "user:password" prove in the digest scheme.
-// Without a colon all of the text is the user.
-func DigestID(credentials string) jute.ID {
-	user, _, _ := strings.Cut(credentials, ":")
-	sum := sha1.Sum([]byte(credentials))
-	return jute.ID{Scheme: schemeDigest, ID: user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
-}
-
-// MaxACLEntries and MaxACLBytes bound an ACL after expansion. Every server must decide alike about them, so
+// MaxEntries and MaxBytes bound an ACL after expansion. Every server must decide alike about them, so
 // they are constants.
 const (
-	MaxACLEntries = jute.KeptACL - 1
-	MaxACLBytes   = 64 << 10
+	MaxEntries = jute.KeptACL - 1
+	MaxBytes   = 64 << 10
 )
 
-// FixACL checks the ACL that a client with the identities ids gives to a node and returns the ACL to store:
+// Fix checks the ACL that a client with the identities ids gives to a node and returns the ACL to store:
 // without duplicates, and with "auth" replaced by the client's identities. nullID says that some id in it was
 // null. It answers INVALIDACL, or MARSHALLINGERROR for a null id on which ZooKeeper fails. The result may
 // share memory with the arguments.
-func FixACL(acl []jute.ACL, ids []jute.ID, nullID bool) ([]jute.ACL, jute.ErrCode) {
-	if len(acl) == 0 || len(acl) > MaxACLEntries {
+func Fix(acl []jute.ACL, ids []jute.ID, nullID bool) ([]jute.ACL, jute.ErrCode) {
+	if len(acl) == 0 || len(acl) > MaxEntries {
 		return nil, jute.InvalidACL
 	}
 	acl = unique(acl)
@@ -106,7 +54,7 @@ func FixACL(acl []jute.ACL, ids []jute.ID, nullID bool) ([]jute.ACL, jute.ErrCod
 	for i := range acl {
 		size += 12 + len(acl[i].Scheme) + len(acl[i].ID.ID)
 	}
-	if len(acl) > MaxACLEntries || size > MaxACLBytes {
+	if len(acl) > MaxEntries || size > MaxBytes {
 		return nil, jute.InvalidACL
 	}
 	return acl, jute.OK
@@ -168,7 +116,7 @@ func expandAuth(acl []jute.ACL, ids []jute.ID) []jute.ACL {
 				out = append(out, jute.ACL{Perms: a.Perms, ID: id})
 			}
 		}
-		if len(out) > MaxACLEntries {
+		if len(out) > MaxEntries {
 			break // the caller refuses it anyway
 		}
 	}

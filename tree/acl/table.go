@@ -1,0 +1,92 @@
+package acl
+
+import (
+	"hash/maphash"
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Table finds the ACL of an encoded list. A key may be long, so each ACL keeps the hash of its own.
+type Table struct {
+	seed maphash.Seed
+	by   map[uint64][]*Set // of a hash almost always one
+	n    int
+	size int64 // of their keys
+}
+
+// NewTable returns a Table without ACLs.
+func NewTable() Table { return Table{seed: maphash.MakeSeed(), by: map[uint64][]*Set{}} }
+
+// Len returns how many ACLs there are.
+func (t *Table) Len() int { return t.n }
+
+// Bytes returns how long their keys are in total.
+func (t *Table) Bytes() int64 { return t.size }
+
+// Each calls f for every ACL, in no particular order.
+func (t *Table) Each(f func(*Set)) {
+	for _, same := range t.by {
+		for _, a := range same {
+			f(a)
+		}
+	}
+}
+
+// Intern returns the ACL with these entries. Retain counts each node that takes it.
+func (t *Table) Intern(acl []jute.ACL) *Set {
+	var room [128]byte
+	key := jute.AppendACL(room[:0], acl)
+	hash := maphash.Bytes(t.seed, key)
+	for _, a := range t.by[hash] {
+		if a.key == string(key) {
+			return a
+		}
+	}
+	a := parse(string(key))
+	a.hash = hash
+	t.enter(a)
+	return a
+}
+
+func (t *Table) enter(a *Set) {
+	a.listed = true
+	t.by[a.hash] = append(t.by[a.hash], a)
+	t.n++
+	t.size += int64(len(a.key))
+}
+
+// Retain counts a node that has a.
+func (t *Table) Retain(a *Set) {
+	if a.refs++; !a.listed {
+		t.enter(a)
+	}
+}
+
+// Release ends what Retain began.
+func (t *Table) Release(a *Set) {
+	if a.refs--; a.refs == 0 {
+		t.prune(a.hash)
+	}
+}
+
+// prune drops the ACLs of a hash that no node has.
+func (t *Table) prune(hash uint64) {
+	kept := slices.DeleteFunc(t.by[hash], func(a *Set) bool {
+		if a.listed = a.refs > 0; !a.listed {
+			t.n--
+			t.size -= int64(len(a.key))
+		}
+		return !a.listed
+	})
+	if t.by[hash] = kept; len(kept) == 0 {
+		delete(t.by, hash)
+	}
+}
+
+// Sweep drops ACLs that no node has.
+func (t *Table) Sweep() {
+	for hash := range t.by {
+		t.prune(hash)
+	}
+}
