@@ -24,10 +24,11 @@ import (
 //
 // A server that answers at another address must prove that it is the member in the log. An id can pass to
 // another data directory; if the former directory were asked for a vote, two servers could vote for one
-// member. There are two proofs. Either the server has seen the configuration that is the newest here; or this
-// server knows its incarnation as of some log entry, and it is a member in every configuration since. This
-// server then calls it at the new address, also for entries that are not committed yet, until a configuration
-// omits the member or gives it another address.
+// member. There are two proofs. Either the server has seen the configuration that is the newest at this
+// server. Or this server knows the incarnation that the other server had at some log entry, and the other
+// server is a member in every later configuration. This server then calls the other server at the new
+// address, also for entries that are not committed yet, until a configuration omits the member or gives it
+// another address.
 type addresses struct {
 	n    *Node
 	news signal.Signal // sent when a server has reported another address
@@ -35,13 +36,13 @@ type addresses struct {
 	mu      sync.Mutex
 	said    map[uint32]string // the addresses that servers report of themselves
 	moved   map[uint32]move
-	refused map[uint32]string // refusals of servers called at an address that the log does not have
+	refused map[uint32]string // by server: why it refused our call at an address that the log does not have
 }
 
-// move records that a server answers at another address than the log has.
+// move records that a server answers at an address that differs from the one in the log.
 type move struct {
 	from, to string
-	config   uint64 // index of the configuration that has from
+	config   uint64 // index of the configuration in the log that has the address from
 }
 
 const (
@@ -66,7 +67,7 @@ func (a *addresses) of(id uint32) string {
 	return a.n.o.Peers[id]
 }
 
-// instead returns the address at which to call a server whose address in the log is addr.
+// instead returns the address at which to call a server. addr is its address in the log.
 func (a *addresses) instead(id uint32, addr string) string {
 	a.mu.Lock()
 	m, ok := a.moved[id]
@@ -80,7 +81,7 @@ func (a *addresses) instead(id uint32, addr string) string {
 	return m.to
 }
 
-// heard takes the address that a member gives of itself.
+// heard stores the address that a member gives as its own.
 func (a *addresses) heard(g *peer.Greeting) {
 	if g.At == "" || g.From == a.n.id || !a.n.up.Load() || a.n.incarnationOf(g.From) != g.Incarnation {
 		return
@@ -90,7 +91,7 @@ func (a *addresses) heard(g *peer.Greeting) {
 	}
 }
 
-// say stores the address that a server gives of itself, and reports whether it is new.
+// say stores the address that a server gives as its own, and reports whether it is new.
 func (a *addresses) say(id uint32, addr string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +129,7 @@ func (a *addresses) look() {
 		a.mu.Lock()
 		said := a.said[id]
 		a.mu.Unlock()
-		var others []string // the most credible first
+		var others []string // addresses to try; the most credible comes first
 		for _, addr := range []string{said, at, a.n.o.Peers[id]} {
 			if addr != "" && !slices.Contains(others, addr) {
 				others = append(others, addr)
@@ -170,7 +171,7 @@ func (a *addresses) find(id uint32, at string, config uint64, places []string) {
 	}
 }
 
-// refuses logs, once, that the server at an address in --peers refuses to talk to this one: its data
+// refuses logs once that the server at an address in --peers refuses to talk to this server: its data
 // directory or the list may belong to another cluster.
 func (a *addresses) refuses(id uint32, addr string, err error) {
 	text := err.Error()
@@ -210,8 +211,8 @@ func (a *addresses) found(id uint32, m move) {
 	}
 }
 
-// publish writes the new address of a member into the log, if the member gives that address itself and is
-// reached there. One call writes one address; the next look finds the others.
+// publish writes the new address of a member into the log, if the member gives that address as its own and
+// other members reach it there. One call writes one address; the next look finds the others.
 func (a *addresses) publish(t *leading.Term) {
 	n := a.n
 	servers, config := n.raft.Configuration()
@@ -273,8 +274,8 @@ func (a *addresses) reached(ctx context.Context, servers []raft.Server, place pe
 // errUnreached is returned when no other member answers.
 var errUnreached = errors.New("no other member answers")
 
-// Standing asks the server at an address. The result there says whether a server of this cluster, or of no
-// cluster yet, answers. The result follows says whether that server leads or follows the leader.
+// Standing asks the server at an address. there reports whether a server of this cluster, or one without a
+// cluster, answers. follows reports whether that server leads or follows the leader.
 func (n *Node) Standing(ctx context.Context, id uint32, addr string) (there, follows bool) {
 	if id == n.id {
 		serves, _ := n.Serving()
@@ -309,8 +310,8 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 	return st, err
 }
 
-// askAt asks the leader at the first address of leaderAddrs, and at the next if the connection is refused.
-// The error is ECONNREFUSED if all connections are refused.
+// askAt asks the leader at each address of leaderAddrs in turn, until a connection is not refused. It returns
+// ECONNREFUSED if all connections are refused.
 func (n *Node) askAt(ctx context.Context, id uint32, says string,
 	q peer.Question) (st peer.Status, err error) {
 	for _, addr := range n.leaderAddrs(id, says) {
@@ -322,9 +323,9 @@ func (n *Node) askAt(ctx context.Context, id uint32, says string,
 	return st, err
 }
 
-// leaderAddrs returns the possible addresses of the leader, the likeliest first: the one in the list of
-// members, and the one that the leader gives of itself, which raft passes on. A server that does not know the
-// members yet has only the second.
+// leaderAddrs returns the possible addresses of the leader, the likeliest first: its address in the list of
+// members, and the address that the leader gives as its own, which raft passes on. A server that does not
+// know the members yet has only the second.
 func (n *Node) leaderAddrs(id uint32, says string) []string {
 	known := n.addresses.of(id)
 	if known == "" || known == says {

@@ -30,7 +30,7 @@ func (n *Node) follow() {
 	rest := followAgain
 	for n.ctx.Err() == nil {
 		id, addr := n.raft.Known()
-		wait := n.raft.Beat(leaderLook) // the news may be lost
+		wait := n.raft.Beat(leaderLook) // look without a signal too, because a signal may be lost
 		if id != 0 && id != n.id {
 			if n.followLeader(id, addr) {
 				rest = followAgain
@@ -48,8 +48,8 @@ func (n *Node) follow() {
 	}
 }
 
-// followLeader runs one link, and finds out why it ended. It reports whether the link stood for a while: a
-// server that does not lead closes it at once.
+// followLeader runs one link, and finds out why it ended. It reports whether the link lasted for a while. A
+// server that does not lead closes the link at once.
 func (n *Node) followLeader(id uint32, addr string) (stood bool) {
 	c, err := n.callLeader(id, addr)
 	if err == nil {
@@ -69,10 +69,10 @@ func (n *Node) followLeader(id uint32, addr string) (stood bool) {
 	return stood
 }
 
-// lookAtLeader finds out, after a link broke, whether the leader still leads. If a new connection is refused,
-// its process is gone. Without a refusal this server starts no election, because the leader may be alive. If
-// the leader answers that it does not lead, its process was perhaps restarted before any server noticed, or
-// while too few servers were up to elect another.
+// lookAtLeader finds out, after a link broke, whether the leader still leads. If the leader's machine refuses
+// a new connection, the leader's process is gone. If the connection is not refused, this server starts no
+// election, because the leader may be alive. The leader may also answer that it does not lead: perhaps its
+// process restarted before any server noticed, or while too few servers were up to elect another leader.
 func (n *Node) lookAtLeader(id uint32, says string) {
 	term := n.raft.CurrentTerm()
 	known, _ := n.raft.Known() // the leader of that term, or of a later one
@@ -170,8 +170,8 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 	}
 }
 
-// cutLink closes a link when another server leads, or ctx ends. The goroutine that writes may be blocked
-// then, because a leader that hangs neither reads nor closes the connection.
+// cutLink closes a link when another server leads, or when ctx ends. The goroutine that writes to the link
+// may be blocked at that time, because a leader that hangs neither reads nor closes the connection.
 func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 	for now := leader; now == leader && ctx.Err() == nil; now, _ = n.raft.Known() {
 		select {
@@ -183,8 +183,9 @@ func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 	c.Close()
 }
 
-// readAcks reads the leader's acknowledgements, which tell that the leader hears this server and how far the
-// leader is. The number in one says how long after began the acknowledged touches were sent.
+// readAcks reads the leader's acknowledgements. They show that the leader hears this server, and how far the
+// leader's log is applied. The number in an acknowledgement is the time from began until this server sent the
+// acknowledged touches.
 func (n *Node) readAcks(r *bufio.Reader, began time.Time) error {
 	for {
 		typ, payload, err := peer.ReadMessage(r)

@@ -107,7 +107,7 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
 	case g.From == n.id && g.Incarnation != id.Incarnation && !(p == peer.Ask && id.Cluster == "" &&
 		g.Cluster != ""):
-		// The exception: the leader may ask the new server that will take its place.
+		// The exception: the leader may question the new server that will take this server's place.
 		return fmt.Errorf("two servers run with --id %d", n.id)
 	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:
 		return fmt.Errorf(
@@ -119,7 +119,7 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 	}
 	known, asOf := n.knownAs(g.From)
 	// This server may not have read the log entry that made the caller's directory a member, and the caller
-	// may be the leader that is about to send it.
+	// may be the leader that is about to send that entry.
 	newer := g.Expected > asOf
 	was := n.promises.Of(g.Incarnation)
 	behind := g.Shown.Behind(was, g.End)
@@ -134,7 +134,7 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return errors.New(peer.NotFormed)
 	case !n.up.Load():
 		return errors.New(peer.Starting)
-	case g.From != n.id && // raft calls its own server too, whose applied state may be older
+	case g.From != n.id && // raft also calls this server itself, whose applied state may be older
 		known != "" && known != g.Incarnation && !newer:
 		return fmt.Errorf("server %d runs on a data directory that is not the one this cluster knows it by: "+
 			"if it was replaced, stop the process that still runs on the old directory", g.From)

@@ -50,7 +50,8 @@ func (n *Node) status() peer.Status {
 	return st
 }
 
-// shown returns the position of the log that this server has reported to others, and the end of its log.
+// shown returns the log position that this server has reported to others, and the index of its last log
+// entry.
 func (n *Node) shown() (now peer.Shown, end uint64) {
 	id := n.disk.Identity()
 	now = peer.Shown{Start: id.Start, Life: id.Life}
@@ -62,7 +63,7 @@ func (n *Node) shown() (now peer.Shown, end uint64) {
 	return now, end
 }
 
-// incarnationOf returns the incarnation of a member's data directory, empty if the server is not a member or
+// incarnationOf returns the incarnation of a member's data directory, or "" if the server is not a member or
 // may come back with a new directory.
 func (n *Node) incarnationOf(id uint32) string {
 	incarnation, _ := n.knownAs(id)
@@ -70,7 +71,7 @@ func (n *Node) incarnationOf(id uint32) string {
 }
 
 // knownAs also returns the index of the log entry at which the answer was true. A server that has just
-// started knows the other servers as its snapshot has them, or as they were when the cluster formed.
+// started knows the members in its snapshot, or those with which the cluster formed.
 func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
 	own := n.disk.Identity()
 	incarnation, asOf = own.Incarnations[id], own.Expected
@@ -85,8 +86,8 @@ func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
 	return incarnation, asOf
 }
 
-// confirm compares this server's disk with the position that a caller remembers. If the directory was
-// replaced by an old copy, the server ends before the caller can count its vote.
+// confirm compares this server's disk with the log position that a caller remembers of this server. If the
+// directory was replaced by an old copy, this server ends before the caller can count its vote.
 func (n *Node) confirm(g *peer.Greeting) error {
 	if g.Known == nil || g.KnownAs != n.disk.Identity().Incarnation || !n.up.Load() {
 		return nil
@@ -101,7 +102,8 @@ func (n *Node) confirm(g *peer.Greeting) error {
 	return err
 }
 
-// gone reports whether the other servers removed this one while it was away, which its own log does not show.
+// gone reports whether the other servers removed this server while it was away. This server's own log does
+// not show that.
 func (n *Node) gone() bool {
 	at := n.removed.Load()
 	if at == 0 {

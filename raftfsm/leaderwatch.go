@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// leaderWatch measures how long this server is without a leader, and tells Node.follow of every change.
+// leaderWatch measures how long this server has no leader, and tells Node.follow of every change.
 type leaderWatch struct {
 	n    *Node
 	news signal.Signal // sent when raft knows another leader, or no longer knows one
@@ -20,8 +20,8 @@ type leaderWatch struct {
 	lost   time.Time // when this server lost its leader; zero: it has one
 }
 
-// broken notes that the connection to the leader broke. If that server turns out to lead still, no time
-// without a leader is counted.
+// broken notes that the connection to the leader broke. If it turns out that the leader still leads, the
+// broken connection does not count as time without a leader.
 func (w *leaderWatch) broken() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -30,7 +30,7 @@ func (w *leaderWatch) broken() {
 	}
 }
 
-// held notes that there is a connection to this leader.
+// held notes that this server has a connection to this leader.
 func (w *leaderWatch) held(id uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +54,7 @@ func (w *leaderWatch) set(id uint32) {
 		}
 		return
 	case id != 0:
-		if before != 0 { // else the election was counted when the previous leader was lost
+		if before != 0 { // otherwise the election was counted when the previous leader was lost
 			w.n.o.Measures.Elections.Note(1)
 		}
 		w.n.o.Measures.ElectionTime.Took(now.Sub(w.lost))
@@ -72,7 +72,7 @@ func (w *leaderWatch) set(id uint32) {
 	w.leader = id
 }
 
-// leaderLook is how often this server asks raft who leads, in addition to raft's notices.
+// leaderLook is how often this server asks raft for the leader. It asks even without a notice from raft.
 const leaderLook = 250 * time.Millisecond
 
 // watchLeader keeps leaderWatch up to date. A cluster of one has no elections.

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-const askTime = time.Second // for a server to answer what it is doing
+const askTime = time.Second // how long a server may take to answer what it is doing
 
 var errAlone = errors.New(
 	"this server runs alone, without --peers; start it with --peers to make it part of a cluster")

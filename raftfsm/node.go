@@ -34,22 +34,23 @@ type Node struct {
 	wg     sync.WaitGroup
 
 	disk *disk.Disk
-	port *peer.Port // nil in a cluster of one
+	port *peer.Port // nil in a cluster of one server
 	fsm  *apply.FSM
 	raft *consensus.Raft
-	up   atomic.Bool // raft runs
+	up   atomic.Bool // set when raft runs
 
 	promises   *form.Promises
 	addresses  *addresses
 	forming    *form.Forming
 	elections  *elect.Elections
-	linked     atomic.Uint32 // the leader to which our link stands; 0: none
+	linked     atomic.Uint32 // id of the leader to which this server has a link; 0: there is no link
 	serving    *serving.Service
 	leadership *consensus.Leadership
 	leader     leading.Leader
 
-	// removed is the index of a configuration without this server that others have; 0: none. A server
-	// that was away when it was removed does not find that in its log.
+	// removed is the index of a configuration, known to other servers, that does not include this server; 0:
+	// there is none. If this server was away when it was removed, its own log does not contain that
+	// configuration.
 	removed atomic.Uint64
 
 	failed atomic.Pointer[error]
@@ -61,7 +62,7 @@ type Node struct {
 	upkeep *upkeep.Upkeep
 }
 
-// die ends the server because it cannot be sure of its own state.
+// die ends this server because it cannot trust its own state.
 func (n *Node) die(err error) {
 	if n.closed.Load() || !n.failed.CompareAndSwap(nil, &err) {
 		return
@@ -86,8 +87,8 @@ func (n *Node) View(f func(*state.State)) { n.fsm.View(f) }
 // Ephemerals calls fn for the ephemeral nodes until it returns false; see apply.FSM.
 func (n *Node) Ephemerals(fn func(session int64, path string) (more bool)) { n.fsm.Ephemerals(fn) }
 
-// WaitZxid waits until this server has applied zxid, or ctx ends. A leader does not wait: no client
-// has seen a newer state than the leader has applied.
+// WaitZxid waits until this server has applied zxid, or ctx ends. A leader does not wait, because no client
+// has seen a state newer than the leader's.
 func (n *Node) WaitZxid(ctx context.Context, zxid int64) bool {
 	if n.leader.Term() != nil {
 		return n.fsm.Zxid() >= zxid
@@ -116,7 +117,7 @@ func (n *Node) Room(bytes int64) error { return n.upkeep.Room(bytes) }
 // Fits returns an error if a backup of so many nodes and bytes is too large for this server.
 func (n *Node) Fits(nodes int, bytes int64) error { return n.upkeep.Fits(nodes, bytes) }
 
-// Backup holds the state as it is now; see apply.FSM.
+// Backup returns a backup of the present state; see apply.FSM.
 func (n *Node) Backup(ctx context.Context) (*apply.Backup, error) { return n.fsm.Backup(ctx) }
 
 // Zxid returns the zxid of the last change applied here.

@@ -27,7 +27,7 @@ import (
 type Options struct {
 	// ID names this server in its cluster, 1 to 254.
 	ID uint32
-	// DataDir holds everything durable. Empty: memory only.
+	// DataDir is the directory of all durable data. Empty: this server keeps its data in memory only.
 	DataDir string
 	// Peers are the peer addresses of all servers of the cluster, this one
 	// included. Empty: a cluster of one without a peer port.
@@ -52,29 +52,28 @@ type Options struct {
 	Release string
 
 	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election; default 1
-	// s, 30 ms without Peers. A server that is cut off goes on serving for this time plus 2 s, so a timeout
-	// above the default must be at most MinSessionTimeout minus 2 s.
+	// s, 30 ms without Peers. A server that is cut off from the leader continues to serve for
+	// HeartbeatTimeout plus 2 s. So a timeout above the default must be at most MinSessionTimeout minus 2 s.
 	HeartbeatTimeout time.Duration
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
-	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log after
-	// a snapshot, in requests, bytes and time; defaults 100,000, 32 MiB, none. A server in memory
-	// without Peers writes no snapshot, and keeps 4 MiB of log, which is memory, too.
+	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound how many requests and bytes the log has, and
+	// how much time passes, before the next snapshot. The defaults are 100,000, 32 MiB and no bound. A server
+	// without DataDir and Peers writes no snapshot, and keeps 4 MiB of log in memory.
 	SnapshotEntries  int64
 	SnapshotBytes    int64
 	SnapshotInterval time.Duration
 	// SnapshotRetain is how many snapshots are kept; default 2.
 	SnapshotRetain int
-	// TrailingLogs is how many log entries that a snapshot already covers are kept, so that a
-	// server that was away briefly need not be sent the snapshot; default
-	// 10,240.
+	// TrailingLogs is how many log entries that a snapshot already covers are kept, so that a server that was
+	// away briefly does not need the snapshot; default 10,240.
 	TrailingLogs uint64
-	// TrailingBytes bounds these entries in bytes; default 64 MiB. More are kept for followers that lag a
-	// little, and fewer if the snapshot is small, because a small snapshot is soon sent.
+	// TrailingBytes bounds these entries in bytes; default 64 MiB. A server keeps more entries for followers
+	// that lag a little, and fewer if the snapshot is small, because a small snapshot can be sent quickly.
 	TrailingBytes int64
 
-	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot:
-	// below it, requests that need more room are refused. Default 512 MiB; negative: no reserve.
+	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot. While
+	// there is less, the leader refuses requests that need more room. Default 512 MiB; negative: no reserve.
 	DiskReserve int64
 	// MaxNodes and MaxBytes bound the tree: when it reaches them, requests that need more room are refused.
 	// Default no bound.
@@ -84,40 +83,40 @@ type Options struct {
 	// MinSessionTimeout is the shortest timeout a session can have; it sets how often servers tell the
 	// leader which sessions they heard from. Default 4 s.
 	MinSessionTimeout time.Duration
-	// SweepInterval is how often containers and TTL nodes are looked at;
-	// default 60 s.
+	// SweepInterval is the time between two searches for empty containers and expired TTL nodes; default 60
+	// s.
 	SweepInterval time.Duration
-	// EnforceQuota makes hard quotas refuse requests. Without it they refuse nothing, as in ZooKeeper by
-	// default. NoTTL refuses TTL nodes.
+	// EnforceQuota makes hard quotas refuse requests. Without EnforceQuota a quota refuses no request, as in
+	// ZooKeeper by default. NoTTL refuses TTL nodes.
 	EnforceQuota, NoTTL bool
 	// OneLayout refuses a contender for a lock if the present contenders use another layout and would not see
-	// it. It takes effect once all servers understand it.
+	// the new one. It takes effect once all servers understand it.
 	OneLayout bool
 
-	// Measures are told what this server measures.
+	// Measures receive the values that this server measures.
 	Measures Measures
 	// ReadOnly lets clients that ask for it read this server's state while it knows no leader.
 	ReadOnly bool
 	// Observer is told of every change; see Observer. There must be one.
 	Observer Observer
-	// Waiting is called with a text that says what this server waits for before it joins its cluster, and
-	// again when that changes. It must not block.
+	// Waiting is called with a text that says for what this server waits before it joins its cluster, and
+	// again when the text changes. It must not block.
 	Waiting func(what string)
 	// Fatal is called once, with the reason, when this server cannot be sure
 	// of its own state and must end. It must not return before clients and
 	// peers are cut off; by default it exits the process with status 1.
 	Fatal func(error)
-	// Logger gets what an operator would want to know; default slog.Default.
+	// Logger receives log lines for the operator; default slog.Default.
 	Logger *slog.Logger
 
-	// The world, for tests. Now is the wall clock, Listen and Dial the
-	// network, Rand the source of randomness, Stores the disk.
+	// Tests replace the outside world here. Now is the wall clock, Listen and Dial are the network, Rand is
+	// the source of randomness, and Stores is the disk.
 	Now    func() time.Time
 	Listen func(addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
 	Rand   io.Reader
 	Stores *disk.Stores
-	Files  *disk.Files // those of DataDir
+	Files  *disk.Files // the files of DataDir
 	// FreeBytes returns how many bytes may still be written to the disk of a directory.
 	FreeBytes func(dir string) (int64, error)
 }
@@ -131,12 +130,12 @@ const (
 
 const (
 	defaultHeartbeat = time.Second
-	// servedAlone bounds how long a server that is cut off serves beyond the heartbeat timeout; see
-	// grace in package serving.
+	// servedAlone bounds how long a server that is cut off continues to serve after the heartbeat timeout;
+	// see grace in package serving.
 	servedAlone = 2 * time.Second
 )
 
-// Check returns why a server would not start with the options: all of it.
+// Check returns the errors in the options for which a server would not start, all of them.
 func (o Options) Check() error {
 	_, err := o.withDefaults()
 	return err
@@ -233,12 +232,13 @@ func (o *Options) checkPeerSecurity() error {
 		o.PeerListen)
 }
 
-// Observer is the part of a server that watches the state change, and tells which sessions it has heard from.
+// Observer is the part of a server that receives the changes of the state, and reports which sessions it has
+// heard from.
 type Observer interface {
 	apply.Observer
 	serving.Clients
-	// Heard appends the sessions heard from since its last call. With all it appends every session with a
-	// connection here, because what was sent on a broken link may be lost.
+	// Heard appends the sessions heard from since its last call. If all is true, it appends every session
+	// with a connection to this server, because a broken link may have lost earlier reports.
 	Heard(list []state.Touch, all bool) []state.Touch
 }
 
@@ -247,7 +247,7 @@ func (o *Options) touchEvery() time.Duration {
 	return min(max(o.MinSessionTimeout/16, 10*time.Millisecond), 250*time.Millisecond)
 }
 
-// The measures of a server's part in the cluster.
+// The kinds of values that a server measures about its part in the cluster.
 type (
 	Measure  = signal.Measure
 	Measures = signal.Set

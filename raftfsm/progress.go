@@ -14,7 +14,7 @@ import (
 )
 
 // Members lists the members and their progress, as the leader reports it. If no leader answers, it returns an
-// error and a list made from this server's own knowledge and the answers of the members.
+// error, and a list that it makes from this server's own knowledge and the members' answers.
 func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
 	defer cancel()
@@ -35,8 +35,8 @@ func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	return list, nil
 }
 
-// survey collects the progress of all members: from the links, if this server leads, and by asking the
-// members without a link.
+// survey collects the progress of all members. If this server leads, it knows the members with a link, and
+// asks the others; otherwise it asks all.
 func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 	own := n.fsm.Index()
 	linked := map[uint32]status.Progress{}
@@ -64,7 +64,7 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 				said = status.Progress{Waits: a.Err.Error()}
 			}
 			if p, is := linked[a.ID]; is && (p.Reached() || said.Heard == nil) {
-				p.Waits = said.Waits // a link may stand although its server does not serve yet
+				p.Waits = said.Waits // a server may have a link although it does not serve yet
 				said = p
 			}
 			m.Progress = said
@@ -85,7 +85,7 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 	return all
 }
 
-// members lists the servers of raft's newest configuration by id.
+// members lists the servers of raft's newest configuration, sorted by id.
 func (n *Node) members() (list []status.Member) {
 	servers := n.raft.Servers()
 	n.View(func(s *state.State) {
@@ -99,7 +99,7 @@ func (n *Node) members() (list []status.Member) {
 	return list
 }
 
-// progressOf returns the progress in a server's own status.
+// progressOf returns the progress that a server reports in its status.
 func progressOf(st *peer.Status) status.Progress {
 	p := status.Progress{Heard: status.Ago(0), Version: st.Release, Starts: st.Now.Start, Waits: st.Waits}
 	if st.Up {
@@ -108,8 +108,8 @@ func progressOf(st *peer.Status) status.Progress {
 	return p
 }
 
-// Status returns the status of this server. It reads no file and no session, because health checks call it
-// often.
+// Status returns the status of this server. It reads neither files nor sessions, because health checks call
+// it often.
 func (n *Node) Status() status.Node {
 	st := status.Node{ID: n.id, Cluster: n.disk.Identity().Cluster,
 		PeerInsecure: n.o.PeerInsecure && n.port != nil, Term: n.raft.CurrentTerm(),
@@ -134,13 +134,13 @@ func (n *Node) Status() status.Node {
 	switch {
 	case n.port == nil && t != nil:
 		st.Role = "standalone"
-	case t != nil && t.Number() == st.Term && n.raft.Leads(): // raft may just have heard of a newer term
+	case t != nil && t.Number() == st.Term && n.raft.Leads(): // raft may just have learned of a newer term
 		st.Role = "leader"
 	case st.Leader != 0 && n.raft.State() == raft.Follower:
 		st.Role = "follower"
 	}
 	if t != nil {
-		st.Full = t.Lowest() // the disk may be another server's
+		st.Full = t.Lowest() // the full disk may be another server's
 	}
 	if t != nil {
 		st.LayoutWaits = t.LayoutWaits()
@@ -157,8 +157,7 @@ func (n *Node) Status() status.Node {
 	return st
 }
 
-// Deadlines tells the time left to each session, by the leader's clock; nil on
-// followers.
+// Deadlines returns the time left to each session by the leader's clock, or nil at a follower.
 func (n *Node) Deadlines() map[int64]time.Duration {
 	if t := n.leader.Term(); t != nil {
 		return t.Deadlines().All()
@@ -166,7 +165,7 @@ func (n *Node) Deadlines() map[int64]time.Duration {
 	return nil
 }
 
-// TimeLeft tells the time left to a session, by the leader's clock; a follower knows none.
+// TimeLeft returns the time left to a session by the leader's clock. A follower does not know it.
 func (n *Node) TimeLeft(session int64) (left time.Duration, known bool) {
 	if t := n.leader.Term(); t != nil {
 		return t.Deadlines().Left(session)
@@ -174,6 +173,5 @@ func (n *Node) TimeLeft(session int64) (left time.Duration, known bool) {
 	return 0, false
 }
 
-// DiskBytes tells how much snapshots and the log take on disk, by looking at
-// every file.
+// DiskBytes returns how many bytes snapshots and the log take on disk. It looks at every file.
 func (n *Node) DiskBytes() (snapshots, log int64) { return n.disk.Sizes() }

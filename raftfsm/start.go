@@ -23,8 +23,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
 )
 
-// Start runs a server's part in the cluster. It returns when the server has joined its cluster; for a new
-// cluster, that is when all its servers have been started. ctx bounds the wait.
+// Start runs a server's part in the cluster. It returns when the server has joined its cluster. The servers
+// of a new cluster join it when all of them have been started. ctx bounds the wait.
 func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	o, err = o.withDefaults()
 	if err != nil {
@@ -100,13 +100,13 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	return n, nil
 }
 
-// readDisk reads the newest snapshot and checks the log. It runs before other servers learn of this start. If
-// this server refuses the directory and the operator puts the earlier one back, they must not mistake that
-// one for an old copy.
+// readDisk reads the newest snapshot and checks the log. It runs before other servers learn of this start: if
+// this server refuses the directory and the operator puts the earlier directory back, the other servers must
+// not mistake that directory for an old copy.
 func (n *Node) readDisk(d *disk.Disk) error {
 	n.disk = d
 	if d.Identity().Cluster == "" {
-		return nil // a new directory
+		return nil // the directory is new
 	}
 	if err := n.makeFSM(); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (n *Node) makeFSM() error {
 	return nil
 }
 
-// upkeepOptions returns the bounds on what this server stores.
+// upkeepOptions returns the bounds on the data that this server stores.
 func (n *Node) upkeepOptions() upkeep.Options {
 	o := &n.o
 	return upkeep.Options{Dir: o.DataDir, Entries: o.SnapshotEntries, Bytes: o.SnapshotBytes,
@@ -215,15 +215,15 @@ func (n *Node) newRelief() *elect.Relief {
 	return &elect.Relief{Raft: n.raft.Raft, Port: n.port, Writing: n.disk.Writing, Log: n.log}
 }
 
-// barrier adds an entry without effect to the log, if this server leads.
+// barrier adds an entry without effect to the log if this server leads.
 func (n *Node) barrier() {
 	if t := n.leader.Term(); t != nil {
 		t.Barrier()
 	}
 }
 
-// Close stops the server's part in the cluster. A leader hands over first, so that no client has to
-// wait for an election.
+// Close stops the server's part in the cluster. A leader first gives the leadership to another server, so
+// that no client has to wait for an election.
 func (n *Node) Close(ctx context.Context) error {
 	if n.closed.Swap(true) {
 		return nil
@@ -242,8 +242,7 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 }
 
-// Abort stops the server's part without handing anything over, as the end of
-// its process would. It is for tests.
+// Abort stops the server's part without a handover, as if its process had ended. It is for tests.
 func (n *Node) Abort() {
 	if !n.closed.Swap(true) {
 		_ = n.end(context.Background())
@@ -267,7 +266,7 @@ func (n *Node) handOver(ctx context.Context) {
 		return
 	}
 	if t := n.leader.Term(); t != nil && len(t.Far()) == 0 {
-		return // else raft would wait for servers that are gone
+		return // otherwise raft would wait for servers that are gone
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*n.o.HeartbeatTimeout)
 	defer cancel()

@@ -12,12 +12,12 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
-// ErrClosed is returned by Propose when this server has stopped serving.
+// Propose returns ErrClosed when this server has stopped serving.
 var ErrClosed = stream.ErrClosed
 
-// Propose puts a request into this server's stream. It copies the request and blocks while the
-// stream is full. The waiter learns the outcome, unless Propose returns an error: then this server
-// does not serve.
+// Propose puts a request into this server's stream. It copies the request and blocks while the stream is
+// full. The waiter learns the outcome. If Propose returns an error, this server does not serve, and the
+// waiter learns nothing.
 func (n *Node) Propose(r state.Request, w state.Waiter) error {
 	if r.Long() && (n.fsm.Low() || n.fsm.Full() && r.Op == jute.OpSetACL) {
 		r = r.Refusal()
@@ -29,7 +29,8 @@ func (n *Node) Propose(r state.Request, w state.Waiter) error {
 	return n.fsm.Stream.Put(&r, w)
 }
 
-// opening returns the request to open this server's stream, and whether it must still be opened.
+// opening returns the request to open this server's stream. wanted reports whether the stream must still be
+// opened.
 func (n *Node) opening() (bl state.Block, wanted bool) {
 	if n.fsm.Stream.Birth() != 0 {
 		return bl, false
@@ -39,7 +40,8 @@ func (n *Node) opening() (bl state.Block, wanted bool) {
 	return n.fsm.Stream.Opening(m, n.o.Rand), true
 }
 
-// openOwnStream opens the leader's own stream if it has none. A follower asks over its link.
+// openOwnStream opens the leader's own stream if the stream is not open. A follower asks for it over its
+// link.
 func (n *Node) openOwnStream() {
 	if bl, wanted := n.opening(); wanted {
 		if t := n.leader.Term(); t != nil {
@@ -54,9 +56,9 @@ type confirmed chan bool
 // Done implements state.Waiter.
 func (c confirmed) Done(o *state.Outcome, _ *state.State) { c <- !o.Unknown }
 
-// Current waits until this server has applied all that any server of the cluster answered before the call,
-// as a majority confirms: an entry goes through the log. It returns an error if ctx ends before that, or
-// this server does not serve, because it has no leader or was removed.
+// Current waits until this server has applied every change that any server of the cluster had answered before
+// the call. For that, an entry goes through the log, and a majority confirms it. Current returns an error if
+// ctx ends first, or if this server does not serve because it has no leader or was removed.
 func (n *Node) Current(ctx context.Context) error {
 	done := make(confirmed, 1)
 	failed := make(chan error, 1)

@@ -10,7 +10,8 @@ import (
 )
 
 // AllowTickets allows tickets in the cluster, once every member says that it understands them. From then on
-// no server of release 0.1.0 can be a member. It returns when this server has applied that.
+// no server of release 0.1.0 can be a member. It returns when this server has applied the entry that allows
+// them.
 func (n *Node) AllowTickets(ctx context.Context) error {
 	if n.fsm.HasTickets() {
 		return nil
@@ -29,7 +30,8 @@ func (n *Node) AllowTickets(ctx context.Context) error {
 }
 
 // Touch notes that a session was heard from, if this server leads and holds its lease. Otherwise it returns
-// false: then Options.Observer must report the session, and Acknowledged waits until the leader has heard.
+// false. Then Options.Observer must report the session, and Acknowledged waits until the leader has received
+// the report.
 func (n *Node) Touch(id int64) bool {
 	t := n.leader.Term()
 	return t != nil && t.Heard(id)
@@ -41,6 +43,6 @@ func (n *Node) Acknowledged(ctx context.Context, enough func(sent time.Time) boo
 	return n.serving.Acknowledged(ctx, enough)
 }
 
-// LeaderTime returns the time by which the cluster decides next, as far as this server knows: that of its own
-// clock, or the leader's, if that is ahead.
+// LeaderTime returns the clock time by which the cluster decides next, as far as this server knows: the time
+// of its own clock, or of the leader's clock if that is ahead.
 func (n *Node) LeaderTime() time.Time { return n.o.Now().Add(n.fsm.Ahead()) }
