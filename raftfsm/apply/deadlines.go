@@ -8,11 +8,10 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// Deadlines are those of all sessions while this server leads. They
-// live for one leadership term: a new leader knows nothing of earlier touches
-// and gives every session its full timeout.
+// Deadlines hold the deadlines of all sessions while this server leads. They last for one leadership term: a
+// new leader knows nothing of earlier touches and gives every session its full timeout.
 type Deadlines struct {
-	start time.Time // origin of the monotonic times below
+	start time.Time // the times below count from start, on the monotonic clock
 
 	mu     sync.Mutex
 	expiry *session.Expiry
@@ -62,7 +61,7 @@ func (t *Deadlines) HeardOf(bl *state.Block) {
 	}
 }
 
-// replace replaces all known sessions by those of another state, with their full timeouts.
+// replace replaces all known sessions by the sessions of another state, with their full timeouts.
 func (t *Deadlines) replace(sessions *session.Table) {
 	t.mu.Lock()
 	t.expiry = session.NewExpiry()
@@ -77,7 +76,7 @@ func (t *Deadlines) Due(at time.Time, limit int) []int64 {
 	return t.expiry.Due(at.Sub(t.start), limit, nil)
 }
 
-// Next returns how long it takes until Due would return a session, at most limit.
+// Next returns the time until Due would return a session, at most limit.
 func (t *Deadlines) Next(grace, limit time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,11 +85,12 @@ func (t *Deadlines) Next(grace, limit time.Duration) time.Duration {
 }
 
 // stallCredit is the extra time that every session gets after a stall, as a multiple of the length of the
-// stall. The client may have to connect again first.
+// stall. It is a multiple because the client may have to connect again first.
 const stallCredit = 4
 
-// Stalled gives every session more time because this server did not listen for a while. No session gets more
-// than its full timeout from now on, so a server that stalls often still expires silent sessions.
+// Stalled gives every session more time because this server was stalled and heard no session for a while. No
+// session gets more than its full timeout from now on, so a server that stalls often still expires silent
+// sessions.
 func (t *Deadlines) Stalled(long time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

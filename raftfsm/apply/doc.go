@@ -1,12 +1,13 @@
-// Package apply is the replicated state of one server behind its lock: it applies the log's entries, tells
-// the observer and the waiters of their outcomes, and writes and takes in snapshots and backups. Package
+// Package apply is the replicated state of one server behind its lock. It applies the entries of the log,
+// reports their outcomes to the observer and the waiters, and writes and reads snapshots and backups. Package
 // state is the state itself.
 //
 // Only the goroutine on which raft calls Apply and Restore changes the state, under the write side of the
-// state lock. Events and outcomes are handed on under that lock, events first, so that no client sees a
-// change before its event. Snapshots and backups read under the read side, a few nodes at a time.
+// state lock. That goroutine reports events and outcomes under the same lock, events first, so that no client
+// sees a change before its event. Snapshots and backups read the state under the read side, a few nodes at a
+// time.
 //
-// fsm.go is the state and what belongs to it; entries.go applies entries; looks.go reads and waits;
-// snapshot.go writes the state as a whole and restore.go takes one in; deadlines.go has the sessions'
-// deadlines while this server leads; measure.go measures.
+// fsm.go has the state and the fields beside it; entries.go applies entries; looks.go reads and waits;
+// snapshot.go writes the whole state and restore.go replaces it; deadlines.go has the sessions' deadlines
+// while this server leads; measure.go measures.
 package apply

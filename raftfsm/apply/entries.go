@@ -22,7 +22,7 @@ func (f *FSM) Apply(l *raft.Log) any {
 	}
 	onDisk := trace.StartRegion(context.Background(), "wait until the entry is on the disk")
 	if err := f.o.Durable(l.Index); err != nil {
-		f.dead.Store(true) // the disk has reported why, or the server is closing
+		f.dead.Store(true) // the disk has reported the reason, or the server is closing
 		return nil
 	}
 	onDisk.End()
@@ -59,15 +59,15 @@ func (f *FSM) Apply(l *raft.Log) any {
 	return nil
 }
 
-// stop ends the server: its state cannot be trusted any more.
+// stop ends the server, because its state cannot be trusted any longer.
 func (f *FSM) stop(err error) {
 	if !f.dead.Swap(true) {
 		f.o.Fatal(err)
 	}
 }
 
-// sink is the FSM as Apply sees it: events and outcomes go on to the
-// observer and to the waiters of our own stream.
+// sink is the FSM as Apply sees it. It passes events to the observer, and outcomes to the waiters of this
+// server's stream.
 type sink FSM
 
 func (f *sink) Events(zxid int64, events []tree.Event) {
@@ -79,7 +79,7 @@ func (f *sink) Events(zxid int64, events []tree.Event) {
 }
 
 func (f *sink) Ended(e *state.Ending) {
-	f.passedOn.Store(false) // the client does not queue again
+	f.passedOn.Store(false) // the client does not stand in the queue again
 	if t := f.leads.Load(); t != nil {
 		t.Remove(e.Session.ID)
 	}
@@ -116,8 +116,8 @@ func (f *sink) Outcome(origin, birth uint32, seq uint64, o *state.Outcome) {
 		return
 	}
 	if w := f.Stream.Applied(birth, seq); w != nil {
-		// The events are out by now: a client that saw the zxid before them would miss them. The outcome
-		// comes after, so that no later reply has a lower zxid.
+		// Set the zxid after the events are sent: a client that saw the zxid before its events would miss
+		// them. Set it before the outcome, so that no later reply has a lower zxid.
 		f.zxid.Store(f.state.Zxid())
 		w.Done(o, f.state)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Observer is told of every change, with the state lock held; none of its methods but Applied may block, do
-// I/O or call back.
+// Observer receives every change. Its methods, except Applied, are called with the state lock held: they must
+// not block, do I/O or call back.
 type Observer interface {
 	// Events reports the changes made by one zxid, in order, before the
 	// outcome of the request that made them is delivered.
@@ -28,28 +28,27 @@ type Observer interface {
 	// Reset reports that the state was replaced as a whole: every client
 	// connection must be closed and every watch forgotten.
 	Reset()
-	// Applied is called after the lock was released at the end of a batch:
-	// the time to flush outboxes.
+	// Applied is called at the end of a batch, after the lock is released. It may flush the outboxes.
 	Applied()
 }
 
 // Options are what New needs. Functions that are nil do nothing.
 type Options struct {
 	ID       uint32
-	Cluster  string // to which the state belongs
+	Cluster  string // the cluster to which the state belongs
 	Observer Observer
 	Measures signal.Set
 	Log      *slog.Logger
-	Ctx      context.Context  // ends a snapshot that is being written; nil: nothing does
+	Ctx      context.Context  // ends a snapshot that is being written; nil: a snapshot is never interrupted
 	Now      func() time.Time // this server's clock; nil: time.Now
-	Fatal    func(error)      // ends the server, whose state cannot be trusted any more
-	// Durable waits until an entry is on this server's disk. The leader's own write goes on beside
-	// those of the followers, so raft may hand over an entry that this server could still forget; no
-	// client may hear of it before.
+	Fatal    func(error)      // ends the server because its state cannot be trusted any longer
+	// Durable waits until an entry is on this server's disk. The leader writes an entry while its followers
+	// write it, so raft may pass an entry to Apply that this server could still lose. No client may hear of
+	// such an entry.
 	Durable func(index uint64) error
 	Logged  uint64 // index of the newest entry found on the disk
 
-	Reopen func() // called when our own stream needs another birth; must not block
+	Reopen func() // called when this server's stream needs another birth; must not block
 	Opened func() // called when any server's stream is opened; must not block
 }
 
@@ -58,41 +57,43 @@ type Options struct {
 type FSM struct {
 	o Options
 
-	// Stream holds the requests of this server until they are applied.
+	// Stream holds this server's requests until they are applied.
 	Stream *stream.Stream
 
-	replaced bool // by the entry being applied: the state, by a backup
+	replaced bool // the entry being applied has replaced the state by a backup
 
-	mu    sync.RWMutex // the state lock: written only by Apply and Restore
+	mu    sync.RWMutex // the state lock; only Apply and Restore write under it
 	state *state.State
 
-	// walking holds a token while a snapshot or a backup is open: there can be
-	// only one at a time. Raft never waits for it.
+	// walking holds a token while a snapshot or a backup is open, because only one can be open at a time.
+	// Raft never waits for the token.
 	walking chan struct{}
 
-	// The newest log entry that this server has applied. Raft's AppliedIndex also counts entries that raft
-	// has handed over and that are not applied yet.
-	index   atomic.Uint64
-	term    atomic.Uint64
-	zxid    atomic.Int64
-	dead    atomic.Bool
-	config  atomic.Bool                            // the members have been published in the state
-	low     atomic.Bool                            // a disk was low when the leader sealed the newest entry
-	full    atomic.Bool                            // requests that need more room were refused then
-	ahead   atomic.Int64                           // see Ahead, in ms
-	counted struct{ requests, bytes atomic.Int64 } // of the log since the last snapshot
-	leads   atomic.Pointer[Deadlines]              // of the term this server leads; else nil
+	// index and term are those of the newest log entry that this server has applied. Raft's AppliedIndex also
+	// counts entries that raft has passed on and that are not applied yet.
+	index  atomic.Uint64
+	term   atomic.Uint64
+	zxid   atomic.Int64
+	dead   atomic.Bool
+	config atomic.Bool // the state contains the list of members
+	low    atomic.Bool // a disk was low when the leader sealed the newest entry
+	// the leader refused requests that need more room when it sealed that entry
+	full    atomic.Bool
+	ahead   atomic.Int64                           // in ms; see Ahead
+	counted struct{ requests, bytes atomic.Int64 } // what the log has gained since the last snapshot
+	// deadlines of the term in which this server leads; otherwise nil
+	leads atomic.Pointer[Deadlines]
 
 	passedOn atomic.Bool // see PassedOn
 
-	received atomic.Pointer[received] // by Verify, for Restore; else nil
+	received atomic.Pointer[received] // set by Verify for Restore; otherwise nil
 
 	waitMu   sync.Mutex
-	advanced chan struct{} // closed and replaced after each entry while waiting is not 0
+	advanced chan struct{} // closed and replaced after each entry, if waiting is not 0
 	waiting  atomic.Int32
 
 	replay   replay
-	snapshot atomic.Pointer[status.Snapshot] // the newest; nil: none
+	snapshot atomic.Pointer[status.Snapshot] // the newest snapshot; nil: there is none
 }
 
 // New returns the state of a server that has applied nothing yet.
@@ -116,10 +117,10 @@ func New(o Options) *FSM {
 		walking: make(chan struct{}, 1), replay: replay{to: o.Logged, began: time.Now()}}
 }
 
-// replay is the part of the log that was found on the disk at the start. It is written before raft
-// runs, then by the goroutine that applies the log.
+// replay is the part of the log that was found on the disk at the start. Before raft runs, the start sets it;
+// later only the goroutine that applies the log changes it.
 type replay struct {
-	from, to uint64 // from the snapshot to the newest entry; to is 0 once that entry is applied
+	from, to uint64 // from the snapshot to the newest entry found; to is 0 once that entry is applied
 	began    time.Time
 }
 

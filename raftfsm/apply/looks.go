@@ -7,17 +7,17 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Index returns the index of the log entry applied last.
+// Index returns the index of the last log entry applied.
 func (f *FSM) Index() uint64 { return f.index.Load() }
 
-// Term returns the term of the log entry applied last. Who needs both asks for the index first: the term is
-// at least as new then.
+// Term returns the term of the last log entry applied. A caller that needs both calls Index first; then the
+// term is at least as new as the index.
 func (f *FSM) Term() uint64 { return f.term.Load() }
 
 // Zxid returns the zxid of the last change applied.
 func (f *FSM) Zxid() int64 { return f.zxid.Load() }
 
-// Published reports whether the members have been published in the state.
+// Published reports whether the state contains the list of members.
 func (f *FSM) Published() bool { return f.config.Load() }
 
 // HasTickets reports whether there may be tickets in the cluster.
@@ -29,10 +29,10 @@ func (f *FSM) HasTickets() (has bool) {
 // Low reports whether a disk was low when the leader sealed the newest entry.
 func (f *FSM) Low() bool { return f.low.Load() }
 
-// Full reports whether requests that need more room were refused then.
+// Full reports whether the leader refused requests that need more room when it sealed the newest entry.
 func (f *FSM) Full() bool { return f.full.Load() }
 
-// Counted returns the requests, and the bytes, of the log since the last snapshot.
+// Counted returns how many requests and bytes the log has gained since the last snapshot.
 func (f *FSM) Counted() (requests, bytes int64) {
 	return f.counted.requests.Load(), f.counted.bytes.Load()
 }
@@ -44,13 +44,13 @@ func (f *FSM) View(do func(*state.State)) {
 	do(f.state)
 }
 
-// Ephemerals calls fn for the ephemeral nodes until it returns false. It reads them in pieces: a
-// node that comes or goes during the call may be listed or not, and a node may be listed twice.
+// Ephemerals calls fn for the ephemeral nodes until it returns false. It reads them in pieces: a node that is
+// created or deleted during the call may be listed or not, and a node may be listed twice.
 func (f *FSM) Ephemerals(fn func(session int64, path string) (more bool)) {
-	const most = 256 // nodes under one hold of the lock, fewer if paths are long
+	const most = 256 // how many nodes are read under one hold of the lock; fewer if paths are long
 	type met struct {
 		session int64
-		end     int // of the path, in paths
+		end     int // where the path ends in paths
 	}
 	piece, paths := make([]met, 0, most), make([]byte, 0, 8*most+tree.MaxPath)
 	var walk tree.EphemeralWalk
@@ -92,8 +92,7 @@ func (f *FSM) advance() {
 	f.waitMu.Unlock()
 }
 
-// Wait blocks until done reports true, looking again after every entry, or
-// until stop is closed.
+// Wait blocks until done returns true or stop is closed. It calls done after every entry.
 func (f *FSM) Wait(stop <-chan struct{}, done func() bool) bool {
 	f.waiting.Add(1)
 	defer f.waiting.Add(-1)
@@ -112,16 +111,16 @@ func (f *FSM) Wait(stop <-chan struct{}, done func() bool) bool {
 	}
 }
 
-// Ahead returns by how much the leader's clock is ahead of this server's, as the newest entry shows; 0 if it
-// shows nothing, as an entry of the past at a start.
+// Ahead returns how far the leader's clock is ahead of this server's, as the newest entry shows. It returns 0
+// if the entry does not show that, for example because it was written before this start.
 func (f *FSM) Ahead() time.Duration {
 	return max(time.Duration(f.ahead.Load())*time.Millisecond, 0)
 }
 
-// Lead returns the deadlines of a term that begins. They follow the state until Leave.
+// Lead returns the deadlines of a term that begins. They are kept up to date until Leave is called.
 func (f *FSM) Lead() *Deadlines {
 	t := newDeadlines()
-	f.mu.RLock() // no session can come or go between the listing and the publishing
+	f.mu.RLock() // so no session can come or go between the listing and the publishing
 	defer f.mu.RUnlock()
 	t.replace(f.state.Sessions())
 	f.leads.Store(t)
@@ -131,9 +130,9 @@ func (f *FSM) Lead() *Deadlines {
 // Leave ends the term that has these deadlines.
 func (f *FSM) Leave(t *Deadlines) { f.leads.CompareAndSwap(t, nil) }
 
-// Deadlines returns those of the term this server leads; nil: it leads none.
+// Deadlines returns the deadlines of the term in which this server leads, or nil if it does not lead.
 func (f *FSM) Deadlines() *Deadlines { return f.leads.Load() }
 
-// PassedOn reports whether a lock was perhaps passed on since the last call, while this server led: a node
-// with siblings was deleted.
+// PassedOn reports whether a lock may have passed to its next waiter since the last call, while this server
+// led: a node with siblings was deleted.
 func (f *FSM) PassedOn() bool { return f.passedOn.Swap(false) }

@@ -13,10 +13,10 @@ func (f *FSM) noteSnapshot(zxid int64, at time.Time) {
 	f.snapshot.Store(&status.Snapshot{Zxid: zxid, Time: at})
 }
 
-// Newest returns the newest snapshot; nil: there is none.
+// Newest returns the newest snapshot, or nil if there is none.
 func (f *FSM) Newest() *status.Snapshot { return f.snapshot.Load() }
 
-// Found notes when the snapshot that was found at the start was written.
+// Found notes when the snapshot found at the start was written.
 func (f *FSM) Found(written time.Time) {
 	if s := f.snapshot.Load(); s != nil {
 		f.noteSnapshot(s.Zxid, written)
@@ -41,7 +41,7 @@ func (f *FSM) measureApplied(l *raft.Log, began time.Time, requests int64) {
 		return
 	}
 	m.PropagationTime.Took(now.Sub(l.AppendedAt))
-	if f.leads.Load() != nil { // this server leads
+	if f.leads.Load() != nil { // true while this server leads
 		m.CommitTime.Took(began.Sub(l.AppendedAt))
 		m.ProposalTime.Took(now.Sub(l.AppendedAt))
 	}

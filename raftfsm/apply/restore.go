@@ -29,9 +29,10 @@ func (f *FSM) read(r io.Reader) (*state.State, state.Position, error) {
 	return restored, at, err
 }
 
-// Restore implements raft.FSM. It builds the new state beside the old one and swaps it in whole. A bad
-// snapshot ends the server, because raft's view and the state would differ from then on. Snapshots from other
-// servers have been verified before, so a bad one comes from this server's own disk.
+// Restore implements raft.FSM. It builds the new state beside the old one, and then replaces the old one as a
+// whole. A bad snapshot ends the server, because from then on the state would differ from raft's view of it.
+// Snapshots from other servers have been verified before, so a bad snapshot comes from this server's own
+// disk.
 func (f *FSM) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	began := time.Now()
@@ -51,8 +52,8 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	if birth == f.Stream.Birth() {
 		unknown = f.Stream.SkipTo(last)
 	} else {
-		// Our stream was taken away or opened in an entry that the snapshot covers. It is unknown which of
-		// its requests were applied before that entry.
+		// The snapshot covers an entry in which this server's stream was closed or opened. It is unknown
+		// which of the stream's requests were applied before that entry.
 		unknown = f.Stream.Drain()
 	}
 	for _, w := range unknown {
@@ -67,15 +68,15 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	f.counted.bytes.Store(0)
 	f.advance()
 	f.noteSnapshot(restored.Zxid(), time.Now())
-	if f.replay.to > 0 && f.replay.from == 0 { // found at the start
+	if f.replay.to > 0 && f.replay.from == 0 { // the snapshot was found at the start
 		f.replay.from = at.Index
 		f.o.Measures.SnapshotReadTime.Took(time.Since(began))
 	}
 	return nil
 }
 
-// take returns the state in the snapshot r. It uses the state that Verify has read if the snapshot is of the
-// same log position: that determines the state.
+// take returns the state in the snapshot r. If Verify has read a snapshot of the same log position, it
+// returns that state, because the position determines the state.
 func (f *FSM) take(r io.Reader) (*state.State, state.Position, error) {
 	got := f.received.Swap(nil)
 	if got == nil {

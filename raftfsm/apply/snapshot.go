@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Snapshot implements raft.FSM. It only notes where the state stands; the
-// nodes are read later, while writes go on.
+// Snapshot implements raft.FSM. It only notes the log position of the state; the nodes are read later, while
+// writes continue.
 func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	if f.dead.Load() {
 		return nil, errors.New("this server has stopped")
@@ -46,9 +46,9 @@ func (f *FSM) hold() *snapshot {
 type snapshot struct {
 	f               *FSM
 	state           *state.Snapshot
-	requests, bytes int64             // the values of FSM.counted at that point
-	sink            raft.SnapshotSink // nil until it is written
-	reading         time.Duration     // since the last rest
+	requests, bytes int64             // how much FSM.counted had at that point
+	sink            raft.SnapshotSink // nil before Persist is called
+	reading         time.Duration     // how long it has read since the last rest
 }
 
 // Persist implements raft.FSMSnapshot.
@@ -63,8 +63,9 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	// The entries that the snapshot covers no longer count towards the next one. A snapshot of
-	// another server would reset the counters, but none is installed before Release: they still include these.
+	// The entries that the snapshot covers no longer count towards the next snapshot. Only a snapshot from
+	// another server resets the counters, and none is installed before Release, so the counters still include
+	// these entries.
 	s.f.counted.requests.Add(-s.requests)
 	s.f.counted.bytes.Add(-s.bytes)
 	if !disk.Forgets(sink) {
@@ -74,7 +75,7 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 }
 
 // readRest is how long the writer of a snapshot may read before it rests equally long. So a snapshot takes at
-// most half of one processor, and half of the state lock, from requests.
+// most half of one processor's time, and holds the state lock for at most half of the time.
 const readRest = time.Millisecond
 
 func (s *snapshot) read(fn func()) {
@@ -85,12 +86,12 @@ func (s *snapshot) read(fn func()) {
 		fn()
 	}()
 	if s.reading += time.Since(begin); s.reading >= readRest {
-		time.Sleep(min(s.reading, 50*readRest)) // bounded: a read seems long if the process stood still
+		time.Sleep(min(s.reading, 50*readRest)) // bounded, because a read seems long if the process was stopped
 		s.reading = 0
 	}
 }
 
-// Release implements raft.FSMSnapshot. raft calls it when it has noted the snapshot and cut its log.
+// Release implements raft.FSMSnapshot. Raft calls it after it has noted the snapshot and cut its log.
 func (s *snapshot) Release() {
 	disk.Done(s.sink)
 	s.f.mu.Lock()
@@ -99,16 +100,16 @@ func (s *snapshot) Release() {
 	<-s.f.walking
 }
 
-// Backup is the state at one moment, to be written once while writes go on.
+// Backup is the state at one moment. It can be written once, while writes continue.
 type Backup struct {
 	Zxid int64
-	ACLs [][]jute.ACL // the lists that its nodes refer to
+	ACLs [][]jute.ACL // the access control lists of its nodes
 
 	snap *snapshot
 }
 
-// Backup holds the state as it is now. If a snapshot or another backup is under way, it waits for that until
-// ctx ends. The caller closes it.
+// Backup returns a backup of the present state. If a snapshot or another backup is under way, it waits until
+// that is done or ctx ends. The caller closes the Backup.
 func (f *FSM) Backup(ctx context.Context) (*Backup, error) {
 	select {
 	case f.walking <- struct{}{}:
@@ -125,7 +126,7 @@ func (f *FSM) Backup(ctx context.Context) (*Backup, error) {
 	return &Backup{Zxid: snap.state.Zxid(), ACLs: f.state.Tree().ACLs(), snap: snap}, nil
 }
 
-// Write writes the backup. It takes the state lock for a few nodes at a time, so that writes go on.
+// Write writes the backup. It takes the state lock for a few nodes at a time, so that writes continue.
 func (b *Backup) Write(w io.Writer) error { return b.snap.state.Write(w, b.snap.read) }
 
 // Close releases the state.
