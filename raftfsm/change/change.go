@@ -7,11 +7,11 @@ type Op string
 
 // The kinds of changes. Operators ask for the first five; reconfig for all but Lead.
 const (
-	Add      Op = "add"      // a server follows, without a vote
+	Add      Op = "add"      // a server follows without a vote
 	Promote  Op = "promote"  // a member that has caught up votes
 	Move     Op = "move"     // a member has another address
 	Remove   Op = "remove"   // a server is no longer a member
-	Lead     Op = "lead"     // a member leads
+	Lead     Op = "lead"     // a member becomes the leader
 	Demote   Op = "demote"   // a voter loses its vote and continues to follow
 	Vote     Op = "vote"     // a server votes, whether it runs or not
 	Describe Op = "describe" // only the operator's descriptions are published
@@ -21,12 +21,12 @@ const (
 type Change struct {
 	Op   Op     `json:"op"`
 	ID   uint32 `json:"id"`
-	Addr string `json:"addr,omitempty"` // for other servers; of Add, Vote and Move
+	Addr string `json:"addr,omitempty"` // address for other servers; in Add, Vote and Move
 
 	// Words are the lines of state.ConfigPath that an operator wrote for the members after this change.
 	// They are published as a new version when the change is done. Empty: the operator wrote none.
 	Words string `json:"words,omitempty"`
-	// More changes follow at once; clients see all of them as one.
+	// More says that more changes follow at once. Clients see all of them as one change.
 	More bool `json:"more,omitempty"`
 	// By is the server that asks for a series of changes. The series starts from version Since of the
 	// configuration.

@@ -1,12 +1,13 @@
 // Package change decides which changes of a cluster's members are safe. It asks no server: its callers pass
-// it the facts about the servers.
+// the facts about the servers.
 package change
 
 import "github.com/zlockd/zlockd/raftfsm/status"
 
-// Safe returns an error if the voters after a change could not commit: a majority of them must follow now and
-// have the log. A server that has lost its log does not count, even if it runs. It cannot confirm an entry
-// before it has received the log, and it receives no log while its former directory counts as a voter.
+// Safe returns an error if the voters after a change could not commit entries. A majority of these voters
+// must follow now and have the log. A server that has lost its log does not count, even if it runs. It cannot
+// confirm an entry before it has received the log, and it receives no log while its former directory counts
+// as a voter.
 func Safe(voters []uint32, follow map[uint32]bool) error {
 	if len(voters) == 0 {
 		return status.Errorf(status.Unsafe, "it would leave no server that votes")
