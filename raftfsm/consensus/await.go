@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Await waits for a raft future, or until ctx ends, because a future may never complete. It gives raft's
+// Await waits until a raft future completes or ctx ends, because a future may never complete. It gives raft's
 // errors their codes.
 func Await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)

@@ -17,7 +17,7 @@ type logCache struct {
 
 const (
 	cacheEntries = 64
-	cacheLongest = stream.BatchBytes + stream.BlockBytes // of several requests
+	cacheLongest = stream.BatchBytes + stream.BlockBytes // the longest entry of several requests
 )
 
 func newLogCache(below raft.LogStore) (logCache, error) {

@@ -5,7 +5,7 @@ import "context"
 // Leadership provides a context for each leadership of this server; the context ends with the leadership.
 type Leadership struct {
 	notes chan bool            // notes from raft; its main loop blocks until a note is received
-	Won   chan context.Context // of length 1: the leadership that has begun
+	Won   chan context.Context // has length 1: the leadership that has begun
 }
 
 // NewLeadership returns the Leadership of a server that does not lead yet.
@@ -28,7 +28,7 @@ func (l *Leadership) Listen(ctx context.Context) {
 		case leading := <-l.notes:
 			end()
 			select {
-			case <-l.Won: // that leadership is over, and lead has not taken it
+			case <-l.Won: // that leadership is over, and no goroutine has taken it
 			default:
 			}
 			if leading {

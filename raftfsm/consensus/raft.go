@@ -29,11 +29,11 @@ type Raft struct {
 // Options are the arguments of Start.
 type Options struct {
 	ID               uint32
-	Self             raft.ServerAddress // by which raft knows this server
+	Self             raft.ServerAddress // the address by which raft knows this server
 	HeartbeatTimeout time.Duration
 	TrailingLogs     uint64
 	Disk             *disk.Disk
-	Port             *peer.Port            // nil in a cluster of one
+	Port             *peer.Port            // nil in a cluster of one server
 	Verify           func(io.Reader) error // reads a snapshot that another server sends
 	Damaged          func(error)           // called when a snapshot on the disk is damaged
 	Leadership       *Leadership           // gets notes of leadership gained and lost
@@ -41,8 +41,8 @@ type Options struct {
 	Closed           *atomic.Bool // set when this server stops
 }
 
-// Start starts raft on the stores of the disk. On an empty disk raft begins with the configuration bootstrap,
-// or, if that is nil, waits until a leader sends one.
+// Start starts raft on the stores of the disk. On an empty disk raft begins with the configuration bootstrap.
+// If that is nil, raft waits until a leader sends a configuration.
 func Start(o Options, f raft.FSM, bootstrap *raft.Configuration) (*Raft, error) {
 	d, port := o.Disk, o.Port
 	r := &Raft{&elect.Raft{ID: o.ID, Self: o.Self, Began: time.Now()}, d}
@@ -57,8 +57,8 @@ func Start(o Options, f raft.FSM, bootstrap *raft.Configuration) (*Raft, error) 
 		r.Trans = t
 	} else {
 		r.Trans = port.Transport(d.Durable)
-		// Entries are read from the log only to send them to followers, and followers that keep up need the
-		// newest.
+		// Entries are read from the log only to send them to followers. Followers that keep up need only the
+		// newest entries.
 		if logs, err = newLogCache(logs); err != nil {
 			return nil, err
 		}
@@ -90,20 +90,21 @@ func Start(o Options, f raft.FSM, bootstrap *raft.Configuration) (*Raft, error) 
 func (o *Options) config() *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = peer.ServerID(o.ID)
-	// Package elect stands for election sooner, and with the other servers' agreement. If raft's timer ran
-	// out first, raft would ask for pre-votes, and servers refuse those while they still believe in the
-	// leader or receive a snapshot.
+	// Package elect makes this server stand for election sooner than raft's timer would, and only if the
+	// other servers agree. If raft's timer ran out first, raft would ask for pre-votes. Servers refuse
+	// pre-votes while they still believe in the leader or receive a snapshot.
 	c.HeartbeatTimeout = o.HeartbeatTimeout * 3 / 2
 	c.ElectionTimeout = c.HeartbeatTimeout // raft requires it
-	// A follower busy with its disk answers heartbeats late, because they pass
-	// through its main loop; half the time would depose healthy leaders.
+	// A follower busy with its disk answers heartbeats late, because heartbeats pass through its main loop.
+	// With half of this timeout, healthy leaders would lose the leadership.
 	c.LeaderLeaseTimeout = o.HeartbeatTimeout
-	// Package followers tells followers of commits; raft's empty messages only replace one that was lost.
+	// Package followers tells followers of commits. Raft's empty messages are needed only if such a message
+	// is lost.
 	c.CommitTimeout = min(250*time.Millisecond, o.HeartbeatTimeout)
 	c.MaxAppendEntries = 64
 	c.TrailingLogs = o.TrailingLogs
-	// Snapshots are taken by our own count of requests and bytes: an entry may
-	// hold a thousand requests.
+	// A server takes snapshots by its own count of requests and bytes, because one entry may hold a thousand
+	// requests.
 	c.SnapshotThreshold = math.MaxUint64
 	c.SnapshotInterval = 24 * time.Hour
 	c.NoLegacyTelemetry = true
@@ -111,8 +112,8 @@ func (o *Options) config() *raft.Config {
 	return c
 }
 
-// Lacks reports whether the newest configuration in the log, committed or not, lacks server id. It
-// is false while the configuration has no members.
+// Lacks reports whether the newest configuration in the log, committed or not, lacks server id. It returns
+// false while the configuration has no members.
 func (r *Raft) Lacks(id uint32) bool {
 	is := func(s raft.Server) bool { return peer.ParseID(s.ID) == id }
 	list := r.Servers()
@@ -120,13 +121,13 @@ func (r *Raft) Lacks(id uint32) bool {
 }
 
 // Configuration returns the newest members and the index of their log entry. A change that names this index
-// fails if the members have changed since. An unknown index is one that never matches.
+// fails if the members have changed since. If the index is unknown, it returns an index that never matches.
 func (r *Raft) Configuration() ([]raft.Server, uint64) {
 	list := r.Servers()
 	return list, r.disk.ConfigOf(list)
 }
 
-// Move gives a member another address; it votes as before.
+// Move gives a member another address. The member keeps its vote, or its lack of one.
 func (r *Raft) Move(s *raft.Server, addr string, prev uint64) raft.Future {
 	if s.Suffrage == raft.Voter {
 		return r.AddVoter(s.ID, raft.ServerAddress(addr), prev, 0)
@@ -134,7 +135,7 @@ func (r *Raft) Move(s *raft.Server, addr string, prev uint64) raft.Future {
 	return r.AddNonvoter(s.ID, raft.ServerAddress(addr), prev, 0)
 }
 
-// LastEntry returns the durable end of the log, as raft shows it to voters.
+// LastEntry returns the last durable entry of the log, as raft shows it to voters.
 func (r *Raft) LastEntry() (term, index uint64) {
 	stats := r.Stats()
 	number := func(name string) uint64 {
