@@ -1,7 +1,8 @@
-// Package followers is the other servers as the leader of one term sees them: the blocks that their links
-// bring in, how far they say they are, and the news of commits that go out to them.
+// Package followers keeps what the leader of one term knows about the other servers: the blocks that their
+// links deliver, how far they have applied the log, and which commits they have been told of.
 //
-// A [Link] is filled by the goroutine that reads its connection and emptied by the batcher, under the lock of
-// its [Links]. [News] has a goroutine for each follower; what only the batcher uses of it needs no lock.
-// [Stored] outlives the terms: answers of followers come in from raft's transport at any time.
+// The goroutine that reads a connection fills its [Link], and the batcher empties the Link, both under the
+// lock of its [Links]. [News] has a goroutine for each follower; the fields of News that only the batcher
+// uses need no lock. [Stored] outlives the terms, because answers of followers arrive from raft's transport
+// at any time.
 package followers

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	linkQueue     = 2048     // blocks the leader holds for one server
-	linkQueueByte = 32 << 20 // and their bytes
+	linkQueue     = 2048     // how many blocks the leader holds for one server
+	linkQueueByte = 32 << 20 // how many bytes these blocks may have
 )
 
-// Link is another server's stream as the leader receives it. When the link or the term ends, its blocks are
-// dropped, and the other server sends them again.
+// Link is another server's stream, as the leader receives it. When the link or the term ends, the leader
+// drops the blocks of the link, and the other server sends them again.
 type Link struct {
-	peer.Greeting // of the other server
+	peer.Greeting // the greeting of the other server
 	Conn          net.Conn
 
-	set     *Links // its lock guards what follows
+	set     *Links // the lock of set guards the fields below
 	room    sync.Cond
 	queue   []state.Block
 	bytes   int
@@ -33,14 +33,14 @@ type Link struct {
 	fullAt  time.Time
 }
 
-// Links are the links of one term.
+// Links are the links that a leader has in one term.
 type Links struct {
 	mu     sync.Mutex
 	links  []*Link
 	closed bool
 }
 
-// Add takes a link in; it returns false when the term is over.
+// Add adds a link; it returns false when the term is over.
 func (ls *Links) Add(l *Link) bool {
 	l.set, l.room.L = ls, &ls.mu
 	ls.mu.Lock()
@@ -51,7 +51,7 @@ func (ls *Links) Add(l *Link) bool {
 	return !ls.closed
 }
 
-// Remove closes a link and forgets it, with its blocks.
+// called without the lock, because with TLS it may wait for the other server
 func (ls *Links) Remove(l *Link) {
 	l.Conn.Close() // without the lock: with TLS it may wait for the other server
 	ls.mu.Lock()
@@ -59,7 +59,7 @@ func (ls *Links) Remove(l *Link) {
 	ls.links = slices.DeleteFunc(ls.links, func(o *Link) bool { return o == l })
 }
 
-// Close closes all links: the term is over.
+// Close closes all links when the term is over.
 func (ls *Links) Close() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -70,8 +70,7 @@ func (ls *Links) Close() {
 	}
 }
 
-// LeastVersion returns the newest version that this server and all linked ones
-// understand.
+// LeastVersion returns the newest version that this server and all linked servers understand.
 func (ls *Links) LeastVersion() int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -82,8 +81,9 @@ func (ls *Links) LeastVersion() int {
 	return least
 }
 
-// Far returns the progress of each linked server. known returns a member's incarnation: the process of a
-// server that was replaced may still hold its link, and must not speak for the new server.
+// Far returns the progress of each linked server. known returns a member's incarnation. Far ignores a link of
+// another incarnation: the process of a server that was replaced may still hold its link, and must not speak
+// for the new server.
 func (ls *Links) Far(known func(id uint32) (incarnation string)) map[uint32]status.Progress {
 	ls.mu.Lock()
 	links := slices.Clone(ls.links)
@@ -127,7 +127,7 @@ func (ls *Links) Progress(known func(id uint32) (incarnation string)) map[uint32
 // fullFor is how long a report of a low disk stays valid.
 const fullFor = 2 * time.Second
 
-// Full returns why a server asks to refuse requests that need more room, empty if no server does.
+// Full returns why a server asks to refuse requests that need more room, or "" if no server asks for that.
 func (ls *Links) Full() string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -165,8 +165,8 @@ func (l *Link) Pop() (_ state.Block, ok bool) {
 	return bl, true
 }
 
-// Push queues a block, waiting while the queue is full: then the connection is
-// not read and the origin waits as well. It reports false when the term is over.
+// Push queues a block. While the queue is full it waits; the connection is not read then, so its server waits
+// as well. It returns false when the term is over.
 func (l *Link) Push(bl state.Block) bool {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()
@@ -178,14 +178,14 @@ func (l *Link) Push(bl state.Block) bool {
 	return !l.set.closed
 }
 
-// SetApplied notes what the server says of itself now: how far it has applied the log.
+// SetApplied notes how far the server says it has applied the log.
 func (l *Link) SetApplied(index uint64) {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()
 	l.applied, l.heard = index, time.Now()
 }
 
-// Applied returns the log index that the server said last; 0: it has said none.
+// Applied returns the log index that the server last reported as applied, or 0 if it has reported none.
 func (l *Link) Applied() uint64 {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()

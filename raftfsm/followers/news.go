@@ -34,25 +34,25 @@ type News struct {
 
 	mu        sync.Mutex
 	followers map[raft.ServerID]*nudged
-	told      uint64 // index of the last nudge
-	late      bool   // tellRest is due
+	told      uint64 // log index that the last nudge announced
+	late      bool   // tellRest must still tell the other servers
 	closed    bool
 }
 
-// nudgeRest is how long a follower at which no client waits may go without news of a commit.
+// nudgeRest is how long a follower at which no client waits may have no news of a commit.
 const nudgeRest = 50 * time.Millisecond
 
 // nudged is one follower; at most one message to it is under way.
 type nudged struct {
 	addr raft.ServerAddress
-	told uint64              // index of its last nudge
-	ch   chan state.Position // of length 1: a newer position replaces a waiting one
+	told uint64              // log index that its last nudge announced
+	ch   chan state.Position // has length 1: a newer position replaces one that waits
 }
 
-// Leader is the leader of one term, as News knows it.
+// Leader is what News needs of the leader of one term.
 type Leader struct {
 	ID     uint32
-	Term   uint64 // raft's number of the term
+	Term   uint64 // raft's number of this term
 	Leads  func() bool
 	Raft   *consensus.Raft
 	State  *apply.FSM
@@ -61,16 +61,16 @@ type Leader struct {
 	Log    *slog.Logger
 }
 
-// NewNews returns the News of a term that begins: all followers must be told.
+// NewNews returns the News of a term that begins. Its first nudge goes to all followers.
 func NewNews(o Leader) *News {
 	return &News{o: o, asked: map[uint32]bool{}, all: true, followers: map[raft.ServerID]*nudged{}}
 }
 
-// All notes that every follower must be told at once of the next commit. Only the batcher calls it, Asked,
+// All notes that every follower must be told at once of the next commit. Only the batcher calls All, Asked,
 // Tell and TellBefore.
 func (g *News) All() { g.all = true }
 
-// Asked notes that a request of a server is in the entry to be proposed.
+// Asked notes that the entry to be proposed contains a request of a server.
 func (g *News) Asked(server uint32) { g.asked[server] = true }
 
 // Follow sets the followers: those of the newest configuration, at their newest addresses.
@@ -101,9 +101,10 @@ func (g *News) Follow(servers []raft.Server) {
 	}
 }
 
-// applied returns the position that this server has applied; ok is false if this term must not announce it.
+// applied returns the log position that this server has applied. ok is false if this term must not announce
+// that position.
 func (g *News) applied() (at state.Position, ok bool) {
-	// The index is read first, so that the term is at least as new. Only the leader of an entry's own term
+	// Read the index first, so that the term is at least as new. Only the leader of an entry's own term
 	// announces it.
 	at = state.Position{Index: g.o.State.Index(), Term: g.o.State.Term()}
 	return at, at.Term == g.o.Term && g.o.Leads()
@@ -136,15 +137,15 @@ func (g *News) Tell() {
 	clear(g.asked)
 }
 
-// TellBefore announces the last commit while an entry is being filled. The servers that asked in that entry
-// stay noted.
+// TellBefore announces the last commit while the next entry is being filled. The servers with requests in
+// that entry stay noted.
 func (g *News) TellBefore() {
 	asked := maps.Clone(g.asked)
 	g.Tell()
 	g.asked = asked
 }
 
-// tellRest tells the followers that Tell has left out.
+// tellRest tells the followers that Tell has not told.
 func (g *News) tellRest() {
 	at, ok := g.applied()
 	g.mu.Lock()
@@ -178,7 +179,7 @@ func (g *News) waits(server uint32, sessions *session.Table) bool {
 
 func (g *News) run(id raft.ServerID, f *nudged) {
 	log := g.o.Stored.of(peer.ParseID(id))
-	defer log.grown.Send() // the next term's News may wait already
+	defer log.grown.Send() // the News of the next term may already wait
 	for at := range f.ch {
 		for !log.has(at) {
 			select {
@@ -206,8 +207,8 @@ func (g *News) nudge(id raft.ServerID, addr raft.ServerAddress, at state.Positio
 	}
 }
 
-// Close ends the News. It does not wait for nudges that are under way: one to a server that hangs takes
-// seconds to fail, and this server may lead again before that.
+// Close ends the News. It does not wait for nudges under way: a nudge to a server that hangs takes seconds to
+// fail, and this server may lead again sooner.
 func (g *News) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,17 +9,18 @@ import (
 
 // Stored records, while this server leads, how far each other server's log is known to agree with its own.
 // Raft knows it too, but does not export it.
-type Stored struct{ by sync.Map } // of *storedBy, by server id
+type Stored struct{ by sync.Map } // *storedBy, by server id
 
-// storedBy is how far one server's log is known to agree.
+// storedBy records how far one server's log is known to agree.
 type storedBy struct {
-	grown signal.Signal // sent when at changes; for one waiter
+	grown signal.Signal // sent when at changes; it has one waiter
 
 	mu sync.Mutex
-	at state.Position // its term is the one of the leader that the log agreed with
+	at state.Position // the end of the agreement; its term is that of the leader with whose log it agrees
 }
 
-// Note records an answer of a server: its log agrees with that of the term's leader up to an index.
+// Note records that a server answered: its log agrees, up to an index, with the log of the leader of that
+// term.
 func (s *Stored) Note(id uint32, at state.Position) { s.of(id).note(at) }
 
 func (s *Stored) of(id uint32) *storedBy {
@@ -30,7 +31,7 @@ func (s *Stored) of(id uint32) *storedBy {
 	return by.(*storedBy)
 }
 
-// note records an answer. It ignores late answers to an earlier leadership.
+// note records an answer. It ignores a late answer to an earlier leader.
 func (b *storedBy) note(at state.Position) {
 	b.mu.Lock()
 	if at.Term < b.at.Term || at.Term == b.at.Term && at.Index < b.at.Index {
@@ -41,7 +42,8 @@ func (b *storedBy) note(at state.Position) {
 	b.grown.Send()
 }
 
-// has reports whether the server has confirmed to the leader of that term that it stores the entry.
+// has reports whether the server has confirmed, to the leader of the entry's term, that it stores the entry
+// at this position.
 func (b *storedBy) has(at state.Position) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
