@@ -1,6 +1,6 @@
 // Package form finds the cluster of a server that starts: the one on its disk, one that expects it, or a new
-// one. It also remembers the progress that other servers have shown, and so detects a data directory that was
-// replaced by an old copy.
+// one. It also remembers the progress that other servers have shown, so that a server detects a data
+// directory that was replaced by an old copy.
 package form
 
 import (
@@ -25,32 +25,32 @@ import (
 // Options configure a Forming.
 type Options struct {
 	List     List
-	Listen   string // where the peer port listens
+	Listen   string // the address on which the peer port listens
 	Disk     *disk.Disk
 	Promises *Promises
 	Rand     io.Reader
 	Log      *slog.Logger
-	Waiting  func(what string) // called with a text that says what the server waits for; may be nil
+	Waiting  func(what string) // called with a text that says for what the server waits; may be nil
 }
 
 // Forming finds the cluster of a server that starts.
 type Forming struct {
 	o    Options
-	port *peer.Port // nil in a cluster of one
+	port *peer.Port // nil in a cluster of one server
 
-	said atomic.Pointer[string] // what the server waits for; nil: nothing yet
+	said atomic.Pointer[string] // for what the server waits; nil: it has not waited yet
 
 	mu     sync.Mutex
 	formed chan struct{} // closed when a formation was accepted
 }
 
-// New returns a Forming that has asked no server yet.
+// New returns a Forming that has not asked any server yet.
 func New(o Options) *Forming { return &Forming{o: o, formed: make(chan struct{})} }
 
 // Use sets the peer port. It is called before the port serves.
 func (f *Forming) Use(port *peer.Port) { f.port = port }
 
-// Waits returns what this server waits for before it joins.
+// Waits returns for what this server waits before it joins.
 func (f *Forming) Waits() string {
 	if p := f.said.Load(); p != nil {
 		return *p
@@ -81,10 +81,9 @@ func (f *Forming) Accept(p *peer.Formation) error {
 	return nil
 }
 
-// Join finds out which cluster this server belongs to: the one on its disk,
-// one that expects it, or a new one, which forms only when every listed
-// server says that it is empty. It returns the configuration to begin with,
-// if there is one.
+// Join finds out which cluster this server belongs to: the one on its disk, one that expects it, or a new
+// one, which forms only when every listed server says that it is empty. If this server must begin the
+// cluster's log, Join returns the configuration to begin with.
 func (f *Forming) Join(ctx context.Context) (*raft.Configuration, error) {
 	if len(f.o.List.Peers) <= 1 {
 		return f.joinAlone()
@@ -109,7 +108,8 @@ func (f *Forming) Join(ctx context.Context) (*raft.Configuration, error) {
 	}
 }
 
-// say reports what this server waits for, once for each text, and returns that it has not joined.
+// say reports for what this server waits, once for each text. It returns false, because the server has not
+// joined.
 func (f *Forming) say(format string, args ...any) (joined bool, err error) {
 	if text := fmt.Sprintf(format, args...); text != f.Waits() {
 		f.said.Store(&text)
@@ -138,11 +138,11 @@ func (f *Forming) joinAlone() (*raft.Configuration, error) {
 	return &raft.Configuration{Servers: []raft.Server{self}}, nil
 }
 
-// peersConfig returns the configuration of a new cluster. It is the same at every server, so any may begin. A
-// server that joins later begins without one and learns it from the leader.
+// peersConfig returns the configuration of a new cluster. Every server makes the same configuration, so any
+// server may begin. A server that joins later begins without a configuration, and learns it from the leader.
 func (f *Forming) peersConfig() *raft.Configuration {
 	id := f.o.Disk.Identity()
-	if id.Incarnations[f.o.List.ID] == "" || id.Peers == nil { // a server that was alone has no Peers
+	if id.Incarnations[f.o.List.ID] == "" || id.Peers == nil { // a server that ran alone has no Peers
 		return nil
 	}
 	c := new(raft.Configuration)
@@ -159,8 +159,8 @@ func (f *Forming) peersConfig() *raft.Configuration {
 	return c
 }
 
-// tryJoin asks all peers once. All must have the same --peers before any server forms a cluster:
-// lists that differ could give two majorities.
+// tryJoin asks all peers once. All peers must have the same --peers before a server forms a cluster, because
+// different lists could give two majorities.
 func (f *Forming) tryJoin(ctx context.Context) (bool, error) {
 	if f.o.Disk.Identity().Cluster != "" { // this server has accepted a formation in the meantime
 		return true, nil
@@ -192,7 +192,7 @@ func (f *Forming) tryJoin(ctx context.Context) (bool, error) {
 		return f.joinFormed(st, formed)
 	}
 	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-		return false, nil // a peer that did not answer in time may be up: report nothing about it
+		return false, nil // a peer that did not answer in time may be up, so do not report it as missing
 	}
 	if len(missing) > 0 {
 		return f.say("waiting for %s", strings.Join(missing, "; "))
@@ -205,7 +205,7 @@ func (f *Forming) tryJoin(ctx context.Context) (bool, error) {
 	return f.form(ctx, &p)
 }
 
-// askAll asks all other peers, and returns the answers by id.
+// askAll asks all other peers, and returns the answers sorted by id.
 func (f *Forming) askAll(ctx context.Context, limit time.Duration, q peer.Question) (list []peer.Answer) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -222,10 +222,10 @@ func (f *Forming) askAll(ctx context.Context, limit time.Duration, q peer.Questi
 	return list
 }
 
-// newest returns the server with the best knowledge of its cluster, or nil: a server that has a leader, or
-// else the one with the longest log. Servers that were removed but still run are stale and do not count. They
-// may not know of their removal, because no message reaches them any more; the other servers' lists of
-// members show it.
+// newest returns the server with the best knowledge of its cluster, or nil. That is a server that has a
+// leader or, if none has, the server with the longest log. newest ignores stale servers: they were removed
+// but still run. A stale server may not know of its removal, because no message reaches it any longer, but
+// the other servers' lists of members show the removal.
 func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
 	for i := range formed {
 		st := &formed[i]
@@ -262,8 +262,9 @@ func peersDiffer(id uint32, theirs, ours string) error {
 		id, theirs, ours)
 }
 
-// form makes a cluster of all listed servers, which are all empty. It first sends the formation to the other
-// servers. A server that misses that message finds itself in the list later.
+// form makes a cluster of all listed servers, after all of them have said that they are empty. It first sends
+// the formation to the other servers. A server that misses that message joins later, because the members'
+// list contains it.
 func (f *Forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
 	for _, a := range f.askAll(ctx, 2*time.Second, peer.Question{Form: p}) {
 		if a.Err != nil && !f.o.List.Observes(a.ID) {
@@ -277,15 +278,15 @@ func (f *Forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
 	return true, nil
 }
 
-// joinFormed joins an existing cluster if the cluster expects this very directory, or a new one in its place.
-// st is the status in formed with the best knowledge.
+// joinFormed joins an existing cluster if the cluster expects this server's directory, or a new directory in
+// its place. st is the status in formed with the best knowledge.
 func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error) {
 	id := f.o.Disk.Identity()
 	incarnation, known := st.Incarnations[f.o.List.ID]
 	_, member := st.Members[f.o.List.ID]
 	if incarnation == "" {
-		// That server may have been restarted, and may not have replayed its log up to the entry in which
-		// this server opened its stream. So use the answer of a server that has replayed more.
+		// That server may have restarted, and may not have replayed its log as far as the entry in which this
+		// server opened its stream. So use the answer of a server that has replayed more.
 		for i := range formed {
 			o := &formed[i]
 			theirs := o.Incarnations[f.o.List.ID]
@@ -318,8 +319,9 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 	return true, f.o.Disk.SaveIdentity(id)
 }
 
-// checkCopy refuses to start from an old copy of the data directory. Such a copy holds less than this server
-// has shown to others. Servers that do not answer now detect the copy when they call; see confirm.
+// checkCopy refuses to start from an old copy of the data directory. Such a copy has a shorter log than this
+// server has shown to others. A server that does not answer now detects the copy later, when it calls; see
+// confirm.
 func (f *Forming) checkCopy(ctx context.Context) error {
 	id := f.o.Disk.Identity()
 	now := peer.Shown{Start: id.Start, Life: id.Life}
@@ -373,8 +375,8 @@ func (f *Forming) Compare(servers []raft.Server) {
 	}
 }
 
-// CheckReach logs a warning if this server listens on another address than its one in --peers and cannot be
-// reached there.
+// CheckReach logs a warning if this server listens on an address that differs from its address in --peers,
+// and cannot be reached at the latter.
 func (f *Forming) CheckReach(ctx context.Context) {
 	addr := f.o.List.Peers[f.o.List.ID]
 	if addr == f.o.Listen {

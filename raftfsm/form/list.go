@@ -11,8 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// List holds --id and --peers: the servers that the operator of one server has listed, and which of them this
-// server is.
+// List holds --id and --peers: the servers that the operator of one server has listed, and this server's id.
 type List struct {
 	ID        uint32
 	Peers     map[uint32]string // addresses; empty: a cluster of one without a peer port
@@ -25,7 +24,7 @@ func (l *List) Observes(id uint32) bool { return slices.Contains(l.Observers, id
 // NoVoter is an id that no server can have.
 const NoVoter = state.MaxServerID + 1
 
-// FirstVoter returns the lowest id of the peers with a vote, or NoVoter.
+// FirstVoter returns the lowest id among the peers that have a vote, or NoVoter.
 func (l *List) FirstVoter() uint32 {
 	first := uint32(NoVoter)
 	for id := range l.Peers {

@@ -13,16 +13,16 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// Promises records how far the log in each other server's data directory has been. With this record, this
-// server detects a directory that was replaced by an old copy. The record is kept on disk. If a crash loses
-// its newest part, this server may miss an old copy.
+// Promises records how long the log in each other server's data directory was at last. With this record, this
+// server detects a directory that was replaced by an old copy. The record is on disk. If a crash loses the
+// newest part of the record, this server may fail to detect an old copy.
 type Promises struct {
 	disk  *disk.Disk
 	log   *slog.Logger
-	dirty signal.Signal // sent when there is something to save
+	dirty signal.Signal // sent when there is a change to save
 
 	mu   sync.Mutex
-	seen map[string]peer.Shown // by incarnation; only of those that were members
+	seen map[string]peer.Shown // by incarnation; contains only servers that were members
 }
 
 // LoadPromises reads the Promises from the disk.
@@ -39,7 +39,7 @@ func LoadPromises(d *disk.Disk, log *slog.Logger) (*Promises, error) {
 	return p, nil
 }
 
-// Note records what a member has shown.
+// Note records the log position that a member has shown.
 func (p *Promises) Note(incarnation string, now peer.Shown) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,13 +47,13 @@ func (p *Promises) Note(incarnation string, now peer.Shown) {
 	is := was
 	is.Raise(now)
 	p.seen[incarnation] = is
-	// A change of the index alone is not saved at once, because it changes all the time.
+	// If only the index has changed, do not save at once, because the index changes all the time.
 	if is.Start != was.Start || is.Term != was.Term {
 		p.dirty.Send()
 	}
 }
 
-// Of returns what a server has shown so far.
+// Of returns the log position that a server has shown so far.
 func (p *Promises) Of(incarnation string) peer.Shown {
 	p.mu.Lock()
 	defer p.mu.Unlock()
