@@ -18,8 +18,8 @@ import (
 )
 
 // Export makes a ZooKeeper's data directory from a state: a snapshot, a log that ZooKeeper continues, and the
-// epoch files of an ensemble's server. dir must be missing or empty. After an error Export removes what it
-// made.
+// epoch files of an ensemble's server. dir must be missing or empty. After an error Export removes the files
+// that it made.
 func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made, err error) {
 	err = disk.MakeDir(dir, func() (err error) {
 		to := filepath.Join(dir, "version-2")

@@ -21,13 +21,13 @@ type Made struct {
 	Zxid     int64    `json:"-"`
 	Nodes    int      `json:"nodes"`
 	Sessions int      `json:"sessions"`
-	Left     []string `json:"left"` // ephemeral nodes that were left out
+	Left     []string `json:"left"` // paths of ephemeral nodes that were left out
 	Notes    []string `json:"notes"`
 }
 
-// Import makes the data directory of a server, a cluster by itself, from a ZooKeeper's data. With keep it
-// keeps the sessions, their passwords and their ephemeral nodes. Without keep it removes these nodes from z.
-// now is the time, in ms since 1970.
+// Import makes the data directory of a server, which is a cluster of one, from a ZooKeeper's data. If keep is
+// true, it keeps the sessions, their passwords and their ephemeral nodes. Otherwise it removes these nodes
+// from z. now is the time, in ms since 1970.
 func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep bool, now int64) (*Made,
 	error) {
 	m := &Made{Cluster: disk.NewID(rand.Reader), Zxid: z.Zxid, Notes: z.Notes}
@@ -47,7 +47,7 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 		}
 	}
 	slices.Sort(m.Left)
-	z.Nodes.Recount() // the omitted nodes no longer count for a quota
+	z.Nodes.Recount() // the nodes that were left out no longer count for a quota
 	m.Nodes, m.Sessions = z.Nodes.Count(), len(sessions)
 	slices.SortFunc(sessions, func(x, y session.Session) int { return compareIDs(x.ID, y.ID) })
 	var err error
@@ -69,8 +69,8 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 	return m, found(ctx, dir, server, m.Cluster, func(w io.Writer) error { return WriteBackup(w, s) })
 }
 
-// withoutMembers empties the node that lists the members in data that move between a ZooKeeper and a zlockd:
-// each kind of server writes its own list.
+// withoutMembers empties the node that lists the members, in data that move between a ZooKeeper and a zlockd,
+// because each kind of server writes its own list.
 func withoutMembers(path string, n *tree.Info) *tree.Info {
 	if path == state.ConfigPath {
 		n.Data, n.Version, n.Czxid, n.Mzxid, n.Ctime, n.Mtime = []byte{}, 0, 0, 0, 0, 0
@@ -80,7 +80,7 @@ func withoutMembers(path string, n *tree.Info) *tree.Info {
 
 func compareIDs(a, b int64) int { return cmp.Compare(uint64(a), uint64(b)) }
 
-// found makes a data directory whose log begins at the first entry, like that of every imported state.
+// found makes a data directory whose log begins at the first entry, as in every imported state.
 func found(ctx context.Context, dir string, server uint32, cluster string,
 	write func(io.Writer) error) error {
 	f := disk.Founding{Server: server, Cluster: cluster, Index: 1, Term: 1}

@@ -19,12 +19,12 @@ type Data struct {
 	Identity disk.Identity
 	Members  raft.Configuration
 	Last     state.Position
-	Torn     string // the place of an interrupted write that was never acknowledged
+	Torn     string // where an interrupted write begins; it was never acknowledged
 
 	// Known is the last entry that is certainly committed: a later entry shows that the leader had applied
-	// it.
+	// Known.
 	Known    uint64
-	LastTime int64 // ms since 1970, when the leader wrote the last entry
+	LastTime int64 // when the leader wrote the last entry, in ms since 1970
 }
 
 // ReadData reads a server's data directory: the newest snapshot and every entry
@@ -82,7 +82,7 @@ func (r *replay) readSnapshot(s *disk.Stopped) error {
 // replay applies a log to the state of the snapshot before it.
 type replay struct {
 	d        *Data
-	snapshot raft.SnapshotMeta // the snapshot before the log; zero: none
+	snapshot raft.SnapshotMeta // the snapshot before the log; zero: there is none
 	replaced bool              // the snapshot replaces the log, so no entry of the log is valid
 	zxids    []zxidAt          // the zxid after each entry since d.Known
 }
@@ -92,7 +92,7 @@ type zxidAt struct {
 	index uint64
 }
 
-// entry applies an entry, if the snapshot does not cover it, and reports what it does to a Sink.
+// entry applies an entry, unless the snapshot covers it, and reports the entry's effects to a Sink.
 func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 	d := r.d
 	r.replaced = r.replaced || !disk.Follows(&r.snapshot, l)
@@ -137,7 +137,7 @@ func (r *replay) reached(zxid int64) {
 		r.d.Known = at.index
 		r.zxids = r.zxids[1:]
 		if at.zxid == zxid {
-			return // entries after it that changed nothing may be newer than that
+			return // later entries that changed no node may be newer than the known one
 		}
 	}
 }
@@ -159,7 +159,7 @@ func ReadBackup(path string) (*state.State, error) {
 // FileKind names the content of a path.
 type FileKind string
 
-// The kinds that FileKindOf tells apart.
+// The kinds of content that FileKindOf distinguishes.
 const (
 	DataDir      FileKind = "data directory of a zlockd"
 	ZooKeeperDir FileKind = "data directory of a ZooKeeper"

@@ -60,7 +60,7 @@ func (r *Recovery) Servers() map[uint32]string {
 	return addrs
 }
 
-// Tell writes how much is lost at most.
+// Tell writes how much is lost at most by the recovery.
 func (r *Recovery) Tell(w io.Writer) {
 	fmt.Fprintf(w, "Server %d of cluster %s, one of %d: its log ends with entry %d of term %d, zxid 0x%x.\n",
 		r.Identity.Server, r.Identity.Cluster, len(r.Servers()), r.Last.Index, r.Last.Term, r.Zxid())
@@ -105,7 +105,7 @@ func (r *Recovery) Next() (list []string) {
 	return list
 }
 
-// TellNext writes the commands that add the other servers again.
+// TellNext writes the commands that Next returns.
 func (r *Recovery) TellNext(w io.Writer) {
 	servers, own := r.Servers(), r.Identity.Server
 	fmt.Fprintf(w, "The old content is in %s/%s.\n", r.dir, oldDir)

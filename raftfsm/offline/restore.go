@@ -13,13 +13,14 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// beyond is how much higher the zxid of a restored state is than that of its backup, if the clock cannot
-// decide.
+// beyond is by how much the zxid of a restored state exceeds the zxid of its backup, if the clock cannot give
+// a zxid.
 const beyond = 1 << 32
 
-// goesOn returns the zxid from which a restored state continues. A zlockd never counts zxids ahead of the
-// clock, so a backup with such a zxid comes from a ZooKeeper with many elections, or a clock is wrong. goesOn
-// waits one millisecond first: another restore may have used the zxids of the present millisecond.
+// goesOn returns the zxid from which a restored state continues. The zxids of a zlockd are never ahead of the
+// clock. So a backup whose zxid is ahead of the clock comes from a ZooKeeper with many elections, or a clock
+// is wrong. goesOn first waits one millisecond, because another restore may have used the zxids of the
+// present millisecond.
 func goesOn(zxid int64) (_ int64, note string) {
 	time.Sleep(time.Millisecond)
 	if now := state.TimeZxid(time.Now().UnixMilli()); now > zxid {
@@ -30,8 +31,8 @@ func goesOn(zxid int64) (_ int64, note string) {
 			"than 2^32 changes were made after this state; if the clock is behind, correct it and start again", zxid)
 }
 
-// Restore makes the data directory of a server, a cluster by itself, from a backup. Without keep it ends all
-// sessions. now is in ms since 1970.
+// Restore makes the data directory of a server, which is a cluster of one, from a backup. If keep is false,
+// it ends all sessions. now is in ms since 1970.
 func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, now int64) (*Made, error) {
 	kind, err := FileKindOf(backup)
 	if err != nil {
@@ -57,7 +58,7 @@ func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, 
 	return m, found(ctx, dir, server, m.Cluster, func(w io.Writer) error { return WriteBackup(w, s) })
 }
 
-// warned adds a warning about sessions from a backup, if they were kept.
+// warned adds a warning about the sessions of the backup, if they were kept.
 func (m *Made) warned(keep bool) *Made {
 	if keep && m.Sessions > 0 {
 		m.Notes = append(m.Notes, fmt.Sprintf("%d sessions of the backup were kept: a lock that such a "+
@@ -67,7 +68,7 @@ func (m *Made) warned(keep bool) *Made {
 	return m
 }
 
-// refound turns the state into that of a new cluster.
+// refound turns the state into the state of a new cluster.
 func refound(s *state.State, keep bool, now int64) *Made {
 	m := &Made{Cluster: disk.NewID(rand.Reader)}
 	s.Refound(m.Cluster, now)
@@ -87,7 +88,7 @@ func refound(s *state.State, keep bool, now int64) *Made {
 	return m
 }
 
-// WriteBackup writes a state that does not change while it is written.
+// WriteBackup writes a state as a backup. The state must not change while it is written.
 func WriteBackup(w io.Writer, s *state.State) error {
 	snap := s.StartSnapshot(state.Position{Index: 1, Term: 1})
 	defer snap.Close()

@@ -18,7 +18,8 @@ type Content struct {
 	Zxid  int64
 	Nodes map[string]*tree.Info
 
-	// Wire: the content was read through the protocol, which does not show containers and times to live.
+	// Wire says that the content was read through the protocol, which does not show containers and times to
+	// live.
 	Wire bool
 }
 
@@ -58,12 +59,12 @@ func contentOf(name string, zxid int64, t *tree.Tree) *Content {
 const MaxDifferences = 100
 
 // Compare returns the first differences, in the order of paths. If ephemerals is false, it ignores ephemeral
-// nodes and the changes that their end makes in their parents, as after a restore that ended their sessions.
-// It returns the ephemeral nodes that only one side has as ended. It compares only the ACL of the node that
-// names the members, because every cluster writes its own data there. It does not compare the counts of a
+// nodes and the changes that their end makes in their parents, and it returns in ended the ephemeral nodes
+// that only one side has: a restore may have ended their sessions. Of the node that names the members it
+// compares only the ACL, because every cluster writes its own data there. It does not compare the counts of a
 // quota, because a ZooKeeper counts again whenever it starts.
 func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
-	emptied := map[string]*Content{} // parents of ended nodes, each with the side that had the nodes
+	emptied := map[string]*Content{} // parents of ended nodes, each with the side that had these nodes
 	if !ephemerals {
 		ended = append(endedIn(a, b, emptied), endedIn(b, a, emptied)...)
 	}
@@ -79,7 +80,8 @@ func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
 		case y == nil:
 			diffs = append(diffs, fmt.Sprintf("%q: only in %s", path, a.Name))
 			continue
-		case had == a && y.Pzxid > a.Zxid, had == b && x.Pzxid > b.Zxid: // changed by the end of a session
+		// the end of a session has changed the node
+		case had == a && y.Pzxid > a.Zxid, had == b && x.Pzxid > b.Zxid:
 			x, y = withPzxid(x, 0), withPzxid(y, 0)
 		}
 		for _, d := range compareNodes(path, x, y, a.Wire || b.Wire) {
@@ -92,7 +94,7 @@ func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
 	return diffs, ended
 }
 
-// endedIn returns the ephemeral nodes that only one side has, and records their parents.
+// endedIn returns the ephemeral nodes that only the side had has, and records their parents.
 func endedIn(had, lacks *Content, parents map[string]*Content) (list []string) {
 	for path, n := range had.Nodes {
 		if isEphemeral(n) && lacks.Nodes[path] == nil {
@@ -177,7 +179,7 @@ func showACL(list []jute.ACL) string {
 	var parts []string
 	for _, a := range list {
 		id := a.ID.ID
-		if a.Scheme == "digest" { // an attacker could guess the password from its hash
+		if a.Scheme == "digest" { // an attacker could guess the password from this hash
 			user, hash, _ := strings.Cut(id, ":")
 			id = user + ":" + hash[:min(len(hash), 4)] + "…"
 		}

@@ -17,26 +17,26 @@ import (
 // ZooKeeper is the data of a stopped ZooKeeper.
 type ZooKeeper struct {
 	*zkfiles.Tree
-	Notes []string // what was left out, and why that is safe
+	Notes []string // what was left out, and why nothing is lost by that
 }
 
 // ZooKeeperOptions say where a ZooKeeper's data is.
 type ZooKeeperOptions struct {
-	// From is a data directory, its version-2, or one snapshot.
+	// From is a data directory, its directory version-2, or one snapshot.
 	From string
-	// LogDir is where the transaction logs are; empty: beside the snapshots.
+	// LogDir is the directory of the transaction logs; empty: they are in the directory of the snapshots.
 	LogDir string
-	// DropTorn leaves out an unfinished entry at the very end of the log.
+	// DropTorn allows an unfinished entry at the very end of the log, and leaves it out.
 	DropTorn bool
 }
 
-// zkFile is a file named by a zxid.
+// zkFile is a file whose name contains a zxid.
 type zkFile struct {
 	path string
 	zxid int64
 }
 
-// zxidOf returns the zxid in the name snapshot.ZXID[.gz|.snappy] or log.ZXID; -1: another kind of name.
+// zxidOf returns the zxid in the name snapshot.ZXID[.gz|.snappy] or log.ZXID, or -1 for another kind of name.
 func zxidOf(name, prefix string) int64 {
 	s, ok := strings.CutPrefix(filepath.Base(name), prefix+".")
 	if prefix == "snapshot" {
@@ -104,7 +104,7 @@ func list(dir, prefix string) ([]zkFile, error) {
 	return files, nil
 }
 
-// readable adds advice to the error of a file that the user may not read.
+// readable adds advice to the error about a file that the user may not read.
 func readable(err error) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w: run this as the user that ZooKeeper runs as, or as root", err)
@@ -182,8 +182,8 @@ func (z *ZooKeeper) lacksLog(path string) error {
 		"log.* beside it and name the directory", path)
 }
 
-// loadNewest reads the newest whole snapshot. A snapshot that ends in the middle is left from a server that
-// died while it wrote; the log still covers the changes since the snapshot before.
+// loadNewest reads the newest whole snapshot. A snapshot that ends in the middle was left by a server that
+// died while it wrote it. The log still has all changes since the previous snapshot.
 func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 	z := &ZooKeeper{}
 	for _, s := range slices.Backward(snaps) {
@@ -277,7 +277,7 @@ func holdsNothing(path string) bool {
 }
 
 // holdsTorn reports whether a snapshot contains the change of a log's unfinished entry. before is the zxid of
-// the entry before it, 0 if it is the log's first.
+// the previous entry, or 0 if the unfinished entry is the log's first.
 func holdsTorn(snap int64, log zkFile, before int64) bool {
 	if before == 0 {
 		return log.zxid == snap
@@ -310,7 +310,7 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 		}
 		if errors.Is(err, zkfiles.ErrTorn) && zxid < snap {
 			// The snapshot is newer than the last whole entry, so the unfinished entry is no loss. If the
-			// snapshot is newer still, a log is missing.
+			// snapshot is newer even than the unfinished entry, a log is missing.
 			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; snapshot %x is newer than the unfinished entry",
 				path, err, snap))
 			if holdsTorn(snap, log, zxid) {
@@ -319,7 +319,7 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 			return zxid, nil
 		}
 		if errors.Is(err, zkfiles.ErrTorn) && (dropTorn || !last) {
-			// Another log follows: its ZooKeeper continued without the entry.
+			// Another log follows, so the ZooKeeper that wrote it continued without the unfinished entry.
 			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the unfinished entry was left out: it was "+
 				"never acknowledged", path, err))
 			return zxid, nil
