@@ -17,11 +17,11 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
-// A restore sends a backup in pieces through this server's stream, like a client's writes. So it continues
-// when the leader changes, and each piece counts once. All servers keep the pieces beside their state, and
-// replace the state in one entry.
+// A restore sends a backup in pieces through this server's stream, like a client's writes. So a restore
+// continues when the leader changes, and each piece takes effect once. All servers keep the pieces beside
+// their state, and one entry replaces the state.
 const (
-	pieceBytes = 60 << 10 // a few fit into an entry
+	pieceBytes = 60 << 10 // a log entry has room for a few pieces
 	piecesOut  = 16       // how many pieces may be proposed and not yet applied
 
 	silence   = time.Minute      // how long a leader waits for a piece before it ends a restore
@@ -41,18 +41,18 @@ var (
 	// ErrRestoring says that another restore is under way.
 	ErrRestoring = status.Errorf(status.Restoring, "another restore is under way")
 	errLowDisk   = errors.New("a server's disk is low; nothing was changed: make room and try again")
-	// ErrNotKnown says that the restore may have taken place, or may still take place.
+	// ErrNotKnown says that the restore may have taken place, or may still take place later.
 	ErrNotKnown = errors.New("it is not known whether the restore took place")
 )
 
 // Options configure a Restorer.
 type Options struct {
-	ID      uint32 // of this server
+	ID      uint32 // id of this server
 	Stream  *stream.Stream
 	View    func(func(*state.State)) // runs a function on the state under its read lock
 	Serving func() (serves bool, why string)
-	Refuses func() bool     // whether the leader refuses requests that need more room
-	DiskLow func() bool     // whether this server's disk is low
+	Refuses func() bool     // reports whether the leader refuses requests that need more room
+	DiskLow func() bool     // reports whether this server's disk is low
 	Ended   <-chan struct{} // closed when this server stops
 	Now     func() time.Time
 	Rand    io.Reader
@@ -67,9 +67,9 @@ type Restorer struct {
 // New returns a Restorer.
 func New(o Options) *Restorer { return &Restorer{o: o} }
 
-// Restore replaces the whole cluster's state by a backup of size bytes, which is already checked:
-// all clients are cut off, and find the state of the backup, with a zxid above both. Without keep
-// no session is left. After an error other than ErrNotKnown nothing has changed.
+// Restore replaces the whole cluster's state by a backup of size bytes, which the caller has checked. All
+// clients are disconnected and then find the state of the backup, with a zxid above the backup's and above
+// the present one. Without keep, all sessions end. After an error other than ErrNotKnown nothing has changed.
 func (m *Restorer) Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (Restored, error) {
 	if !m.busy.TryLock() {
 		return Restored{}, ErrRestoring
@@ -94,10 +94,10 @@ func (m *Restorer) Restore(ctx context.Context, backup io.Reader, size int64, ke
 	return Restored{}, err
 }
 
-// awaitTime waits until the zxid of the time is Raised above the present one, so that the restored state
-// begins at the zxid of the time and not beyond. In a cluster that was just begun or restored it is closer. A
-// later restore, of a stopped server, would otherwise begin below this one. awaitTime does not wait if the
-// zxid is far ahead of the clock.
+// awaitTime waits until the zxid that the clock gives is at least Raised above the present zxid, so that the
+// restored state begins at the clock's zxid and not above it. In a cluster that was just formed or restored
+// the two are closer. Otherwise a later restore of a stopped server would begin below the present zxid.
+// awaitTime does not wait if the present zxid is far ahead of the clock.
 func (m *Restorer) awaitTime(ctx context.Context) {
 	var zxid int64
 	m.o.View(func(s *state.State) { zxid = s.Zxid() })
@@ -111,7 +111,7 @@ func (m *Restorer) awaitTime(ctx context.Context) {
 type restore struct {
 	o    *Options
 	g    state.Staging
-	out  int // requests proposed that have no outcome yet
+	out  int // how many requests are proposed and have no outcome yet
 	done outcomes
 }
 
@@ -140,7 +140,7 @@ func (r *restore) begin(ctx context.Context) error {
 	return r.next(ctx)
 }
 
-// send proposes the pieces, some at a time, and waits until all are applied.
+// send proposes the pieces, a few at a time, and waits until all are applied.
 func (r *restore) send(ctx context.Context, backup io.Reader) error {
 	piece := make([]byte, pieceBytes)
 	for at := int64(0); at < r.g.Size; {
@@ -222,7 +222,7 @@ func (r *restore) wait(ctx context.Context) (state.Outcome, error) {
 	}
 }
 
-// giveUp makes all servers drop the pieces. If it cannot propose that now, the leader does so later; see
+// giveUp makes all servers drop the pieces. If it cannot propose that now, the leader does it later; see
 // Watch.
 func (r *restore) giveUp() {
 	req, given := r.g.GiveUp(), make(outcomes, 1)
@@ -262,8 +262,8 @@ type Watch struct {
 	since    time.Time
 }
 
-// Look returns the abandoned restore, if there is one. The server that ran it has ended. No server can take a
-// snapshot until that restore is ended.
+// Look returns the abandoned restore, if there is one. A restore is abandoned when the server that ran it has
+// stopped. No server can take a snapshot before the leader ends that restore.
 func (w *Watch) Look(view func(func(*state.State))) (g state.Staging, abandoned bool) {
 	var next int64
 	open := false
