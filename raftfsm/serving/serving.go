@@ -1,8 +1,8 @@
-// Package serving decides whether the clients of a server are served: while it hears from a leader and is not
-// far behind.
+// Package serving decides whether the clients of a server are served: they are served while the server hears
+// from a leader and does not lag far behind.
 //
-// Everything that changes is under the lock of the [Service]; [Clients] are told of changes under it, in
-// order. It may be held when the lock of the stream is taken, and never the other way round.
+// The lock of the [Service] guards all fields that change. [Clients] are told of changes under this lock, in
+// order. A goroutine may take the stream's lock while it holds this lock, but never the other way round.
 package serving
 
 import (
@@ -21,36 +21,36 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Clients are what is told whether they are served.
+// Clients learns whether the clients are served.
 type Clients interface {
-	// Serving tells whether clients may be served from now on. When it turns
-	// false every client connection must be closed.
+	// Serving reports whether clients may be served from now on. When it turns false every client connection
+	// must be closed.
 	Serving(bool)
-	// ReadOnly tells whether clients that asked for it may read what this
-	// server has, although it knows no leader. It is never on while Serving is.
+	// ReadOnly reports whether clients that asked for it may read this server's state, although the server
+	// knows no leader. It is never on while Serving is.
 	ReadOnly(bool)
 }
 
-// Raft is raft as Service asks it.
+// Raft has the calls of raft that the Service needs.
 type Raft interface {
 	HeardOfLeader() time.Time
-	Lacks(id uint32) bool // as a member
+	Lacks(id uint32) bool // whether the members lack this server
 	Leads() bool
 	State() raft.RaftState
 	Beat(d time.Duration) time.Duration
 }
 
-// Options are what New needs.
+// Options are the arguments of New.
 type Options struct {
 	ID          uint32
-	Heartbeat   time.Duration // timeout
-	ReadOnly    bool          // clients that ask for it may read while no leader is known
-	DataDir     string        // empty: in memory
+	Heartbeat   time.Duration // the heartbeat timeout
+	ReadOnly    bool          // clients that ask for it may read while this server knows no leader
+	DataDir     string        // empty: this server keeps its data in memory
 	Clients     Clients
 	Unavailable signal.Measure
-	Leads       func() bool  // a term of this server has begun and is not over
-	Gone        func() bool  // the other servers removed this one while it was away
-	Closed      *atomic.Bool // this server is told to stop
+	Leads       func() bool  // whether a term of this server has begun and is not over
+	Gone        func() bool  // whether the other servers removed this server while it was away
+	Closed      *atomic.Bool // set when this server is told to stop
 	Log         *slog.Logger
 }
 
@@ -60,46 +60,47 @@ type Service struct {
 	o     Options
 	raft  Raft
 	state *apply.FSM
-	port  *peer.Port // nil in a cluster of one
+	port  *peer.Port // nil in a cluster of one server
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	on       bool
-	readOnly bool          // clients that ask for it may read
-	final    bool          // never again
+	readOnly bool          // clients that ask for it may read without a leader
+	final    bool          // clients will never be served again
 	reason   string        // why on is false
-	lastGood time.Time     // when this server last heard from a leader, or as leader from a majority
-	lastAck  time.Time     // sending time of the newest acknowledged touch message
-	ackIndex uint64        // how far the leader was when it acknowledged that; 0: this server led
+	lastGood time.Time     // when this server last heard from a leader or, as the leader, from a majority
+	lastAck  time.Time     // when this server sent the newest touch message that was acknowledged
+	ackIndex uint64        // the log index of the leader at that acknowledgement; 0: this server led
 	ackNews  chan struct{} // closed when lastAck changes; nil: no goroutine waits for that
-	started  bool          // it has caught up once since it started
-	behind   uint64        // an index of the leader that this server has not reached yet; 0: none
-	since    time.Time     // since when
-	removed  time.Time     // since when its log says that it is no member; zero: it does not
-	offSince time.Time     // when it was started, or last turned off
-	advised  string        // what an operator can do about a leader that stays away; empty: wait
+	started  bool          // this server has caught up once since it started
+	behind   uint64        // an index of the leader that this server has not applied yet; 0: there is none
+	since    time.Time     // when behind was set
+	// when this server's log began to say that the server is not a member; zero: it does not say so
+	removed  time.Time
+	offSince time.Time // when this server started, or last stopped serving
+	advised  string    // advice to the operator about a leader that stays away; empty: to wait
 }
 
 // New returns the Service of a server that starts.
 func New(o Options) *Service { return &Service{o: o, offSince: time.Now()} }
 
-// Use names what Watch looks at; port is nil in a cluster of one.
+// Use sets the parts that Watch asks; port is nil in a cluster of one.
 func (g *Service) Use(r Raft, f *apply.FSM, port *peer.Port) { g.raft, g.state, g.port = r, f, port }
 
 const (
-	lookOff = 20 * time.Millisecond  // while clients are not served
-	lookOn  = 250 * time.Millisecond // at most, while they are
-	// grace is how much longer than the heartbeat timeout a server serves without a leader. An
-	// election is over by then, and clients can still find another server in time.
+	lookOff = 20 * time.Millisecond  // how often to look while clients are not served
+	lookOn  = 250 * time.Millisecond // how often to look, at least, while clients are served
+	// grace is how much longer than the heartbeat timeout a server serves without a leader. An election is
+	// over in this time, and clients can still find another server before their sessions end.
 	grace = 1500 * time.Millisecond
 	// removedGrace is the time for the reply to reach a client of this server that asked for the removal.
 	removedGrace = 200 * time.Millisecond
-	mostLag      = 10 * time.Second // of applying less than the leader has
+	mostLag      = 10 * time.Second // how long it may lag behind the leader's log
 	// adviceAfter is how long there must be no leader before this server advises the operator. An election
 	// takes far less.
 	adviceAfter = 30 * time.Second
 )
 
-// Contact notes that this server leads and holds its lease: it has heard from a majority within the last
+// Contact notes that this server leads and holds its lease: it heard from a majority within the last
 // heartbeat timeout.
 func (g *Service) Contact() {
 	g.mu.Lock()
@@ -110,8 +111,8 @@ func (g *Service) Contact() {
 	g.tellAck()
 }
 
-// Acked notes that the leader acknowledged a touch message sent at that time,
-// and how far the leader was.
+// Acked notes that the leader acknowledged a touch message. sent is when this server sent the message;
+// leaderIndex is how far the leader was.
 func (g *Service) Acked(sent time.Time, leaderIndex uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,8 +127,8 @@ func (g *Service) Acked(sent time.Time, leaderIndex uint64) {
 	}
 }
 
-// Watch admits clients and disconnects them, until ctx ends or raft says that this server was removed. It
-// looks at once when opened holds a token, so that a starting server does not lose a tick.
+// Watch admits clients and disconnects them, until ctx ends or raft says that this server was removed. A
+// token in opened makes it look at once, so that a starting server does not wait for the next tick.
 func (g *Service) Watch(ctx context.Context, opened <-chan struct{}) (removed bool) {
 	for {
 		wait := g.look()
@@ -144,7 +145,7 @@ func (g *Service) Watch(ctx context.Context, opened <-chan struct{}) (removed bo
 }
 
 // look decides whether clients may be served, and tells the stream and the observer when that changes. It
-// returns when to look again.
+// returns the time until the next look.
 func (g *Service) look() (again time.Duration) {
 	contact := g.raft.HeardOfLeader()
 	lacks, gone := g.raft.Lacks(g.o.ID), g.o.Gone()
@@ -211,7 +212,8 @@ func (g *Service) look() (again time.Duration) {
 }
 
 // adviceAlone returns advice for an operator when this server has had no leader for long. Recovery abandons
-// the data of the other servers, so it is not advised while one of them runs and merely refuses this one.
+// the data of the other servers, so adviceAlone does not advise it while one of them runs and only refuses
+// this server.
 func (g *Service) adviceAlone() string {
 	if g.port == nil || g.o.DataDir == "" {
 		return ""
@@ -223,8 +225,8 @@ func (g *Service) adviceAlone() string {
 		"zlockd recover --data-dir " + g.o.DataDir
 }
 
-// NoLeader returns the error for the time without a leader. After adviceAfter it contains advice, because an
-// operator must act.
+// NoLeader returns the error for requests while there is no leader. After adviceAfter the error contains
+// advice, because an operator must act.
 func (g *Service) NoLeader() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -237,8 +239,8 @@ func (g *Service) NoLeader() error {
 // errNoLeader is the answer while a leader may soon be elected.
 var errNoLeader = status.Errorf(status.NoLeader, "there is no leader at the moment; try again")
 
-// setReadOnly sets whether clients that ask for it may read without a leader. Reading is turned off, which
-// closes the readers' connections, before clients are served again.
+// setReadOnly sets whether clients that ask for it may read without a leader. Before clients are served
+// again, it turns reading off and so closes the readers' connections.
 func (g *Service) setReadOnly(on bool) {
 	if on == g.readOnly {
 		return
@@ -248,8 +250,8 @@ func (g *Service) setReadOnly(on bool) {
 	g.o.Clients.ReadOnly(on)
 }
 
-// set lets clients in, if there is no reason not to. The observer is told under
-// the lock, so that it hears of every change in order.
+// set begins to serve clients if reason is empty, and otherwise stops. It tells the observer under the lock,
+// so that the observer hears of every change in order.
 func (g *Service) set(reason string) {
 	g.reason = reason
 	serve := reason == ""
@@ -266,7 +268,7 @@ func (g *Service) set(reason string) {
 	switch {
 	case serve:
 		g.o.Log.Info("serving clients")
-	case g.final || g.o.Closed.Load(): // on an operator's order; the other servers may be stopping too
+	case g.final || g.o.Closed.Load(): // an operator ordered it; the other servers may be stopping too
 		g.o.Log.Info("not serving clients", "reason", reason)
 	default:
 		g.o.Log.Warn("not serving clients", "reason", reason)
@@ -274,7 +276,7 @@ func (g *Service) set(reason string) {
 	g.o.Clients.Serving(serve)
 }
 
-// End disconnects all clients, and admits none again.
+// End disconnects all clients for good.
 func (g *Service) End() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -290,7 +292,7 @@ func (g *Service) Reads() bool {
 	return g.readOnly
 }
 
-// On reports whether clients may be served, and if not, why.
+// On reports whether clients may be served and, if not, the reason.
 func (g *Service) On() (bool, string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -298,8 +300,8 @@ func (g *Service) On() (bool, string) {
 }
 
 // PingOK reports whether this server may answer a ping of a session with this timeout: the leader must have
-// acknowledged this server's touches recently. A server that is cut off must not answer its clients while
-// their sessions expire and their locks go to other clients.
+// acknowledged this server's touches recently. A server that is cut off from the leader must not answer its
+// clients, because their sessions expire and other clients get their locks.
 func (g *Service) PingOK(timeout time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
