@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Measure receives values of one kind; nil discards them. Any goroutine may call it, even the one that
+// Measure receives values of one kind; nil discards them. Any goroutine may call it, even the goroutine that
 // applies the log, so it must not block.
 type Measure func(value int64)
 
@@ -17,31 +17,31 @@ func (m Measure) Note(value int64) {
 	}
 }
 
-// Took notes a time, in microseconds.
+// Took passes on a duration, in microseconds.
 func (m Measure) Took(d time.Duration) { m.Note(max(d, 0).Microseconds()) }
 
 // Set holds everything that a server measures about its part in the cluster. Times are in microseconds.
 type Set struct {
-	EntryBytes        Measure // of each log entry, when this server proposes it
-	StreamWaiting     Measure // requests of this server under way, at the same moment
-	EntryRequests     Measure // in each log entry, when it is applied here
-	CommitTime        Measure // from the leader's stamp to the commit, at the leader
-	ProposalTime      Measure // from the leader's stamp until it is applied, at the leader
-	PropagationTime   Measure // from the leader's stamp until it is applied here
-	Elections         Measure // 1, when this server loses its leader
-	ElectionTime      Measure // from that loss until it knows a leader
-	LeaderUnavailable Measure // from that loss until it leads itself
-	Unavailable       Measure // from ceasing to serve, or the start, until clients are served
+	EntryBytes        Measure // bytes of each log entry, when this server proposes it
+	StreamWaiting     Measure // how many requests of this server are under way, when it proposes an entry
+	EntryRequests     Measure // how many requests each log entry has, when it is applied here
+	CommitTime        Measure // time from the leader's stamp to the commit; measured at the leader
+	ProposalTime      Measure // time from the leader's stamp until the entry is applied; measured at the leader
+	PropagationTime   Measure // time from the leader's stamp until the entry is applied here
+	Elections         Measure // 1 for each time that this server loses its leader
+	ElectionTime      Measure // time from that loss until this server knows a leader
+	LeaderUnavailable Measure // time from that loss until this server leads itself
+	Unavailable       Measure // time from the end of serving, or from the start, until clients are served
 	SnapshotWriteTime Measure // how long writing a snapshot took
-	SnapshotReadTime  Measure // when the one found at the start is read
-	SnapshotSent      Measure // 1, when a follower has been sent one
-	ReplayEntries     Measure // log entries found at the start, when they are applied
+	SnapshotReadTime  Measure // how long reading the snapshot found at the start took
+	SnapshotSent      Measure // 1 for each snapshot sent to a follower
+	ReplayEntries     Measure // how many log entries found at the start were applied
 	ReplayTime        Measure // how long applying those entries took
 }
 
-// Step puts a step of a request or an entry into the execution trace that is being recorded;
-// see docs/operations.md. Callers ask trace.IsEnabled first, so that a step costs one look at a
-// flag while no trace is recorded.
+// Step puts a step of a request or an entry into the execution trace that is being recorded; see
+// docs/operations.md. Callers ask trace.IsEnabled first. So while no trace is recorded, a step costs only one
+// look at a flag.
 func Step(what, format string, args ...any) {
 	trace.Logf(context.Background(), what, format, args...)
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Signal holds a token when there is news. Several pieces of news before the receiver looks are one.
+// Signal holds a token when there is news. If several pieces of news arrive before the receiver looks, it
+// receives one token.
 type Signal chan struct{}
 
 // New returns a signal without news.
@@ -21,7 +22,7 @@ func (s Signal) Send() {
 	}
 }
 
-// Pause waits for d or until ctx ends, and reports whether ctx is still valid.
+// Pause waits for d or until ctx ends. It returns false if ctx has ended.
 func Pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
