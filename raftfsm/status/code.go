@@ -1,7 +1,6 @@
-// Package status is the vocabulary in which servers answer each other, the
-// operators and the command zlock: codes of errors, and how far the members of a
-// cluster are. Its types are plain values with their JSON names, so that a fact
-// has one form from the server where it arises to the program that prints it.
+// Package status is the vocabulary in which servers answer each other, the operators and the command zlock:
+// codes of errors, and how far the members of a cluster are. Its types are plain values with JSON names, so
+// that a fact has the same form in the server that reports it and in the program that prints it.
 package status
 
 import (
@@ -15,23 +14,24 @@ type Code string
 
 // Codes of errors.
 const (
-	NoLeader    Code = "no_leader"    // no server leads at the moment, or the server that was asked does not
+	// no server leads at the moment, or the server that was asked does not lead
+	NoLeader    Code = "no_leader"
 	NoMajority  Code = "no_majority"  // no server has led for long; an operator must start servers, or recover
 	Interrupted Code = "interrupted"  // it is not known whether the request took effect
-	Overtaken   Code = "overtaken"    // another change of members came first; this one had no effect
+	Overtaken   Code = "overtaken"    // another change of members came first; this change had no effect
 	NotJoined   Code = "not_joined"   // the server has not joined its cluster yet
 	Changing    Code = "changing"     // another server changes the members step by step
 	Stale       Code = "stale"        // the members have changed since the request was made
 	IsMember    Code = "is_member"    // the server is a member already
 	NotMember   Code = "not_member"   // the server is not a member
 	NotReady    Code = "not_ready"    // the server has not caught up
-	Unsafe      Code = "unsafe"       // the change would leave no majority of voters that follow
+	Unsafe      Code = "unsafe"       // the change would leave no majority of voters that follow the leader
 	Restoring   Code = "restoring"    // another restore is under way
 	NotAllowed  Code = "unauthorized" // the request names no user, or a wrong password
 )
 
-// Passes reports whether the same request may succeed soon: the cluster is
-// between two leaders, or a connection ended.
+// Passes reports whether the same request may succeed soon. Such an error says that the cluster is between
+// two leaders, or that a connection ended.
 func (c Code) Passes() bool {
 	switch c {
 	case NoLeader, Interrupted, Overtaken, NotJoined:
@@ -80,13 +80,13 @@ func Of(err error) Code {
 	return ""
 }
 
-// Failure is an error on its way to another program.
+// Failure is an error in the form in which it is sent to another program.
 type Failure struct {
 	Text string `json:"error,omitempty"`
 	Code Code   `json:"code,omitempty"`
 }
 
-// Failed returns the form of an error in which it is sent.
+// Failed returns the form in which an error is sent.
 func Failed(err error) Failure {
 	if err == nil {
 		return Failure{}

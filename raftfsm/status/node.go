@@ -7,13 +7,14 @@ type Node struct {
 	ID       uint32
 	Cluster  string
 	Serving  bool
-	Reason   string // why it does not serve clients
-	ReadOnly bool   // clients that ask for it may read though there is no leader
-	Full     string // why this server, as leader, refuses requests that need more room; empty: it does not
+	Reason   string // why this server does not serve clients
+	ReadOnly bool   // clients that ask for it may read although there is no leader
+	// why this server, as leader, refuses requests that need more room; empty: it does not refuse them
+	Full string
 	// LayoutWaits says why Options.OneLayout has no effect yet; empty: it has an effect, or is off.
 	LayoutWaits string
 	Role        string // standalone, leader or follower; empty before it has a role
-	Leader      uint32 // 0: none known
+	Leader      uint32 // id of the leader; 0: none known
 	Term        uint64
 	Commit      uint64 // index of the last log entry that is known here to be committed
 	Applied     uint64 // index of the last log entry applied here
@@ -22,17 +23,17 @@ type Node struct {
 
 	Snapshot Snapshot
 
-	Members []Member // by id; their progress has only Applied, and only if this server leads
+	Members []Member // sorted by id; the Progress of each has only Applied, and only if this server leads
 
-	Leads        time.Duration // how long this server has led; 0: it does not
-	Elections    int64         // won by this server
-	Pending      int           // requests of this server not yet applied
-	LogBehind    int64         // requests since the last snapshot
+	Leads        time.Duration // how long this server has led; 0: it does not lead
+	Elections    int64         // how many elections this server has won
+	Pending      int           // how many requests of this server are not applied yet
+	LogBehind    int64         // how many requests came since the last snapshot
 	Syncs        int64
 	SyncTime     time.Duration
 	SyncMax      time.Duration
 	PeerInsecure bool
-	Removed      bool // this server is not a member any more
+	Removed      bool // this server is no longer a member
 }
 
 // Snapshot is the newest snapshot on a server's disk.
