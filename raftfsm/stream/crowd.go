@@ -5,10 +5,10 @@ import "context"
 // Crowd makes the goroutine that batches requests wait for requests that are just about to arrive.
 //
 // Go runs a goroutine that was just woken before all others. When the requests of many clients arrive
-// together, the connection that is read first wakes the batcher before the second connection is read. Then an
-// entry with one request goes to the disk, and all other requests wait for its sync and then for their own.
-// So if several requests came together lately, the batcher first lets the other goroutines run that are ready
-// on its processor. It uses no timer.
+// together, the first connection wakes the batcher before the second connection is read. Then an entry with
+// one request goes to the disk. All other requests wait for the sync of that entry, and then for the sync of
+// their own. So if several requests came together lately, the batcher first lets the other goroutines run
+// that are ready on its processor. It uses no timer.
 //
 // runtime.Gosched does not help: it puts its caller into the global queue. An idle processor takes the caller
 // from there at once, while the other goroutines still wait. Instead there are two helpers. The first helper
@@ -18,7 +18,7 @@ import "context"
 //
 // A Crowd belongs to one goroutine.
 type Crowd struct {
-	lately           int // how many requests came together
+	lately           int // how many requests came together recently
 	ask, turn, place chan struct{}
 }
 
@@ -51,12 +51,12 @@ func NewCrowd(ctx context.Context) *Crowd {
 	return c
 }
 
-// Came notes how many requests came together. The remembered number falls by at most half, because few
-// requests come while a crowd waits for its replies.
+// Came notes how many requests came together. The remembered number falls by at most half each time, because
+// few requests come while many clients wait for replies.
 func (c *Crowd) Came(requests int) { c.lately = max(requests, c.lately/2) }
 
-// Gather returns when the goroutines that were ready have run, or at once if requests come one by
-// one or ctx has ended.
+// Gather returns when the goroutines that were ready have run. It returns at once if requests come one by one
+// or ctx has ended.
 func (c *Crowd) Gather(ctx context.Context) {
 	if c.lately <= 1 {
 		return

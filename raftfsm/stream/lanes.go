@@ -1,34 +1,35 @@
 package stream
 
 // lanes holds the requests of a stream that have no number yet, one lane for each session. Lanes take turns
-// by bytes, so a session that sends many or large requests delays only itself. A session that has sent
-// nothing for a while goes first, once. (The scheme is that of fair queues in networks: deficit round robin
-// with a list of newcomers.)
+// by bytes, so a session that sends many or large requests delays only itself. The first request of a session
+// that has sent nothing for a while goes before the others. (Networks use the same scheme for fair queues:
+// deficit round robin with a list of newcomers.)
 //
 // The lanes are not safe for several goroutines; the stream's lock guards them.
 type lanes struct {
 	by    map[int64]*lane
 	fresh []*lane // newcomers, served first
-	old   []*lane // the others, in turn; some may be empty
+	old   []*lane // the other lanes, in turn; some may be empty
 	count int     // number of requests in all lanes
-	bytes int     // bytes of their encodings
-	spare *lane   // an empty lane for the next newcomer
+	bytes int     // how many bytes the encodings of these requests have
+	spare *lane   // an empty lane, kept for the next newcomer
 }
 
-// laneShare is how many bytes a lane may give in one turn. A larger request waits for several turns.
+// laneShare is how many bytes of requests a lane may give in one turn. A larger request waits for several
+// turns.
 const laneShare = 8 << 10
 
 // lane holds the waiting requests of one session, in order.
 type lane struct {
 	session int64
-	credit  int // bytes it may give
+	credit  int // how many bytes the lane may give now
 	queue   []pending
 	head    int
-	buf     []byte // their encodings; queue[head] begins at buf[bufHead]
+	buf     []byte // encodings of its requests; queue[head] begins at buf[bufHead]
 	bufHead int
 }
 
-// waits reports whether the session has requests here.
+// waits reports whether requests of the session wait in the lanes.
 func (ls *lanes) waits(session int64) bool {
 	l := ls.by[session]
 	return l != nil && l.head < len(l.queue)
@@ -57,8 +58,8 @@ func (ls *lanes) add(session int64, p pending, request []byte) {
 	ls.bytes += p.size
 }
 
-// next takes the request whose turn it is. There must be one. Its encoding is
-// valid until something is added.
+// next takes the request whose turn it is. There must be one. The encoding that it returns is valid until
+// another request is added.
 func (ls *lanes) next() (pending, []byte) {
 	for {
 		list := &ls.fresh
@@ -68,8 +69,8 @@ func (ls *lanes) next() (pending, []byte) {
 		l := (*list)[0]
 		switch {
 		case l.head == len(l.queue):
-			// A session that sends one request at a time must not remain a newcomer forever, so its lane goes
-			// through the other list before it is dropped.
+			// A session that sends one request at a time must not remain a newcomer forever. So its lane goes
+			// through the list old before it is dropped.
 			(*list)[0], *list = nil, (*list)[1:]
 			if list == &ls.fresh && len(ls.old) > 0 {
 				ls.old = append(ls.old, l)
@@ -95,8 +96,8 @@ func (ls *lanes) next() (pending, []byte) {
 	}
 }
 
-// compact gives back the room of the requests taken, once they are half of the lane. It runs before
-// a request is added: the encoding that next returned is valid until then.
+// compact frees the room of the requests already taken, once they fill half of the lane. It runs before a
+// request is added, because the encoding that next returned is valid only until then.
 func (l *lane) compact() {
 	if l.head*2 < len(l.queue) {
 		return

@@ -19,15 +19,15 @@ import (
 var ErrClosed = errors.New("server is not serving")
 
 // Bounds of a stream (L7). At the bound Put blocks, so that the caller stops reading from its client. A
-// session that has nothing waiting may go on up to twice the bound; otherwise the sessions that fill the
-// stream would shut out all others.
+// session with no waiting request may put requests up to twice the bound. Otherwise the sessions that fill
+// the stream would shut out all others.
 const (
 	maxRequests = 10_000
 	maxBytes    = 32 << 20
 )
 
-// Bounds of an entry, and of a block on a link. Larger ones would add more latency than the saved syncs are
-// worth. The leader composes entries of whole blocks, with a fair share for each server.
+// Bounds of an entry, and of a block on a link. Larger bounds would save syncs, but add more latency than
+// that is worth. The leader composes entries of whole blocks, with a fair share for each server.
 const (
 	BatchRequests = 1000
 	BatchBytes    = state.BatchBytes
@@ -36,16 +36,16 @@ const (
 )
 
 // Bounds of the window: the requests that have a number and are not applied. Later requests wait in lanes,
-// where their order is still open. The window holds several entries, so a request that waits for the window
-// would wait for the disk anyway.
+// where their order is not fixed yet. The window holds several entries, so a request that waits for the
+// window would wait for the disk anyway.
 const (
 	windowRequests = 4 * BatchRequests
 	windowBytes    = 4 * BatchBytes
 )
 
-// Stream is the numbered queue of everything this server proposes. A request stays in it until this
-// server has applied it, so the stream can be sent again, from the first unapplied request on, to
-// the next leader. Requests beyond the window wait in lanes for their numbers: sessions take turns.
+// Stream is the numbered queue of everything this server proposes. A request stays in it until this server
+// has applied it, so the stream can be sent again to the next leader, from the first unapplied request on.
+// Requests beyond the window wait in lanes for their numbers: sessions take turns.
 //
 // It has one reader at a time: the batcher while this server leads, else the link to the leader. The reader
 // takes requests in order at the cursor. A new reader first moves the cursor back to the first request that
@@ -53,27 +53,27 @@ const (
 type Stream struct {
 	mu     sync.Mutex
 	room   sync.Cond // a request was applied, or the stream closed
-	birth  uint32    // 0: not open, nothing can be taken
-	nonce  int64     // of the request for a birth; 0: none yet
-	first  uint64    // seq of pending[head]
-	cursor uint64    // seq the reader takes next
-	reader Reader    // the reader that may take requests; see Rewind
-	closed bool      // not serving: Put fails
+	birth  uint32    // the birth under which the stream is open; 0: not open, and no request can be taken
+	nonce  int64     // nonce of the request for a birth; 0: there is none yet
+	first  uint64    // number of pending[head]
+	cursor uint64    // number of the request that the reader takes next
+	reader Reader    // the reader that may take requests now; see Rewind
+	closed bool      // this server does not serve, so Put fails
 
 	pending []pending // pending[head:] are unapplied, in order
 	head    int
-	buf     []byte // their encodings, without identities; pending[head] begins at buf[bufHead]
+	buf     []byte // encodings of the pending requests, without identities; pending[head] begins at buf[bufHead]
 	bufHead int
 
 	lanes   lanes
-	waiters int // goroutines that wait for room
+	waiters int // how many goroutines wait for room
 	scratch []byte
 
-	Opened signal.Signal // that the stream was opened
+	Opened signal.Signal // sent when the stream was opened
 }
 
-// Reader is the right to take requests from a stream. It holds a token when there may be some. Each reader
-// has its own, so that an earlier reader that has not noticed its replacement cannot take the token.
+// Reader is the right to take requests from a stream. It holds a token when there may be requests. Each
+// reader has its own, so that an earlier reader that has not noticed its replacement cannot take the token.
 type Reader = signal.Signal
 
 // pending is one unapplied request.
@@ -138,7 +138,7 @@ func (s *Stream) windowOpen() bool {
 	return len(s.pending)-s.head < windowRequests && len(s.buf)-s.bufHead < windowBytes
 }
 
-// number gives numbers to the requests whose turn it is, while the window is open.
+// number gives numbers to requests, in the order in which lanes take turns, while the window is open.
 func (s *Stream) number() {
 	for s.lanes.count > 0 && s.windowOpen() {
 		p, request := s.lanes.next()
@@ -149,8 +149,8 @@ func (s *Stream) number() {
 
 func (s *Stream) wake() { s.reader.Send() }
 
-// Open begins a new life of the stream under the birth that Apply gave it. Requests not yet applied, if any,
-// get new numbers: under the old birth they can no longer be applied.
+// Open begins a new life of the stream under the birth that Apply gave it. Requests that are not applied yet
+// get new numbers, because they can no longer be applied under the old birth.
 func (s *Stream) Open(birth uint32) {
 	s.mu.Lock()
 	s.birth, s.first, s.cursor = birth, 1, 1
@@ -158,8 +158,8 @@ func (s *Stream) Open(birth uint32) {
 	s.mu.Unlock()
 }
 
-// Rewind starts a new reader at the first unapplied request. An earlier reader that has not noticed gets no
-// more requests.
+// Rewind lets a new reader begin at the first unapplied request. An earlier reader that has not noticed this
+// gets no more requests.
 func (s *Stream) Rewind() Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +169,8 @@ func (s *Stream) Rewind() Reader {
 	return s.reader
 }
 
-// Take returns a block of the next requests at the cursor: at most the given number, and about the given
-// bytes. It appends the block's requests to buf. Count 0 means that there is nothing to take.
+// Take returns a block of the next requests at the cursor: at most the given number, and about as many bytes
+// as given. It appends the block's requests to buf. If no request can be taken, the block's Count is 0.
 func (s *Stream) Take(by Reader, id uint32, requests, bytes int, buf []byte) (bl state.Block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Stream) Take(by Reader, id uint32, requests, bytes int, buf []byte) (bl
 		from += s.pending[i].size
 		i++
 	}
-	to, begin := from, len(buf) // buf[from:to] is yet to be copied
+	to, begin := from, len(buf) // buf[from:to] must still be copied
 	for ; i < len(s.pending) && int(bl.Count) < requests; i++ {
 		p := &s.pending[i]
 		if bl.Count > 0 && len(buf)-begin+to-from+p.size+state.IdentitiesSize(p.ids) > bytes {
@@ -244,8 +244,8 @@ func (s *Stream) pop() state.Waiter {
 	if s.lanes.count > 0 {
 		s.wake()
 	}
-	// Wake all waiters at once, and only when there is room for several: which of them may go on depends on
-	// their sessions.
+	// Wake all waiters at once, and only when several of them have room: it depends on its session which
+	// waiter may continue.
 	if s.waiters > 0 && s.lenLocked() < maxRequests*3/4 &&
 		len(s.buf)-s.bufHead+s.lanes.bytes < maxBytes*3/4 {
 		s.room.Broadcast()
@@ -253,7 +253,7 @@ func (s *Stream) pop() state.Waiter {
 	return w
 }
 
-// shrink returns the emptied buffer, or nil if a burst has made it large.
+// shrink returns the buffer emptied, or nil if a burst of requests has made it large.
 func (s *Stream) shrink() []byte {
 	if cap(s.buf) > 1<<20 {
 		return nil
@@ -282,7 +282,7 @@ func (s *Stream) SetClosed(closed bool) {
 	s.room.Broadcast()
 }
 
-// Drain removes everything, for a server that stops.
+// Drain removes all requests, because the server stops.
 func (s *Stream) Drain() (unknown []state.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -321,18 +321,18 @@ func (s *Stream) Opening(m state.Member, rand io.Reader) state.Block {
 	return state.Block{Origin: m.ID, Count: 1, Requests: r.Append(nil)}
 }
 
-// Told is called when a stream of this server was opened, and when the removal of this server took its stream
-// away. It is also called after a snapshot, because the snapshot may cover either. Told reports whether the
-// stream needs another birth.
+// Told is called when a stream of this server was opened, and when the stream was closed because this server
+// was removed. It is also called after a snapshot, because the snapshot may cover either of these. again
+// reports whether the stream needs another birth.
 func (s *Stream) Told(nonce int64, birth uint32) (again bool) {
 	s.mu.Lock()
 	is, ours := s.birth, birth != 0 && nonce == s.nonce
 	if again = !ours && is != 0; again {
-		// An earlier life of this server opened its stream late and took ours away, or the server was
-		// removed. Nothing under the old birth can be Applied any more: begin again. But not while an opening
-		// request of ours is still on its way. With a new nonce, that request would look like another life's
-		// when it is applied; and if requests are repeated faster than they are applied, so would every later
-		// one.
+		// An earlier life of this server opened its stream late and so closed this stream, or the server was
+		// removed. No request under the old birth can be applied any longer, so the stream asks for another
+		// birth. It does not ask while an opening request of its own is still on its way. If it then chose a
+		// new nonce, it would take that request for one of another life when it is applied. And if requests
+		// were repeated faster than they are applied, it would take each of them for another life's.
 		s.nonce = 0
 	}
 	s.mu.Unlock()
