@@ -52,7 +52,7 @@ func chainsOf(pair tls.Certificate, ca *x509.CertPool, now time.Time) ([][]*x509
 	return pair.Leaf.Verify(o)
 }
 
-// endOf returns the time until which at least one of the chains is valid.
+// endOf returns when the last of the chains stops being valid.
 func endOf(chains [][]*x509.Certificate) (until time.Time) {
 	for _, chain := range chains {
 		end := chain[0].NotAfter
@@ -68,7 +68,7 @@ func endOf(chains [][]*x509.Certificate) (until time.Time) {
 	return until
 }
 
-// lastEnd returns the end of the certificate in PEM that lasts longest.
+// lastEnd returns when the last of the certificates in PEM stops being valid.
 func lastEnd(text []byte) (until time.Time) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(until) {

@@ -24,11 +24,11 @@ const MaxFile = 1 << 20
 // lookAgain is the least time between two looks at the files.
 const lookAgain = 100 * time.Millisecond
 
-// Names are the paths of the files; CA and CRL may be empty. Errors name the files by their
-// flags: Flag-cert, Flag-key, Flag-ca and tls-crl.
+// Names are the paths of the files; CA and CRL may be empty. Error messages name the files by their flags:
+// Flag-cert, Flag-key, Flag-ca and tls-crl.
 type Names struct {
 	Flag, Cert, Key, CA, CRL string
-	// Peer is the DNS name of the server among its peers. The peers check that name and have the same
+	// Peer is the DNS name of the server among its peers. The peers check that name, and use the same
 	// authority. Peer is empty if the certificate is not for peers.
 	Peer string
 }
@@ -36,17 +36,17 @@ type Names struct {
 // Loaded is the content of the files.
 type Loaded struct {
 	Pair tls.Certificate
-	CA   *x509.CertPool // nil without a file for it
-	// Until is the end of the certificate, or of the authority that signed it, if that ends before and its
+	CA   *x509.CertPool // nil: there is no file for it
+	// Until is when the certificate ends, or the authority that signed it, if that ends sooner and its
 	// certificate is among the files.
 	Until time.Time
-	// CAUntil is the end of the authority in the file that lasts longest; zero without a file.
+	// CAUntil is when the last of the authorities in the file ends; zero: there is no file.
 	CAUntil time.Time
 	crl     []*x509.RevocationList
 }
 
-// Files are a certificate, its key, and perhaps an authority and revocation lists. While the files
-// on disk cannot be used, the last good ones stay.
+// Files are a certificate, its key, and perhaps an authority and revocation lists. While the files on disk
+// cannot be used, the last good files stay in use.
 type Files struct {
 	n   Names
 	log *slog.Logger
@@ -54,11 +54,11 @@ type Files struct {
 	mu      sync.Mutex
 	current *Loaded
 	looked  time.Time // when the files were last looked at
-	stamp   [4]stamp  // of the files that current holds
-	problem string    // why the present files cannot be used
+	stamp   [4]stamp  // stamps of the files whose content is in current
+	problem string    // why the files on disk cannot be used
 }
 
-// stamp tells one state of a file from another.
+// stamp distinguishes two states of a file.
 type stamp struct {
 	changed time.Time
 	size    int64
@@ -84,7 +84,7 @@ func (f *Files) Get(now time.Time) *Loaded {
 	f.looked = now
 	stamps := f.stamps()
 	if stamps == f.stamp {
-		f.problem = "" // the old files are back
+		f.problem = "" // the operator has put the old files back
 		return f.current
 	}
 	fresh, err := f.load()
@@ -116,8 +116,8 @@ func valid(l *Loaded, now time.Time) bool {
 	return !now.Before(l.Pair.Leaf.NotBefore) && !now.After(l.Pair.Leaf.NotAfter)
 }
 
-// Problem returns why the files on disk cannot be used, or which revocation list is out of date;
-// empty: all is well.
+// Problem returns why the files on disk cannot be used, or which revocation list is out of date, or "" if all
+// is well.
 func (f *Files) Problem() string {
 	now := time.Now()
 	l := f.Get(now)
@@ -135,8 +135,8 @@ func (f *Files) Problem() string {
 	return ""
 }
 
-// NotRevoked refuses a peer whose certificate, or one between it and the authority, is on a
-// revocation list of its issuer. It suits VerifyConnection of a tls.Config.
+// NotRevoked refuses a peer if its certificate, or a certificate between it and the authority, is on a
+// revocation list of the certificate's issuer. It can be the VerifyConnection of a tls.Config.
 func (l *Loaded) NotRevoked(s tls.ConnectionState) error {
 	for _, chain := range s.VerifiedChains {
 		for i, c := range chain[:len(chain)-1] {
@@ -228,7 +228,7 @@ func ReadCRL(path string) (lists []*x509.RevocationList, err error) {
 	switch begun := bytes.Count(text, []byte("-----BEGIN ")); {
 	case lists == nil:
 		return nil, fmt.Errorf("--tls-crl %s holds no revocation list: want a PEM file with BEGIN X509 CRL", path)
-	case begun != len(lists): // otherwise the certificates that such a list revokes would be accepted
+	case begun != len(lists): // otherwise certificates that an unreadable list revokes would be accepted
 		return nil, fmt.Errorf("--tls-crl %s begins %d revocation lists, and only %d of them are whole", path,
 			begun, len(lists))
 	}
@@ -244,7 +244,7 @@ func read(flag, path string) ([]byte, error) {
 }
 
 // ReadFile is os.ReadFile for a file that an operator names. It refuses a file longer than MaxFile, because
-// that must be the wrong file.
+// such a file must be the wrong one.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
