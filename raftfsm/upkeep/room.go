@@ -34,7 +34,7 @@ func (u *Upkeep) DiskLow() string { return *u.low.Load() }
 func (u *Upkeep) NoteDisk(why string) { u.low.Store(&why) }
 
 // WatchDisk measures the free space of this server's disk. It runs in a goroutine of its own, because a disk
-// that hangs must not delay the goroutines that ask.
+// that hangs must not delay the goroutines that ask for the result.
 func (u *Upkeep) WatchDisk(ctx context.Context) {
 	for more := true; more; more = signal.Pause(ctx, u.raft.Beat(roomLook)) {
 		why := u.lowWith(0)
@@ -42,8 +42,8 @@ func (u *Upkeep) WatchDisk(ctx context.Context) {
 	}
 }
 
-// lowWith returns why this server's disk would be low if it had so many bytes less free than now, or "" if it
-// would not be low.
+// lowWith returns why this server's disk would be low if it had fewer bytes free than now, by the number
+// less, or "" if it would not be low.
 func (u *Upkeep) lowWith(less int64) string {
 	free, err := u.o.FreeBytes(u.o.Dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func (u *Upkeep) lowWith(less int64) string {
 	return ""
 }
 
-// ErrNoRoom marks a disk that would be low.
+// ErrNoRoom is the error for a disk that would be low.
 var ErrNoRoom = errors.New("no room")
 
 // Room returns an error if this server's disk has no room for so many bytes.

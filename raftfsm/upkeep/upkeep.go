@@ -1,6 +1,6 @@
-// Package upkeep keeps what one server stores within bounds. It takes a snapshot when the log after the
-// last one is long, says how much of the log stays behind a snapshot, and whether there is room for more
-// on the disk and in the tree.
+// Package upkeep keeps what one server stores within bounds. It takes a snapshot when the log after the last
+// one is long, decides how much of the log is kept after a snapshot, and reports whether the disk and the
+// tree have room for more.
 package upkeep
 
 import (
@@ -20,16 +20,17 @@ import (
 
 // Options configure an Upkeep.
 type Options struct {
-	Dir string // a directory on the disk that FreeBytes looks at
-	// Entries, Bytes and Interval bound the log after a snapshot, in requests, bytes and time.
+	Dir string // a directory on the disk whose free space FreeBytes returns
+	// Entries, Bytes and Interval bound how many requests and bytes the log gets, and how much time passes,
+	// before the next snapshot.
 	Entries  int64
 	Bytes    int64
 	Interval time.Duration
-	// TrailingLogs and TrailingBytes bound the log that a snapshot covers.
+	// TrailingLogs and TrailingBytes bound the entries that stay in the log although a snapshot covers them.
 	TrailingLogs  uint64
 	TrailingBytes int64
 	Forgets       bool  // the log is never read again
-	DiskReserve   int64 // negative: none
+	DiskReserve   int64 // see raftfsm.Options; negative: no reserve
 	// MaxNodes and MaxBytes bound the tree; 0: no bound.
 	MaxNodes int
 	MaxBytes int64
@@ -37,9 +38,10 @@ type Options struct {
 	FreeBytes func(dir string) (int64, error)
 	View      func(func(*state.State))       // runs a function on the state under its read lock
 	Logged    func() (requests, bytes int64) // how much the log has grown since the last snapshot
-	Followers func() map[uint32]uint64       // at the leader, the log index that each follower has applied
-	Barrier   func()                         // adds an entry to the log, if this server leads
-	Took      signal.Measure                 // of snapshots
+	// returns, at the leader, the log index that each follower has applied
+	Followers func() map[uint32]uint64
+	Barrier   func()         // adds an entry to the log if this server leads
+	Took      signal.Measure // receives how long each snapshot took
 	Log       *slog.Logger
 }
 
@@ -52,14 +54,14 @@ type Raft interface {
 	ReloadConfig(raft.ReloadableConfig) error
 }
 
-// Upkeep is the upkeep of one server. Full and DiskLow may be called before Use.
+// Upkeep keeps what one server stores within bounds. Full and DiskLow may be called before Use.
 type Upkeep struct {
 	o    Options
 	disk *disk.Disk
 	raft Raft
 
-	replace atomic.Bool            // the newest snapshot on the disk is damaged
-	low     atomic.Pointer[string] // why the disk is low; empty: it is not
+	replace atomic.Bool            // the newest snapshot on the disk is damaged and must be replaced
+	low     atomic.Pointer[string] // why the disk is low; empty: it is not low
 }
 
 // New returns an Upkeep of a disk that is not low.
@@ -69,7 +71,7 @@ func New(o Options) *Upkeep {
 	return u
 }
 
-// Use sets the disk and the raft that u looks after.
+// Use sets the disk and the raft with which u works.
 func (u *Upkeep) Use(d *disk.Disk, r Raft) { u.disk, u.raft = d, r }
 
 // Snapshots takes snapshots when the log after the last one has grown long
@@ -87,7 +89,7 @@ func (u *Upkeep) Snapshots(ctx context.Context) {
 		if err := u.Snapshot(); err != nil {
 			u.o.Log.Debug("no snapshot taken", "err", err)
 			if u.replace.Load() {
-				u.o.Barrier() // raft takes one snapshot at most at an entry: make another entry
+				u.o.Barrier() // raft takes at most one snapshot for each entry, so add another entry
 			}
 		}
 		last = time.Now()
@@ -95,14 +97,13 @@ func (u *Upkeep) Snapshots(ctx context.Context) {
 	}
 }
 
-// snapshotRest is how many times the duration of the last snapshot a server waits before the next:
-// clients that fill the log must not keep it writing snapshots of a large tree all the time.
+// snapshotRest is how many times the duration of the last snapshot a server waits before the next snapshot.
+// Clients that fill the log must not make the server write snapshots of a large tree all the time.
 const snapshotRest = 4
 
-// due reports whether a log of so many requests and bytes after the last snapshot is long
-// enough for another. size, ago and took are the last snapshot's size, age and duration. The server
-// does not rest when the log has grown by that size beyond Bytes: the files stay in
-// proportion to the state.
+// due reports whether a log of so many requests and bytes after the last snapshot is long enough for another.
+// size, ago and took are the last snapshot's size, age and duration. When the log is longer than Bytes by
+// that size, the server does not wait any longer, so that the files stay in proportion to the state.
 func (o *Options) due(requests, bytes, size int64, ago, took time.Duration) bool {
 	switch {
 	case bytes >= o.Bytes+size:
@@ -114,9 +115,9 @@ func (o *Options) due(requests, bytes, size int64, ago, took time.Duration) bool
 		o.Interval > 0 && requests > 0 && ago >= o.Interval
 }
 
-// Damaged is called when the newest snapshot on our disk turns out to be damaged while it
-// is sent to another server. Its content is in memory: the next snapshot is written at once, so
-// that neither that server nor this server's next start needs the damaged one.
+// Damaged is called when this server sends its newest snapshot to another server and finds that the snapshot
+// is damaged. Its content is still in memory, so Damaged has the next snapshot written at once. Then neither
+// the other server nor the next start of this server needs the damaged snapshot.
 func (u *Upkeep) Damaged(err error) {
 	u.o.Log.Error("the newest snapshot on this server's disk is damaged; writing another", "err", err)
 	u.replace.Store(true)
@@ -140,24 +141,25 @@ func (u *Upkeep) Snapshot() error {
 	return err
 }
 
-// Entries stay in the log after a snapshot for servers that were away for a moment: without these
-// entries they would have to be sent the snapshot. They are bounded in entries and in bytes, for an
-// entry can be as long as a request may be.
+// Entries stay in the log after a snapshot for servers that were away for a moment: without these entries,
+// such a server would need the snapshot. Both their number and their bytes are bounded, because one entry can
+// be as long as the longest request.
 
-// trailingLeast is how many entries stay however long they are. It must be well
-// above what a leader has under way: a server that holds an entry that was never
-// committed, and is sent a snapshot, needs the entries around that place.
+// trailingLeast is how many entries stay however long they are. It must be well above the number of entries
+// that a leader has under way: a server that holds an uncommitted entry and receives a snapshot needs the
+// entries around that place.
 const trailingLeast = 64
 
-// trailingMost times TrailingBytes may stay for servers that follow and lag behind. For a server that lags
-// further behind, a snapshot is faster.
+// Up to trailingMost times TrailingBytes may stay for servers that follow and lag behind. For a server that
+// lags further behind, a snapshot is faster.
 const trailingMost = 4
 
-// trailingSmall is how many bytes of entries stay that a small snapshot covers. For a larger snapshot, as
-// many bytes of entries stay as the snapshot has. If a server needs more, sending it the snapshot is faster.
+// trailingSmall is how many bytes of entries stay in the log that a small snapshot covers. For a snapshot
+// larger than this, as many bytes of entries stay as the snapshot has. If a server needs more, sending it the
+// snapshot is faster.
 const trailingSmall = 16 << 20
 
-// trailing returns how many entries stay behind the next snapshot.
+// trailing returns how many entries stay in the log although the next snapshot covers them.
 func (u *Upkeep) trailing() uint64 {
 	if u.o.Forgets {
 		return min(trailingLeast, u.o.TrailingLogs)
@@ -183,7 +185,7 @@ func (u *Upkeep) trailing() uint64 {
 	return min(max(keep, trailingLeast), most)
 }
 
-// boundTrailing tells raft how much of the log may stay.
+// boundTrailing tells raft how many such entries may stay.
 func (u *Upkeep) boundTrailing() error {
 	conf := u.raft.ReloadableConfig()
 	conf.TrailingLogs = u.trailing()
