@@ -1,5 +1,5 @@
 // Package vfs has the few calls of a file system that the stores need. They are so few that a simulated disk
-// can replace them, and can lose, tear, refuse or delay everything that a real disk can.
+// can implement them, and can lose, tear, refuse or delay whatever a real disk can.
 package vfs
 
 import (
@@ -15,11 +15,11 @@ import (
 
 // FS is a file system. Names are paths.
 //
-// A change is readable at once, but durable only after a sync: contents by File.Sync or
-// File.Datasync, names (of files made, renamed and removed) by SyncDir of their directory. Until
-// then a loss of power may undo any part of it, in any order, sector by sector.
+// A change is readable at once, but durable only after a sync: File.Sync or File.Datasync makes contents
+// durable; SyncDir of a directory makes its names durable (of files created, renamed and removed). Until then
+// a loss of power may undo any part of a change, in any order, sector by sector.
 type FS interface {
-	// Create makes a file that must not exist.
+	// Create creates a file that must not exist.
 	Create(name string) (File, error)
 	// Open opens a file that exists, for reading and writing.
 	Open(name string) (File, error)
@@ -39,13 +39,13 @@ type File interface {
 	io.Closer
 	Name() string
 	Size() (int64, error)
-	// Sync makes contents and size durable.
+	// Sync makes the contents and the size durable.
 	Sync() error
-	// Datasync makes contents durable. It is cheaper where the size has not
-	// changed since the last Sync.
+	// Datasync makes the contents durable. It is cheaper than Sync if the size has not changed since the last
+	// Sync.
 	Datasync() error
-	// Forget drops the cached bytes of the file that do not wait to be written, so that a read
-	// shows what the disk holds. After a failed sync the cache may hold more than the disk.
+	// Forget drops the cached bytes of the file, except those still to be written, so that a read shows what
+	// the disk holds. After a failed sync, the cache may hold bytes that the disk does not.
 	Forget() error
 }
 
@@ -54,15 +54,15 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
-// ReadOnly is the operating system's file system for programs that change nothing in it, and may
-// not be allowed to.
+// ReadOnly is the operating system's file system for programs that change no file, and perhaps have no right
+// to.
 var ReadOnly FS = readOnlyFS{}
 
 type readOnlyFS struct{ osFS }
 
 func (readOnlyFS) Open(name string) (File, error) { return open(name, os.O_RDONLY) }
 
-// ModTime returns when a file was written last. A simulated disk does not record that.
+// ModTime returns when a file was last written. A simulated disk does not record that.
 func (osFS) ModTime(name string) (time.Time, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -136,7 +136,7 @@ func ReadFile(fs FS, name string) ([]byte, error) {
 	return b, errors.Join(err, f.Close())
 }
 
-// WriteFile writes a file durably. After a crash the file is whole, or the former file is still there.
+// WriteFile writes a file durably. After a crash there is either the whole new file or the former file.
 func WriteFile(fs FS, name string, b []byte) error {
 	tmp := name + ".tmp"
 	if err := fs.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -160,7 +160,7 @@ func WriteFile(fs FS, name string, b []byte) error {
 }
 
 // Fill writes a file of the operating system durably; the function write produces the content. After a crash
-// the file is whole, or the former file is still there.
+// there is either the whole new file or the former file.
 func Fill(name string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")
 	if err != nil {
@@ -174,7 +174,7 @@ func Fill(name string, write func(io.Writer) error) error {
 		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // report the first error
+		_ = os.Remove(f.Name()) // return the first error, not this one
 		return err
 	}
 	return OS.SyncDir(filepath.Dir(name))
