@@ -2,19 +2,19 @@ package disk
 
 import "io"
 
-// check verifies a stream in a goroutine beside the one that reads or writes the stream.
+// check verifies a stream in a goroutine of its own, beside the goroutine that reads or writes the stream.
 type check struct {
 	w    *io.PipeWriter
 	done chan error
 }
 
-// startCheck starts a verification that reads the bytes given to feed.
+// startCheck starts a verification of the bytes that are given to feed.
 func startCheck(verify func(io.Reader) error) *check {
 	r, w := io.Pipe()
 	c := &check{w: w, done: make(chan error, 1)}
 	go func() {
 		err := verify(r)
-		_, _ = io.Copy(io.Discard, r) // feed would wait for a reader otherwise
+		_, _ = io.Copy(io.Discard, r) // otherwise feed would wait for a reader
 		c.done <- err
 	}()
 	return c
@@ -28,7 +28,7 @@ func (c *check) end() error {
 	return <-c.done
 }
 
-// checkedReader verifies its content once a caller has read all of it.
+// checkedReader verifies its content. The verification ends when a caller has read all of the content.
 type checkedReader struct {
 	io.ReadCloser
 	check   *check // nil: the verification has ended
@@ -54,7 +54,7 @@ func (r *checkedReader) Read(b []byte) (int, error) {
 
 func (r *checkedReader) Close() error {
 	if r.check != nil {
-		_ = r.check.end() // the caller has not read all of the content
+		_ = r.check.end() // the result does not count, because the caller has not read all of the content
 		r.check = nil
 	}
 	return r.ReadCloser.Close()

@@ -10,8 +10,8 @@ import (
 )
 
 // configs holds raft's configurations: those of the log entries, in order, and of the snapshots before them.
-// raft has the newest configuration but does not report its index. raft reads its log when it starts, so
-// configs sees every configuration in use.
+// raft knows the newest configuration, but does not report its index. Because raft reads its whole log when
+// it starts, configs sees every configuration in use.
 type configs struct {
 	mu   sync.Mutex
 	list []config
@@ -21,7 +21,7 @@ type configs struct {
 type config struct {
 	index   uint64
 	servers []raft.Server
-	gap     bool // it came with a snapshot, which hides earlier configurations
+	gap     bool // it came with a snapshot, which hides the configurations before it
 }
 
 // add records a configuration.
@@ -45,7 +45,7 @@ func (c *configs) addLogs(logs ...*raft.Log) {
 	}
 }
 
-// cut drops the configurations of entries that raft has removed.
+// cut drops the configurations in entries that raft has removed.
 func (c *configs) cut(from uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +57,8 @@ func (c *configs) cut(from uint64) {
 const UnknownConfig = math.MaxUint64
 
 // ConfigOf returns the index of the newest configuration that has these servers. While an entry is on its way
-// to the disk, the log has a configuration that raft does not use yet. So the newest index of all may belong
-// to other servers.
+// to the disk, the log has a configuration that raft does not use yet. So the newest index in the log may
+// belong to a configuration with other servers.
 func (d *Disk) ConfigOf(servers []raft.Server) uint64 {
 	c := &d.configs
 	c.mu.Lock()
@@ -74,8 +74,8 @@ func (d *Disk) ConfigOf(servers []raft.Server) uint64 {
 	return UnknownConfig
 }
 
-// StaysMember reports whether a server is in every configuration after an entry, at addr if addr is not
-// empty. Then no other server has had its id since.
+// StaysMember reports whether a server is in every configuration after an entry and, if addr is not empty,
+// has the address addr in each. If so, no other server has had its id since that entry.
 func (d *Disk) StaysMember(after uint64, id raft.ServerID, addr raft.ServerAddress) bool {
 	c := &d.configs
 	c.mu.Lock()

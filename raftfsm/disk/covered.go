@@ -8,25 +8,25 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// StandIn is the type of an entry that the log returns for an entry that only a snapshot covers. raft
-// compares it with an entry of the leader, and uses it for nothing else.
+// StandIn is the type of an entry that the log returns for an entry that only a snapshot covers. raft only
+// compares it with an entry of the leader.
 const StandIn = raft.LogType(255)
 
-// covered remembers the entries that snapshots have replaced in a follower's log. Before raft stores entries,
-// it compares the entry before them, and those that it believes to have, with the leader's. raft ignores that
-// a snapshot replaced them: it would refuse the new entries, and the leader would send the snapshot again,
-// forever. So covered holds
+// covered remembers the entries that snapshots have replaced in a follower's log. Before raft stores new
+// entries, it compares the entry before them, and the entries that it believes to have, with the leader's
+// entries. raft does not know that a snapshot has replaced its own entries. Without covered it would refuse
+// the new entries, and the leader would send the snapshot again and again. So covered holds
 //
 //   - the term of the entry at which each of the last two snapshots was taken;
 //   - the last index of the log when a snapshot replaced all of it. raft still believes in those entries, and
 //     learns from covered that they are not the leader's.
 type covered struct {
 	mu     sync.Mutex
-	ends   [2]raft.Log // of the last snapshots, the newest first: index and term
-	config config      // the members, as of the newest
-	gone   uint64      // last index of a log that a snapshot replaced; 0: entries were stored since
+	ends   [2]raft.Log // index and term of the last entry in each of the last snapshots, newest snapshot first
+	config config      // the members in the newest snapshot
+	gone   uint64      // last index of a log that a snapshot replaced; 0: entries have been stored since
 
-	sent uint64 // the last snapshot of another server that Close publishes or has published
+	sent uint64 // last index of the newest snapshot of another server that Close publishes or has published
 	own  bool   // raft has not recorded this server's own snapshot yet
 }
 
@@ -40,8 +40,8 @@ func (c *covered) snapshot(index, term uint64, members config) {
 	c.ends[0], c.config = raft.Log{Index: index, Term: term}, members
 }
 
-// beginOwn refuses this server's own snapshot as the newest if another server has sent a newer
-// one.
+// beginOwn begins a snapshot of this server's own state. It returns an error if another server has sent a
+// newer snapshot.
 func (c *covered) beginOwn(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *covered) beginOwn(index uint64) error {
 }
 
 // beginSent refuses a snapshot of another server until raft has recorded this server's own snapshot.
-// Otherwise raft would record the own snapshot last.
+// Otherwise raft would record the own snapshot after the other, and take it for the newest.
 func (c *covered) beginSent(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *covered) beginSent(index uint64) error {
 	return nil
 }
 
-// ownDone ends what beginOwn began.
+// ownDone ends what beginOwn has begun.
 func (c *covered) ownDone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +80,8 @@ func (c *covered) newest() uint64 {
 	return c.ends[0].Index
 }
 
-// emptied records that the whole log was removed; last is the index of its last entry. It returns the
-// configuration that is now valid.
+// emptied records that the whole log was removed; last was the index of its last entry. It returns the
+// configuration that is valid now.
 func (c *covered) emptied(last uint64) config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,14 +89,15 @@ func (c *covered) emptied(last uint64) config {
 	return c.config
 }
 
-// stored records that raft again believes only in entries that the log has.
+// stored records that raft again believes only in entries that are in the log.
 func (c *covered) stored() {
 	c.mu.Lock()
 	c.gone = 0
 	c.mu.Unlock()
 }
 
-// get makes l a stand-in for an entry that is not in the log, if there is one.
+// get turns l into a stand-in, if there is one for an entry that is not in the log. It reports whether there
+// is.
 func (c *covered) get(index uint64, l *raft.Log) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

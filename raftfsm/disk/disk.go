@@ -22,35 +22,36 @@ import (
 // Options say where a server keeps its durable data.
 type Options struct {
 	Server uint32 // the id of the server that owns the disk
-	Dir    string // the data directory; empty: memory only
+	Dir    string // the data directory; empty: all data is in memory
 	// LogStore is "wal" or "bolt".
 	LogStore string
 	// SnapshotRetain is how many snapshots are kept.
 	SnapshotRetain int
-	// Memory holds the data of a server without a data directory between two lives within one process; nil:
-	// the server keeps nothing.
+	// Memory holds the data of a server without a data directory between two lives in one process; nil: the
+	// server keeps no data between them.
 	Memory *Stores
-	// Files are those of the data directory; nil: the operating system's.
+	// Files are the files of the data directory; nil: the operating system's files.
 	Files *Files
-	// Alone: the cluster never has another server, so a server in memory need not keep snapshots for it.
+	// Alone says that the cluster never has another server, so a server in memory need not keep snapshots for
+	// other servers.
 	Alone bool
 
 	Rand   io.Reader
 	Logger *slog.Logger
-	// Fatal ends the server: the server can no longer trust its storage. It is called at most once.
+	// Fatal ends the server because it can no longer trust its storage. It is called at most once.
 	Fatal func(error)
 	// Check may refuse the content of the directory before the server's next life begins; nil: Open accepts
 	// all content.
 	Check func(*Disk) error
 }
 
-// Disk is the data directory of a server, or its stores in memory, in use by this process. A
-// watchdog watches every call of raft into it: the first that fails or hangs ends the server.
+// Disk is the data directory of a server, or its stores in memory, in use by this process. A watchdog watches
+// every call of raft into the stores: the first call that fails or hangs ends the server.
 type Disk struct {
-	dir    *dataDir // nil in memory
+	dir    *dataDir // nil: the stores are in memory
 	stores *Stores
 	dog    *watchdog
-	seg    *seglog.Log          // the log, if it is a seglog; else nil
+	seg    *seglog.Log          // the log if it is a seglog, else nil
 	leads  atomic.Pointer[lead] // see Ahead
 
 	applied atomic.Pointer[func() uint64] // see FollowApplied
@@ -60,10 +61,10 @@ type Disk struct {
 
 	saving   chan struct{} // holds a token while an identity is written
 	mu       sync.Mutex    // guards the fields below; never held during an access to the disk
-	identity Identity      // as it is on the disk
+	identity Identity      // equal to the identity on the disk
 }
 
-// Open opens the data directory, or makes a new one.
+// Open opens the data directory, or makes a new directory.
 func Open(o Options) (_ *Disk, err error) {
 	d := &Disk{saving: make(chan struct{}, 1), dog: newWatchdog(o.Logger, o.Fatal)}
 	if o.Dir == "" {
@@ -91,11 +92,11 @@ func Open(o Options) (_ *Disk, err error) {
 	return d, nil
 }
 
-// begin checks the content of the directory, then begins the server's next life. A refused directory stays
-// unchanged.
+// begin checks the content of the directory, and then begins the server's next life. It does not change a
+// directory that it refuses.
 func (d *Disk) begin(o Options) error {
 	if d.seg, _ = d.stores.Log.(*seglog.Log); d.seg != nil {
-		d.seg.Around(d.dog.append) // the log's own writes
+		d.seg.Around(d.dog.append) // the watchdog watches the log's own writes too
 	}
 	if o.Check != nil {
 		if err := o.Check(d); err != nil {
@@ -111,10 +112,10 @@ func (d *Disk) begin(o Options) error {
 	return d.SaveIdentity(id)
 }
 
-// dropReplaced empties the log if it has another history than the newest snapshot: the process ended after it
-// had published a snapshot of another server, and before it emptied the log. raft would look up the last
-// entry of the snapshot in this log and refuse the leader's entries after it. Then the leader would send the
-// snapshot again, forever.
+// dropReplaced empties the log if its history differs from that of the newest snapshot. That happens if the
+// process ended after it had published a snapshot of another server, and before it emptied the log. raft
+// would look up the last entry of the snapshot in this log and refuse the leader's entries after it. Then the
+// leader would send the snapshot again and again.
 func (d *Disk) dropReplaced() error {
 	c, err := d.stores.content()
 	if err != nil {
@@ -123,7 +124,8 @@ func (d *Disk) dropReplaced() error {
 	var l raft.Log
 	err = d.stores.Log.GetLog(c.snapshot.Index, &l)
 	switch {
-	case errors.Is(err, raft.ErrLogNotFound): // the log ends before it or begins after it
+	// the log ends before the snapshot's last entry, or begins after it
+	case errors.Is(err, raft.ErrLogNotFound):
 		return nil
 	case err != nil || Follows(&c.snapshot, &l):
 		return err
@@ -131,12 +133,12 @@ func (d *Disk) dropReplaced() error {
 	return d.Log().DeleteRange(c.first, c.last)
 }
 
-// Follows reports whether a log that holds this entry is of the same history as a snapshot.
+// Follows reports whether a log that holds this entry has the same history as a snapshot.
 func Follows(s *raft.SnapshotMeta, l *raft.Log) bool { return l.Index != s.Index || l.Term == s.Term }
 
-// CheckLog verifies every entry of a log in bolt, which has no checksums of its own; seglog verifies its
-// whole log when it opens it. Entries that the newest snapshot covers may be missing: where a snapshot of
-// another server was installed, the log has a hole between its older entries and the newer ones.
+// CheckLog verifies every entry of a log in bolt, which has no checksums of its own; seglog verifies the
+// whole log when it opens the log. Entries that the newest snapshot covers may be missing: where a snapshot
+// of another server was installed, the log has a hole between its older entries and the newer ones.
 func (d *Disk) CheckLog(covered uint64) error {
 	if d.seg != nil {
 		return nil
@@ -155,7 +157,7 @@ func (d *Disk) CheckLog(covered uint64) error {
 	return err
 }
 
-// openDir opens the files of the data directory, if none is missing.
+// openDir opens the files of the data directory. It returns an error if a file is missing.
 func (d *Disk) openDir(o Options) (err error) {
 	if d.identity, err = d.dir.loadIdentity(o.Server, o.Rand); err != nil {
 		return err
@@ -163,7 +165,7 @@ func (d *Disk) openDir(o Options) (err error) {
 	if err = d.dir.checkParts(&d.identity); err != nil {
 		return err
 	}
-	if was := d.identity.LogStore; was != "" && was != o.LogStore { // its log would look empty
+	if was := d.identity.LogStore; was != "" && was != o.LogStore { // the log would look empty
 		return fmt.Errorf("the data directory was made with --log-store %s; use the same value, or start "+
 			"with an empty directory", was)
 	}
@@ -178,7 +180,7 @@ func (d *Disk) openDir(o Options) (err error) {
 	return nil
 }
 
-// Close unlocks the directory. raft must have stopped before.
+// Close unlocks the directory. raft must have stopped before that.
 func (d *Disk) Close() error {
 	err := d.stores.close()
 	if d.dir != nil {
@@ -194,7 +196,7 @@ func (d *Disk) Identity() Identity {
 	return d.identity
 }
 
-// SaveIdentity makes a changed identity durable before anything depends on it.
+// SaveIdentity makes a changed identity durable. The caller relies on the identity only after that.
 func (d *Disk) SaveIdentity(id Identity) error {
 	d.saving <- struct{}{}
 	defer func() { <-d.saving }()
@@ -227,10 +229,11 @@ func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft
 func (d *Disk) FollowApplied(applied func() uint64) { d.applied.Store(&applied) }
 
 // HasApplied reports whether this server has applied the log up to index. An applied entry is the same on all
-// servers, so a snapshot up to index has nothing new for this server, and would set its state and its log
+// servers, so a snapshot up to index would bring this server nothing new, and would set its state and its log
 // back.
 func (d *Disk) HasApplied(index uint64) bool {
-	if index <= d.covered.newest() { // also before raft reports what it has applied
+	// covered knows this even before raft reports how far it has applied the log
+	if index <= d.covered.newest() {
 		return true
 	}
 	applied := d.applied.Load()
@@ -240,21 +243,22 @@ func (d *Disk) HasApplied(index uint64) bool {
 // Watch runs the watchdog until ctx ends.
 func (d *Disk) Watch(ctx context.Context) { d.dog.watch(ctx) }
 
-// Syncs returns the durable appends to the log: how many, their total time, and the longest.
+// Syncs returns how many durable appends to the log there were, their total time, and the time of the
+// longest.
 func (d *Disk) Syncs() (count int64, sum, longest time.Duration) {
 	d.dog.mu.Lock()
 	defer d.dog.mu.Unlock()
 	return d.dog.syncs, d.dog.syncTime, d.dog.syncMax
 }
 
-// Promised returns the highest term that this server has seen and the end of its log; 0: none. Other servers
-// rely on both.
+// Promised returns the highest term that this server has seen, and the index of the last entry in its log; 0:
+// there is none. Other servers rely on both.
 func (d *Disk) Promised() (term, end uint64, err error) {
 	c, err := d.stores.content()
 	return c.term, c.end(), err
 }
 
-// LoadSeen returns what SaveSeen saved last.
+// LoadSeen returns the bytes that SaveSeen saved last.
 func (d *Disk) LoadSeen() ([]byte, error) {
 	if d.dir == nil {
 		return *d.stores.Seen, nil
@@ -266,7 +270,7 @@ func (d *Disk) LoadSeen() ([]byte, error) {
 	return b, err
 }
 
-// SaveSeen saves what other servers have shown of their data directories.
+// SaveSeen saves the progress that other servers' data directories have shown.
 func (d *Disk) SaveSeen(b []byte) error {
 	if d.dir == nil {
 		*d.stores.Seen = b
@@ -275,8 +279,8 @@ func (d *Disk) SaveSeen(b []byte) error {
 	return d.dir.save(seenFile, b)
 }
 
-// NewestSnapshot returns the size of the newest snapshot on disk and when it was written; zero: there is
-// none.
+// NewestSnapshot returns the size of the newest snapshot on disk, and when it was written, or zero values if
+// there is no snapshot.
 func (d *Disk) NewestSnapshot() (size int64, at time.Time) {
 	if s, ok := d.stores.Snapshots.(*snapshotStore); ok {
 		return s.newest()
@@ -284,8 +288,8 @@ func (d *Disk) NewestSnapshot() (size int64, at time.Time) {
 	return 0, time.Time{}
 }
 
-// LogWithin returns an index so that the log's entries from there on take at most that many bytes; 0: not
-// known.
+// LogWithin returns an index such that the log's entries from this index on take at most so many bytes, or 0
+// if it is not known.
 func (d *Disk) LogWithin(bytes int64) uint64 {
 	if d.seg == nil {
 		return 0
@@ -293,7 +297,7 @@ func (d *Disk) LogWithin(bytes int64) uint64 {
 	return d.seg.Within(bytes)
 }
 
-// LogAfter returns how many bytes the log's entries after index take; -1: not known.
+// LogAfter returns how many bytes the log's entries after index take, or -1 if it is not known.
 func (d *Disk) LogAfter(index uint64) int64 {
 	if d.seg == nil {
 		return -1
@@ -301,10 +305,10 @@ func (d *Disk) LogAfter(index uint64) int64 {
 	return d.seg.After(index)
 }
 
-// InMemory reports whether the server has no data directory, so that its data ends with the process.
+// InMemory reports whether the server has no data directory. Its data then ends with the process.
 func (d *Disk) InMemory() bool { return d.dir == nil }
 
-// Sizes adds up the files of the snapshots and of the log.
+// Sizes returns how many bytes the files of the snapshots, and those of the log, have in total.
 func (d *Disk) Sizes() (snapshots, log int64) {
 	if d.dir == nil {
 		return 0, 0

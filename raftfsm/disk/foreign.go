@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// marks are file names that only data of etcd, Consul, Kafka, PostgreSQL, MySQL, Redis and ClickHouse
-// contain.
+// marks are names of files that only occur in the data of etcd, Consul, Kafka, PostgreSQL, MySQL, Redis and
+// ClickHouse.
 var marks = []string{"member", "serf", "meta.properties", "PG_VERSION", "ibdata1", "*.rdb", "appendonly*",
 	"coordination"}
 
-// RefuseForeign returns an error if the directory is not a data directory yet and holds files that could be
-// the data of another kind of server: then the user has named it by mistake. Other files and folders are
-// fine, for example the logs of a ZooKeeper's supervisor.
+// RefuseForeign returns an error if the directory is not a data directory yet, and has files that could be
+// the data of another kind of server: the user has probably named it by mistake. Other files and directories
+// are allowed, for example the logs of a ZooKeeper's supervisor.
 func RefuseForeign(path string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -43,8 +43,8 @@ func isMark(name string) bool {
 	})
 }
 
-// foreign describes an entry of a directory that could be the data of another kind of server; empty: it is
-// not such data.
+// foreign describes an entry of a directory if it could be the data of another kind of server, and otherwise
+// returns "".
 func foreign(dir, name string) string {
 	if isMark(name) {
 		return fmt.Sprintf("%s, as the data of another program", name)
@@ -53,7 +53,7 @@ func foreign(dir, name string) string {
 	switch {
 	case os.IsPermission(err) && name != "lost+found": // file systems create lost+found
 		return fmt.Sprintf("%s, which this user may not read, and which could be another server's data", name)
-	case err != nil: // a file
+	case err != nil: // the entry is a file, not a directory
 		return ""
 	}
 	for _, e := range inside {

@@ -18,7 +18,7 @@ import (
 type Founding struct {
 	Server  uint32
 	Cluster string // the new cluster's name; the server is its only member
-	Index   uint64 // of the last log entry in the state
+	Index   uint64 // index of the last log entry in the state
 	Term    uint64
 	Addr    string // the member's address; empty: the server has no peer port
 }
@@ -26,9 +26,9 @@ type Founding struct {
 // localAddr is the address under which a server without --peers is a member.
 const localAddr = "local"
 
-// Found makes the data directory of a server that is a cluster by itself and begins with the state that write
-// writes. dir must be missing or empty. After an error Found removes what it made. It writes the identity
-// last: no server starts without an identity.
+// Found makes the data directory of a server that is a cluster of one server. The server begins with the
+// state that the function write writes. dir must be missing or empty. After an error Found removes the files
+// that it made. It writes the identity last, because no server starts without an identity.
 func Found(dir string, f Founding, write func(io.Writer) error) error {
 	return MakeDir(dir, func() error { return f.found(dir, write) })
 }
@@ -53,7 +53,7 @@ func (f *Founding) found(dir string, write func(io.Writer) error) (err error) {
 		Incarnations: map[uint32]string{f.Server: own}})
 }
 
-// store writes the snapshot and its term.
+// store writes the snapshot, and the term of its last entry.
 func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	if err := stores.Stable.SetUint64([]byte(keyCurrentTerm), f.Term); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	return sink.Close()
 }
 
-// MakeDir makes a directory, durably, and fills it; an empty directory may already exist. After an error
-// MakeDir removes what it made.
+// MakeDir makes a directory durably, and calls fill to fill it. The directory may already exist if it is
+// empty. After an error MakeDir removes what it made.
 func MakeDir(dir string, fill func() error) error {
 	there, err := os.ReadDir(dir)
 	missing := errors.Is(err, os.ErrNotExist)
@@ -104,14 +104,14 @@ func MakeDir(dir string, fill func() error) error {
 // it.
 const replacingDir = "recovering"
 
-// parts are the files of a data directory. The identity comes last, after the others are durable: no server
-// can start without it.
+// parts are the files of a data directory. Replace moves the identity last, when the other files are durable,
+// because no server can start without it.
 var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
-// Replace makes the data directory begin again, as Found does, and keeps the old content in a directory
-// called old within it. If an earlier Replace has kept content there, that content gets a number after its
-// name. was is the identity of the directory when f and write were made from it: no server may have been
-// started on it since. Another call finishes a Replace that was interrupted.
+// Replace gives the data directory new content, as Found makes it, and keeps the old content in a
+// subdirectory named old. If an earlier Replace has kept content there, that content gets a number after its
+// name. was is the identity that the directory had when f and write were made from its content; no server may
+// have been started on it since. If Replace is interrupted, another call finishes it.
 func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
 	return alone(dir, func() error {
 		if Interrupted(dir, old) {
@@ -161,12 +161,13 @@ func numberOld(old string) error {
 	if to == old {
 		return nil
 	}
-	// Otherwise finishReplace would believe that the next content has been moved already.
+	// Otherwise FinishReplace would believe that it has already moved the next content.
 	return errors.Join(os.Rename(old, to), vfs.OS.SyncDir(filepath.Dir(old)))
 }
 
-// Interrupted reports whether a Replace was interrupted at a point where only Replace can continue. Then the
-// new content has its identity, or has left replacingDir while the old content is where Replace keeps it.
+// Interrupted reports whether a Replace was interrupted at a point where only Replace can continue. At such a
+// point the new content has its identity, or has left replacingDir while the old content is still in the
+// directory old.
 func Interrupted(dir, old string) bool {
 	there := func(names ...string) bool {
 		_, err := os.Stat(filepath.Join(append([]string{dir}, names...)...))
@@ -191,7 +192,7 @@ func finishReplace(dir, old string) error {
 	}{{dir, old, parts}, {next, dir, parts[1:]}, {next, dir, parts[:1]}} {
 		for _, name := range step.names {
 			if _, err := os.Lstat(filepath.Join(step.to, name)); err == nil {
-				continue // moved before the interruption
+				continue // this part was moved before the interruption
 			}
 			err := os.Rename(filepath.Join(step.from, name), filepath.Join(step.to, name))
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -205,7 +206,7 @@ func finishReplace(dir, old string) error {
 	return errors.Join(os.RemoveAll(next), osFiles.FS.SyncDir(dir))
 }
 
-// checkReplaced refuses a directory with an interrupted Replace.
+// checkReplaced refuses a directory in which a Replace was interrupted.
 func checkReplaced(fs vfs.FS, dir string) error {
 	if there, err := vfs.Exists(fs, filepath.Join(dir, replacingDir)); err == nil && there {
 		return fmt.Errorf("zlockd recover was interrupted on %s: run it again", dir)

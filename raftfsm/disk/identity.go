@@ -17,35 +17,38 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Identity names a data directory. The server writes and syncs it before its first vote: a voter that lost
-// its disk and voted again under its old name could help to elect a leader that lacks committed writes.
+// Identity names a data directory. The server writes and syncs it before its first vote: a voter that loses
+// its disk and votes again under its old name could help to elect a leader that lacks committed writes.
 type Identity struct {
-	Server       uint32            `json:"server"`
-	Incarnation  string            `json:"incarnation"`            // of this directory, random
-	Cluster      string            `json:"cluster,omitempty"`      // empty: not part of a cluster yet
-	Incarnations map[uint32]string `json:"incarnations,omitempty"` // of all servers, as the cluster was formed
-	Peers        map[uint32]string `json:"peers,omitempty"`        // and their addresses
-	Observers    []uint32          `json:"observers,omitempty"`
+	Server      uint32 `json:"server"`
+	Incarnation string `json:"incarnation"`       // random name of this directory
+	Cluster     string `json:"cluster,omitempty"` // empty: not part of a cluster yet
+	// incarnations of all servers when the cluster was formed
+	Incarnations map[uint32]string `json:"incarnations,omitempty"`
+	// addresses of all servers when the cluster was formed
+	Peers     map[uint32]string `json:"peers,omitempty"`
+	Observers []uint32          `json:"observers,omitempty"`
 
-	// Expected is the index of a log entry. As of that entry the cluster expected an empty directory for this
-	// server, and let this one in. Every other directory of this server in the log, up to that entry, is
-	// older. Expected is 0 for a server that was a member when the cluster formed.
+	// Expected is the index of a log entry. At that entry the cluster expected this server with an empty
+	// directory, and admitted this directory. Any other directory that the log has for this server, up to
+	// that entry, is older. Expected is 0 if this server was a member when the cluster formed.
 	Expected uint64 `json:"expected,omitempty"`
 
 	// A copy of the directory differs from the original in the number of its starts, and in the random name
 	// of the last start.
 	Start uint64 `json:"start,omitempty"`
 	Life  string `json:"life,omitempty"`
-	// Begun: the directory has a term, and a log or a snapshot. From then on a missing one is an error.
+	// Begun says that the directory has a term, and a log or a snapshot. If one of them is missing later,
+	// that is an error.
 	Begun    bool   `json:"begun,omitempty"`
 	LogStore string `json:"log,omitempty"` // the kind of the log
-	// Sum is the checksum of the file up to it: the last field.
+	// Sum is the checksum of all bytes of the file before this field, which is the last.
 	Sum string `json:"sum,omitempty"`
 }
 
 const (
 	identityFile = "identity"
-	seenFile     = "seen" // what other servers have shown; optional
+	seenFile     = "seen" // progress that other servers have shown; the file is optional
 )
 
 // dataDir is a data directory in use by this process.
@@ -58,15 +61,14 @@ type dataDir struct {
 // Files replace the operating system's files of a data directory in a simulation.
 type Files struct {
 	FS vfs.FS
-	// Stable replaces bolt, which maps its file into memory and so needs a real file; nil: bolt.
+	// Stable replaces bolt, which needs a real file because it maps its file into memory; nil: bolt.
 	Stable raft.StableStore
 	Log    seglog.Options
 }
 
 var osFiles = &Files{FS: vfs.OS}
 
-// openDataDir creates the directory if need be and locks it against other
-// processes.
+// openDataDir creates the directory if it does not exist, and locks it against other processes.
 func openDataDir(path string, files *Files) (*dataDir, error) {
 	if err := makeDir(files.FS, path); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -89,12 +91,12 @@ func openDataDir(path string, files *Files) (*dataDir, error) {
 	return &dataDir{path, files, lock}, nil
 }
 
-// makeDir makes a directory that will still be there after a loss of power.
+// makeDir makes a directory that is still there after a loss of power.
 func makeDir(fs vfs.FS, path string) error {
 	var made []string
 	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
 		if there, err := vfs.Exists(fs, p); err != nil || there || p == filepath.Dir(p) {
-			break // the system does not allow a look at the file, so it is not a server's
+			break // the system does not let this process look at the file, so the file is not a server's
 		}
 		made = append(made, p)
 	}
@@ -190,7 +192,7 @@ func parseIdentity(b []byte) (id Identity, err error) {
 	return id, nil
 }
 
-// encodeIdentity writes what parseIdentity reads.
+// encodeIdentity returns an identity in the form that parseIdentity reads.
 func encodeIdentity(id Identity) ([]byte, error) {
 	id.Sum = "none yet" // the field must be present; its value is replaced below
 	b, err := json.MarshalIndent(id, "", "  ")
@@ -214,7 +216,7 @@ func (d *dataDir) saveIdentity(id Identity) error {
 // save writes a file durably, whole or not at all.
 func (d *dataDir) save(name string, b []byte) error { return vfs.WriteFile(d.files.FS, d.sub(name), b) }
 
-// NewID returns a random name, unlike any other.
+// NewID returns a random name that no other call has returned.
 func NewID(rand io.Reader) string {
 	var b [16]byte
 	if _, err := io.ReadFull(rand, b[:]); err != nil {

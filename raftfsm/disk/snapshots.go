@@ -24,26 +24,25 @@ import (
 //
 //	file := content · meta (JSON) · content length u64 · meta length u32 · crc32c of meta and lengths u32
 //
-// The content carries its own checksums. A file is written under a temporary
-// name, synced, renamed and the directory synced, so a crash leaves at most a
-// temporary file, which the next start removes. Unlike raft's own file store
-// it never passes over a damaged snapshot in favour of an older one: the log
-// entries after the older one are gone.
+// The content carries its own checksums. A file is written under a temporary name, synced and renamed, and
+// then the directory is synced. So a crash leaves at most a temporary file, which the next start removes.
+// Unlike raft's own file store, snapshotStore never skips a damaged snapshot and uses an older one, because
+// the log entries after the older snapshot are gone.
 type snapshotStore struct {
 	fs     vfs.FS
 	dir    string
 	retain int
-	made   atomic.Int64 // number of temporary files, for their names
+	made   atomic.Int64 // how many temporary files were made; it becomes part of their names
 
 	mu   sync.Mutex
-	size int64     // of the newest
-	time time.Time // when it was written; zero: not known, or no snapshot
+	size int64     // size of the newest snapshot
+	time time.Time // when it was written; zero: not known, or there is no snapshot
 }
 
 const (
 	snapshotSuffix  = ".snap"
 	snapshotTrailer = 16
-	maxMeta         = 1 << 20 // the meta data hold the members
+	maxMeta         = 1 << 20 // the meta data contain the members
 )
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)
@@ -82,7 +81,7 @@ func openSnapshotStore(fs vfs.FS, dir string, retain int) (*snapshotStore, error
 	return s, err
 }
 
-// names lists the snapshots, newest first: names sort by index.
+// names lists the names of the snapshots, newest first; the order of the names is the order of the indexes.
 func (s *snapshotStore) names() ([]string, error) {
 	all, err := s.fs.List(s.dir)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *snapshotStore) newest() (size int64, at time.Time) {
 	return s.size, s.time
 }
 
-// List implements raft.SnapshotStore. It offers the newest snapshot alone.
+// List implements raft.SnapshotStore. It lists only the newest snapshot.
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	names, err := s.names()
 	if err != nil || len(names) == 0 {
@@ -208,11 +207,11 @@ type snapshotSink struct {
 
 func (s *snapshotSink) ID() string { return s.meta.ID }
 
-// A sink writes a snapshot in steps, each followed by a sync and a rest. One sync of hundreds of megabytes at
-// the end would delay the syncs of the log, and so every client's write.
+// A sink writes a snapshot in steps, with a sync and a rest after each step. One sync of hundreds of
+// megabytes at the end would delay the syncs of the log, and so every client's write.
 const (
 	snapshotStep = 1 << 20
-	snapshotRest = 50 * time.Millisecond // at most, after a step
+	snapshotRest = 50 * time.Millisecond // the longest rest after a step
 )
 
 func (s *snapshotSink) Write(b []byte) (int, error) {
@@ -230,8 +229,8 @@ func (s *snapshotSink) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Until returns a writer to w that fails when ctx has ended: a large snapshot must not delay a stopping
-// server or an interrupted command.
+// Until returns a writer to w that fails when ctx has ended: a large snapshot must not delay a server that
+// stops, or a command that is interrupted.
 func Until(ctx context.Context, w io.Writer) io.Writer { return stoppable{ctx, w} }
 
 type stoppable struct {
@@ -314,17 +313,17 @@ func (s *snapshotStore) prune() error {
 }
 
 // memorySnapshots is the snapshot store of a server in memory. A complete snapshot replaces the previous one.
-// raft's own store in memory drops its snapshot when the next one begins, so each snapshot here has its own
-// store.
+// raft's own store in memory drops its snapshot when the next snapshot begins, so here each snapshot has a
+// store of its own.
 type memorySnapshots struct {
 	mu     sync.Mutex
 	newest raft.SnapshotStore
-	index  uint64 // of the last entry in it
+	index  uint64 // index of the last entry in it
 }
 
 type memorySink struct {
 	raft.SnapshotSink
-	own   raft.SnapshotStore // the store of this snapshot
+	own   raft.SnapshotStore // the store of this snapshot alone
 	index uint64
 	all   *memorySnapshots
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Stopped is the data directory of a stopped server, open for reading. It changes nothing in the
-// directory; no server can start on it until Close.
+// Stopped is the data directory of a stopped server, open for reading. Its methods change nothing in the
+// directory. No server can start on the directory until Close is called.
 type Stopped struct {
 	Identity Identity
-	Term     uint64 // the highest it had seen
+	Term     uint64 // the highest term that the server had seen
 
 	dir  string
 	lock *os.File // nil: no server has run here
 	bolt *boltdb.BoltStore
 }
 
-// IsDataDir reports whether a directory looks like a server's.
+// IsDataDir reports whether a directory looks like a server's data directory.
 func IsDataDir(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, identityFile))
 	return err == nil
@@ -74,7 +74,7 @@ func OpenStopped(dir string) (_ *Stopped, err error) {
 	return s, nil
 }
 
-// CheckWhole refuses, as a server does, a directory that has lost its terms, or its log and snapshots. end is
+// CheckWhole refuses a directory that has lost its terms, or its log and snapshots, as a server does. end is
 // the index of the last entry that the caller found.
 func (s *Stopped) CheckWhole(end uint64) error { return s.Identity.checkBegun(s.dir, s.Term, end) }
 
@@ -90,7 +90,7 @@ func (s *Stopped) Close() error {
 	return errors.Join(errs...)
 }
 
-// Snapshot opens the newest snapshot. Without one, meta and content are nil.
+// Snapshot opens the newest snapshot. If there is none, meta and content are nil.
 func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, file string, err error) {
 	store := &snapshotStore{fs: vfs.ReadOnly, dir: filepath.Join(s.dir, "snapshots")}
 	list, err := store.List()
@@ -104,8 +104,8 @@ func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, fi
 	return meta, content, store.path(list[0].ID), err
 }
 
-// Entries calls fn for every entry of the log, with its place in the files. torn is the place of an
-// interrupted, never acknowledged write.
+// Entries calls fn for every entry of the log, with the entry's place in the files. torn is the place of an
+// interrupted write that was never acknowledged.
 func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string, err error) {
 	if s.Identity.LogStore != "bolt" {
 		return seglog.Scan(filepath.Join(s.dir, "raft", "log"), fn)
@@ -126,7 +126,7 @@ func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string
 }
 
 // ContentOf opens a snapshot file for reading. The files of Found and of the server have a trailer after the
-// content; ContentOf accepts a bare content too.
+// content; ContentOf also accepts a file without a trailer.
 func ContentOf(path string) (io.ReadCloser, error) {
 	f, err := vfs.ReadOnly.Open(path)
 	if err != nil {

@@ -12,33 +12,33 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// The log must have room for the longest entry of a leader.
+// The log must have room for the longest entry that a leader makes.
 const _ = uint(seglog.MaxData - state.MaxEntry)
 
-// Stores are what raft keeps between two lives of a server.
+// Stores are what raft and the server keep between two lives of a server.
 type Stores struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
-	Identity  *Identity // of a server without a data directory
-	Seen      *[]byte   // and what other servers have shown it
+	Identity  *Identity // identity of a server without a data directory
+	Seen      *[]byte   // the progress that other servers have shown to it
 	closers   []io.Closer
 }
 
-// NewMemoryStores returns stores that live as long as the process. With alone they discard snapshots: no
-// other server will need one.
+// NewMemoryStores returns stores that last as long as the process. If alone is true, they discard snapshots,
+// because no other server will need them.
 func NewMemoryStores(alone bool) *Stores {
 	mem := raft.NewInmemStore()
 	s := &Stores{Log: mem, Stable: mem, Snapshots: &memorySnapshots{newest: raft.NewInmemSnapshotStore()},
 		Identity: new(Identity), Seen: new([]byte)}
-	if alone { // a snapshot then only lets raft drop its log
+	if alone { // the only use of a snapshot is to let raft drop its log
 		s.Snapshots = raft.NewDiscardSnapshotStore()
 	}
 	return s
 }
 
-// openStores opens the stores of a data directory. A begun directory must have its terms; openStores writes
-// the first terms of a new directory.
+// openStores opens the stores of a data directory. If begun is true, the directory must have its terms;
+// otherwise openStores writes the first terms.
 func openStores(d *dataDir, kind string, retain int, begun bool, rand io.Reader) (_ *Stores, err error) {
 	s := new(Stores)
 	defer func() {
@@ -79,7 +79,7 @@ func openStores(d *dataDir, kind string, retain int, begun bool, rand io.Reader)
 	return s, errors.Join(fs.SyncDir(dir), fs.SyncDir(d.path))
 }
 
-// openStable opens terms and votes, and returns the store below them.
+// openStable opens the store of terms and votes, and returns the store below it.
 func (s *Stores) openStable(files *Files, file string, begun bool) (below raft.StableStore, err error) {
 	below = files.Stable
 	if below == nil {
@@ -104,8 +104,8 @@ func (s *Stores) openStable(files *Files, file string, begun bool) (below raft.S
 	return below, err
 }
 
-// checkParts refuses a directory that has lost a part: without the check its server would look as if it had
-// never voted or stored an entry.
+// checkParts refuses a directory that has lost a part of its files. Without this check, its server would look
+// as if it had never voted or stored an entry.
 func (d *dataDir) checkParts(id *Identity) error {
 	if id.Cluster == "" && !id.Begun {
 		return nil
@@ -126,8 +126,8 @@ func incomplete(path, what string) error {
 		"the directory and add this server again as a new one", path, what)
 }
 
-// content describes the stores: the highest term, the two ends of the log (0 in an empty log) and the newest
-// snapshot (zero without snapshots).
+// content describes the stores: the highest term, the first and the last index of the log (0 in an empty log)
+// and the newest snapshot (zero if there is none).
 type content struct {
 	term, first, last uint64
 	snapshot          raft.SnapshotMeta
@@ -150,7 +150,7 @@ func (s *Stores) content() (c content, err error) {
 	return c, err
 }
 
-// end is the index of the last entry in the log or the snapshot.
+// end returns the index of the last entry in the log or the snapshot.
 func (c *content) end() uint64 { return max(c.last, c.snapshot.Index) }
 
 // checkBegun refuses a begun directory that has lost its terms, or its log and snapshots.
@@ -162,8 +162,8 @@ func (id *Identity) checkBegun(path string, term, end uint64) error {
 }
 
 // checkWhole records in id that the directory has a log. It refuses a directory that has lost its log or a
-// part of the log. It also refuses a directory whose terms are older than its log: its server would vote a
-// second time in a term.
+// part of the log. It also refuses a directory whose term is older than its log, because its server could
+// vote a second time in the same term.
 func (s *Stores) checkWhole(path string, id *Identity) error {
 	c, err := s.content()
 	if err != nil {

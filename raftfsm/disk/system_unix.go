@@ -19,7 +19,7 @@ func lockFile(f *os.File, shared bool) error {
 	return unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 }
 
-// FreeBytes returns how many bytes a process without privileges may still write.
+// FreeBytes returns how many bytes a process without privileges may still write to the disk of a directory.
 func FreeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -28,8 +28,8 @@ func FreeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // Bavail has another type elsewhere
 }
 
-// Same reports whether two directories are on one disk. A directory that does not exist yet counts as on the
-// disk of its nearest parent.
+// Same reports whether two directories are on one disk. If a directory does not exist yet, its nearest
+// existing parent counts.
 func Same(a, b string) bool {
 	device := func(dir string) (uint64, bool) {
 		dir, err := filepath.Abs(dir)

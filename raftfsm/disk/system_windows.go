@@ -15,7 +15,7 @@ func lockFile(f *os.File, shared bool) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), how, 0, 1, 0, new(windows.Overlapped))
 }
 
-// FreeBytes returns how many bytes a process without privileges may still write.
+// FreeBytes returns how many bytes a process without privileges may still write to the disk of a directory.
 func FreeBytes(dir string) (int64, error) {
 	path, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

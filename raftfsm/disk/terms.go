@@ -25,21 +25,22 @@ import (
 //
 // The candidate is its address, a zero byte and its id; zlockd 0.1 wrote the address alone.
 //
-// raft stores a vote as two values: the term, then the candidate. A server that ends between the two writes
-// finds the new term beside an older candidate when it starts again. raft would believe that it has granted
-// that candidate's request before, and would grant the next one without comparing the logs. A single value
-// has no such state, and saves an election two syncs. The checksum is there because bolt protects only its
-// two meta pages, and a server with a damaged term or vote could vote twice.
+// raft stores a vote as two values: the term, then the candidate. If a server ends between the two writes, it
+// finds the new term beside an older candidate when it starts again. raft would then believe that it has
+// granted a vote to that candidate in the new term, and would grant the candidate's next request without
+// comparing the logs. With a single value this cannot happen, and an election needs two syncs less. The
+// checksum is there because bolt protects only its two meta pages, and a server with a damaged term or vote
+// could vote twice.
 type terms struct {
 	below raft.StableStore
 
 	// raft writes on one goroutine; other goroutines read. No goroutine holds the lock while bolt writes.
 	mu     sync.Mutex
 	stored termRecord
-	voting uint64 // the term of a vote whose candidate raft stores next
+	voting uint64 // term of a vote whose candidate raft will store next
 }
 
-// termRecord is what terms holds.
+// termRecord is the value that terms keeps.
 type termRecord struct {
 	term, votedIn uint64
 	votedFor      []byte
@@ -47,10 +48,10 @@ type termRecord struct {
 
 const (
 	termsKey     = "terms"
-	termsFixed   = 16 // the two terms
-	termsTrailer = 4  // the checksum
+	termsFixed   = 16 // bytes of the two terms
+	termsTrailer = 4  // bytes of the checksum
 
-	keyCurrentTerm = "CurrentTerm" // these three are raft's names
+	keyCurrentTerm = "CurrentTerm" // these three names are raft's
 	keyVoteTerm    = "LastVoteTerm"
 	keyVoteFor     = "LastVoteCand"
 )
@@ -77,8 +78,8 @@ func decodeTerms(b []byte) (r termRecord, err error) {
 	return r, nil
 }
 
-// openTerms reads the record. A begun directory must have a record; openTerms writes the first record of a
-// new directory.
+// openTerms reads the record. If begun is true, the directory must have a record; otherwise openTerms writes
+// the first record.
 func openTerms(below raft.StableStore, file string, begun bool) (*terms, error) {
 	t := &terms{below: below}
 	b, err := below.Get([]byte(termsKey))
@@ -163,11 +164,11 @@ func (t *terms) Get(k []byte) ([]byte, error) {
 	return nil, errors.New(keyNotFound)
 }
 
-// boltName is the file with terms and votes, and with the log where --log-store is bolt.
+// boltName is the file with terms and votes, and also with the log if --log-store is bolt.
 const boltName = "raft/stable.db"
 
 func openBolt(file string, readOnly bool) (*boltdb.BoltStore, error) {
-	// Terms and votes are rare writes, so they may cost two syncs each.
+	// Terms and votes are rarely written, so a write may need two syncs.
 	o := &bbolt.Options{Timeout: time.Second, ReadOnly: readOnly}
 	return boltdb.New(boltdb.Options{Path: file, BoltOptions: o, MsgpackUseNewTimeFormat: true})
 }
@@ -177,8 +178,8 @@ func readBolt(file string) (bolt *boltdb.BoltStore, t *terms, err error) {
 	if err := checkMetas(file); err != nil {
 		return nil, nil, err
 	}
-	// bolt believes the offsets that it finds, and reads from mapped memory: a damaged file can make it panic or
-	// touch pages that do not exist.
+	// bolt trusts the offsets that it finds, and reads from mapped memory, so a damaged file can make it
+	// panic or touch pages that do not exist.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -198,13 +199,13 @@ func readBolt(file string) (bolt *boltdb.BoltStore, t *terms, err error) {
 	return bolt, t, nil
 }
 
-// A bolt file has two meta pages, and bolt uses the newer. If its checksum is wrong, bolt uses the older, and
-// the last transaction is gone. That is right after a crash tore the page, but if the disk has rotted, a vote
-// is lost. The used part of a page lies in one sector. A disk writes a sector whole or not at all, so without
-// rot both pages are right.
+// A bolt file has two meta pages, and bolt uses the newer page. If the checksum of that page is wrong, bolt
+// uses the older page, and the last transaction is lost. That is right if a crash tore the page, but if the
+// page is damaged on the disk, a vote is lost. The used part of a page lies in one sector, and a disk writes
+// a sector whole or not at all. So the checksums of both pages are right unless the disk has damaged a page.
 const (
-	boltHeader = 16 // of a page
-	boltMeta   = 56 // of the meta data, before their checksum
+	boltHeader = 16 // bytes of a page's header
+	boltMeta   = 56 // bytes of the meta data before their checksum
 )
 
 func checkMetas(file string) error {

@@ -13,38 +13,38 @@ import (
 )
 
 // After a failed write raft steps down and continues with a wrong idea of its last entry. A failed fsync may
-// even "succeed" when repeated, although the data are lost. A call that never returns leaves a leader that no
-// server replaces. So the watchdog times every call into a store. The first error, or a call that takes
-// storeDeadline, ends the server. After a restart the server reads the true state from the disk.
-const storeDeadline = 10 * time.Second // the watchdog warns after a tenth of it
+// even "succeed" when repeated, although the data are lost. If a call never returns, the server stays leader
+// and no other server replaces it. So the watchdog times every call into a store. The first error, or a call
+// that takes storeDeadline, ends the server. After a restart the server reads the true state from the disk.
+const storeDeadline = 10 * time.Second // the watchdog warns after a tenth of this time
 
 func newWatchdog(log *slog.Logger, fatal func(error)) *watchdog {
 	return &watchdog{log: log, fatal: fatal, deadline: storeDeadline, calls: map[*storeCall]struct{}{}}
 }
 
-// watchdog watches over the calls into the stores.
+// watchdog watches the calls into the stores.
 type watchdog struct {
 	log      *slog.Logger
 	fatal    func(error)
-	deadline time.Duration         // of one call
-	broken   atomic.Pointer[error] // the first error; every later call fails with it
+	deadline time.Duration         // how long one call may take
+	broken   atomic.Pointer[error] // the first error; every later call fails with this error
 
 	mu       sync.Mutex
-	calls    map[*storeCall]struct{} // under way
-	count    uint64                  // of all calls since the start
-	syncs    int64                   // durable appends
-	syncTime time.Duration           // of all of them
-	syncMax  time.Duration           // of the longest
+	calls    map[*storeCall]struct{} // the calls under way
+	count    uint64                  // how many calls there were since the start
+	syncs    int64                   // how many durable appends there were
+	syncTime time.Duration           // total time of these appends
+	syncMax  time.Duration           // time of the longest of these appends
 }
 
 // storeCall is one call into a store.
 type storeCall struct {
 	what  string
-	nth   uint64 // of all calls, from 1
-	ticks int    // of watch that it has seen
+	nth   uint64 // number of the call among all calls; the first is 1
+	ticks int    // how many ticks of watch it has seen
 }
 
-// run makes one call, timed.
+// run makes one call and times it.
 func (w *watchdog) run(what string, call func() error) error {
 	if b := w.broken.Load(); b != nil {
 		return *b
@@ -65,7 +65,7 @@ func (w *watchdog) run(what string, call func() error) error {
 	return w.die(fmt.Errorf("storage failed: %s: %w", what, err))
 }
 
-// append makes one call that appends durably.
+// append makes one call that appends to the log durably, and times it.
 func (w *watchdog) append(what string, call func() error) error {
 	start := time.Now()
 	err := w.run(what, call)
@@ -78,15 +78,15 @@ func (w *watchdog) append(what string, call func() error) error {
 	return err
 }
 
-// timed makes one call that returns a value.
+// timed makes one call that returns a value, and times it.
 func timed[T any](w *watchdog, what string, call func() (T, error)) (v T, err error) {
 	err = w.run(what, func() (err error) { v, err = call(); return })
 	return v, err
 }
 
-// watch warns of slow calls and ends the server over one that hangs, until ctx ends. It counts
-// ticks instead of asking the clock: a process that was stopped for a while counts one tick, and
-// does not take its disk for hanging.
+// watch warns of slow calls, and ends the server if a call hangs. It returns when ctx ends. It counts ticks
+// instead of asking the clock: a process that was stopped for a while counts only one tick, so it does not
+// believe that its disk hangs.
 func (w *watchdog) watch(ctx context.Context) {
 	const ticks = 10
 	tick := time.NewTicker(w.deadline / ticks)
@@ -115,7 +115,8 @@ func (w *watchdog) watch(ctx context.Context) {
 	}
 }
 
-// keyNotFound is the text by which raft recognises a missing key; raft has no error value for it.
+// keyNotFound is the error text by which raft recognises a missing key, because raft has no error value for
+// that.
 const keyNotFound = "not found"
 
 // missing reports whether an error says that a store lacks a key.

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// watchedLog is a raft.LogStore under watch.
+// watchedLog is a raft.LogStore whose calls the watchdog watches.
 type watchedLog struct {
 	raft.LogStore
 	d *Disk
@@ -44,7 +44,8 @@ func (s watchedLog) GetLog(index uint64, l *raft.Log) error {
 	})
 }
 
-// getLog verifies what it reads: an entry damaged on disk must not be applied here or sent to others.
+// getLog verifies the entry that it reads, because a server must not apply a damaged entry or send it to
+// others.
 func getLog(from raft.LogStore, index uint64, l *raft.Log) (err error) {
 	if err = from.GetLog(index, l); err != nil {
 		return err
@@ -57,7 +58,7 @@ func getLog(from raft.LogStore, index uint64, l *raft.Log) (err error) {
 		return state.CheckEntry(l.Data)
 	case raft.LogConfiguration:
 		defer func() {
-			if p := recover(); p != nil { // raft panics over it
+			if p := recover(); p != nil { // raft panics if an entry is damaged
 				err = fmt.Errorf("log entry %d, which names the members, is damaged: %v", index, p)
 			}
 		}()
@@ -68,7 +69,7 @@ func getLog(from raft.LogStore, index uint64, l *raft.Log) (err error) {
 
 func (s watchedLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs makes entries durable, or only readable: see Disk.mayRunAhead.
+// StoreLogs makes entries durable, or only readable; see Disk.mayRunAhead.
 func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 	s.d.configs.addLogs(logs...)
 	s.d.covered.stored()
@@ -76,7 +77,8 @@ func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 		if b := s.d.dog.broken.Load(); b != nil {
 			return *b
 		}
-		if err := s.d.seg.Append(logs, s.d.leads.Load().alone); err != nil { // not yet the disk's error
+		// Append only queues: an error here does not come from the disk
+		if err := s.d.seg.Append(logs, s.d.leads.Load().alone); err != nil {
 			return s.d.dog.die(fmt.Errorf("storage failed: queue: %w", err))
 		}
 		noteStored(logs, false)
@@ -107,10 +109,10 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 		return err
 	}
 	if from > last {
-		return nil // stand-ins
+		return nil // the log has only stand-ins for these entries
 	}
 	if to >= last {
-		s.d.configs.cut(from) // otherwise raft removes the beginning of the log
+		s.d.configs.cut(from) // if to is lower, raft removes the beginning of the log
 	}
 	if from <= first && to >= last {
 		s.d.configs.add(s.d.covered.emptied(last))
@@ -119,11 +121,12 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 }
 
 // A seglog can run ahead of its disk: entries are readable when Append returns, and durable when Wait
-// returns. Only a leader does so, for entries with clients' requests; decision 9 explains why it is safe.
+// returns. Only a leader lets its log run ahead, and only for entries with clients' requests; decision 9
+// explains why it is safe.
 
 // Ahead lets the log run ahead of the disk while leads reports true. raft's main loop, which alone gains and
-// loses leadership, calls leads. A server that is alone applies an entry as soon as it is stored. So the
-// goroutine that applies the entry also writes it, and saves being woken after the write.
+// loses leadership, calls leads. A server that is alone applies an entry as soon as raft has stored it. So
+// the goroutine that applies the entry also writes it, and need not be woken after the write.
 func (d *Disk) Ahead(leads func() bool, alone bool) { d.leads.Store(&lead{leads, alone}) }
 
 type lead struct {
@@ -145,8 +148,8 @@ func (d *Disk) Durable() uint64 {
 	return d.seg.Durable()
 }
 
-// WaitDurable returns when every entry that was stored up to index is on the disk. After an error some
-// entries may never be durable, and the server is about to end.
+// WaitDurable returns when every entry that was stored up to index is on the disk. If it returns an error,
+// some entries may never be durable, and the server is about to end.
 func (d *Disk) WaitDurable(index uint64) error {
 	if d.seg == nil {
 		return nil
@@ -169,8 +172,8 @@ func (d *Disk) mayRunAhead(logs []*raft.Log) bool {
 	return true
 }
 
-// Writing returns the number of the oldest running write to the log, or of a term or a vote; 0: no
-// such write runs.
+// Writing returns the number of the oldest running write to the log, or of a term or a vote, or 0 if no such
+// write runs.
 func (d *Disk) Writing() (call uint64) {
 	d.dog.mu.Lock()
 	defer d.dog.mu.Unlock()
@@ -185,22 +188,22 @@ func (d *Disk) Writing() (call uint64) {
 	return call
 }
 
-// watchedStable is a raft.StableStore under watch. It makes the whole log durable before it stores a term or
-// a vote. A former leader answers, votes and stands only in a newer term, and raft stores that term first. So
-// a former leader only ever speaks for durable entries.
+// watchedStable is a raft.StableStore whose calls the watchdog watches. It makes the whole log durable before
+// it stores a term or a vote. A former leader answers, votes and stands for election only in a newer term,
+// and raft stores that term first. So a former leader makes promises only about durable entries.
 type watchedStable struct {
 	s raft.StableStore
 	d *Disk
 }
 
 // Set and SetUint64 do not return after an error. raft panics when it cannot save its term, and a program
-// that embeds this server would end with a stack trace instead of a reason. By then the watchdog has called
-// Fatal.
+// that embeds this server would end with a stack trace instead of a reason. At that time the watchdog has
+// already called Fatal.
 func (s watchedStable) Set(k, v []byte) error {
 	return s.store("Set", func() error { return s.s.Set(k, v) })
 }
 
-// store waits until the log is durable, then writes.
+// store waits until the log is durable, and then writes.
 func (s watchedStable) store(what string, write func() error) error {
 	err := s.d.dog.run(what, func() error {
 		if err := s.d.WaitDurable(math.MaxUint64); err != nil {
@@ -226,11 +229,13 @@ func (s watchedStable) GetUint64(k []byte) (uint64, error) {
 	return timed(s.d.dog, "GetUint64", func() (uint64, error) { return s.s.GetUint64(k) })
 }
 
-// watchedSnapshots is a raft.SnapshotStore under watch. To write or read a snapshot may take long, so the
-// watchdog times only the begin and the end of a write. An error in between still ends the server.
+// watchedSnapshots is a raft.SnapshotStore whose calls the watchdog watches. Because it may take long to
+// write or read a snapshot, the watchdog times only the begin and the end of a write. An error in between
+// also ends the server.
 //
 // It verifies a snapshot of another server before it publishes it, and every snapshot while raft reads it. A
-// snapshot that has rotted on one server's disk must not start another server, and must be reported.
+// snapshot that one server's disk has damaged must be reported, and must not become the state of another
+// server.
 type watchedSnapshots struct {
 	s       raft.SnapshotStore
 	d       *Disk
@@ -247,7 +252,8 @@ func (s watchedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadClo
 	if err != nil {
 		return nil, nil, err
 	}
-	s.d.snapshotIs(meta.Index, meta.Term, meta.ConfigurationIndex, meta.Configuration) // raft starts from it
+	// raft starts with this snapshot
+	s.d.snapshotIs(meta.Index, meta.Term, meta.ConfigurationIndex, meta.Configuration)
 	return meta, &checkedReader{ReadCloser: r, check: startCheck(state.CheckSnapshot), damaged: s.damaged}, nil
 }
 
@@ -274,7 +280,7 @@ func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c r
 type watchedSink struct {
 	raft.SnapshotSink
 	d         *Disk
-	index     uint64 // of the last log entry in the snapshot
+	index     uint64 // index of the last log entry in the snapshot
 	check     *check // nil: the snapshot is this server's own
 	published func()
 }
@@ -287,15 +293,15 @@ func Own(sink raft.SnapshotSink) {
 	}
 }
 
-// Done reports that raft has done everything that follows from a snapshot of this server's own, or
-// from its failure.
+// Done reports that raft has finished its work with a snapshot of this server's own state, or that the
+// snapshot failed.
 func Done(sink raft.SnapshotSink) {
 	if s, ok := sink.(*watchedSink); ok {
 		s.d.covered.ownDone()
 	}
 }
 
-// endCheck ends the verification, and returns what it found.
+// endCheck ends the verification, and returns its result.
 func (s *watchedSink) endCheck() error {
 	c := s.check
 	if c == nil {
@@ -306,10 +312,10 @@ func (s *watchedSink) endCheck() error {
 }
 
 // Write refuses a snapshot of another server that would take this server back. raft installs any snapshot and
-// empties the log, even if the snapshot is late. By then the leader may have given up on it, sent a newer
-// snapshot and entries after that, and rely on these. raft's main loop calls Write. Until Write returns, no
-// other code installs a snapshot or applies an entry, so the answer stays true. A leader that still waits
-// sends the snapshot again, and Port.toRaft then answers that this server has it.
+// empties the log, even if the snapshot is late. The leader may have given up on a late snapshot, and sent a
+// newer snapshot and more entries, on which it relies. raft's main loop calls Write. Until Write returns, no
+// other code installs a snapshot or applies an entry, so the answer of Write stays true. If the leader still
+// waits, it sends the snapshot again, and Port.toRaft answers that this server has it.
 func (s *watchedSink) Write(b []byte) (n int, err error) {
 	if s.check != nil && s.d.HasApplied(s.index) {
 		return 0, fmt.Errorf("the snapshot that another server sent is late: this server has already "+
@@ -331,9 +337,9 @@ func (s *watchedSink) Cancel() error {
 // Close is not timed as a whole: to sync a gigabyte may take long.
 //
 // raft believes that the snapshot finished last is the newest. It records this server's own snapshots and
-// those of other servers on different goroutines. So Close refuses an own snapshot after a newer one of
-// another server, with which the log begins. It refuses a snapshot of another server until raft has recorded
-// the own one.
+// those of other servers on different goroutines. So Close refuses an own snapshot after a newer snapshot of
+// another server, because the log begins after the newer one. It refuses a snapshot of another server until
+// raft has recorded this server's own snapshot.
 func (s *watchedSink) Close() error {
 	own := s.check == nil
 	err := s.endCheck()
