@@ -11,14 +11,15 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Raft is this server's raft, with methods for facts that raft does not export. Servers have zlockd's ids.
+// Raft is this server's raft, with methods for facts that raft does not export. Raft's names of servers are
+// zlockd's ids.
 type Raft struct {
 	*raft.Raft
 	ID    uint32
 	Self  raft.ServerAddress // this server's address in raft
 	Trans raft.Transport
 	Began time.Time
-	stuck atomic.Bool // this server's log hangs; see Relief
+	stuck atomic.Bool // set while this server's log hangs; see Relief
 }
 
 // Beat returns the time until the next multiple of d since raft began. Goroutines that check something
@@ -54,9 +55,9 @@ func (r *Raft) Servers() []raft.Server {
 	return slices.Clone(f.Configuration().Servers) // raft's own list is shared
 }
 
-// HeardOfLeader returns when this server last heard from another server that leads, or zero if it knows no
-// such leader. Raft's time of last contact also changes when it gives a vote or steps down; HeardOfLeader
-// ignores these contacts.
+// HeardOfLeader returns when this server last heard from another server that leads, or the zero time if it
+// knows no other leader. Raft's time of last contact also changes when this server gives a vote or steps
+// down; HeardOfLeader ignores these contacts.
 func (r *Raft) HeardOfLeader() time.Time {
 	at := r.LastContact()
 	// Read the contact first: raft forgets its leader before it notes a vote, so if the contact was a vote,
@@ -67,14 +68,14 @@ func (r *Raft) HeardOfLeader() time.Time {
 	return at
 }
 
-// Silence returns how long this server has heard nothing of a leader; 0 if this server leads.
+// Silence returns how long this server has not heard from a leader, or 0 if this server leads.
 func (r *Raft) Silence() time.Duration {
 	if r.Leads() {
 		return 0
 	}
 	last := r.LastContact()
 	if last.IsZero() {
-		last = r.Began // a leader, if there is one, is still sending a snapshot
+		last = r.Began // if there is a leader, it is still sending a snapshot
 	}
 	return time.Since(last)
 }
@@ -97,7 +98,7 @@ func (r *Raft) Stand() error {
 // leadership.
 type moment struct {
 	term    uint64
-	contact time.Time // with a leader, or with a candidate that got a vote; zero: any
+	contact time.Time // last contact with a leader, or with a candidate that got a vote; zero: any
 }
 
 func (r *Raft) moment() moment { return moment{r.CurrentTerm(), r.LastContact()} }
@@ -107,8 +108,8 @@ func (r *Raft) isStill(m moment) bool {
 }
 
 // drained waits until raft's main loop has handled all earlier requests of other servers, and reports whether
-// that happened within limit. It queues a request of its own after them: for a vote in an old term, which
-// changes nothing.
+// that happened within limit. It queues a request of its own after them. The request asks for a vote in an
+// old term, which changes nothing.
 func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 	done := make(chan error, 1)
 	go func() { // this goroutine ends within the transport's timeout
@@ -127,7 +128,7 @@ func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 
 // withdraw ends a candidacy that failed; raft itself would end it only when its timer runs out. It asks raft
 // for a vote in a newer term, which makes a candidate a follower. Raft ignores the request if it knows a
-// leader or a newer term by then. withdraw reports whether nothing else has happened since m.
+// leader or a newer term by then. withdraw returns true if nothing else has happened since m.
 func (r *Raft) withdraw(m moment) bool {
 	err := r.followIn(m.term+1, false)
 	m.term++
@@ -143,11 +144,11 @@ func (r *Raft) Forget(term uint64) {
 }
 
 // followIn makes this server a follower in a newer term without voting in it. The server asks itself for a
-// vote, with an empty log: raft adopts the term and refuses the vote. While raft knows a leader it ignores
-// the request, unless forget is set.
+// vote, with an empty log: raft adopts the term, and refuses the vote because the log is empty. While raft
+// knows a leader, it ignores the request unless forget is set.
 func (r *Raft) followIn(term uint64, forget bool) error {
 	h := r.Header()
-	h.Addr = nil // raft compares it with its leader's address, which may be this server's by then
+	h.Addr = nil // raft compares it with its leader's address, which may now be this server's
 	var resp raft.RequestVoteResponse
 	return r.Trans.RequestVote(peer.ServerID(r.ID), r.Self,
 		&raft.RequestVoteRequest{RPCHeader: h, Term: term, LeadershipTransfer: forget}, &resp)

@@ -12,40 +12,40 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Relief replaces a leader whose disk hangs, long before the watchdog ends its process. Raft would never do
-// so: such a leader still sends heartbeats, but completes no request.
+// Relief replaces a leader whose disk hangs, long before the watchdog ends its process. Raft would never
+// replace it, because such a leader still sends heartbeats, although it completes no request.
 //
 // A leader with a merely slow disk must keep its leadership, so the limit depends on how slow this disk was
 // lately.
 type Relief struct {
 	Raft    *Raft
-	Port    *peer.Port    // nil in a cluster of one
-	Writing func() uint64 // the running write to the log; 0: none
+	Port    *peer.Port    // nil in a cluster of one server
+	Writing func() uint64 // returns the number of the running write to the log; 0: none runs
 	Log     *slog.Logger
 
-	call   uint64        // the running write at the last look; 0: none
+	call   uint64        // number of the running write at the last look; 0: none ran
 	stuck  time.Duration // how long, at least, that write has been running
-	worst  time.Duration // longest of the writes that ended in this span; before: in the span before
+	worst  time.Duration // the longest write that ended in this span; before is that of the span before it
 	before time.Duration
 	span   int // number of looks since this span began
-	tried  int // tries to give leadership away, in this stall
+	tried  int // how often this server has tried, in this stall, to give the leadership away
 	rest   int // number of looks until the next try
 
-	barred time.Time // since when raft accepts no entries; zero: it accepts them
+	barred time.Time // since when raft accepts no entries; zero: raft accepts them
 }
 
 const (
 	reliefLook  = 100 * time.Millisecond
-	reliefSpan  = 300 // looks
+	reliefSpan  = 300 // a span is this many looks
 	reliefLeast = 1500 * time.Millisecond
-	reliefMost  = 5 * time.Second // a leader with a slower disk is useless
+	reliefMost  = 5 * time.Second // the longest limit; a leader with a slower disk is useless
 	reliefAsk   = 200 * time.Millisecond
-	reliefIdle  = 250 * time.Millisecond // replaces reliefLook while no write runs
-	reliefRest  = 5                      // looks after a try, by which it has succeeded or failed
+	reliefIdle  = 250 * time.Millisecond // time between looks, instead of reliefLook, while no write runs
+	reliefRest  = 5                      // how many looks to wait after a try, until it has succeeded or failed
 )
 
 // Watch looks at the disk until ctx ends. It counts looks instead of asking the clock: a process that was
-// stopped for a while counts one look, and does not suspect its disk.
+// stopped for a while counts only one look, so it does not suspect its disk.
 func (r *Relief) Watch(ctx context.Context) {
 	for {
 		wait := reliefLook
@@ -82,17 +82,17 @@ func (r *Relief) look(call uint64) bool {
 	return r.stuck > r.limit()
 }
 
-// limit is how long a write may take.
+// limit returns how long a write may take.
 func (r *Relief) limit() time.Duration {
 	lately := max(r.worst, r.before)
 	return min(max(reliefLeast, lately+lately/2), reliefMost)
 }
 
-// Began records whether the barrier at the start of a term succeeded. While raft hands leadership over, it
-// accepts no entries. It may never notice the end of the hand-over: it waits for the replicator of a server
-// that hangs, and that replicator ends silently if leadership is lost first. Elected again, such a server
-// leads but completes nothing. So Began asks another server to lead if the barrier fails for longer than
-// limit, which is longer than any election.
+// Began records whether the barrier at the start of a term succeeded. While raft hands the leadership over,
+// it accepts no entries. Raft may never notice the end of a hand-over to a server that hangs: it waits for
+// the replicator of that server, which ends silently if this server loses the leadership first. If this
+// server is elected again, it leads but completes no request. So Began asks another server to lead if the
+// barrier has failed for longer than limit, which is longer than any election.
 func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	now := time.Now()
 	switch {
@@ -106,9 +106,9 @@ func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	}
 }
 
-// giveAway asks the voter with the longest log to stand for election, and on each later call in the same
-// stall the next voter. It bypasses raft's main loop, which may be waiting for the disk. It first asks the
-// other servers whether one of them leads already.
+// giveAway asks the voter with the longest log to stand for election. Each later call in the same stall asks
+// the next voter. giveAway bypasses raft's main loop, which may be waiting for the disk. It first asks the
+// other servers whether one of them already leads.
 func (r *Relief) giveAway(ctx context.Context, why string, since time.Duration) {
 	list := r.successors(ctx)
 	if len(list) == 0 || slices.ContainsFunc(list, func(a peer.Answer) bool { return a.Status.Leader == a.ID }) {
@@ -128,7 +128,7 @@ func (r *Relief) giveAway(ctx context.Context, why string, since time.Duration) 
 	}()
 }
 
-// successors returns the other voters that answer, those with the best chance in an election first.
+// successors returns the other voters that answer, those with the best chance of being elected first.
 func (r *Relief) successors(ctx context.Context) (list []peer.Answer) {
 	ctx, cancel := context.WithTimeout(ctx, reliefAsk)
 	defer cancel()

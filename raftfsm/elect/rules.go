@@ -11,7 +11,7 @@ import (
 // Why is the reason for which a server would stand for election.
 type Why int
 
-// Reasons.
+// The reasons for an election.
 const (
 	Dead   Why = iota // the leader's process is gone
 	Silent            // the leader is silent
@@ -24,32 +24,32 @@ func (w Why) String() string {
 		"no leader is known"}[w]
 }
 
-// Verdict is what a server does next.
+// Verdict is what a server does next about an election.
 type Verdict int
 
-// Verdicts.
+// The verdicts.
 const (
 	Yield      Verdict = iota // it does not stand
-	WaitTurn                  // it waits at most Survey.Turn for others to stand first
+	WaitTurn                  // it waits at most Survey.Turn for other servers to stand first
 	WaitOthers                // a better candidate is standing, so this server waits a little
 	Stand
 )
 
 const (
-	turnStep  = 100 * time.Millisecond // more than a vote takes, so that not all stand at once
-	turnTie   = 40 * time.Millisecond  // between servers for which the order is unclear
-	turnShort = 5 * time.Millisecond   // for an entry that may be on its way to another server's disk
+	turnStep  = 100 * time.Millisecond // longer than a vote takes, so that the servers do not stand all at once
+	turnTie   = 40 * time.Millisecond  // wait between servers whose order is unclear
+	turnShort = 5 * time.Millisecond   // wait for an entry that may be on its way to another server's disk
 )
 
 // Opinion is what a server learns from one voter's answer, or from its silence. A
 // voter that did not answer may still vote.
 type Opinion struct {
-	Before bool // it stands first
+	Before bool // it stands before this server
 	Silent bool // it has not heard of a leader either
 	Vacant bool // it knows no leader
 	Leads  bool
-	Longer bool // its log is longer, so that it does not vote for this server
-	Short  bool // its log is shorter, so that this server does not vote for it
+	Longer bool // its log is longer, so it does not vote for this server
+	Short  bool // its log is shorter, so this server does not vote for it
 	Linked bool // it has a connection to the leader
 	Stands bool // it stands for election now
 	Mute   bool // it did not answer, so it may still follow the leader
@@ -57,8 +57,8 @@ type Opinion struct {
 	Lower  bool // its id is lower
 }
 
-// opinionOf reads a voter's answer about a leader (0: none is known); own is the status of the
-// asking server. A voter is Silent once it has heard of no leader for the heartbeat timeout.
+// opinionOf returns a voter's opinion of a leader (0: no leader is known) from the voter's answer; own is the
+// status of this server. A voter is Silent when it has not heard from a leader for the heartbeat timeout.
 func opinionOf(a *peer.Answer, own *peer.Status, leader uint32, heartbeat time.Duration) Opinion {
 	o := Opinion{Lower: a.ID < own.ID}
 	switch st := a.Status; {
@@ -90,8 +90,8 @@ func StandsBefore(a, b *peer.Status) bool {
 // Survey is what a voter learns from the others before it stands.
 type Survey struct {
 	Voter    bool      // this server may vote
-	Voters   int       // number of voters of the cluster, with this server and the leader
-	Opinions []Opinion // of the other voters except the leader
+	Voters   int       // how many voters the cluster has, including this server and the leader
+	Opinions []Opinion // opinions of the other voters, without the leader
 }
 
 func (s *Survey) count(is func(*Opinion) bool) (n int) {
@@ -106,9 +106,9 @@ func (s *Survey) count(is func(*Opinion) bool) (n int) {
 // majority reports whether n voters and this server form a majority.
 func (s *Survey) majority(n int) bool { return s.Voter && n+1 > s.Voters/2 }
 
-// Turn returns how long this server waits for servers with a longer log to stand first. Answers may lack the
-// last entries, which are still on their way to the disk. So two servers may each believe that the other
-// stands first, or that they do themselves. Then the ids decide.
+// Turn returns how long this server waits for servers with a longer log to stand first. An answer does not
+// count the entries that are still on their way to the disk. So two servers may each believe that the other
+// stands first, or each that it stands first itself. Then the ids decide.
 func (s *Survey) Turn() (d time.Duration) {
 	for i := range s.Opinions {
 		o := &s.Opinions[i]
@@ -125,21 +125,21 @@ func (s *Survey) Turn() (d time.Duration) {
 	return d
 }
 
-// May reports whether this server may stand at all.
+// May reports whether this server may stand for election at all.
 func (s *Survey) May(why Why) bool {
 	linked := s.count(func(o *Opinion) bool { return o.Linked })
 	mute := s.count(func(o *Opinion) bool { return o.Mute })
 	switch why {
 	case Dead:
-		// A leader that is linked to a majority is alive, and only this server cannot reach it: connections
-		// to a process that ends break at once. The leader may also be alive if the servers that did not
-		// answer, because they are busy or far away, still reach it. No server can be elected then without
-		// one of their votes, so nothing is lost by asking them again.
+		// A leader that is linked to a majority is alive, and only this server cannot reach it: when a
+		// process ends, its connections break at once. The leader may also be alive if it is linked to the
+		// servers that did not answer because they are busy or far away. In that case no server can be
+		// elected without one of their votes, so this server loses nothing if it asks them again.
 		lives := linked > 0 && linked+1 > s.Voters/2
 		mayLive := mute > 0 && linked+mute+1 > s.Voters/2
 		return !lives && !mayLive
 	case Silent:
-		// The leader has lost its lease then, whether it is alive or not.
+		// A leader from which a majority does not hear has lost its lease, whether it is alive or not.
 		return s.majority(s.count(func(o *Opinion) bool { return o.Silent }))
 	case Vacant:
 		leads := s.count(func(o *Opinion) bool { return o.Leads })
@@ -148,14 +148,14 @@ func (s *Survey) May(why Why) bool {
 	return false
 }
 
-// hopeless reports whether this server needs votes of servers that have a longer log or are gone. It could
-// not win, and would only disturb the election of another.
+// hopeless reports whether this server needs the vote of a server that has a longer log or is gone. Such a
+// candidate cannot win, and would only disturb another server's election.
 func (s *Survey) hopeless() bool {
 	return !s.majority(s.count(func(o *Opinion) bool { return !o.Longer && !o.Gone }))
 }
 
 // Decide returns what a server that wants to stand does next. waited is how long it has already waited for
-// better candidates; over says that it need not wait for them any longer.
+// better candidates; over says that it has waited long enough for them.
 func (s *Survey) Decide(why Why, waited time.Duration, over bool) Verdict {
 	first := s.count(func(o *Opinion) bool { return o.Before && o.Stands })
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Elections makes this server stand for election.
+// Elections makes this server stand for election when the cluster needs a leader.
 type Elections struct {
 	Raft      *Raft
 	Port      *peer.Port
@@ -20,25 +20,26 @@ type Elections struct {
 	Log       *slog.Logger
 	News      chan struct{} // holds a token when the leader that raft knows has changed
 
-	term uint64 // at the start
+	term uint64 // the term when this server started
 }
 
 const (
-	look      = 50 * time.Millisecond  // how often Watch checks for a leader; see lookAgain
-	lookSoon  = 10 * time.Millisecond  // instead, while a cluster may be starting
-	askFirst  = 50 * time.Millisecond  // survey waits longer only for answers that could change the decision
+	look     = 50 * time.Millisecond // how often Watch checks whether there is a leader; see lookAgain
+	lookSoon = 10 * time.Millisecond // replaces look while a cluster may be starting
+	// after this time, survey waits only for answers that could change the decision
+	askFirst  = 50 * time.Millisecond
 	askAgain  = 20 * time.Millisecond  // pause before the next survey
 	voteTime  = 100 * time.Millisecond // a vote takes at most this long
-	deferTime = 500 * time.Millisecond // extra time for better candidates, whose disks may be slow
+	deferTime = 500 * time.Millisecond // extra time for better candidates, because their disks may be slow
 )
 
 // Watch runs until ctx ends. It makes this server stand for election when the leader is silent or no leader
 // is known.
 //
 // When the leader's host vanishes, no connection breaks. Raft's own timers notice it one and a half to five
-// heartbeat timeouts after the last message. The follower that notices first gets no votes, because the
-// others still believe in the leader. So a follower that has heard nothing for a while asks the others
-// whether they have.
+// heartbeat timeouts after the last message. The follower that notices first gets no votes, because the other
+// followers still believe in the leader. So a follower that has not heard from the leader for a while asks
+// the others whether they have.
 func (e *Elections) Watch(ctx context.Context) {
 	last, from := time.Now(), time.Now()
 	wait := look
@@ -47,7 +48,8 @@ func (e *Elections) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		if now.Sub(last) > wait+e.Heartbeat/4 {
-			// This process was stopped, not the leader: the leader's messages wait unread.
+			// This process was stopped, not the leader: the messages of the leader have arrived and are not
+			// read yet.
 			from = now.Add(e.Heartbeat)
 		}
 		leader, _ := e.Raft.Known()
@@ -66,8 +68,9 @@ func (e *Elections) Watch(ctx context.Context) {
 	}
 }
 
-// lookAgain returns how long Watch may wait: while there is a leader, until the leader would have been silent
-// for too long. The wait is bounded, so that Watch notices when this process was stopped.
+// lookAgain returns how long Watch may wait until its next look: while there is a leader, until the leader
+// would have been silent for too long. The wait is bounded, so that Watch notices if this process was
+// stopped.
 func (e *Elections) lookAgain(leader uint32) time.Duration {
 	switch {
 	case leader == 0 && e.starts():
@@ -104,8 +107,8 @@ func (r *Raft) voters() (others []peer.Place, own bool) {
 }
 
 // Succeed replaces a dead leader before its heartbeats time out. The voter with the longest log stands first,
-// because it cannot lose; among equals the one with the lowest id. The caller repeats the call while this
-// server knows no other leader. See fill for an election that fails.
+// because it cannot lose. Among voters with equal logs, the voter with the lowest id stands first. The caller
+// repeats the call while this server knows no other leader. If an election fails, see fill.
 func (e *Elections) Succeed(ctx context.Context, dead uint32) {
 	m := moment{term: e.Raft.CurrentTerm()}
 	if e.turn(ctx, m, dead, Dead) {
@@ -135,7 +138,7 @@ func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) boo
 	}
 }
 
-// idle waits for d, and reports whether nothing has happened by then: the moment is still m, and this server
+// idle waits for d. It returns true if nothing has happened by then: the moment is still m, and this server
 // knows no leader except but.
 func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uint32) bool {
 	const step = time.Millisecond // check each step whether another server leads
@@ -148,8 +151,8 @@ func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uin
 }
 
 // standAt waits until raft has finished its work, then stands if nothing has happened since m. Raft may be
-// storing a vote for another server on a slow disk: if this server stood right after that, it would depose
-// the server that the vote has just elected.
+// storing a vote for another server on a slow disk: if this server stood right after raft stores the vote, it
+// would depose the server that this vote has elected.
 func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) {
 	if !e.Raft.drained(ctx, e.Heartbeat) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
 		return
@@ -165,7 +168,7 @@ func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) 
 	}
 }
 
-// pause waits for d or until ctx ends, and reports whether ctx is still valid.
+// pause waits for d or until ctx ends. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -176,7 +179,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // survey asks all voters except dead. Answers take long on a busy machine, so survey waits until it has
-// enough of them or this server knows another leader.
+// enough answers or this server knows another leader.
 func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey) {
 	ctx, cancel := context.WithTimeout(ctx, e.Heartbeat)
 	defer cancel()
@@ -219,22 +222,22 @@ func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey)
 }
 
 // An election may fail. On a busy machine two servers may stand at once and split the votes; or the second
-// deposes the first and then cannot win, because the first has the longer log by then. Raft tries again after
-// one and a half to three heartbeat timeouts, perhaps with the same result. So servers without a leader ask
-// each other, as they do when a leader has died.
+// server deposes the first and then cannot win, because the first server now has the longer log. Raft tries
+// again only after one and a half to three heartbeat timeouts, and perhaps fails again. So servers without a
+// leader ask each other, as they do when a leader has died.
 
 // vacancy describes a period in which this server knows no leader.
 type vacancy struct {
 	moment moment
-	since  time.Time     // when raft became idle and the last event happened; zero: unknown
-	took   time.Duration // how long raft was busy before that
-	last   time.Time     // when this server last stood
-	tries  int           // failed elections in quick succession
+	since  time.Time     // start of the time in which raft was idle and nothing happened; zero: unknown
+	took   time.Duration // how long raft was busy before since
+	last   time.Time     // when this server last stood for election
+	tries  int           // how many elections failed in quick succession
 }
 
-// patience returns how long an election may take; it grows with each failed election. A candidate waits for
-// votes, which other servers write to their disks; the time that raft was busy here indicates how slow disks
-// may be.
+// patience returns how long an election may take. It grows with each failed election. A candidate waits for
+// votes, and the voters write their votes to their disks. The time that raft was busy at this server shows
+// how slow disks may be.
 func (v *vacancy) patience(stands bool) time.Duration {
 	d := voteTime
 	if stands {
@@ -243,17 +246,18 @@ func (v *vacancy) patience(stands bool) time.Duration {
 	return d << min(v.tries, 3)
 }
 
-// starts reports whether the whole cluster may be starting together with this server: the server has seen no
-// election yet.
+// starts reports whether the whole cluster may be starting together with this server: this server has not
+// seen an election yet.
 func (e *Elections) starts() bool {
 	return time.Since(e.Raft.Began) < e.Heartbeat && e.Raft.CurrentTerm() == e.term
 }
 
-// fill stands for election if a majority of the voters, including this server, knows no leader, and no
-// election has been under way for a while. A starting cluster need not wait, because it has had no election.
+// fill stands for election if a majority of the voters, including this server, knows no leader and no
+// election has been under way for a while. In a starting cluster fill does not wait, because no election has
+// been under way.
 func (e *Elections) fill(ctx context.Context, v *vacancy) {
 	if v.since.IsZero() || !e.Raft.isStill(v.moment) {
-		// A vote must be on its voter's disk before it counts.
+		// A voter's disk must hold the vote before the vote counts.
 		began := time.Now()
 		if !e.Raft.drained(ctx, e.Heartbeat) {
 			return
