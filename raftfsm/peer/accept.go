@@ -33,7 +33,8 @@ func (p *Port) accept() {
 			if p.isClosed() || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Most likely the process has no free file descriptor. That passes; to exit would not help.
+			// Most likely the process has no free file descriptor. That will pass, and it would not help to
+			// exit.
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -65,13 +66,13 @@ func (p *Port) track(c net.Conn) bool {
 	p.came++
 	p.conns[c] = p.came
 	if p.new = append(p.new, c); len(p.new) > maxNew {
-		p.new[0].Close() // its greeting now fails
+		p.new[0].Close() // the greeting on it now fails
 		p.new = slices.Delete(p.new, 0, 1)
 	}
 	return true
 }
 
-// admitted removes a connection from those that are not admitted yet.
+// admitted removes a connection from the connections that are not admitted yet.
 func (p *Port) admitted(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,23 +20,23 @@ type raftConns struct {
 	p *Port
 
 	mu     sync.Mutex
-	idle   map[uint32]conns     // the most recently used is the last
-	busy   map[*raftConn]uint64 // the number of the request under way
-	asked  uint64               // requests so far
+	idle   map[uint32]conns     // the most recently used connection is the last
+	busy   map[*raftConn]uint64 // the number of the request under way on each
+	asked  uint64               // how many requests there were so far
 	closed bool
 }
 
-// raftConn is one such connection. While it is busy it belongs to its caller.
+// raftConn is a connection for requests of raft. While it is busy it belongs to its caller.
 type raftConn struct {
 	net.Conn
 	to   uint32
 	addr string
 	used bool // the connection has carried an answer
 	r    *bufio.Reader
-	buf  []byte // reused for messages of usual length
+	buf  []byte // reused for messages of the usual length
 }
 
-// rpcTimeout bounds a raft request; for a snapshot it bounds each of its pieces on average.
+// rpcTimeout bounds a raft request. A snapshot has this time for each of its pieces, on average.
 const rpcTimeout = 10 * time.Second
 
 const (
@@ -69,7 +69,7 @@ func (c *raftConn) exchange(limit time.Duration, request, answer any,
 	c.SetDeadline(time.Now().Add(limit))
 	c.buf = appendRequest(c.buf[:0], request)
 	if len(c.buf)-4 > maxRequest {
-		return "", errCoding // the other server could not read it
+		return "", errCoding // the other server could not read the request
 	}
 	if _, err := c.Write(c.buf); err != nil {
 		return "", err
@@ -88,14 +88,14 @@ func (c *raftConn) exchange(limit time.Duration, request, answer any,
 	return parseAnswer(c.buf, answer)
 }
 
-// connEnded reports whether err means that a connection ended. The other server may or may not have handled
-// the request then.
+// connEnded reports whether err means that a connection ended. In that case the other server may or may not
+// have handled the request.
 func connEnded(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// take returns a connection to a server. It belongs to the caller until done.
+// take returns a connection to a server. The connection belongs to the caller until done is called.
 func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 	a.mu.Lock()
 	idle := a.idle[to]
@@ -107,7 +107,7 @@ func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 		a.mu.Unlock()
 		return c, nil
 	}
-	delete(a.idle, to) // they lead to the server's former address
+	delete(a.idle, to) // these connections lead to the server's former address
 	a.mu.Unlock()
 	idle.close()
 	ctx, cancel := context.WithTimeout(a.p.ctx, rpcTimeout)
@@ -148,7 +148,7 @@ func (a *raftConns) done(c *raftConn, err error) {
 	ended.close()
 }
 
-// close ends all connections, also those with a request under way.
+// close ends all connections, including those with a request under way.
 func (a *raftConns) close() {
 	var ended conns
 	a.mu.Lock()
@@ -162,8 +162,8 @@ func (a *raftConns) close() {
 	ended.close()
 }
 
-// inOrder returns connections in the order of their numbers, not in Go's random order of maps, so that a
-// simulated run can be repeated.
+// inOrder returns connections in the order of their numbers, so that a simulated run can be repeated. Go's
+// order of a map is random.
 func inOrder[C comparable](numbers map[C]uint64) []C {
 	byNumber := func(a, b C) int { return cmp.Compare(numbers[a], numbers[b]) }
 	return slices.SortedFunc(maps.Keys(numbers), byNumber)
@@ -172,8 +172,8 @@ func inOrder[C comparable](numbers map[C]uint64) []C {
 // conns is a list of connections.
 type conns []*raftConn
 
-// close must be called without a lock: with TLS a connection tells the other server that it ends, and waits
-// for seconds if that server reads nothing.
+// close must be called without a lock: with TLS, close tells the other server that the connection ends, and
+// waits for seconds if that server does not read.
 func (list conns) close() {
 	for _, c := range list {
 		c.Close()

@@ -21,31 +21,32 @@ const (
 
 const greetTime = 5 * time.Second
 
-// Greeting opens a connection between servers. The called server refuses a server of another
-// cluster, and one that has lost its disk and is not the member that it was.
+// Greeting opens a connection between servers. The called server refuses a server of another cluster, and a
+// server that has lost its disk and so is no longer the same member.
 type Greeting struct {
 	From        uint32 `json:"from"`
-	To          uint32 `json:"to"` // 0: any server
+	To          uint32 `json:"to"` // id of the called server; 0: any server
 	Cluster     string `json:"cluster"`
 	Incarnation string `json:"incarnation"`
-	Expected    uint64 `json:"expected,omitempty"` // of the caller's directory; see disk.Identity
-	At          string `json:"at,omitempty"`       // the caller's own address for peers
-	Release     string `json:"release,omitempty"`
+	// Identity.Expected of the caller's directory; see package disk
+	Expected uint64 `json:"expected,omitempty"`
+	At       string `json:"at,omitempty"` // the address that the caller gives as its own for peers
+	Release  string `json:"release,omitempty"`
 	Shown
-	End uint64 `json:"end,omitempty"` // of the caller's log
+	End uint64 `json:"end,omitempty"` // index of the last entry in the caller's log
 
 	// Known is what the called server has shown to the caller so far, under the incarnation KnownAs.
 	Known   *Shown `json:"known,omitempty"`
 	KnownAs string `json:"known_as,omitempty"`
 
-	// Call fills in the versions that the caller understands.
+	// Call fills in the fields below: the versions that the caller understands.
 	Version int `json:"version"`
 	Oldest  int `json:"oldest"`
 }
 
-// Version is the newest version of the messages between servers, log entries included, that this program
-// understands; Oldest is the oldest. A server sends messages of a version only after all members have
-// announced that version.
+// Version and Oldest are the newest and the oldest version that this program understands of the messages
+// between servers. Log entries are among these messages. A server sends messages of a version only after all
+// members have announced that version.
 const (
 	Version = 3 // 2: state.Founding; 3: state.Ticketing
 	Oldest  = 1
@@ -55,10 +56,10 @@ const (
 // common.
 func (g *Greeting) Understands() bool { return g.Version >= Oldest && g.Oldest <= Version }
 
-// ErrRefused marks the answer of a server that refuses this one.
+// ErrRefused marks the answer of a server that refuses this server.
 var ErrRefused = errors.New("refused")
 
-// Refusal is the answer of a server that refuses this one, with the reason.
+// Refusal is the answer of a server that refuses this server, with the reason.
 type Refusal struct{ Reason string }
 
 // Error implements error.
@@ -96,13 +97,13 @@ func readAnswer(r io.Reader) error {
 }
 
 // Shown is the progress of a server's data directory, as the server has shown it to others. Its values never
-// decrease. A server that shows less than before runs from an old copy of the directory. It has lost votes
-// and entries on which others rely, so it must not vote.
+// decrease. A server that shows less than before runs from an old copy of the directory. The copy lacks votes
+// and entries on which other servers rely, so the server must not vote.
 type Shown struct {
-	Start uint64 `json:"start,omitempty"` // how often it was started
-	Life  string `json:"life,omitempty"`  // random name of the last start
+	Start uint64 `json:"start,omitempty"` // how often the directory was started
+	Life  string `json:"life,omitempty"`  // random name of its last start
 	Term  uint64 `json:"term,omitempty"`
-	Index uint64 `json:"index,omitempty"` // of the last log entry it has applied
+	Index uint64 `json:"index,omitempty"` // index of the last log entry that the server has applied
 }
 
 // Raise raises each value of s to that of now, if now's is higher.
@@ -114,8 +115,8 @@ func (s *Shown) Raise(now Shown) {
 	s.Index = max(s.Index, now.Index)
 }
 
-// Behind names the value that is lower than before, or says that end, the end of the directory's log, is;
-// empty: no value is lower.
+// Behind names the value of s that is lower than in before. It also compares end, the index of the last entry
+// in the directory's log, with before. It returns "" if no value is lower.
 func (s Shown) Behind(before Shown, end uint64) string {
 	switch {
 	case s.Start < before.Start:
@@ -136,7 +137,7 @@ func (s Shown) Behind(before Shown, end uint64) string {
 // maxJSON is the longest greeting, question or answer.
 const maxJSON = 1 << 20
 
-// readJSON reads a length and that much JSON.
+// readJSON reads a length and as many bytes of JSON.
 func readJSON(r io.Reader, v any) error {
 	b, err := readFrame(r, maxJSON, nil)
 	if err != nil {
@@ -145,7 +146,7 @@ func readJSON(r io.Reader, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// writeJSON writes what readJSON reads, after some bytes, in one call.
+// writeJSON writes the bytes before, and then JSON for readJSON, in one call.
 func writeJSON(w io.Writer, v any, before ...byte) error {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	LinkFull    byte = 4 // to the leader, before touches: the reason to refuse requests that need more room
 )
 
-// MaxMessage is the longest payload on a link: a block.
+// MaxMessage is the longest payload on a link, which is a block.
 const MaxMessage = state.MaxBlock
 
 // WriteMessage writes one message to a link.
@@ -47,8 +47,8 @@ func ReadMessage(r *bufio.Reader) (typ byte, payload []byte, err error) {
 	return typ, payload, err
 }
 
-// Touches says that a server lives, how far it has applied the log, and which sessions it heard from. The
-// leader answers with Touches of its own.
+// Touches is a message that says that a server is alive, how far it has applied the log, and from which
+// sessions it heard. The leader answers with Touches of its own.
 type Touches struct {
 	Number  uint64 // the leader's answer repeats it
 	Applied uint64 // index of the last log entry that the sender has applied

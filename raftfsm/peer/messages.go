@@ -17,12 +17,12 @@ import (
 
 // The coding of raft's messages. On a connection requests and answers alternate:
 //
-//	frame  := length u32 · CRC-32C of the rest u32 · kind u8 · fields
+//	frame := length u32 · CRC-32C of the rest u32 · kind u8 · fields
 //	answer := a frame of the same kind, whose first field is an error
 //
-// Numbers are big-endian; bytes and strings have an i32 for their length, -1 for
-// none. The bytes of a snapshot follow after their frame; they have a checksum of
-// their own. Entries have fields
+// Numbers are big-endian; bytes and strings begin with their length, an i32, which is -1 if they are nil. The
+// bytes of a snapshot follow the frame of its message; they have a checksum of their own. Each log entry has
+// these fields:
 //
 //	index u64 · term u64 · time i64 · type u8 · data · extensions
 
@@ -36,12 +36,12 @@ const (
 )
 
 const (
-	// maxRequest is the longest request: the most bytes that a message to a fast server may have, plus the
-	// longest possible entry.
+	// maxRequest is the longest request: the longest message to a fast server, plus the longest possible
+	// entry.
 	maxRequest = paceMost + state.MaxEntry + 1<<20
 	maxAnswer  = 64 << 10
-	entrySize  = 3*8 + 1 + 2*4 // without data
-	frameHead  = 4 + 1         // after the length
+	entrySize  = 3*8 + 1 + 2*4 // size of an entry without its data
+	frameHead  = 4 + 1         // size of the fields between the length of a frame and the message
 )
 
 var (
@@ -49,8 +49,9 @@ var (
 	crcTable  = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// timeoutNow is raft's request to stand for election, with the term in which its sender leads. The term
-// prevents a former leader, which does not know that its term is over, from deposing its successor.
+// timeoutNow is raft's request to stand for election, with the term in which its sender leads. A former
+// leader may not know that its term is over; because of the term in the request, it cannot depose its
+// successor.
 type timeoutNow struct {
 	raft.TimeoutNowRequest
 	Term uint64
@@ -60,7 +61,7 @@ type timeoutNow struct {
 // message, because raft sends one request to several servers at once.
 type coder struct {
 	b    []byte        // bytes written so far
-	read *jute.Decoder // nil: the coder writes
+	read *jute.Decoder // reads the message; nil: the coder writes
 }
 
 // number writes or reads a number of eight bytes.
@@ -94,7 +95,8 @@ func (c *coder) header(h *raft.RPCHeader) {
 	c.bytes(&h.Addr)
 }
 
-// fields writes or reads a request or an answer of raft. It returns the kind; 0: not a message of raft.
+// fields writes or reads a request or an answer of raft. It returns the kind of the message, or 0 if it is
+// not a message of raft.
 func (c *coder) fields(message any) (kind byte) {
 	switch m := message.(type) {
 	case *raft.AppendEntriesRequest:
@@ -192,7 +194,7 @@ func (c *coder) entries(m *raft.AppendEntriesRequest) {
 // appendRequest appends a request as a frame.
 func appendRequest(b []byte, request any) []byte { return appendFrame(b, request, nil) }
 
-// appendAnswer appends an answer as a frame; why is raft's error; empty: none.
+// appendAnswer appends an answer as a frame; why is raft's error, or "" if there is none.
 func appendAnswer(b []byte, answer any, why string) []byte { return appendFrame(b, answer, &why) }
 
 func appendFrame(b []byte, message any, why *string) []byte {
@@ -208,7 +210,7 @@ func appendFrame(b []byte, message any, why *string) []byte {
 	return c.b
 }
 
-// parseRequest reads a request without its length. The result points into b.
+// parseRequest parses a request frame without its length. The result points into b.
 func parseRequest(b []byte) (request any, err error) {
 	kind, b, err := openFrame(b)
 	if err != nil {
@@ -238,7 +240,8 @@ func parseRequest(b []byte) (request any, err error) {
 	return request, nil
 }
 
-// parseAnswer reads an answer without its length into answer, which has the expected type.
+// parseAnswer parses an answer frame without its length into answer, which has the expected type. why is the
+// error in the answer.
 func parseAnswer(b []byte, answer any) (why string, err error) {
 	kind, b, err := openFrame(b)
 	if err != nil {
@@ -253,7 +256,7 @@ func parseAnswer(b []byte, answer any) (why string, err error) {
 	return string([]byte(text)), nil
 }
 
-// openFrame checks a frame without its length.
+// openFrame checks a frame without its length, and returns its parts.
 func openFrame(b []byte) (kind byte, fields []byte, err error) {
 	if len(b) < frameHead || crc32.Checksum(b[4:], crcTable) != binary.BigEndian.Uint32(b) {
 		return 0, nil, fmt.Errorf("%w: its checksum is wrong", errCoding)
@@ -261,8 +264,8 @@ func openFrame(b []byte) (kind byte, fields []byte, err error) {
 	return b[4], b[frameHead:], nil
 }
 
-// readFrame reads a length of at most limit and that many bytes. It uses buf if they fit, so no string or
-// slice may still point into buf. It allocates memory only as the bytes arrive.
+// readFrame reads a length of at most limit, and as many bytes. It uses buf if the bytes fit, so no string or
+// slice may still point into buf. Otherwise it allocates memory only as the bytes arrive.
 func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	jute.Overwrite(buf)
 	var head [4]byte
@@ -287,7 +290,7 @@ func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// noEOF marks the end of a connection in the middle of a message as unexpected.
+// noEOF turns the end of a connection within a message into the error io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

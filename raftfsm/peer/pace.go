@@ -12,14 +12,14 @@ import (
 // would never catch up.
 const (
 	paceMost  = 8 << 20
-	paceLeast = 64 << 10 // but at least one entry
+	paceLeast = 64 << 10 // a message always has at least one entry
 	paceTime  = time.Second
 )
 
 // pace measures how many bytes the links to the other servers can carry.
 type pace struct {
 	mu    sync.Mutex
-	bytes map[raft.ServerID]int // the most bytes of a message
+	bytes map[raft.ServerID]int // the most bytes that a message to a server may have
 }
 
 // limit returns how many bytes the next message to a server may have.
@@ -32,12 +32,12 @@ func (p *pace) limit(id raft.ServerID) int {
 	return paceMost
 }
 
-// note records the duration of a message. The next message may have as many bytes as the link carries in
-// paceTime, or after a failure a quarter of the limit.
+// note records the duration of a message. Then the next message may have as many bytes as the link carries in
+// paceTime, or a quarter of the limit if this message failed.
 func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) {
 	// A message below half of the limit shows nothing about the link.
 	if bytes < min(paceLeast, p.limit(id)/2) && err == nil {
-		return // its duration does not depend on the link
+		return // the duration of such a message does not depend on the link
 	}
 	next := paceMost
 	switch {
@@ -45,15 +45,15 @@ func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) 
 		next = p.limit(id) / 4
 	case took > paceTime/8:
 		next = int(float64(bytes) * float64(paceTime) / float64(took))
-		next = min(next, 2*p.limit(id)) // the limit at most doubles
+		next = min(next, 2*p.limit(id)) // the new limit is at most twice the old one
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bytes[id] = min(max(next, paceLeast), paceMost)
 }
 
-// cut keeps the first entries of a message that fit into a limit, at least one, and returns their bytes. Raft
-// counts the entries left in the message as sent.
+// cut keeps the first entries of a message that fit into a limit, but at least one, and returns their bytes.
+// Raft counts only the entries that stay in the message as sent.
 func cut(args *raft.AppendEntriesRequest, limit int) (bytes int) {
 	for i, e := range args.Entries {
 		size := len(e.Data) + len(e.Extensions)

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Host is the server that a port belongs to.
+// Host is the server to which a port belongs.
 type Host interface {
 	// Greeting returns the server's greeting to a server that it calls.
 	Greeting(to uint32) Greeting
@@ -24,32 +24,32 @@ type Host interface {
 	ServeLink(c net.Conn, from *Greeting)
 	// Answer handles a question and returns the answer.
 	Answer(context.Context, *Question) (Told, error)
-	// Status returns the server's status for a server that asks.
+	// Status returns the server's status for a server that asks for it.
 	Status(asker *Greeting) Status
-	// The port calls SnapshotSent after another server has accepted a snapshot from this one.
+	// The port calls SnapshotSent after another server has accepted a snapshot from this server.
 	SnapshotSent()
-	// The port calls Stored when server id has answered this server, the leader of term, that it has stored
-	// the log up to index.
+	// The port calls Stored when server id has answered that it has stored the log up to index; this server
+	// leads in term.
 	Stored(id uint32, term, index uint64)
-	// Replicates reports whether this server leads in term and has server id at addr as a member.
+	// Replicates reports whether this server leads in term, and server id is a member with the address addr.
 	Replicates(term uint64, id uint32, addr string) bool
-	// HasApplied reports whether this server is in a term and has applied the log up to index.
+	// HasApplied reports whether this server is in the given term and has applied the log up to index.
 	HasApplied(term, index uint64) bool
 	// Term returns the newest term that this server's raft knows.
 	Term() uint64
-	// AddrOf returns the address of a server; empty: it is not known.
+	// AddrOf returns the address of a server, or "" if it is not known.
 	AddrOf(id uint32) string
-	// Instead returns the present address of a server that raft's configuration has at addr.
+	// Instead returns the present address of a server; addr is its address in raft's configuration.
 	Instead(id uint32, addr string) string
 }
 
-// Options say how a port runs.
+// Options configure a Port.
 type Options struct {
 	ID       uint32
-	Addr     string // to listen on
-	SelfAddr string // where other servers reach the port
-	Release  string // of this program
-	TLS      *TLS   // nil: none
+	Addr     string // address to listen on
+	SelfAddr string // address at which other servers reach the port
+	Release  string // version of this program
+	TLS      *TLS   // nil: the port uses no TLS
 	Host     Host
 	Listen   func(addr string) (net.Listener, error)
 	Dial     func(ctx context.Context, addr string) (net.Conn, error)
@@ -60,7 +60,7 @@ type Options struct {
 // calls the ports of other servers.
 type Port struct {
 	o   Options
-	ctx context.Context // its end ends all calls
+	ctx context.Context // when ctx ends, all calls end
 	ln  net.Listener
 
 	rpcs  chan raft.RPC // requests from all connections, for raft
@@ -70,20 +70,20 @@ type Port struct {
 	committed atomic.Uint64 // the last commit index that raft has accepted
 
 	mu     sync.Mutex
-	conns  map[net.Conn]uint64 // numbered in the order of their arrival
-	came   uint64              // connections so far
-	new    []net.Conn          // those of conns that are not admitted yet, oldest first
+	conns  map[net.Conn]uint64 // the open connections, numbered in the order in which they arrived
+	came   uint64              // how many connections have arrived so far
+	new    []net.Conn          // connections of conns that are not admitted yet, oldest first
 	closed bool
 	wg     sync.WaitGroup
 }
 
-// Addr is the address that the port listens on.
+// Addr returns the address on which the port listens.
 func (p *Port) Addr() string { return p.ln.Addr().String() }
 
 // Call opens a connection to another server.
 func (p *Port) Call(ctx context.Context, purpose Purpose, to uint32, addr string) (net.Conn, error) {
 	c, err := p.call(ctx, purpose, to, addr)
-	if purpose == Raft && p.ctx.Err() == nil { // raft calls repeatedly, so it notices the end of an outage
+	if purpose == Raft && p.ctx.Err() == nil { // raft calls again and again, so it notices when an outage ends
 		p.reach.note(to, err)
 	}
 	return c, err
@@ -103,7 +103,7 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 		deadline = time.Now().Add(greetTime)
 	}
 	c.SetDeadline(deadline)
-	raw := c // a server that hangs does not answer the greeting
+	raw := c // the connection itself: a server that hangs does not answer the greeting
 	defer context.AfterFunc(ctx, func() { raw.Close() })()
 	if t := p.o.TLS; t != nil {
 		if c, err = tlsClient(t, c, to); err != nil {

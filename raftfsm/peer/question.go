@@ -14,53 +14,57 @@ import (
 // AnswerTime is how long a server may take to answer a question.
 const AnswerTime = 10 * time.Second
 
-// Status is the status that a server reports of itself to another server.
+// Status is the status of a server, as it reports it to another server.
 type Status struct {
-	ID           uint32            `json:"id"`
-	Cluster      string            `json:"cluster"`
-	Incarnation  string            `json:"incarnation"`
-	Incarnations map[uint32]string `json:"incarnations"`    // of known servers; empty: new directory may join
+	ID          uint32 `json:"id"`
+	Cluster     string `json:"cluster"`
+	Incarnation string `json:"incarnation"`
+	// by server; empty: that server may join with a new directory
+	Incarnations map[uint32]string `json:"incarnations"`
 	AsOf         uint64            `json:"as_of,omitempty"` // the log entry at which Incarnations were true
-	Peers        map[uint32]string `json:"peers"`           // its --peers
-	Formed       map[uint32]string `json:"formed"`          // the --peers with which its cluster was formed
-	Members      map[uint32]string `json:"members"`         // addresses in its raft configuration
-	Known        Shown             `json:"known"`           // what the asker's directory has shown it
-	Now          Shown             `json:"now"`             // what its own directory shows
-	Leader       uint32            `json:"leader"`
+	Peers        map[uint32]string `json:"peers"`           // the addresses in its --peers
+	// the addresses in the --peers with which its cluster was formed
+	Formed  map[uint32]string `json:"formed"`
+	Members map[uint32]string `json:"members"` // addresses of the members in its raft configuration
+	// the highest values that the asker's directory has shown to it
+	Known  Shown  `json:"known"`
+	Now    Shown  `json:"now"` // the values of its own directory
+	Leader uint32 `json:"leader"`
 
 	Observers       []uint32 `json:"observers,omitempty"` // the servers of Peers without a vote, sorted
 	FormedObservers []uint32 `json:"formed_observers,omitempty"`
 
-	Linked  uint32 `json:"linked"`  // the leader at the other end of its link; 0: none
+	Linked  uint32 `json:"linked"`  // id of the leader to which it has a link; 0: it has no link
 	Up      bool   `json:"up"`      // its raft runs
-	Version int    `json:"version"` // of the messages between servers
+	Version int    `json:"version"` // newest version of the messages between servers that it understands
 
-	Silent int64 `json:"silent"`           // ms since it heard of a leader
-	Stands bool  `json:"stands,omitempty"` // for election
+	Silent int64 `json:"silent"`           // ms since it last heard from a leader
+	Stands bool  `json:"stands,omitempty"` // it stands for election
 
-	// Config is the index of the log entry with its raft configuration.
+	// Config is the index of the log entry that contains its raft configuration.
 	Config  uint64 `json:"config,omitempty"`
-	Release string `json:"release,omitempty"` // of its program
-	Waits   string `json:"waits,omitempty"`   // why it does not serve clients; empty: it does
+	Release string `json:"release,omitempty"` // version of its program
+	Waits   string `json:"waits,omitempty"`   // why it does not serve clients; empty: it serves them
 
 	Told
 
-	LastTerm  uint64 `json:"last_term"` // of its log
+	LastTerm  uint64 `json:"last_term"` // term of the last entry in its log
 	LastIndex uint64 `json:"last_index"`
 }
 
 // Told is the part of an answer that follows the status.
 type Told struct {
-	All    map[uint32]status.Member `json:"all,omitempty"`    // the members, and how far each is
+	// the members, and how far each has applied the log
+	All    map[uint32]status.Member `json:"all,omitempty"`
 	Probed *status.Found            `json:"probed,omitempty"` // what a probe found
 }
 
-// Formation makes servers into a cluster.
+// Formation is the message that makes servers into a cluster.
 type Formation struct {
 	Cluster      string            `json:"cluster"`
 	Incarnations map[uint32]string `json:"incarnations"`
 	Peers        map[uint32]string `json:"peers"`
-	Observers    []uint32          `json:"observers,omitempty"` // of Peers, in order
+	Observers    []uint32          `json:"observers,omitempty"` // the servers of Peers without a vote, sorted
 }
 
 // Place is where a server may be reached.
@@ -69,8 +73,8 @@ type Place struct {
 	Addr string `json:"addr"`
 }
 
-// Question is a message between servers outside raft. Every answer contains the status; an empty question
-// asks for nothing else.
+// Question is a message between servers outside raft. Every answer contains the status of the asked server.
+// An empty question asks only for the status.
 type Question struct {
 	Form   *Formation     `json:"form,omitempty"`
 	Member *change.Change `json:"member,omitempty"`
@@ -86,8 +90,8 @@ type reply struct {
 	Status Status `json:"status"`
 }
 
-// Ask puts one question to a server. An error may come with its status. If the connection ends, or
-// time runs out, before the answer, the error has the code status.Interrupted.
+// Ask puts one question to a server. Ask may return an error together with the server's status. If the
+// connection ends or the time runs out before the answer arrives, the error has the code status.Interrupted.
 func (p *Port) Ask(ctx context.Context, id uint32, addr string, q Question) (Status, error) {
 	c, err := p.Call(ctx, Ask, id, addr)
 	if err != nil {
@@ -110,16 +114,16 @@ func (p *Port) Ask(ctx context.Context, id uint32, addr string, q Question) (Sta
 	return r.Status, r.Err()
 }
 
-// Answer is one server's answer, or the error.
+// Answer is one server's answer, or the error that took its place.
 type Answer struct {
 	Place
 	Status Status
 	Err    error
 }
 
-// AskAll puts one question to several servers at once. The channel delivers each answer as it arrives and is
-// closed after the last. When ctx ends, the missing answers become errors, so a caller that has enough
-// answers ends ctx.
+// AskAll puts one question to several servers at once. The channel delivers each answer as it arrives, and is
+// closed after the last answer. When ctx ends, errors take the place of the missing answers. A caller that
+// has enough answers ends ctx.
 func (p *Port) AskAll(ctx context.Context, servers []Place, q Question) <-chan Answer {
 	answers := make(chan Answer, len(servers))
 	var asked sync.WaitGroup

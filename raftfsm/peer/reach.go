@@ -19,13 +19,13 @@ type reach struct {
 // outage is a period in which a server cannot be reached.
 type outage struct {
 	since time.Time
-	err   error         // of the last call
-	long  bool          // the log has a line that it is long
+	err   error         // the error of the last call
+	long  bool          // the log has a line that says that this outage is long
 	over  chan struct{} // closed when the outage ends
 }
 
-// longOutage is longer than a restart takes. A shorter outage is not worth a warning, because operators
-// restart servers.
+// longOutage is longer than a restart takes. A shorter outage needs no warning, because operators restart
+// servers.
 const longOutage = 10 * time.Second
 
 // note records the outcome of a call to a server.
@@ -54,8 +54,8 @@ func (r *reach) note(id uint32, err error) {
 	}
 }
 
-// called records a call from a server, which shows that this server can reach it too. A question shows
-// nothing: a server that waits with an empty directory asks others but refuses their calls.
+// called records a call from a server, which shows that this server can reach it too. A question does not
+// show that, because a server that waits with an empty directory asks others but refuses their calls.
 func (r *reach) called(id uint32, p Purpose) {
 	r.mu.Lock()
 	o := r.lost[id]
@@ -67,8 +67,8 @@ func (r *reach) called(id uint32, p Purpose) {
 	}
 }
 
-// again returns a channel that closes when a server can be reached again. It returns nil if the server can be
-// reached now.
+// again returns a channel that closes when a server can be reached again. again returns nil if the server can
+// be reached now.
 func (r *reach) again(id uint32) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,8 +85,9 @@ const NotFormed = "the cluster is not formed yet"
 // Starting is the refusal of a server whose raft does not run yet, although its directory has a cluster.
 const Starting = "the server is starting"
 
-// Refusal returns the refusal of a running server that does not admit this one, or nil. No majority is lost
-// while such a server runs, unless it has lost its data.
+// Refusal returns the refusal of a running server that does not admit this server, or nil if there is none.
+// While such a server runs, the cluster has not lost its majority for good, unless that server has lost its
+// data.
 func (p *Port) Refusal() error {
 	p.reach.mu.Lock()
 	defer p.reach.mu.Unlock()

@@ -13,9 +13,10 @@ import (
 )
 
 // lateHeartbeat is how long a heartbeat may wait for raft's main loop. Raft treats every heartbeat as sent at
-// the moment it is handled. If a leader vanishes while it sends a snapshot, its last heartbeat waits. Handled
-// late, it would make this server believe in that leader for another timeout, and so hinder an election. A
-// living leader sends the next heartbeat soon.
+// the moment it is handled. If a leader vanishes while it sends a snapshot, its last heartbeat waits until
+// raft has given up the snapshot. If raft then handled that heartbeat, this server would believe in that
+// leader for another timeout and so hinder an election. A late heartbeat can be dropped, because a living
+// leader soon sends the next one.
 const lateHeartbeat = 500 * time.Millisecond
 
 // isHeartbeat reports whether req is a heartbeat, which raft sends independently of the log.
@@ -28,7 +29,7 @@ var (
 	errTermOver = errors.New("the term of the server that asks is over")
 )
 
-// serveRaft passes the requests of another server's raft to our raft, until the connection ends.
+// serveRaft passes the requests of another server's raft to this server's raft, until the connection ends.
 func (p *Port) serveRaft(c *asked, from uint32) {
 	r := bufio.NewReaderSize(c, 64<<10)
 	answers := make(chan raft.RPCResponse, 1)
@@ -39,7 +40,7 @@ func (p *Port) serveRaft(c *asked, from uint32) {
 			return
 		}
 		c.within = true
-		b, err := readFrame(r, maxRequest, nil) // the log keeps the memory of the entries
+		b, err := readFrame(r, maxRequest, nil) // nil: the entries stay in the log, in the memory of this frame
 		if err != nil {
 			return
 		}
@@ -75,13 +76,14 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	case *raft.AppendEntriesRequest:
 		answer = new(raft.AppendEntriesResponse)
 		// Raft applies the message's commit index up to the end of its own log. The log may hold entries of
-		// an earlier leader after those of the message, which must not be committed.
+		// an earlier leader after those of the message, and those must not be committed.
 		req.LeaderCommitIndex = min(req.LeaderCommitIndex, lastOf(req))
 		if isHeartbeat(req) {
 			late = time.After(lateHeartbeat)
 		}
-		// Raft uses the commit index of a message only after the message's entries are on the disk. Clients
-		// that wait for an earlier entry need not wait for that.
+		// Raft uses the commit index of a message only after the message's entries are on the disk. A client
+		// that waits for an earlier entry should not wait for that, so the commit index is sent to raft
+		// first.
 		if to := min(req.LeaderCommitIndex, req.PrevLogEntry); len(req.Entries) > 0 && to > p.committed.Load() {
 			first := *req
 			first.Entries, first.LeaderCommitIndex = nil, to
@@ -103,8 +105,8 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	case *raft.InstallSnapshotRequest:
 		answer = new(raft.InstallSnapshotResponse)
 		if p.o.Host.HasApplied(req.Term, req.LastLogIndex) {
-			// Raft would go back to this older state. A leader sends such a snapshot if it missed the answer
-			// to an earlier snapshot, or to entries.
+			// Raft would go back to this older state. A leader sends such a snapshot if the answer to an
+			// earlier snapshot, or to entries, did not reach it.
 			_, err := io.Copy(io.Discard, rpc.Reader)
 			return &raft.InstallSnapshotResponse{Term: req.Term, Success: err == nil}, "", err == nil
 		}
@@ -133,8 +135,8 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	}
 }
 
-// lastOf returns the index of the last entry in a message, or, without entries, of the entry before the
-// message.
+// lastOf returns the index of the last entry in a message. If the message has no entries, that is the index
+// of the entry before the message.
 func lastOf(req *raft.AppendEntriesRequest) uint64 {
 	if n := len(req.Entries); n > 0 {
 		return req.Entries[n-1].Index
@@ -143,18 +145,20 @@ func lastOf(req *raft.AppendEntriesRequest) uint64 {
 }
 
 // asked is a connection that another server's raft has opened. It bounds the silence within a message,
-// because raft's main loop reads a snapshot without a deadline: if the leader's host vanished then, the
-// follower could not vote until TCP gave up. Between messages a connection may be idle without limit.
+// because raft's main loop reads a snapshot without a deadline. If the leader's host vanished while it sends
+// a snapshot, the follower could not vote until TCP gave up. Between messages a connection may be idle for
+// any time.
 type asked struct {
 	net.Conn
-	alive  func() bool // asks the other server for a sign of life, for at most messageProbe
-	within bool        // within a message; set by the reader, or by raft while the reader waits for raft
+	alive func() bool // asks the other server for a sign of life, for at most messageProbe
+	// the connection is within a message; set by the reader, or by raft while the reader waits for raft
+	within bool
 }
 
 const (
 	messageSilence = 700 * time.Millisecond // after this silence, this server asks whether the other is alive
 	messageProbe   = 300 * time.Millisecond
-	messageWait    = 5 * time.Second // limit for a living server
+	messageWait    = 5 * time.Second // longest silence of a server that is alive
 )
 
 // between records the end of a message.
@@ -175,13 +179,13 @@ func (c *asked) Read(b []byte) (n int, err error) {
 			return n, err
 		}
 		if time.Since(began) > messageWait || !c.alive() {
-			c.Conn.Close() // raft would continue to read, to skip the rest of the snapshot
+			c.Conn.Close() // otherwise raft would read on, to skip the rest of the snapshot
 			return n, err
 		}
 	}
 }
 
-// alive reports whether a server answers; true if its address is not known.
+// alive reports whether a server answers. It returns true if the server's address is not known.
 func (p *Port) alive(id uint32) bool {
 	addr := p.o.Host.AddrOf(id)
 	if addr == "" {

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Listen listens on the network; a test may use another function. Servers must notice a silent dead peer: a
-// follower that waits on a vanished leader's connection cannot vote.
+// Listen listens on the network; a test may use another function. Listen sets keep-alive, so that a server
+// notices when a peer vanishes without closing its connections: a follower cannot vote while it waits for a
+// message from a vanished leader.
 func Listen(addr string) (net.Listener, error) {
 	lc := net.ListenConfig{Control: socketOptions, KeepAliveConfig: keepAlive}
 	return lc.Listen(context.Background(), "tcp", addr)
@@ -23,8 +24,8 @@ func Dial(ctx context.Context, addr string) (net.Conn, error) {
 
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3}
 
-// userTimeout bounds how long sent bytes may stay unacknowledged. On systems without this bound
-// (socket_other.go), the deadlines of reads and writes show later that a peer is gone.
+// userTimeout bounds how long sent bytes may stay unacknowledged. Systems without this bound
+// (socket_other.go) notice only later, by the deadlines of reads and writes, that a peer is gone.
 const userTimeout = 10 * time.Second
 
 func socketOptions(_, _ string, c syscall.RawConn) error {

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boundUnacknowledged: macOS counts seconds, from the first retransmission.
+// boundUnacknowledged sets the bound in seconds, because macOS has no finer unit. macOS counts them from the
+// first retransmission.
 func boundUnacknowledged(fd int, d time.Duration) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_RXT_CONNDROPTIME, int(d/time.Second))
 }

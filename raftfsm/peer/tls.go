@@ -11,9 +11,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
-// TLS secures the peer port. Both sides show a certificate of the cluster's own authority, which
-// must carry the name of the right server: "zlockd-1" for the server with id 1. There is no
-// fallback.
+// TLS secures the peer port. Both sides show a certificate of the cluster's own authority, which must carry
+// the name of the right server: "zlockd-1" for the server with id 1. A connection without such certificates
+// fails.
 type TLS = tlsfiles.Files
 
 // certName is the DNS name a server's certificate must carry.

@@ -14,14 +14,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotPiece is the part of a snapshot for which a request has rpcTimeout.
+// snapshotPiece is how many bytes of a snapshot may take rpcTimeout.
 const snapshotPiece = 256 << 10
 
 // transport is raft's transport on the port. It ignores raft's heartbeat handler, which runs beside raft's
-// main loop. There, a leader that wakes from a pause could adopt the new term from a heartbeat and then
-// append a client's write in that term, which it does not lead: two entries with the same index and term but
-// other content, unnoticed. The transport does not pipeline either, because that can block replication to a
-// follower forever.
+// main loop. With that handler, a leader that wakes from a pause could adopt a newer term from a heartbeat,
+// and then append a client's write in that term, which it does not lead. Then two entries would have the same
+// index and term but different content, and no server would notice. The transport also does not pipeline,
+// because pipelining can block replication to a follower forever.
 type transport struct {
 	port    *Port
 	conns   raftConns
@@ -30,8 +30,8 @@ type transport struct {
 	pace    pace
 }
 
-// Transport returns raft's transport on the port. durable returns an index up to
-// which everything in this server's log is on its disk.
+// Transport returns raft's transport on the port. durable returns an index up to which every entry of this
+// server's log is on its disk.
 func (p *Port) Transport(durable func() uint64) raft.Transport {
 	t := &transport{port: p, host: p.o.Host, durable: durable, pace: pace{bytes: map[raft.ServerID]int{}},
 		conns: raftConns{p: p, idle: map[uint32]conns{}, busy: map[*raftConn]uint64{}}}
@@ -43,10 +43,10 @@ func (p *Port) Transport(durable func() uint64) raft.Transport {
 // Consumer returns the requests from all connections, for raft's main loop.
 func (t *transport) Consumer() <-chan raft.RPC { return t.port.rpcs }
 
-// SetHeartbeatHandler does nothing, on purpose.
+// SetHeartbeatHandler does nothing, on purpose; see transport.
 func (t *transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
-// AppendEntriesPipeline refuses, on purpose.
+// AppendEntriesPipeline refuses, on purpose; see transport.
 func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
@@ -70,7 +70,7 @@ var candidateMark = []byte{0}
 // address may belong to another server. So raft does not repeat a vote that was stored without an id.
 func candidate(addr []byte, id uint32) []byte {
 	if len(addr) == 0 {
-		return addr // the request has no address, and must not get a vote
+		return addr // the request has no address, so it must not get a vote
 	}
 	return append(slices.Concat(addr, candidateMark), ServerID(id)...)
 }
@@ -118,22 +118,23 @@ func (t *transport) self(limit time.Duration, request, answer any) error {
 	}
 }
 
-// AppendEntries sends no commit index beyond the entries that are durable here. The leader writes an entry
-// while its followers do, and raft counts the leader's write as done from the start. If a follower applied an
-// entry that its leader then lost in a crash, the next leader could put another in its place.
+// AppendEntries sends no commit index above the entries that are durable at this server. A leader writes an
+// entry while its followers write it, and raft counts the leader's write as done from the start. If a
+// follower applied an entry that its leader then lost in a crash, the next leader could put another entry in
+// its place.
 //
-// It also sends no commit index beyond the entries of the message. The follower's raft bounds the index only
+// It also sends no commit index above the entries of the message. The follower's raft bounds the index only
 // by the end of its own log. That log may still hold later entries of an earlier leader, and the follower
 // would apply them.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for _, l := range args.Entries {
 		if l.Type > raft.LogConfiguration {
-			// A stand-in (disk.StandIn), which raft has read after this server ceased to lead.
+			// raft has read a stand-in (disk.StandIn) after this server stopped leading
 			return fmt.Errorf("entry %d is not in this server's log", l.Index)
 		}
 	}
-	size := cut(args, t.pace.limit(id)) // shortens raft's own message; see cut
+	size := cut(args, t.pace.limit(id)) // shortens the message in place, so raft sees what was sent; see cut
 	end := lastOf(args)
 	// Raft has read its commit index before this call, so durable counts every entry up to there that is
 	// stored but not durable yet.
@@ -152,16 +153,18 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	switch {
 	case err == nil:
-		t.port.reach.note(ParseID(id), nil) // the answer may have come on a connection from before the outage
-	case !isHeartbeat(args): // but not a heartbeat, which must detect that a server is back
+		// the answer may have come on a connection that is older than the outage
+		t.port.reach.note(ParseID(id), nil)
+	case !isHeartbeat(args): // do not delay a heartbeat, because it must detect that a server is back
 		t.awaitReach(id, target, args.Term)
 	}
 	return err
 }
 
 // awaitReach delays the failure of a message until its server is reached again. After each failure raft
-// doubles its wait, up to ten seconds, so a server that came back after a minute could wait most of those
-// ten. With the delay, each outage of a server counts as one failure.
+// doubles the time to its next try, up to ten seconds. Without the delay, a server that comes back after a
+// minute could wait for nearly ten seconds more. With the delay, each outage of a server counts as one
+// failure.
 func (t *transport) awaitReach(id raft.ServerID, target raft.ServerAddress, term uint64) {
 	again := t.port.reach.again(ParseID(id))
 	if again == nil {
@@ -180,15 +183,15 @@ func (t *transport) awaitReach(id raft.ServerID, target raft.ServerAddress, term
 	}
 }
 
-// reachLook is how often awaitReach checks that the term still lasts and the server is still a member.
+// reachLook is how often awaitReach checks whether the term still lasts and the server is still a member.
 const reachLook = 100 * time.Millisecond
 
-// callAgain repeats a request that fails on an old connection. Raft itself would not, and an election or a
-// hand-over would fail. A repetition does no harm: a voter gives the same answer, and a successor refuses,
-// because it is in another term by then.
+// callAgain repeats a request that fails on an old connection. Raft itself would not repeat it, and an
+// election or a hand-over would fail. A repetition is harmless: a voter gives the same answer, and a
+// successor refuses, because it is already in another term.
 func (t *transport) callAgain(id raft.ServerID, target raft.ServerAddress, request, answer any) error {
 	used, err := t.call(id, target, rpcTimeout, request, answer, nil)
-	if used && connEnded(err) { // done has closed all idle connections
+	if used && connEnded(err) { // call has closed all idle connections, so the next try opens a new connection
 		_, err = t.call(id, target, rpcTimeout, request, answer, nil)
 	}
 	return err
@@ -218,7 +221,8 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	data, done := t.port.sent.begin(ParseID(id), args.Size, data)
 	defer done()
 	limit := rpcTimeout * time.Duration(max(1, args.Size/snapshotPiece))
-	_, err := t.call(id, target, limit, args, resp, data) // call reads data to its end, which detects damage
+	// call reads data to its end, so it detects damage in the snapshot
+	_, err := t.call(id, target, limit, args, resp, data)
 	if err == nil && resp.Success {
 		t.host.SnapshotSent()
 	}
@@ -231,7 +235,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 // ServerID returns raft's name of server id.
 func ServerID(id uint32) raft.ServerID { return raft.ServerID(strconv.FormatUint(uint64(id), 10)) }
 
-// ParseID returns the id for raft's name of a server; 0: not a name that ServerID returns.
+// ParseID returns the id for raft's name of a server, or 0 for a name that ServerID does not return.
 func ParseID(id raft.ServerID) uint32 {
 	v, err := strconv.ParseUint(string(id), 10, 32)
 	if err != nil {
@@ -241,9 +245,9 @@ func ParseID(id raft.ServerID) uint32 {
 }
 
 // sendings records the snapshots that are on their way to other servers.
-type sendings struct{ to sync.Map } // of *sending, by server id
+type sendings struct{ to sync.Map } // *sending, by server id
 
-// sending is one such snapshot; raft's transport reads it.
+// sending is one snapshot on its way to another server; raft's transport reads it.
 type sending struct {
 	io.Reader
 	size int64
@@ -263,8 +267,8 @@ func (s *sendings) begin(to uint32, size int64, r io.Reader) (_ io.Reader, done 
 	return snap, func() { s.to.CompareAndDelete(to, snap) }
 }
 
-// Sending returns the size of the snapshot that is on its way to a server, and how much of it has been sent;
-// 0: none is on its way.
+// Sending returns the size of the snapshot that is on its way to a server, and how many bytes of it are sent,
+// or 0 if there is no such snapshot.
 func (p *Port) Sending(to uint32) (sent, size int64) {
 	if s, is := p.sent.to.Load(to); is {
 		return s.(*sending).sent.Load(), s.(*sending).size
