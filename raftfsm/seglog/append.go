@@ -30,9 +30,9 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 	return l.fail(l.write(entries))
 }
 
-// Append makes entries readable and queues them for writing. A goroutine writes them at once; with lazily,
-// the next call that waits for them or stores more entries does. The entries must follow the newest entry.
-// The caller must not change them afterwards.
+// Append makes entries readable and queues them for writing. A goroutine writes them at once. If lazily is
+// true, the next call that waits for them or stores more entries writes them. The entries must follow the
+// newest entry. The caller must not change them afterwards.
 func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 	if len(entries) == 0 {
 		return nil
@@ -92,7 +92,7 @@ func (l *Log) Wait(index uint64) error {
 	return l.drain()
 }
 
-// writeQueue writes what is queued until the log is closed.
+// writeQueue writes the queued entries until the log is closed.
 func (l *Log) writeQueue() {
 	for {
 		select {
@@ -101,7 +101,7 @@ func (l *Log) writeQueue() {
 		case <-l.kick:
 		}
 		// A goroutine in a long system call keeps its processor for a while, and delays the goroutines that
-		// wait for it. So let those that send the entries to other servers run first.
+		// wait for it. So let the goroutines that send the entries to other servers run first.
 		runtime.Gosched()
 		select {
 		case <-l.done:
@@ -116,8 +116,7 @@ func (l *Log) writeQueue() {
 	}
 }
 
-// drain writes what is queued: all of it with one sync. The caller holds the
-// writer.
+// drain writes all queued entries, with one sync. The caller holds writer.
 func (l *Log) drain() error {
 	for {
 		l.mu.RLock()
@@ -146,8 +145,8 @@ func (l *Log) fail(err error) error {
 	return err
 }
 
-// write appends a batch durably: the first entries of the queue, or, if the queue is empty, other entries.
-// The caller holds the writer.
+// write appends a batch durably. If the queue is not empty, the batch is the first entries of the queue. The
+// caller holds writer.
 func (l *Log) write(entries []*raft.Log) error {
 	base := entries[0].Index
 	s, err := l.tail(base)
@@ -167,7 +166,7 @@ func (l *Log) write(entries []*raft.Log) error {
 		l.buf = buf
 	}
 	if s == nil || s.secret != l.secret || s.end+len(buf) > s.limit() {
-		var empty []*segment // of a larger batch that failed
+		var empty []*segment // segments left by a larger batch that failed
 		if s, empty, err = l.roll(base, len(buf)); err != nil {
 			return err
 		}
@@ -214,8 +213,8 @@ func (l *Log) publish(s *segment, starts []uint32, size int) {
 	}
 }
 
-// tail returns the segment for an append at index, nil if the append needs a new segment. An append after a
-// gap empties the log first.
+// tail returns the segment for an append at index, or nil if the append needs a new segment. If index leaves
+// a gap, tail empties the log first.
 func (l *Log) tail(index uint64) (*segment, error) {
 	l.mu.RLock()
 	n, empty := len(l.segments), l.first == 0
@@ -238,9 +237,9 @@ func (l *Log) tail(index uint64) (*segment, error) {
 	return nil, fmt.Errorf("append entry %d, but the log reaches to %d", index, s.last())
 }
 
-// roll begins a new segment at base with room for at least need bytes. The segment supersedes everything from
-// base on, in memory as on the disk. roll returns the segments that are now superseded as a whole; the caller
-// removes them.
+// roll begins a new segment at base, with room for at least need bytes. The new segment supersedes all
+// entries from base on, in memory and on the disk. roll returns the segments that are now wholly superseded;
+// the caller removes them.
 func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error) {
 	need += headerSize + endSize
 	// The spare may have failed long ago, for example because the disk was full. The log needs the segment
@@ -296,7 +295,7 @@ func (l *Log) prepare(size int) prepared {
 	return prepared{f, size, err}
 }
 
-// makeSpare starts to prepare the next segment, unless one is being prepared.
+// makeSpare starts to prepare the next segment, unless a segment is already being prepared.
 func (l *Log) makeSpare(size int) {
 	l.spareMu.Lock()
 	defer l.spareMu.Unlock()
@@ -313,8 +312,8 @@ func (l *Log) makeSpare(size int) {
 	}
 }
 
-// takeSpare returns the spare segment, if there is one. It waits until the segment is prepared or the channel
-// enough fires.
+// takeSpare returns the spare segment, if there is one. If the segment is still being prepared, takeSpare
+// waits until it is ready or the channel enough fires.
 func (l *Log) takeSpare(enough <-chan time.Time) prepared {
 	l.spareMu.Lock()
 	ch := l.spare

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// DeleteRange implements raft.LogStore. The range must reach to one end of the log. DeleteRange writes the
-// queue first.
+// DeleteRange implements raft.LogStore. The range must reach to the start or the end of the log. DeleteRange
+// writes the queue first.
 //
 // After a snapshot of a large state many segments must be removed, each with a sync. Appends may run between
 // two of them.
@@ -21,7 +21,7 @@ func (l *Log) DeleteRange(from, to uint64) error {
 	return err
 }
 
-// alone writes the queue and then calls f, while no append runs.
+// alone writes the queue and then calls f, while appends wait.
 func (l *Log) alone(f func() error) error {
 	l.writer <- struct{}{}
 	defer func() { <-l.writer }()
@@ -48,9 +48,10 @@ func (l *Log) deleteRange(from, to uint64) error {
 	return fmt.Errorf("delete log entries %d to %d out of %d to %d: not at an end", from, to, first, last)
 }
 
-// cutTail removes the entries from index on. A new segment that begins there supersedes them; cutTail removes
-// nothing before that segment exists durably. So after a crash the log is either uncut or cut as requested.
-// If a segment keeps bytes after the cut, they are superseded for as long as it exists.
+// cutTail removes the entries from index from on. A new segment that begins at from supersedes them. cutTail
+// removes nothing before the new segment is durable, so after a crash the log is either uncut or cut as
+// requested. If an older segment still has bytes after the cut, they are superseded for as long as that
+// segment exists.
 func (l *Log) cutTail(from uint64) error {
 	if err := l.removeAllUnused(); err != nil {
 		return err
@@ -76,7 +77,7 @@ func (l *Log) reset() error {
 	return nil
 }
 
-// dropAll removes the segments of a log without entries, because the next entry begins elsewhere.
+// dropAll removes the segments of a log without entries, because the next entry does not follow their end.
 func (l *Log) dropAll() error {
 	if err := l.removeAllUnused(); err != nil {
 		return err
@@ -101,8 +102,8 @@ func (l *Log) cutHead(first uint64) error {
 }
 
 // removeUnused removes the oldest segment before the log, and returns how many are left. Each removal is
-// durable before the next: if a crash restored a segment without the one that supersedes its end, truncated
-// entries would return.
+// durable before the next: if a crash brought back a segment without the segment that supersedes its end,
+// truncated entries would return.
 func (l *Log) removeUnused() (left int, err error) {
 	if len(l.unused) == 0 {
 		return 0, nil
@@ -112,7 +113,7 @@ func (l *Log) removeUnused() (left int, err error) {
 	return len(l.unused), err
 }
 
-// removeAllUnused removes all segments before the log. This must happen before the log's end is cut.
+// removeAllUnused removes all segments before the log. It must be called before the log's end is cut.
 func (l *Log) removeAllUnused() (err error) {
 	for left := 1; err == nil && left > 0; {
 		left, err = l.removeUnused()

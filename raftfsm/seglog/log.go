@@ -21,21 +21,21 @@ import (
 )
 
 // Segments start small, so that a new server starts at once, and double in size. The log is cut by whole
-// segments and keeps a spare one ready, so it may take three full segments more on the disk than its entries
-// need.
+// segments and keeps a spare segment ready, so it may take three full segments more on the disk than its
+// entries need.
 const (
 	firstSize = 1 << 20
 	fullSize  = 16 << 20
 )
 
-// Options of a log; the zero value is for production.
+// Options configure a log. The zero value is for production.
 type Options struct {
-	FS        vfs.FS // nil: the operating system's
+	FS        vfs.FS // nil: the operating system's file system
 	FirstSize int    // size of the first segment, and of a segment that an append must wait for
 	FullSize  int    // largest size of a segment
 	InTurn    bool   // prepare segments within an append, not in another goroutine
 
-	Rand io.Reader // source of a new log's secret; nil: the operating system's
+	Rand io.Reader // source of a new log's secret; nil: the operating system's source
 }
 
 func (o Options) withDefaults() Options {
@@ -48,37 +48,37 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Log is a raft.LogStore. Entries are contiguous; appending after a gap drops
-// everything before it, which a snapshot covers.
+// Log is a raft.LogStore. Entries are contiguous; an append after a gap drops all earlier entries, which a
+// snapshot covers.
 type Log struct {
 	o      Options
 	fs     vfs.FS
 	dir    string
-	secret uint64 // for the segments that this log begins
+	secret uint64 // the secret of the segments that this log begins
 
-	writer chan struct{} // held (by sending) for the whole of an append or a truncation
-	buf    []byte        // under writer
-	unused []*segment    // under writer: segments before the log that must be removed, oldest first
+	writer chan struct{} // held, by a value in it, during a whole append or truncation
+	buf    []byte        // guarded by writer
+	unused []*segment    // guarded by writer: segments before the log that must be removed, oldest first
 
-	mu       sync.RWMutex // guards the fields below; appends take it only to publish
+	mu       sync.RWMutex // guards the fields below; an append takes it only to publish
 	segments []*segment   // oldest first; appends go to the last, which stays open
-	first    uint64       // 0: nothing has been written
-	seq      uint64       // of the next segment
-	queue    []*raft.Log  // readable entries after those of the segments, not written yet
-	broken   error        // of the first append that failed, or errClosed
+	first    uint64       // index of the first entry; 0: no entry has been written
+	seq      uint64       // number of the next segment
+	queue    []*raft.Log  // entries that follow those of the segments: they can be read, but are not written yet
+	broken   error        // error of the first append that failed, or errClosed
 
-	durable atomic.Uint64 // see Durable; changed under mu
+	durable atomic.Uint64 // see Durable; changed while mu is held
 	kick    chan struct{} // holds a token while the queue may hold entries
 	started sync.Once     // starts the goroutine that writes the queue
 	around  func(what string, write func() error) error
 	done    chan struct{} // closed by Close
-	stop    sync.Once     // closes it
+	stop    sync.Once     // closes done
 
 	files  files
 	spares atomic.Int64 // number of spares so far, for their names
 
 	spareMu sync.Mutex
-	spare   chan prepared // the segment in preparation; nil: none
+	spare   chan prepared // delivers the segment in preparation; nil: no segment is in preparation
 	closed  bool
 }
 
@@ -102,7 +102,7 @@ func Open(dir string, o Options) (*Log, error) {
 	if _, err := io.ReadFull(o.Rand, random); err != nil {
 		return nil, err
 	}
-	l.secret = binary.BigEndian.Uint64(random) | 1 // 0: none
+	l.secret = binary.BigEndian.Uint64(random) | 1 // odd, because 0 means no secret
 	// A killed process may have begun a segment whose name is not durable yet.
 	if err := l.fs.SyncDir(dir); err != nil {
 		return nil, err
@@ -163,8 +163,8 @@ func (l *Log) load(names []string) error {
 	return tail.wipe(file)
 }
 
-// Around lets f run every write of the queue; f may time it and see its error. Call it before the
-// first Append.
+// Around makes f run every write of the queue, so that f can time the write and see its error. Call it before
+// the first Append.
 func (l *Log) Around(f func(what string, write func() error) error) { l.around = f }
 
 // FirstIndex implements raft.LogStore.
@@ -184,8 +184,7 @@ func (l *Log) LastIndex() (uint64, error) {
 	return l.lastIndex(), nil
 }
 
-// lastIndex is the index of the newest entry, 0 if there is none; the caller
-// holds mu.
+// lastIndex returns the index of the newest entry, or 0 if there is no entry. The caller holds mu.
 func (l *Log) lastIndex() uint64 {
 	switch {
 	case len(l.queue) > 0:
@@ -211,11 +210,11 @@ func (l *Log) GetLog(index uint64, out *raft.Log) error {
 		err := l.read(s, index, at, size, out)
 		if err == nil || !l.files.dropped(s) {
 			return err
-		} // the segment was dropped during the read; another may now hold the entry
+		} // the segment was dropped during the read; another segment may have the entry now
 	}
 }
 
-// find returns the queued entry, or the segment that holds the entry and its place in the segment.
+// find returns a queued entry, or the segment that holds the entry and the entry's place in it.
 func (l *Log) find(index uint64) (queued *raft.Log, s *segment, at, size int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -264,7 +263,7 @@ func (l *Log) segmentOf(index uint64) *segment {
 	return l.segments[i-1]
 }
 
-// Within returns the smallest index for which the entries from there to the newest take at most that many
+// Within returns the smallest index such that the entries from this index to the newest take at most so many
 // bytes on disk.
 func (l *Log) Within(bytes int64) uint64 {
 	l.mu.RLock()
@@ -300,7 +299,7 @@ func (l *Log) After(index uint64) (bytes int64) {
 	return bytes
 }
 
-// Close writes the queue and closes the files. A disk that hangs delays it by at most closeTime, because the
+// Close writes the queue and closes the files. If the disk hangs, Close gives up after closeTime, because the
 // process must end anyway.
 func (l *Log) Close() error {
 	l.spareMu.Lock()

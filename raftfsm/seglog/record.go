@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	headerSize = 24 // of a segment
-	endSize    = 16 // the secret at the end of a segment, twice
-	recordSize = 56 // of a record without data
+	headerSize = 24 // bytes of a segment's header
+	endSize    = 16 // bytes at the end of a segment, which hold the secret twice
+	recordSize = 56 // bytes of a record without data
 	sector     = 512
 
-	mostNoted = 1<<12 - 1 // empty sectors that a record counts
+	mostNoted = 1<<12 - 1 // the most empty sectors that a record counts
 
-	// MaxData is how long an entry may be, with its extensions. A longer one is
-	// refused when it is stored, because it could not be read back.
+	// MaxData is how long an entry may be, including its extensions. A longer entry is refused when it is
+	// stored, because it could not be read back.
 	MaxData = 256<<20 - recordSize
 )
 
-// maxRecord is a variable for a test that walks the limit.
+// maxRecord is a variable, so that a test can change the limit.
 var maxRecord = recordSize + MaxData
 
-// fits returns an error for an entry that is too long.
+// fits returns an error if an entry is too long.
 func fits(entries []*raft.Log) error {
 	for _, l := range entries {
 		if n := len(l.Data) + len(l.Extensions); n > maxRecord-recordSize {
@@ -71,8 +71,8 @@ func appendRecord(b []byte, l *raft.Log, batch, secret uint64) []byte {
 	return b
 }
 
-// seal completes the record at the start of b, which goes to offset at of its file. It writes the number of
-// all-zero sectors twice, so that a reader notices a flipped bit.
+// seal completes the record at the start of b, which goes to the offset at in its file. It writes the number
+// of empty sectors twice, so that a reader notices a flipped bit.
 func seal(b []byte, at int) {
 	b = b[:binary.BigEndian.Uint32(b)]
 	n := uint32(min(emptySectors(b, at), mostNoted))
@@ -95,7 +95,9 @@ func parse(b []byte, at int) (r record, err error) {
 	size := int(binary.BigEndian.Uint32(b))
 	if uint32(size) != ^binary.BigEndian.Uint32(b[4:]) || size < recordSize || size > maxRecord ||
 		size > len(b) {
-		return r, errDamaged // the disk wrote the size and its complement together, in one sector
+		// the disk wrote the size and its complement together in one sector, so a crash cannot tear them
+		// apart
+		return r, errDamaged
 	}
 	if checksum(b[12:size]) != binary.BigEndian.Uint32(b[8:]) {
 		noted := int(binary.BigEndian.Uint32(b[12:]) & mostNoted)

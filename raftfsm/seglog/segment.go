@@ -17,26 +17,26 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// segment is one file. Its records are base, base+1, …
+// segment is one file. Its records have the indexes base, base+1, …
 type segment struct {
-	name    string // its path
+	name    string // path of the file
 	seq     uint64
 	base    uint64
-	size    int      // of the file
-	secret  uint64   // of its records; 0: it has none
-	end     int      // where the next record goes
-	offsets []uint32 // of its records
+	size    int      // size of the file
+	secret  uint64   // secret of its records; 0: there is none
+	end     int      // offset of the next record
+	offsets []uint32 // offsets of its records
 
 	// What load found: the terms of the first and the last record, and whether a torn record follows.
 	firstTerm, lastTerm uint64
 	torn                bool
 
-	file  vfs.File // nil: not open; under files.mu
-	users int      // how many callers keep it open; under files.mu
-	gone  bool     // it has left the log; under files.mu
+	file  vfs.File // the open file, or nil; guarded by files.mu
+	users int      // how many callers use the open file; guarded by files.mu
+	gone  bool     // the segment has left the log; guarded by files.mu
 }
 
-// limit is where the records must end.
+// limit returns the offset at which the records must end.
 func (s *segment) limit() int {
 	if s.secret == 0 {
 		return s.size
@@ -48,7 +48,7 @@ func segmentName(seq uint64) string { return fmt.Sprintf("%012d.log", seq) }
 
 func (s *segment) last() uint64 { return s.base + uint64(len(s.offsets)) - 1 }
 
-// endOf returns where the record of index, and its padding, ends.
+// endOf returns the offset at which the record with this index, and its padding, ends.
 func (s *segment) endOf(index uint64) int {
 	if k := index - s.base + 1; k < uint64(len(s.offsets)) {
 		return int(s.offsets[k])
@@ -56,12 +56,12 @@ func (s *segment) endOf(index uint64) int {
 	return s.end
 }
 
-// prepareStep is how many zeros are written at once. The system stores a file in pieces as large as the
-// writes that made them. A write into a piece visits every block of the piece, and so does its sync. If the
-// zeros are written by the megabyte, a short append and its sync take some 8 µs longer.
+// prepareStep is how many zeros are written at once. The file system stores a file in pieces as large as
+// these writes. A later write into a piece visits every block of the piece, and so does its sync. If the
+// zeros are written in megabytes, a short append and its sync take about 8 µs longer.
 const prepareStep = 16 << 10
 
-// prepare makes a file of zeros, which lacks only its header and its name.
+// prepare makes a file of zeros, which still needs its header and its name.
 func prepare(fs vfs.FS, name string, size int) (vfs.File, error) {
 	f, err := fs.Create(name)
 	if err != nil {
@@ -83,8 +83,8 @@ func prepare(fs vfs.FS, name string, size int) (vfs.File, error) {
 // discard removes a prepared file that is not needed.
 func discard(fs vfs.FS, f vfs.File) error { return errors.Join(f.Close(), fs.Remove(f.Name())) }
 
-// begin turns a prepared file into the segment that begins at base, durably.
-// The segment is in use by its caller.
+// begin turns a prepared file into the segment that begins at base, durably. The segment counts as used by
+// the caller.
 func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base, secret uint64) (*segment, error) {
 	h := append([]byte(nil), magic...)
 	h = binary.BigEndian.AppendUint64(h, base)
@@ -112,8 +112,8 @@ func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base, secret uint64
 }
 
 // readSegments reads the segments of a log, newest first, because a segment supersedes entries of earlier
-// segments. It calls ready with each file before it reads it. It returns the segments, oldest first, and the
-// superseded ones whose removal was interrupted.
+// segments. It calls ready with each file before it reads the file. It returns the segments of the log,
+// oldest first, and the superseded segments whose removal was interrupted.
 func readSegments(fs vfs.FS, dir string, names []string,
 	ready func(f vfs.File, newest bool) error) (segments, old []*segment, err error) {
 	var next, nextTerm uint64
@@ -156,8 +156,8 @@ func readSegments(fs vfs.FS, dir string, names []string,
 	return segments, old, nil
 }
 
-// load reads a segment back. next is the base of the segment after it, 0 for the last: it ignores records
-// from next on, which are superseded.
+// load reads a segment back. next is the base of the following segment, or 0 for the last segment. load
+// ignores records from next on, because they are superseded.
 func load(f vfs.File, seq, next uint64) (*segment, error) {
 	b, err := vfs.ReadAll(f)
 	if err != nil {
@@ -197,7 +197,7 @@ func load(f vfs.File, seq, next uint64) (*segment, error) {
 	return s, nil
 }
 
-// readSecret returns the secret of a segment; 0: it has none.
+// readSecret returns the secret of a segment, or 0 if it has none.
 func readSecret(b []byte) uint64 {
 	if len(b) < headerSize+endSize {
 		return 0
@@ -218,7 +218,7 @@ func readHeader(b []byte) (base uint64, err error) {
 	return binary.BigEndian.Uint64(b[8:]), nil
 }
 
-// readWhole reads the header of a segment and refuses a segment that has lost its end: it may have lost
+// readWhole reads the header of a segment. It refuses a segment that has lost its end: the end may have held
 // entries, and nothing else would show the loss.
 func readWhole(b []byte) (base uint64, err error) {
 	base, err = readHeader(b)
@@ -231,7 +231,7 @@ func readWhole(b []byte) (base uint64, err error) {
 	return base, nil
 }
 
-// sizeNoted returns the size for the header; 0: the size does not fit into the header.
+// sizeNoted returns the size in the form that the header has; 0: the size does not fit into the header.
 func sizeNoted(size int) uint32 {
 	if uint64(size) > math.MaxUint32 {
 		return 0
@@ -248,8 +248,8 @@ func baseOf(f vfs.File) (uint64, error) {
 	return readHeader(b)
 }
 
-// checkEnd decides whether the records may end where parsing failed. want is
-// the index that was expected there.
+// checkEnd decides whether the records may end where parsing failed. want is the index that the next record
+// there should have.
 func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 	if next != 0 && want != next {
 		return errors.Join(errDamaged, errors.New("the segment ends before the next begins"))
@@ -271,8 +271,8 @@ func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 	return nil
 }
 
-// wipe zeroes the bytes of a torn write after the last record, because appends expect zeros there. These
-// bytes hold no acknowledged entry.
+// wipe writes zeros over the bytes of a torn write after the last record, because appends expect zeros there.
+// These bytes contain no acknowledged entry.
 func (s *segment) wipe(f vfs.File) error {
 	b := make([]byte, s.limit()-s.end)
 	if _, err := f.ReadAt(b, int64(s.end)); err != nil && !errors.Is(err, io.EOF) {
@@ -282,8 +282,8 @@ func (s *segment) wipe(f vfs.File) error {
 		return nil
 	}
 	clear(b)
-	// Go from the end to the start: a crash in between leaves zeros after the torn records, as before, never
-	// in front of them.
+	// Write from the end to the start: if a crash interrupts this, the zeros are after the torn records, as
+	// before, and never before them.
 	for len(b) > 0 {
 		n := (len(b) - 1) / (1 << 20) * (1 << 20)
 		if _, err := f.WriteAt(b[n:], int64(s.end+n)); err != nil {
@@ -297,21 +297,21 @@ func (s *segment) wipe(f vfs.File) error {
 	return nil
 }
 
-// readers is how many segments stay open for reads. A log may have hundreds.
+// readers is how many segments stay open for reads. A log may have hundreds of segments.
 const readers = 4
 
-// files opens segments to read them and bounds how many are open.
+// files opens segments to read them, and bounds how many are open.
 type files struct {
 	fs   vfs.FS
 	mu   sync.Mutex
-	idle []*segment // open and not in use, the longest unused first
+	idle []*segment // open segments that are not in use; the one unused for the longest time is first
 }
 
 // errGone says that the log has dropped a segment that a reader was about to read.
 var errGone = errors.New("the segment is no longer part of the log")
 
-// use runs f with the segment's file. No lock is held while the file is opened and f runs: a disk that hangs
-// delays this reader alone.
+// use runs f with the segment's file. No lock is held while the file is opened and f runs: so a disk that
+// hangs delays only this reader.
 func (p *files) use(s *segment, f func(vfs.File) error) error {
 	p.mu.Lock()
 	if s.users++; s.users == 1 {
@@ -329,7 +329,7 @@ func (p *files) use(s *segment, f func(vfs.File) error) error {
 		file = s.file
 		p.mu.Unlock()
 		if mine != nil {
-			mine.Close() // it was open only for this read
+			mine.Close() // this file was opened only for this read
 		}
 		if file == nil {
 			return cmp.Or(err, errGone)
@@ -349,7 +349,7 @@ func (p *files) release(s *segment) {
 	if len(p.idle) > readers {
 		old := p.idle[0]
 		p.idle = p.idle[1:]
-		old.file.Close() // it was open only for reads
+		old.file.Close() // this file was opened only for reads
 		old.file = nil
 	}
 }
@@ -375,7 +375,7 @@ func (p *files) dropped(s *segment) bool {
 	return s.gone
 }
 
-// withFile runs f with an open file, and closes it after that.
+// withFile opens a file, runs f with it, and closes it.
 func withFile(fs vfs.FS, name string, f func(vfs.File) error) error {
 	file, err := fs.Open(name)
 	if err != nil {
