@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/server/backup"
 )
 
-// backupSource returns the node, nil until the server has joined its cluster.
+// backupSource returns the node, or nil until the server has joined its cluster.
 func (i *Instance) backupSource() backup.Source {
 	if node := i.node.Load(); node != nil {
 		return node
@@ -18,7 +18,7 @@ func (i *Instance) backupSource() backup.Source {
 	return nil
 }
 
-// cluster returns the name of this server's cluster, empty until the server has joined it.
+// cluster returns the name of this server's cluster, or "" until the server has joined it.
 func (i *Instance) cluster() string {
 	if node := i.node.Load(); node != nil {
 		return node.Status().Cluster
@@ -26,7 +26,7 @@ func (i *Instance) cluster() string {
 	return ""
 }
 
-// restoreTarget returns the node, nil until the server has joined its cluster.
+// restoreTarget returns the node, or nil until the server has joined its cluster.
 func (i *Instance) restoreTarget() backup.Target {
 	if node := i.node.Load(); node != nil {
 		return node
@@ -61,7 +61,7 @@ func (i *Instance) takeBackups() {
 	})
 }
 
-// turn returns this server's place among the members, in the order of ids.
+// turn returns this server's place among the members in the order of their ids, and the number of members.
 func (i *Instance) turn() (rank, of int) {
 	node := i.node.Load()
 	if node == nil {

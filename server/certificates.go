@@ -15,9 +15,10 @@ import (
 // certificate is a certificate that this server shows to its callers, or the authority by which it knows
 // theirs.
 type certificate struct {
-	use               string    // clients, peers, admin, metrics or tickets, with -ca for the authority
+	// what it is for: clients, peers, admin, metrics or tickets; an authority's has -ca at the end
+	use               string
 	*x509.Certificate           // nil for an authority
-	until             time.Time // its end, or for peers that of the authority that signed it
+	until             time.Time // when it ends; for peers, when the authority that signed it ends
 }
 
 // certificates returns the certificates that this server now shows at each port that has TLS, and the
@@ -48,7 +49,7 @@ func shown(cfg *tls.Config) (list []*x509.Certificate) {
 		return nil
 	}
 	hello := &tls.ClientHelloInfo{}
-	if cfg.GetConfigForClient != nil { // it replaces cfg
+	if cfg.GetConfigForClient != nil { // the configuration for one client replaces cfg
 		if c, err := cfg.GetConfigForClient(hello); err == nil && c != nil {
 			cfg = c
 		}
@@ -71,14 +72,14 @@ func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	return list
 }
 
-// How long before a certificate's expiry /health has a notice, and a fault.
+// How long before a certificate ends /health shows a notice, and how long before it shows a fault.
 const (
 	certificateSoon = 30 * 24 * time.Hour
 	certificateBad  = 3 * 24 * time.Hour
 )
 
-// word describes the problem of the certificate at time now; empty: no problem. bad says that clients and
-// peers that check certificates refuse it, now or within days.
+// word describes the problem that the certificate has at the time now, or returns "". bad says that clients
+// and peers that check certificates refuse this one, now or within days.
 func (c *certificate) word(now time.Time) (text string, bad bool) {
 	if c.Certificate == nil {
 		return c.authorityWord(now)
@@ -102,7 +103,8 @@ func (c *certificate) word(now time.Time) (text string, bad bool) {
 	return "", false
 }
 
-// authorityWord is word for an authority. The file may hold the next one as well: then that counts.
+// authorityWord is like word, for an authority. If the file also has the next authority, the dates of that
+// one count.
 func (c *certificate) authorityWord(now time.Time) (text string, bad bool) {
 	left := c.until.Sub(now)
 	if left >= certificateSoon {

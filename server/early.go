@@ -8,14 +8,14 @@ import (
 	"github.com/zlockd/zlockd/server/clients"
 )
 
-// unformedGrace is how long a server waits for the others before it admits clients that ask for read-only
-// sessions.
+// unformedGrace is how long a server waits for the other servers before it admits clients that ask for
+// read-only sessions.
 const unformedGrace = 2 * time.Second
 
-// unformed is the replica of a server that has not joined its cluster yet: the empty tree with which every
-// cluster begins. It has only the methods that connections of read-only sessions call.
+// unformed is the replica of a server that has not joined its cluster yet. Its state is the empty tree with
+// which every cluster begins. It has only the methods that connections of read-only sessions call.
 type unformed struct {
-	clients.Replica // nil
+	clients.Replica // nil: no other method is called
 	state           *state.State
 }
 

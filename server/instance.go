@@ -26,7 +26,7 @@ type Instance struct {
 	Admin   *admin.Admin
 
 	o      Options
-	c      clients.Options              // options with their defaults
+	c      clients.Options              // the options, with their defaults filled in
 	node   atomic.Pointer[raftfsm.Node] // nil until the server has joined its cluster
 	client net.Listener
 	secure net.Listener
@@ -34,26 +34,26 @@ type Instance struct {
 	pages  *http.Server
 	view   *view.View    // nil without an admin port
 	taker  *backup.Taker // nil: no backups are taken
-	// metrics is the port for /metrics alone, if an operator has configured one.
+	// metrics is the port that serves only /metrics, if an operator has configured one.
 	metrics     net.Listener
 	metricsPage *http.Server
 
 	ticketPort  net.Listener
 	ticketPages *http.Server
 	tickets     *tickets.Server // nil: the server has no port for tickets
-	endsSoon    atomic.Int64    // number of long holds of tickets that end soon
+	endsSoon    atomic.Int64    // how many long holds of tickets end soon
 
-	peerTLS *tlsfiles.Files // nil: none
+	peerTLS *tlsfiles.Files // nil: the peer port has no TLS
 	slow    observe.Slow
 
 	reconfiguring sync.Mutex // held while this server runs a reconfig
 
-	ctx    context.Context // ends when the server disconnects its clients
+	ctx    context.Context // ctx ends when the server disconnects its clients
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	failed chan struct{}
 	fail   sync.Once
-	// waits is the text about what the server waits for before it joins; nil: no text yet.
+	// waits says for what the server waits before it joins; nil: it has not waited yet.
 	waits atomic.Pointer[string]
 }
 
@@ -64,26 +64,25 @@ func addrString(ln net.Listener) string {
 	return ln.Addr().String()
 }
 
-// ClientAddr is the bound address of the client port, empty if there is none.
+// ClientAddr returns the bound address of the client port, or "" if there is none.
 func (i *Instance) ClientAddr() string { return addrString(i.client) }
 
-// SecureAddr is the bound address of the TLS client port, empty if there is
-// none.
+// SecureAddr returns the bound address of the client port with TLS, or "" if there is none.
 func (i *Instance) SecureAddr() string { return addrString(i.secure) }
 
-// AdminAddr is the bound address of the admin port, empty if there is none.
+// AdminAddr returns the bound address of the admin port, or "" if there is none.
 func (i *Instance) AdminAddr() string { return addrString(i.http) }
 
-// MetricsAddr is the bound address of the metrics port, empty if there is none.
+// MetricsAddr returns the bound address of the metrics port, or "" if there is none.
 func (i *Instance) MetricsAddr() string { return addrString(i.metrics) }
 
-// Node is this server's part in the cluster, nil until it has joined.
+// Node returns this server's part in the cluster, or nil until the server has joined.
 func (i *Instance) Node() *raftfsm.Node { return i.node.Load() }
 
 // Ready waits until the server serves clients.
 func (i *Instance) Ready(ctx context.Context) error { return i.Clients.WaitServing(ctx) }
 
-// Failed is closed when the server cannot go on by itself; the log says why.
+// Failed returns a channel that closes when the server cannot continue by itself; the log says why.
 func (i *Instance) Failed() <-chan struct{} { return i.failed }
 
 func (i *Instance) stopped() { i.fail.Do(func() { close(i.failed) }) }
@@ -93,8 +92,8 @@ func (i *Instance) super() identity.Super {
 	return identity.Super{Digest: i.o.SuperDigest, SASL: i.o.SASLSuper, X509: i.o.X509Super}
 }
 
-// authorize returns the check for callers that change state over HTTP. Only the super user, with the
-// password, may do that. It returns nil without a super user.
+// authorize returns the check for callers that change state over HTTP. Only the super user may do that, with
+// the password. authorize returns nil if there is no super user.
 func (i *Instance) authorize() port.Super {
 	if i.o.SuperDigest == "" {
 		return nil
@@ -102,7 +101,7 @@ func (i *Instance) authorize() port.Super {
 	return i.super().HasPassword
 }
 
-// dialable returns the address of a listener if it names a host, else the empty string.
+// dialable returns the address of a listener if it names a host, and otherwise "".
 func dialable(ln net.Listener) string {
 	if ln == nil {
 		return ""

@@ -86,8 +86,8 @@ func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, kn
 	case node == nil:
 		return 0, false
 	case node.PeerAddr() == "":
-		return jute.Unimplemented, true // a server alone has no members to change
-	case r.May && !i.reconfiguring.TryLock(): // a client without the right must not block others
+		return jute.Unimplemented, true // a server alone has no members that could change
+	case r.May && !i.reconfiguring.TryLock(): // a client without the right must not make others wait
 		return jute.ReconfigInProgress, true
 	case r.May:
 		defer i.reconfiguring.Unlock()
@@ -105,7 +105,7 @@ func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, kn
 }
 
 // wishCode returns the code with which ZooKeeper would answer an error. known is false if there is no such
-// code: the client must read the members to find out.
+// code; then the client must read the list of members to learn the outcome.
 func wishCode(err error) (code jute.ErrCode, known bool) {
 	switch {
 	case err == nil:

@@ -23,46 +23,48 @@ type Options struct {
 	// ID is this server's id in the cluster, 1 to 254; default 1.
 	ID uint32
 
-	// ClientAddr, SecureAddr and AdminAddr are the addresses at which the server listens for clients, clients
-	// with TLS, and HTTP; MetricsAddr is for /metrics alone. Empty: the server does not listen. Any port may
-	// be 0.
+	// ClientAddr, SecureAddr and AdminAddr are the addresses at which the server listens for clients, for
+	// clients with TLS, and for HTTP. At MetricsAddr it serves only /metrics. Empty: the server does not
+	// listen. Any port may be 0.
 	ClientAddr, SecureAddr, AdminAddr, MetricsAddr string
-	// TicketAddr is the address at which the server listens for tickets, over HTTP; empty: it does not.
-	// TicketTLS makes the port speak TLS; without TLS the address must be on loopback. TicketTokens are the
-	// tokens that identify callers. MaxTicket is the longest time that a ticket may ask for; default 24 h.
-	// With TicketAnyPort the server listens on another port of the host if TicketAddr is in use.
+	// TicketAddr is the address at which the server listens for requests about tickets, over HTTP; empty: it
+	// does not listen. TicketTLS makes this port speak TLS; without TLS the address must be on loopback.
+	// TicketTokens are the tokens that identify callers. MaxTicket is the longest time for which a caller may
+	// ask; default 24 h. If TicketAddr is in use and TicketAnyPort is set, the server listens on another port
+	// of the same host.
 	TicketAddr    string
 	TicketAnyPort bool
 	TicketTLS     *tls.Config
 	TicketTokens  *tickets.Tokens
 	MaxTicket     time.Duration
-	// Listen opens these listeners; default net.Listen for TCP.
+	// Listen opens the listeners for these addresses; default net.Listen for TCP.
 	Listen func(addr string) (net.Listener, error)
-	// ClientTLS is for SecureAddr. AdminTLS makes the admin port speak TLS, and MetricsTLS that of
-	// MetricsAddr; with AdminClear the admin port speaks clear text too.
+	// ClientTLS is for SecureAddr. AdminTLS makes the admin port speak TLS, and MetricsTLS the port at
+	// MetricsAddr. With AdminClear the admin port also speaks clear text.
 	ClientTLS, AdminTLS, MetricsTLS *tls.Config
 	AdminClear                      bool
-	// TLSProblems return why the present TLS files cannot be used; empty: they can.
+	// TLSProblems return why the present TLS files cannot be used, or "" if they can.
 	TLSProblems []func() string
-	// TLSAuthorities return until when the authorities hold that the certificates of callers must be signed
-	// by, for each port that has any: clients, admin, metrics or tickets.
+	// TLSAuthorities return when the authorities end by which the certificates of callers must be signed. The
+	// keys are the ports that have such authorities: clients, admin, metrics or tickets.
 	TLSAuthorities map[string]func() time.Time
 
 	// DataDir is the directory of all durable data. Empty: the server keeps its data in memory.
 	DataDir string
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
-	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log written since the last snapshot, in
-	// requests, bytes and time; defaults 100,000, 32 MiB, none; 4 MiB for a server in memory without peers.
+	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound how many requests and bytes the log gets, and
+	// how much time passes, before the next snapshot. The defaults are 100,000, 32 MiB (4 MiB for a server in
+	// memory without peers) and no bound.
 	SnapshotEntries, SnapshotBytes int64
 	SnapshotInterval               time.Duration
 	// SnapshotRetain is how many snapshots the server keeps; default 2.
 	SnapshotRetain int
-	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot: below
-	// it, the cluster refuses requests that need more room. Default 512 MiB; negative: no reserve.
+	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot. While
+	// there is less, the cluster refuses requests that need more room. Default 512 MiB; negative: no reserve.
 	DiskReserve int64
-	// The server writes a backup to BackupDir every BackupInterval, and keeps the newest BackupKeep of them;
-	// defaults an hour and 24. Without BackupDir it takes no backups by itself.
+	// The server writes a backup to BackupDir every BackupInterval (default 1 h), and keeps the newest
+	// BackupKeep backups (default 24). Without BackupDir it takes no backups by itself.
 	BackupDir      string
 	BackupInterval time.Duration
 	BackupKeep     int
@@ -77,13 +79,13 @@ type Options struct {
 	PeerWords map[uint32]state.Server
 	// PeerListen is the address to listen on for peers; default Peers[ID].
 	PeerListen string
-	// PeerTLS names the files that secure the peer port: certificate, key, authority and revocation
-	// lists. Without them the port must be on loopback, unless PeerInsecure says that only the servers
-	// reach its network.
+	// PeerTLS names the files that secure the peer port: certificate, key, authority and revocation lists.
+	// Without these files the port must be on loopback, unless PeerInsecure says that only the cluster's
+	// servers reach its network.
 	PeerTLS      tlsfiles.Names
 	PeerInsecure bool
 	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election; default 1
-	// s, 30 ms without Peers, at most MinSessionTimeout minus 2 s.
+	// s, or 30 ms without Peers. It must be at most MinSessionTimeout minus 2 s.
 	HeartbeatTimeout time.Duration
 	// ReadOnlyMode lets clients that ask for it read this server's state while it knows no leader.
 	ReadOnlyMode bool
@@ -94,23 +96,22 @@ type Options struct {
 	// with standaloneEnabled=false.
 	LoneVoter bool
 
-	// MinSessionTimeout and MaxSessionTimeout bound what clients may ask for; default 4 s and 40 s, two and
-	// twenty ticks. TickTime is only shown, by conf; default half of MinSessionTimeout.
+	// MinSessionTimeout and MaxSessionTimeout bound the timeouts for which clients may ask; default 4 s and
+	// 40 s. TickTime has no effect; the command conf shows it. Its default is half of MinSessionTimeout.
 	MinSessionTimeout, MaxSessionTimeout, TickTime time.Duration
-	// MaxFrame is the longest frame accepted, its prefix not counted; default 1,048,575. setWatches may be
-	// longer, up to 64 MiB, because some clients do not split it.
+	// MaxFrame is the longest frame that the server accepts, without its prefix; default 1,048,575. A
+	// setWatches may be longer, up to 64 MiB, because some clients do not split it.
 	MaxFrame int
-	// MaxConnsPerAddr bounds the connections from one address; default 60,
-	// negative is no limit.
+	// MaxConnsPerAddr bounds the connections from one address; default 60. Negative: no limit.
 	MaxConnsPerAddr int
-	// MaxConns bounds all connections. The default, and the most, is the lesser of two numbers: 80 % of the
-	// file descriptors that this process may have; and as many connections as fit, at 64 KiB each, into half
-	// of the memory that it may use. Negative is no limit.
+	// MaxConns bounds all connections. The default is also the maximum. It is the smaller of two numbers: 80
+	// % of the file descriptors that this process may have; and as many connections as fit, at 64 KiB each,
+	// into half of the memory that it may use. Negative: no limit.
 	MaxConns int
-	// MaxSessions bounds the sessions of the cluster; default as many as fit, at 2 KiB each, into a quarter
-	// of the memory that the process may use. MaxAddrSessions bounds those from one address, while
-	// MaxConnsPerAddr is a limit; default half of MaxSessions, at most 50,000. At a bound this server refuses
-	// new sessions. Negative is no limit.
+	// MaxSessions bounds the sessions of the cluster; the default is as many as fit, at 2 KiB each, into a
+	// quarter of the memory that the process may use. MaxAddrSessions bounds the sessions from one address,
+	// if MaxConnsPerAddr is a limit; the default is half of MaxSessions, at most 50,000. At a bound this
+	// server refuses new sessions. Negative: no limit.
 	MaxSessions, MaxAddrSessions int
 	// MaxNodes and MaxBytes bound the tree: when it reaches them, requests that need more room are refused.
 	// Default no bound.
@@ -118,47 +119,47 @@ type Options struct {
 	MaxBytes int64
 	// SweepInterval is how often the leader looks for expired containers and TTL nodes; default 60 s.
 	SweepInterval time.Duration
-	// EnforceQuota makes hard quotas refuse requests. Without it they refuse nothing, as in ZooKeeper by
-	// default. NoTTL refuses TTL nodes.
+	// EnforceQuota makes hard quotas refuse requests. Without EnforceQuota a quota refuses no request, as in
+	// ZooKeeper by default. NoTTL refuses TTL nodes.
 	EnforceQuota, NoTTL bool
 	// OneLayout refuses a contender for a lock if the present contenders use another layout and would not see
-	// it.
+	// the new one.
 	OneLayout bool
 	// LinearizableReads makes every read wait for a round through the log, so that no read is ever
 	// stale.
 	LinearizableReads bool
 
-	// SuperDigest is the digest identity "user:base64(sha1(user:password))" that may do everything,
-	// also over HTTP. Empty: no client may.
+	// SuperDigest is the digest identity "user:base64(sha1(user:password))" that may do everything, also over
+	// HTTP. Empty: there is no such identity.
 	SuperDigest string
-	// X509Super is the subject of the client certificate that may do everything, if any.
+	// X509Super is the subject of the client certificate that may do everything. Empty: there is none.
 	X509Super string
 	// SASL has the mechanisms for authentication by SASL; nil: the server answers like a ZooKeeper without
-	// SASL. SASLSuper is the SASL user that may do everything, if any.
+	// SASL. SASLSuper is the SASL user that may do everything. Empty: there is none.
 	SASL      *sasl.Mechanisms
 	SASLSuper string
-	// EnsembleNames are the names of this cluster. The server refuses a client that authenticates by the
-	// scheme ensemble with another name, because it looks for another cluster. A client without a name
-	// passes. If EnsembleNames is empty, every client passes.
+	// EnsembleNames are the names of this cluster. If a client authenticates by the scheme ensemble with
+	// another name, the server refuses it, because the client looks for another cluster. The server admits a
+	// client that gives no name. If EnsembleNames is empty, it admits every client.
 	EnsembleNames []string
-	// RequireAuth are schemes (digest, sasl, x509). A client must prove an identity of one of them before any
-	// other request. Empty: no identity is required.
+	// RequireAuth lists schemes (digest, sasl, x509). A client must prove an identity of one of these schemes
+	// before any other request. Empty: no identity is required.
 	RequireAuth []string
 	// SkipACL lets every client do everything.
 	SkipACL bool
 
-	// FourLetterWords lists the four-letter words that the server answers, separated by commas; "*" is
-	// all of them, empty is admin.DefaultWhitelist. It always answers srvr.
+	// FourLetterWords lists the four-letter words that the server answers, separated by commas; "*" means all
+	// of them, and empty means admin.DefaultWhitelist. It always answers srvr.
 	FourLetterWords string
 	// AdminHosts are host names that requests to the admin port may use, besides addresses, localhost, and
-	// the names of this machine and of the members; "*" is any.
+	// the names of this machine and of the members; "*" allows any name.
 	AdminHosts []string
 	// Profiling serves /debug/pprof. NoJVM omits the jvm_* metrics, which describe this process under the
 	// names of a Java virtual machine.
 	Profiling, NoJVM bool
-	// Audit gets a line for each requested change; nil: no audit log. The caller closes it.
+	// Audit receives a line for each requested change; nil: there is no audit log. The caller closes it.
 	Audit *audit.Log
-	// SlowRequest is how long a request may take before the Logger gets a line about it; 0: without bound.
+	// SlowRequest is how long a request may take before the Logger receives a line about it; 0: any time.
 	SlowRequest time.Duration
 	// Version and Built describe the program. ConfigText is the configuration file, without its secrets, as
 	// conf shows it.
@@ -176,13 +177,13 @@ type Options struct {
 	// Now is the wall clock for times that people see; default time.Now.
 	Now func() time.Time
 
-	// Test, if set, changes the options of this server's part in the cluster: a test gives it another
-	// disk or network.
+	// Test, if set, changes the options of this server's part in the cluster, so that a test can give it
+	// another disk or network.
 	Test func(*raftfsm.Options)
 }
 
-// withDefaults fills in what every part of the server needs. The packages that use the other options
-// fill in their defaults.
+// withDefaults fills in the options that several parts of the server need. The packages that use the other
+// options fill in those defaults.
 func (o Options) withDefaults() Options {
 	o.ID, o.Logger = cmp.Or(o.ID, 1), cmp.Or(o.Logger, slog.Default())
 	o.MaxTicket = cmp.Or(o.MaxTicket, tickets.DefaultMax)

@@ -91,8 +91,8 @@ func (i *Instance) raftOptions() raftfsm.Options {
 	return r
 }
 
-// follow returns a function that passes each request of a client to the logs that the options ask for, nil if
-// there is no such log.
+// follow returns a function that passes each request of a client to the logs that the options ask for, or nil
+// if there is no such log.
 func (i *Instance) follow() func(*observe.Request) {
 	audit := i.o.Audit
 	i.slow.Bound, i.slow.Log = i.o.SlowRequest, i.o.Logger
@@ -109,7 +109,7 @@ func (i *Instance) follow() func(*observe.Request) {
 	}
 }
 
-// measures records in the admin metrics what raftfsm measures.
+// measures records in the admin metrics the values that raftfsm measures.
 func measures(m *admin.Metrics) raftfsm.Measures {
 	return raftfsm.Measures{
 		EntryBytes:        func(v int64) { m.Proposals.Observe(v); m.ProposalCount.Add(1) },

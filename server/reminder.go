@@ -26,7 +26,8 @@ func (i *Instance) remind() {
 	}
 }
 
-// lookForEnds returns the holds that end soon, and logs those that are not logged yet.
+// lookForEnds returns the holds that end soon, and logs each of them once. told has the holds that are
+// already logged.
 func (i *Instance) lookForEnds(told map[int64]bool) map[int64]bool {
 	now := map[int64]bool{}
 	for _, e := range i.holdsThatEndSoon() {
@@ -39,7 +40,7 @@ func (i *Instance) lookForEnds(told map[int64]bool) map[int64]bool {
 	return now
 }
 
-// holdsThatEndSoon reads only the sessions that are tickets.
+// holdsThatEndSoon lists the long holds that end soon. It reads only the sessions that are tickets.
 func (i *Instance) holdsThatEndSoon() (list []tickets.End) {
 	if node := i.node.Load(); node != nil {
 		node.View(func(st *state.State) { list = tickets.EndsSoon(st, node.TimeLeft, i.o.Now()) })

@@ -12,12 +12,12 @@ import (
 
 // At these limits a server adds a notice to /health.
 const (
-	slowSync = 100 * time.Millisecond // on average
+	slowSync = 100 * time.Millisecond // average duration
 	fewFiles = 1024
 )
 
-// resourceNotices warns of future trouble: slow syncs of the log, and too few file descriptors. The status
-// has the number of descriptors only if the caller asked for it.
+// resourceNotices warns of future trouble: slow syncs of the log, and too few file descriptors. The number of
+// descriptors is in the status only if the caller asked for it.
 func resourceNotices(s *admin.Status) (notices []string) {
 	if s.Syncs > 0 {
 		if mean := s.SyncTime / time.Duration(s.Syncs); mean > slowSync {
@@ -40,8 +40,8 @@ func resourceNotices(s *admin.Status) (notices []string) {
 // settled is how long a new leader waits for the other servers before it reports one as missing.
 const settled = 10 * time.Second
 
-// lossNotice returns, on the leader, a notice if voters are missing and one more loss would stop the cluster;
-// otherwise it is empty.
+// lossNotice returns a notice, on the leader, if voters are missing and the loss of one more voter would stop
+// the cluster; otherwise it returns "".
 func lossNotice(s *admin.Status) string {
 	if s.Mode != admin.Leader || s.Leads < settled {
 		return ""

@@ -13,16 +13,17 @@ import (
 	"github.com/zlockd/zlockd/server/clients"
 )
 
-// The compiler checks: a node is the replica of the connections, and the connections are the node's observer.
+// The compiler checks that a node implements the replica of the connections, and that the connections
+// implement the observer of the node.
 var (
 	_ clients.Replica  = (*raftfsm.Node)(nil)
 	_ raftfsm.Observer = (*clients.Server)(nil)
 )
 
-// Start runs a server. It opens the ports at once, so that it finds addresses in use early and
-// answers health checks. It returns when the server has joined its cluster: a new cluster of
-// several servers forms when all of them have been started. ctx bounds that wait. The server
-// serves clients a little later, see Ready.
+// Start runs a server. It opens the ports at once, so that it notices early if an address is in use, and can
+// answer health checks. It returns when the server has joined its cluster. A new cluster of several servers
+// forms when all of them have been started. ctx bounds the wait for that. The server serves clients a little
+// later; see Ready.
 func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	i := &Instance{o: o.withDefaults(), failed: make(chan struct{})}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
@@ -146,8 +147,8 @@ func (i *Instance) accept() {
 	}
 }
 
-// served handles the failure of a port: it ends the server, so that a supervisor notices. A server without
-// its ports is useless.
+// served handles the failure of a port. It ends the server, so that a supervisor notices, because a server
+// without its ports is useless.
 func (i *Instance) served(what string, err error) {
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		i.o.Logger.Error(what+" failed", "err", err)
@@ -155,8 +156,9 @@ func (i *Instance) served(what string, err error) {
 	}
 }
 
-// Close shuts the server down, until ctx ends: it hands over leadership and closes the connections, so that
-// clients go to other servers. All acknowledged data are on the disk. Sessions stay alive.
+// Close shuts the server down; it gives up when ctx ends. The server hands the leadership over and closes its
+// connections, so that clients go to other servers. Sessions stay alive. All acknowledged data are on the
+// disk.
 func (i *Instance) Close(ctx context.Context) error {
 	i.cancel()
 	if i.tickets != nil {
@@ -177,7 +179,7 @@ func (i *Instance) Close(ctx context.Context) error {
 	}
 	for _, ln := range []net.Listener{i.client, i.secure, i.http, i.metrics, i.ticketPort} {
 		if ln != nil {
-			ln.Close() // listeners without a server yet
+			ln.Close() // listeners that serve no request yet
 		}
 	}
 	i.wg.Wait()

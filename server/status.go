@@ -24,11 +24,11 @@ var _ admin.Source = (*Instance)(nil)
 // with version numbers.
 const compatible = "3.9.3"
 
-// diskFailed is the number of free bytes at which health fails.
+// diskFailed is the number of free bytes below which /health reports a fault.
 const diskFailed = 64 << 20
 
-// Status implements admin.Source. It holds locks only for bounded pieces of its work, so that it does not
-// slow down writes.
+// Status implements admin.Source. It takes locks only for short pieces of its work, so that it does not slow
+// down writes.
 func (i *Instance) Status(need admin.Need) *admin.Status {
 	s := &admin.Status{
 		Now:     i.o.Now(),
@@ -133,7 +133,7 @@ func (i *Instance) diskStatus(s *admin.Status) {
 	}
 }
 
-// clusterStatus adds this server's part in the cluster and what is replicated.
+// clusterStatus adds this server's part in the cluster, and figures of the replicated state.
 func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin.Need) {
 	serving := s.Serving // the server admits clients
 	s.Node = node.Status()
@@ -210,7 +210,7 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 	}
 }
 
-// mode returns the server's role, as srvr names it; empty while it has no role.
+// mode returns the server's role, as srvr names it, or "" while the server has no role.
 func (i *Instance) mode(n *status.Node) admin.Mode {
 	if n.Role == string(admin.Follower) {
 		for _, m := range n.Members {
@@ -222,7 +222,7 @@ func (i *Instance) mode(n *status.Node) admin.Mode {
 	return admin.Mode(n.Role)
 }
 
-// clusterMetrics adds what the replicated log has measured.
+// clusterMetrics adds the metrics of the replicated log.
 func clusterMetrics(s *admin.Status) {
 	const ms = float64(time.Millisecond)
 	s.Summaries["fsynctime"] = admin.Summary{Count: s.Syncs, Sum: float64(s.SyncTime) / ms,
@@ -277,8 +277,8 @@ func (i *Instance) auditStatus(s *admin.Status, metrics bool) {
 		"came at once, or an address wrote more than its share.", float64(f.Lost))
 }
 
-// The functions below add lists to a status. A list is cut when the status is full. The server reads lists in
-// pieces, so that a status does not slow down writes.
+// The functions below add lists to a status. When the status is full, the rest of a list is left out. The
+// server reads lists in pieces, so that a status does not slow down writes.
 
 // listConns lists the connections.
 func (i *Instance) listConns(s *admin.Status) {
@@ -325,8 +325,8 @@ type names struct {
 	shows  func(path string) bool
 }
 
-// keptNames bounds the cache of rights of a list, in bytes of directory names. The rights of other
-// directories are looked up each time.
+// keptNames bounds the cache of rights of a list, in bytes of directory names. The rights of further
+// directories are not cached.
 const keptNames = 8 << 20
 
 func (i *Instance) names(need admin.Need) *names {
@@ -360,8 +360,8 @@ func (l *names) add(session int64, path string) {
 	}
 }
 
-// list returns the paths by session, sorted and without duplicates. The result has only the number of the
-// paths that the reader may not see.
+// list returns the paths by session, sorted and without duplicates. Of the paths that the reader may not see,
+// the result has only the number.
 func (l *names) list() []admin.SessionPaths {
 	for id, n := range l.hidden {
 		l.by[id] = append(l.by[id], fmt.Sprintf("(%d that world:anyone may not list)", n))
@@ -396,8 +396,8 @@ func listSessions(s *admin.Status, node *raftfsm.Node) {
 	}
 }
 
-// listEphemerals lists the ephemeral nodes by session. A node that is created or deleted while it reads may
-// be in the list or not.
+// listEphemerals lists the ephemeral nodes by session. A node that is created or deleted in this time may be
+// in the list or not.
 func (i *Instance) listEphemerals(s *admin.Status, node *raftfsm.Node, need admin.Need) {
 	list := i.names(need)
 	node.Ephemerals(func(session int64, path string) bool {

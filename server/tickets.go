@@ -18,7 +18,7 @@ import (
 
 var _ tickets.Node = (*raftfsm.Node)(nil)
 
-// ticketConns is how many connections the port for tickets has at a time: each wait needs one.
+// ticketConns is how many connections the port for tickets may have at a time; each wait needs a connection.
 const ticketConns = tickets.MaxWaits + 512
 
 // openTickets makes the ticket server, if there is a port for tickets.
@@ -64,7 +64,7 @@ func (i *Instance) auditTicket(operation string, ids []jute.ID, ip, path string,
 	i.o.Audit.Add(&e)
 }
 
-// TicketAddr is the bound address of the port for tickets, empty if there is none.
+// TicketAddr returns the bound address of the port for tickets, or "" if there is none.
 func (i *Instance) TicketAddr() string { return addrString(i.ticketPort) }
 
 // SetTicketTokens replaces the tokens that identify callers of the port for tickets.
@@ -148,8 +148,8 @@ func (i *Instance) ticketStatus(s *admin.Status, node *raftfsm.Node, metrics boo
 		"Requests to the port for tickets that a bound or a missing right refused.", float64(refused))
 }
 
-// TicketDraws returns how many draws from rates were granted at the port for tickets, and how many refused
-// because none was free.
+// TicketDraws returns how many draws from rates the port for tickets granted, and how many it refused because
+// no draw was free.
 func (i *Instance) TicketDraws() (granted, refused int64) {
 	if i.tickets == nil {
 		return 0, 0

@@ -11,12 +11,12 @@ import (
 
 const (
 	traceTime    = "1s"             // default duration of a trace
-	traceTimeMax = 25 * time.Second // less than the limit for an answer
-	traceBytes   = 64 << 20         // size of a trace; it keeps the newest bytes
+	traceTimeMax = 25 * time.Second // shorter than the time limit for an answer
+	traceBytes   = 64 << 20         // size of a trace; a longer trace keeps only its newest bytes
 )
 
-// addTracePage adds GET /debug/trace: an execution trace of this server from now on, for the time wait=D, in
-// the format of go tool trace. The trace shows the steps of requests and entries.
+// addTracePage adds GET /debug/trace: an execution trace of this server, in the format of go tool trace. It
+// begins at the request and lasts for the time wait=D. The trace shows the steps of requests and entries.
 func (i *Instance) addTracePage(pages map[string]http.Handler) {
 	pages["/debug/trace"] = http.HandlerFunc(i.serveTrace)
 }
