@@ -1,3 +1,3 @@
-// Package backup writes backups of a running server's state. It sends one over HTTP to a user with the right
-// to it. It also writes one into a directory at intervals.
+// Package backup writes backups of a running server's state. It sends a backup over HTTP to a user who may
+// read all data, and writes backups into a directory at intervals.
 package backup

@@ -12,13 +12,13 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// The name of a backup is zlockd-ID-TIME-ZXID-CLUSTER.backup: several clusters, with servers of the same id,
-// may share a directory, and a server removes only what its own cluster wrote. Names of releases before 0.2
-// have no cluster; their content has.
+// The name of a backup is zlockd-ID-TIME-ZXID-CLUSTER.backup. It contains the cluster because several
+// clusters, with servers of the same id, may share a directory: a server removes only backups of its own
+// cluster. In releases before 0.2 the name has no cluster, but the content has one.
 const (
 	suffix     = ".backup"
-	unfinished = ".tmp" // after the suffix, while the file is written
-	nameParts  = 5      // of a name, between hyphens
+	unfinished = ".tmp" // follows the suffix while the file is being written
+	nameParts  = 5      // parts of a name, between its hyphens
 )
 
 // stamp returns the beginning of the names of all backups of one second. Names sort by time.
@@ -37,7 +37,7 @@ func (t *Taker) ours(e os.DirEntry) bool {
 	if parts := strings.SplitN(bare, "-", nameParts); len(parts) == nameParts {
 		return parts[nameParts-1] == t.cluster
 	}
-	if !e.Type().IsRegular() { // a pipe would not end
+	if !e.Type().IsRegular() { // reading a pipe would not end
 		return false
 	}
 	f, err := os.Open(filepath.Join(t.Dir, e.Name()))
@@ -49,8 +49,8 @@ func (t *Taker) ours(e os.DirEntry) bool {
 	return err == nil && cluster == t.cluster
 }
 
-// files returns the names of this server's files that end with end, sorted, and the number of such files with
-// its id that are not its own.
+// files returns the sorted names of this server's files that end with end. It also returns how many such
+// files have this server's id but belong to other clusters.
 func (t *Taker) files(end string) (names []string, others int) {
 	entries, err := os.ReadDir(t.Dir)
 	if err != nil {
@@ -69,9 +69,9 @@ func (t *Taker) files(end string) (names []string, others int) {
 	return names, others
 }
 
-// list returns this server's backups, oldest first, and the number of those of other clusters. Backups with
-// a future time were taken while the clock was ahead, before the others: if they counted as the newest, each
-// new backup would go at once.
+// list returns this server's backups, oldest first, and how many backups belong to other clusters. Backups
+// with a future time were taken while the clock was ahead, so list puts them before the others. If they
+// counted as the newest, prune would remove each new backup at once.
 func (t *Taker) list(now time.Time) (names []string, others int) {
 	names, others = t.files(suffix)
 	behind := t.stamp(now.Add(time.Second))

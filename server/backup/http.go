@@ -14,26 +14,26 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 )
 
-// Source gives access to the state.
+// Source gives a backup access to the state.
 type Source interface {
 	Backup(context.Context) (*apply.Backup, error)
-	// Current waits until the state contains every change that any server had confirmed before the call. A
-	// majority must say so.
+	// Current waits until the state contains every change that any server had confirmed before the call. It
+	// needs the answer of a majority.
 	Current(context.Context) error
 }
 
 // Handler answers GET /commands/snapshot, like ZooKeeper 3.9. The answer is the state as a ZooKeeper snapshot
 // or, with format=zlockd, as a backup.
 type Handler struct {
-	Source func() Source // nil while there is no state
-	// Authorize checks the users that may read everything that is stored.
+	Source func() Source // returns nil while there is no state
+	// Authorize checks whether a user may read all data.
 	Authorize port.Super
 	Log       *slog.Logger
 }
 
 const (
 	waitLimit = 10 * time.Second // how long a request waits for a snapshot under way
-	leastTime = 10 * time.Second // how long a transfer may take; port.Paced extends it
+	leastTime = 10 * time.Second // how long any transfer may take; port.Paced gives a long one more time
 )
 
 // ServeHTTP implements http.Handler.
@@ -47,13 +47,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer b.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("last_zxid", fmt.Sprintf("0x%x", b.Zxid))
-	// While a backup is under way, each change must copy the data that the backup has not written yet, and
-	// the server takes no snapshot.
+	// While a backup is under way, a change must copy data that the backup has not written yet, and the
+	// server takes no snapshot. So a slow client gets a deadline.
 	out := &port.Paced{Writer: w, Deadline: http.NewResponseController(w).SetWriteDeadline,
 		End: time.Now().Add(leastTime)}
 	if err := write(out, b, format); err != nil {
 		h.Log.Warn("backup not sent", "to", r.RemoteAddr, "err", err)
-		panic(http.ErrAbortHandler) // so that the other side sees that the end is missing
+		panic(http.ErrAbortHandler) // so that the other side notices that the end is missing
 	}
 }
 
@@ -102,7 +102,7 @@ func write(w io.Writer, b *apply.Backup, format string) error {
 		to.CloseWithError(b.Write(to))
 	}()
 	err := offline.ToZooKeeper(w, from, b.ACLs)
-	from.CloseWithError(io.ErrClosedPipe) // ends the writer, if it still has something to write
-	<-written                             // the writer uses the state until then
+	from.CloseWithError(io.ErrClosedPipe) // ends the writer, if it has not written everything
+	<-written                             // the writer uses the state until it ends
 	return err
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 )
 
-// Target is what a backup is restored to.
+// Target is the server whose state a backup replaces.
 type Target interface {
 	Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (restore.Restored, error)
 	Fits(nodes int, bytes int64) error
@@ -30,10 +30,10 @@ type Target interface {
 // Restorer answers POST /commands/restore. The body is a backup, which replaces the state of the whole
 // cluster.
 type Restorer struct {
-	Target func() Target // nil while there is no state
+	Target func() Target // returns nil while there is no state
 	// Dir is the directory for the backup until the backup has been checked.
 	Dir string
-	// Authorize checks the users that may replace everything that is stored.
+	// Authorize checks whether a user may replace all data.
 	Authorize port.Super
 	Log       *slog.Logger
 
@@ -47,8 +47,8 @@ type restoreAnswer struct {
 	Error    *string `json:"error"`
 	Zxid     string  `json:"last_zxid,omitempty"`
 	Nodes    int     `json:"nodes"`
-	Sessions int     `json:"sessions"` // sessions that were kept
-	Ended    int     `json:"ended"`    // sessions of the former state that were ended
+	Sessions int     `json:"sessions"` // how many sessions were kept
+	Ended    int     `json:"ended"`    // how many sessions of the former state were ended
 }
 
 // ServeHTTP implements http.Handler.
@@ -63,7 +63,7 @@ func (h *Restorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	// A client that has left needs no answer.
+	// If the client has disconnected, it needs no answer.
 	_ = json.NewEncoder(w).Encode(a)
 }
 
@@ -85,7 +85,7 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	}
 	defer h.busy.Unlock()
 	c := http.NewResponseController(w)
-	_ = c.SetWriteDeadline(time.Time{}) // a writer without deadlines, as in tests, returns an error
+	_ = c.SetWriteDeadline(time.Time{}) // fails if the writer has no deadlines, as in tests
 	f, size, code, err := h.receive(target, &port.Paced{Reader: r.Body, Deadline: c.SetReadDeadline,
 		End: time.Now().Add(leastTime)})
 	if err != nil {

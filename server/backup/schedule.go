@@ -13,31 +13,32 @@ import (
 	"time"
 )
 
-// DefaultKeep is how many backups a server keeps by default.
+// DefaultKeep is the default of how many backups a server keeps.
 const DefaultKeep = 24
 
-// Taker takes a server's backups at intervals. The servers of a cluster take turns: each has its own moment
-// in the interval.
+// Taker takes a server's backups at intervals. The servers of a cluster take turns: each server has its own
+// moment in the interval.
 type Taker struct {
 	Dir      string        // the directory of the backups
-	Interval time.Duration // between two backups of this server
-	Keep     int           // how many of the newest backups are kept; at least one
+	Interval time.Duration // the time between two backups of this server
+	Keep     int           // how many backups are kept, the newest ones; at least one
 	ID       uint32
-	Cluster  func() string         // the name of this server's cluster; empty while there is no state
-	Source   func() Source         // nil while there is no state
-	Place    func() (rank, of int) // this server's turn among the servers that take turns
+	Cluster  func() string         // returns the name of this server's cluster, or "" while there is no state
+	Source   func() Source         // returns nil while there is no state
+	Place    func() (rank, of int) // returns this server's turn, and the number of servers that take turns
 	Now      func() time.Time      // the clock
 	Tick     <-chan time.Time      // at each tick Run looks at the clock
 	Log      *slog.Logger
 	// Patience is how long a write may make no progress before the backup fails; default a minute.
 	Patience time.Duration
 
-	written chan error // gets the result of the file under way; nil: no file is. Only Run's goroutine uses it
+	// receives the result of the file that is being written; nil: no file is; only Run's goroutine uses it
+	written chan error
 
-	cluster string // of the files that are this Taker's; empty: it has not looked at the directory yet
+	cluster string // the cluster of this Taker's files; empty: the Taker has not looked at the directory yet
 
-	failed time.Time     // when the newest try failed
-	pause  time.Duration // until the next; 0: the newest did not fail
+	failed time.Time     // when the newest attempt failed
+	pause  time.Duration // time until the next attempt; 0: the newest attempt did not fail
 
 	mu    sync.Mutex // guards the fields below
 	begun time.Time
@@ -47,13 +48,13 @@ type Taker struct {
 // State describes the backups so far.
 type State struct {
 	Last          time.Time     // the time of the newest backup; zero: there is none
-	Age           time.Duration // the age of the newest backup; without one, the time since it was due
+	Age           time.Duration // the age of the newest backup or, if there is none, how long it is overdue
 	Taken, Failed int64
 	Err           string    // why the last attempt failed; empty if it succeeded
-	Since         time.Time // when the first try failed after the newest backup
+	Since         time.Time // when the first attempt after the newest backup failed
 }
 
-// State describes the backups so far.
+// State returns the state of the backups.
 func (t *Taker) State() State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,7 +66,7 @@ func (t *Taker) State() State {
 	return s
 }
 
-// Notice says since when backups fail, or that they are missing, once two of them are.
+// Notice says since when backups fail or are missing, once two backups are missing.
 func (t *Taker) Notice() string {
 	s := t.State()
 	newest := "there is none yet"
@@ -115,9 +116,9 @@ func (t *Taker) Run(ctx context.Context) {
 	}
 }
 
-// current returns an error while this server was removed or has no leader: its state may be older than that
-// of the cluster. A backup of it would have a fresh date and old content, and would displace good backups.
-// Run asks again at each tick.
+// current returns an error if this server was removed or has no leader, because its state may then be older
+// than the cluster's. A backup of an old state would have a new date, and would displace good backups. Run
+// calls current again at each tick.
 func (t *Taker) current(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -136,16 +137,17 @@ func (t *Taker) missed(now time.Time, err error) {
 	t.Log.Error("no backup taken", "dir", t.Dir, "err", err)
 }
 
-// firstPause is after how long a try that failed is repeated. Each further pause is twice as long, up to the
-// interval.
+// firstPause is the time from a failed attempt to the next one. Each further pause is twice as long, up to
+// the interval.
 const firstPause = time.Minute
 
-// due reports whether the pause after a try that failed is over. A clock that was set back ends it.
+// due reports whether the pause after a failed attempt is over. If the clock was set back, the pause is over
+// too.
 func (t *Taker) due(now time.Time) bool {
 	return now.Sub(t.failed) >= t.pause || now.Before(t.failed)
 }
 
-// look looks at what earlier lives of the server left.
+// look reads which backups earlier lives of this server have left.
 func (t *Taker) look(now time.Time) {
 	names, others := t.files(suffix + unfinished)
 	for _, f := range names {
@@ -169,8 +171,8 @@ func (t *Taker) look(now time.Time) {
 	}
 }
 
-// slot returns the number of the interval that contains a time. Each server's intervals begin at another
-// moment.
+// slot returns the number of the interval that contains a time. The intervals of each server begin at a
+// different moment.
 func (t *Taker) slot(at time.Time) int64 {
 	if at.IsZero() {
 		return -1
@@ -179,7 +181,7 @@ func (t *Taker) slot(at time.Time) int64 {
 	return at.Add(-t.Interval/time.Duration(max(of, 1))*time.Duration(rank)).UnixNano() / int64(t.Interval)
 }
 
-// take takes one backup, records the result, and reports whether there is one.
+// take takes one backup, records the result, and returns whether it succeeded.
 func (t *Taker) take(ctx context.Context, now time.Time) bool {
 	begun := time.Now()
 	file, err := t.backup(ctx, now)
@@ -205,8 +207,8 @@ func (t *Taker) take(ctx context.Context, now time.Time) bool {
 
 var errHangs = errors.New("the disk does not respond")
 
-// backup writes a file. The file appears under its name only when it is whole. While backup holds the state,
-// the server takes no snapshot and its log grows, so backup does not wait for a disk that hangs.
+// backup writes a file. The file appears under its name only when it is whole. While the backup is written,
+// the server takes no snapshot and its log grows. So backup does not wait for a disk that hangs.
 func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 	if t.written != nil {
 		select {
@@ -246,7 +248,7 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 		err = ctx.Err()
 		select {
 		case <-t.written: //nolint:errcheck // it has removed its file
-		case <-time.After(time.Second): // otherwise the next start removes the file
+		case <-time.After(time.Second): // if the file is not removed in this time, the next start removes it
 		}
 	}
 	return file, err

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// patient gives up on a reader that reads nothing for a while.
+// patient is a writer that gives up if the reader at the other end reads nothing for a while.
 type patient struct {
 	to    *io.PipeWriter
 	from  *io.PipeReader
@@ -62,7 +62,7 @@ type paced struct {
 
 const (
 	paceStep = 1 << 20
-	paceRest = 50 * time.Millisecond // at most
+	paceRest = 50 * time.Millisecond // the longest rest
 )
 
 func (p *paced) Write(b []byte) (int, error) {
