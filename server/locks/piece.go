@@ -24,22 +24,23 @@ type piece struct {
 	paths []byte
 }
 
-// met is a contender that was read: in a known group, or in a directory of the piece.
+// met is a contender that the scan has read. It belongs to a group that already exists, or to a directory of
+// the piece.
 type met struct {
 	in *group
-	at int // place in dirs, if in is nil
+	at int // index of its directory in dirs, if in is nil
 	recipe.Node
 }
 
 // dir is a directory that may belong to a lock.
 type dir struct {
 	of       tree.Ref
-	from, to int // where its path is in paths
+	from, to int // where in paths its path begins and ends
 	data     string
 	next     int32
 	// part is the possible role of the directory in a semaphore, whose node has the data semData.
 	part    recipe.Part
-	hidden  bool // not every client may list the names below it
+	hidden  bool // not every client may list the children of the directory
 	kazoo   bool // its name is one that kazoo uses
 	semData string
 }
@@ -51,8 +52,8 @@ func newPiece(nodes, dirs, paths int) *piece {
 // pathBytes is how many bytes of a directory's path cost as much as a node.
 const pathBytes = 8
 
-// clear drops the nodes that were read. Otherwise they would keep memory in use that the tree has dropped. It
-// is called without the state lock.
+// clear drops the nodes of the piece. Otherwise the piece would keep memory in use after the tree has dropped
+// the nodes. It is called without the state lock.
 func (p *piece) clear() {
 	clear(p.nodes)
 	clear(p.dirs)
@@ -61,7 +62,8 @@ func (p *piece) clear() {
 
 var anyone = []jute.ID{jute.WorldAnyone[0].ID}
 
-// node records a contender of the group in or, if in is nil, of the directory at.
+// node records a contender of the group in. If in is nil, the contender belongs to the directory with the
+// index at.
 func (p *piece) node(n tree.Ref, in *group, at int) {
 	st := n.Stat()
 	data, allowed := n.Data(anyone)
@@ -71,7 +73,7 @@ func (p *piece) node(n tree.Ref, in *group, at int) {
 	}})
 }
 
-// dir records a directory, unless the piece already has it. It returns the directory's place and the cost.
+// dir records a directory, unless the piece already has it. It returns the directory's index, and the cost.
 func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 	for i := len(p.dirs) - 1; i >= 0; i-- {
 		if p.dirs[i].of == of {
@@ -107,7 +109,7 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 	return len(p.dirs) - 1, 1 + (d.to-d.from)/pathBytes
 }
 
-// group makes a group from a directory. It is called without the state lock.
+// group makes a group from the directory with the index at. It is called without the state lock.
 func (p *piece) group(at int) *group {
 	d := &p.dirs[at]
 	g := &group{Dir: recipe.Dir{Path: string(p.paths[d.from:d.to]), Data: d.data, Next: d.next,

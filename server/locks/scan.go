@@ -7,33 +7,36 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Bounds on the memory of a scan. A lock with more contenders shows the first of them, and its Total is the
-// number of all.
+// Bounds on the memory of a scan. If a lock has more contenders than its bound, the scan shows only the first
+// of them; Total is the number of all.
 const (
 	ShownPerLock = 1000
-	maxKept      = 250_000  // contenders of one scan, some 100 MiB; their names share the tree's memory
-	maxPaths     = 16 << 20 // bytes of the directories' paths, which are copied
+	// contenders of one scan; they take some 100 MiB, and their names share the tree's memory
+	maxKept  = 250_000
+	maxPaths = 16 << 20 // bytes of the paths of directories, which the scan copies
 )
 
 // group holds the ephemeral children of one directory. If there are very many, it holds the first ones.
 type group struct {
 	recipe.Dir
-	bound   int32 // the number of the last of Nodes, if Cut and bounded are set
+	bound   int32 // if Cut and bounded are set, the number of the last of Nodes
 	bounded bool
 }
 
-// Scan collects all locks of a tree. The caller calls Step under the read lock until it returns false, with a
-// call of Rest without the lock after each, and then Locks once, without the lock.
+// Scan collects all locks of a tree. The caller calls Step under the read lock, again and again, until it
+// returns false. After each Step it calls Rest without the lock. At the end it calls Locks once, without the
+// lock.
 type Scan struct {
 	walk   tree.EphemeralWalk
 	piece  *piece
 	groups map[tree.Ref]*group
 	order  []*group
 	room   int // how many contenders the scan can still keep
-	paths  int // bytes of paths kept so far
+	paths  int // bytes of the paths that the scan has kept so far
 	sorter recipe.Sorter
 
-	// Total counts the ephemeral nodes of the tree. Truncated says that the scan could not keep all of them.
+	// Total is the number of ephemeral nodes in the tree. Truncated says that the scan could not keep all of
+	// them.
 	Total     int
 	Truncated bool
 }
@@ -56,13 +59,13 @@ func (s *Scan) Step(t *tree.Tree) (more bool) {
 	})
 }
 
-// Rest does what can be done without the lock. It is called after each Step.
+// Rest does the part of the work that needs no lock. It is called after each Step.
 func (s *Scan) Rest() {
 	p := s.piece
 	fresh := len(s.order)
 	for at := range p.dirs {
 		if (s.room <= 0 || s.paths <= 0) && fresh > 0 {
-			break // the scan keeps nothing of other directories
+			break // the scan keeps no contenders of further directories
 		}
 		g := p.group(at)
 		s.paths -= len(g.Path)
@@ -80,7 +83,7 @@ func (s *Scan) Rest() {
 	p.clear()
 }
 
-// meet puts a contender into its group. The group is nil if the scan does not keep the directory.
+// meet adds a contender to its group. The group is nil if the scan does not keep the contender's directory.
 func (s *Scan) meet(g *group, e *recipe.Node) {
 	s.Total++
 	if s.room <= 0 || g == nil {
@@ -220,7 +223,7 @@ func (a *At) begin(t *tree.Tree) {
 	}
 }
 
-// Rest does what can be done without the lock. It is called after each Step.
+// Rest does the part of the work that needs no lock. It is called after each Step.
 func (a *At) Rest() {
 	if a.groups == nil {
 		for at := range a.piece.dirs {
@@ -244,8 +247,8 @@ func (a *At) other(n tree.Ref) {
 	}
 }
 
-// Lock returns the lock, and whether there is a node at the path at all. A path that is not a
-// lock has kind Unknown and no contenders.
+// Lock returns the lock, and whether the path has a node at all. If the path is not a lock, the kind is
+// Unknown and there are no contenders.
 func (a *At) Lock(w recipe.Watches) (recipe.Queue, bool) {
 	none := recipe.Queue{Lock: recipe.Lock{Path: a.path, Kind: recipe.KindUnknown}}
 	if a.gone {
