@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Config is the servers of a configuration by id.
+// Config holds the servers of a configuration, by id.
 type Config map[uint32]state.Server
 
 // ParseConfig reads the text of state.ConfigPath.
@@ -26,8 +26,8 @@ func ParseConfig(text string) (Config, int64) {
 	return m, version
 }
 
-// next returns the configuration that a wish makes of m. If the wish lists all new members, the result is
-// that list. Otherwise next removes the servers that leave, then adds the servers that join.
+// next returns the configuration that results from m by a wish. If the wish lists all new members, the result
+// is that list. Otherwise next removes the servers that leave, and then adds the servers that join.
 func (m Config) next(w *Wish) (Config, error) {
 	if w.Members != "" {
 		return wholeList(w.Members)
@@ -38,7 +38,7 @@ func (m Config) next(w *Wish) (Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: leaving server %q", state.ErrNumber, s)
 		}
-		delete(to, state.ServerID(n)) // a server that is not a member has left already
+		delete(to, state.ServerID(n)) // if the server is not a member, it has left already
 	}
 	for _, s := range splitList(w.Joining) {
 		j, err := state.ParseServer(s)
@@ -127,7 +127,8 @@ func (m Config) list(voters bool) (list []state.Server) {
 	return list
 }
 
-// ids returns the ids in order, with last at the end: the server that carries out a change leaves last.
+// ids returns the ids in order, except that last is at the end, because the server that carries out a change
+// leaves last.
 func (m Config) ids(last uint32) []uint32 {
 	ids := slices.Sorted(maps.Keys(m))
 	if i := slices.Index(ids, last); i >= 0 {
@@ -154,7 +155,7 @@ func splitList(s string) (list []string) {
 	return list
 }
 
-// Errors of a wish that cannot be carried out.
+// Errors about wishes that cannot be carried out.
 var (
 	ErrVersion  = errors.New("the configuration has another version")
 	ErrArgument = errors.New("such a configuration is impossible")

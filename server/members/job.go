@@ -24,7 +24,8 @@ const (
 	jobRequest      = 20 * time.Second // how long a job waits for one answer
 	defaultPatience = 30 * time.Second
 	safePatience    = 2 * time.Second // how long a job waits for members that are silent for a moment
-	mostSnapshots   = 4               // that are sent to a member before that is no progress
+	// how often a snapshot may be sent to a member before that counts as no progress
+	mostSnapshots = 4
 )
 
 // Run does a job and reports its steps. It returns when the job is done or refused, or makes no progress for
@@ -61,7 +62,7 @@ type job struct {
 	since   time.Time // when the job last made progress
 	best    uint64    // the most entries that the member has applied
 	sent    int64     // how many bytes of its snapshot have been sent
-	begun   int       // snapshots that were begun since it last applied something
+	begun   int       // how many snapshots were begun since the member last applied an entry
 	problem string    // why there is no progress
 	rate    rate
 }
@@ -115,8 +116,8 @@ func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 	return all, ours, nil
 }
 
-// change makes one change. If the answer to one attempt is lost, and the next attempt is refused
-// with a code in done, the change was made.
+// change makes one change. The code in done says that the change is made already. If the answer to one
+// attempt is lost, and the next attempt is refused with that code, then the lost attempt has made the change.
 func (j *job) change(op change.Op, addr string, done ...status.Code) error {
 	lost := j.Again
 	return j.again(func(ctx context.Context) error {
@@ -215,7 +216,7 @@ func (j *job) promote() error {
 		return err
 	}
 	if m == nil {
-		return j.change(change.Promote, "") // refused
+		return j.change(change.Promote, "") // the leader refuses this change
 	}
 	return j.follow(true)
 }
@@ -242,7 +243,7 @@ func (j *job) follow(vote bool) error {
 			}
 			err := j.cluster.ChangeMember(j.ctx, change.Change{Op: change.Promote, ID: j.ID})
 			switch code := status.Of(err); {
-			case code == status.NotReady: // the member lags behind again
+			case code == status.NotReady: // the member lags too far again
 				j.problem = err.Error()
 			case err != nil && !code.Passes():
 				return err
@@ -262,7 +263,7 @@ func (j *job) follow(vote bool) error {
 	}
 }
 
-// note records the member's progress, and reports it.
+// note records the member's progress, and reports the progress as a step.
 func (j *job) note(m *status.Member) {
 	switch {
 	case m.Applied > j.best:
@@ -303,8 +304,8 @@ func (j *job) note(m *status.Member) {
 	}
 }
 
-// replace gives a member's place to an empty server, or records the address to which the member
-// has moved with its data.
+// replace gives a member's place to an empty server. If the member has only moved with its data, replace
+// records the new address.
 func (j *job) replace() error {
 	all, m, err := j.members()
 	addr := j.Addr
@@ -350,7 +351,7 @@ func (j *job) replace() error {
 	if err := j.remove(); err != nil {
 		return err
 	}
-	// The list of members no longer contains the server, so remember its address and whether it votes.
+	// The list of members no longer has the server, so remember its address and whether it votes.
 	rest := status.Job{Op: "add", ID: j.ID, Addr: addr, Wait: true, NoVote: !m.Voter, Patience: j.Patience,
 		Again: true}
 	j.tell(status.Step{Kind: "removed", Text: fmt.Sprintf("server %d is removed", j.ID), Rest: &rest})

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// rate measures how fast a count has risen in the last seconds.
+// rate measures how fast a count has risen during the last seconds.
 type rate struct {
 	at    time.Time
 	count int64
-	per   float64 // second
+	per   float64 // units of the count in a second
 }
 
-// of returns the rate as text. If left is not 0, the text also has the time that the remaining part takes.
+// of returns the rate as text. If left is not 0, the text also says how long the rest will take.
 func (r *rate) of(count, left int64, unit func(int64) string) string {
 	now := time.Now()
 	if r.at.IsZero() || count < r.count {

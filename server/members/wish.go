@@ -17,25 +17,25 @@ import (
 const (
 	joinTime      = 10 * time.Second       // the longest wait for a server that joins
 	joinPoll      = 50 * time.Millisecond  // between two attempts to promote it
-	publishedTime = 5 * time.Second        // the longest wait for a change to show here
+	publishedTime = 5 * time.Second        // the longest wait until this server shows a change
 	publishedPoll = 5 * time.Millisecond   //
-	leastPatience = 500 * time.Millisecond // with servers that join
+	leastPatience = 500 * time.Millisecond // the shortest patience with servers that join
 	reachTime     = time.Second            // a server that takes longer to answer counts as unreachable
 )
 
 // Wish is a client's request to change the members, in the terms of ZooKeeper's reconfig.
 type Wish struct {
 	Joining, Leaving, Members string
-	Version                   int64 // the version that the client wants to change; -1: any
+	Version                   int64 // the version that the client wants to change; -1: any version
 
 	May      bool          // whether the client may change the members
-	Patience time.Duration // with servers that join
+	Patience time.Duration // how long to wait for servers that join
 }
 
 // Node is this server's part in the cluster, as far as a wish needs it.
 type Node interface {
 	ID() uint32
-	// Config returns the text of the members as clients read it here.
+	// Config returns the text of the members, as clients of this server read it.
 	Config() string
 	// Servers lists raft's members.
 	Servers() []status.Member
@@ -68,8 +68,8 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 	}
 }
 
-// once checks a wish in ZooKeeper's order: first everything that this server can check alone, then the
-// client's rights, and then the points that need answers of other servers. Then it carries out the wish.
+// once checks a wish in ZooKeeper's order. First it checks whatever this server can check alone, then the
+// client's rights, and then the conditions that need answers of other servers. Then it carries out the wish.
 func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logger) (err error) {
 	t := transition{ctx: ctx, node: n, log: log, added: map[uint32]bool{}}
 	if t.from, t.to, t.since, err = goal(n.Config(), w, least); err != nil {
@@ -90,15 +90,15 @@ func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logge
 
 // transition is the way from one configuration to another.
 type transition struct {
-	ctx      context.Context // of the changes after all new servers have joined
+	ctx      context.Context // context of the changes after all new servers have joined
 	node     Node
 	log      *slog.Logger
 	from, to Config
-	since    int64           // the version of from
-	ready    map[uint32]bool // voters of to that follow the leader or can follow it
-	runs     map[uint32]bool // members of from that follow at their old address
+	since    int64           // the version of the configuration from
+	ready    map[uint32]bool // voters of the configuration to that follow the leader, or can follow it
+	runs     map[uint32]bool // members of the configuration from that follow at their old address
 	begun    bool            // raft has made a change
-	added    map[uint32]bool // servers that it added; false: perhaps
+	added    map[uint32]bool // servers that raft has added; false: perhaps added
 }
 
 // ask asks the servers of both configurations. As in ZooKeeper, a majority of the voters of the new
@@ -132,7 +132,7 @@ func (t *transition) safe() error {
 	return change.Safe(voters, t.ready)
 }
 
-// possible returns an error for a request that ZooKeeper can carry out but this server cannot.
+// possible returns an error for a request that a ZooKeeper can carry out but this server cannot.
 func (t *transition) possible() error {
 	at := map[string]uint32{}
 	for _, id := range t.to.ids(0) {
@@ -207,8 +207,8 @@ func (t *transition) step(ctx context.Context, m change.Change) error {
 	return err
 }
 
-// join makes the changes that remove no server and no vote. If the other servers are a majority, a server
-// that join cannot promote in time counts as not running.
+// join makes the changes that remove no server and no vote. If join cannot promote a server in time, and the
+// other servers are a majority, the server counts as not running.
 func (t *transition) join(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -260,9 +260,9 @@ func (t *transition) promote(ctx context.Context, m change.Change) error {
 	}
 }
 
-// rest returns the other changes. Their order keeps a majority of servers that follow after each change.
-// First come the removals of servers that do not follow, then the additions of servers that do not run, then
-// the other removals. This server is removed last.
+// rest returns the other changes. Their order makes sure that after each change a majority of the servers
+// follows. First come the removals of servers that do not follow, then the additions of servers that do not
+// run, then the other removals. This server is removed last.
 func (t *transition) rest() (list []change.Change) {
 	leave := func(follows bool) {
 		for _, id := range t.from.ids(t.node.ID()) {
@@ -286,13 +286,13 @@ func (t *transition) rest() (list []change.Change) {
 	return list
 }
 
-// rollBack removes the servers that joined, and reports whether nothing is left of the change. A server that
-// another operator has added while the change went on stays.
+// rollBack removes the servers that joined, and reports whether the old configuration is restored. A server
+// that another operator has added during the change stays.
 func (t *transition) rollBack() bool {
 	now := configOf(t.node.Servers())
 	for _, id := range t.to.ids(0) {
 		if t.added[id] && now[id].Peer == t.to[id].Peer {
-			// The configuration tells whether it was removed.
+			// The configuration shows whether the server was removed.
 			_ = t.node.ChangeMember(t.ctx, change.Change{Op: change.Remove, ID: id})
 		}
 	}
@@ -331,7 +331,7 @@ func (t *transition) published() bool {
 	}
 }
 
-// standing is a server's own answer.
+// standing is a server's answer about itself.
 type standing struct{ there, follows bool }
 
 // standings asks several servers at the same time for their standing. A server that takes longer than
