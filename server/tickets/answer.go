@@ -16,8 +16,8 @@ import (
 type Answer struct {
 	Code  int
 	ETag  string
-	Retry time.Duration // 0: not in the answer
-	Body  any           // nil: none
+	Retry time.Duration // 0: the answer does not contain it
+	Body  any           // nil: the answer has no body
 }
 
 type heldBody struct {
@@ -51,7 +51,7 @@ type failure struct {
 	Error  string  `json:"error"`
 	Text   string  `json:"text"`
 	Behind *Holder `json:"behind,omitempty"`
-	Retry  int64   `json:"retryMs,omitempty"` // when the next draw is free
+	Retry  int64   `json:"retryMs,omitempty"` // in how many ms the next draw is free
 }
 
 func fail(code int, word, format string, args ...any) *Answer {
@@ -70,7 +70,7 @@ func unavailable(err error) *Answer {
 var words = map[session.TicketEnd]string{session.TicketGiven: "given", session.TicketExpired: "expired",
 	session.TicketRevoked: "revoked", session.TicketRemoved: "removed", session.TicketEnded: "ended"}
 
-// refusal returns the answer for a ticket that cannot be opened.
+// refusal returns the answer for a ticket that the server could not open.
 func refusal(out *state.Outcome) *Answer {
 	if out.Divided {
 		return notHere(recipe.ErrMixedLayout)
@@ -89,7 +89,7 @@ func refusal(out *state.Outcome) *Answer {
 	return fail(http.StatusBadRequest, "path", "this path cannot have a contender: %v", out.Code)
 }
 
-// notHere returns the answer for a lock that the caller cannot take in the way of its request.
+// notHere returns the answer for a lock that the caller cannot take in the way that its request asks for.
 func notHere(err error) *Answer {
 	if errors.Is(err, errLimit) {
 		return fail(http.StatusConflict, "limit", "%v", err)

@@ -1,5 +1,5 @@
-// Package tickets gives callers without a running process holds of locks and places in their queues. Callers
-// use HTTP, so curl is enough. docs/tickets.md describes the protocol.
+// Package tickets lets callers without a running process hold locks and stand in their queues. Callers use
+// HTTP, so curl is enough. docs/tickets.md describes the protocol.
 //
 // A ticket is a session without a connection, with one contender. The contender's node has an ordinary name,
 // so that contenders of Curator, kazoo and zlock are in the same queue. The replicated state opens a ticket

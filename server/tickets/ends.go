@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// The server announces the end of a hold that was meant for an hour or more. Such a hold mostly belongs to a
+// The server announces the end of a hold that was meant for an hour or more. Such a hold usually belongs to a
 // person.
 const (
 	longHold   = time.Hour
@@ -18,7 +18,7 @@ const (
 
 // End describes a hold that ends soon.
 type End struct {
-	ID             int64 // of the ticket's session
+	ID             int64 // id of the ticket's session
 	Path, Identity string
 	At             time.Time
 }

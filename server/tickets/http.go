@@ -28,7 +28,7 @@ const (
 	minToken = 22
 	maxToken = 64
 
-	answerTime = 30 * time.Second // to write an answer
+	answerTime = 30 * time.Second // how long an answer may take to be written
 )
 
 // otherSites finds requests that a browser sends on behalf of a page of another site. A server without tokens
@@ -64,7 +64,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Type", "application/json")
 	w.WriteHeader(a.Code)
-	_ = json.NewEncoder(w).Encode(a.Body) // an error means that the caller has disconnected
+	_ = json.NewEncoder(w).Encode(a.Body) // an error here only means that the caller has disconnected
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
@@ -117,7 +117,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 	}
 	if q.Wait > 0 {
 		c := http.NewResponseController(w)
-		// The errors do not count: only the ResponseWriter of a test has no deadlines.
+		// These errors do not matter: only the ResponseWriter of a test has no deadlines.
 		_ = c.SetReadDeadline(time.Time{})
 		_ = c.SetWriteDeadline(time.Now().Add(q.Wait + 2*answerTime))
 	}

@@ -17,12 +17,12 @@ import (
 // Identity is a caller with its rights.
 type Identity struct {
 	Name  string    // the name that the state stores with a ticket
-	IDs   []jute.ID // for checks of access rights
+	IDs   []jute.ID // the identities whose access rights it has
 	Paths []string  // the identity may have tickets at and below these paths; nil: everywhere
 
 	Tickets int // the bound on its tickets
 	OnPath  int // the bound on its tickets on one path
-	Waits   int // at a server
+	Waits   int // the bound on its waits at one server
 	Rate    int // how many tickets it may open in a second at one server
 	Rates   int // the bound on the nodes of its rates, including directories made for them
 }
@@ -62,7 +62,7 @@ func ReadTokens(file string) (*Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := secretfile.Check(file, info); err != nil { // a short token can be guessed by its hash
+	if err := secretfile.Check(file, info); err != nil { // a short token can be guessed from its hash
 		return nil, err
 	}
 	t := &Tokens{by: map[[sha256.Size]byte]Identity{}}

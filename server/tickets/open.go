@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// node returns the name of a new contender, and its record.
+// node returns the path of a new contender's node, and the node's data.
 func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte) {
 	o := recipe.Owner{Host: q.Addr, Cmd: "ticket", User: q.Who, Reason: q.Reason, Revocable: true}
 	if user, host, both := strings.Cut(q.Who, "@"); both {
@@ -26,7 +26,7 @@ func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte
 	return recipe.Join(dir, recipe.NodeName(l, k, newID(), "ticket")), recipe.EncodeOwner(o)
 }
 
-// open opens a ticket. A nil answer says that the ticket exists or existed; opened says that it is new.
+// open opens a ticket. If the answer is nil, the ticket exists or has existed; opened says whether it is new.
 func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, _ error) {
 	var password [jute.PasswordSize]byte
 	_, _ = rand.Read(password[:]) // it never fails
@@ -38,7 +38,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		var c newcomer
 		var tooFast *Answer
 		(*s.node.Load()).View(func(st *state.State) {
-			if try == 0 { // and before the look, which may cost more than the refusal
+			if try == 0 { // before the look too, because a look may cost more than this refusal
 				tooFast = s.opens(&q.Identity, len(state.Missing(st.Tree(), q.Path+"/")))
 			}
 			if tooFast == nil {
@@ -48,7 +48,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		switch {
 		case tooFast != nil:
 			return false, tooFast, nil
-		case !q.Until.IsZero() && !q.Until.After(s.o.Now()): // this is an error only for a new ticket
+		case !q.Until.IsZero() && !q.Until.After(s.o.Now()): // an end in the past is an error only for a new ticket
 			return false, fail(http.StatusBadRequest, "parameters", "until %s is over",
 				q.Until.Format(time.RFC3339)), nil
 		case c.err != nil:

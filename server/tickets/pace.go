@@ -17,11 +17,11 @@ const (
 	failures    = 20 // how many wrong tokens an address may send in a second
 )
 
-// paces holds, for each key, the time at which its next event is due if its events come at even intervals.
+// paces holds, for each key, when its next event would come if its events came at even intervals.
 type paces map[string]time.Time
 
-// next counts n events of a key. A key may have most events a second, and as many at once. next returns how
-// long the first of the events has to wait. If that is more than longest, next counts nothing.
+// next counts n events of a key. A key may have up to most events in a second, and as many at once. next
+// returns how long the first of the events has to wait. If that is more than longest, next counts nothing.
 func (p paces) next(key string, most, n int, now time.Time, longest time.Duration) time.Duration {
 	if most <= 0 {
 		return longest + 1
@@ -44,8 +44,7 @@ func (p paces) next(key string, most, n int, now time.Time, longest time.Duratio
 	return wait
 }
 
-// opens counts a new ticket or rate of an identity, or refuses it. The argument nodes is the number of nodes
-// that it makes.
+// opens counts a new ticket or rate of an identity, or refuses it. nodes is how many nodes it makes.
 func (s *Server) opens(i *Identity, nodes int) *Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +77,7 @@ func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 		perOpen*i.Rate)
 }
 
-// finish ends a request that looked at seen nodes.
+// finish ends a request whose answer read seen nodes.
 func (s *Server) finish(i *Identity, seen int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

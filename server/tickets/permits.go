@@ -18,11 +18,12 @@ import (
 )
 
 // A ticket for permits of a semaphore first gets a place in the queue. When its place is the first and enough
-// permits are free, the server that is asked about the ticket replaces the place's node by the permits, in
-// one transaction. It decides as package client does for the head of the queue. There is only one head, and a
-// try, which has no place, yields to it.
+// permits are free, the next server that is asked about the ticket replaces the node of the place by the
+// permits, in one transaction. It decides as package client does for the head of the queue. A request that
+// only tries has no place, and yields to the head.
 
-// MaxPermits bounds the permits of one ticket, and MaxLimit the number of permits that it may store.
+// MaxPermits bounds the permits of one ticket. MaxLimit bounds the number of permits that a ticket may store
+// for a semaphore.
 const (
 	MaxPermits = 100
 	MaxLimit   = 1_000_000
@@ -36,7 +37,7 @@ type semaphore struct {
 	path    string
 	rec     recipe.Record
 	version int32
-	dir     tree.Ref // of the permits
+	dir     tree.Ref // the directory of the permits
 	there   bool
 	permits []string
 	err     error // set if the path has another kind of lock
@@ -94,7 +95,7 @@ func (s *semaphore) byNumber() {
 	})
 }
 
-// first returns the holder of the first permit.
+// first returns the holder of the permit with the lowest number.
 func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
 	if len(s.permits) == 0 {
 		return nil
@@ -103,7 +104,7 @@ func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
 	return holderOf(t, recipe.Join(s.dir.Path(), s.permits[0]), ids)
 }
 
-// numbers returns the numbers of the permits with a token. If the holder must not use them, the result none
+// numbers returns the numbers of the permits that a token has. If the holder must not use these numbers, none
 // says why.
 func (s *semaphore) numbers(t *tree.Tree, own []string, token int64) (slots []int, none string) {
 	for _, name := range s.permits {
@@ -136,7 +137,7 @@ func (g *sight) lookPermits(t *tree.Tree, ids []jute.ID) {
 		g.lookPlace(t, place, ids)
 	case len(own) == int(k.Permits):
 		g.lookHeld(t, own)
-	} // otherwise another client has removed a node
+	} // otherwise another client has removed a node of the semaphore
 }
 
 // lookHeld reads the permits that a ticket has.
@@ -154,7 +155,7 @@ func (g *sight) lookHeld(t *tree.Tree, own []string) {
 	g.mixed = s.err
 }
 
-// lookPlace finds the contender or the permits that a ticket in a semaphore's queue waits for.
+// lookPlace finds the contender or the permits for which a ticket in a semaphore's queue waits.
 func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	n, _ := t.Find(place)
 	own, layout, ok := recipe.ParseName(n.Name())
@@ -192,7 +193,7 @@ func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	}
 }
 
-// grant returns the transaction that replaces a node in the queue by permits.
+// grant returns the transaction that replaces a place in the queue by n permits.
 func (s *semaphore) grant(place string, o recipe.Owner, n int) (ops []byte) {
 	create := func(op jute.OpCode, path string, data []byte, flags int32) {
 		ops = jute.AppendMultiHeader(ops, op, false, -1)

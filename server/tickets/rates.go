@@ -13,7 +13,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// lookAgain is how long the first in a line relies on its last look: the node may have been removed since.
+// lookAgain is how long the first caller in a line relies on its last look, because the node may have been
+// removed since then.
 const lookAgain = time.Second
 
 type drawBody struct {
@@ -49,7 +50,8 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 		}
 		pause := time.Duration(seen.Wait) * time.Millisecond
 		first, free := s.goes(of, own, seen)
-		// This server may not know yet that this request drew at another server, so ask by a log entry.
+		// Ask by a log entry, because this request may have drawn at another server, and this server may not
+		// know of that yet.
 		if free || over && !asked {
 			asked = true
 			seen, a = s.drawByEntry(ctx, q, d)
@@ -115,7 +117,7 @@ func (s *Server) drawn(q *Request, d state.Drawn, a *Answer) *Answer {
 
 // lookAtRate returns the answer that a draw would get now.
 func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Answer) {
-	nodes := 0 // the number of nodes that the draw would make
+	nodes := 0 // how many nodes the draw would make
 	(*s.node.Load()).View(func(st *state.State) {
 		data, there, code := rateData(st, q, jute.PermWrite)
 		if !there {
@@ -156,13 +158,13 @@ type rateBody struct {
 	Limit int    `json:"limit,omitempty"`
 	Per   int64  `json:"perMs,omitempty"`
 	Used  int64  `json:"used"`
-	Left  *int64 `json:"left,omitempty"`    // how many draws the limit leaves
-	Retry *int64 `json:"retryMs,omitempty"` // when the next draw is possible; 0: now
+	Left  *int64 `json:"left,omitempty"`    // how many more draws the limit allows
+	Retry *int64 `json:"retryMs,omitempty"` // in how many ms the next draw is possible; 0: now
 }
 
-// ShowRate returns how much of a rate is used, without drawing. The time and the limit come from the request.
-// The default time is that of the first draw. Without a limit the answer does not say how many draws are
-// left.
+// ShowRate returns how much of a rate is used, and draws nothing. The time and the limit come from the
+// request. Without a time it uses the time of the first draw. Without a limit the answer does not say how
+// many draws are left.
 func (s *Server) ShowRate(q *Request) *Answer {
 	if _, ok := s.serving(q); !ok {
 		return unavailable(errAgain)
@@ -229,9 +231,9 @@ func rateRefusal(out *state.Outcome) *Answer {
 	return refusal(out)
 }
 
-// goes reports whether a caller is the first in its line (first), and whether it may send its draw now
-// (free). If free is true, the caller has left the line and must call gone later. A caller that does not wait
-// may send its draw if there is no line.
+// goes returns whether a caller is the first in its line (first), and whether the caller may send its draw
+// now (free). If free is true, the caller has left the line and must call gone later. A caller that does not
+// wait may send its draw if there is no line.
 func (s *Server) goes(of rate, t *turn, seen state.Drawn) (first, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +281,7 @@ func (s *Server) leaveLine(of rate, t *turn) {
 	}
 }
 
-// takeOut removes a caller from a line and wakes the next. The caller holds s.mu.
+// takeOut removes a caller from a line and wakes the next caller. The caller of takeOut holds s.mu.
 func (s *Server) takeOut(l *line, t *turn) {
 	if at := slices.Index(l.waiting, t); at >= 0 {
 		l.waiting = slices.Delete(l.waiting, at, at+1)
@@ -289,7 +291,7 @@ func (s *Server) takeOut(l *line, t *turn) {
 	}
 }
 
-// dropLine removes an empty line. The caller holds s.mu.
+// dropLine removes a line that is empty. The caller holds s.mu.
 func (s *Server) dropLine(of rate, l *line) {
 	if len(l.waiting) == 0 && l.under == 0 {
 		delete(s.lines, of)
@@ -316,8 +318,8 @@ type rate struct {
 	limit, per int64
 }
 
-// line holds the callers that wait at this server for a draw, first come, first served. Only the first tries
-// to draw, so a thousand waiting callers write no more log entries than one.
+// line holds the callers that wait at this server for a draw, in the order in which they came. Only the first
+// tries to draw, so a thousand waiting callers write no more log entries than one caller does.
 type line struct {
 	waiting []*turn
 	under   int64 // how many draws are on their way through the log

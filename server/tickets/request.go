@@ -19,26 +19,26 @@ type Request struct {
 	Identity
 	Secret  session.Hash
 	Path    string
-	Addr    string    // the caller's, without its port
+	Addr    string    // the caller's address, without its port
 	Arrived time.Time // when the request arrived
 
 	Mode        byte
 	ModeGiven   bool
-	Permits     int // 0: not given
-	Limit       int // the number of permits, if none is stored; 0: not given
+	Permits     int // 0: not given in the request
+	Limit       int // the number of permits of the semaphore, if none is stored; 0: not given in the request
 	Layout      recipe.Layout
-	TTL         time.Duration // 0: not given
+	TTL         time.Duration // 0: not given in the request
 	Wait        time.Duration
-	Try         bool // do not queue
+	Try         bool // do not stand in the queue
 	Until       time.Time
 	Reason, Who string
 
 	Draws, Looks bool          // the request draws from, or looks at, a rate of Limit draws in Per
-	Per          time.Duration // 0: not given
+	Per          time.Duration // 0: not given in the request
 
 	IfMatch, IfNoneMatch string
 
-	seen   int     // number of nodes that were read for the answer
+	seen   int     // how many nodes were read for the answer
 	tokens *Tokens // the tokens by which the server identified the caller
 }
 
@@ -49,7 +49,7 @@ func newID() recipe.ID {
 	return recipe.NewID(int64(binary.BigEndian.Uint64(r[:])), binary.BigEndian.Uint64(r[8:]))
 }
 
-// permits returns how many permits the request asks for, 0 if it asks for a lock.
+// permits returns how many permits the request asks for, or 0 if it asks for a lock.
 func (q *Request) permits() int {
 	if q.Mode != permit {
 		return 0
@@ -80,7 +80,7 @@ func duration(name, value string, least, most time.Duration) (time.Duration, err
 	return d, nil
 }
 
-// text refuses a value that other clients cannot be shown.
+// text refuses a value that cannot be shown to other clients.
 func text(name, value string) error {
 	if len(value) > maxText {
 		return fmt.Errorf("%s has %d bytes, and at most %d are allowed", name, len(value), maxText)

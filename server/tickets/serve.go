@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Node has the calls that tickets need of this server's part in the cluster. raftfsm.Node implements it.
+// Node is this server's part in the cluster, with the calls that tickets need. raftfsm.Node implements it.
 type Node interface {
 	Propose(state.Request, state.Waiter) error
 	View(f func(*state.State))
@@ -24,10 +24,10 @@ type Node interface {
 	AllowTickets(context.Context) error
 	// Touch notes that a ticket was heard from, if this server leads.
 	Touch(id int64) bool
-	// Acknowledged waits until enough returns true for the time at which the newest acknowledged touches were
-	// sent.
+	// Acknowledged waits until enough returns true. It calls enough with the time at which this server sent
+	// the newest touches that the leader has acknowledged.
 	Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error
-	// Current waits until this server has applied everything that any server had answered before the call.
+	// Current waits until this server has applied every change that any server had answered before the call.
 	Current(context.Context) error
 }
 
@@ -41,26 +41,26 @@ const (
 	MinPer = time.Second // bounds on the time of a rate
 	MaxPer = 24 * time.Hour
 
-	MaxTickets = 10_000  // of a cluster
+	MaxTickets = 10_000  // tickets in the whole cluster
 	MaxRates   = 100_000 // nodes in the whole cluster, including directories made for rates
-	MaxWaits   = 2000    // at one server
+	MaxWaits   = 2000    // waits at one server
 
 	maxText = 200
-	// A ticket ends at its last moment by the leader's clock, which may be ahead of this server's by
-	// clocksApart.
+	// The leader ends a ticket at the ticket's last moment, by the leader's clock. That clock may be ahead of
+	// this server's by clocksApart.
 	clocksApart = time.Second
 
 	ackTime   = 2 * time.Second // how long to wait until the leader acknowledges a touch
 	doTime    = 10 * time.Second
-	triesMost = 20 // how often a try is repeated when other requests overtake it
+	triesMost = 20 // how often a request that only tries is repeated when other requests overtake it
 )
 
-// Options say how tickets are served.
+// Options configure a Server.
 type Options struct {
 	ID      uint32 // the server's id
 	SkipACL bool
-	Max     time.Duration // the longest time of a ticket
-	Tokens  *Tokens       // nil: callers need a certificate; without TLS they need nothing
+	Max     time.Duration // the longest time for which a caller may ask
+	Tokens  *Tokens       // nil: callers need a certificate or, if the port has no TLS, no proof at all
 	TLS     bool          // the port has TLS
 	Now     func() time.Time
 	// Audit, unless nil, is called for each ticket that is opened or given back.
@@ -69,13 +69,13 @@ type Options struct {
 	KnownHost func(host string) bool
 }
 
-// Server serves tickets from a node. It learns of changes as part of the node's observer.
+// Server serves tickets from a node. It learns of changes because it is part of the node's observer.
 type Server struct {
 	o    Options
 	node atomic.Pointer[Node]
 
 	tokens atomic.Pointer[Tokens]
-	armed  atomic.Int64 // number of paths in watched; while it is 0, events return at once
+	armed  atomic.Int64 // how many paths are in watched; while it is 0, Events returns at once
 
 	requests, refused  atomic.Int64
 	draws, drawRefused atomic.Int64
@@ -87,10 +87,10 @@ type Server struct {
 	waits     map[*wait]struct{}
 	waitsOf   map[string]int
 	renewals  map[*renewal]struct{}
-	confirmed map[int64]time.Time // for each ticket, the last time by which the leader had surely heard of it
-	opened    paces               // by identity
-	asked     paces               // by identity, or by the address of callers without one
-	working   map[string]int      // requests that are being answered, by identity
+	confirmed map[int64]time.Time // by ticket, a time at which the leader had surely heard of it
+	opened    paces               // new tickets and rates, by identity
+	asked     paces               // requests, by identity, or by address for callers without an identity
+	working   map[string]int      // how many requests are being answered, by identity
 	lines     map[rate]*line
 }
 
@@ -118,8 +118,8 @@ func New(o Options) *Server {
 func (s *Server) Use(n Node) { s.node.Store(&n) }
 
 // SetTokens replaces the callers' tokens. All waits end, and the server checks their callers when they ask
-// again. If there were tokens before, nil admits no caller: otherwise a port would serve everyone after its
-// tokens were removed.
+// again. If t is nil and there were tokens before, the server admits no caller: otherwise it would serve
+// everyone after its tokens were removed.
 func (s *Server) SetTokens(t *Tokens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,10 +146,11 @@ func (s *Server) Waits() int {
 	return len(s.waits)
 }
 
-// Requests returns how many requests came, and how many of them a bound or a missing right refused.
+// Requests returns how many requests came, and how many of them the server refused because of a bound or a
+// missing right.
 func (s *Server) Requests() (all, refused int64) { return s.requests.Load(), s.refused.Load() }
 
-// Draws returns how many draws were granted here, and how many requests for one were refused.
+// Draws returns how many draws this server granted, and how many requests for draws it refused.
 func (s *Server) Draws() (granted, refused int64) { return s.draws.Load(), s.drawRefused.Load() }
 
 // Serving notes whether the node serves. When it does not, all waits end.
@@ -176,8 +177,8 @@ func (s *Server) Close() {
 	s.Serving(false)
 }
 
-// Heard appends the tickets whose callers were heard from. If all is set, it also appends the tickets
-// reported recently.
+// Heard appends the tickets whose callers were heard from. If all is true, it also appends the tickets that
+// it reported recently.
 func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +257,7 @@ func (s *Server) arm(w *wait, paths ...string) {
 	s.armed.Store(int64(len(s.watched)))
 }
 
-// enter counts a wait, or returns the bound that refuses it.
+// enter counts a wait, or returns the bound because of which it refuses the wait.
 func (s *Server) enter(w *wait, most int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,7 +283,7 @@ func (s *Server) leave(w *wait) {
 	}
 }
 
-// done passes an outcome on.
+// done is a channel that receives an outcome.
 type done chan state.Outcome
 
 func (d done) Done(o *state.Outcome, _ *state.State) {
@@ -301,7 +302,7 @@ func (s *Server) do(ctx context.Context, r state.Request) (state.Outcome, error)
 	defer cancel()
 	n := *s.node.Load()
 	d, failed := make(done, 1), make(chan struct{})
-	go func() { // Propose may block while too much is under way
+	go func() { // Propose may block while too many requests are under way
 		if n.Propose(r, d) != nil {
 			close(failed)
 		}
@@ -323,7 +324,7 @@ func (s *Server) view(q *Request) (g sight) {
 	return g
 }
 
-// sure is like view, for a state that is no older than any answer of any server so far.
+// sure is like view, but waits until the state is no older than any answer that a server has given so far.
 func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 	g := s.view(q)
 	if g.lives() || g.over.Why != 0 {
@@ -353,7 +354,7 @@ func (s *Server) end(ctx context.Context, q *Request, id int64, why session.Tick
 }
 
 // usable returns how long a ticket is surely alive after the leader has heard of it. Package client uses the
-// same time for a session.
+// same rule for sessions.
 func usable(timeout int32) time.Duration {
 	ttl := time.Duration(timeout) * time.Millisecond
 	return time.Duration(float64(ttl)*0.995) - max(ttl/5, time.Second)

@@ -139,7 +139,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 				return
 			}
 			children := ""
-			if q.IfNoneMatch != "" && !g.held { // the place may change with the same blocker
+			if q.IfNoneMatch != "" && !g.held { // the place may change while the blocker stays the same
 				children = g.dir
 			}
 			s.arm(w, append(g.watch, g.blocker, g.node, children)...)
@@ -151,7 +151,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 		case g.node == "":
 			return g, s.leaves(ctx, q, &g, session.TicketRemoved)
 		case g.mixed != nil:
-			// The ticket was opened beside contenders of another kind, so it can hold nothing.
+			// The ticket was opened beside contenders of another kind, so it can never hold the lock.
 			if err := s.end(ctx, q, g.session.ID, session.TicketGiven); err != nil {
 				return g, unavailable(err)
 			}
@@ -204,7 +204,7 @@ func (s *Server) leaves(ctx context.Context, q *Request, g *sight, why session.T
 	return gone(q, &now)
 }
 
-// told returns the answer for a living ticket. at is a time by which the leader had surely heard of the
+// told returns the answer for a living ticket. at is a time at which the leader had surely heard of the
 // ticket.
 func (s *Server) told(q *Request, g *sight, at time.Time) *Answer {
 	a := &Answer{Code: http.StatusOK, ETag: g.etag()}
@@ -331,7 +331,7 @@ func (s *Server) List(q *Request) *Answer {
 		all = st.Sessions().SomeTicketsOf(q.Identity.Name, shownTickets)
 	})
 	b := &listBody{V: 1, Tickets: []One{}}
-	for _, x := range all { // a look may take a while, so lock the state for one ticket at a time
+	for _, x := range all { // the list may be long, so lock the state for one ticket at a time
 		var g sight
 		(*s.node.Load()).View(func(st *state.State) {
 			g = look(st, x.Ticket.Hash, s.o.Now().UnixMilli(), q.IDs)

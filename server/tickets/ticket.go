@@ -22,7 +22,7 @@ const (
 
 // sight is the result of one look at the state of a ticket.
 type sight struct {
-	session session.Session // zero: there is no such ticket
+	session session.Session // zero value: there is no such ticket
 	over    session.EndedTicket
 
 	node    string // the path of its contender; empty: it was removed
@@ -35,11 +35,11 @@ type sight struct {
 	blocker string
 	behind  *Holder
 	asked   *recipe.Revocation
-	mixed   error // set if the path has another kind of lock, so the ticket cannot hold
+	mixed   error // set if the path has another kind of lock, so that the ticket cannot hold it
 	seen    int   // number of nodes that were read
 
 	slots   []int    // numbers of its permits
-	noSlots string   // why slots must not be used
+	noSlots string   // why the caller must not use slots
 	grant   []byte   // the transaction that makes its permits; nil: the ticket must wait
 	watch   []string // further paths whose changes may change the sight
 }
@@ -137,8 +137,8 @@ func (g *sight) readNode(n tree.Ref) []byte {
 }
 
 // placeIn finds a contender's place among the children of a directory. own is empty for a new contender.
-// placeIn ignores contenders that came later: if one of them belongs to another kind of lock, the later
-// contender is refused. But a node that takes over the number of another node always counts.
+// placeIn ignores contenders that came later: if a later contender belongs to another kind of lock, that
+// contender is refused, not this one. But a node that takes over the number of another node always counts.
 func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, token int64) (
 	p recipe.Place, of int, err error) {
 	counted := func(yield func(string) bool) {
@@ -175,7 +175,7 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
 }
 
 // rivals returns an error if a living child belongs to another kind of lock. If token is not 0, only children
-// created before it count.
+// that were created before it count.
 func rivals(t *tree.Tree, dir tree.Ref, own recipe.Use, names []string, token int64) error {
 	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
 	for name, use := range own.Rivals(names) {
@@ -202,7 +202,7 @@ func rivals(t *tree.Tree, dir tree.Ref, own recipe.Use, names []string, token in
 // newcomer is the result of a look at a lock for a new ticket.
 type newcomer struct {
 	role    recipe.Role
-	seen    int64 // the last change of the directory's children, 0 if there is no directory
+	seen    int64 // the last change of the directory's children; 0: there is no directory
 	blocked bool
 	behind  *Holder
 	err     error
@@ -258,7 +258,7 @@ func (g *sight) sequencer() string {
 		Token: fence.Token(g.token)}.String()
 }
 
-// mayRead reports whether these identities may read a node, or the node does not exist.
+// mayRead reports whether these identities may read a node. It also returns true if the node does not exist.
 func mayRead(t *tree.Tree, path string, ids []jute.ID) bool {
 	n, there := t.Find(path)
 	if !there {
