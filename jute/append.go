@@ -38,12 +38,12 @@ func AppendStrings(b []byte, list []string) []byte {
 	return b
 }
 
-// BeginFrame appends room for a frame's length and returns its offset, for EndFrame.
+// BeginFrame appends room for the length of a frame, and returns the offset that EndFrame needs.
 func BeginFrame(b []byte) (frame []byte, at int) {
 	return append(b, 0, 0, 0, 0), len(b)
 }
 
-// EndFrame writes the length of everything that was appended since BeginFrame returned at.
+// EndFrame writes the length of all bytes that were appended since BeginFrame returned at.
 func EndFrame(b []byte, at int) {
 	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
 }

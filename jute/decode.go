@@ -6,15 +6,15 @@ import (
 	"unsafe"
 )
 
-// Errors of a Decoder. Both mean that the input is not the record it claims
-// to be; a server answers MARSHALLINGERROR.
+// Errors of a Decoder. Both mean that the input is not the record that was expected; a server then answers
+// MARSHALLINGERROR.
 var (
 	ErrShort  = errors.New("jute: record is cut short")
 	ErrLength = errors.New("jute: impossible length")
 )
 
-// Decoder reads the fields of a record in order. The first error sticks: every later read returns a zero
-// value, and Err returns that error. The zero Decoder reads an empty input.
+// Decoder reads the fields of a record in order. After the first error every read returns a zero value, and
+// Err returns that error. The zero Decoder reads an empty input.
 type Decoder struct {
 	buf []byte
 	off int
@@ -24,7 +24,7 @@ type Decoder struct {
 // NewDecoder returns a Decoder over buf, which it neither copies nor changes.
 func NewDecoder(buf []byte) Decoder { return Decoder{buf: buf} }
 
-// Err returns the first error met, or nil.
+// Err returns the first error of a read, or nil.
 func (d *Decoder) Err() error { return d.err }
 
 // Rest returns the bytes not yet read.
@@ -39,7 +39,7 @@ func (d *Decoder) fail(err error) {
 	}
 }
 
-// take returns the next n bytes, or nil if they are not there.
+// take returns the next n bytes, or nil if fewer are left.
 func (d *Decoder) take(n int) []byte {
 	if d.err != nil {
 		return nil
@@ -53,7 +53,7 @@ func (d *Decoder) take(n int) []byte {
 	return b
 }
 
-// Bool reads a bool; any byte but 0 is true.
+// Bool reads a bool. Every byte except 0 means true.
 func (d *Decoder) Bool() bool {
 	b := d.take(1)
 	return b != nil && b[0] != 0
@@ -86,8 +86,8 @@ func (d *Decoder) Long() int64 {
 	return int64(binary.BigEndian.Uint64(b))
 }
 
-// Buffer reads a byte buffer. Null is nil, empty is not: node data keeps the
-// difference. The result points into the input.
+// Buffer reads a byte buffer. For a null buffer it returns nil; for an empty buffer it does not, because the
+// data of nodes keep this difference. The result points into the input.
 func (d *Decoder) Buffer() []byte {
 	n := d.Int()
 	switch {
@@ -102,8 +102,8 @@ func (d *Decoder) Buffer() []byte {
 	return d.take(int(n))
 }
 
-// String reads a string. ok is false for null, which differs from an empty string. The result shares the
-// input's memory, so it must be cloned before it outlives the input.
+// String reads a string. ok is false for a null string, which differs from an empty string. The result shares
+// the input's memory, so it must be cloned before it outlives the input.
 func (d *Decoder) String() (s string, ok bool) {
 	b := d.Buffer()
 	if b == nil {

@@ -2,11 +2,11 @@ package jute
 
 import "strconv"
 
-// ErrCode is the outcome of an operation as it travels to clients. Codes are
-// part of the protocol: they are never invented and never renumbered.
+// ErrCode is the outcome of an operation as it travels to clients. Codes are part of the protocol: this
+// package never adds or renumbers one.
 type ErrCode int32
 
-// The codes a server sends.
+// The codes that a server sends.
 const (
 	OK                       ErrCode = 0
 	RuntimeInconsistency     ErrCode = -2

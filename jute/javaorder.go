@@ -6,8 +6,8 @@ import (
 	"unicode/utf16"
 )
 
-// ZooKeeper keeps some lists in Java's hash sets, and clients print them in that order. It is the order of
-// the buckets; it is the same for the same elements in a table of the same size.
+// ZooKeeper keeps some lists in Java's hash sets, and clients print them in the order of such a set. That is
+// the order of the buckets, which depends only on the elements and the size of the table.
 
 // JavaHash is Java's String.hashCode.
 func JavaHash(s string) int32 {
@@ -22,16 +22,16 @@ func JavaHash(s string) int32 {
 	return h
 }
 
-// SortByBucket sorts the elements of a Java hash table of that many buckets, a power of two.
-// Elements of one bucket keep their order.
+// SortByBucket sorts the elements as a Java hash table with this number of buckets does. The number is a
+// power of two. Elements of one bucket keep their order.
 func SortByBucket[T any](list []T, buckets int, hash func(T) int32) {
 	slices.SortStableFunc(list, func(a, b T) int {
 		return cmp.Compare(Bucket(hash(a), buckets), Bucket(hash(b), buckets))
 	})
 }
 
-// Bucket returns where a Java hash table of that many buckets keeps an element with this hash
-// code.
+// Bucket returns the bucket in which a Java hash table with this number of buckets keeps an element with this
+// hash code.
 func Bucket(hash int32, buckets int) uint32 {
 	h := uint32(hash)
 	return (h ^ h>>16) & uint32(buckets-1)
@@ -46,7 +46,7 @@ func GrownTable(n int) int {
 	return buckets
 }
 
-// CopiedTable returns how many buckets the copy of a set of n elements has.
+// CopiedTable returns the number of buckets of a copy of a Java hash set with n elements.
 func CopiedTable(n int) int {
 	buckets := 1
 	for buckets < n*4/3+1 {

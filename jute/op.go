@@ -5,7 +5,7 @@ import "strconv"
 // OpCode names an operation on the wire.
 type OpCode int32
 
-// Operations a client may send.
+// The operations that a client may send.
 const (
 	OpCreate               OpCode = 1
 	OpDelete               OpCode = 2
@@ -42,7 +42,8 @@ const (
 	OpError OpCode = -1
 )
 
-// Reserved xids. A reply has the xid of its request. Clients match only replies with these xids out of order.
+// Reserved xids. A reply usually has the xid of its request. Clients accept replies with these xids in any
+// order.
 const (
 	XidEvent      int32 = -1
 	XidPing       int32 = -2

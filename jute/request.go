@@ -21,8 +21,8 @@ const PasswordSize = 16
 type ConnectRequest struct {
 	ProtocolVersion int32
 	LastZxidSeen    int64
-	Timeout         int32 // wanted session timeout, ms
-	SessionID       int64 // 0: a new session
+	Timeout         int32 // the session timeout that the client asks for, in ms
+	SessionID       int64 // 0: the client asks for a new session
 	Password        []byte
 	ReadOnly        bool
 	HasReadOnly     bool // old clients omit the byte, and their answer must omit it too
@@ -40,9 +40,8 @@ func DecodeConnectRequest(b []byte) (ConnectRequest, error) {
 	return r, d.err
 }
 
-// AppendConnectResponse appends the frame that answers a ConnectRequest. A
-// zero timeout and session refuse the session for good. The password is always
-// written as 16 bytes: the C client reads a fixed layout.
+// AppendConnectResponse appends the frame that answers a ConnectRequest. A zero timeout and session refuse
+// the session for good. The password always has 16 bytes, because the C client reads a fixed layout.
 func AppendConnectResponse(b []byte, timeout int32, session int64, password [PasswordSize]byte, withReadOnly,
 	readOnly bool) []byte {
 	b, at := BeginFrame(b)
@@ -69,13 +68,13 @@ type CreateRequest struct {
 	TTL       int64
 }
 
-// CreateRequest reads the body of a create with the given operation.
+// CreateRequest reads the body of a create; op is its operation.
 func (d *Decoder) CreateRequest(op OpCode) (r CreateRequest) {
 	d.ReadCreate(op, &r)
 	return r
 }
 
-// ReadCreate is CreateRequest for many requests in a row: it reuses the memory of r's ACL.
+// ReadCreate is like CreateRequest, for many requests in a row: it reuses the memory of r's ACL.
 func (d *Decoder) ReadCreate(op OpCode, r *CreateRequest) {
 	var ok bool
 	r.Path, ok = d.String()
@@ -156,7 +155,8 @@ func AppendMultiHeader(b []byte, op OpCode, done bool, code ErrCode) []byte {
 	return AppendInt(b, int32(code))
 }
 
-// SetWatches is the body of setWatches and setWatches2: the watches that a client had on its last connection.
+// SetWatches is the body of setWatches and setWatches2. It lists the watches that a client had on its last
+// connection.
 type SetWatches struct {
 	RelativeZxid          int64
 	Data, Exist, Child    []string

@@ -10,7 +10,7 @@ const (
 	PermAll    int32 = 31
 )
 
-// ID is an identity of a client, according to a scheme.
+// ID is an identity of a client in a scheme.
 type ID struct {
 	Scheme string
 	ID     string
@@ -31,10 +31,10 @@ type Stat struct {
 	Mzxid          int64 // zxid of the last setData, or of the create
 	Ctime          int64 // time of the create, ms since 1970
 	Mtime          int64 // time of the last setData, or of the create
-	Version        int32 // number of setData
-	Cversion       int32 // number of child changes
-	Aversion       int32 // number of setACL
-	EphemeralOwner int64 // session, 0 unless ephemeral
+	Version        int32 // how many setData there were
+	Cversion       int32 // how many changes of children there were
+	Aversion       int32 // how many setACL there were
+	EphemeralOwner int64 // the session; 0: the node is not ephemeral
 	DataLength     int32
 	NumChildren    int32
 	Pzxid          int64 // zxid of the last create or delete of a child
@@ -78,15 +78,15 @@ func AppendACL(b []byte, acl []ACL) []byte {
 	return b
 }
 
-// ACL reads an ACL list; a null list is nil. A null scheme reads as "", which no rule accepts. nullID reports
-// a null id, because ZooKeeper answers it with a code of its own.
+// ACL reads an ACL list; a null list is nil. It reads a null scheme as "", which no rule accepts. nullID
+// reports whether an id was null, because ZooKeeper answers that with a code of its own.
 func (d *Decoder) ACL() (acl []ACL, nullID bool) { return d.aclOnto(nil, 1<<30) }
 
 // KeptACL is how many entries of an ACL in a request the decoder keeps: one more than a server accepts, which
 // is enough to refuse the ACL.
 const KeptACL = 1001
 
-// aclOnto is ACL, but reuses the memory in room and keeps at most most entries.
+// aclOnto is like ACL, but it reuses the memory of room and keeps at most most entries.
 func (d *Decoder) aclOnto(room []ACL, most int) (acl []ACL, nullID bool) {
 	n := d.Count(12)
 	if n <= 0 {
@@ -112,10 +112,10 @@ func (d *Decoder) aclOnto(room []ACL, most int) (acl []ACL, nullID bool) {
 	return acl, nullID
 }
 
-// EventType says what happened to a node.
+// EventType is the kind of change that happened to a node.
 type EventType int32
 
-// The events a server sends.
+// The events that a server sends.
 const (
 	EventCreated         EventType = 1
 	EventDeleted         EventType = 2
@@ -155,7 +155,7 @@ func AppendEventFrame(b []byte, zxid int64, t EventType, path string) []byte {
 // ReplyHeaderSize is the length of a reply header.
 const ReplyHeaderSize = 16
 
-// AppendReplyHeader appends the header every reply begins with.
+// AppendReplyHeader appends the header with which every reply begins.
 func AppendReplyHeader(b []byte, xid int32, zxid int64, code ErrCode) []byte {
 	b = AppendInt(b, xid)
 	b = AppendLong(b, zxid)
