@@ -21,20 +21,20 @@ import (
 type Log struct {
 	sink  sink
 	now   func() time.Time
-	owner string // of the process
+	owner string // the owner of the process
 
-	second int64  // the second that stamp shows; the lock of sink guards both
+	second int64  // the second that stamp shows; the lock of sink guards second and stamp
 	stamp  []byte // the time of the last line as text, up to its second
 }
 
 // Options are the options of Open.
 type Options struct {
-	Name string           // of a file, or "stderr" or "syslog"
+	Name string           // path of a file, or "stderr" or "syslog"
 	Now  func() time.Time // the clock of its lines; nil: time.Now
-	Size int64            // a file of this many bytes is replaced by a new one; 0: never
+	Size int64            // when a file has this many bytes, a new file replaces it; 0: never
 	Keep int              // how many older files are kept
-	// Room returns why nothing may be written now, for example because the disk is low; a nil Room never
-	// refuses.
+	// Room returns an error while nothing may be written, for example because the disk is low. If Room is
+	// nil, writing is always allowed.
 	Room func() error
 }
 
@@ -58,7 +58,7 @@ func Open(o Options) (*Log, error) {
 	return l, nil
 }
 
-// Try returns the error with which Open would fail. It leaves no new file.
+// Try returns the error with which Open would fail. It leaves no new file behind.
 func Try(name string) error {
 	_, missing := os.Stat(name)
 	w, err := opener(&Options{Name: name})()
@@ -66,7 +66,7 @@ func Try(name string) error {
 		return err
 	}
 	if err = w.Close(); missing != nil {
-		_ = os.Remove(name) // stderr and syslog are no files
+		_ = os.Remove(name) // fails for stderr and syslog, which are not files
 	}
 	return err
 }
@@ -83,8 +83,8 @@ func (l *Log) Close() {
 // Figures counts the lines of a log that were written and lost.
 type Figures struct {
 	Written, Lost int64
-	LostAt        time.Time // the last time that a line was lost
-	Problem       error     // why writing the log fails; nil: it works
+	LostAt        time.Time // when a line was last lost
+	Problem       error     // why writing the log fails; nil: writing works
 }
 
 // Figures returns the counts so far.
@@ -100,16 +100,16 @@ const failure = "failure"
 type Event struct {
 	Session   int64
 	User, IP  string
-	IDs       []jute.ID // in place of User
+	IDs       []jute.ID // the user's identities, in place of User
 	Operation string
-	Path      string // of the node
-	Type      string // of a created node
+	Path      string // path of the node
+	Type      string // type of a created node
 	ACL       string
 	Request   string // an operator's request over HTTP, or the rule that refused a client's request
 	Result    string // empty: success
 }
 
-// Add writes an event. Its bytes count against the share of its address.
+// Add writes an event. The bytes of its line count against the share of its address.
 func (l *Log) Add(e *Event) {
 	weight := int64(1)
 	if e.Result == failure {
@@ -165,8 +165,8 @@ func appendEvent(b []byte, e *Event) []byte {
 // length.
 const maxValue = 1 << 10
 
-// appendClean appends a value without control characters. They could end a field or a line, or control the
-// terminal of a reader.
+// appendClean appends a value without its control characters, which could end a field or a line, or control
+// the terminal of a reader.
 func appendClean(b []byte, s string) []byte {
 	if n := len(s); n > maxValue {
 		cut := maxValue
@@ -195,7 +195,7 @@ func appendUsers(b []byte, ids []jute.ID) []byte {
 		if id.Scheme == "digest" {
 			user, _, _ = strings.Cut(user, ":")
 		}
-		if user == "" || id.Scheme == "super" { // the digest identity beside super names the same user
+		if user == "" || id.Scheme == "super" { // the digest identity beside the super identity names the same user
 			continue
 		}
 		if len(b) > begin {
@@ -206,7 +206,7 @@ func appendUsers(b []byte, ids []jute.ID) []byte {
 	return b
 }
 
-// Ended writes a line for each ephemeral node that a session's end removed. It suits
+// Ended writes a line for each ephemeral node that the end of a session removed. It can be
 // clients.Options.Ended.
 func (l *Log) Ended(session int64, events []tree.Event) {
 	var paths []string // copy the paths, because the list of events belongs to the caller
@@ -233,14 +233,14 @@ func (l *Log) Ended(session int64, events []tree.Event) {
 	}})
 }
 
-// Request writes the lines of a client's request, if it asks for a change or is a login that
-// failed. It suits clients.Options.Follow.
+// Request writes the lines of a client's request, if the request asks for a change or is a login that failed.
+// It can be clients.Options.Follow.
 func (l *Log) Request(r *observe.Request) {
 	e := Event{Session: r.Session, IP: r.Addr, IDs: r.IDs}
 	if r.Code != jute.OK || r.Refused || r.Unknown {
 		e.Result = failure
 	}
-	if r.Divided { // the code of the reply is that of a missing right
+	if r.Divided { // the code in the reply is the code for a missing right
 		e.Request = "refused by --one-layout"
 	}
 	switch r.Op {
@@ -251,7 +251,7 @@ func (l *Log) Request(r *observe.Request) {
 			return // the request cannot be parsed
 		}
 		if reply := jute.NewDecoder(r.Reply); e.Result == "" && e.Type != "" {
-			if made, ok := reply.String(); ok { // with its sequence number
+			if made, ok := reply.String(); ok { // the path with its sequence number
 				e.Path = made
 			}
 		}
@@ -277,7 +277,7 @@ func (l *Log) Request(r *observe.Request) {
 	l.Add(&e)
 }
 
-// one reads operation, node, type and ACL from a request.
+// one reads the operation, node, type and ACL from a request.
 func (e *Event) one(d *jute.Decoder, op jute.OpCode) {
 	switch op {
 	case jute.OpDelete, jute.OpDeleteContainer: // a client may not send OpDeleteContainer
@@ -291,7 +291,7 @@ func (e *Event) one(d *jute.Decoder, op jute.OpCode) {
 		r := d.CreateRequest(op)
 		e.Operation, e.Path, e.Type = "create", r.Path, modes[r.Flags]
 		if op == jute.OpCreateTTL && r.Flags < 5 {
-			e.Type = modes[5] // it is refused
+			e.Type = modes[5] // the server refuses such a create
 		} else if e.Type == "" {
 			e.Type = "unknown"
 		}
@@ -307,7 +307,8 @@ var modes = map[int32]string{0: "persistent", 1: "ephemeral", 2: "persistent_seq
 func (l *Log) multi(e *Event, r *observe.Request) {
 	in, out := jute.NewDecoder(r.Body), jute.NewDecoder(r.Reply)
 	var all []Event
-	types := map[string]string{} // ZooKeeper finds the type of a node by the path in the request
+	// types by path, because ZooKeeper finds the type of a node by the path in the request
+	types := map[string]string{}
 	for {
 		h, result := in.MultiHeader(), out.MultiHeader()
 		if h.Done || in.Err() != nil || out.Err() != nil {
@@ -337,7 +338,7 @@ func (l *Log) multi(e *Event, r *observe.Request) {
 			if h.Type != jute.OpCreate {
 				out.Stat()
 			}
-		default: // reads
+		default: // read operations
 			return
 		}
 		all = append(all, one)
@@ -351,7 +352,7 @@ func (l *Log) multi(e *Event, r *observe.Request) {
 	}
 }
 
-// aclText returns an ACL in the form of zkCli.
+// aclText returns an ACL in the form in which zkCli prints it.
 func aclText(acl []jute.ACL) string {
 	var b strings.Builder
 	for _, a := range acl {

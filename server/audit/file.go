@@ -22,8 +22,8 @@ func opener(o *Options) func() (io.WriteCloser, error) {
 	}
 }
 
-// file is a log in a file. When the file reaches the size in the options, it is renamed: the time is added to
-// its name. Then a new file takes its place. The newest Keep old files stay.
+// file is a log in a file. When the file reaches the size in the options, the time is added to its name, and
+// a new file takes its place. The newest Keep old files stay.
 type file struct {
 	o    *Options
 	f    *os.File
@@ -56,7 +56,7 @@ func (l *file) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// turn begins a new file and removes the old ones beyond those that are kept.
+// turn begins a new file, and removes the oldest files until Keep old files are left.
 func (l *file) turn() error {
 	if err := l.f.Close(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (l *file) turn() error {
 	return l.open()
 }
 
-// globbed returns a pattern that matches only this name.
+// globbed returns a pattern that matches only the given name.
 func globbed(name string) string {
 	var b []byte
 	for _, c := range []byte(name) {

@@ -82,6 +82,6 @@ func (a *answer) Write(b []byte) (int, error) {
 
 var withError = regexp.MustCompile(`"error" ?: ?"`)
 
-// failed reports whether the answer contains an error. The answers of commands and jobs have status 200 even
-// then.
+// failed reports whether the answer contains an error. The answers of commands and jobs have the status 200
+// even if they contain an error.
 func (a *answer) failed() bool { return a.code >= http.StatusBadRequest || withError.Match(a.tail) }

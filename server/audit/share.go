@@ -2,27 +2,27 @@ package audit
 
 import "time"
 
-// share is how many bytes an address may still write: a bucket that fills by shareRate bytes a second up to
+// share is how many bytes of lines an address may still cause. It grows by shareRate bytes a second, up to
 // shareMost. So one address cannot displace the lines of others, and takes only a bounded part of the disk.
 type share struct {
 	left int64
 	at   time.Time
-	lost int64 // lines lost since the last line about lost lines
+	lost int64 // how many lines were lost since the last line about lost lines
 }
 
 const (
 	shareRate = 8 << 20
 	shareMost = 16 << 20
-	// refusedWeight is how many times each byte of a line about a refused request counts. A refused request
-	// costs its client hardly anything.
+	// refusedWeight is how many times each byte of a line about a refused request counts, because a refused
+	// request costs its client hardly anything.
 	refusedWeight = 16
 
 	sweepEvery = time.Second
 	maxShares  = 10_000
 )
 
-// shareOf returns the present share of an address. It returns nil for the server itself, whose lines have no
-// bound.
+// shareOf returns the present share of an address. It returns nil for the server itself, whose lines are not
+// bounded.
 func (s *sink) shareOf(addr string, now time.Time) *share {
 	if addr == "" {
 		return nil
@@ -33,7 +33,7 @@ func (s *sink) shareOf(addr string, now time.Time) *share {
 			s.shares = make(map[string]*share)
 		}
 		if len(s.shares) >= maxShares {
-			addr = "others" // while so many addresses write, further addresses share one bucket
+			addr = "others" // while so many addresses write, all further addresses have one share together
 			if sh = s.shares[addr]; sh != nil {
 				sh.fill(now)
 				return sh
@@ -54,7 +54,7 @@ func (sh *share) fill(now time.Time) {
 	}
 }
 
-// sweep adds a line for each address that lost lines, and forgets the addresses whose bucket is full.
+// sweep adds a line for each address that lost lines, and forgets the addresses whose share is full.
 func (s *sink) sweep(now time.Time) {
 	if now.Sub(s.swept) < sweepEvery && !s.closed {
 		return

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// maxWaiting bounds the bytes of lines that wait to be written, and maxBulk the bytes of those about ends of
-// sessions. If the disk is slow or full, lines beyond these bounds are lost. A request never waits.
+// maxWaiting bounds the bytes of lines that wait to be written, and maxBulk bounds the bytes of waiting lines
+// about ends of sessions. If the disk is slow or full, lines beyond these bounds are lost. A request never
+// waits.
 const (
 	maxWaiting = 4 << 20
 	maxBulk    = 32 << 20
@@ -17,17 +18,17 @@ const (
 // sink writes lines to a file, standard error or syslog, by a goroutine of its own.
 type sink struct {
 	open func() (io.WriteCloser, error)
-	room func() error // returns why nothing may be written; nil: writing is allowed
+	room func() error // returns an error while nothing may be written; nil: writing is always allowed
 	now  func() time.Time
 	told func(b []byte, addr string, lost int64) []byte // appends a line about lost lines
 
 	mu      sync.Mutex
 	waiting []byte
-	lines   int64 // how many lines waiting holds
+	lines   int64 // how many lines are in waiting
 	bulk    []bulk
-	bulked  int // how many bytes bulk takes
+	bulked  int // how many bytes the entries of bulk take
 	shares  map[string]*share
-	swept   time.Time // when shares was last swept
+	swept   time.Time // when sweep last went through shares
 	written int64
 	lost    int64
 	lostAt  time.Time
@@ -38,7 +39,7 @@ type sink struct {
 	done    chan struct{}
 }
 
-// bulk is the many lines of one event. The sink formats them when it writes them.
+// bulk holds the many lines of one event. The sink formats these lines only when it writes them.
 type bulk struct {
 	lines int
 	size  int // bytes that the bulk takes in memory
@@ -61,7 +62,7 @@ type stderr struct{}
 func (stderr) Write(b []byte) (int, error) { return os.Stderr.Write(b) }
 func (stderr) Close() error                { return nil }
 
-// add calls put, which appends a line to the waiting lines, if there is room and the share of the address is
+// add appends a line to the waiting lines by a call of put, if there is room and the share of the address is
 // not used up. Each byte of the line counts weight times.
 func (s *sink) add(addr string, weight int64, put func([]byte) []byte) {
 	now := s.now()
@@ -87,7 +88,7 @@ func (s *sink) add(addr string, weight int64, put func([]byte) []byte) {
 	}
 }
 
-// addBulk keeps a bulk, if there is room. The sink writes it after the waiting lines.
+// addBulk keeps a bulk if there is room. The sink writes the bulk after the waiting lines.
 func (s *sink) addBulk(b bulk) {
 	s.mu.Lock()
 	if s.closed || s.bulked >= maxBulk {

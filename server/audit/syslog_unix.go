@@ -8,7 +8,7 @@ import (
 	"log/syslog"
 )
 
-// openSyslog returns the system's log. Each line is a message of its own.
+// openSyslog opens the system's log. Each line becomes a message of its own.
 func openSyslog() (io.WriteCloser, error) {
 	w, err := syslog.New(syslog.LOG_INFO|syslog.LOG_AUTHPRIV, "zlockd")
 	return lineWriter{w}, err
