@@ -1,6 +1,6 @@
-// Package observe keeps figures about clients for operators. Serving clients does not need these figures.
-// Connections call the package for each request, and for each end of a connection or session. Its memory is
-// bounded, whatever names clients choose.
+// Package observe keeps figures about clients for operators. Connections call it for each request, and at the
+// end of each connection or session. No other part of serving clients depends on it. Its memory is bounded,
+// whatever names clients choose.
 package observe
 
 import (
@@ -14,30 +14,30 @@ import (
 // Clients holds the figures that a server keeps about its clients.
 type Clients struct {
 	metrics *admin.Metrics
-	start   time.Time        // when the server's clock was zero
+	start   time.Time        // the moment at which the server's clock was zero
 	wall    func() time.Time // the clock that people see
 	follow  func(*Request)
 
-	gone  recent // connections that have ended, by address
+	gone  recent // counts of connections that have ended, by address
 	ended endedSessions
 	lost  lostConns
 
-	mu      sync.Mutex // guards what follows
-	down    time.Time  // when the server stopped serving clients; zero: it serves them
+	mu      sync.Mutex // guards the fields below
+	down    time.Time  // when the server stopped serving clients; zero: it serves clients
 	downs   []Down
 	refused map[string]Refusal // by address
 }
 
-// Init makes the zero value ready. start is the time at which the server's clock was zero, and wall is the
-// clock that people see. If follow is not nil, it gets every answered request; see Followed.
+// Init makes the zero value ready for use. start is the moment at which the server's clock was zero, and wall
+// is the clock that people see. If follow is not nil, it gets every answered request; see Followed.
 func (c *Clients) Init(m *admin.Metrics, start time.Time, wall func() time.Time, follow func(*Request)) {
 	c.metrics, c.start, c.wall, c.follow, c.ended.news = m, start, wall, follow, make(chan struct{}, 1)
 }
 
 func (c *Clients) now() time.Duration { return time.Since(c.start) }
 
-// Begin returns a Request, which the connection completes and passes to Followed, or nil if requests are not
-// followed.
+// Begin returns a Request, which the connection completes and passes to Followed. It returns nil if requests
+// are not followed.
 func (c *Clients) Begin(op jute.OpCode, body []byte) *Request {
 	if c.follow == nil {
 		return nil
@@ -58,7 +58,8 @@ func (c *Clients) GoneClients() map[string]Count {
 	return c.gone.Counts(c.now())
 }
 
-// Down is a time during which clients were not served here: an election, a stall, a cut network.
+// Down is a time in which this server did not serve clients, because of an election, a stall or a cut
+// network.
 type Down struct{ Since, Until time.Time }
 
 // Refusal is the newest connection from an address that a limit refused.
@@ -100,7 +101,7 @@ func (c *Clients) Refuse(addr, why string) {
 	c.refused[addr] = Refusal{now, why}
 }
 
-// Downs returns when clients were not served here, the oldest first.
+// Downs returns when this server did not serve clients, the oldest time first.
 func (c *Clients) Downs() []Down {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,18 +11,18 @@ import (
 // Conn has the counts of one connection that operators see. The owner of a Conn guards it.
 type Conn struct {
 	received, sent int64
-	bytes          int64 // sent
+	bytes          int64 // bytes sent
 
 	op      jute.OpCode // the operation of the last reply; 0: none
 	cxid    int32
 	zxid    int64
 	replied time.Duration
 
-	count, sum             int64 // of latencies, ms
+	count, sum             int64 // number and sum of latencies, in ms
 	latest, least, longest int64
 
-	replies             int // since the last Wrote
-	lastSize            int // of a reply
+	replies             int // how many replies there were since the last Wrote
+	lastSize            int // size of the last reply
 	leastSize, mostSize int
 }
 
@@ -38,7 +38,7 @@ func (s *Conn) Received(n int) { s.received += int64(n) }
 // Total returns how many requests the connection has received, and how many bytes it has sent.
 func (s *Conn) Total() (requests, bytes int64) { return s.received, s.bytes }
 
-// Last remembers the newest request answered.
+// Last records the newest request that was answered.
 func (s *Conn) Last(xid int32, op jute.OpCode, zxid int64) {
 	s.op, s.zxid = op, zxid
 	if xid >= 0 {
@@ -46,7 +46,7 @@ func (s *Conn) Last(xid int32, op jute.OpCode, zxid int64) {
 	}
 }
 
-// Took records that n requests were answered at now, each after d.
+// Took records that n requests were answered at the time now, each after the time d.
 func (s *Conn) Took(n int, d, now time.Duration) {
 	ms := d.Milliseconds()
 	s.replied = now
@@ -69,8 +69,8 @@ func (s *Conn) Size(n int) {
 	s.replies++
 }
 
-// Wrote counts frames that are about to be written, and adds the sizes of the replies among them to
-// the server's.
+// Wrote counts frames that are about to be written. It adds the sizes of the replies among them to the
+// server's metrics.
 func (s *Conn) Wrote(frames, bytes int, m *admin.Metrics) {
 	s.sent += int64(frames)
 	s.bytes += int64(bytes)
@@ -84,7 +84,7 @@ func (s *Conn) Wrote(frames, bytes int, m *admin.Metrics) {
 	}
 }
 
-// Describe fills in the counts that operators see. For a connection without a session these are only the
+// Describe fills in the counts that operators see. For a connection without a session it fills in only the
 // amounts received and sent.
 func (s *Conn) Describe(d *admin.Conn) {
 	d.Received, d.Sent, d.BytesOut = s.received, s.sent, s.bytes

@@ -13,29 +13,31 @@ import (
 // EndedSession is a session that has ended.
 type EndedSession struct {
 	Session int64
-	Zxid    int64     // of its end
-	Time    time.Time // of its end, by the leader's clock: this server may learn of it late, from its log
-	Cause   state.EndCause
+	Zxid    int64 // zxid of its end
+	// when it ended, by the leader's clock; this server may learn of the end late, from its log
+	Time  time.Time
+	Cause state.EndCause
 	// Addr is the client's address, Server is the server that it was connected to last, and Timeout is the
 	// negotiated timeout.
 	Addr    string
 	Server  uint32
 	Timeout time.Duration
-	// Silent is how long the client had been silent, if it was connected to this server; otherwise
+	// Silent is how long the client had been silent, if it was connected to this server; otherwise it is
 	// zero.
 	Silent time.Duration
-	// Lost says why the session's last connection to this server ended before the session, and LostFor how
-	// long before. Lost is empty if the connection lasted until the end, or if the reason is not known.
+	// Lost says why the session's last connection to this server ended before the session, and LostFor says
+	// how long before it. Lost is empty if the connection lasted as long as the session, or if the reason is
+	// not known.
 	Lost    string
 	LostFor time.Duration
 	// Paths are some of the ephemeral nodes that were removed with the session. PathCount is the number of
 	// all of them.
 	Paths     []string
 	PathCount int
-	unlisted  uint8 // for each of Paths a bit; 1: not every client could have listed it
+	unlisted  uint8 // has a bit for each of Paths; 1: not every client could have listed that path
 }
 
-// Reason says in words why the session ended.
+// Reason returns, in words, why the session ended.
 func (e *EndedSession) Reason() string {
 	silent := "its whole timeout"
 	if e.Silent > 0 {
@@ -66,21 +68,21 @@ func (e *EndedSession) Listed() (paths []string) {
 // Bounds of the memory of ended sessions: together some 14 MiB.
 const (
 	endedKept = 10_000
-	endedPath = 4   // paths of each
-	endedName = 256 // bytes of a path
+	endedPath = 4   // how many paths of each session are kept
+	endedName = 256 // how many bytes of a path are kept
 )
 
 // endedSessions holds the sessions that ended last.
 type endedSessions struct {
-	news chan struct{} // has one entry after something was added
+	news chan struct{} // receives a value after a session was added
 
 	mu   sync.Mutex
 	list []EndedSession
-	next int // the entry that is overwritten next when the ring is full
+	next int // index of the entry that is overwritten next, when the ring is full
 }
 
-// SessionEnded records the end of a session. heard is the time when the client was last heard from, negative
-// if the client is not connected to this server.
+// SessionEnded records the end of a session. heard is when the client was last heard from; it is negative if
+// the client is not connected to this server.
 func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration) {
 	of := &end.Session
 	e := EndedSession{
@@ -150,7 +152,7 @@ type lostConns struct {
 
 type lostConn struct {
 	why       string
-	at, heard time.Duration // on the server's clock
+	at, heard time.Duration // times on the server's clock
 }
 
 // maxLost bounds the number of lost connections, because clients may move to other servers and never come
@@ -166,7 +168,7 @@ func (c *Clients) ConnLost(session int64, why string, heard time.Duration) {
 		l.by = make(map[int64]lostConn)
 	}
 	if len(l.by) >= maxLost {
-		for id := range l.by { // drop any of them: a reason shown to operators becomes less exact
+		for id := range l.by { // forget any of them: the only effect is that operators see a less exact reason
 			delete(l.by, id)
 			break
 		}

@@ -11,20 +11,20 @@ type recent struct {
 	mu     sync.Mutex
 	began  time.Duration
 	now    map[string]*Count
-	before map[string]*Count // of the window before
+	before map[string]*Count // counts of the window before this one
 }
 
-// Count is a number of requests and the number of their bytes.
+// Count is a number of requests, and how many bytes they have.
 type Count struct{ Requests, Bytes int64 }
 
 const (
 	window   = time.Minute
-	maxNames = 2000 // of a window
-	maxName  = 256  // bytes
+	maxNames = 2000 // how many names a window has at most
+	maxName  = 256  // how many bytes a name has at most
 )
 
-// Add counts under a name at the time now. Long names, and names beyond the bound of the window, are not
-// counted. The caller may reuse the buffer of name, so Add must not store name itself in the map.
+// Add counts under a name at the time now. It does not count long names, and no further names when the window
+// has maxNames. The caller may reuse the memory of name, so Add must not store name itself in the map.
 func (r *recent) Add(name string, c Count, now time.Duration) {
 	if name == "" || len(name) > maxName {
 		return
@@ -43,7 +43,7 @@ func (r *recent) Add(name string, c Count, now time.Duration) {
 	was.Requests, was.Bytes = was.Requests+c.Requests, was.Bytes+c.Bytes
 }
 
-// turn begins a new window when it is time.
+// turn begins a new window when the present one is over.
 func (r *recent) turn(now time.Duration) {
 	if r.now != nil && now-r.began < window {
 		return
@@ -55,7 +55,7 @@ func (r *recent) turn(now time.Duration) {
 	r.now, r.began = make(map[string]*Count), now
 }
 
-// Counts returns the counts of this window and the one before.
+// Counts returns the counts of this window and the one before it together.
 func (r *recent) Counts(now time.Duration) map[string]Count {
 	r.mu.Lock()
 	defer r.mu.Unlock()

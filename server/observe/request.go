@@ -12,11 +12,11 @@ type Request struct {
 	Op      jute.OpCode // state.OpCreateSession and state.OpAttach for a connect request, which has no Body
 	Xid     int32
 	Body    []byte // as the client sent it
-	Session int64  // 0: none, for example for a refused connect request
-	Addr    string // the client's, without its port
+	Session int64  // 0: no session, for example for a refused connect request
+	Addr    string // the client's address, without its port
 	IDs     []jute.ID
 
-	state.Outcome // the answer, or why there was none
+	state.Outcome // the answer, or why there was no answer
 
 	// Times on the server's clock. Arrived: the last byte of the request came. Begun: the server began to
 	// carry it out, after waiting for other requests of the connection and for the share of its address.
@@ -25,7 +25,7 @@ type Request struct {
 	Arrived, Begun, Logged, Answered time.Duration
 }
 
-// stages are the parts of a request's time, in the order in which they pass.
+// stages are the names of the parts of a request's time, in order.
 var stages = [...]string{"waited", "logged", "applied", "carried_out"}
 
 // stages returns how long each stage took. A write is logged and applied; other requests are
@@ -40,10 +40,10 @@ func (r *Request) stages() (took [len(stages)]time.Duration) {
 	return took
 }
 
-// Path returns the path that the request names; "" if it names none, or several.
+// Path returns the path that the request names, or "" if it names no path or several.
 func (r *Request) Path() string { return pathOf(r.Op, r.Body) }
 
-// pathOf returns the path that a request names; "" if it names none, or several.
+// pathOf returns the path that a request names, or "" if it names no path or several.
 func pathOf(op jute.OpCode, body []byte) string {
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpExists,

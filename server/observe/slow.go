@@ -12,15 +12,16 @@ import (
 // slowLogged is how many slow requests Slow logs in a second.
 const slowLogged = 10
 
-// Slow logs requests that take longer than a bound, at most ten a second; it counts the others. It measures
+// Slow logs requests that take longer than a bound, at most ten a second, and counts the others. It measures
 // the stages of all requests.
 type Slow struct {
 	Bound time.Duration
 	Log   *slog.Logger
 
 	seen, skipped atomic.Int64
-	window        atomic.Int64 // the server's present second, and its number of lines in the lowest bits
-	times         [len(stages)]times
+	// the server's present second and, in the lowest bits, the number of lines logged in it
+	window atomic.Int64
+	times  [len(stages)]times
 }
 
 // bounds are the upper bounds of a histogram's buckets.
@@ -43,7 +44,7 @@ func (t *times) add(d time.Duration) {
 	t.sum.Add(int64(d))
 }
 
-// Request records an answered request. It can be passed to Init.
+// Request records an answered request. It can be the function follow of Init.
 func (s *Slow) Request(r *Request) {
 	took := r.stages()
 	for i, d := range took {
