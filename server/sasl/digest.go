@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The service name and the realm of ZooKeeper. Clients hash both, so they are part of the protocol; the realm
-// is not the server's host name.
+// The service name and the realm of ZooKeeper. Clients hash both, so they are part of the protocol. The realm
+// is not the name of the server's host.
 const (
 	Realm   = "zk-sasl-md5"
 	Service = "zookeeper"
@@ -22,11 +22,11 @@ const (
 // maxToken is the longest token of a client that RFC 2831 allows.
 const maxToken = 4096
 
-// nonceBytes is the number of random bytes in a nonce. A server makes a nonce for one exchange and accepts it
-// once, so an attacker cannot reuse an overheard answer.
+// nonceBytes is the number of random bytes in a nonce. A server makes a nonce for one exchange, and accepts
+// it only once. So an attacker cannot reuse an answer that it has overheard.
 const nonceBytes = 24
 
-// Errors of an exchange. They go to the log; a client learns only that it has failed.
+// Errors of an exchange. They go to the log; the client learns only that the exchange has failed.
 var (
 	errProtocol = errors.New("the client's answer does not follow DIGEST-MD5")
 	errRefused  = errors.New("unknown user or wrong password")
@@ -73,8 +73,8 @@ func (e *digest) challenge(token []byte) ([]byte, error) {
 // User implements Negotiation.
 func (e *digest) User() (user, principal string, done bool) { return e.user, "", e.user != "" }
 
-// check verifies the answer to the challenge and returns the proof that this
-// server knows the password too.
+// check verifies the client's answer to the challenge. It returns the proof that this server also knows the
+// password.
 func (e *digest) check(token []byte) ([]byte, error) {
 	d, err := parseDirectives(token)
 	if err != nil {
@@ -112,8 +112,8 @@ func (e *digest) check(token []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: user %.64q", errRefused, user)
 }
 
-// sessionKey is H(A1) of RFC 2831. Clients that follow the RFC to the letter hash names and passwords in ISO
-// 8859-1, if they fit. Others hash them in UTF-8.
+// sessionKey is H(A1) of RFC 2831. Some clients follow the RFC exactly: they hash names and passwords in ISO
+// 8859-1 if all characters fit. Other clients hash them in UTF-8.
 func sessionKey(user, password string, d map[string]string, latin1 bool) string {
 	secret := user + ":" + d["realm"] + ":" + password
 	if latin1 {
@@ -127,7 +127,7 @@ func sessionKey(user, password string, d map[string]string, latin1 bool) string 
 	return hexSum(a1)
 }
 
-// proof is the response value of RFC 2831 for a given A2.
+// proof returns the response value of RFC 2831 for a given A2.
 func proof(key, a2 string, d map[string]string) string {
 	return hexSum(key + ":" + d["nonce"] + ":" + d["nc"] + ":" + d["cnonce"] + ":auth:" + hexSum(a2))
 }

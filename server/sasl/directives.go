@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// maxDirectives is far above the twelve directives of the RFC.
+// maxDirectives is much more than the twelve directives of the RFC.
 const maxDirectives = 32
 
-// parseDirectives reads `name=value, name="quoted value", …`. It refuses a repeated name, because two
-// readers could use different values of it.
+// parseDirectives reads `name=value, name="quoted value", …`. It refuses a repeated name, because two readers
+// of the token could use different values of this name.
 func parseDirectives(token []byte) (map[string]string, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("%w: %d bytes", errProtocol, len(token))
@@ -37,7 +37,7 @@ func parseDirectives(token []byte) (map[string]string, error) {
 	}
 }
 
-// cutValue cuts a value, quoted or not, and the comma after it off s.
+// cutValue cuts a value off the beginning of s, quoted or not, together with the comma after it.
 func cutValue(s string) (value, rest string, err error) {
 	if !strings.HasPrefix(s, `"`) {
 		value, rest, _ = strings.Cut(s, ",")

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Mechanisms are the ways in which clients can prove their identity. A server may have one of them or both; a
-// ZooKeeper has only one.
+// Mechanisms are the ways in which clients can prove their identity. A server may have one mechanism or both;
+// a ZooKeeper has only one.
 type Mechanisms struct {
-	Users Users // DIGEST-MD5, if not nil
-	// GSSAPI is Kerberos, if not nil; it comes from the module server/sasl/kerberos.
+	Users Users // users of DIGEST-MD5; nil: the server does not have this mechanism
+	// GSSAPI is Kerberos, from the module server/sasl/kerberos; nil: the server does not have this mechanism.
 	GSSAPI Mechanism
 }
 
-// Mechanism is a way to prove an identity that a program adds to a server.
+// Mechanism is a way to prove an identity that another package provides.
 type Mechanism interface {
 	// Begin begins a negotiation; random is the source of its nonces and keys.
 	Begin(random io.Reader) Negotiation
@@ -25,14 +25,14 @@ type Negotiation interface {
 	// Answer handles the client's next token and returns the server's token. An error ends the negotiation:
 	// the client has proved nothing.
 	Answer(token []byte, now time.Time) ([]byte, error)
-	// User returns the proved user, and with Kerberos its principal. done is false until the client has
-	// proved one.
+	// User returns the user that the client has proved to be, and with Kerberos the user's principal. done is
+	// false until the client has proved that.
 	User() (user, principal string, done bool)
 }
 
 // Begin begins a negotiation of the mechanism that the client speaks; random is the source of nonces and
-// keys. A client does not name its mechanism, but in DIGEST-MD5 the server speaks first, and in GSSAPI the
-// client. So empty, which says that the client's first token is empty, decides.
+// keys. A client does not name its mechanism. But in DIGEST-MD5 the server speaks first, and in GSSAPI the
+// client. So Begin chooses by empty, which says whether the client's first token is empty.
 func (m *Mechanisms) Begin(empty bool, random io.Reader) (Negotiation, error) {
 	switch {
 	case m.GSSAPI != nil && !empty:

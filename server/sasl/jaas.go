@@ -20,14 +20,15 @@ import (
 //
 // Each of the modules may be missing. ZooKeeper uses only one of them; this server uses both.
 
-// The login modules, by the ends of their names: the package of Kerberos differs between Java's vendors.
+// The login modules, by the ends of their names, because the package of Kerberos differs between Java's
+// vendors.
 const (
 	moduleDigest   = ".DigestLoginModule"
 	moduleKerberos = ".Krb5LoginModule"
 )
 
-// looksLikeJAAS reports whether text is a JAAS file rather than a file in zlockd's format: a brace follows
-// its first word.
+// looksLikeJAAS reports whether a text is a JAAS file and not a file in zlockd's format. In a JAAS file a
+// brace follows the first word.
 func looksLikeJAAS(text string) bool {
 	words := jaasWords(text)
 	return len(words) > 1 && words[1] == "{"
@@ -55,7 +56,7 @@ func parseJAAS(text, section string) (File, error) {
 	return File{}, fmt.Errorf("there is no section %s", section)
 }
 
-// addOption handles one word of a section; module is the module that the word belongs to.
+// addOption handles one word of a section; module is the module to which the word belongs.
 func (f *File) addOption(word string, module *string) error {
 	name, value, isOption := strings.Cut(word, "=")
 	user, isUser := strings.CutPrefix(name, "user_")

@@ -23,7 +23,7 @@ const (
 // File is the content of a file of users. Only a JAAS file has both mechanisms.
 type File struct {
 	Users             Users
-	Keytab, Principal string // of a Krb5LoginModule
+	Keytab, Principal string // the options of a Krb5LoginModule
 }
 
 // ReadFile reads a file of users: a line `name:password` for each user, or the section Server of a JAAS file.
@@ -47,8 +47,8 @@ func ReadFile(path string) (File, error) {
 	return f, nil
 }
 
-// readText reads a file. open is an error if the file should have no secret, because every user of the
-// machine can read it.
+// readText reads a file. open is an error if every user of the machine can read the file, so that it should
+// contain no secret.
 func readText(path string) (text string, open, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
