@@ -14,13 +14,13 @@ import (
 const Skew = 5 * time.Minute
 
 // checksumGSS is the type of the "checksum" that carries the requests of a GSS-API client (RFC 4121, 4.1.1).
-// mutual is the only flag that this server reads.
+// This server reads only the flag mutual.
 const (
 	checksumGSS = 0x8003
 	flagMutual  = 1 << 1
 )
 
-// Errors of a client. The client learns only that it has failed; the log has the reason.
+// Errors about a client. The client learns only that it has failed; the log has the reason.
 var (
 	errProtocol = errors.New("the client's token does not follow GSSAPI with Kerberos")
 	errRefused  = errors.New("Kerberos refuses the client")
@@ -30,12 +30,12 @@ var (
 type context struct {
 	client     Principal
 	key        sessionKey
-	subkeyFlag byte  // wrapAcceptorSubkey when the key is this server's
-	sequence   int64 // of this server's next token
+	subkeyFlag byte  // has wrapAcceptorSubkey if the key is this server's
+	sequence   int64 // number of this server's next token
 }
 
-// accept verifies a client's first token and returns the answer: nil if the client has not asked the server
-// for a proof.
+// accept verifies a client's first token and returns the answer. The answer is nil if the client has not
+// asked the server for a proof.
 func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*context, []byte, error) {
 	message, err := unframe(token)
 	if err != nil {
@@ -68,12 +68,12 @@ func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*contex
 	if err != nil {
 		return nil, nil, err
 	}
-	// The confounder makes the cipher text differ each time.
+	// The confounder makes every cipher text different, so equal cipher texts are a replay.
 	if err := s.replays.add(sha256.Sum256(req.Authenticator.Cipher), now); err != nil {
 		return nil, nil, fmt.Errorf("%w: %s: %w", errRefused, client, err)
 	}
 	// A client that gets no answer expects its own sequence number in this server's tokens. Some clients
-	// write a negative number.
+	// write a negative number, so keep only 32 bits.
 	c := &context{client: client, key: secret.Key, sequence: a.Sequence & 0xffffffff}
 	if len(a.Key.Value) > 0 {
 		c.key = a.Key
@@ -124,7 +124,7 @@ func (k keytab) open(t *ticket) (*ticketSecret, error) {
 }
 
 // check returns the client of the ticket, and refuses a ticket that is not valid now. Like ZooKeeper, it
-// ignores the addresses that a ticket may be bound to: behind address translation they are wrong.
+// ignores the addresses to which a ticket may be bound, because behind address translation they are wrong.
 func (t *ticketSecret) check(now time.Time) (Principal, error) {
 	client, err := principal(t.Client, t.Realm)
 	if err != nil {
@@ -155,7 +155,7 @@ func (t *ticketSecret) check(now time.Time) (Principal, error) {
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// openAuthenticator verifies that the client holds the ticket's key, now.
+// openAuthenticator verifies that the client has the ticket's key at this moment.
 func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Time) (a *authenticator,
 	mutual bool, err error) {
 	plain, err := key.open(req.Authenticator, usageAuthenticator)
@@ -193,8 +193,8 @@ func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Ti
 }
 
 // prove makes the answer, which proves that this server can read the ticket. The answer contains a new key
-// for the rest of the exchange. An attacker who replays a recorded client does not know that key and cannot
-// continue.
+// for the rest of the exchange. An attacker who replays the recorded tokens of a client does not know that
+// key, and cannot continue.
 func (c *context) prove(a *authenticator, ticketKey sessionKey, random io.Reader) (answer []byte, err error) {
 	if c.key, err = c.key.fresh(random); err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ const (
 	usageInitiatorSeal = 24
 )
 
-// suite is an encryption type that this server accepts. The older types, DES and RC4, are broken, and present
-// KDCs do not use them by default.
+// suite is an encryption type that this server accepts. The older types, DES and RC4, are broken, and KDCs do
+// not use them by default.
 type suite struct {
 	name     string
 	keyBytes int
@@ -52,7 +52,7 @@ func (k sessionKey) open(e encrypted, usage uint32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The library does not check that a confounder and a checksum are present.
+	// The library does not check whether there is a confounder and a checksum.
 	if e.EType != k.EType || len(e.Cipher) <= s.etype.GetConfounderByteSize()+s.etype.GetHMACBitLength()/8 {
 		return nil, errIntegrity
 	}
@@ -72,7 +72,7 @@ func (k sessionKey) seal(plain []byte, usage uint32) (encrypted, error) {
 	return encrypted{EType: k.EType, Cipher: cipher}, err
 }
 
-// sum is the keyed checksum of b; k is known to have a suite.
+// sum returns the keyed checksum of b. The caller has checked that k has a suite.
 func (k sessionKey) sum(b []byte, usage uint32) ([]byte, error) {
 	s, err := k.suite()
 	if err != nil {

@@ -8,17 +8,18 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// qopAuth is the only protection that the server offers: no protection after the authentication. ZooKeeper's
-// clients then continue in plain text or over TLS.
+// qopAuth is the only choice that the server offers: no protection of messages after the authentication.
+// ZooKeeper's clients then continue in plain text or over TLS.
 const qopAuth = 1
 
 // Exchange is one negotiation; see Service.Begin.
 type Exchange struct {
 	service *Service
 	random  io.Reader
-	next    func(token []byte, now time.Time) ([]byte, error) // handles the next token; nil: over
+	// handles the client's next token; nil: the exchange is over
+	next    func(token []byte, now time.Time) ([]byte, error)
 	context *context
-	user    string // that the client has proved
+	user    string // the user that the client has proved to be
 }
 
 // Begin begins a negotiation; its session key and sequence number come from random. With this method a
@@ -31,8 +32,8 @@ func (s *Service) begin(random io.Reader) *Exchange {
 	return e
 }
 
-// Answer handles the client's next token and returns the server's token, nil at the end. An error ends the
-// exchange: the client has proved nothing.
+// Answer handles the client's next token and returns the server's token, or nil at the end. An error ends the
+// exchange; the client has then proved nothing.
 func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error) {
 	next := e.next
 	e.next = nil
@@ -57,8 +58,8 @@ func (e *Exchange) hello(token []byte, now time.Time) (answer []byte, err error)
 	return answer, nil
 }
 
-// offer answers an empty token with the protections that the server offers for later messages (none), and
-// with 0 as the longest protected message that it accepts.
+// offer answers an empty token. The answer says that the server offers no protection for later messages, and
+// so accepts protected messages of length 0.
 func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 	if len(token) > 0 {
 		return nil, fmt.Errorf("%w: a token of %d bytes instead of an empty one", errProtocol, len(token))
@@ -71,7 +72,7 @@ func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 }
 
 // choice reads the protection that the client has chosen. After it the token contains the name under which
-// the client wants to act. Like ZooKeeper, the server ignores that name and uses the one in the ticket.
+// the client wants to act. Like ZooKeeper, the server ignores that name and uses the name in the ticket.
 func (e *Exchange) choice(token []byte, _ time.Time) ([]byte, error) {
 	text, err := e.context.unwrap(token)
 	if err != nil {
@@ -86,7 +87,8 @@ func (e *Exchange) choice(token []byte, _ time.Time) ([]byte, error) {
 	return nil, nil
 }
 
-// User returns the user that the client has proved, and its principal. done is false until then.
+// User returns the user that the client has proved to be, and the user's principal. done is false until the
+// client has proved that.
 func (e *Exchange) User() (user, principal string, done bool) {
 	if e.user == "" {
 		return "", "", false

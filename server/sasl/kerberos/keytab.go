@@ -16,7 +16,7 @@ import (
 // Bounds of a keytab.
 const (
 	maxKeytab = 1 << 20
-	maxTried  = 8 // keys tried for one ticket
+	maxTried  = 8 // how many keys are tried for one ticket
 )
 
 // keytab is the content of a keytab file: keys of one or several principals.
@@ -116,7 +116,7 @@ func parseEntry(r cryptobyte.String) (e keytabEntry, ok bool) {
 	// The name's type and the entry's time come before the version.
 	ok = r.Skip(8) && r.ReadUint8(&version) && r.ReadUint16(&etype) && r.ReadUint16LengthPrefixed(&text)
 	e.version, e.key = uint32(version), sessionKey{EType: int32(int16(etype)), Value: text}
-	var longer uint32 // versions above 255 are at the end
+	var longer uint32 // a version above 255 stands at the end
 	if r.ReadUint32(&longer) && longer != 0 {
 		e.version = longer
 	}
@@ -164,7 +164,7 @@ func (k keytab) choose(text string) (Principal, keytab, error) {
 	return mine[0].principal, mine, mine[0].principal.check()
 }
 
-// find returns the keys that may decrypt e, the most likely first.
+// find returns the keys that may decrypt e, the likeliest first.
 func (k keytab) find(e encrypted) ([]sessionKey, error) {
 	var right, other []sessionKey
 	for _, entry := range k {

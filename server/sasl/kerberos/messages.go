@@ -9,7 +9,7 @@ import (
 )
 
 // Messages of RFC 4120, with the fields that a service reads or writes. encoding/asn1 skips further elements
-// of a sequence.
+// at the end of a sequence.
 
 const (
 	protocolVersion = 5
@@ -19,9 +19,9 @@ const (
 
 // Bits of flags, counted from the left.
 const (
-	optionUseSessionKey = 1  // of an AP-REQ
-	flagInvalid         = 7  // of a ticket
-	flagTransitChecked  = 12 // of a ticket
+	optionUseSessionKey = 1  // in an AP-REQ
+	flagInvalid         = 7  // in a ticket
+	flagTransitChecked  = 12 // in a ticket
 )
 
 type (
@@ -86,7 +86,7 @@ type (
 		Type  int32  `asn1:"explicit,tag:0"`
 		Value []byte `asn1:"explicit,tag:1"`
 	}
-	// Parts are raw, because encoding/asn1 would read their bytes as ISO 8859-1.
+	// Parts stay raw, because encoding/asn1 would read their bytes as ISO 8859-1.
 	name struct {
 		Type  int32           `asn1:"explicit,tag:0"`
 		Parts []asn1.RawValue `asn1:"explicit,tag:1"`
@@ -105,7 +105,7 @@ const (
 
 func application(tag int) string { return fmt.Sprintf("application,explicit,tag:%d", tag) }
 
-// decode reads one message of the application class, and nothing after it.
+// decode reads one message of the application class. It returns an error if anything follows the message.
 func decode(b []byte, message any, tag int) error {
 	rest, err := asn1.UnmarshalWithParams(b, message, application(tag))
 	if err == nil && len(rest) > 0 {
@@ -130,7 +130,7 @@ func (p Principal) String() string {
 
 func (p Principal) equal(q Principal) bool { return p.String() == q.String() }
 
-// maxPrincipal bounds a principal's text: it becomes an identity of a connection.
+// maxPrincipal bounds the text of a principal, because it becomes an identity of a connection.
 const maxPrincipal = 1024
 
 var errName = errors.New(

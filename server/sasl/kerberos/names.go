@@ -11,13 +11,13 @@ import (
 // Names turn a principal into an identity as ZooKeeper does: the result of the rules, then the host, then the
 // realm. RemoveHost and RemoveRealm leave these out.
 type Names struct {
-	// The first matching rule is used; without rules, DEFAULT is.
+	// Rules are tried in order, and the first that matches is used. If there are no rules, DEFAULT is used.
 	Rules []Rule
-	// RemoveHost and RemoveRealm are kerberos.removeHostFromPrincipal and
+	// RemoveHost and RemoveRealm are the settings kerberos.removeHostFromPrincipal and
 	// kerberos.removeRealmFromPrincipal.
 	RemoveHost, RemoveRealm bool
 
-	realm string // the realm that DEFAULT treats as this server's own
+	realm string // the realm that the rule DEFAULT treats as this server's own
 }
 
 // Rule is one rule of auth_to_local: DEFAULT, or
@@ -31,8 +31,8 @@ type Rule struct {
 	all         bool
 }
 
-// piece is a part of a format: some text, and then a part of the name, unless that is -1. Part 0 is the
-// realm.
+// piece is a part of a format: a text, and after it the part of the name with the number part, unless that is
+// -1. Part 0 is the realm.
 type piece struct {
 	text string
 	part int
@@ -92,7 +92,7 @@ func parseRule(m []string) (r Rule, err error) {
 	return r, nil
 }
 
-// javaReplacement turns Java's way of naming groups, $1, into Go's, ${1}.
+// javaReplacement turns Java's form of a group's name, $1, into Go's form, ${1}.
 func javaReplacement(to string) string {
 	var b strings.Builder
 	for i := 0; i < len(to); i++ {
@@ -146,7 +146,7 @@ func (r *Rule) apply(p Principal, realm string) (string, bool) {
 	return s[:at[0]] + string(r.from.ExpandString(nil, r.to, s, at)) + s[at[1]:], true
 }
 
-// identity returns the name of a principal in ACLs.
+// identity returns the name that a principal has in ACLs.
 func (n Names) identity(p Principal) (string, error) {
 	if len(p.Parts) > 2 {
 		return "", errors.New("a name of more than two parts cannot stand in an ACL")
@@ -174,7 +174,7 @@ func (n Names) identity(p Principal) (string, error) {
 		}
 		return short, nil
 	}
-	// A principal that no rule matches keeps its whole name. ZooKeeper would then use the name that the
-	// client itself claims. Honest clients claim this one; others could claim any.
+	// A principal that no rule matches keeps its whole name. ZooKeeper would use the name that the client
+	// itself claims. An honest client claims this same name, but another client could claim any name.
 	return p.String(), nil
 }

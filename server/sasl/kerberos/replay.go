@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// maxReplays bounds the remembered authenticators: that many clients can sign in within twice Skew. The
-// server remembers only clients with a valid ticket.
+// maxReplays bounds the remembered authenticators: so many clients can sign in within twice Skew. The server
+// remembers only clients that have a valid ticket.
 const maxReplays = 1 << 18
 
-// remembered is how long the server must remember an authenticator: one from a clock that is Skew ahead stays
-// valid until Skew after its time.
+// remembered is how long the server must remember an authenticator: an authenticator from a clock that is
+// ahead by Skew stays valid until its time plus Skew.
 const remembered = 2 * Skew
 
 var (
@@ -21,20 +21,20 @@ var (
 		"detected")
 )
 
-// replays remembers authenticators in two generations. It drops the older generation once all of its
-// authenticators are too old to be accepted.
+// replays remembers authenticators in two generations. It drops the older generation when all authenticators
+// in it are too old to be accepted.
 type replays struct {
 	mu         sync.Mutex
-	began      time.Time // of the newer generation
+	began      time.Time // when the newer generation began
 	newer, old map[[32]byte]struct{}
-	limit      int // for tests; 0: maxReplays
+	limit      int // set by tests; 0: maxReplays
 }
 
 func (r *replays) add(sum [32]byte, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.newer == nil || now.Sub(r.began) > remembered {
-		// After a pause the newer generation may be too old as well; to keep it once more does no harm.
+		// After a pause the newer generation may also be too old, but it is harmless to keep it longer.
 		r.old, r.newer, r.began = r.newer, map[[32]byte]struct{}{}, now
 	}
 	if _, seen := r.newer[sum]; seen {

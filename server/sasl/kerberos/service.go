@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// lookAgain is the least time between two looks at the keytab while its keys fit.
+// lookAgain is the least time between two looks at the keytab while its keys fit the tickets.
 const lookAgain = time.Second
 
 // Options say who this server is, and how it names its clients.
 type Options struct {
 	Keytab    string // the file with this server's keys, read again when it changes
-	Principal string // service/host@REALM; "": the only one of the keytab
+	Principal string // service/host@REALM; empty: the only principal in the keytab
 	Names     Names
 	Logger    *slog.Logger
 }
@@ -28,10 +28,10 @@ type Service struct {
 	replays   replays
 
 	mu     sync.Mutex // guards the fields below
-	keytab keytab     // of principal alone
+	keytab keytab     // only the keys of principal
 	looked time.Time
-	stamp  [2]int64 // of the file that keytab was read from
-	// problem is why the present file cannot be used; empty: it can.
+	stamp  [2]int64 // stamp of the file from which keytab was read
+	// problem is why the present file cannot be used, or "" if it can.
 	problem string
 }
 
@@ -46,7 +46,7 @@ func New(o Options) (*Service, error) {
 	if s.principal, s.keytab, err = all.choose(o.Principal); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Keytab, err)
 	}
-	// DEFAULT then behaves as on a machine whose default realm is the server's.
+	// So DEFAULT behaves as on a machine whose default realm is the server's.
 	s.names.realm = s.principal.Realm
 	return s, nil
 }
@@ -54,8 +54,8 @@ func New(o Options) (*Service, error) {
 // Principal returns this server's principal.
 func (s *Service) Principal() string { return s.principal.String() }
 
-// keys returns the keys of the file, which may be lookAgain old unless look is set. While the
-// file cannot be used, the last good keys stay.
+// keys returns the keys of the file. If look is false, they may be as old as lookAgain. While the file cannot
+// be used, the last good keys stay in use.
 func (s *Service) keys(now time.Time, look bool) keytab {
 	s.mu.Lock()
 	defer s.mu.Unlock()

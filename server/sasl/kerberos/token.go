@@ -41,7 +41,7 @@ func unframe(token []byte) (message []byte, err error) {
 	return message, nil
 }
 
-// frame adds the frame to the answer.
+// frame adds the frame of RFC 2743 to the answer.
 func frame(message []byte) ([]byte, error) {
 	inner := append(append(bytes.Clone(oid), tokenAPRep...), message...)
 	return asn1.Marshal(asn1.RawValue{Class: asn1.ClassApplication, Tag: 0, IsCompound: true, Bytes: inner})
