@@ -4,21 +4,21 @@ import "time"
 
 const (
 	resolution = 20 * time.Millisecond
-	slots      = 2048 // one turn of the wheel: 41 s, the longest usual timeout
+	slots      = 2048 // one turn of the wheel is 41 s, the longest usual timeout
 )
 
 // Expiry keeps the deadlines of a leader's sessions. All times are readings of one monotonic clock of the
-// caller, as the time since some fixed moment.
+// caller: the time since a fixed moment.
 //
-// It is a wheel of 20 ms slots. A touch only records when the session was heard from. When the wheel reaches
-// the session's slot, the session moves to a later slot. So a busy session costs one move per timeout, not
-// one per request.
+// It is a wheel of slots, each for 20 ms. A touch only records when the session was heard from. When the
+// wheel reaches the session's slot, the session moves to a later slot. So a busy session costs one move per
+// timeout, not one per request.
 //
 // An Expiry belongs to one goroutine.
 type Expiry struct {
 	byID map[int64]*deadline
-	slot [slots]*deadline // doubly linked lists
-	tick int64            // all slots before this tick have been handled
+	slot [slots]*deadline // each is a doubly linked list
+	tick int64            // all slots before this tick are handled
 }
 
 // deadline is a session in the wheel.
@@ -30,7 +30,7 @@ type deadline struct {
 	prev, next *deadline
 }
 
-// due returns the first tick at which the whole timeout has passed.
+// due returns the first tick at which the whole timeout is over.
 func (d *deadline) due() int64 {
 	end := d.heard + d.timeout
 	return floorDiv(int64(end)+int64(resolution)-1, int64(resolution))
@@ -40,7 +40,8 @@ func (d *deadline) due() int64 {
 func NewExpiry() *Expiry { return &Expiry{byID: make(map[int64]*deadline)} }
 
 // Touch records that the session was heard from at time heard, and may then be silent for timeout. It adds an
-// unknown session. A late touch never shortens the time that was already granted; a shorter timeout does.
+// unknown session. A late touch never shortens the time that the session already has, but a shorter timeout
+// does.
 func (e *Expiry) Touch(id int64, timeout, heard time.Duration) {
 	timeout = max(timeout, 1) // so that the session's next tick is later than the present one
 	d, known := e.byID[id]
@@ -58,7 +59,7 @@ func (e *Expiry) Touch(id int64, timeout, heard time.Duration) {
 	}
 }
 
-// Heard is Touch with the session's present timeout. It ignores unknown sessions.
+// Heard is like Touch with the session's present timeout. It ignores unknown sessions.
 func (e *Expiry) Heard(id int64, heard time.Duration) {
 	if d, known := e.byID[id]; known {
 		d.heard = max(d.heard, heard)
@@ -74,12 +75,12 @@ func (e *Expiry) Remove(id int64) {
 }
 
 // Due appends to out the sessions whose deadline has passed, the longest overdue first, at most max of them.
-// It gives each of them another timeout from now. The caller expires the session, and calls Remove once that
-// is certain; if the expiry gets lost, Due returns the session again.
+// It gives each of them another timeout from now. The caller ends these sessions, and calls Remove when the
+// end is certain. If the end of a session gets lost, Due returns the session again.
 func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 	last := floorDiv(int64(now), int64(resolution))
 	if e.tick <= last-slots {
-		e.tick = last - slots + 1 // one turn sees every slot
+		e.tick = last - slots + 1 // in one turn of the wheel, Due visits every slot
 	}
 	for ; e.tick <= last; e.tick++ {
 		for d := e.slot[e.tick&(slots-1)]; d != nil; {
@@ -94,7 +95,7 @@ func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 					d.heard = now
 				}
 				e.unlink(d)
-				e.insert(d) // into a slot after last
+				e.insert(d) // inserts d into a slot after last
 			}
 			d = next
 		}
@@ -118,7 +119,7 @@ func (e *Expiry) Next(limit time.Duration) time.Duration {
 // Len returns the number of sessions.
 func (e *Expiry) Len() int { return len(e.byID) }
 
-// Of returns the time at which Due will return a session.
+// Of returns when Due will return a session.
 func (e *Expiry) Of(id int64) (at time.Duration, known bool) {
 	d, known := e.byID[id]
 	if !known {
@@ -127,16 +128,15 @@ func (e *Expiry) Of(id int64) (at time.Duration, known bool) {
 	return time.Duration(d.due()) * resolution, true
 }
 
-// All calls f for every session, with its timeout and the time at which Due will return it. f may
-// call Heard.
+// All calls f for every session, with its timeout and when Due will return it. f may call Heard.
 func (e *Expiry) All(f func(id int64, timeout, at time.Duration)) {
 	for id, d := range e.byID {
 		f(id, d.timeout, time.Duration(d.due())*resolution)
 	}
 }
 
-// link puts d into the wheel. If the touch was late, the wheel may have passed d's slot; then link turns the
-// wheel back.
+// link puts d into the wheel. If the touch was late, the wheel may already have passed d's slot; then link
+// turns the wheel back.
 func (e *Expiry) link(d *deadline) {
 	e.insert(d)
 	if d.at < e.tick || len(e.byID) == 1 {
@@ -166,8 +166,8 @@ func (e *Expiry) unlink(d *deadline) {
 	d.prev, d.next = nil, nil
 }
 
-// floorDiv divides rounding down, also below zero: the last sign of a session may be older than the start of
-// the clock.
+// floorDiv divides and rounds down, also below zero, because a session may have been heard from before the
+// clock started.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

@@ -27,7 +27,7 @@ var (
 	errSession = errors.New("session: impossible timeout, generation or address")
 )
 
-// Held is the content of a table at the call of Hold. It can be read while the table changes.
+// Held is the content that a table had at the call of Hold. It can be read while the table changes.
 type Held struct {
 	next  uint64
 	count int
@@ -72,7 +72,7 @@ func (s *Session) append(b []byte) []byte {
 	return jute.AppendLong(b, s.Created)
 }
 
-// Load replaces the table by one that Append wrote. After an error the table is unchanged.
+// Load replaces the table by a table that Append wrote. After an error the table is unchanged.
 func (t *Table) Load(d *jute.Decoder) error {
 	next, count := d.Long(), d.Long()
 	if err := d.Err(); err != nil {

@@ -11,17 +11,17 @@ import (
 type Session struct {
 	ID       int64
 	Password [jute.PasswordSize]byte
-	Timeout  int32   // ms, as negotiated by the newest attach; at least 1
-	Gen      uint32  // attach generation: 1 when created, one more for each attach
+	Timeout  int32   // in ms, as negotiated by the newest attach; at least 1
+	Gen      uint32  // attach generation: 1 when the session is created, and one more for each attach
 	Owner    uint32  // id of the server with the newest connection
 	Addr     string  // the client's address on that connection
-	Created  int64   // ms since 1970, by the leader's clock
-	Ticket   *Ticket // nil: a client's session
+	Created  int64   // when it was created: ms since 1970 by the leader's clock
+	Ticket   *Ticket // nil: the session belongs to a client, and is not a ticket
 }
 
-// An id that Create gives is, from the top: the creating server (7 bits, so that ids stay
-// positive), then 56 bits that start at a cluster-random prefix and count up. Sessions taken over
-// from elsewhere may have any id but 0; ids are in order as unsigned numbers.
+// An id that Create gives begins with 7 bits for the creating server, so that ids are positive. 56 bits
+// follow, which count up from a random prefix of the cluster. Sessions that were adopted from elsewhere may
+// have any id but 0. Ids are ordered as unsigned numbers.
 const (
 	counterBits = 56
 	counterMask = 1<<counterBits - 1
@@ -29,30 +29,30 @@ const (
 	maxCreator  = 126
 )
 
-// Table is the replicated table of sessions. It is not safe for concurrent
-// changes; reads may run together.
+// Table is the replicated table of sessions. It is not safe for concurrent changes; several reads may run at
+// once.
 type Table struct {
-	next uint64             // the next id's low 56 bits, before masking
+	next uint64             // the low 56 bits of the next id, before masking
 	byID map[int64]*Session // a Session never changes; Table replaces it
 
-	owned  map[uint32]int // how many sessions each server owns; no key: none
+	owned  map[uint32]int // how many sessions each server owns; a missing key means none
 	byAddr map[string]int // how many sessions have each address
 
-	tickets *tickets // nil: no ticket so far
+	tickets *tickets // nil: there has been no ticket yet
 
-	// order[c] holds the ids whose top byte is c, rising. Ended sessions stay in it until they are more than
-	// half, so that the end of a session costs little.
+	// order[c] holds the ids whose top byte is c, rising. An ended session stays in it until more than half
+	// of the sessions in it have ended, so that the end of a session costs little.
 	order [256]idList
 }
 
-// idList is a rising list of ids with their sessions; an ended session is nil.
+// idList is a rising list of ids with their sessions. The session is nil if it has ended.
 type idList struct {
 	ids   []int64
 	live  []*Session
 	ended int
 }
 
-// put stores s as the session with its id, which is in the list.
+// put stores s as the session with its id. The id must be in the list.
 func (t *Table) put(s *Session) {
 	t.byID[s.ID] = s
 	l := &t.order[creator(s.ID)]
@@ -71,12 +71,13 @@ func NewTable(prefix uint32) *Table {
 	}
 }
 
-// Renumber lets new ids begin at another prefix.
+// Renumber makes new ids begin at another prefix.
 func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << prefixShift }
 
 // Succeed prepares this table to replace old, which is no longer used. New ids continue after those of old.
-// All generations are raised above least, so that every write from an older connection is refused, even if
-// its session has ended since and its generation is unknown. Tickets that only old has end at now.
+// It raises all generations above least, so that every write from an older connection is refused, even if the
+// session of that connection has ended and its generation is unknown. Tickets that only old has end at the
+// time now.
 func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	t.next = old.next
 	t.succeedTickets(old, now)
@@ -90,8 +91,8 @@ func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	}
 }
 
-// Create adds a session of generation 1 and returns it. The id's top byte shows operators the creating
-// server: it is owner, clamped to 1..126.
+// Create adds a session of generation 1 and returns it. The top byte of the id shows operators which server
+// has created the session: it is owner, limited to 1..126.
 func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner uint32, addr string,
 	now int64) Session {
 	s := &Session{
@@ -145,7 +146,8 @@ func (t *Table) insert(s *Session) {
 		l.ids, l.live = append(l.ids, s.ID), append(l.live, s)
 		return
 	}
-	// The id is not the highest only after the 56 bits have wrapped around, or for adopted sessions.
+	// An id may be lower than others only after the 56 bits have wrapped around, or if the session was
+	// adopted.
 	at, found := slices.BinarySearch(l.ids, s.ID)
 	if found {
 		l.live[at] = s
@@ -174,8 +176,8 @@ func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32
 	return s, true
 }
 
-// Check reports whether a client's session exists and has this password; for a ticket it returns false. Its
-// duration does not depend on the password.
+// Check reports whether a client's session exists and has this password. For a ticket it returns false. The
+// time that it takes does not depend on the password.
 func (t *Table) Check(id int64, password [jute.PasswordSize]byte) bool {
 	s, ok := t.byID[id]
 	return ok && s.Ticket == nil && subtle.ConstantTimeCompare(s.Password[:], password[:]) == 1
@@ -229,7 +231,7 @@ func (t *Table) own(s *Session) {
 	t.byAddr[s.Addr]++
 }
 
-// disown undoes own.
+// disown undoes what own did.
 func (t *Table) disown(s *Session) {
 	if t.owned[s.Owner]--; t.owned[s.Owner] == 0 {
 		delete(t.owned, s.Owner)
@@ -252,8 +254,8 @@ func (t *Table) Len() int { return len(t.byID) }
 // table.
 func (t *Table) All(f func(Session)) { t.From(0, len(t.byID), f) }
 
-// From calls f for up to most sessions in the order of ids, beginning after the id in after; 0 begins with
-// the first. Its cost does not depend on the number of sessions.
+// From calls f for up to most sessions in the order of ids, beginning after the id after; if after is 0, it
+// begins with the first session. Its cost does not depend on the number of sessions.
 func (t *Table) From(after int64, most int, f func(Session)) {
 	first := int(creator(after))
 	at, found := slices.BinarySearch(t.order[first].ids, after)

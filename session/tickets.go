@@ -15,12 +15,12 @@ import (
 
 // Ticket marks a session as a ticket. It never changes.
 type Ticket struct {
-	Hash     Hash   // of its secret
+	Hash     Hash   // hash of its secret
 	Identity string // the identity that opened it
-	Path     string // of its lock
+	Path     string // path of its lock
 	Mode     byte   // its mode, numbered by package server/tickets
-	Permits  int32  // permits of a semaphore; else 0
-	Until    int64  // ms since 1970 when it ends even if renewed; 0: no such time
+	Permits  int32  // how many permits of a semaphore; 0: it is not for a semaphore
+	Until    int64  // when it ends even if it is renewed, in ms since 1970; 0: it has no such time
 }
 
 // Hash is the hash of a ticket's secret.
@@ -33,10 +33,10 @@ type TicketEnd uint8
 const (
 	TicketGiven   TicketEnd = 1 + iota // its caller ended it
 	TicketExpired                      // its timeout passed
-	TicketRevoked                      // it was revoked: asked to leave the queue
+	TicketRevoked                      // it was revoked, which means that it was asked to leave the queue
 	TicketRemoved                      // an operator or another client removed its contender
-	TicketEnded                        // an operator ended its session, or a restore did
-	TicketTried                        // it only tried and holds nothing: the table does not remember it
+	TicketEnded                        // an operator or a restore ended its session
+	TicketTried                        // it only tried and holds nothing; the table does not remember it
 )
 
 // EndedTicket is what the table remembers of an ended ticket.
@@ -45,27 +45,27 @@ type EndedTicket struct {
 	Identity string
 	Path     string
 	Why      TicketEnd
-	At       int64 // ms since 1970
+	At       int64 // when it ended, in ms since 1970
 }
 
 // How many ended tickets the table remembers, and for how long.
 const (
 	KeptEnds    = 10_000
-	KeptEndTime = 10 * 60 * 1000 // ms
+	KeptEndTime = 10 * 60 * 1000 // in ms
 )
 
 // tickets holds what the table knows about tickets in addition to their sessions.
 type tickets struct {
 	byHash map[Hash]int64
-	of     map[string]*ticketsOf // by identity
-	until  []lastMoment          // the earliest first
-	ended  []EndedTicket         // the oldest first; elements never change
+	of     map[string]*ticketsOf // tickets of each identity
+	until  []lastMoment          // earliest first
+	ended  []EndedTicket         // oldest first; an element never changes
 	over   map[Hash]EndedTicket
 }
 
-// ticketsOf are the tickets of one identity.
+// ticketsOf has the tickets of one identity.
 type ticketsOf struct {
-	ids  []int64 // rising
+	ids  []int64 // ids of the sessions, rising
 	path map[string]int
 }
 
@@ -122,7 +122,7 @@ func (t *Table) removeTicket(s *Session) {
 	}
 }
 
-// CreateTicket is Create for a ticket. Its secret must be new.
+// CreateTicket is like Create, for a ticket. The secret must be new.
 func (t *Table) CreateTicket(timeout int32, password [jute.PasswordSize]byte, owner uint32, addr string,
 	now int64, k Ticket) Session {
 	s := &Session{ID: t.newID(owner), Password: password, Timeout: max(timeout, 1), Gen: 1, Owner: owner,
@@ -131,7 +131,7 @@ func (t *Table) CreateTicket(timeout int32, password [jute.PasswordSize]byte, ow
 	return *s
 }
 
-// SetTimeout sets a ticket's timeout and raises its generation, so that an end which was proposed before has
+// SetTimeout sets a ticket's timeout and raises its generation, so that an end that was proposed earlier has
 // no effect. It returns false if there is no such ticket.
 func (t *Table) SetTimeout(id int64, timeout int32) (Session, bool) {
 	was, ok := t.byID[id]
@@ -165,7 +165,7 @@ func (t *Table) Tickets() int {
 	return len(t.tickets.byHash)
 }
 
-// TicketsOf returns how many tickets an identity has: in all, and on a path.
+// TicketsOf returns how many tickets an identity has in all, and how many on a path.
 func (t *Table) TicketsOf(identity, path string) (all, there int) {
 	if t.tickets == nil || t.tickets.of[identity] == nil {
 		return 0, 0
@@ -174,7 +174,7 @@ func (t *Table) TicketsOf(identity, path string) (all, there int) {
 	return len(of.ids), of.path[path]
 }
 
-// SomeTicketsOf returns some of the tickets of an identity, the oldest of each server first.
+// SomeTicketsOf returns some of the tickets of an identity. The oldest ticket of each server comes first.
 func (t *Table) SomeTicketsOf(identity string, most int) (list []Session) {
 	if t.tickets == nil || t.tickets.of[identity] == nil {
 		return nil
@@ -213,7 +213,7 @@ func (t *Table) TicketsDue(now int64, most int, out []int64) []int64 {
 	return out
 }
 
-// NoteTicketEnd records why a ticket has ended.
+// NoteTicketEnd records the reason for the end of a ticket.
 func (t *Table) NoteTicketEnd(k *Ticket, why TicketEnd, now int64) {
 	t.rememberEnd(EndedTicket{k.Hash, k.Identity, k.Path, why, now})
 }
@@ -238,7 +238,8 @@ func (t *Table) EndOfTicket(secret Hash, now int64) (e EndedTicket, known bool) 
 	return e, known && e.At+KeptEndTime > now
 }
 
-// succeedTickets copies old's memory of ended tickets, and records that the tickets ended that only old has.
+// succeedTickets copies what old remembers of ended tickets, and records that the tickets that only old has
+// have ended.
 func (t *Table) succeedTickets(old *Table, now int64) {
 	if old.tickets == nil {
 		return
@@ -276,7 +277,7 @@ const (
 
 var errTicket = errors.New("session: impossible ticket")
 
-// AppendTickets appends the encoding of the tickets in the content.
+// AppendTickets appends the encoding of the tickets in h.
 func (h *Held) AppendTickets(b []byte) []byte {
 	at, n := len(b), int64(0)
 	b = jute.AppendLong(b, 0)
