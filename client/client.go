@@ -19,17 +19,17 @@ import (
 // Client owns a session with an ensemble, and makes locks. It is safe for concurrent use; a process
 // needs only one.
 type Client struct {
-	locks    options // the options from which the options of each lock start
+	locks    options // the options with which each lock starts
 	events   func(Event)
 	notifier notifier
-	keeper   *session.Keeper // of its sessions
-	take     *take.Client    // what its calls for locks share
+	keeper   *session.Keeper // keeper of the client's sessions
+	take     *take.Client    // the parts that all its calls for locks share
 }
 
-// Dial connects to one of the servers, given as "h1:2181,h2:2181/chroot", and waits until the
-// session is usable or ctx ends. A server that is down or cannot be resolved does no harm while
-// another one answers. While no server answers, the client logs the reasons (see [WithLogger]);
-// when ctx ends, the error contains them.
+// Dial connects to one of the servers, given as "h1:2181,h2:2181/chroot", and waits until the session is
+// usable or ctx ends. A server that is down, or whose name cannot be resolved, does not matter while another
+// server answers. While no server answers, the client logs the reasons (see [WithLogger]); when ctx ends, the
+// error contains them.
 func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) {
 	o, err := clientOptions(opts)
 	if err != nil {
@@ -46,7 +46,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	if err := c.keeper.Begin(cancel); err != nil {
 		return nil, hold.PublicErr(ctx, err)
 	}
-	go c.notifier.run(c.keeper.Done()) // not awaited, because the function may close the client
+	go c.notifier.run(c.keeper.Done()) // Close does not wait for it, because the function may close the client
 	if err := c.keeper.Greet(ctx); err != nil {
 		if errors.Is(context.Cause(ctx), zk.ErrAuthFailed) {
 			err = hold.PublicErr(ctx, err)
@@ -56,10 +56,10 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// newClient returns a client without its keeper.
+// newClient returns a client that has no keeper yet.
 func newClient(o options) *Client {
 	c := &Client{events: o.events, locks: o, notifier: notifier{calls: make(chan notice, maxEvents)}}
-	c.locks.events = nil // the client's own function is called in addition to a lock's
+	c.locks.events = nil // the client's own function is called in addition to a lock's function
 	c.locks.Moved = func(from, to session.State) {
 		c.notifier.add(Event{Kind: EventState, From: State(from), To: State(to)}, c.events)
 	}
@@ -74,10 +74,10 @@ func (c *Client) keep(k *session.Keeper) {
 	c.keeper, c.take = k, take.New(k, ownerOf(c.locks.name), lostError)
 }
 
-// Close releases everything. Attempts under way end with ErrClosed, and leases are lost with reason Closed.
-// The client removes abandoned nodes until ctx ends, or until the session ends by the client's own clock.
-// Then the client closes the session, and the server removes the nodes that are left. Close returns the error
-// of ctx if ctx ended before all nodes were removed. The client is closed in any case.
+// Close ends all attempts and leases. Attempts under way end with ErrClosed, and leases are lost with the
+// reason Closed. The client removes abandoned nodes until ctx ends, or until the session ends by the client's
+// own clock. Then the client closes the session, and the server removes the nodes that are left. Close
+// returns the error of ctx if ctx ended before all nodes were removed. The client is closed in any case.
 func (c *Client) Close(ctx context.Context) error {
 	return c.keeper.Close(ctx)
 }
@@ -85,13 +85,13 @@ func (c *Client) Close(ctx context.Context) error {
 // Session describes the client's session.
 type Session struct {
 	ID         int64
-	Timeout    time.Duration // as granted by the server
+	Timeout    time.Duration // as the server granted it
 	Margin     time.Duration
-	ValidUntil time.Time // when leases end unless a heartbeat is answered before
-	Server     string    // the server connected to, or the latest one
+	ValidUntil time.Time // when leases end, unless a heartbeat is answered before that
+	Server     string    // the server to which the client is connected, or the last one
 }
 
-// Session describes the present session; its ID is 0 before the first session and after the last.
+// Session describes the present session. Its ID is 0 before the first session and after the last one.
 func (c *Client) Session() Session {
 	e, conn := c.keeper.Present()
 	s := Session{Server: conn.Session().Server}
@@ -104,8 +104,8 @@ func (c *Client) Session() Session {
 }
 
 // Conn returns the connection of the present session, and waits if there is none. Use it for other requests,
-// and for its counters in package zk. It works until the session ends; a later call returns the connection of
-// the next session. The client closes it; the caller must not.
+// and for its counters in package zk. The connection works until the session ends; a later call returns the
+// connection of the next session. Only the client closes the connection.
 func (c *Client) Conn(ctx context.Context) (*zk.Conn, error) {
 	e, _ := c.keeper.Present()
 	if e != nil && !e.Ended() && c.keeper.Calls().Err() == nil {
@@ -146,8 +146,8 @@ func (c *Client) State() State { return State(c.keeper.State()) }
 // Servers returns the addresses given to Dial.
 func (c *Client) Servers() []string { return c.keeper.Servers() }
 
-// steadily runs f in a confirmed session, and again after lost replies and lost sessions, so f must
-// be safe to repeat. Errors name path.
+// steadily runs f in a confirmed session. It runs f again after lost replies and lost sessions, so f must be
+// safe to repeat. Its errors name path.
 func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoch) error) error {
 	if err := checkPath(path); err != nil {
 		return hold.ErrorAt(path, err)
@@ -167,7 +167,7 @@ func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoc
 	return hold.ErrorAt(path, hold.PublicErr(ctx, err))
 }
 
-// ask describes a call for a lock. It refuses options that cannot work.
+// ask describes a call for a lock. It refuses options that cannot work together.
 func (c *Client) ask(path string, cfg *options, mode fence.Mode, try bool) (take.Ask, error) {
 	a := take.Ask{Path: path, Mode: mode, Try: try, Terms: &cfg.Terms, Tell: c.teller(path, cfg)}
 	return a, hold.ErrorAt(path, cfg.check(path))

@@ -12,18 +12,17 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Election chooses a leader among the candidates on a path. The candidate that campaigned first
-// leads until it resigns or its session ends. Each candidate has a value that every client can see,
-// such as its address.
+// Election chooses a leader among the candidates on a path. The candidate that campaigned first leads until
+// it resigns or its session ends. Each candidate has a value that every client can see, such as its address.
 //
-// The leader among the servers has nothing to do with this.
+// Such a leader has nothing to do with the leader of the servers.
 type Election struct {
 	c    *Client
 	path string
 	cfg  *options
 }
 
-// Election returns the election on path. Nothing is sent before it is used.
+// Election returns the election on path. It sends no request; only the methods of the Election do.
 func (c *Client) Election(path string, opts ...Option) *Election {
 	return &Election{c: c, path: path, cfg: c.locks.with(opts)}
 }
@@ -61,18 +60,18 @@ func (el *Election) Do(ctx context.Context, value []byte, f func(context.Context
 
 // Leader describes the leader of an election.
 type Leader struct {
-	Node    string // relative to the election's path; "" without a leader
+	Node    string // relative to the election's path; empty: there is no leader
 	Value   []byte
 	Token   fence.Token
 	Session int64
 	Since   time.Time // when the leader entered the election
-	Err     error     // of Observe: why the leader cannot be seen
+	Err     error     // set by Observe: why the leader cannot be seen
 }
 
 // None reports whether there is no leader.
 func (l Leader) None() bool { return l.Node == "" && l.Err == nil }
 
-// Leader returns the leader at this moment.
+// Leader returns the present leader.
 func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	var s sight
 	err := el.c.steadily(ctx, el.path, func(e *session.Epoch) error {
@@ -115,7 +114,7 @@ func (el *Election) look(ctx context.Context, e *session.Epoch) (sight, error) {
 			if watch {
 				return sight{w: w}, nil
 			}
-			watch = true // this watch fires for every candidate, so set it only if there is none
+			watch = true // this watch fires for every candidate, so set it only if there is no candidate
 			continue
 		}
 		first, w, err := e.Conn().GetW(ctx, recipe.Join(el.path, queue[0].Name))
@@ -132,10 +131,10 @@ func (el *Election) look(ctx context.Context, e *session.Epoch) (sight, error) {
 	}
 }
 
-// Observe sends the leader, now and after each change, until ctx ends or the client is closed; then
-// it closes the channel. A slow reader misses values but never gets an old one after a newer one.
-// If [Leader.None] is true, there is no leader. If the server refuses to show the leader, Observe sends
-// the error as [Leader.Err], once, and goes on.
+// Observe sends the leader, now and after each change, until ctx ends or the client is closed; then it closes
+// the channel. A slow reader misses values, but never gets an older value after a newer one. If [Leader.None]
+// is true, there is no leader. If the server refuses to show the leader, Observe sends the error once, as
+// [Leader.Err], and continues.
 func (el *Election) Observe(ctx context.Context) <-chan Leader {
 	out := make(chan Leader, 1)
 	el.c.keeper.Detached(func(context.Context) {
@@ -148,11 +147,11 @@ func (el *Election) Observe(ctx context.Context) <-chan Leader {
 }
 
 func (el *Election) observe(ctx context.Context, out chan Leader) {
-	var last *sight // told
-	refused := ""   // told
+	var last *sight // the last sight that was sent
+	refused := ""   // the last refusal that was sent
 	tell := func(l Leader) {
 		select {
-		case <-out: // the reader was slow: replace what it did not take
+		case <-out: // the reader was slow: replace the value that it did not take
 		default:
 		}
 		out <- l
@@ -164,7 +163,7 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			return
 		}
 		if e != synced {
-			// The server of a new session may lag behind that of the last.
+			// The server of a new session may lag behind the server of the last session.
 			if err = e.Conn().Sync(ctx, el.path); err == nil {
 				synced = e
 			}
@@ -185,7 +184,7 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			continue
 		}
 		n = 0
-		// Within a session the server never goes back, and a new one begins with a sync.
+		// Within a session the server never shows an older state, and a new session begins with a sync.
 		if last == nil || s.leader.Token != last.leader.Token || s.mzxid != last.mzxid {
 			last, refused = &s, ""
 			tell(s.leader)

@@ -7,9 +7,9 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Errors of this package. Use errors.Is: most carry more text.
+// Errors of this package. Compare them with errors.Is, because most errors carry more text.
 var (
-	// ErrNotAcquired says that a try would have had to wait.
+	// ErrNotAcquired says that a try could get the lock only by waiting.
 	ErrNotAcquired = hold.ErrNotAcquired
 	// ErrLost says that a lease ended before it was unlocked. errors.As finds
 	// the *LostError with the reason.
@@ -19,15 +19,14 @@ var (
 	ErrSessionExpired = zk.ErrSessionExpired
 	// ErrNodeRemoved says that another client deleted the node of an attempt that may not queue again.
 	ErrNodeRemoved = take.ErrNodeRemoved
-	// ErrSelfDeadlock says that the context already holds the lock, so that
-	// waiting for it would never end.
+	// ErrSelfDeadlock says that the context already holds the lock, so that a wait for it would never end.
 	ErrSelfDeadlock = hold.ErrSelfDeadlock
 	// ErrUpgradeConflict says that another reader is already upgrading: one of
 	// the two must give up its read lock.
 	ErrUpgradeConflict = hold.ErrUpgradeConflict
 	// ErrUnsupported says that the layout or the server cannot do this.
 	ErrUnsupported = hold.ErrUnsupported
-	// ErrMixedLayout says that contenders that cannot see each other would share the directory.
+	// ErrMixedLayout says that the directory would have contenders that cannot see each other.
 	ErrMixedLayout = recipe.ErrMixedLayout
 	// ErrPolicyMismatch says that the directory was set up with another policy.
 	ErrPolicyMismatch = take.ErrPolicyMismatch
@@ -37,15 +36,15 @@ var (
 	// without numbers. See [Lease.Slots].
 	ErrNoSlots = take.ErrNoSlots
 	// ErrSequenceExhausted says that the directory's numbers wrap soon, or have wrapped, while some
-	// contenders cannot order them. Let the directory drain and remove it: numbering starts again at
-	// 0.
+	// contenders cannot order them. Wait until the directory is empty and remove it: then numbering starts
+	// again at 0.
 	ErrSequenceExhausted = recipe.ErrSequenceExhausted
 	// ErrNoAuth says that an access control list forbids the request.
 	ErrNoAuth = hold.ErrNoAuth
-	// ErrReleasePending says that the context ended before the lock was known to
-	// be released. The release goes on in the background.
+	// ErrReleasePending says that the context ended before the lock was known to be released. The release
+	// continues in the background.
 	ErrReleasePending = hold.ErrReleasePending
-	// ErrNotHeld says that the lease was unlocked before.
+	// ErrNotHeld says that the lease is already unlocked.
 	ErrNotHeld = hold.ErrNotHeld
 	// ErrClosed says that the client is closed.
 	ErrClosed = zk.ErrClosed
@@ -78,8 +77,8 @@ func (r LostReason) String() string { return hold.Reason(r).String() }
 // LostError says which lock was lost and why. It is the cause of a lost lease's context. errors.Is(err,
 // ErrLost) is true for it.
 type LostError struct {
-	Path   string // of the lock
-	Node   string // of the hold, its full path
+	Path   string // path of the lock
+	Node   string // full path of the hold's node
 	Reason LostReason
 }
 
@@ -91,7 +90,7 @@ func (e *LostError) Error() string {
 // Is makes errors.Is(err, ErrLost) true.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// lostError tells a program of a loss.
+// lostError turns a loss into the error that a program gets.
 func lostError(l hold.Loss) error {
 	return &LostError{Path: l.Path, Node: l.Node, Reason: LostReason(l.Reason)}
 }

@@ -17,8 +17,8 @@ const (
 	EventState EventKind = iota + 1
 	// EventQueued: a contender has its place in the queue.
 	EventQueued
-	// EventWaiting: a contender has looked at its queue and must wait. A try is refused instead. Place, Of
-	// and Holder give its place.
+	// EventWaiting: a contender has looked at its queue and must wait. A try does not wait: it is refused.
+	// Place, Of and Holder give the contender's place.
 	EventWaiting
 	// EventGranted: a lock was granted. Waited is the time since the call.
 	EventGranted
@@ -26,8 +26,8 @@ const (
 	EventRequeued
 	// EventLost: a lease was lost. Err is the *LostError.
 	EventLost
-	// EventReleased: a holder gives its lock back. The client reports this before another contender can have
-	// the lock. Held is how long the lock was held.
+	// EventReleased: a holder gives its lock back. The client reports this event before another contender can
+	// get the lock. Held is how long the lock was held.
 	EventReleased
 	// EventLeftBehind: calls have left nodes behind, and Pending counts them. These are nodes that must still
 	// be removed, and nodes whose creation or release is under way, for example after [Lease.Release].
@@ -49,12 +49,12 @@ func (k EventKind) String() string {
 	return "event " + strconv.Itoa(int(k))
 }
 
-// Event describes what happened to the session or to one contender; see [WithEvents]. Fields that its kind
-// does not mention are set if they are known.
+// Event describes what happened to the session or to one contender; see [WithEvents]. A field that its kind
+// does not mention is set if it is known.
 type Event struct {
 	Kind EventKind
 
-	// Of a contender.
+	// The fields below describe a contender.
 	Path   string
 	Node   string
 	Mode   fence.Mode
@@ -63,13 +63,13 @@ type Event struct {
 	Held   time.Duration
 	Err    error
 
-	Place, Of int    // its place among all contenders, the holders included; 0 if it is not known
-	Holder    string // the node of the first holder; "" if it is not known
+	Place, Of int    // its place among all contenders, holders included; 0 if it is not known
+	Holder    string // the node of the first holder; empty if it is not known
 
-	Permits, Wanted int // of a semaphore: the stored number, and the program's
+	Permits, Wanted int // of a semaphore: the stored number of permits, and the program's number
 
-	From, To State  // of the session
-	Pending  int    // nodes left behind
+	From, To State  // of the session: its state before and after
+	Pending  int    // how many nodes are left behind
 	Dropped  uint64 // how many events the client has dropped so far, because the function was too slow
 }
 
@@ -103,7 +103,7 @@ func (n *notifier) add(ev Event, to ...func(Event)) {
 	}
 }
 
-// run delivers events until stop is closed, and then those that are left.
+// run delivers events until stop is closed, and then delivers the events that are left.
 func (n *notifier) run(stop <-chan struct{}) {
 	for {
 		select {
@@ -121,15 +121,15 @@ func (n *notifier) run(stop <-chan struct{}) {
 	}
 }
 
-// kinds are the kinds of events that contenders and holds tell.
+// kinds are the kinds of events that contenders and holds report.
 var kinds = [...]EventKind{
 	hold.EventQueued: EventQueued, hold.EventWaiting: EventWaiting, hold.EventGranted: EventGranted,
 	hold.EventRequeued: EventRequeued, hold.EventLost: EventLost, hold.EventReleased: EventReleased,
 	hold.EventPermits: EventPermits,
 }
 
-// teller returns the function that passes on the events of a lock to the functions of the client and of the
-// lock, nil if there is none.
+// teller returns the function that passes the events of a lock to the functions of the client and of the
+// lock. It returns nil if there is no such function.
 func (c *Client) teller(path string, cfg *options) func(hold.Event) {
 	if c.events == nil && cfg.events == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Inspector has the calls for operators. They work on any lock, used by this client or not: they
+// Inspector has the calls for operators. They work on any lock, also one that this client does not use. They
 // show the holders and waiters, and take a lock back.
 type Inspector struct {
 	c      *Client
@@ -23,8 +23,8 @@ type Inspector struct {
 // Inspector returns the calls for operators.
 func (c *Client) Inspector() *Inspector { return &Inspector{c: c} }
 
-// Passing returns an Inspector that calls passed for each directory which Walk and WaitGraph pass over
-// because the client may not read it.
+// Passing returns an Inspector whose Walk and WaitGraph call passed for each directory that they skip because
+// the client may not read it.
 func (i *Inspector) Passing(passed func(path string)) *Inspector { return &Inspector{i.c, passed} }
 
 // Inspect reads the holders and the waiters of a lock. It recognises the layout. A path that does
@@ -50,10 +50,10 @@ func (i *Inspector) Contender(ctx context.Context, node string) (c recipe.Entry,
 	return c, err
 }
 
-// Walk calls f for every directory at or below root ("/" for all) that looks like a lock: one that
-// has contenders, or data that this package put there. It goes no deeper than depth levels below
-// root: depth 1 means root and its children, and a negative depth has no limit. Walk ends with the
-// first error of f. It passes over directories that the client may not read; see [Inspector.Passing].
+// Walk calls f for every directory at or below root ("/" for all) that looks like a lock: one that has
+// contenders, or data that this package put there. It goes no deeper than depth levels below root: depth 1
+// means root and its children, and a negative depth has no limit. Walk ends with the first error of f. It
+// skips directories that the client may not read; see [Inspector.Passing].
 func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*recipe.Queue) error) error {
 	if root != "/" {
 		if err := checkPath(root); err != nil {
@@ -73,9 +73,9 @@ func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*re
 	return hold.ErrorAt(root, hold.PublicErr(ctx, inspect.Walk(ctx, e, root, depth, i.passed, f)))
 }
 
-// WaitGraph reads every lock at or below root and returns which contenders wait for which.
-// Contenders that wait inside one process have no node, so WaitGraph does not see them; give locks
-// [WithOwnPlace] where that matters.
+// WaitGraph reads every lock at or below root and returns which contenders wait for which. Contenders that
+// wait inside one process have no node, so WaitGraph does not see them; use [WithOwnPlace] for locks where
+// that matters.
 func (i *Inspector) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error) {
 	var list []recipe.Queue
 	err := i.Walk(ctx, root, -1, func(q *recipe.Queue) error {
@@ -93,14 +93,15 @@ func target(path, node string) string { return (&recipe.Lock{Path: path}).Target
 
 // Break removes a contender's node. The argument node is relative to the lock's path. The token must be the
 // czxid of the node, so that Break removes exactly the hold that the caller looked at. The protocol has two
-// gaps. Break cannot see that a directory was removed and made again in between. Without CREATE on the
+// gaps. Break cannot see whether the directory was removed and made again in between. Without CREATE on the
 // directory, Break compares only the node's version. The contender loses the lock with reason Removed.
 func (i *Inspector) Break(ctx context.Context, path, node string, token fence.Token) error {
 	return i.breakNode(ctx, path, node, token, func(zk.Node) error { return nil })
 }
 
-// BreakExpired removes a holder's node if the holder itself has noted in it that its maximum hold is over
-// (see [WithMaxHold] and [WithLinger]: its program has not ended). Otherwise it returns ErrNotAcquired.
+// BreakExpired removes a holder's node if the holder itself has noted in the node that its maximum hold is
+// over (see [WithMaxHold]), and its program has not ended (see [WithLinger]). Otherwise it returns
+// ErrNotAcquired.
 func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
 	return i.breakNode(ctx, path, node, token, func(n zk.Node) error {
 		if o, _ := recipe.ParseOwner(n.Data); !o.Over {
@@ -118,9 +119,9 @@ func (i *Inspector) breakNode(
 }
 
 // Revoke asks the contender that owns one node of a lock to leave. A holder gets the request by
-// [Lease.Asked]. A holder that took the lock [WithRevocable] also loses the lock after its grace. A waiter
-// leaves the queue. The argument node is the node's path relative to the lock's path, as in [recipe.Entry].
-// Revoke needs WRITE on the node.
+// [Lease.Asked]. A holder that took the lock with [WithRevocable] also loses the lock after its grace. A
+// waiter leaves the queue. The argument node is the node's path relative to the lock's path, as in
+// [recipe.Entry]. Revoke needs WRITE on the node.
 func (i *Inspector) Revoke(ctx context.Context, path, node string, r recipe.Revocation) error {
 	target := target(path, node)
 	made, _, _ := recipe.ParseName(recipe.Base(target))

@@ -13,20 +13,19 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Context returns the context for the work under the lock. It ends when the lease is unlocked or
-// lost, or when a lease around it ends; after a loss context.Cause is the *LostError. It has the
-// values of the context that the lock was taken with, but does not end with it: that context
-// limited the wait. [Mutex.Do] runs work that must also end with the caller's context. If a lease
-// is unlocked before the leases nested in it, its context ends with the last of them.
+// Context returns the context for the work under the lock. It ends when the lease is unlocked or lost, or
+// when a lease around it ends; after a loss context.Cause is the *LostError. It has the values of the context
+// with which the lock was taken, but does not end with that context, which limited only the wait. Use
+// [Mutex.Do] for work that must also end with the caller's context. If a lease is unlocked before the leases
+// nested in it, its context ends when the last of them ends.
 func (l *Lease) Context() context.Context { return l.hold().Context() }
 
 // Lost returns a channel that closes when the lease is lost. It stays open after Unlock.
 func (l *Lease) Lost() <-chan struct{} { return l.hold().Lost() }
 
-// Err returns nil while the lease is held, the *LostError after a loss, and
-// ErrNotHeld after Unlock.
+// Err returns nil while the lease is held, the *LostError after a loss, and ErrNotHeld after Unlock.
 //
-// It looks at the clock, so it is right even in the first instruction after a pause.
+// It looks at the clock, so its answer is right even immediately after a pause of the process.
 func (l *Lease) Err() error { return l.hold().Err() }
 
 // Valid reports whether the lease is certainly held at this moment: whether Err is nil.
@@ -36,20 +35,19 @@ func (l *Lease) Valid() bool { return l.Err() == nil }
 // the server answers, but not beyond [WithMaxHold].
 func (l *Lease) Until() time.Time { return l.hold().Until() }
 
-// Check asks the server whether the hold is current. It returns nil if so, and an error that is
-// ErrLost if not. It waits for a connection, and sees every release and removal that was complete
-// before the call.
+// Check asks the server whether the hold is current. It returns nil if it is, and an error that is ErrLost if
+// it is not. It waits for a connection. It sees every release and removal that was complete before the call.
 func (l *Lease) Check(ctx context.Context) error { return l.hold().Check(ctx) }
 
-// Path returns the path of the lock, the first one of several.
+// Path returns the path of the lock, or of the first lock if there are several.
 func (l *Lease) Path() string { return l.hold().Path() }
 
 // Mode returns how the lock is held.
 func (l *Lease) Mode() fence.Mode { return l.hold().Mode() }
 
-// Token returns the number of the hold. It is larger than the tokens of all earlier holds that
-// excluded this one. Nested leases and downgraded ones keep the token of their hold. A set of several
-// locks has no token of its own, and Token returns 0: see [Lease.Sequencers].
+// Token returns the number of the hold. It is larger than the tokens of all earlier holds that excluded this
+// one. Nested and downgraded leases have the token of their hold. A set of several locks has no token of its
+// own, and Token returns 0: see [Lease.Sequencers].
 func (l *Lease) Token() fence.Token { return l.hold().Token() }
 
 // Sequencer describes the hold to a third party. That party asks a [fence.Gate] or [Client.CheckSequencer]
@@ -63,25 +61,26 @@ func (l *Lease) Sequencers() []fence.Sequencer { return l.hold().Sequencers() }
 // holder has the same number until the permits are given back. For a lease of several locks it returns the
 // numbers of all its semaphores. A lease without permits has none.
 //
-// It returns an error that is ErrNoSlots if a permit without a number, of Curator's semaphore or of release
-// 0.1.0, was in use when these were granted: it is unknown what its holder uses. Permits of [LayoutKazoo]
-// never have numbers. The lease is held in any case.
+// It returns an error that is ErrNoSlots if a permit without a number was in use when the permits were
+// granted, because it is unknown which number the holder of that permit uses. Curator's semaphore and release
+// 0.1.0 make such permits. Permits of [LayoutKazoo] never have numbers. Whatever Slots returns, the lease is
+// held.
 func (l *Lease) Slots() ([]int, error) { return l.hold().Slots() }
 
-// Node returns the path of the node that stands for the hold, the first one of
-// several.
+// Node returns the path of the node that stands for the hold, or of the first node if there are several.
 func (l *Lease) Node() string { return l.Nodes()[0] }
 
 // Nodes returns the paths of all nodes of the hold.
 func (l *Lease) Nodes() []string { return l.hold().Nodes() }
 
-// Asked delivers the first request to give the lock back. See [WithRevocable] for a holder that ignores it.
+// Asked returns a channel that delivers the first request to give the lock back. If the holder should not be
+// able to ignore the request, see [WithRevocable].
 func (l *Lease) Asked() <-chan recipe.Revocation { return l.hold().Asked() }
 
-// Txn carries out all of the operations or none, and only if the server says that the lease is held
-// at that moment; no clock and no token is involved. It returns what each operation did. If the
-// lock is gone, the error is ErrLost. If the server refuses an operation, a *zk.MultiError says
-// which. An error that is zk.ErrUncertain says that the outcome is unknown.
+// Txn carries out all operations or none, and only if the lease is held at that moment. The server decides
+// that, without a clock or a token. Txn returns the result of each operation. If the lock is gone, the error
+// is ErrLost. If the server refuses an operation, a *zk.MultiError says which. An error that is
+// zk.ErrUncertain says that the outcome is unknown.
 func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 	return l.hold().Txn(ctx, ops...)
 }
@@ -94,15 +93,15 @@ func (l *Lease) Publish(ctx context.Context, value []byte) error { return l.hold
 func (l *Lease) Downgrade(ctx context.Context) error { return l.hold().Downgrade(ctx) }
 
 // Upgrade turns a read lock into a write lock, ahead of all waiters. If another reader is upgrading, Upgrade
-// fails at once with ErrUpgradeConflict: one of the two must give up its read lock. Upgrade needs
-// [WithPolicy]; without it the error is ErrUnsupported. If ctx ends while the client asks the server for the
-// write lock, the lease may become a write lock. [Lease.Mode] returns the result.
+// fails at once with ErrUpgradeConflict; one of the two readers must then give up its read lock. Upgrade
+// needs [WithPolicy]; without it the error is ErrUnsupported. If ctx ends while the client asks the server
+// for the write lock, the lease may become a write lock. [Lease.Mode] returns the result.
 func (l *Lease) Upgrade(ctx context.Context) error { return l.hold().Upgrade(ctx, false) }
 
-// TryUpgrade is Upgrade, but fails with ErrNotAcquired if other readers hold the lock.
+// TryUpgrade is like Upgrade, but fails with ErrNotAcquired if other readers hold the lock.
 func (l *Lease) TryUpgrade(ctx context.Context) error { return l.hold().Upgrade(ctx, true) }
 
-// do runs f, if the lease was granted, and unlocks in any case.
+// do runs f if the lease was granted, and unlocks the lease in any case.
 func (l *Lease) do(ctx context.Context, refused error, f func(context.Context, *Lease) error) (err error) {
 	if refused != nil {
 		return refused
@@ -124,7 +123,7 @@ func (l *Lease) do(ctx context.Context, refused error, f func(context.Context, *
 	switch {
 	case errors.Is(unlock, ErrReleasePending):
 		return err
-	case errors.Is(unlock, ErrNotHeld): // f unlocked; after a loss that is still a loss
+	case errors.Is(unlock, ErrNotHeld): // f has unlocked the lease; after a loss, that is still a loss
 		if unlock = l.Err(); errors.Is(unlock, ErrNotHeld) {
 			return err
 		}
@@ -138,12 +137,12 @@ func (l *Lease) do(ctx context.Context, refused error, f func(context.Context, *
 	return hold.ErrorAt(l.Path(), fmt.Errorf("%w: %w", unlock, err))
 }
 
-// panicPatience bounds how long a panic waits for the lock to be released; after
-// that the release goes on in the background.
+// panicPatience bounds how long a panic waits for the lock to be released; after that the release continues
+// in the background.
 const panicPatience = 2 * time.Second
 
-// CheckSequencer asks the server whether the hold that s describes is current. It returns nil if
-// so, and an error that is [fence.ErrStale] if not. The client is a [fence.Checker].
+// CheckSequencer asks the server whether the hold that s describes is current. It returns nil if it is, and
+// an error that is [fence.ErrStale] if it is not. So the client is a [fence.Checker].
 func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	path := s.NodePath()
 	var st *zk.Stat
@@ -162,8 +161,8 @@ func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	}
 	born, name := fence.Token(st.Czxid), recipe.Base(s.Node)
 	made, _, _ := recipe.ParseName(name)
-	// A downgraded hold has a newer node than its token says. The name of that node is unique, so it
-	// is enough that the node exists.
+	// The node of a downgraded hold is newer than its token. The name of that node is unique, so it is enough
+	// that the node exists.
 	if born == s.Token || s.Mode == fence.Shared && born > s.Token &&
 		(made.Maker == recipe.MakerSelf || recipe.IsPolicyNode(name)) {
 		return nil

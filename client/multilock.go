@@ -48,22 +48,22 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 		}}
 }
 
-// All waits until all the locks are granted or ctx ends; if ctx ends, the client holds none
-// of them. It takes the locks one after another in the order of their paths, whatever the order of
-// reqs. So sets never deadlock with each other, nor with clients that take single locks in the
-// order of the paths. A client that takes them in another order can still deadlock with others; see
-// [Inspector.WaitGraph]. If all locks have [WithWait], the longest wait limits the whole call.
+// All waits until all the locks are granted or ctx ends; if ctx ends first, the client holds none of them. It
+// takes the locks one after another in the order of their paths, whatever the order of reqs. So sets never
+// deadlock with each other, nor with clients that take single locks in the order of the paths. A client that
+// takes them in another order can still deadlock with others; see [Inspector.WaitGraph]. If all locks have
+// [WithWait], the longest wait limits the whole call.
 //
 // The time of [WithMaxHold] counts from the moment when all locks are granted. If several locks have such a
 // limit, the shortest counts for the set.
 //
 // A set of one lock is that lock. A larger set has one lease. The lease is lost when one of its locks is
-// lost. Each lock has a token of its own, see [Lease.Sequencers]. The set has none.
+// lost. Each lock has a token of its own (see [Lease.Sequencers]); the set has no token.
 func (c *Client) All(ctx context.Context, reqs ...Request) (*Lease, error) {
 	return c.all(ctx, false, reqs)
 }
 
-// TryAll takes all the locks if it need not wait for any of them, and none otherwise.
+// TryAll takes all the locks if none of them needs a wait, and otherwise takes none.
 func (c *Client) TryAll(ctx context.Context, reqs ...Request) (*Lease, error) {
 	return c.all(ctx, true, reqs)
 }
@@ -104,7 +104,7 @@ func (c *Client) all(ctx context.Context, try bool, reqs []Request) (*Lease, err
 		cfg.WaitSet, cfg.Wait = cfg.WaitSet && r.cfg.WaitSet, max(cfg.Wait, r.cfg.Wait)
 	}
 	if !cfg.WaitSet {
-		cfg.Wait = 0 // one lock without a limit makes the wait for the set unlimited
+		cfg.Wait = 0 // one lock without a limit makes the wait for the whole set unlimited
 	}
 	first := reqs[0]
 	ask, err := c.ask(first.path, &cfg, first.mode, try)

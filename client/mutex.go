@@ -8,28 +8,26 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// Mutex is an exclusive lock on a path, fair among the clients that wait for it.
-// It holds no state: every successful Lock returns a lease of its own, and two
-// goroutines that lock the same Mutex exclude each other.
+// Mutex is an exclusive lock on a path, fair among the clients that wait for it. A Mutex has no state: every
+// successful Lock returns a new lease, and two goroutines that lock the same Mutex exclude each other.
 type Mutex struct {
 	c    *Client
 	path string
 	cfg  *options
 }
 
-// Mutex returns the exclusive lock on path. Nothing is sent before it is used.
+// Mutex returns the exclusive lock on path. It sends no request; only the methods of the Mutex do.
 func (c *Client) Mutex(path string, opts ...Option) *Mutex {
 	return &Mutex{c: c, path: path, cfg: c.locks.with(opts)}
 }
 
-// Lock waits until the lock is granted or ctx ends. The end of ctx after that does not end the
-// lease.
+// Lock waits until the lock is granted or ctx ends. If ctx ends later, that does not end the lease.
 func (m *Mutex) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, false, opts)
 }
 
-// TryLock takes the lock if it is free, and returns ErrNotAcquired otherwise. It does not wait for
-// other clients, but for the server.
+// TryLock takes the lock if it is free, and otherwise returns ErrNotAcquired. It waits for the server, but
+// not for other clients.
 func (m *Mutex) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, true, opts)
 }
@@ -45,7 +43,7 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []Option) (*Lease, erro
 }
 
 // Do runs f, with the lease's context, while it holds the lock. If the lock was lost, errors.Is(err, ErrLost)
-// is true for the error of Do, whatever f returned; the error also contains the error of f. The context of f
+// is true for the error of Do, whatever f returned; Do's error also contains the error of f. The context of f
 // also ends with ctx; [WithWait] limits only the wait. A panic in f releases the lock.
 func (m *Mutex) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...Option) error {
 	l, err := m.Lock(ctx, opts...)
@@ -55,7 +53,7 @@ func (m *Mutex) Do(ctx context.Context, f func(context.Context, *Lease) error, o
 // Path returns the path of the lock.
 func (m *Mutex) Path() string { return m.path }
 
-// Lease is the right to act that a lock gives, until it is unlocked or lost. It belongs to one
+// Lease is the right to act that a lock gives. It lasts until it is unlocked or lost. A lease belongs to one
 // grant and never becomes valid again. It is safe for concurrent use.
 type Lease hold.Lease
 
@@ -63,14 +61,15 @@ func (l *Lease) hold() *hold.Lease { return (*hold.Lease)(l) }
 
 // Unlock gives the lock back, and returns nil when that is done. It returns an error that is ErrLost if the
 // lease was lost before; another holder may have been active since. It returns ErrReleasePending if ctx ended
-// first; the release goes on in the background. It returns ErrNotHeld if the lease was unlocked before.
+// first; the release continues in the background. It returns ErrNotHeld if the lease was already unlocked.
 //
-// Whatever Unlock returns, the next attempt may begin at once; it waits until the lock is released.
+// Whatever Unlock returns, the program may begin its next attempt at once; the attempt waits until the lock
+// is released.
 func (l *Lease) Unlock(ctx context.Context) error { return l.hold().Unlock(ctx) }
 
 // Release is like Unlock, but does not wait for the server: it returns as soon as the request is on its way.
 // This saves a round trip and a write of the server for programs that take locks in quick succession. While
-// the session lives, the release is as certain as that of Unlock. But a client that asks at once may still
-// find the lock held. Also, Release does not report that another client removed the node just before. Close
-// the client before the program exits.
+// the session lives, the lock is released as certainly as by Unlock. But a client that asks immediately after
+// Release may still find the lock held. Release also does not report whether another client removed the node
+// just before. A program that uses Release must close the client before it exits.
 func (l *Lease) Release() error { return l.hold().Release() }

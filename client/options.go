@@ -18,10 +18,10 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Option sets an option of a client, of a lock or of one call. An option of locks counts for every lock of
-// the client if given to [Dial], for all calls of a lock if given to the lock, and for one call if given to
-// the call. An option that says "of the session" is only for Dial; the calls of a lock with such an option
-// return ErrInvalid.
+// Option sets an option of a client, of a lock or of one call. An option of locks that is given to [Dial]
+// counts for every lock of the client. Given to a lock, it counts for all calls of that lock; given to a
+// call, for that call. An option that says "of the session" is only for Dial; if a lock has such an option,
+// its calls return ErrInvalid.
 type Option func(*options)
 
 type options struct {
@@ -29,10 +29,10 @@ type options struct {
 	take.Terms
 	name      string
 	events    func(Event)
-	ofSession bool // an option of the session was given
+	ofSession bool // the options have an option of the session
 }
 
-// ofSession makes an option of the session.
+// ofSession returns an option of the session.
 func ofSession(f func(*options)) Option {
 	return func(o *options) {
 		f(o)
@@ -55,7 +55,7 @@ func clientOptions(opts []Option) (options, error) {
 	return o, nil
 }
 
-// with returns the options changed by more options.
+// with returns a copy of the options, changed by more options.
 func (o *options) with(opts []Option) *options {
 	if len(opts) == 0 {
 		return o
@@ -67,18 +67,18 @@ func (o *options) with(opts []Option) *options {
 	return &all
 }
 
-// WithSessionTimeout, of the session, asks for a timeout (20 s by default). The server
-// may grant another one; [Client.Session] tells which.
+// WithSessionTimeout, of the session, asks for a timeout (20 s by default). The server may grant another
+// timeout, which [Client.Session] returns.
 func WithSessionTimeout(d time.Duration) Option { return ofSession(func(o *options) { o.Timeout = d }) }
 
-// WithMargin, of the session, sets how long before the possible end of the session the client gives
-// up its leases: by default a fifth of the session timeout and at least a second. The margin must
-// cover what has to happen between the loss and the next holder's first action. On stock ZooKeeper
-// it must also cover the time a server may be cut off from its leader without noticing.
+// WithMargin, of the session, sets how long before the possible end of the session the client gives up its
+// leases: by default a fifth of the session timeout and at least a second. The margin must be long enough for
+// everything that the program does between the loss and the next holder's first action. On a stock ZooKeeper
+// it must also be longer than a server can be cut off from its leader without noticing.
 func WithMargin(d time.Duration) Option { return ofSession(func(o *options) { o.Margin = d }) }
 
 // WithTLS, of the session, makes every connection use TLS. If cfg names no server, each server's certificate
-// must contain the host name that the client dialled.
+// must contain the host name that the client dials.
 func WithTLS(cfg *tls.Config) Option { return ofSession(func(o *options) { o.TLS = cfg.Clone() }) }
 
 // WithAuth, of the session, adds an identity, such as ("digest", "user:password").
@@ -102,19 +102,19 @@ func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, err
 func WithName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
 
 // WithMaxHold ends a lease that lasts longer than d; 0 means no limit. The time counts from the grant, for a
-// set from the grant of its last lock. The nodes stay for another grace, so that the holder can finish its
-// work. A grace of 0 means one second; a negative grace means none.
+// set from the grant of its last lock. The lease's nodes stay for the time grace after its end, so that the
+// holder can finish its work. A grace of 0 means one second; a negative grace means none.
 func WithMaxHold(d, grace time.Duration) Option {
 	return func(o *options) { o.MaxHold, o.Grace = d, grace }
 }
 
-// WithLinger keeps the nodes of a lease that was lost for the reasons Deadline, MaxHold and Revoked until
-// Unlock, as far as the client can. It is for programs that need time to stop. They must call Unlock in every
-// case. Without WithLinger the lock is free for others as soon as the lease is lost, or after the grace of
+// If a lease is lost for the reason Deadline, MaxHold or Revoked, WithLinger keeps its nodes until Unlock, as
+// far as the client can. It is for programs that need time to stop. They must call Unlock in every case.
+// Without WithLinger the lock is free for others as soon as the lease is lost, or after the grace of
 // [WithMaxHold].
 func WithLinger() Option { return func(o *options) { o.Linger = true } }
 
-// WithReason tells other clients what the lock is held for.
+// WithReason tells other clients why the lock is held.
 func WithReason(text string) Option { return func(o *options) { o.Reason = text } }
 
 // WithACL sets the access control list of the nodes that the lock makes.
@@ -133,41 +133,40 @@ func WithPolicy(p recipe.Policy) Option {
 // [PolicyReader]; 10 s by default.
 func WithMaxWriterWait(d time.Duration) Option { return func(o *options) { o.MaxWriterWait = d } }
 
-// WithLockDelay makes the next holder wait d if the last holder went away without unlocking, for
-// resources that cannot check tokens. Every program that uses the path must set it. It costs one
-// more write for each grant. Semaphores have no lock delay.
+// WithLockDelay makes the next holder wait d if the last holder went away without unlocking, for resources
+// that cannot check tokens. Every program that uses the path must set this option. Each grant costs one more
+// write. Semaphores have no lock delay.
 func WithLockDelay(d time.Duration) Option { return func(o *options) { o.LockDelay = d } }
 
-// WithWait limits the wait for the lock. After d the call ends with an error that is both
-// ErrNotAcquired and context.DeadlineExceeded. With 0 it does not wait for other holders at all,
-// like the Try calls. Unlike a timeout of the context given to Do, WithWait does not limit the
-// work.
+// WithWait limits the wait for the lock. After d the call ends with an error that is both ErrNotAcquired and
+// context.DeadlineExceeded. If d is 0, the call does not wait for other holders at all, like the Try calls.
+// Unlike a timeout of the context given to Do, WithWait does not limit the work.
 func WithWait(d time.Duration) Option { return func(o *options) { o.Wait, o.WaitSet = d, true } }
 
-// WithReentrant lets a context that holds the lock take it again. The new lease shares node and
-// token with the first and causes no traffic.
+// WithReentrant lets a context that holds the lock take it again. The new lease has the node and the token of
+// the first lease, and needs no request to the server.
 func WithReentrant() Option { return func(o *options) { o.Reentrant = true } }
 
-// WithOwnPlace gives each contender of this process its own node, so that others see it wait. Without it
-// the contenders of a process queue in the process first.
+// WithOwnPlace gives each contender of this process a node of its own, so that other clients see it wait.
+// Without it, the contenders of one process first wait for each other within the process.
 func WithOwnPlace() Option { return func(o *options) { o.OwnPlace = true } }
 
-// WithRevocable ends a lease when another client has asked for the lock and grace has passed since. Without
-// it the holder only gets the request, by [Lease.Asked].
+// WithRevocable ends a lease when another client has asked for the lock and the time grace has passed since
+// then. Without it the holder only gets the request, by [Lease.Asked].
 func WithRevocable(grace time.Duration) Option {
 	return func(o *options) { o.Revocable, o.RevokeGrace = true, grace }
 }
 
-// WithoutRequeue makes a waiter that lost its place fail instead of queueing again.
+// WithoutRequeue makes a waiter that loses its place fail. Without it, the waiter queues again.
 func WithoutRequeue() Option { return func(o *options) { o.NoRequeue = true } }
 
-// WithEvents sets a function that the client calls for each [Event]: given to Dial, for those of the session
-// and all locks; otherwise for those of the lock. One goroutine of the client makes the calls one after
-// another, so a slow function delays other events but never a lock. When more than 4096 events wait, the
-// client drops new ones and counts them ([Event.Dropped]).
+// WithEvents sets a function that the client calls for each [Event]: if it is given to Dial, for the events
+// of the session and of all locks; otherwise for the events of the lock. One goroutine of the client makes
+// the calls one after another, so a slow function delays other events but never a lock. When more than 4096
+// events wait, the client drops new ones and counts them ([Event.Dropped]).
 func WithEvents(f func(Event)) Option { return func(o *options) { o.events = f } }
 
-// check refuses combinations that cannot work.
+// check refuses combinations of options that cannot work.
 func (o *options) check(path string) error {
 	if err := checkPath(path); err != nil {
 		return err
@@ -185,13 +184,13 @@ func (o *options) check(path string) error {
 	return nil
 }
 
-// Task names the work that a context belongs to, so that [Inspector.WaitGraph] can tell which locks
-// the same work holds and waits for. The context of a lease has the lease's task; a context without
-// a task gets a random one with its first lock.
+// Task names the work to which a context belongs, so that [Inspector.WaitGraph] can tell which locks the same
+// work holds and waits for. The context of a lease has the lease's task; a context without a task gets a
+// random one with its first lock.
 //
-// A task is one line of work, which does not wait for itself. If a task asks for a lock that it
-// holds, the client refuses with ErrSelfDeadlock, even where the lease's context is not passed on.
-// Without a name the client does not notice such a wait, and the wait never ends.
+// A task is one line of work, which does not wait for itself. If a task asks for a lock that it already
+// holds, the client refuses with ErrSelfDeadlock, even if the call does not have the lease's context. Without
+// a task's name the client cannot notice such a wait, and the wait never ends.
 func Task(ctx context.Context, name string) context.Context { return hold.Task(ctx, name) }
 
 // Layout says how contenders are named in a lock's directory, and so which other programs can share
@@ -199,14 +198,13 @@ func Task(ctx context.Context, name string) context.Context { return hold.Task(c
 type Layout = recipe.Layout
 
 const (
-	// LayoutCurator is shared with Apache Curator and with go-zookeeper's Lock.
+	// LayoutCurator is the layout of Apache Curator and of go-zookeeper's Lock.
 	LayoutCurator = recipe.LayoutCurator
-	// LayoutKazoo is shared with kazoo, the Python client.
+	// LayoutKazoo is the layout of kazoo, the Python client.
 	LayoutKazoo = recipe.LayoutKazoo
-	// LayoutHost is shared with programs whose nodes are host-R-0000000001 and
-	// host-W-0000000002.
+	// LayoutHost is the layout of programs whose nodes are named host-R-0000000001 and host-W-0000000002.
 	LayoutHost = recipe.LayoutHost
-	// LayoutLatch is for elections shared with Curator's LeaderLatch.
+	// LayoutLatch is the layout of Curator's LeaderLatch, for elections.
 	LayoutLatch = recipe.LayoutLatch
 )
 
@@ -220,12 +218,12 @@ const (
 	PolicyWriter = recipe.PolicyWriter
 )
 
-// warnings passes on the warnings of a client without a logger.
+// warnings passes on only the warnings. It is the logger of a client that has none.
 type warnings struct{ slog.Handler }
 
 func (warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 
-// Handle gives the record to the current default logger.
+// Handle passes the record to the present default logger.
 func (warnings) Handle(ctx context.Context, r slog.Record) error {
 	h := slog.Default().Handler()
 	if !h.Enabled(ctx, r.Level) {

@@ -7,19 +7,18 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// RWMutex is a read-write lock on a path: many readers or one writer. It is fair, unless
-// [WithPolicy] says otherwise: a reader waits for the writers before it, a writer for all
-// contenders before it.
+// RWMutex is a read-write lock on a path: many readers or one writer. It is fair, unless [WithPolicy] says
+// otherwise: a reader waits for the writers before it, and a writer waits for all contenders before it.
 //
-// A held write lock can be downgraded. An upgrade needs [WithPolicy], because other programs could
-// not understand it.
+// A held write lock can be downgraded. An upgrade needs [WithPolicy], because other programs could not
+// understand it.
 type RWMutex struct {
 	c    *Client
 	path string
 	cfg  *options
 }
 
-// RWMutex returns the read-write lock on path. Nothing is sent before it is used.
+// RWMutex returns the read-write lock on path. It sends no request; only the methods of the RWMutex do.
 func (c *Client) RWMutex(path string, opts ...Option) *RWMutex {
 	return &RWMutex{c: c, path: path, cfg: c.locks.with(opts)}
 }
@@ -29,8 +28,8 @@ func (m *RWMutex) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, fence.Exclusive, false, opts)
 }
 
-// TryLock takes the write lock if no other contender holds the lock or waits for it, and returns
-// ErrNotAcquired otherwise.
+// TryLock takes the write lock if no other contender holds the lock or waits for it, and otherwise returns
+// ErrNotAcquired.
 func (m *RWMutex) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, fence.Exclusive, true, opts)
 }

@@ -13,8 +13,8 @@ import (
 // Semaphore has a limited number of permits, and serves its waiters in the order of arrival.
 //
 // The number of permits is stored at the path. A program's number is used only if none is stored yet;
-// otherwise the stored number counts. The tokens of permits identify holds but do not order them: check them
-// with [Client.CheckSequencer], not by "highest wins".
+// otherwise the stored number counts. The tokens of permits identify holds, but do not order them. So check
+// them with [Client.CheckSequencer]; a higher token is not newer.
 type Semaphore struct {
 	c       *Client
 	path    string
@@ -22,10 +22,10 @@ type Semaphore struct {
 	permits *take.Permits
 }
 
-// Semaphore returns the semaphore on path. The number of permits that is stored there counts. If none is
-// stored, the first use stores permits; 0 means that a number must be stored. With [LayoutKazoo] the client
-// refuses a number that differs from the stored one, as kazoo does. Nothing is sent before the semaphore is
-// used.
+// Semaphore returns the semaphore on path. The number of permits that is stored at the path counts. If none
+// is stored, the first use stores the number permits; if permits is 0, a number must already be stored. With
+// [LayoutKazoo] the client refuses a number that differs from the stored number, as kazoo does. Semaphore
+// sends no request; only its methods do.
 func (c *Client) Semaphore(path string, permits int, opts ...Option) *Semaphore {
 	cfg := c.locks.with(opts)
 	return &Semaphore{c: c, path: path, cfg: cfg,
@@ -37,8 +37,8 @@ func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Lease,
 	return s.acquire(ctx, n, false, opts)
 }
 
-// TryAcquire takes n permits if so many are free and no other contender waits for permits, and returns
-// ErrNotAcquired otherwise.
+// TryAcquire takes n permits if n permits are free and no other contender waits for permits, and otherwise
+// returns ErrNotAcquired.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (*Lease, error) {
 	return s.acquire(ctx, n, true, opts)
 }
@@ -70,9 +70,9 @@ func (s *Semaphore) Do(ctx context.Context, n int, f func(context.Context, *Leas
 // Path returns the path of the semaphore.
 func (s *Semaphore) Path() string { return s.path }
 
-// SetPermits changes the number of permits, unless the path is of another kind of lock. Waiters take the
-// new number into account. A lower number takes no permit away: the number in use shrinks as holders give
-// permits back.
+// SetPermits changes the number of permits. It fails if the path has another kind of lock. Waiters take the
+// new number into account. If the number is lower than before, no holder loses a permit: the number in use
+// shrinks as holders give permits back.
 func (s *Semaphore) SetPermits(ctx context.Context, permits int) error {
 	if err := s.permits.Check(permits); err != nil {
 		return err
