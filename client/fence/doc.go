@@ -1,22 +1,21 @@
 // Package fence is the resource's side of a lock: it refuses the writes of former holders that have not
 // noticed yet that they lost the lock.
 //
-// No lock service can stop a process that pauses (by the scheduler, a garbage collector, a
-// suspended machine) between checking its lock and writing. The resource can. Every hold carries a
-// [Token], a number that grows with each exclusive hold of the same lock. The writer sends its
-// token with the write, and the resource refuses a token smaller than the largest it has seen. A
-// [Gate] keeps that largest token, a [Store] lets it outlive the process, and [Middleware] applies
-// it to HTTP requests.
+// No lock service can stop a process that pauses (by the scheduler, a garbage collector, a suspended machine)
+// between checking its lock and writing. The resource can. Every hold carries a [Token], a number that grows
+// with each exclusive hold of the same lock. The writer sends its token with the write, and the resource
+// refuses a token smaller than the largest it has seen. A [Gate] keeps that largest token, a [Store] lets it
+// outlive the process, and [Middleware] applies it to HTTP requests.
 //
-// A resource server needs only this package, which imports the standard library and nothing else,
-// and knows neither the lock server nor its client.
+// A resource server needs only this package, which imports the standard library and nothing else, and knows
+// neither the lock server nor its client.
 //
 // # Rules
 //
-//   - Exclusive token t: refused if t is smaller than the highest exclusive token so far; otherwise t becomes
-//     the highest.
-//   - Shared token t: refused if t is smaller than the highest exclusive token so far. It never becomes the
-//     highest, because readers must not fence each other.
+//   - An exclusive token t is refused if t is smaller than the highest exclusive token so far; otherwise t
+//     becomes the highest.
+//   - A shared token t is refused if t is smaller than the highest exclusive token so far. It never becomes
+//     the highest, because readers must not exclude each other.
 //   - A permit (of a semaphore) has no order. Its token only identifies the hold, for a [Checker]; a Gate
 //     refuses it.
 //
@@ -30,18 +29,16 @@
 //	UPDATE account SET balance = :b, fence = :t
 //	 WHERE id = :id AND fence <= :t
 //
-// Object stores: keep the token with the object, read it, refuse if it is
-// greater, and put on condition that the object is still the version read.
+// Object stores: keep the token with the object, read it, refuse if it is greater, and put on condition that
+// the object is still the version read.
 //
 // Memory of one process: [Gate.Do], which [Middleware] uses.
 //
-// Files: [Gate.Do] with a [FileStore], which holds a local lock over the check and
-// the write.
+// Files: [Gate.Do] with a [FileStore], which holds a local lock over the check and the write.
 //
-// Znodes: the lease's Txn checks in the same transaction that the hold node still
-// exists, so the write takes effect only while the lock is held, without any trust
-// in time.
+// Znodes: the lease's Txn checks in the same transaction that the hold node still exists, so the write takes
+// effect only while the lock is held, without any trust in time.
 //
-// Only time protects a resource that can do none of these (the session's margin and a lock delay): that is a
-// probability, not a guarantee.
+// A resource that can do none of these is protected only by time, that is by the session's margin and a lock
+// delay. Time makes damage unlikely, but does not exclude it.
 package fence

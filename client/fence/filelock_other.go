@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// tryLockFile refuses: without a lock that the system releases when its holder dies, a FileStore
-// would be unsafe or stuck.
+// tryLockFile always fails on this system, which has no lock that is released when its holder dies. Without
+// such a lock a FileStore would be unsafe, or could block forever.
 func tryLockFile(*os.File, bool) (bool, error) { return false, errors.ErrUnsupported }
 
 func syncDir(string) error { return nil }

@@ -9,7 +9,7 @@ import (
 )
 
 // tryLockFile takes the file's advisory lock, alone or shared, without waiting. The kernel releases the lock
-// when the descriptor is closed, so also when the process ends.
+// when the descriptor is closed, and so also when the process ends.
 func tryLockFile(f *os.File, shared bool) (bool, error) {
 	how := syscall.LOCK_EX
 	if shared {

@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// FileStore is a [Store] of one small file per resource, shared by all processes of a machine that
-// name the same directory. It is durable: Raise returns after the token is on disk. The directory
-// must be on a file system of this machine, because the locks beside the files are local ones.
+// FileStore is a [Store] of one small file per resource, shared by all processes of a machine that name the
+// same directory. It is durable: Raise returns after the token is on disk. The directory must be on a file
+// system of this machine, because the locks beside the files work only on one machine.
 //
-// [Gate.Do] with such a store is one step for all these processes: one hold's check and write never mix with
-// another's.
+// [Gate.Do] with such a store is one step for all these processes: the check and the write of two holds never
+// overlap.
 type FileStore struct {
 	dir string
-	// syncFile and syncDir make a file, and the names in a directory, durable. Tests replace them to observe
-	// the order.
+	// syncFile makes a file durable, and syncDir the names in a directory. Tests replace them to observe the
+	// order.
 	syncFile func(*os.File) error
 	syncDir  func(string) error
 
@@ -43,8 +43,8 @@ func newFileStore(dir string, syncDir func(string) error) (*FileStore, error) {
 	return &FileStore{dir: dir, syncFile: (*os.File).Sync, syncDir: syncDir, durable: map[string]Token{}}, nil
 }
 
-// makeDir makes a directory and all missing ones above it, durably: a power loss that undid the directory
-// would lose its tokens.
+// makeDir makes a directory, and all missing directories above it, durably. If a loss of power undid the
+// directory, its tokens would be lost.
 func makeDir(dir string, syncDir func(string) error) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -64,8 +64,8 @@ func makeDir(dir string, syncDir func(string) error) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// Load implements [Store]. A file without a token is an error, not a zero: a lost token must not admit old
-// holders.
+// Load implements [Store]. A file without a token is an error and does not count as 0, because a lost token
+// must not admit old holders.
 func (s *FileStore) Load(_ context.Context, res string) (Token, error) {
 	b, err := os.ReadFile(s.file(res, ".token"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error
 	case t > highest:
 		err = s.write(res, t)
 	case !s.known(res, t):
-		// Another process wrote the file, and may not have synced the directory yet.
+		// Another process may have written the file without having synced the directory yet.
 		err = s.syncDir(s.dir)
 	}
 	if err == nil {
@@ -109,8 +109,8 @@ func (s *FileStore) known(res string, t Token) bool {
 	return s.durable[res] == t
 }
 
-// exclude blocks every other Gate.Do of the resource on this machine; readers do not exclude each other. Its
-// lock differs from that of Raise, which runs inside it.
+// exclude blocks every other Gate.Do of the resource on this machine, except that readers do not block each
+// other. Its lock is not the lock of Raise, which runs while this lock is held.
 func (s *FileStore) exclude(ctx context.Context, res string, m Mode) (unlock func(), waited bool, err error) {
 	return s.lock(ctx, s.file(res, ".do"), m == Shared)
 }
@@ -121,7 +121,7 @@ func (s *FileStore) write(res string, t Token) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // after a success the file has its new name
+	defer func() { _ = os.Remove(tmp.Name()) }() // after a success the file has its new name, and Remove fails
 	_, err = tmp.WriteString(t.String() + "\n")
 	if err == nil {
 		err = s.syncFile(tmp)
@@ -141,17 +141,17 @@ func (s *FileStore) write(res string, t Token) error {
 // file names the resource's file: readable if possible, and never like the file of another
 // resource.
 func (s *FileStore) file(res, suffix string) string {
-	// Most resources are paths; their slashes become %2F.
+	// Most resources are paths, whose slashes become %2F.
 	name := url.PathEscape(res)
 	if len(name) > 200 || name == "" || name[0] == '.' {
 		sum := sha256.Sum256([]byte(res))
-		// An escaped name has two hex digits after every %, so no escaped name equals this one.
+		// An escaped name has two hexadecimal digits after every %, so no escaped name is equal to this name.
 		name = "%sha256-" + hex.EncodeToString(sum[:])
 	}
 	return filepath.Join(s.dir, name+suffix)
 }
 
-// lock takes the file's local lock, and repeats the attempt until ctx ends. It reports whether it had to
+// lock takes the file's local lock, and repeats the attempt until ctx ends. waited reports whether it had to
 // wait.
 func (s *FileStore) lock(
 	ctx context.Context, name string, shared bool,

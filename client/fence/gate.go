@@ -9,13 +9,13 @@ import (
 // Gate admits the present holders of a lock to a resource and refuses former ones. The zero value is ready
 // and keeps its tokens in memory. It is safe for concurrent use and must not be copied.
 type Gate struct {
-	// Store keeps the highest tokens; nil means memory. Set it before use.
+	// Store keeps the highest tokens; nil: they are kept in memory. Set it before the first use.
 	Store Store
 
 	memory MemoryStore
 
 	mu   sync.Mutex
-	busy map[string]*busy // resources with a Do running or waiting
+	busy map[string]*busy // resources for which a Do runs or waits
 }
 
 // NewGate returns a gate that keeps the highest tokens in s.
@@ -72,22 +72,22 @@ func stale(resource string, m Mode, t Token) error {
 	return fmt.Errorf("%w %s (%s) for %s", ErrStale, t, m, resource)
 }
 
-// Do admits the access and runs f, as one step for all other calls of Do on this gate: once the gate admits a
-// later exclusive hold, no f of an earlier hold still runs. Calls of the same hold, and calls of readers, run
-// in parallel.
+// Do admits the access and runs f. The two are one step for all other calls of Do on this gate: once the gate
+// admits a later exclusive hold, no f of an earlier hold runs any longer. Calls of the same hold, and calls
+// of readers, run in parallel.
 //
-// A later hold cancels the contexts of functions f that still run, and waits until they return. If ctx ends
-// first, Do returns the context's error; the gate still refuses the earlier holds.
+// A later hold cancels the contexts of the functions f that still run, and waits until they return. If ctx
+// ends first, Do returns the context's error; the gate still refuses the earlier holds.
 //
-// With a [FileStore] this is true for all gates of the machine on its directory, with two differences: a
-// later hold waits for an f of another process but does not cancel it, and calls of one exclusive hold run
-// one after another. f must not call Do.
+// With a [FileStore] this is true for all gates of the machine that use its directory, with two differences.
+// A later hold waits for the f of another process, but does not cancel it. The calls of one exclusive hold
+// run one after another. f must not call Do.
 func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 	f func(context.Context) error) error {
 	return g.do(ctx, resource, m, t, func(ctx context.Context, _ bool) error { return f(ctx) })
 }
 
-// do is Do, and tells f whether it waited for earlier holds.
+// do is like Do, and tells f whether it had to wait for earlier holds.
 func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
 	f func(ctx context.Context, waited bool) error) error {
 	if err := ctx.Err(); err != nil {
@@ -139,7 +139,7 @@ func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
 	unlock, blocked, err := g.exclude(fctx, resource, m, t)
 	switch {
 	case err != nil && ctx.Err() == nil && fctx.Err() != nil:
-		return stale(resource, m, t) // a later hold ended the wait
+		return stale(resource, m, t) // the wait ended because of a later hold
 	case err != nil:
 		return err
 	}
@@ -147,7 +147,7 @@ func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
 	return f(fctx, waited || blocked)
 }
 
-// excluder is a store for several processes that can prevent the others from running f.
+// excluder is a store for several processes. It can prevent the other processes from running f.
 type excluder interface {
 	exclude(ctx context.Context, resource string, m Mode) (unlock func(), waited bool, err error)
 }
@@ -174,10 +174,10 @@ func (g *Gate) exclude(
 
 // busy connects the running calls of Do on one resource.
 type busy struct {
-	users int // calls inside Do; guarded by Gate.mu
+	users int // how many calls are inside Do; guarded by Gate.mu
 
 	mu    sync.Mutex
-	since Token // the highest exclusive token of the users
+	since Token // the highest exclusive token of these calls
 	runs  map[*run]struct{}
 }
 

@@ -9,31 +9,31 @@ import (
 // Header carries the text form of a [Sequencer] in HTTP requests.
 const Header = "Zlock-Sequencer"
 
-// Middleware passes on only requests of current holders. It returns a [Handler] with only the gate and the
-// next handler set.
+// Middleware returns a [Handler] with only the gate and the next handler set. It passes on only the requests
+// of current holders.
 func Middleware(g *Gate, next http.Handler) http.Handler {
 	return &Handler{Gate: g, Next: next}
 }
 
-// Handler is an HTTP handler that requires the sequencer of its lock with every request. The gate's resource
-// is the path of the lock. While Next runs, the gate admits no later hold of the lock ([Gate.Do]); when a
+// Handler is an HTTP handler that requires the sequencer of its lock in every request. The gate's resource is
+// the path of the lock. While Next runs, the gate admits no later hold of the lock (see [Gate.Do]). When a
 // later hold comes, the context of the running request ends.
 //
-//	428  the request carries no sequencer
-//	400  the sequencer is invalid, or is a permit
-//	403  the sequencer is of another lock than this request needs
-//	412  stale: another hold has the lock since
-//	503  the handler could not find that out
+// \t428 the request has no sequencer
+// \t400 the sequencer is invalid, or is a permit
+// \t403 the sequencer belongs to another lock than the request needs
+// \t412 stale: another hold has the lock now
+// \t503 the handler could not find that out
 type Handler struct {
 	Gate *Gate
 	Next http.Handler
 	// Lock returns the path of the lock that guards the request. If Lock is nil, the path comes from the
-	// sequencer. Then Next must compare it with the resource that it changes ([FromContext]); otherwise the
-	// holder of any lock is admitted.
+	// sequencer. Then Next must compare that path ([FromContext]) with the resource that it changes.
+	// Otherwise the holder of any lock could change it.
 	Lock func(*http.Request) string
 	// Checker, if set, checks each request before the gate, so a refused token never reaches the gate. It
-	// also detects holds that ended without a successor. It costs one request to the lock server, and another
-	// after a wait for earlier holds.
+	// also detects holds that ended without a successor. Each check is a request to the lock server; after a
+	// wait for earlier holds there is a second check.
 	Checker Checker
 }
 
@@ -60,7 +60,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	served := false
 	if err = h.confirm(r.Context(), s); err == nil {
 		err = h.Gate.do(r.Context(), s.Path, s.Mode, s.Token, func(ctx context.Context, waited bool) error {
-			if waited { // the hold may have ended since
+			if waited { // the hold may have ended during the wait
 				if err := h.confirm(ctx, s); err != nil {
 					return err
 				}

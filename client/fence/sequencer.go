@@ -12,32 +12,31 @@ import (
 // token. It is not a secret and proves nothing by itself; the third party asks a [Gate] or a
 // [Checker].
 type Sequencer struct {
-	// Path of the lock, as the holder's client named it: absolute, without the
-	// client's chroot.
+	// Path is the path of the lock, as the holder's client named it: absolute, without the client's chroot.
 	Path string `json:"path"`
-	// Node of the hold, relative to Path: one name in most layouts,
-	// "leases/NAME" for a semaphore.
+	// Node is the node of the hold, relative to Path: one name in most layouts, and "leases/NAME" for a
+	// semaphore.
 	Node string `json:"node"`
-	// Mode of the hold.
+	// Mode is the mode of the hold.
 	Mode Mode `json:"mode"`
-	// Token of the hold.
+	// Token is the token of the hold.
 	Token Token `json:"token"`
 }
 
-// Checker asks the lock server whether a hold is current. Check returns nil if it is, [ErrStale] if the hold
-// is over, and another error if it got no answer.
+// Checker asks the lock server whether a hold is current. Check returns nil if it is current, [ErrStale] if
+// it is over, and another error if the server did not answer.
 type Checker interface {
 	CheckSequencer(ctx context.Context, s Sequencer) error
 }
 
-// prefix names the version of the text form.
+// prefix is the version of the text form.
 const prefix = "zl1."
 
-// maxNames bounds Path and Node together: more than any real path, and the
-// text form still fits a header line and an environment variable.
+// maxNames bounds Path and Node together. It is more than any real path needs, and the text form still fits
+// into a header line or an environment variable.
 const maxNames = 4 << 10
 
-// maxText bounds the text form of a sequencer within maxNames.
+// maxText bounds the text form of a sequencer; it follows from maxNames.
 const maxText = 2 * maxNames
 
 var modeLetters = [...]byte{Exclusive: 'x', Shared: 's', Permit: 'p'}
@@ -97,14 +96,14 @@ func ParseSequencer(text string) (Sequencer, error) {
 	if err := s.validate(); err != nil {
 		return Sequencer{}, err
 	}
-	// The decoder skips line ends inside the text; a sequencer has one spelling.
+	// The decoder skips line ends in the text, but a sequencer has only one spelling.
 	if s.String() != text {
 		return bad("not in its canonical form")
 	}
 	return s, nil
 }
 
-// MarshalText writes the text form, so that JSON carries one string.
+// MarshalText writes the text form, so that a sequencer is one string in JSON.
 func (s Sequencer) MarshalText() ([]byte, error) {
 	if err := s.validate(); err != nil {
 		return nil, err

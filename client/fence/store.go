@@ -8,15 +8,15 @@ import (
 // Store remembers the highest exclusive token of each resource. It is safe for
 // concurrent use.
 type Store interface {
-	// Load returns the highest token of res, zero if there is none.
+	// Load returns the highest token of res, or 0 if there is none.
 	Load(ctx context.Context, res string) (Token, error)
-	// Raise sets the highest token of res to t unless a higher one is stored, in one atomic step. It reports
-	// whether t is now the highest: also true if it was before, false if t is stale.
+	// Raise sets the highest token of res to t, unless a higher token is stored, in one atomic step. It
+	// returns true if t is the highest token after the call, even if it was before, and false if t is stale.
 	Raise(ctx context.Context, res string, t Token) (bool, error)
 }
 
-// MemoryStore is a [Store] that lives as long as the process. The zero value is ready. Use it only if the
-// resource does not outlive the process either: otherwise a lost token admits an old holder again.
+// MemoryStore is a [Store] that lasts as long as the process. The zero value is ready for use. Use it only if
+// the resource does not outlive the process either; otherwise the new process admits an old holder again.
 type MemoryStore struct {
 	mu      sync.Mutex
 	highest map[string]Token

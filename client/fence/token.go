@@ -33,8 +33,8 @@ func ParseToken(s string) (Token, error) {
 	return t, nil
 }
 
-// parseToken accepts exactly what String writes, so that one token has one spelling. It accepts
-// zero, the absent token.
+// parseToken accepts only what String writes, so that a token has only one spelling. It also accepts zero,
+// which means that there is no token.
 func parseToken(s string) (Token, error) {
 	n, err := strconv.ParseUint(s, 10, 63)
 	if err != nil || strconv.FormatUint(n, 10) != s {
@@ -57,8 +57,8 @@ func (t Token) MarshalText() ([]byte, error) {
 	return strconv.AppendInt(nil, int64(t), 10), nil
 }
 
-// UnmarshalText reads what MarshalText writes. It accepts zero, the absent
-// token, which a [Gate] then refuses.
+// UnmarshalText reads what MarshalText writes. It also accepts zero, which means that there is no token; a
+// [Gate] refuses it.
 func (t *Token) UnmarshalText(b []byte) error {
 	v, err := parseToken(string(b))
 	if err != nil {
