@@ -40,8 +40,8 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Backoff is the delay before attempt n (1, 2, …): doubling from first to last,
-// give or take a quarter.
+// Backoff returns the time to wait before attempt n (1, 2, …). It doubles from first up to last, and a random
+// quarter is added or subtracted.
 func Backoff(n int, first, last time.Duration) time.Duration {
 	d := last
 	if n < 16 {
@@ -50,7 +50,7 @@ func Backoff(n int, first, last time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-// CtxErr returns the error for a context that ended. The error keeps the cause, such as the loss of the
+// CtxErr returns the error of a context that has ended. It includes the cause, such as the loss of the
 // context's lease.
 func CtxErr(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)

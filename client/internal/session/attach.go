@@ -90,8 +90,8 @@ func (k *Keeper) Await(ctx context.Context) (found *Epoch, err error) {
 		if found = e; e == nil {
 			return false, nil
 		}
-		// The present server may grant a timeout too short for heartbeats. To wait would not help, so fail as
-		// Dial does.
+		// The present server may grant a timeout that is too short for heartbeats. Waiting would not help, so
+		// fail as Dial does.
 		return e.Valid(), k.opt.checkTimeout(e.Timeout())
 	})
 	return found, err
@@ -108,7 +108,7 @@ func (e *Epoch) AwaitValid(ctx context.Context) error {
 }
 
 // untilSession waits until good accepts the connected session. It calls good after each change; the argument
-// is nil without a connected session.
+// is nil while no session is connected.
 func (k *Keeper) untilSession(ctx context.Context, good func(*Epoch) (bool, error)) error {
 	for {
 		k.mu.Lock()

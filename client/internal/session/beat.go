@@ -25,8 +25,8 @@ type answer struct {
 
 // keepAlive sends heartbeats and watches the deadline.
 //
-// A heartbeat is a sync, not a ping: a server guarantees only for syncs and writes that they touch the
-// session at the leader. So a session that writes needs no heartbeats.
+// A heartbeat is a sync, not a ping: only for syncs and writes does a server guarantee that they touch the
+// session at the leader. So a session that writes often enough needs no heartbeats.
 func (k *Keeper) keepAlive() {
 	p := pulse{answers: make(chan answer, 1)}
 	for wait := time.Duration(0); ; wait = k.pulse(&p) {

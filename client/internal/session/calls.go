@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Children lists a node.
+// Children lists the children of a node.
 func (e *Epoch) Children(ctx context.Context, path string) ([]string, error) {
 	names, _, err := e.conn.Children(ctx, path)
 	return names, err
@@ -24,7 +24,7 @@ func (e *Epoch) relist(ctx context.Context, dir string) ([]string, error) {
 	return e.Children(ctx, dir)
 }
 
-// List lists a node and may watch it for a change of the list.
+// List lists the children of a node. If watch is set, it watches the list for a change.
 func (e *Epoch) List(ctx context.Context, path string, watch bool) ([]string, *zk.Watch, error) {
 	if !watch {
 		names, err := e.Children(ctx, path)
@@ -34,7 +34,7 @@ func (e *Epoch) List(ctx context.Context, path string, watch bool) ([]string, *z
 	return names, w, err
 }
 
-// IsClosed reports whether a signal was given.
+// IsClosed reports whether a channel is closed.
 func IsClosed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:
@@ -44,7 +44,7 @@ func IsClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// FiredOf returns the signal of a watch, nil if there is no watch.
+// FiredOf returns the channel that closes when a watch fires, or nil if there is no watch.
 func FiredOf(w *zk.Watch) <-chan struct{} {
 	if w == nil {
 		return nil
@@ -55,15 +55,15 @@ func FiredOf(w *zk.Watch) <-chan struct{} {
 // Seen is the result of a look at a node, with the watch that fires at its end.
 type Seen struct {
 	zk.Node
-	Listed bool      // See found the node only in the directory's list
-	Watch  *zk.Watch // on the node or its directory; nil if neither may be watched
+	Listed bool      // See found the node only in the list of its directory
+	Watch  *zk.Watch // watches the node or its directory; nil: the session may watch neither
 	Hidden bool      // the session may not read the node, so its watch may miss the node's end
 }
 
-// See reads and watches a node; ErrNoNode says that the node is gone. It prefers getData, because exists
-// would leave a watch behind if the node is gone. If the session may neither read nor stat the node, See
-// looks for it in the directory's list. It watches the directory only if watchDir is set, because that watch
-// also wakes for every other child.
+// See reads and watches a node. ErrNoNode says that the node is gone. See prefers getData, because exists
+// would set a watch even if the node is gone. If the session may neither read nor stat the node, See looks
+// for it in the directory's list. It watches the directory only if watchDir is set, because that watch also
+// wakes for every other child.
 func (e *Epoch) See(ctx context.Context, path string, watchDir bool) (s Seen, err error) {
 	if s.Node, s.Watch, err = e.conn.GetW(ctx, path); !errors.Is(err, zk.ErrNoAuth) {
 		return s, err
@@ -117,9 +117,9 @@ func (e *Epoch) Erase(ctx context.Context, path string) error {
 	return err
 }
 
-// makeDir makes a directory and the missing nodes above it, the chroot included: containers, or persistent
-// nodes if the server has no containers. The server may remove a container between any two steps, so the
-// caller repeats makeDir and its create until both succeed.
+// makeDir makes a directory and the missing nodes above it, including those of the chroot. It makes
+// containers, or persistent nodes if the server has no containers. The server may remove a container between
+// any two steps, so the caller repeats makeDir and its create until both succeed.
 func (e *Epoch) makeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 	mode := zk.Container
 	if e.k.noContainers.Load() {
@@ -127,8 +127,8 @@ func (e *Epoch) makeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 	}
 	err := e.conn.MakePath(ctx, dir, mode, acl)
 	if mode == zk.Container && (errors.Is(err, zk.ErrBadArguments) || errors.Is(err, zk.ErrUnimplemented)) {
-		// Either the server has no containers, or the path is wrong. With a wrong path it refuses a
-		// persistent node too.
+		// Either the server has no containers, or the path is wrong. If the path is wrong, the server refuses
+		// a persistent node too.
 		if err = e.conn.MakePath(ctx, dir, zk.Persistent, acl); err == nil {
 			e.k.noContainers.Store(true)
 		}

@@ -2,7 +2,8 @@ package session
 
 import "time"
 
-// Reading holds the values of three clocks at one moment. Only differences matter.
+// Reading holds the values of three clocks at one moment. Only the difference between two Readings has a
+// meaning.
 type Reading struct {
 	// Mono stops while the machine is suspended.
 	Mono time.Duration
@@ -30,10 +31,10 @@ func (c systemClock) Now() Reading {
 	return Reading{Mono: mono, Boot: bootTime(mono), Wall: now}
 }
 
-// Since returns the time from a to b by the clock that shows the most. The monotonic clock stops while the
-// machine is suspended, and the wall clock may have been set back, so neither suffices alone.
+// Since returns the time from a to b by the clock that shows the longest time. No clock is enough by itself:
+// the monotonic clock stops while the machine is suspended, and the wall clock may have been set back.
 func (b Reading) Since(a Reading) time.Duration {
 	d := max(b.Mono-a.Mono, b.Boot-a.Boot)
-	// Round strips the monotonic reading: compare only the wall clock here.
+	// Round removes the monotonic reading, so this compares only the wall clock.
 	return max(d, b.Wall.Round(0).Sub(a.Wall.Round(0)))
 }

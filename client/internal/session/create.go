@@ -15,17 +15,17 @@ import (
 // Node is an ephemeral node to create. The id in its name makes the name unique.
 type Node struct {
 	zk.Create
-	Lasting bool // the directory must stay when it is empty
+	Lasting bool // the directory must stay even when it is empty
 
-	// Of several nodes, Create uses the following fields of the first.
-	Also []zk.Op // further operations of the same transaction; with them a missing directory is an error
-	List bool    // list the directory in the same flight
+	// Of several nodes, Create uses only the fields below of the first node.
+	Also []zk.Op // further operations of the same transaction; if there are any, a missing directory is an error
+	List bool    // list the directory in the same flight of requests
 }
 
 // Dir returns the node's directory.
 func (n Node) Dir() string { return recipe.Parent(n.Path) }
 
-// in returns those of names that creations of the node have made.
+// in returns those of names that earlier requests to create the node have made.
 func (n Node) in(names []string) (found []string) {
 	for _, name := range names {
 		if strings.HasPrefix(name, recipe.Base(n.Path)) {
@@ -35,9 +35,9 @@ func (n Node) in(names []string) (found []string) {
 	return found
 }
 
-// Made is a created node. It existed when the client saw its creation.
+// Made is a node that was created, and existed when the client learned of that.
 type Made struct {
-	Path, Name string // Name is the end of Path
+	Path, Name string // Name is the last part of Path
 	Stat       zk.Stat
 }
 
@@ -57,8 +57,8 @@ func Dirs[N interface{ Dir() string }](nodes []N) []string {
 
 // Create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind nor
 // makes a second one. When ctx or the session ends, Create returns at once; the client finishes and cleans up
-// in the background. The result has the list of the first node's directory; it is nil if Create did not
-// request or did not get the list. Then the caller must list the directory itself.
+// in the background. The result includes the list of the first node's directory, or nil if Create did not
+// request the list or did not get it. Then the caller must list the directory itself.
 func (e *Epoch) Create(ctx context.Context, nodes ...Node) ([]Made, *zk.Names, error) {
 	if err := e.room(ctx, nodes[0].Dir()); err != nil {
 		return nil, nil, err
@@ -89,20 +89,20 @@ func (e *Epoch) Create(ctx context.Context, nodes ...Node) ([]Made, *zk.Names, e
 	return made, list, err
 }
 
-// CreateUntilKnown creates nodes as Create does, but returns only when it is certain whether they exist; ctx
-// should last until then.
+// CreateUntilKnown creates nodes as Create does, but returns only when it is certain whether they exist. ctx
+// should last that long.
 func (e *Epoch) CreateUntilKnown(ctx context.Context, nodes ...Node) ([]Made, error) {
 	made, _, err := e.follow(ctx, e.ask(nodes))
 	return made, err
 }
 
-// creation is a sent request to create nodes.
+// creation is a request to create nodes, already sent.
 type creation struct {
 	nodes []Node
 	sent  Reading
 	done  <-chan struct{} // closed when the outcome is known or can no longer arrive
 	wait  func(context.Context) ([]zk.Result, error)
-	list  *zk.Reply[zk.Names] // nil if the list was not requested
+	list  *zk.Reply[zk.Names] // nil: the list was not requested
 }
 
 // ask sends a request to create nodes.
@@ -121,8 +121,8 @@ func (e *Epoch) ask(nodes []Node) creation {
 	return r
 }
 
-// Ask adds one operation to a flight as a request, or several as a transaction. The channel closes when the
-// outcome is known or can no longer arrive.
+// Ask adds one operation to a flight as a request, or several operations as a transaction. The channel closes
+// when the outcome is known or can no longer arrive.
 func Ask(p *zk.Pipe, ops ...zk.Op) (<-chan struct{}, func(context.Context) ([]zk.Result, error)) {
 	if len(ops) == 1 {
 		switch op := ops[0].(type) {
@@ -197,12 +197,12 @@ func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, erro
 	}
 }
 
-// divided returns the error if a server with --one-layout refused nodes because of existing contenders.
+// divided returns an error if a server with --one-layout has refused nodes because of contenders that exist.
 func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error {
 	for _, n := range nodes {
 		names, err := e.Children(ctx, n.Dir())
 		if err != nil {
-			return refusal // the session may not list them either
+			return refusal // the session may not list the contenders either
 		}
 		own := recipe.KinOf(recipe.Base(n.Path))
 		if n.Mode == zk.EphemeralSequential {
@@ -219,11 +219,11 @@ func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error 
 	return refusal
 }
 
-// recover finds out whether a creation with a lost reply happened; it returns nil, nil if not. A transaction
-// happens wholly or not at all.
+// recover finds out whether a creation with a lost reply took effect. It returns nil, nil if it did not. A
+// transaction takes effect as a whole or not at all.
 func (e *Epoch) recover(ctx context.Context, nodes []Node) (made []Made, err error) {
 	defer func() {
-		if err != nil { // such nodes end with the session, or the reaper finds them
+		if err != nil { // if such nodes exist, they end with the session, or the reaper finds them
 			e.reapLost(nodes)
 		}
 	}()
@@ -247,12 +247,12 @@ func (e *Epoch) recover(ctx context.Context, nodes []Node) (made []Made, err err
 			return nil, err
 		}
 		if st == nil || st.EphemeralOwner != e.sid {
-			continue // the node is gone again, or another client's
+			continue // the node is gone again, or is another client's
 		}
 		made = append(made, n.at(path, *st))
 	}
 	if len(made) < len(nodes) {
-		for _, n := range made { // another client has removed the others
+		for _, n := range made { // another client has removed the other nodes
 			e.Reap(n.Path)
 		}
 		return nil, nil
@@ -261,8 +261,8 @@ func (e *Epoch) recover(ctx context.Context, nodes []Node) (made []Made, err err
 	return made, nil
 }
 
-// Ensure makes a lock's directory. A lock delay stores its mark in the directory's data, so its directory is
-// lasting: it stays after the last contender has gone.
+// Ensure makes a lock's directory. A lock delay stores its mark in the directory's data. So with a lock delay
+// the directory is lasting: it stays after the last contender has gone.
 func (e *Epoch) Ensure(ctx context.Context, dir string, lasting bool, acl []zk.ACL) error {
 	if !lasting {
 		return e.makeDir(ctx, dir, acl)
@@ -284,7 +284,7 @@ func (e *Epoch) Ensure(ctx context.Context, dir string, lasting bool, acl []zk.A
 	}
 }
 
-// room waits until the client may add nodes to the directory.
+// room waits until the client may add nodes to a directory.
 func (e *Epoch) room(ctx context.Context, dir string) error {
 	for wait := e.k.crowd.room(dir); wait != nil; wait = e.k.crowd.room(dir) {
 		if err := e.Rest(ctx, nil, wait); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Epoch is one session, until the server or Close ends it. A lease belongs to one epoch. The local deadline
-// may end the leases of an epoch while the session lives.
+// Epoch is one session, from its beginning until the server or Close ends it. A lease belongs to one epoch.
+// The local deadline may end the leases of an epoch although the session still lives.
 type Epoch struct {
 	k    *Keeper
 	conn *zk.Conn
@@ -23,8 +23,8 @@ type Epoch struct {
 	mu        sync.Mutex
 	timeout   time.Duration
 	confirmed Reading // when the last answered heartbeat, or the request for the session, was sent
-	overdue   bool    // the deadline has passed without an answer since
-	moved     bool    // the session has another connection, without a heartbeat so far
+	overdue   bool    // the deadline has passed, and the server has not answered since
+	moved     bool    // the session has a new connection, on which no heartbeat has been answered yet
 	over      Reason
 	holds     map[Dependent]struct{}
 }
@@ -39,15 +39,16 @@ type Reason uint8
 
 const (
 	Expired Reason = iota + 1 // the server ended the session
-	Silent                    // the server has been silent, and may end the session soon
+	Silent                    // the server has been silent, and may soon end the session
 	Closed                    // the client was closed
 )
 
-// Dependent is an object that must end with its epoch.
+// Dependent is an object that must end together with its epoch.
 type Dependent interface{ EpochOver(why Reason) }
 
-// begin records the session's id and timeout at every attachment. The first attachment also confirms the
-// session, as a heartbeat does: the leader has created it since the client asked for it.
+// begin records the session's id and timeout whenever a connection is attached. The first attachment also
+// confirms the session, as a heartbeat does, because the leader has created the session after the client
+// asked for it.
 func (e *Epoch) begin(sid int64, timeout time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -84,26 +85,26 @@ func (e *Epoch) Ended() bool {
 	}
 }
 
-// Timeout returns the timeout as granted by the server.
+// Timeout returns the timeout that the server has granted.
 func (e *Epoch) Timeout() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.timeout
 }
 
-// left returns the time until the deadline. e.mu is held.
+// left returns the time until the deadline. The caller holds e.mu.
 func (e *Epoch) left(now Reading) time.Duration {
 	return e.k.opt.usable(e.timeout) - now.Since(e.confirmed)
 }
 
-// Remaining returns the time until the deadline, zero or less if it has passed.
+// Remaining returns the time until the deadline. It is zero or negative if the deadline has passed.
 func (e *Epoch) Remaining(now Reading) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.left(now)
 }
 
-// outlived reports whether the session had no confirmation for its whole timeout.
+// outlived reports whether the session has had no confirmation for its whole timeout.
 func (e *Epoch) outlived() bool {
 	now := e.k.Now()
 	e.mu.Lock()
@@ -111,7 +112,7 @@ func (e *Epoch) outlived() bool {
 	return now.Since(e.confirmed) > e.timeout
 }
 
-// ValidUntil returns the deadline as a time of day, in the past if the epoch is not valid.
+// ValidUntil returns the deadline as a time of day. If the epoch is not valid, that time is in the past.
 func (e *Epoch) ValidUntil() time.Time {
 	now := e.k.Now()
 	if e.Ended() {
@@ -120,10 +121,10 @@ func (e *Epoch) ValidUntil() time.Time {
 	return now.Wall.Add(e.Remaining(now))
 }
 
-// Valid reports whether the session is certainly alive, by the clock.
+// Valid reports whether the session is certainly alive, according to the clock.
 func (e *Epoch) Valid() bool { return e.WhyOver() == 0 }
 
-// WhyOver returns why the leases of the session are lost now, 0 while they are valid. It also checks the
+// WhyOver returns why the leases of the session are lost, or 0 while they are valid. It also checks the
 // clock.
 func (e *Epoch) WhyOver() Reason {
 	e.checkDeadline()
@@ -162,8 +163,8 @@ func (e *Epoch) checkDeadline() {
 	e.k.update(func() {})
 }
 
-// confirm records that the server answered a heartbeat sent at t. Leases that were lost at a passed deadline
-// stay lost.
+// confirm records that the server answered a heartbeat that was sent at t. Leases that were lost because the
+// deadline had passed stay lost.
 func (e *Epoch) confirm(t Reading) {
 	e.checkDeadline()
 	e.mu.Lock()
@@ -175,7 +176,8 @@ func (e *Epoch) confirm(t Reading) {
 	e.k.update(func() {})
 }
 
-// wrote records that the server applied a write sent at t. For the leader a write is as good as a heartbeat.
+// wrote records that the server applied a write that was sent at t. For the leader a write counts like a
+// heartbeat.
 func (e *Epoch) wrote(t Reading) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -184,8 +186,8 @@ func (e *Epoch) wrote(t Reading) {
 	}
 }
 
-// quiet returns the time since the session's last confirmation, and after how long a heartbeat is due. A
-// session without holds only keeps its places, and needs fewer heartbeats.
+// quiet returns the time since the session's last confirmation, and the time after which a heartbeat is due.
+// A session without holds only keeps its places in queues, and needs fewer heartbeats.
 func (e *Epoch) quiet(now Reading) (since, due time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -199,7 +201,7 @@ func (e *Epoch) quiet(now Reading) (since, due time.Duration) {
 	return now.Since(e.confirmed), due
 }
 
-// Add registers an object that ends with the epoch. It fails if the epoch is not valid.
+// Add registers an object that ends with the epoch. It returns false if the epoch is not valid.
 func (e *Epoch) Add(h Dependent) bool {
 	if !e.Valid() {
 		return false
@@ -244,8 +246,8 @@ func (e *Epoch) finish(why Reason) {
 	}
 }
 
-// Rest waits for the timer or one of the signals, each of which may be nil; afterwards the caller must check
-// everything again. The error is the end of the session or of ctx, which also end the wait.
+// Rest waits for the timer or for one of the signals; each of them may be nil. Afterwards the caller must
+// check everything again. The end of the session or of ctx also ends the wait, with an error.
 func (e *Epoch) Rest(ctx context.Context, timer <-chan time.Time, signals ...<-chan struct{}) error {
 	var s [3]<-chan struct{}
 	copy(s[:], signals)
@@ -262,23 +264,23 @@ func (e *Epoch) Rest(ctx context.Context, timer <-chan time.Time, signals ...<-c
 	return nil
 }
 
-// RestAwhile is Rest, but also returns when the next regular look is due.
+// RestAwhile is like Rest, but also returns when the next regular look is due.
 func (e *Epoch) RestAwhile(ctx context.Context, signals ...<-chan struct{}) error {
 	return e.Rest(ctx, e.Recheck(true), signals...)
 }
 
-// Recheck ticks for another look at an awaited node, in case the server withholds its event: rarely if a
-// watch reports the node's end, and with every heartbeat if the session may not read the node. The period is
-// random, so that waiters that began together do not look at the same time.
+// Recheck ticks when a waiter must look at its node again, in case the server does not send the event. It
+// ticks rarely if a watch reports the node's end, and as often as heartbeats if the session may not read the
+// node. The period is random, so that waiters that began together do not look at the same time.
 func (e *Epoch) Recheck(hidden bool) <-chan time.Time {
 	d := e.k.opt.Safety
 	if d < 0 {
 		d = e.LookAgain(hidden)
 	}
-	return time.Tick(d*3/4 + rand.N(d/2+1)) // nil for 0
+	return time.Tick(d*3/4 + rand.N(d/2+1)) // nil if d is 0
 }
 
-// LookAgain returns the time until the next look at a node without an event.
+// LookAgain returns the time until a waiter must look at its node again if there is no event.
 func (e *Epoch) LookAgain(hidden bool) time.Duration {
 	d := e.Timeout()
 	if hidden {

@@ -1,10 +1,10 @@
-// Package session keeps a session with an ensemble, and opens the next when it ends. It leaves no nodes
-// behind in a session. It creates nodes so that a lost answer does not lead to a second node, removes nodes
-// that no call needs any more, and decides by its own clock how long a session certainly lives. It has no
-// code for locks.
+// Package session keeps a session with an ensemble, and opens the next session when it ends. It leaves no
+// abandoned nodes behind in a session. It creates nodes so that a lost answer does not lead to a second node,
+// removes nodes that no call needs any longer, and decides by its own clock how long a session certainly
+// lives. It has no code for locks.
 //
 // A [Keeper] has the [Epoch] of the present session. An object that must end with the session, such as a
-// hold, is added to its epoch ([Epoch.Add]).
+// hold, is added to the session's epoch ([Epoch.Add]).
 package session
 
 import (
@@ -24,13 +24,14 @@ import (
 // Options configure sessions.
 type Options struct {
 	Timeout time.Duration
-	Margin  time.Duration // 0: max(T/5, 1s)
-	Safety  time.Duration // time between extra looks during a wait; 0: no looks; negative: set by the timeout
-	TLS     *tls.Config
-	Auth    []zk.Auth
-	Clock   Clock
-	Log     *slog.Logger
-	Dial    func(ctx context.Context, network, addr string) (net.Conn, error)
+	Margin  time.Duration // 0: max(T/5, 1 s) for a session timeout T
+	// time between extra looks during a wait; 0: there are none; negative: the timeout sets it
+	Safety time.Duration
+	TLS    *tls.Config
+	Auth   []zk.Auth
+	Clock  Clock
+	Log    *slog.Logger
+	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	Moved      func(from, to State) // called for each change of state, in order; must not call the keeper
 	LeftBehind func(nodes int)      // called with the number of nodes left behind
@@ -57,8 +58,8 @@ func (o *Options) usable(t time.Duration) time.Duration {
 // Heartbeat is the time between two heartbeats of a session of timeout t.
 func Heartbeat(t time.Duration) time.Duration { return t / 5 }
 
-// checkTimeout refuses a session timeout that leaves no room for two heartbeats before the deadline: leases
-// would be lost and granted in turn.
+// checkTimeout refuses a session timeout that leaves no time for two heartbeats before the deadline. With
+// such a timeout, leases would be lost and granted again and again.
 func (o *Options) checkTimeout(granted time.Duration) error {
 	need := 2 * Heartbeat(granted)
 	if o.usable(granted) >= need {
@@ -75,32 +76,32 @@ func (o *Options) checkTimeout(granted time.Duration) error {
 		recipe.ErrInvalid, granted, by, o.marginFor(granted), need, least)
 }
 
-// Keeper keeps one session after another. Fields without a lock do not change after its first goroutine has
-// started.
+// Keeper keeps one session after another. Fields that no lock guards do not change after the first goroutine
+// of the keeper has started.
 type Keeper struct {
 	opt      Options
-	address  string // of the servers, as given to New
+	address  string // addresses of the servers, as given to New
 	reaper   reaper
 	crowd    crowd
 	troubles troubles
 	count    counters
 
-	// Close ends these contexts one after another, with zk.ErrClosed: calls at its start, cleaning before it
-	// ends the session, and then life.
+	// Close ends these contexts one after another, with zk.ErrClosed: calls when Close starts, cleaning
+	// before it ends the session, and life after that.
 	calls, cleaning, life          context.Context
 	endCalls, endCleaning, endLife context.CancelCauseFunc
 
 	closeOne sync.Once
-	loops    sync.WaitGroup // the heartbeat
-	work     tasks          // running detached work
+	loops    sync.WaitGroup // the goroutine of the heartbeat
+	work     tasks          // detached work that is running
 
 	noContainers atomic.Bool     // the server has refused a container
 	refused      func(why error) // called when the servers refuse the identities
 
 	mu       sync.Mutex
 	state    State
-	conn     *zk.Conn // of the present session, or of the next one
-	ep       *Epoch   // the present or the latest one; nil before the first session
+	conn     *zk.Conn // connection of the present session, or of the next one
+	ep       *Epoch   // the present or the last epoch; nil before the first session
 	attached bool
 	changed  chan struct{} // closed and replaced at each change of the fields above
 }
@@ -122,7 +123,7 @@ func New(servers string, o Options) (*Keeper, error) {
 }
 
 // Detached runs f in a goroutine. No caller's context bounds f: it may run until the client begins to close
-// the session. The client waits for its end.
+// the session. Before that, the client waits for f to end.
 func (k *Keeper) Detached(f func(ctx context.Context)) {
 	k.work.add(1)
 	go func() {
@@ -131,7 +132,7 @@ func (k *Keeper) Detached(f func(ctx context.Context)) {
 	}()
 }
 
-// During returns a context for a call: it ends with ctx, and when Close begins.
+// During returns a context for a call. It ends when ctx ends or Close begins.
 func (k *Keeper) During(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(k.calls, func() { cancel(zk.ErrClosed) })
@@ -141,13 +142,13 @@ func (k *Keeper) During(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// Calls ends when Close begins.
+// Calls returns the context that ends when Close begins.
 func (k *Keeper) Calls() context.Context { return k.calls }
 
-// Cleaning ends when Close begins to end the session.
+// Cleaning returns the context that ends when Close begins to end the session.
 func (k *Keeper) Cleaning() context.Context { return k.cleaning }
 
-// Done is closed when the keeper is closed.
+// Done returns a channel that closes when the keeper is closed.
 func (k *Keeper) Done() <-chan struct{} { return k.life.Done() }
 
 // Connections returns the number of connections so far.
@@ -156,7 +157,7 @@ func (k *Keeper) Connections() uint64 { return k.count.wire.Connections.Load() }
 // Heartbeats returns the number of answered heartbeats.
 func (k *Keeper) Heartbeats() uint64 { return k.count.heartbeats.Load() }
 
-// Recovered returns how many creations with a lost answer were found again.
+// Recovered returns how many times nodes were found again after the reply to their creation was lost.
 func (k *Keeper) Recovered() uint64 { return k.count.recovered.Load() }
 
 // Log returns the logger for operators.
@@ -165,7 +166,7 @@ func (k *Keeper) Log() *slog.Logger { return k.opt.Log }
 // Now reads the clocks.
 func (k *Keeper) Now() Reading { return k.opt.Clock.Now() }
 
-// Margin returns how long before its possible end a session with timeout t counts as over.
+// Margin returns how long before its possible end a session with timeout t counts as ended.
 func (k *Keeper) Margin(t time.Duration) time.Duration { return k.opt.marginFor(t) }
 
 // Servers returns the addresses given to New.
@@ -179,8 +180,9 @@ func (k *Keeper) isDraining() bool { return k.calls.Err() != nil }
 
 // counters count a keeper's actions that no event reports.
 type counters struct {
-	wire                  zk.Counters
-	heartbeats, recovered atomic.Uint64 // answered heartbeats; creations found again after a lost reply
+	wire zk.Counters
+	// answered heartbeats; nodes found again after the reply to their creation was lost
+	heartbeats, recovered atomic.Uint64
 }
 
 // State is the state of a keeper's session.
@@ -191,9 +193,10 @@ const (
 	Connecting State = iota
 	// Ready: the server answers, and the session certainly lives.
 	Ready
-	// Suspended: there is no usable connection, but the session may live, certainly until its deadline.
+	// Suspended: there is no usable connection, but the session may live; until its deadline it certainly
+	// lives.
 	Suspended
-	// Lost: the session is over, or had no confirmation in time.
+	// Lost: the session is over, or was not confirmed in time.
 	Lost
 	// Over: Close was called.
 	Over
@@ -215,8 +218,8 @@ func (k *Keeper) broadcast() {
 	k.changed = make(chan struct{})
 }
 
-// update changes the session and its state in one step, so that no caller sees one without the other, and
-// reports states in order.
+// update changes the session and its state in one step, so that no caller sees one change without the other.
+// It reports the states in order.
 func (k *Keeper) update(change func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -251,8 +254,8 @@ func (k *Keeper) State() State {
 	return k.state
 }
 
-// Present returns the present or the last session, nil before the first one, and the connection of this
-// session or of the next.
+// Present returns the present or the last session, or nil before the first one. It also returns the
+// connection of this session or of the next one.
 func (k *Keeper) Present() (*Epoch, *zk.Conn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// crowd bounds how many abandoned nodes a client has in a directory. A call whose context ends
-// leaves its node to the reaper and returns at once. If calls came and went faster than the reaper
-// removes nodes, the number of nodes would grow without bound. So a call that needs a node waits
-// while its directory has more abandoned nodes than half the calls under way there. A directory
-// never has more than twice as many nodes of a client as calls and holds.
+// crowd bounds how many abandoned nodes a client has in a directory. A call whose context ends leaves its
+// node to the reaper and returns at once. If calls came and went faster than the reaper removes nodes, the
+// number of nodes would grow without bound. So a call that needs a node waits while its directory has more
+// than half as many abandoned nodes as calls under way. A directory never has more than twice as many nodes
+// of a client as calls and holds.
 type crowd struct {
 	mu   sync.Mutex
-	dirs map[string]*crowdDir // only entries with a count above zero
+	dirs map[string]*crowdDir // contains only directories with a count above zero
 }
 
 type crowdDir struct {
 	calls     int           // running calls, with or without a node
-	abandoned int           // nodes that no call needs, and requests for such nodes
-	waiting   chan struct{} // closed when there may be room; nil without a waiting call
+	abandoned int           // nodes that no call needs any longer, and requests that may create such nodes
+	waiting   chan struct{} // closed when there may be room; nil: no call waits
 }
 
-// full reports whether the client may add no node.
+// full reports whether the client must not add another node.
 func (d *crowdDir) full() bool { return d.abandoned > max(1, d.calls/2) }
 
 // change adds to a directory's counts and wakes the waiting calls if there is room.
@@ -79,7 +79,7 @@ func (c *crowd) room(dir string) <-chan struct{} {
 type tasks struct {
 	mu   sync.Mutex
 	n    int
-	none chan struct{} // closed at zero tasks; nil without a waiting goroutine
+	none chan struct{} // closed when there are no tasks; nil: no goroutine waits
 }
 
 // add changes the number of tasks by n and returns the new number.
@@ -113,12 +113,12 @@ func (t *tasks) wait(ctx context.Context) error {
 	}
 }
 
-// reaper removes abandoned nodes. No caller's context bounds it: each removal has its own goroutine. A
-// removal continues until the node is gone, the server refuses for good, or the session and its nodes have
+// reaper removes abandoned nodes. Each removal has a goroutine of its own, and no caller's context bounds it.
+// A removal continues until the node is gone, the server refuses for good, or the session and its nodes have
 // ended.
 type reaper struct {
-	slots chan struct{} // a slot for each removal on the wire
-	left  tasks         // nodes that wait for their removal, or whose creation or removal is running
+	slots chan struct{} // has a slot for each removal under way
+	left  tasks         // nodes whose creation or removal is running, or that wait for their removal
 }
 
 const (

@@ -28,7 +28,7 @@ func (k *Keeper) Greet(ctx context.Context) error {
 		return nil
 	}
 	trouble := k.Conn().Trouble()
-	k.shutdown() // no node can be left behind yet
+	k.shutdown() // no node can have been left behind yet
 	if cause := context.Cause(ctx); errors.Is(cause, zk.ErrAuthFailed) {
 		return cause
 	}
@@ -54,9 +54,9 @@ func (k *Keeper) untilUsable(ctx context.Context) error {
 }
 
 // Close ends the calls and the objects that depend on the session. It removes abandoned nodes until ctx ends,
-// or the session by this client's clock. Then it closes the session, which removes the remaining nodes. It
-// returns the error of ctx if ctx ended before all abandoned nodes were removed; the keeper is closed in any
-// case.
+// or until the session ends by this client's clock. Then it closes the session, which removes the remaining
+// nodes. It returns the error of ctx if ctx ended before all abandoned nodes were removed; the keeper is
+// closed in any case.
 func (k *Keeper) Close(ctx context.Context) error {
 	first, e := k.beginDraining()
 	if !first {
@@ -75,8 +75,8 @@ func (k *Keeper) Close(ctx context.Context) error {
 	return err
 }
 
-// awaitReaper waits until the abandoned nodes are removed, or ctx ends. Without a server it does
-// not wait beyond the end of the session, which removes the nodes.
+// awaitReaper waits until the abandoned nodes are removed, or ctx ends. If no server answers, it waits only
+// until the end of the session, because that removes the nodes.
 func (k *Keeper) awaitReaper(ctx context.Context, e *Epoch) error {
 	for {
 		bounded, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -111,7 +111,7 @@ func (k *Keeper) shutdown() {
 		_, e := k.beginDraining()
 		k.mu.Lock()
 		k.endCleaning(zk.ErrClosed)
-		conn := k.conn // the last connection
+		conn := k.conn // the keeper opens no connection after this one
 		k.mu.Unlock()
 		if e != nil {
 			e.finish(Closed)

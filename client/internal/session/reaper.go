@@ -27,13 +27,13 @@ func (e *Epoch) ReapMarked(paths []string, unmark []zk.Op) <-chan struct{} {
 			if !zk.IsRefusal(err) {
 				return err
 			}
-			// A node is gone, or the session may not write the mark.
+			// The node is gone, or the session may not write the mark.
 		}
 		return e.deleteEach(ctx, paths...)
 	})
 }
 
-// AwaitGone waits until the removals end, or ctx does.
+// AwaitGone waits until the removals end or ctx ends.
 func AwaitGone(ctx context.Context, removals ...<-chan struct{}) {
 	for _, gone := range removals {
 		select {
@@ -43,7 +43,7 @@ func AwaitGone(ctx context.Context, removals ...<-chan struct{}) {
 	}
 }
 
-// deleteEach deletes nodes in one flight. A missing node is not an error.
+// deleteEach deletes nodes in one flight of requests. If a node is missing, that is not an error.
 func (e *Epoch) deleteEach(ctx context.Context, paths ...string) error {
 	p := e.conn.Pipe()
 	replies := make([]*zk.Reply[struct{}], len(paths))
@@ -75,7 +75,7 @@ func (e *Epoch) ReapFunc(dirs []string, f func(ctx context.Context) error) <-cha
 	})
 }
 
-// reapOnce calls f, unless the session or the client is over, and reports whether the work is done.
+// reapOnce calls f, unless the session or the client is over. It returns true if the work is done.
 func (e *Epoch) reapOnce(ctx context.Context, f func(ctx context.Context) error) bool {
 	e.k.reaper.slots <- struct{}{}
 	defer func() { <-e.k.reaper.slots }()
@@ -104,7 +104,7 @@ func (k *Keeper) Pending() int { return k.reaper.left.add(0) }
 // Enter counts a call in the directories where it may make nodes; Leave must follow.
 func (k *Keeper) Enter(dirs ...string) { k.crowd.enter(dirs...) }
 
-// Leave undoes Enter.
+// Leave undoes what Enter did.
 func (k *Keeper) Leave(dirs ...string) { k.crowd.leave(dirs...) }
 
 // LeaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the

@@ -12,7 +12,7 @@ import (
 // The functions of this file are only for tests of packages that keep something in a session.
 
 // Stub returns a keeper with a session that began now and that no server knows. It removes nodes through
-// conn, or never if conn is nil.
+// conn; if conn is nil, it never removes nodes.
 func Stub(o Options, id int64, timeout time.Duration, conn *zk.Conn) (*Keeper, *Epoch) {
 	k, err := New("none", o)
 	if err != nil {
@@ -31,7 +31,7 @@ func Stub(o Options, id int64, timeout time.Duration, conn *zk.Conn) (*Keeper, *
 // End ends the session as if the server, or Close, had done it.
 func (e *Epoch) End(why Reason) { e.finish(why) }
 
-// Lose ends everything that depends on the session, but not the session.
+// Lose ends every object that depends on the session, but not the session.
 func (e *Epoch) Lose(why Reason) { e.loseAll(why) }
 
 // Dependents returns how many holds depend on the session.
@@ -41,7 +41,8 @@ func (e *Epoch) Dependents() int {
 	return len(e.holds)
 }
 
-// Crowded reports whether a call would have to wait after more further nodes were abandoned in dir.
+// Crowded reports whether a call in dir would have to wait if as many more nodes as given were abandoned
+// there.
 func (k *Keeper) Crowded(dir string, more int) bool {
 	for range more {
 		k.crowd.abandon(dir)
@@ -58,7 +59,7 @@ func (k *Keeper) PretendAttached() {
 	k.broadcast()
 }
 
-// Bubble returns the options of a stub whose clock is that of a bubble of virtual time, and whose margin is
+// Bubble returns the options of a stub whose clock is that of a bubble with virtual time, and whose margin is
 // two seconds.
 func Bubble() Options {
 	return Options{Clock: bubbleClock{time.Now()}, Margin: 2 * time.Second, Log: slog.New(slog.DiscardHandler)}
@@ -71,8 +72,8 @@ func (c bubbleClock) Now() Reading {
 	return Reading{Mono: d, Boot: d, Wall: time.Now()}
 }
 
-// Unreachable returns a keeper whose server does not answer, and a session of it of a day. The function
-// closes it.
+// Unreachable returns a keeper whose server does not answer, and a session of that keeper which lasts a day.
+// The function end closes the keeper.
 func Unreachable() (k *Keeper, e *Epoch, end func()) {
 	conn, err := zk.Open("a", zk.Options{AttemptLimit: 1000 * time.Hour,
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -80,7 +81,7 @@ func Unreachable() (k *Keeper, e *Epoch, end func()) {
 			return nil, ctx.Err()
 		}})
 	if err != nil {
-		panic(err) // "a" is the name of a server
+		panic(err) // cannot happen: "a" is a valid name of a server
 	}
 	k, e = Stub(Bubble(), 7, 24*time.Hour, conn)
 	return k, e, func() {

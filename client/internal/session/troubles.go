@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// troubles logs why there is no connection: at once if no server can be used, and after a moment if
-// some servers cannot be used and the others do not answer. It logs a reason once, and again only
-// after there was a connection.
+// troubles logs why there is no connection. If no server can be used, it logs that at once; if some servers
+// cannot be used and the others do not answer, it logs that after a moment. It logs each reason once, and
+// again only after there was a connection.
 type troubles struct {
 	k *Keeper
 
 	mu       sync.Mutex
 	servers  int           // number of servers
-	patience time.Duration // how long to wait for another server after one cannot be used
+	patience time.Duration // how long to wait for another server after one server cannot be used
 	latest   map[string]error
 	said     map[string]string
 	timer    *time.Timer // nil while no reason waits to be logged
@@ -40,7 +40,7 @@ func (t *troubles) add(server string, err error) {
 	}
 }
 
-// say logs the reasons that are new. t.mu is held.
+// say logs the reasons that are new. The caller holds t.mu.
 func (t *troubles) say() {
 	t.stop()
 	if t.k.isDraining() {
@@ -54,7 +54,7 @@ func (t *troubles) say() {
 	}
 }
 
-// stop ends the timer. t.mu is held.
+// stop ends the timer. The caller holds t.mu.
 func (t *troubles) stop() {
 	if t.timer != nil {
 		t.timer.Stop()
