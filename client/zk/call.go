@@ -11,41 +11,41 @@ type stage uint8
 
 const (
 	waiting stage = iota // the call waits for a connection
-	sent                 // the present connection has sent the call; the answer is missing
+	sent                 // the present connection has sent the call, and its answer has not arrived
 	over                 // done is closed
 )
 
 // call is one request and its outcome.
 type call struct {
 	op     jute.OpCode
-	path   string // as the caller named it
+	path   string // path as the caller named it
 	frame  []byte // the whole frame; the xid is filled in when it is sent
-	xid    int32  // 0: a fresh one each time
-	inner  bool   // made for one connection
-	repeat bool   // the request may run twice, so it is sent again after a lost connection
-	keep   bool   // parse keeps the memory of the answer, for a list
+	xid    int32  // 0: a new xid each time
+	inner  bool   // made by the Conn itself, for one connection
+	repeat bool   // the request may run twice, so it is sent again after a connection is lost
+	keep   bool   // parse keeps the memory of the answer, which is a list
 	absent bool   // NoNode counts as an answer, not as an error
-	// parse reads the body of a good answer, in the goroutine of the connection.
+	// parse reads the body of a good answer. It runs in the goroutine of the connection.
 	parse   func(d *jute.Decoder)
-	refused error // parse sets it: the body of the answer has an error, the header has none
+	refused error // set by parse if the body of the answer has an error and the header has none
 	// settled, if not nil, runs before done is closed, with Conn.mu held.
 	settled func(err error)
 
 	arms   bool // a good answer sets a watch
 	kind   watchKind
-	target string // the watched path, from the server's root
+	target string // the watched path from the server's root
 	watch  *Watch // set before done is closed
 
 	done chan struct{}
 	err  error // valid when done is closed
 
-	// Guarded by Conn.mu.
+	// Conn.mu guards the fields below.
 	stage stage
-	left  bool // the caller no longer waits
-	tries int  // how often the request failed between servers
+	left  bool // the caller no longer waits for the call
+	tries int  // how often the request has failed between two servers
 }
 
-// begin makes the frame of a call up to its path.
+// begin makes the frame of a call, up to and including its path.
 func (r *call) begin(op jute.OpCode, path string, size int) []byte {
 	r.op, r.path, r.done = op, path, make(chan struct{})
 	b, _ := jute.BeginFrame(make([]byte, 0, size+20))

@@ -14,10 +14,10 @@ import (
 // State is the state of a Conn's session.
 type State uint8
 
-// The states: a Conn begins as Disconnected, changes between that and Connected,
-// and ends as Expired or Closed.
+// The states of a session. A Conn begins as Disconnected, changes between Disconnected and Connected, and
+// ends as Expired or Closed.
 const (
-	Disconnected State = iota // no connection; the session may still live
+	Disconnected State = iota // there is no connection; the session may still live
 	Connected
 	Expired // the server ended the session, or refused an identity
 	Closed
@@ -35,17 +35,16 @@ func (s State) String() string {
 
 // Session describes a session.
 type Session struct {
-	ID        int64         // 0 before there is one
-	Timeout   time.Duration // as granted
+	ID        int64         // 0: there is no session yet
+	Timeout   time.Duration // as the server granted it
 	Server    string        // the present or the latest server
 	Connected bool
-	Password  []byte // with the ID it lets another Conn continue the session, see [Options.Resume]
+	Password  []byte // with the ID, it lets another Conn continue the session; see [Options.Resume]
 }
 
-// Conn is one session with an ensemble, from its beginning to its end, over any number of
-// connections. A Conn whose session has expired is of no further use. The nodes of the session are
-// gone and only the program can know what to do then, so it should open another Conn. A Conn is
-// safe for concurrent use.
+// Conn is one session with an ensemble, from its beginning to its end, over any number of connections. A Conn
+// whose session has expired cannot be used again: the nodes of the session are gone. Only the program knows
+// how to continue; it opens another Conn. A Conn is safe for concurrent use.
 type Conn struct {
 	opt     Options
 	root    chroot
@@ -58,26 +57,26 @@ type Conn struct {
 	mu       sync.Mutex
 	err      error // why the session is over
 	closing  bool  // Close was called: the Conn refuses new calls
-	link     *link // the link that carries the session now; nil without a connection
+	link     *link // the link that carries the session now; nil: there is no connection
 	server   string
-	asked    string // the server of the latest handshake, until a link carries the session
+	asked    string // the server of the newest handshake, until a link carries the session
 	sid      int64
 	password []byte
 	timeout  time.Duration
-	lost     time.Time // when the latest connection that carried the session ended
-	auth     []Auth    // identities that every connection presents
+	lost     time.Time // when the last connection that carried the session ended
+	auth     []Auth    // the identities that every connection presents
 	xid      int32
-	zxid     int64   // the highest seen in an answer
+	zxid     int64   // the highest zxid in an answer so far
 	queue    []*call // calls that wait for a connection
 	watches  watches
-	ready    chan struct{}    // closed while connected
-	trouble  map[string]error // why servers could not be used since the last success
+	ready    chan struct{}    // closed while the Conn is connected
+	trouble  map[string]error // by server, why it could not be used since the last success
 
 	telling sync.Mutex // held while OnState is called
 	told    State
 }
 
-// tell reports a state to OnState, unless it has reported the last state already.
+// tell reports a state to OnState, unless that is the state that it last reported.
 func (c *Conn) tell(s State) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -105,8 +104,8 @@ func (c *Conn) Await(ctx context.Context) error {
 	}
 }
 
-// Trouble returns why no server could be used since the last one that could, nil if no trouble is known. A
-// server that has not answered a handshake yet counts as trouble too.
+// Trouble returns why the servers could not be used since the last one that could be used, or nil if there is
+// no such reason. While a server has not answered a handshake yet, that counts as a reason too.
 func (c *Conn) Trouble() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,10 +144,10 @@ func (c *Conn) Err() error {
 // Servers returns the addresses of the servers.
 func (c *Conn) Servers() []string { return slices.Clone(c.servers) }
 
-// Chroot returns the part of the tree that all paths are relative to, "" for the whole tree.
+// Chroot returns the part of the tree to which all paths are relative, or "" for the whole tree.
 func (c *Conn) Chroot() string { return string(c.root) }
 
-// Counters returns the counters of the traffic: those of [Options], if the options name some.
+// Counters returns the counters of the traffic. If [Options] name counters, it returns those.
 func (c *Conn) Counters() *Counters { return c.opt.Counters }
 
 // Watches returns how many watches the session has.
@@ -158,7 +157,7 @@ func (c *Conn) Watches() int {
 	return len(c.watches.once) + len(c.watches.subs)
 }
 
-// Pending returns how many requests have no answer yet, sent or not.
+// Pending returns how many requests have no answer yet, whether they were sent or not.
 func (c *Conn) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +168,7 @@ func (c *Conn) Pending() int {
 	return n
 }
 
-// Reconnect replaces the present connection, if there is one, by another.
+// Reconnect replaces the present connection, if there is one, by a new connection.
 func (c *Conn) Reconnect() {
 	c.mu.Lock()
 	l := c.link
@@ -179,10 +178,10 @@ func (c *Conn) Reconnect() {
 	}
 }
 
-// Close ends the session, after all requests that were made before, and so removes its ephemeral
-// nodes. It waits until the server confirms that or ctx ends. Without a connection it does not
-// wait; the server ends the session when its timeout is over. Close returns the error of ctx if ctx
-// ended before the confirmation. OnState must not call Close.
+// Close ends the session, after all requests that were made before, and so removes its ephemeral nodes. It
+// waits until the server confirms the end or ctx ends. If there is no connection, it does not wait; the
+// server ends the session when its timeout is over. If ctx ends before the confirmation, Close returns the
+// error of ctx. OnState must not call Close.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closing || c.err != nil {
@@ -198,7 +197,7 @@ func (c *Conn) Close(ctx context.Context) error {
 		bye := &call{}
 		bye.end(bye.begin(jute.OpCloseSession, "", 0))
 		l.put(bye)
-		l.flush() // unlocks
+		l.flush() // unlocks c.mu
 		select {
 		case <-bye.done:
 		case <-l.gone:

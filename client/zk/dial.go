@@ -25,7 +25,7 @@ const stagger = 200 * time.Millisecond
 // until the session is over.
 func (c *Conn) run() {
 	defer close(c.finished)
-	failed := 0 // rounds since the last usable server
+	failed := 0 // how many rounds there were since the last usable server
 	next := 0   // index of the server to try first
 	for c.life.Err() == nil {
 		l, at, err := c.connect(next)
@@ -46,7 +46,8 @@ func (c *Conn) run() {
 			if c.detach(l, err) {
 				failed = 0
 			} else {
-				// A server may accept connections and close them at once. Do not ask it in a tight loop.
+				// A server may accept connections and close them at once. Count that as a failure, so that
+				// the Conn does not ask it in a tight loop.
 				failed++
 			}
 		}
@@ -60,15 +61,16 @@ func (c *Conn) run() {
 }
 
 // leaving reports whether the Conn needs no more connections. Close ends the session first and records that a
-// moment later. A connection made in between would ask for a session that no longer exists.
+// moment later. A connection that is made between these two moments would ask for a session that no longer
+// exists.
 func (c *Conn) leaving() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closing || c.err != nil
 }
 
-// backoff is the time to wait before attempt n (1, 2, …): doubling from first to
-// last, give or take a quarter.
+// backoff returns the time to wait before attempt n (1, 2, …). It doubles from first up to last, and a random
+// quarter is added or subtracted.
 func backoff(n int, first, last time.Duration) time.Duration {
 	d := last
 	if n < 16 {
@@ -94,8 +96,8 @@ type opened struct {
 }
 
 // connect tries every server once, beginning with first, and returns the link to the first server that
-// accepts the session. It opens connections in parallel, each a moment after the last. It makes handshakes
-// one after another, because only one server can take over a session.
+// accepts the session. It opens connections in parallel, and begins each a moment after the previous one. It
+// makes the handshakes one after another, because only one server can take over a session.
 func (c *Conn) connect(first int) (*link, int, error) {
 	ctx, cancel := context.WithCancel(c.life)
 	results := make(chan opened, len(c.servers))
@@ -149,8 +151,8 @@ func (c *Conn) note(server string, err error) {
 	c.opt.OnTrouble(server, err)
 }
 
-// race opens connections to all servers until ctx ends, and sends one result for each server. It tries the
-// next server after a moment, or after a kick, when an earlier server could not be used.
+// race opens connections to all servers until ctx ends, and sends one result for each server. It begins with
+// the next server after a moment, or at once when kick says that an earlier server could not be used.
 func (c *Conn) race(ctx context.Context, first int, kick <-chan struct{}, results chan<- opened) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
@@ -207,7 +209,7 @@ func (c *Conn) dialAny(ctx context.Context, server string) (net.Conn, error) {
 		return nil, err
 	}
 	for i, a := range shuffled(addrs) {
-		// The addresses share the time that is left.
+		// The addresses share the time that is left for the attempt.
 		d := net.Dialer{}
 		if end, ok := ctx.Deadline(); ok && len(addrs) > 1 {
 			d.Timeout = time.Until(end) / time.Duration(len(addrs)-i)
@@ -299,8 +301,8 @@ func (c *Conn) hello(conn net.Conn, br io.Reader, sid, zxid int64, password []by
 }
 
 // outlived reports whether the session is over by the client's clock: no connection has carried it for its
-// whole timeout. A server may still have the session, for example without a leader, so the Conn asks for it
-// first.
+// whole timeout. A server may still have the session, for example if there is no leader, so the Conn asks a
+// server before it gives up.
 func (c *Conn) outlived() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -328,8 +330,8 @@ func (c *Conn) takesNew(ctx context.Context, server string) bool {
 	return true
 }
 
-// present presents one identity and waits for the answer. A server that refuses it closes the connection; if
-// more requests followed at once, its answer could be lost.
+// present presents one identity and waits for the answer. A server that refuses the identity closes the
+// connection. If more requests followed at once, the server's answer could be lost.
 func present(conn net.Conn, br *bufio.Reader, a Auth) error {
 	r := authCall(a)
 	r.stamp(r.xid)
@@ -353,8 +355,8 @@ func present(conn net.Conn, br *bufio.Reader, a Auth) error {
 	return nil
 }
 
-// attach makes l the link that carries the session: it sends the watches first, then the waiting
-// calls. It fails if the Conn was closed.
+// attach makes l the link that carries the session. It sends the watches first, and then the waiting calls.
+// It returns false if the Conn was closed.
 func (c *Conn) attach(l *link) bool {
 	c.mu.Lock()
 	if c.closing || c.err != nil {
@@ -373,7 +375,7 @@ func (c *Conn) attach(l *link) bool {
 	clear(c.trouble)
 	c.asked = ""
 	c.opt.Counters.Connections.Add(1)
-	close(c.ready) // a waiting caller may read the counters at once
+	close(c.ready) // a caller that waited may read the counters at once
 	l.flush()
 	c.opt.Logger.Debug("connected", "server", l.server)
 	c.tell(Connected)
@@ -400,8 +402,8 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 	return r
 }
 
-// detach removes a link that has ended. Reads under way are sent again, writes fail. It reports whether the
-// server sent anything on the link.
+// detach removes a link that has ended. Reads under way will be sent again, and writes fail. useful reports
+// whether the server sent anything on the link.
 func (c *Conn) detach(l *link, why error) (useful bool) {
 	l.close()
 	c.mu.Lock()

@@ -27,15 +27,15 @@ var (
 
 // Errors of the session.
 var (
-	// ErrUncertain says that the client sent a request and does not know its outcome: the connection
-	// was lost, or the context ended, before the answer. By errors.Is, ErrConnectionLost and the
-	// context errors of such calls are ErrUncertain.
+	// ErrUncertain says that the client sent a request and does not know its outcome: the connection was
+	// lost, or the context ended, before the answer. For ErrConnectionLost, and for the context errors of
+	// such calls, errors.Is(err, ErrUncertain) is true.
 	ErrUncertain = errors.New("zk: outcome unknown")
 	// ErrConnectionLost says that the connection was lost before the answer. Only writes fail with it:
 	// the Conn repeats reads on the next connection.
 	ErrConnectionLost error = &uncertain{errors.New("connection lost")}
-	// ErrSessionExpired says that the server ended the session. Its ephemeral nodes
-	// are gone, and the Conn is of no further use.
+	// ErrSessionExpired says that the server ended the session. Its ephemeral nodes are gone, and the Conn
+	// cannot be used again.
 	ErrSessionExpired = errors.New("zk: session expired")
 	// ErrClosed says that the Conn was closed.
 	ErrClosed = errors.New("zk: closed")
@@ -62,7 +62,7 @@ func (e *Error) Error() string { return "zk: " + e.Op + " " + e.Path + ": " + e.
 // Unwrap returns the code, so that errors.Is(err, ErrNoNode) works.
 func (e *Error) Unwrap() error { return e.Code }
 
-// uncertain marks an error after which the outcome of a write is unknown.
+// uncertain marks an error that leaves the outcome of a write unknown.
 type uncertain struct{ err error }
 
 func (u *uncertain) Error() string {

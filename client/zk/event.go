@@ -17,8 +17,8 @@ const (
 	EventLost EventType = -1
 	// EventOver: the session is over.
 	EventOver EventType = -2
-	// EventResumed tells a [Subscription] that the session has another connection. Events in between
-	// are missing.
+	// EventResumed tells a [Subscription] that the session has another connection. Events between the two
+	// connections are missing.
 	EventResumed EventType = -3
 )
 
@@ -50,19 +50,19 @@ const (
 )
 
 type watchKey struct {
-	path string // from the server's root
+	path string // the path from the server's root
 	kind watchKind
 }
 
 // Watch reports the next change of a node. It keeps the event for a caller that looks late. All callers that
-// watch the same node in the same way share one Watch until it fires. So an abandoned Watch costs nothing:
-// the next caller uses it.
+// watch the same node in the same way share one Watch until it fires. So a Watch that its caller has
+// abandoned costs nothing: the next caller uses it.
 //
 // A Watch outlives connections. On the next connection of the session the Conn sets the watch again, or fires
 // it if the node has changed since.
 type Watch struct {
 	key     watchKey
-	missing bool // the node did not exist, so the watch is set again for its creation
+	missing bool // the node did not exist, so after a reconnect the watch is set again for its creation
 	fired   chan struct{}
 	event   Event
 }

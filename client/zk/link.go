@@ -16,37 +16,37 @@ import (
 
 // link is one connection of a session, after its handshake.
 //
-// The goroutine that makes a request writes it, unless another goroutine is writing already: then that
-// goroutine writes the request too. The goroutine of the Conn reads the answers. Writers and reader do not
-// wait for each other.
+// The goroutine that makes a request writes it. If another goroutine is already writing, that goroutine
+// writes the request too. The goroutine of the Conn reads the answers. Writers and reader do not wait for
+// each other.
 type link struct {
 	c      *Conn
 	conn   net.Conn
 	server string
 	br     *bufio.Reader
-	silent time.Duration // a connection on which the server is silent for this long is dead
+	silent time.Duration // if the server is silent for this long, the connection is dead
 	gone   chan struct{} // closed when the reader has ended
-	useful bool          // the server has sent something; the reader's field
+	useful bool          // the server has sent something; only the reader uses this field
 	once   sync.Once
 
-	// Guarded by c.mu.
+	// c.mu guards the fields below.
 	pending []*call // calls that were sent, in the order of their answers
 	out     []byte  // bytes that wait to be written
-	spare   []byte  // the buffer that out is exchanged with
+	spare   []byte  // the buffer that replaces out while out is written
 	writing bool    // a goroutine is writing
-	unread  int     // bytes of pending
+	unread  int     // how many bytes pending has
 	wrote   time.Time
 }
 
-// roomy is how many unanswered bytes fit into any socket's buffer. Up to roomy a write does not wait; above
-// it a separate goroutine writes.
+// roomy is how many unanswered bytes fit into any socket's buffer. Up to that size a write does not wait;
+// above it a separate goroutine writes.
 const roomy = 32 << 10
 
 var errOrder = errors.New("zk: the answers are out of order: an answer was lost")
 
 func (l *link) close() { l.once.Do(func() { l.conn.Close() }) }
 
-// put adds a call to the output. c.mu is held; flush must follow.
+// put adds a call to the output. The caller holds c.mu and must call flush after it.
 func (l *link) put(r *call) {
 	xid := r.xid
 	if xid == 0 {
@@ -68,7 +68,7 @@ func (l *link) put(r *call) {
 func (l *link) flush() {
 	switch {
 	case l.writing:
-		l.c.mu.Unlock() // the writing goroutine writes these bytes too
+		l.c.mu.Unlock() // the goroutine that is writing writes these bytes too
 	case l.unread > roomy:
 		l.writing = true
 		l.c.mu.Unlock()
@@ -125,9 +125,9 @@ func (l *link) write(rounds int) {
 	l.c.mu.Unlock()
 }
 
-// ping sends a ping whenever the link sent nothing for a third of the timeout, until the link is
-// gone. The server must hear from the client within the timeout, and the client from the server
-// within two thirds.
+// ping sends a ping whenever the link sent nothing for a third of the timeout, until the link is gone. The
+// server must hear from the client within the timeout, and the client must hear from the server within two
+// thirds of it.
 func (l *link) ping() {
 	idle := l.silent / 2
 	t := time.NewTimer(idle)
@@ -155,8 +155,8 @@ func (l *link) ping() {
 	}
 }
 
-// read takes answers and events until the connection ends. It runs in the goroutine of the Conn, which alone
-// delivers answers and events, so that they keep their order.
+// read takes answers and events until the connection ends. It runs in the goroutine of the Conn, the only one
+// that delivers answers and events, so that they stay in order.
 func (l *link) read() error {
 	var head [4 + jute.ReplyHeaderSize]byte
 	var buf []byte
@@ -204,15 +204,15 @@ func (l *link) read() error {
 				return err
 			}
 		}
-		jute.Overwrite(buf) // a list keeps its own memory, not buf
+		jute.Overwrite(buf) // a list has memory of its own, not buf
 	}
 }
 
 // maxFrame is the longest answer that the Conn accepts.
 const maxFrame = 1 << 30
 
-// match finds the call for an answer: the first unanswered one, except that answers to identities
-// may overtake. Events and pings have no call.
+// match finds the call to which an answer belongs: the first unanswered call. Only answers about identities
+// may come before their turn. Events and pings have no call.
 func (l *link) match(xid int32, zxid int64) (*call, error) {
 	if xid == jute.XidEvent || xid == jute.XidPing {
 		return nil, nil
@@ -288,8 +288,8 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 	return nil
 }
 
-// brokeOnTheWay reports whether a code says that the request failed between servers: system error,
-// data inconsistency, connection loss, operation timeout.
+// brokeOnTheWay reports whether a code says that the request failed between two servers: system error, data
+// inconsistency, connection loss or operation timeout.
 func brokeOnTheWay(code jute.ErrCode) bool { return code < 0 && code > -5 || code == -7 }
 
 const sessionMoved = jute.ErrCode(-118)

@@ -16,8 +16,8 @@ type Stat = jute.Stat
 type Mode int32
 
 // The kinds of nodes. The server extends a sequential node's name by a number of ten digits. An ephemeral
-// node ends with its session. The server removes a container some time after its last child, and a TTL node
-// some time after its last change if it has no children.
+// node ends with its session. The server removes a container some time after the container's last child is
+// removed. It removes a TTL node some time after the last change, if the node has no children.
 const (
 	Persistent              = Mode(jute.FlagPersistent)
 	Ephemeral               = Mode(jute.FlagEphemeral)
@@ -41,7 +41,7 @@ type Create struct {
 	Data []byte
 	Mode Mode
 	ACL  []ACL // nil: every client may do everything
-	TTL  int64 // in milliseconds, of a TTL node
+	TTL  int64 // time to live of a TTL node, in milliseconds
 }
 
 // Delete removes a node. Version -1 stands for any version.
@@ -57,8 +57,8 @@ type SetData struct {
 	Version int32
 }
 
-// Check changes nothing, and fails unless the node exists and has the version.
-// Version -1 stands for any.
+// Check changes nothing. It fails unless the node exists and has the version. Version -1 stands for any
+// version.
 type Check struct {
 	Path    string
 	Version int32
@@ -135,8 +135,8 @@ const (
 // WorldACL lets every client do what perms says.
 func WorldACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "world", ID: "anyone"}}} }
 
-// AuthACL lets the creator of the node do what perms says: every client with an identity that the
-// creator presented before.
+// AuthACL lets the creator of the node do what perms says. The creator is every client with one of the
+// identities that the creating client has presented.
 func AuthACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "auth"}}} }
 
 // DigestACL lets clients that know the user's password do what perms says.
@@ -148,7 +148,7 @@ func DigestACL(perms int32, user, password string) []ACL {
 
 // Created is the node that a create made.
 type Created struct {
-	Path string // with the number of a sequential node
+	Path string // the path, with the number of a sequential node
 	Stat Stat
 }
 
@@ -159,12 +159,13 @@ func readCreated(d *jute.Decoder, c chroot) Created {
 
 // Result is what one operation of a transaction did.
 type Result struct {
-	Path string // of a Create: the path of the new node
-	Stat Stat   // of a Create or SetData
+	Path string // the path of the new node, after a Create
+	Stat Stat   // after a Create or SetData
 }
 
-// newMulti makes the request. The header of its answer has no error even if the server refused it. In a
-// refusal every operation has a code; the operations without a fault have RuntimeInconsistency or OK.
+// newMulti makes the request. The header of the answer has no error, even if the server refused the
+// transaction. In a refusal every operation has a code; an operation without a fault has RuntimeInconsistency
+// or OK.
 func newMulti(c chroot, ops []Op) *Reply[[]Result] {
 	r := &Reply[[]Result]{}
 	first := ""
@@ -214,16 +215,16 @@ func readMulti(d *jute.Decoder, c chroot, ops []Op) ([]Result, error) {
 	return results, d.Err()
 }
 
-// Multi does all of the operations or none. If the server refuses one, the error is a *MultiError
-// that says which.
+// Multi carries out all operations or none. If the server refuses an operation, the error is a *MultiError,
+// which says which operation that is.
 func (c *Conn) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	return do(ctx, c, newMulti(c.root, ops))
 }
 
 // MultiError is a server's refusal of a transaction. No operation of the transaction took effect.
 type MultiError struct {
-	Index int   // of the operation that failed
-	Op    Op    // that operation
+	Index int   // index of the operation that failed
+	Op    Op    // the operation that failed
 	Err   error // an *Error
 }
 

@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-// Options are the settings of a Conn. The zero Options are good for most.
+// Options are the settings of a Conn. The zero value suits most programs.
 type Options struct {
-	// Timeout is the session timeout to ask for; 20 s by default. The server may
-	// grant another one, see [Conn.Session].
+	// Timeout is the session timeout to ask for; 20 s by default. The server may grant another timeout; see
+	// [Conn.Session].
 	Timeout time.Duration
 	// TLS, if not nil, makes every connection use TLS. If it names no server, each server's certificate must
-	// contain the host name that the Conn dialled.
+	// contain the host name that the Conn dials.
 	TLS *tls.Config
 	// Auth are identities that every connection presents before anything else.
 	Auth []Auth
-	// Dial replaces the function that opens connections. Its addr is the address as written in the list of
-	// servers. Without it the Conn looks names up for each attempt, and tries their addresses in random
-	// order.
+	// Dial replaces the function that opens connections. addr is the address as it stands in the list of
+	// servers. If Dial is nil, the Conn looks up the names for each attempt, and tries their addresses in
+	// random order.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Resume, if it has an ID, is a session that this Conn takes over from another Conn, perhaps of another
-	// process. The Conn then begins no session.
+	// process. The Conn then does not begin a session of its own.
 	Resume Session
-	// AttemptLimit bounds one attempt to connect, and one handshake: by default a quarter of the
-	// session timeout, and 5 s at most.
+	// AttemptLimit bounds one attempt to connect, and one handshake. The default is a quarter of the session
+	// timeout, but at most 5 s.
 	AttemptLimit time.Duration
-	// MaxRequest bounds the length of a request, because a server closes the connection on a longer request.
-	// The default is 1 MiB less one byte, that of a server's jute.maxbuffer.
+	// MaxRequest bounds the length of a request, because a server closes the connection when it gets a longer
+	// request. The default is 1 MiB minus one byte, like the default of a server's jute.maxbuffer.
 	MaxRequest int
 	// OnState is called on every change of state, one after another; Expired and Closed are the last. It runs
 	// between two answers of the server, so it must not wait for an answer or call Close.
@@ -126,7 +126,7 @@ func ParseServers(s string) (servers []string, chroot string, err error) {
 // chroot is the path of the subtree that a Conn sees, "" for the whole tree.
 type chroot string
 
-// full maps a path of the caller to the server's.
+// full turns a path of the caller into a path from the server's root.
 func (r chroot) full(path string) string {
 	switch {
 	case r == "":
@@ -137,7 +137,7 @@ func (r chroot) full(path string) string {
 	return string(r) + path
 }
 
-// own maps a path of the server to the caller's.
+// own turns a path from the server's root into a path of the caller.
 func (r chroot) own(path string) string {
 	if r == "" || !strings.HasPrefix(path, string(r)) {
 		return path

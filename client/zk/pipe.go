@@ -2,7 +2,7 @@ package zk
 
 import "context"
 
-// Reply is the answer to a request of a [Pipe], present or future.
+// Reply is the answer to a request of a [Pipe]. It may not have arrived yet.
 type Reply[T any] struct {
 	call
 	c *Conn
@@ -12,8 +12,8 @@ type Reply[T any] struct {
 // Done returns a channel that closes when the answer has arrived or can no longer arrive.
 func (r *Reply[T]) Done() <-chan struct{} { return r.done }
 
-// Wait returns the answer, or the error of ctx if ctx ends first. If ctx ends first, the Conn withdraws a
-// request that it has not sent yet. For a write that it has sent, the error is ErrUncertain. A caller may
+// Wait returns the answer, or the error of ctx if ctx ends first. In that case the Conn withdraws the request
+// if it has not sent it yet. For a write that it has already sent, the error is ErrUncertain. A caller may
 // call Wait again to learn the outcome.
 func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 	var none T
@@ -37,9 +37,9 @@ func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 // Watch returns the watch that a read set, once Wait has returned without an error.
 func (r *Reply[T]) Watch() *Watch { return r.watch }
 
-// Pipe collects requests and sends them together, as one flight: on one connection, in order, with no other
-// request between them. The server answers them in that order. If the connection is lost, the Conn repeats
-// reads, and writes fail with ErrConnectionLost.
+// Pipe collects requests and sends them together on one connection, in order, with no other request between
+// them. The server answers them in that order. If the connection is lost, the Conn repeats the reads, and the
+// writes fail with ErrConnectionLost.
 type Pipe struct {
 	c     *Conn
 	calls []*call
@@ -55,8 +55,8 @@ func (p *Pipe) Send() {
 	p.calls = nil
 }
 
-// SendSoon is Send for requests without a waiting caller. If another request follows at once, both
-// leave together, and the server may do both in one step.
+// SendSoon is like Send, for requests for which no caller waits. If another request follows at once, both
+// leave together, and the server may carry out both in one step.
 func (p *Pipe) SendSoon() {
 	p.c.submit(true, p.calls...)
 	p.calls = nil

@@ -108,13 +108,13 @@ func (c *Conn) GetW(ctx context.Context, path string) (Node, *Watch, error) {
 	return doW(ctx, c, newGet(c.root, path, watchData))
 }
 
-// Exists returns the Stat of a node, nil if the node does not exist. It needs no permission.
+// Exists returns the Stat of a node, or nil if the node does not exist. It needs no permission.
 func (c *Conn) Exists(ctx context.Context, path string) (*Stat, error) {
 	return do(ctx, c, newExists(c.root, path, noWatch))
 }
 
-// ExistsW is Exists with a watch for the next change of the node; for its creation, if it does not
-// exist.
+// ExistsW is like Exists, and watches the node for its next change or, if it does not exist, for its
+// creation.
 func (c *Conn) ExistsW(ctx context.Context, path string) (*Stat, *Watch, error) {
 	return doW(ctx, c, newExists(c.root, path, watchData))
 }
@@ -126,25 +126,24 @@ func (c *Conn) Children(ctx context.Context, path string) ([]string, Stat, error
 	return n.List(), n.Stat, err
 }
 
-// ChildrenW is Children with a watch for a change of the list, and for the node's
-// deletion.
+// ChildrenW is like Children, and watches the node for a change of the list and for its deletion.
 func (c *Conn) ChildrenW(ctx context.Context, path string) ([]string, Stat, *Watch, error) {
 	n, w, err := doW(ctx, c, newNames(c.root, path, watchChildren))
 	defer n.Free()
 	return n.List(), n.Stat, w, err
 }
 
-// Names is Children for long lists: it needs no allocation per name.
+// Names is like Children, for long lists: it allocates no memory for each name.
 func (c *Conn) Names(ctx context.Context, path string) (Names, error) {
 	return do(ctx, c, newNames(c.root, path, noWatch))
 }
 
-// Set changes a node's data if version is the node's; -1 stands for any version.
+// Set changes a node's data if the node has this version; -1 stands for any version.
 func (c *Conn) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	return do(ctx, c, newSet(c.root, SetData{Path: path, Data: data, Version: version}))
 }
 
-// Delete removes a node if version is the node's; -1 stands for any version.
+// Delete removes a node if the node has this version; -1 stands for any version.
 func (c *Conn) Delete(ctx context.Context, path string, version int32) error {
 	return errOf(do(ctx, c, newDelete(c.root, Delete{Path: path, Version: version})))
 }
@@ -182,8 +181,7 @@ func (c *Conn) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	return v.acl, v.st, err
 }
 
-// SetACL changes the access control list of a node if version is the list's; -1 stands for any
-// version.
+// SetACL changes the access control list of a node if the list has this version; -1 stands for any version.
 func (c *Conn) SetACL(ctx context.Context, path string, acl []ACL, version int32) (Stat, error) {
 	r, full := &Reply[Stat]{}, c.root.full(path)
 	b := jute.AppendString(r.begin(jute.OpSetACL, path, len(full)+64), full)
@@ -262,15 +260,15 @@ func (p *Pipe) Multi(ops ...Op) *Reply[[]Result] { return add(p, newMulti(p.c.ro
 
 // Names is a list of children as it came from the server.
 type Names struct {
-	Stat Stat // of the parent
+	Stat Stat // Stat of the parent node
 	n    int
-	raw  []byte // n strings, each with its length before it; well formed
+	raw  []byte // the n names, each with its length before it; checked
 	body []byte // the memory of raw
 }
 
 // freeLists holds the memory of freed lists for the next list. A waiter in a long queue lists the queue twice
 // for each turn.
-var freeLists sync.Pool // of *[]byte
+var freeLists sync.Pool // contains *[]byte
 
 // listMemory returns memory for a list.
 func listMemory(size int) []byte {
@@ -281,7 +279,7 @@ func listMemory(size int) []byte {
 }
 
 // Free makes the memory available for other lists. The caller must not use the list or its names after Free.
-// The collector frees a list without Free.
+// If Free is not called, the garbage collector frees the list.
 func (l Names) Free() {
 	jute.Overwrite(l.body)
 	if body := l.body; cap(body) >= 4<<10 {
@@ -305,8 +303,8 @@ func readNames(d *jute.Decoder) Names {
 // Len returns the number of names.
 func (l Names) Len() int { return l.n }
 
-// All returns the names one after another. They share the memory of the list: clone a name that must outlive
-// the list.
+// All returns the names one after another. The names share the memory of the list, so a caller must clone a
+// name that it uses longer than the list.
 func (l Names) All() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		d := jute.NewDecoder(l.raw)
@@ -330,9 +328,9 @@ func (l Names) List() []string {
 	return names
 }
 
-// MakePath creates a persistent node, or a container, and all missing nodes above it, the chroot
-// included. It is no error if the node exists. The nodes above get the same mode. The server may
-// remove a container without children again at any time.
+// MakePath creates a persistent node, or a container, and all missing nodes above it, the chroot included. If
+// the node already exists, that is no error. The nodes above it get the same mode. The server may remove a
+// container without children again at any time.
 func (c *Conn) MakePath(ctx context.Context, path string, mode Mode, acl []ACL) error {
 	return c.makePath(ctx, c.root.full(path), mode, acl)
 }
@@ -340,7 +338,7 @@ func (c *Conn) MakePath(ctx context.Context, path string, mode Mode, acl []ACL) 
 func (c *Conn) makePath(ctx context.Context, full string, mode Mode, acl []ACL) error {
 	for {
 		r := newCreate("", Create{Path: full, Data: []byte{}, Mode: mode, ACL: acl})
-		r.repeat = true // creating it twice does no harm
+		r.repeat = true // to create it twice is harmless
 		_, err := do(ctx, c, r)
 		switch {
 		case err == nil, errors.Is(err, ErrNodeExists):

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// submit sends calls one after the other, or queues them until there is a connection. With soon, the calls
-// may wait a moment for other calls.
+// submit sends calls one after the other, or queues them until there is a connection. If soon is true, the
+// calls may wait a moment for other calls.
 func (c *Conn) submit(soon bool, calls ...*call) {
 	c.mu.Lock()
 	for _, r := range calls {
@@ -22,7 +22,7 @@ func (c *Conn) submit(soon bool, calls ...*call) {
 	c.put(soon, calls...)
 }
 
-// put does the work of submit. It is called with c.mu held and unlocks it.
+// put does the work of submit. It is called with c.mu held, and unlocks c.mu.
 func (c *Conn) put(soon bool, calls ...*call) {
 	switch {
 	case c.err != nil:
@@ -37,9 +37,9 @@ func (c *Conn) put(soon bool, calls ...*call) {
 			c.link.put(r)
 		}
 		if soon {
-			c.link.flushSoon() // unlocks
+			c.link.flushSoon() // unlocks c.mu
 		} else {
-			c.link.flush() // unlocks
+			c.link.flush() // unlocks c.mu
 		}
 	}
 }
@@ -52,7 +52,7 @@ func (c *Conn) refuse(calls []*call, err error) {
 	c.mu.Unlock()
 }
 
-// resend repeats a read, after a moment, because it failed between servers. It reports false if no caller
+// resend repeats a read, after a moment, because it failed between servers. It returns false if no caller
 // waits for the read.
 func (c *Conn) resend(l *link, r *call) bool {
 	c.mu.Lock()
@@ -103,12 +103,12 @@ func (c *Conn) AddAuth(ctx context.Context, a Auth) error {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// authCall presents an identity. Its answer may overtake others.
+// authCall returns the call that presents an identity. Its answer may come before its turn.
 func authCall(a Auth) *call {
 	r := &call{}
 	b := r.begin(jute.OpAuth, a.Scheme, len(a.Scheme)+len(a.Secret)+12)
 	b = jute.AppendString(jute.AppendInt(b, 0), a.Scheme)
-	r.end(jute.AppendString(b, string(a.Secret))) // never null
+	r.end(jute.AppendString(b, string(a.Secret))) // the secret is never null
 	r.xid, r.repeat = jute.XidAuth, true
 	return r
 }

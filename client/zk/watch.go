@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// doW is do for a read that sets a watch.
+// doW is like do, for a read that sets a watch.
 func doW[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, *Watch, error) {
 	v, err := do(ctx, c, r)
 	if err != nil {
@@ -19,9 +19,9 @@ func doW[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, *Watch, error) {
 	return v, r.watch, nil
 }
 
-// watches are the watches of a session. Conn.mu is held in all methods. Only the goroutine that
-// reads from the server adds and fires watches, so the table matches the server's at that point of
-// its answers.
+// watches are the watches of a session. Conn.mu is held in all methods. Only the goroutine that reads from
+// the server adds and fires watches, so at each answer the table is equal to the server's table at that
+// answer.
 type watches struct {
 	once map[watchKey]*Watch
 	subs map[string][]*Subscription // by the path from the server's root
@@ -73,9 +73,9 @@ func (t *watches) fireOne(k watchKey, ev Event) {
 	}
 }
 
-// absent fires the watches of a node that does not exist, according to an answer. They are still set only if
-// the server withheld the deletion, because the session may not read the node. The server would never fire
-// them.
+// absent fires the watches of a node that does not exist, according to an answer. The Conn still has such
+// watches only if the server did not report the deletion, because the session may not read the node. Then the
+// server would never fire them.
 func (t *watches) absent(full string, ev Event) {
 	for _, kind := range []watchKind{watchData, watchChildren} {
 		if w := t.once[watchKey{full, kind}]; w != nil && !w.missing {
@@ -148,9 +148,9 @@ func (t *watches) again(zxid int64) []*jute.SetWatches {
 	return all
 }
 
-// RemoveWatches makes the server forget every watch of a node, so that a long-lived session does
-// not collect watches of nodes that it no longer needs. Callers that still wait get EventLost, and
-// so do subscriptions of the node, which end with it.
+// RemoveWatches makes the server forget every watch of a node, so that a long-lived session does not collect
+// watches of nodes that it no longer needs. Callers that still wait get EventLost. Subscriptions of the node
+// also get EventLost, and end.
 func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 	r, full := &Reply[struct{}]{}, c.root.full(path)
 	b := jute.AppendString(r.begin(jute.OpRemoveWatches, path, len(full)), full)
@@ -173,17 +173,18 @@ func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 	return err
 }
 
-// Subscription reports every change of a node, and if it is recursive of every node below, in the
-// order in which they happen, until it is closed. It keeps events until the program reads them.
+// Subscription reports every change of a node, and of every node below it if the subscription is recursive.
+// It reports them in the order in which they happen, until it is closed. It keeps the events until the
+// program reads them.
 type Subscription struct {
 	Path      string
 	c         *Conn
 	full      string
 	recursive bool
 
-	// Guarded by c.mu.
+	// c.mu guards the fields below.
 	events []Event
-	more   chan struct{} // has room for one
+	more   chan struct{} // has room for one value
 	closed bool
 }
 
@@ -226,8 +227,8 @@ func (s *Subscription) put(ev Event) {
 	}
 }
 
-// drop removes the subscription from the table, with c.mu held. It reports whether it was the last of its
-// path.
+// drop removes the subscription from the table; the caller holds c.mu. last reports whether it was the last
+// subscription of its path.
 func (s *Subscription) drop() (last bool) {
 	s.closed = true
 	subs := s.c.watches.subs
@@ -287,7 +288,7 @@ func (s *Subscription) Close(ctx context.Context) error {
 // eventOf reads a notification.
 func (c *Conn) eventOf(d *jute.Decoder) (full string, ev Event, err error) {
 	t := d.Int()
-	d.Int() // the state is always the same
+	d.Int() // the state, which is always the same
 	path, _ := d.String()
 	full = strings.Clone(path)
 	return full, Event{EventType(t), c.root.own(full)}, d.Err()

@@ -26,8 +26,8 @@ var (
 	errNotProtocol = errors.New("the answer is not that of a ZooKeeper server")
 )
 
-// wordless reports whether a peer closed a connection without an answer. The error is a reset if
-// the peer had unread data.
+// wordless reports whether a peer closed a connection without an answer. If the peer had unread data, the
+// error is a reset.
 func wordless(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE)
@@ -50,12 +50,12 @@ func portless(err error) error {
 	return err
 }
 
-// probeLimit bounds each step of finding out why a server closes connections.
+// probeLimit bounds each step in which why looks for the reason.
 const probeLimit = 200 * time.Millisecond
 
-// why finds out more about a failure. A server that closes connections without a word may be full,
-// or expect TLS. To tell these apart, why opens a second connection, on which it first sends
-// nothing and then the beginning of TLS. The Conn keeps the result until a server can be used.
+// why finds out more about a failure. A server that closes connections without a word may be full, or expect
+// TLS. To distinguish these cases, why opens a second connection. On this connection it first sends nothing,
+// and then the beginning of TLS. The Conn keeps the result until a server can be used.
 func (c *Conn) why(ctx context.Context, server string, err error) error {
 	if errors.Is(err, errNoTLS) {
 		return err
@@ -105,7 +105,7 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	return ErrNotServing
 }
 
-// First bytes of a peer that speaks TLS.
+// The first bytes of a peer that speaks TLS.
 const (
 	recordAlert     = 21
 	recordHandshake = 22
