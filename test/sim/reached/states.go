@@ -43,7 +43,7 @@ var States = []State{
 	{"a heartbeat is given up because raft's main loop is busy", "raftfsm/peer/serve.go",
 		"\tcase <-late:\n@", ""},
 	{"a leader is replaced by another before its link broke", "raftfsm/leaderwatch.go",
-		"@\t\tif before != 0 { // else the election was counted", "before != 0"},
+		"@\t\tif before != 0 { // otherwise the election was counted", "before != 0"},
 
 	// Terms
 	{"a leadership ends before its barrier is applied", "raftfsm/leading/leader.go",
@@ -127,7 +127,7 @@ var States = []State{
 	{"a snapshot hides the outcome of requests that wait", "raftfsm/apply/restore.go",
 		"@\t\tw.Done(&state.Outcome{Unknown: true}, nil)", ""},
 	{"a snapshot comes behind which a stream has another birth", "raftfsm/apply/restore.go",
-		"@\t\t// Our stream was taken away or opened in", "f.Stream.Birth() != 0"},
+		"@\t\t// The snapshot covers an entry in which", "f.Stream.Birth() != 0"},
 	{"an entry waits for this server's disk, which ends", "raftfsm/apply/entries.go",
 		"err := f.o.Durable(l.Index); err != nil {\n@", ""},
 	{"a snapshot is wanted while another is open", "raftfsm/apply/snapshot.go",
