@@ -12,10 +12,10 @@ import (
 // changed; they stay as they are when the node changes.
 type Info struct {
 	jute.Stat
-	Data    []byte // nil if null
+	Data    []byte // nil: the data were null
 	ACL     []jute.ACL
 	Kind    NodeKind
-	TTL     int64 // of a TTLNode, in milliseconds
+	TTL     int64 // time to live of a TTLNode, in milliseconds
 	Counter int32 // children ever created: the next sequential suffix
 }
 

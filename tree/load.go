@@ -33,7 +33,7 @@ type Loader struct {
 
 	live *Tree // whose counters are the least; nil: none are
 
-	each func(path string, i *Info) error // nil: a tree is built
+	each func(path string, i *Info) error // called for each node; nil: a tree is built instead
 	read int64                            // nodes given to each
 }
 

@@ -24,7 +24,7 @@ func (d *dir) long() bool { return len(d.nodes) > manyChildren || d.names > maxC
 // locked. Their names, places and czxids never change, so List may build the answer after the lock is
 // released.
 type Long struct {
-	Stat []byte // after the list, for getChildren2
+	Stat []byte // for getChildren2, follows the list
 
 	kept  []byte // the list
 	nodes []*node

@@ -14,7 +14,7 @@ type Change struct {
 	Session int64     // the asker, and the owner of ephemerals
 	IDs     []jute.ID // identities of the asker; scheme "super" passes every ACL
 	NoQuota bool      // hard quotas are not enforced
-	Budget  int       // of steps; MaxSteps if it is less
+	Budget  int       // how many steps it may take; at most MaxSteps
 	NoTTL   bool      // nodes with a time to live are answered with UNIMPLEMENTED
 	Full    bool      // requests that need more room are answered with THROTTLEDOP
 	// OneLayout refuses, with NOAUTH, a contender that a living one would not see. Divided says that the
@@ -102,7 +102,7 @@ func (t *Tree) link(n *node, p int) {
 		t.reapable = append(t.reapable, n)
 	}
 	if hasQuotaText(n) {
-		if _, known := t.quotaTexts[n]; !known { // it is when a rollback brings the node back
+		if _, known := t.quotaTexts[n]; !known { // if a rollback brings the node back, its text is known
 			t.quotaTexts[n] = readQuotaText(n.data)
 		}
 	}
@@ -140,7 +140,7 @@ func (t *Tree) unlink(n *node) int {
 			t.quotas--
 		}
 	}
-	if hasQuotaText(n) && t.undo == nil { // else the multi may fail yet
+	if hasQuotaText(n) && t.undo == nil { // a multi may still fail
 		delete(t.quotaTexts, n)
 	}
 	return p

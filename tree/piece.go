@@ -102,7 +102,7 @@ func (t *Tree) Child(of Ref, name string) (Ref, bool) {
 type EphemeralWalk struct {
 	begun bool
 	owner int      // position in Tree.owners
-	of    *holding // that was there, nil before the first
+	of    *holding // the former holding; nil: there was none
 	node  int      // position in it; it and those above were met
 }
 

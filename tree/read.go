@@ -86,7 +86,7 @@ func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byt
 	if n.dir != nil {
 		count = n.dir.count
 	}
-	if path == "" { // for ZooKeeper "/" is below "", and so counts
+	if path == "" { // for ZooKeeper "/" is below "", and so it counts
 		count++
 	}
 	return jute.AppendInt(b, int32(count)), jute.OK
@@ -95,7 +95,7 @@ func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byt
 // AnswerSize estimates the length of the answer to a read. It also returns the steps of this estimate and of
 // building a list of children or ephemeral nodes while the state is locked.
 func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size, steps int) {
-	const opSize = 100 // of a result of multiRead: header, Stat
+	const opSize = 100 // size of a result of multiRead: header and Stat
 	d := jute.NewDecoder(body)
 	switch op {
 	case jute.OpGetData:
@@ -154,7 +154,7 @@ func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte
 	code jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	start := len(b)
-	c := Change{IDs: ids} // which counts steps
+	c := Change{IDs: ids} // it counts the steps
 	for {
 		h := d.MultiHeader()
 		if d.Err() == nil && h.Done {

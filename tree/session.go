@@ -40,7 +40,7 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 	for _, n := range nodes {
 		if path := pathOf(n); drop(path, n.czxid) {
 			list = append(list, entry{n, path})
-			c.Steps += endSteps + dataSteps(len(n.data)) // only MaxEphemerals bounds it
+			c.Steps += endSteps + dataSteps(len(n.data)) // only MaxEphemerals bounds this
 		}
 	}
 	// The index has no order of its own, and a restored one differs from one

@@ -45,7 +45,7 @@ type Snapshot struct {
 	last   []byte              // path of the node written last
 	out    int                 // nodes written
 	stack  []walkFrame
-	path   []byte // of the node being visited, "" for the root
+	path   []byte // path of the node being visited; empty for the root
 	closed bool
 
 	// changed holds the old state of nodes that changed before they were written; deleted holds
@@ -59,7 +59,7 @@ type snapshotStage uint8
 const (
 	stageHeader  snapshotStage = iota
 	stageWalk                  // the tree as it stands
-	stageDeleted               // what was taken out of it since
+	stageDeleted               // what was deleted from it since
 	stageDone
 )
 
@@ -82,7 +82,8 @@ func (t *Tree) StartSnapshot() *Snapshot {
 	if t.snap != nil {
 		panic("tree: two snapshots at a time")
 	}
-	t.snaps++ // from 1: 0 is the mark of nodes that no snapshot has met. It would take a century to wrap
+	// begins at 1, because nodes that no snapshot has met have the mark 0; it would wrap after a century
+	t.snaps++
 	t.snap = &Snapshot{
 		tree: t, mark: t.snaps, zxid: t.zxid, hash: t.hash, nodes: t.count,
 		acls: map[*acl.Set]uint32{}, changed: map[*node]state{},
@@ -149,7 +150,7 @@ func (s *Snapshot) step(b []byte) []byte {
 // visit writes n, whose path is in s.path, and steps into it. The node written
 // last is n's parent or below it, so shared bytes of their paths are the same.
 func (s *Snapshot) visit(b []byte, n *node, shared int) []byte {
-	n.mark = s.mark // only the walk and changes, which exclude it, look at marks
+	n.mark = s.mark // only the walk and changes look at marks, and they never run at once
 	st := &n.state
 	if old, ok := s.changed[n]; ok {
 		st = &old

@@ -21,7 +21,7 @@ const (
 	MaxSteps  = 160_000
 	WideSteps = 200_000
 	StepNanos = 75
-	ReadBytes = 400 // of an answer that are copied in a step
+	ReadBytes = 400 // how many bytes of an answer are copied in a step
 )
 
 // What a request pays for. BenchmarkSteps measures multis of each operation, on paths of
@@ -37,7 +37,7 @@ const (
 	aclSteps    = 2   // an entry of an ACL that a client sends
 	newACLSteps = 4   // an entry of an ACL that no other node has
 	quotaSteps  = 6   // a write of the counts of a quota
-	stepBytes   = 160 // of data that are stored in a step
+	stepBytes   = 160 // how many bytes of data are stored in a step
 	eventBytes  = 750 // hashed in a step where an event looks for watches above its node
 )
 

@@ -15,10 +15,10 @@ type NodeKind uint8
 
 // The kinds of nodes. The numbers stand in snapshots.
 const (
-	PlainNode     NodeKind = iota // until it is deleted
-	EphemeralNode                 // until its session ends
-	ContainerNode                 // until it lost its last child
-	TTLNode                       // until it was childless and unmodified for its time to live
+	PlainNode     NodeKind = iota // lives until it is deleted
+	EphemeralNode                 // lives until its session ends
+	ContainerNode                 // lives until it has lost its last child
+	TTLNode                       // lives until it has had no children and no change for its time to live
 )
 
 // state is the part of a node that belongs to it alone: what a snapshot writes.
@@ -42,11 +42,11 @@ type state struct {
 // node is an entry of the tree. At a million of them every word counts.
 type node struct {
 	state
-	slot   int32  // where it stands in its session's ephemerals or in Tree.reapable
+	slot   int32  // its index in its session's ephemerals or in Tree.reapable
 	mark   uint32 // number of the snapshot that needs nothing more of this node
 	name   string // "" for the root
-	parent *node  // nil for the root
-	dir    *dir   // nil while it never had a child
+	parent *node  // nil: this node is the root
+	dir    *dir   // nil: the node has never had a child
 }
 
 func (n *node) children() int {
@@ -102,9 +102,9 @@ type Tree struct {
 	reapable   []*node            // containers and TTL nodes; node.slot is the position
 	quotas     int                // activated ones
 	quotaTexts map[*node]quotaText
-	kins       map[*node]*kins // of directories in which Change.OneLayout had to be obeyed
+	kins       map[*node]*kins // kin of directories in which Change.OneLayout had to be obeyed
 
-	undo  *undoLog  // of the multi being applied, else nil
+	undo  *undoLog  // undo log of the multi that is being applied; otherwise nil
 	buf   []byte    // scratch of names and keys
 	snap  *Snapshot // the open one, or nil
 	snaps uint32    // how many were begun: the newest one's mark

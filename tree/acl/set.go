@@ -19,21 +19,22 @@ type Set struct {
 	list []jute.ACL // its strings are parts of key
 	key  string     // the encoded list
 	refs int        // nodes that have it; at 0 it leaves the table
-	sum  uint64     // of key, for the digest of the tree
+	sum  uint64     // hash of key, for the digest of the tree
 
-	hash   uint64 // of key, in the table of the tree
-	listed bool   // it is in the table
+	hash   uint64 // hash of key, for the table of the tree
+	listed bool   // the ACL is in the table
 
-	anyone int32             // what every client may
-	proved map[jute.ID]int32 // what an identity of digest, sasl or x509 may
-	sasl   int32             // what any sasl entry allows: the sasl super user may do all of that
-	ranges []addrRange       // of ip, by their first address, wide ones before those they contain
+	anyone int32             // what every client may do
+	proved map[jute.ID]int32 // what a client with this digest, sasl or x509 identity may do
+	sasl   int32             // what any sasl entry allows; the sasl super user may do all of that
+	// the ranges of ip entries, by first address; a wide range stands before the ranges in it
+	ranges []addrRange
 }
 
 // addrRange is a range of IPv4 addresses. Two ranges are apart, or one contains the other.
 type addrRange struct {
 	first, last uint32
-	perms       int32 // with those of the ranges around it
+	perms       int32 // includes the permissions of the ranges around it
 	outer       int   // the range around it, -1 if there is none
 }
 
