@@ -90,7 +90,7 @@ type Table[W comparable] struct {
 // watch is what one connection waits for at one path: a member of two rings.
 type watch struct {
 	path, conn uint32
-	in         [2]link // its places in the ring of the path and in that of the connection
+	in         [2]link // its links in the ring of the path and in the ring of the connection
 	modes      modes   // never empty
 }
 
@@ -116,7 +116,7 @@ const indexAbove = 8
 type watcher[W any] struct {
 	conn        W
 	first       uint32 // ring of its records
-	data, child int    // its pairs in each registry
+	data, child int    // how many of its pairs are in each registry
 	bytes       int    // memory of its records, as if no path were shared
 	told        uint64 // the turn in which it was told something
 	dead        bool   // dropped
