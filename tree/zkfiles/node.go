@@ -46,7 +46,7 @@ func appendLongs(b []byte, list ...int64) []byte {
 const (
 	containerOwner = -1 << 63
 	extendedMask   = 0xff << 56
-	ttlFeature     = 0xffff << 40 // if these bits are 0, the rest is a time to live
+	ttlFeature     = 0xffff << 40 // if these bits are 0, the other bits are a time to live
 )
 
 // SetOwner decodes the owner of a node: the session, container or time to live that keeps the node alive. It

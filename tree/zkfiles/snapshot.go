@@ -23,7 +23,7 @@ type SnapshotReader struct {
 
 	// Known only after Next has returned io.EOF; nil or 0 if the snapshot does not hold them.
 	Digest   *Digest
-	LastZxid int64 // of the newest change in it; 3.9 and newer
+	LastZxid int64 // zxid of the newest change in it; only in releases from 3.9 on
 
 	s    *stream
 	acls map[int64][]jute.ACL

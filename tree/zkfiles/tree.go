@@ -14,7 +14,7 @@ import (
 type Tree struct {
 	Nodes    *tree.Maker
 	Sessions map[int64]int32 // timeouts in ms, by id
-	Zxid     int64           // of the newest transaction in it
+	Zxid     int64           // zxid of the newest transaction in it
 
 	sum      uint64 // digest
 	odd      int    // nodes whose path is not ASCII

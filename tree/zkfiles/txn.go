@@ -18,7 +18,7 @@ type Txn struct {
 	Time    int64 // ms since 1970
 	Type    jute.OpCode
 	Ops     []Op    // one operation, or the operations of a multi
-	Digest  *Digest // of the tree after the transaction; nil if the log has none
+	Digest  *Digest // digest of the tree after the transaction; nil: the log has none
 }
 
 // Op is one change. Type determines which fields are used.
@@ -32,7 +32,7 @@ type Op struct {
 	TTL       int64
 	Version   int32    // the new version, or the version that a check requires
 	Err       int32    // the code of an OpError
-	Timeout   int32    // of a session
+	Timeout   int32    // timeout of a session
 	Paths     []string // paths that a closeSession deletes besides the session's own nodes
 }
 
