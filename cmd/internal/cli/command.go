@@ -9,11 +9,11 @@ import (
 // Program is the table of a program. C is the type of the call that the program's commands get.
 type Program[C any] struct {
 	Name     string
-	Does     string   // in a few words, for the help and the manual
+	Does     string   // what it does in a few words, for the help and the manual
 	Synopsis []string // operands and options after the name
 	About    string   // paragraphs for the manual
 	Examples string
-	Notes    string // at the end of the help
+	Notes    string // stand at the end of the help
 	See      string // other manual pages
 	Exits    []Meaning
 	Commands []*Command[C]
@@ -72,7 +72,7 @@ type Meaning struct{ Word, Means string }
 
 // Call is one call of a command.
 type Call struct {
-	Name   string // of the command
+	Name   string // name of the command
 	Raw    []string
 	Args   []string // operands
 	Dashed []string // the words after --, nil if there is no --

@@ -95,7 +95,7 @@ func (p *Program[C]) candidates(words []string) (list []Meaning, ok bool) {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	last := strings.TrimPrefix(words[len(words)-1], "=") // for bash, = is a word
+	last := strings.TrimPrefix(words[len(words)-1], "=") // bash treats = as a word
 	before := slices.DeleteFunc(slices.Clone(words[:len(words)-1]), func(w string) bool { return w == "=" })
 	fs, c := p.flags(), (*Command[C])(nil)
 	if len(before) > 0 {
