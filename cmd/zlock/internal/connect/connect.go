@@ -28,7 +28,7 @@ type Flags struct {
 	Servers, Chroot string
 	SessionTimeout  time.Duration
 	ConnectTimeout  time.Duration
-	Timeout         time.Duration // for the whole command; 0: no limit
+	Timeout         time.Duration // limit for the whole command; 0: no limit
 	authFile        string
 	TLSFiles
 	verbose     int
