@@ -48,7 +48,7 @@ a time. Exit code: 0, or 3 if there is a cycle.`,
 type shownParty struct {
 	Task    string `json:"task,omitempty"`
 	Session int64  `json:"session,string"`
-	Label   string `json:"label"` // for people: host, process and reason
+	Label   string `json:"label"` // shows people the host, the process and the reason
 }
 
 type shownEdge struct {
