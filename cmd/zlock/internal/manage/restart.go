@@ -122,7 +122,7 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 				ill = append(ill, m)
 			}
 			starts, waits := before[m.ID]
-			if waits && starts == 0 { // it has not answered so far, which need not be a restart
+			if waits && starts == 0 { // it has not answered before, so this need not be a restart
 				starts = m.Starts
 				before[m.ID] = starts
 			}
