@@ -53,7 +53,7 @@ func (r refused) Error() string { return r.text }
 // verb is a row of the table of verbs.
 type verb struct {
 	name        string
-	usage       string // without the name
+	usage       string // usage without the name
 	does        string
 	least, most int // operands; most is -1 without a limit
 	flags       func(*verbCall)

@@ -307,7 +307,7 @@ func removeAll(ctx context.Context, c *verbCall) error {
 	for i := len(paths) - 1; i >= 0; i-- { // children after their parents
 		err := c.Conn.Delete(ctx, paths[i], -1)
 		if errors.Is(err, zk.ErrNoNode) && i > 0 {
-			continue // it is already gone
+			continue // the node is already gone
 		}
 		if err != nil {
 			return err

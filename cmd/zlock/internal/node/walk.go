@@ -56,7 +56,7 @@ func (c *verbCall) lookThrough(ctx context.Context, root string, f func(path str
 		if p == root {
 			return noAuth(p)
 		}
-		if c.Name() != "export" { // which has more of a node than its name
+		if c.Name() != "export" { // export needs more of a node than its name
 			if err := f(p); err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ type leftOut int
 func (l *leftOut) out(c *verbCall, p string) error {
 	*l++
 	c.tell("%v", noAuth(p))
-	if c.Format != call.JSON || c.Name() == "export" { // of which each line is a node
+	if c.Format != call.JSON || c.Name() == "export" { // in these formats each line is a node
 		return nil
 	}
 	return c.json(struct {
