@@ -150,7 +150,7 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 	err := t.during(ctx, f.conflict, func() error {
 		return waiting(ctx, f.timeout, f.conflict, func(ctx context.Context) (err error) {
 			if lease, err = f.take(ctx, t, paths, try); errors.Is(err, client.ErrNotAcquired) {
-				err = &cli.ExitError{Code: f.conflict} // also if the code is 0
+				err = &cli.ExitError{Code: f.conflict} // an ExitError even if the code is 0
 			}
 			return err
 		})
@@ -193,7 +193,7 @@ func waiting(ctx context.Context, limit time.Duration, code int, f func(context.
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case bounded.Err() != nil && (errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)):
-		return &cli.ExitError{Code: code} // also if the code is 0
+		return &cli.ExitError{Code: code} // an ExitError even if the code is 0
 	}
 	return err
 }

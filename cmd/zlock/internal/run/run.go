@@ -199,7 +199,7 @@ type job struct {
 	conn                  *connect.Flags
 	exe                   executable
 	servers, chroot, task string
-	ctx                   context.Context // for the time before COMMAND runs
+	ctx                   context.Context // context for the time before COMMAND runs
 	stop                  func()
 	cl                    *client.Client
 	guard                 *supervise.Guard // the guard of this COMMAND or the next
@@ -330,7 +330,7 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 // and whether the user told COMMAND to end.
 func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 	s := holding{App: j.App, lease: lease}
-	sigs := supervise.ListenForCommand() // from here on signals are for COMMAND
+	sigs := supervise.ListenForCommand() // from now on signals are for COMMAND
 	j.stop()
 	if err := call.Interrupted(j.ctx); err != nil { // a signal came before ListenForCommand
 		signal.Stop(sigs)
@@ -385,7 +385,7 @@ func (s *holding) right(what string) supervise.Right {
 // environ returns COMMAND's environment: zlock's own and the description of the locks, with the numbers of
 // permits.
 func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
-	var ours []string // with "="
+	var ours []string // names, each with "=" at its end
 	set := func(name, value string) { ours = append(ours, name+"="+value) }
 	put := func(suffix string, h fence.Sequencer) {
 		set("ZLOCK_PATH"+suffix, h.Path)

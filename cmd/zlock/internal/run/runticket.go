@@ -90,7 +90,7 @@ func runByTicket(c *call.Call, t *ticket.Flags, give bool, lock *lockFlags, run 
 	if err != nil {
 		return fmt.Errorf("the server's answer: %w", err)
 	}
-	sigs := supervise.ListenForCommand() // from here on signals are for COMMAND
+	sigs := supervise.ListenForCommand() // from now on signals are for COMMAND
 	j.stop()
 	if err := call.Interrupted(j.ctx); err != nil {
 		signal.Stop(sigs)
