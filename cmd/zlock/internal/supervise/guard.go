@@ -45,7 +45,7 @@ type news struct {
 	Failed  int // the exit code, if COMMAND did not start
 	Why     string
 	Ended   bool
-	Status  syscall.WaitStatus // with Ended
+	Status  syscall.WaitStatus // set if Ended is true
 	Alone   bool               // the guard has no child left: no known process of COMMAND runs
 	Signal  syscall.Signal     // a signal that a process sent to the guard because it is COMMAND's parent
 	Bereft  bool               // zlock's own note that the guard died before COMMAND
@@ -65,7 +65,7 @@ type launch struct {
 	Path      string
 	Argv, Env []string
 	Group     int            // the process group to join, 0 for a new one
-	Contain   bool           // in a process namespace
+	Contain   bool           // run COMMAND in a process namespace
 	Leave     bool           // processes that have left COMMAND may continue
 	OnLost    syscall.Signal // the first signal on loss; 0: COMMAND continues
 	KillAfter time.Duration

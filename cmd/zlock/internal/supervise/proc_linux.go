@@ -57,7 +57,7 @@ func BootClock() time.Duration {
 // process is the content of /proc/PID/stat.
 type process struct {
 	pid, parent, group int    // numbers in /proc
-	ours               int    // its number in this process's namespace; 0: none
+	ours               int    // its number in this process's namespace; 0: it has none
 	name               string // name of the program
 	state              byte
 	began              uint64 // start time; distinguishes it from a later process with its number

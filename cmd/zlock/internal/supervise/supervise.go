@@ -14,7 +14,7 @@ import (
 type Loss struct {
 	OnLost    syscall.Signal // the first signal on loss; 0: only a warning
 	KillAfter time.Duration
-	OnAsked   syscall.Signal // on a request to give the right back; 0: nothing
+	OnAsked   syscall.Signal // signal for COMMAND when another client asks for the right back; 0: none
 	Nested    time.Duration  // KillAfter when an outer zlock ends COMMAND; 0: no outer zlock
 }
 
@@ -40,7 +40,7 @@ func GraceWithin(outer string) time.Duration {
 type Right struct {
 	Lost  <-chan struct{}  // closed when it is lost
 	Err   func() error     // why it has ended; nil while it lasts
-	Until func() time.Time // when it ends unless it is renewed
+	Until func() time.Time // returns when the right ends unless it is renewed
 	Code  func() int       // the exit code for its loss
 	Asked <-chan string    // messages that another process asks for it
 	// AskedCode is the exit code if COMMAND ends because of Asked.
@@ -51,9 +51,9 @@ type Right struct {
 type Command struct {
 	Path       string
 	Argv, Env  []string
-	Foreground bool // in this process's group, so that COMMAND can use the terminal
-	Contain    bool // in a process namespace
-	Leave      bool // what leaves COMMAND may go on
+	Foreground bool // run COMMAND in this process's group, so that it can use the terminal
+	Contain    bool // run COMMAND in a process namespace
+	Leave      bool // processes that COMMAND leaves behind may continue
 	Loss
 	Say func(string, ...any)
 }
