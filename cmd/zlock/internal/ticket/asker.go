@@ -45,7 +45,7 @@ func AddPortFlags(fs *pflag.FlagSet, one bool) *Flags {
 // Asker sends requests about one ticket, or about all tickets of a caller.
 type Asker struct {
 	*Caller
-	Path  string // of the ticket's lock
+	Path  string // path of the ticket's lock
 	fresh bool   // the ticket is new, and no file has it
 }
 
@@ -125,8 +125,8 @@ const (
 
 // Patience says how long a command waits for a lock or a draw.
 type Patience struct {
-	End   time.Time // zero: never
-	Quiet bool      // it does not report what it waits for
+	End   time.Time // zero: the wait never ends
+	Quiet bool      // do not report for what the caller waits
 }
 
 // Await sends requests until an answer is final or the patience is over, and returns the last answer. Each

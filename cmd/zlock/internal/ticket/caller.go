@@ -83,7 +83,7 @@ func (a *Answer) NoDraw() bool { return a.Error == "rate" }
 type Caller struct {
 	URLs   []string
 	Bearer string // token; empty: none
-	Secret string // of the ticket; empty: none
+	Secret string // secret of the ticket; empty: there is none
 	HTTP   *http.Client
 }
 
@@ -113,7 +113,7 @@ func NewCaller(urls, bearer, secret, ca string) (*Caller, error) {
 }
 
 const (
-	answerTime = 15 * time.Second // in addition to the request's wait
+	answerTime = 15 * time.Second // how long an answer may take in addition to the request's wait
 	again      = 200 * time.Millisecond
 )
 

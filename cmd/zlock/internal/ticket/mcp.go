@@ -254,7 +254,7 @@ func (l *lockTools) wait(ctx context.Context, raw json.RawMessage) map[string]an
 		return toolError("%v", err)
 	}
 	now := time.Now()
-	_ = os.Chtimes(l.file(a.Ticket), now, now) // for sweepTickets
+	_ = os.Chtimes(l.file(a.Ticket), now, now) // sweepTickets looks at this time
 	goesOn := map[string]string{"If-Match": "*"}
 	return l.post(ctx, k, a.Ticket, path, url.Values{}, goesOn, time.Duration(a.Wait)*time.Second)
 }
