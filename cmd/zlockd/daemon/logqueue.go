@@ -13,7 +13,7 @@ import (
 const (
 	logQueueBytes = 1 << 20
 	logQueueLines = 4096
-	logFlushTime  = time.Second // for the rest when the process ends
+	logFlushTime  = time.Second // how long the last lines may take when the process ends
 )
 
 // logQueue buffers stderr. Loggers only append; one goroutine writes. If the reader of stderr stops or goes

@@ -19,7 +19,7 @@ import (
 // Main runs zlockd with its arguments, the name of the program first, and returns the exit code. If kerberos
 // is nil it refuses the options of Kerberos.
 func Main(args []string, kerberos Kerberos) int {
-	relaxTimers(args) // before signals are heard
+	relaxTimers(args) // must come before the process handles signals
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	hangups := make(chan os.Signal, 1)

@@ -26,7 +26,7 @@ type daemon struct {
 	signals        <-chan os.Signal
 	hangups        <-chan os.Signal // each makes the daemon read its configuration again
 	level          slog.LevelVar
-	kerberos       Kerberos // nil: a program without Kerberos
+	kerberos       Kerberos // nil: the program has no Kerberos
 	start          func(context.Context, *settings.Settings, *slog.Logger) (process, error)
 }
 

@@ -22,7 +22,7 @@ import (
 // running adapts a server to the daemon.
 type running struct {
 	*server.Instance
-	audit *audit.Log // nil: none
+	audit *audit.Log // nil: there is no audit log
 }
 
 // startServer starts a server with the settings.
