@@ -30,7 +30,7 @@ func isAddress(name string) bool {
 
 const (
 	liveReaders = 64               // concurrent requests
-	liveWait    = 30 * time.Second // for a connection
+	liveWait    = 30 * time.Second // how long to wait for a connection
 )
 
 // readRunning reads every node of a running server, one level of the tree after the other. Nodes may change

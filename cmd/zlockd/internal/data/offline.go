@@ -36,7 +36,7 @@ type Call struct {
 	Signals <-chan os.Signal // the first ends the command, the second at once
 	ctx     context.Context
 	json    bool      // one JSON object instead of text
-	out     io.Writer // for the text
+	out     io.Writer // where the text goes
 }
 
 // Commands returns the commands that work on data, in the order of the help.
