@@ -79,7 +79,7 @@ func (z *zoo) finish() {
 
 // addresses maps the ports. Without an address ZooKeeper listens on all addresses.
 func (z *zoo) addresses() {
-	if z.seen["secureClientPort"] == "0" { // as without the key
+	if z.seen["secureClientPort"] == "0" { // "0" means the same as a missing key
 		delete(z.seen, "secureClientPort")
 	}
 	z.address("secure-client-addr", "secureClientPort", "secureClientPortAddress", "")

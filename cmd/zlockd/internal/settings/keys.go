@@ -223,7 +223,7 @@ var storeType = unless("PEM", rule{"PEM, and nothing else", refused(asPEM).apply
 func clientAuth(z *zoo, _, value string) error {
 	switch v := strings.ToLower(value); v {
 	case "":
-		return nil // as without the key
+		return nil // the same as a missing key
 	case "none", "want", "need":
 		z.s.TLSClientAuth = v
 		return nil

@@ -18,7 +18,7 @@ import (
 // Settings holds the values of the flags and of a zoo.cfg, before anything starts. Most flags are options of
 // the server; serverOptions translates the others.
 type Settings struct {
-	server.Options // with the flags' values: an address may be off, and 0 means no limit
+	server.Options // contain the flags' values: an address may be off, and 0 means no limit
 
 	// Start and storage.
 	Config                                                string
@@ -35,7 +35,7 @@ type Settings struct {
 	TokensFile                            string // file
 	tlsCRL, Ensemble, SASLUsers           string
 	Keytab, Principal, AuthToLocal        string   // Kerberos
-	Kerberos                              Kerberos // nil: a program without Kerberos
+	Kerberos                              Kerberos // nil: the program has no Kerberos
 	AuthSchemes                           string   // schemes, by commas
 	expiredCerts, RemoveHost, RemoveRealm bool
 
@@ -49,7 +49,7 @@ type Settings struct {
 
 	// Only a zoo.cfg sets these.
 	dataLogDir    string
-	TLSClientAuth string // none, want, need; empty: need with --tls-ca
+	TLSClientAuth string // none, want or need; empty: need if there is --tls-ca
 	TLS13         bool   // accept only TLS 1.3
 
 	Faults []error // why a server with these settings would not start

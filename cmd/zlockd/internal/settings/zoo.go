@@ -48,6 +48,6 @@ func (z *zoo) is(key, value string) bool { return strings.EqualFold(z.seen[key],
 // rule maps one key of a zoo.cfg. It returns an error if the server must not start, because it would
 // otherwise silently ignore the key.
 type rule struct {
-	means string // for the manual
+	means string // explanation for the manual
 	apply func(z *zoo, key, value string) error
 }
