@@ -60,7 +60,7 @@ func (h *Hold) downgrade(ctx context.Context, l *Lease) error {
 }
 
 func (h *Hold) downgradeOnce(ctx context.Context, l *Lease) error {
-	if !h.beginChange() { // from here on no lease is added
+	if !h.beginChange() { // no lease is added after this
 		return h.overErr()
 	}
 	h.mu.Lock()

@@ -53,8 +53,8 @@ func (r Reason) String() string {
 
 // Loss says what was lost and why. It is an error, but programs get that of package client.
 type Loss struct {
-	Path   string // of the lock
-	Node   string // of the hold, its full path
+	Path   string // path of the lock
+	Node   string // full path of the hold's node
 	Reason Reason
 }
 

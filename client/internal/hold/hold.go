@@ -40,7 +40,7 @@ func (n Node) Dir() string { return recipe.Parent(n.Path) }
 // Grant is what a contender has got.
 type Grant struct {
 	Epoch *session.Epoch
-	Path  string // of the lock, as the user names it
+	Path  string // path of the lock, as the user names it
 	Nodes []Node
 	Mode  fence.Mode
 	Token fence.Token
@@ -49,8 +49,8 @@ type Grant struct {
 	Limits
 
 	Unmark     []zk.Op  // lock delay: operations that remove this hold's mark from the directory
-	Unnumbered error    // for permits: why their numbers must not be used
-	Parts      []*Lease // for several locks that are held one by one
+	Unnumbered error    // for permits, why their numbers must not be used
+	Parts      []*Lease // the leases of several locks that are held one by one
 	Candidate  bool     // the node has a value, which the holder may change
 
 	// AsReader describes the node that stands for a read hold in the place of the node at old; nil if the lock
@@ -59,7 +59,7 @@ type Grant struct {
 	// Upgrade turns the read hold into the write hold; nil if the lock has no upgrades.
 	Upgrade func(ctx context.Context, h *Hold, try bool) error
 	Leave   func()      // gives the turn in the process to the next contender
-	Tell    func(Event) // nil if no function listens
+	Tell    func(Event) // nil: no function listens
 }
 
 // Limits say when a hold ends without its holder.
@@ -83,7 +83,7 @@ func (l *Limits) GraceNow() time.Duration {
 // loss. Nested leases share it.
 type Hold struct {
 	s       *Shared
-	g       *Grant          // as it was granted
+	g       *Grant          // the grant as it was given
 	life    context.Context // ends with the hold
 	endLife context.CancelFunc
 
@@ -92,7 +92,7 @@ type Hold struct {
 	mode     fence.Mode
 	token    fence.Token
 	unmark   []zk.Op
-	leases   []*Lease // not yet unlocked, also when the hold is lost
+	leases   []*Lease // leases that are not unlocked yet, even if the hold is lost
 	granted  bool     // the hold had a lease at some time
 	over     bool     // released, being released, or lost
 	lost     *loss

@@ -20,12 +20,12 @@ type Lease struct {
 	cancel context.CancelCauseFunc
 
 	lost    chan struct{}          // closed by the loss
-	revoked chan recipe.Revocation // its buffer holds the only request
+	revoked chan recipe.Revocation // has room for the only request
 
 	// Guarded by h.mu.
 	mode     fence.Mode
 	unlocked bool
-	cause    *loss // if it was lost before Unlock
+	cause    *loss // why it was lost before Unlock; nil: it was not lost
 }
 
 func newLease(ctx context.Context, h *Hold, mode fence.Mode) *Lease {
