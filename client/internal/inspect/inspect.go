@@ -20,7 +20,7 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 	if err == nil {
 		own, err = e.Conn().Get(ctx, path)
 		if errors.Is(err, zk.ErrNoAuth) {
-			err = nil // only the right to read its data is missing
+			err = nil // the session only lacks the right to read the data
 		}
 	}
 	if errors.Is(err, zk.ErrNoNode) {
@@ -76,7 +76,7 @@ type inspection struct {
 	e      *session.Epoch
 	ctx    context.Context
 	path   string
-	data   string // of the node at path
+	data   string // data of the node at path
 	next   int32  // the number that its next sequential child gets
 	others []string
 }
@@ -228,7 +228,7 @@ func Walk(
 			return err
 		}
 		if q.Kind == recipe.KindSemaphore {
-			return nil // its parts are no locks of their own
+			return nil // its parts are not locks of their own
 		}
 	}
 	if depth == 0 {
