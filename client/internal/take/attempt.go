@@ -37,13 +37,13 @@ func New(k *session.Keeper, owner recipe.Owner, cause func(hold.Loss) error) *Cl
 
 // Ask is what a call asks for.
 type Ask struct {
-	Path  string // as the user names the lock
+	Path  string // path of the lock, as the user names it
 	Mode  fence.Mode
-	RW    bool // of a read-write lock
+	RW    bool // the lock is a read-write lock
 	Try   bool
-	Value []byte // of a candidate; nil if the call is not for leadership
+	Value []byte // value of a candidate; nil: the call is not for leadership
 	Terms *Terms
-	Tell  func(hold.Event) // nil if no function listens
+	Tell  func(hold.Event) // nil: no function listens
 }
 
 // Terms are the terms of a lock, which package client sets by its options.
@@ -79,7 +79,7 @@ var (
 type attempt struct {
 	Ask
 	c       *Client
-	dir     string // where the contenders are
+	dir     string // directory of the contenders
 	start   time.Time
 	task    string
 	tasked  bool     // the context has named the task

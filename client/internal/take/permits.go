@@ -16,7 +16,7 @@ import (
 type semSight struct {
 	limit int     // the number of permits that counts
 	store []zk.Op // stores the number in the transaction that makes the nodes, if none is stored
-	data  []byte  // that the node had before
+	data  []byte  // the data that the node had before
 }
 
 // undo returns the operations that take back what store did.

@@ -20,7 +20,7 @@ type permitting struct {
 	e        *session.Epoch
 	a        *attempt
 	n        int
-	sight    semSight // of the last look
+	sight    semSight // the result of the last look
 	used     []string // the permits in use at that look
 	skip     int      // free numbers that are left to others
 	unstored bool     // the client may make the nodes, but not store the number of permits

@@ -30,7 +30,7 @@ func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	case err != nil:
 		return err
 	case s.Listed:
-		w.own, w.since = s.Watch, since // on the directory, which lists the node
+		w.own, w.since = s.Watch, since // a watch on the directory, which lists the node
 		return nil
 	case s.Stat.EphemeralOwner != w.e.ID():
 		return w.displaced() // another client made a node of that name

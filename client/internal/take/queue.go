@@ -88,12 +88,12 @@ type waiter struct {
 	c     *Client
 	e     *session.Epoch
 	a     *attempt
-	own   *zk.Watch // on the node; nil until a wait has lasted
+	own   *zk.Watch // watches the own node; nil until a wait has lasted
 	since uint64    // the connection on which own was set
 
 	q    queue
-	id   recipe.ID        // of the own node
-	self recipe.Contender // as its name describes it
+	id   recipe.ID        // id of the own node
+	self recipe.Contender // the contender that its name describes
 
 	asked     session.Reading // the time before the client asked the server for the place
 	made      uint64          // the number of the connection at that time
@@ -168,7 +168,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error)
 				continue
 			}
 			blocker := recipe.Join(w.a.dir, p.Blocker.Name)
-			names.Free() // and the names in the place with it
+			names.Free() // frees also the names that the place has
 			names = nil
 			if _, err := w.await(ctx, blocker, p.Ahead, wakers{}); err != nil {
 				return nil, err

@@ -19,7 +19,7 @@ type Permits struct {
 	c     *Client
 	path  string
 	terms *Terms
-	tell  func(hold.Event) // nil if no function listens
+	tell  func(hold.Event) // nil: no function listens
 	wish  atomic.Int64     // the number of permits that the program gave
 	d     semLayout
 	told  sync.Once // reports only once that the stored number differs
@@ -31,7 +31,7 @@ type semLayout struct {
 	q            queue
 	leaseName    func(id recipe.ID, slot int) string
 	numbered     bool    // the permits have numbers
-	mode         zk.Mode // of the permits
+	mode         zk.Mode // mode of the nodes of the permits
 	use          recipe.Use
 }
 

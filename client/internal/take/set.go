@@ -58,7 +58,7 @@ func takeEach(ctx context.Context, a *attempt, members []Member) (*hold.Grant, e
 func lostOnTheWay(l *hold.Lease) error {
 	lost, ok := l.Loss()
 	switch {
-	case !ok: // its node went with the session
+	case !ok: // its node has ended with the session
 	case lost.Reason == hold.Revoked:
 		return l.Err() // the set leaves, as a waiter does
 	case lost.Reason == hold.Removed:
