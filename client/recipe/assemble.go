@@ -10,7 +10,7 @@ import (
 type Node struct {
 	Name    string
 	Data    string
-	Session int64 // of an ephemeral node
+	Session int64 // session of an ephemeral node
 	Czxid   int64
 	Ctime   int64 // ms since 1970, and so is Mtime
 	Mtime   int64
@@ -165,7 +165,8 @@ func items(d *Dir) []item {
 			Token: n.Czxid,
 			Since: n.Ctime, Version: n.Version, Hidden: n.Hidden, raw: n.Data,
 		}
-		if strings.Contains(n.Data, `"held"`) { // to decode every record would be most of the work
+		// without this check, decoding the records would be most of the work
+		if strings.Contains(n.Data, `"held"`) {
 			if o, ok := it.e.Record(); ok && o.Held {
 				it.e.HeldSince = n.Mtime
 			}

@@ -12,7 +12,7 @@ type waits struct {
 	locks    []Queue
 	parties  []member
 	sessions map[Session]int32
-	tasks    map[uint64]int32 // by hash, because clients choose the names
+	tasks    map[uint64]int32 // by the hash of the task's name, because clients choose the names
 	seed     maphash.Seed
 	sets     []blockers
 	list     []wait
@@ -274,7 +274,7 @@ func (w *waits) inCycle(one *wait) bool {
 // connected calls f for each strongly connected component, by Tarjan's algorithm without recursion.
 func connected(next [][]int32, f func([]int32)) {
 	type frame struct{ at, child int32 }
-	index := make([]int32, len(next)) // 0: not visited
+	index := make([]int32, len(next)) // 0: not visited yet
 	low := make([]int32, len(next))
 	open := make([]bool, len(next))
 	var stack []int32

@@ -55,7 +55,7 @@ func (p *Party) Label() string {
 type Edge struct {
 	From      int    `json:"from"` // indexes into Parties
 	To        int    `json:"to"`
-	Path      string `json:"path"` // of the lock
+	Path      string `json:"path"` // path of the lock
 	FromNode  string `json:"fromNode"`
 	ToNode    string `json:"toNode"`
 	FromToken int64  `json:"fromToken,string"`

@@ -349,8 +349,8 @@ var (
 // Names of children that make a directory a lock of another kind.
 const (
 	SimpleName  = "lock"   // the one node of the textbooks' lock: its creator holds
-	PermitsName = "leases" // of a semaphore's permits
-	QueueName   = "locks"  // of a semaphore's queue
+	PermitsName = "leases" // directory of a semaphore's permits
+	QueueName   = "locks"  // directory of a semaphore's queue
 )
 
 // Join appends a name to a path.

@@ -12,7 +12,7 @@ import (
 // memory does not grow with the queue.
 type Place struct {
 	Found   bool      // the own node is there
-	Blocker Contender // if blocked, the contender to wait for; only one, so that a release does not wake many
+	Blocker Contender // if blocked, the contender to wait for; only one, so that a release wakes few waiters
 	Blocked bool
 	Before  Contender   // the last contender ahead of the blocker, if Ahead is two or more
 	Ahead   int         // how many contenders must go first
@@ -129,7 +129,7 @@ func (q Rule) member(name string) (Contender, bool, error) {
 	c, layout, ok := ParseName(name)
 	switch {
 	case IsPolicyNode(name):
-		return c, false, notOf(name, q.Layout) // it may hold, and sees only its own kind of nodes
+		return c, false, notOf(name, q.Layout) // it may hold, but it sees only its own kind of nodes
 	case !ok || c.Kind == RoleLease:
 		return c, false, nil
 	case layout == q.Layout:

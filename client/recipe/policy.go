@@ -61,7 +61,7 @@ type PolicyView struct {
 type Do uint8
 
 const (
-	Wait       Do = iota + 1 // until Step.On is gone, or until the event that Step.Data or Step.Timer names
+	Wait       Do = iota + 1 // wait until Step.On is gone, or until the event that Step.Data or Step.Timer names
 	Enqueue                  // create the own queue node
 	Grant                    // run the grant's operations
 	CloseDoor                // close the door for oneself

@@ -147,7 +147,7 @@ func (p *policyLook) read() []string {
 func (p *policyLook) write(it *item) []string {
 	switch {
 	case p.owner == it:
-		return append([]string{}, p.all...) // it admits no more readers
+		return append([]string{}, p.all...) // the queue admits no more readers
 	case p.aheadWriter != "" && p.policy == PolicyFair && p.since != nil:
 		return p.since // they wait for the writer ahead
 	case p.aheadWriter != "":

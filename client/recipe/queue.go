@@ -31,7 +31,7 @@ type Mode string
 const (
 	Exclusive   Mode = "exclusive"
 	Shared      Mode = "shared"
-	Permit      Mode = "permit"      // of a semaphore
+	Permit      Mode = "permit"      // a permit of a semaphore
 	Participant Mode = "participant" // no right: the node only shows that its session exists
 )
 
@@ -64,7 +64,7 @@ type Lock struct {
 	Mixed bool `json:"mixed,omitempty"`
 	// HeldTwice says that two such holders hold the lock, at least one of them exclusively.
 	HeldTwice bool   `json:"heldTwice,omitempty"`
-	Policy    string `json:"policy,omitempty"` // of LayoutPolicy
+	Policy    string `json:"policy,omitempty"` // policy of LayoutPolicy
 	Limit     int    `json:"limit,omitempty"`  // number of permits of a semaphore; 0: not stored
 	Next      int32  `json:"nextSeq"`          // the number that the next contender gets
 	Total     int    `json:"total"`            // number of contenders, listed or not
@@ -94,7 +94,7 @@ func (l *Lock) Target(node string) string {
 type Queue struct {
 	Lock
 	Holders      []Entry `json:"holders"`
-	Waiters      []Entry `json:"waiters"`      // in the order of their turns
+	Waiters      []Entry `json:"waiters"`      // in the order in which they will get the lock
 	Participants []Entry `json:"participants"` // contenders that only take part, or whose roles are unknown
 	// Others are some of the children that are not contenders.
 	Others []string `json:"others,omitempty"`
@@ -126,8 +126,8 @@ type Entry struct {
 	Data   string `json:"data,omitempty"`
 	Hidden bool   `json:"hidden,omitempty"` // the caller may not read the node
 
-	Version int32  `json:"-"` // of the node
-	Place   string `json:"-"` // its queue node, for which others wait too
+	Version int32  `json:"-"` // version of the node
+	Place   string `json:"-"` // its node in the queue, for which other contenders also wait
 	raw     string // the node's data
 }
 
@@ -183,7 +183,7 @@ func (e *Entry) Asked() (Revocation, bool) {
 // revocation in its node.
 func (e *Entry) Askable() bool {
 	if e.Token == 0 || e.Hidden {
-		return false // only its watch is known, or its record is not
+		return false // only its watch is known, or its record is missing
 	}
 	_, ours := e.Record()
 	return ours || e.Maker == MakerCurator || e.Maker == MakerSelf
@@ -206,7 +206,7 @@ func (q *Queue) Over() (n int) {
 	for i := range q.Holders {
 		e := &q.Holders[i]
 		if e.Owner == nil && !strings.Contains(e.raw, `"over":`) {
-			continue // to decode every record would be most of the work of a look at all locks
+			continue // without this check, decoding the records would be most of the work of a look at all locks
 		}
 		if o, ok := e.Record(); ok && o.Over {
 			n++

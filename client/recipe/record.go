@@ -298,7 +298,7 @@ type Record struct {
 	// Dead says that a contender has found the mark's owner dead: the lock delay begins at the time of this
 	// write. See [DelayLeft].
 	Dead  bool `json:"dead,omitempty"`
-	Limit int  `json:"limit,omitempty"` // of a semaphore
+	Limit int  `json:"limit,omitempty"` // how many permits a semaphore has
 
 	// Of a lock with a policy.
 	Layout        string  `json:"layout,omitempty"` // "rw1"
