@@ -23,7 +23,7 @@ type actQueue struct {
 	ends  []int64  // sessions to be ended
 	due   map[int64]ending
 	reaps [][]byte // requests, encoded
-	size  int      // of reaps
+	size  int      // size of reaps
 	open  []byte   // blocks with open-stream requests, which belong to no stream yet
 }
 

@@ -16,7 +16,7 @@ func (t *Term) batch() error {
 	t.working.take()
 	defer t.working.give()
 	size := 1 << 10
-	var empty []byte // not yet given to raft
+	var empty []byte // not passed to raft yet
 	crowd, passing := stream.NewCrowd(t.ctx), &handoff{t: t}
 	for t.ctx.Err() == nil {
 		if empty == nil {

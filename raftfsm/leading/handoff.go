@@ -31,9 +31,10 @@ type handoff struct {
 }
 
 const (
-	handoffWait    = 5 * time.Millisecond // at most
-	handoffCreates = 4                    // at most, in an entry that waits; more are of many busy clients
-	handoffRests   = 256                  // at most
+	handoffWait = 5 * time.Millisecond // the longest wait for a hand-off
+	// the most creates in an entry that waits; more creates come from many busy clients
+	handoffCreates = 4
+	handoffRests   = 256 // the most hand-offs that are not waited for
 )
 
 func (h *handoff) proposed() { h.began = time.Now() }

@@ -17,7 +17,7 @@ type Leader struct {
 	Stored followers.Stored
 
 	o    Options
-	term atomic.Pointer[Term] // that this server leads; nil: none
+	term atomic.Pointer[Term] // the term in which this server leads; nil: it does not lead
 	won  atomic.Int64         // elections
 }
 

@@ -21,7 +21,7 @@ const termBegins = time.Millisecond
 // ServeLink is the leader's end of a link. It returns when the link or the term ends.
 func (l *Leader) ServeLink(ctx context.Context, c net.Conn, from *peer.Greeting) {
 	t := l.term.Load()
-	for ; t == nil && l.o.Raft.Leads(); t = l.term.Load() { // its term is about to begin
+	for ; t == nil && l.o.Raft.Leads(); t = l.term.Load() { // the term is about to begin
 		if !signal.Pause(ctx, termBegins) {
 			return
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	askTime = time.Second // for a server to answer what it is doing
+	askTime = time.Second // how long a server may take to answer what it is doing
 
 	linkPatience = 2 * time.Second // how long a new leader waits for servers to say how far they are
 	// followSilence is how long a silent server still counts as following: it reports several times a second.

@@ -30,7 +30,7 @@ type Options struct {
 	Raft     *consensus.Raft
 	State    *apply.FSM
 	Disk     *disk.Disk
-	Port     Port // nil in a cluster of one
+	Port     Port // nil in a cluster of one server
 	Promises *form.Promises
 	Serving  *serving.Service
 	Upkeep   *upkeep.Upkeep
@@ -40,7 +40,7 @@ type Options struct {
 	Go         func(func()) // starts a goroutine
 
 	Instead     func(id uint32, addr string) string  // address at which a member is called
-	Incarnation func(id uint32) string               // of a member's directory
+	Incarnation func(id uint32) string               // returns the incarnation of a member's directory
 	Opening     func() (bl state.Block, wanted bool) // request to open this server's own stream
 	AskLeader   func(context.Context, peer.Question) (peer.Status, error)
 	// Heard appends the sessions that this server heard from since the last call.
@@ -48,7 +48,7 @@ type Options struct {
 
 	Heartbeat         time.Duration // timeout
 	MinSessionTimeout time.Duration
-	TouchEvery        time.Duration // between reports of sessions
+	TouchEvery        time.Duration // time between reports of sessions
 	SweepInterval     time.Duration
 	EnforceQuota      bool
 	NoTTL             bool

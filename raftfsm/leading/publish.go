@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	foundingWait = 3 * time.Second // for a voter to say its version; all were up a moment ago
-	membersWait  = 2 * time.Second // for a server to say where clients reach it
-	moreWait     = 3 * time.Second // for the next of several changes
+	// how long a voter may take to say its version; all voters were up a moment ago
+	foundingWait = 3 * time.Second
+	membersWait  = 2 * time.Second // how long a server may take to say where clients reach it
+	moreWait     = 3 * time.Second // how long to wait for the next of several changes
 
 	farewellWait = time.Second
 	farewellLook = 5 * time.Millisecond

@@ -24,11 +24,11 @@ type Term struct {
 	ctx       context.Context
 	began     time.Time
 	deadlines *apply.Deadlines
-	reader    stream.Reader   // of our own stream
+	reader    stream.Reader   // reader of this server's own stream
 	work      signal.Signal   // sent when the batcher may find work
-	acts      actQueue        // what the leader proposes on its own account
+	acts      actQueue        // requests that the leader proposes itself
 	links     followers.Links // streams of the other servers
-	news      *followers.News // of commits
+	news      *followers.News // tells followers of commits
 	members   signal.Signal   // sent when a member has announced itself
 	notice    notice          // what is published about the members
 	full      atomic.Bool     // requests that need more room are refused
@@ -37,7 +37,7 @@ type Term struct {
 	working   baton           // held by the batcher, except while it waits for raft
 
 	turn     int // which server begins to fill the next entry
-	requests int // in the entry being filled, or filled last
+	requests int // how many requests are in the entry being filled, or in the last one
 }
 
 // baton is a lock that is held while its holder waits for raft to take an entry. It is not a mutex,
