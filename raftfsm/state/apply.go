@@ -88,7 +88,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 	switch r.Op {
 	case OpCreateSession, OpAttach:
 		return s.applySession(r, to)
-	case jute.OpCloseSession: // of release 0.1.0, from any connection
+	case jute.OpCloseSession: // a request of release 0.1.0, from any connection
 		s.endSession(r.Session, EndClosed, to)
 	case OpExpire:
 		if _, ok := s.attached(r); ok {

@@ -20,7 +20,7 @@ type RateBounds struct{ All, Identity int32 }
 // counts for the identity whose draw began it until its node is gone, whatever change removes it.
 type begun struct {
 	by  map[string]beginning // by the path of the rate
-	of  map[string]*beginner // by the identity
+	of  map[string]*beginner // by identity
 	all int32                // nodes
 }
 

@@ -20,8 +20,8 @@ import (
 // conditional.
 const (
 	entryVersion    = 1
-	EntryHeaderSize = 14 // of an entry without blocks
-	BlockHeaderSize = 24 // of a block without requests
+	EntryHeaderSize = 14 // size of an entry without blocks
+	BlockHeaderSize = 24 // size of a block without requests
 	requestMinSize  = 24
 )
 
@@ -92,7 +92,7 @@ func CheckEntry(b []byte) error {
 // Block is a run of requests of one stream, not yet decoded.
 type Block struct {
 	Origin   uint32 // id of the server that owns the stream; 0: the leader's own requests
-	Birth    uint32 // of the stream; 0: the block opens a stream, or has none
+	Birth    uint32 // birth of the stream; 0: the block opens a stream, or has none
 	First    uint64 // number of the first request in the stream
 	Count    uint32
 	Requests []byte // encoded, one after the other
@@ -176,7 +176,7 @@ func OnlyEphemeralCreates(entry []byte) bool {
 // Logged is a request in the log, with its place.
 type Logged struct {
 	Origin, Birth uint32 // the stream of the request; Origin 0: the leader's own request
-	Seq           uint64 // its number there
+	Seq           uint64 // its number in the stream
 	*Request             // valid only during the call of fn
 }
 

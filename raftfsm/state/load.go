@@ -17,7 +17,7 @@ type chunks struct {
 	take  func(kind byte, payload []byte) error
 	rest  []byte // bytes that do not make a whole chunk yet
 	magic bool   // the magic line has arrived
-	count uint32 // of the chunks that have arrived
+	count uint32 // how many chunks have arrived
 	whole bool   // the end chunk has arrived
 }
 

@@ -13,7 +13,7 @@ import (
 // Member is a server's description of itself, sent when it opens its stream.
 type Member struct {
 	ID          uint32
-	Incarnation string // of its data directory; empty: the server was removed
+	Incarnation string // incarnation of its data directory; empty: the server was removed
 	PeerAddr    string
 	ClientAddr  string // the address for clients; empty: unknown
 }

@@ -21,7 +21,7 @@ type Draw struct {
 	Path  string
 	Limit int64
 	Per   int64   // ms
-	Hash  [8]byte // of the request's secret, by which a repeated request is recognised
+	Hash  [8]byte // hash of the request's secret, by which a repeated request is recognised
 
 	Identity string // the identity that is charged for the rate's nodes if this draw makes them
 	RateBounds

@@ -31,7 +31,7 @@ const (
 	OpUnstage    jute.OpCode = -26 // body: id
 	OpBegin      jute.OpCode = -27 // body: the text of /zookeeper/config, or none; see Founding
 
-	OpTicketing    jute.OpCode = -28 // in an entry of its own; see Ticketing
+	OpTicketing    jute.OpCode = -28 // stands in an entry of its own; see Ticketing
 	OpOpenTicket   jute.OpCode = -29 // body: Opening
 	OpChangeTicket jute.OpCode = -30 // Request.Session names the ticket; body: its timeout
 	OpEndTicket    jute.OpCode = -31 // Request.Session names the ticket; body: why, a session.TicketEnd
@@ -70,7 +70,7 @@ type Outcome struct {
 	Zxid    int64           // zxid for the reply header
 	Code    jute.ErrCode    // code for the reply header
 	Reply   []byte          // response record, when Code is OK
-	Session session.Session // of OpCreateSession and OpAttach
+	Session session.Session // session of OpCreateSession and OpAttach
 	Steps   int             // its cost under the state lock; see tree.MaxSteps
 
 	// Divided says that OneLayout is the reason for NOAUTH, as Code or as the code of an operation of a
@@ -117,7 +117,7 @@ type EndCause uint8
 // Causes of a session's end.
 const (
 	EndClosed   EndCause = iota // the client closed it
-	EndExpired                  // it was silent for its timeout
+	EndExpired                  // it was silent for its whole timeout
 	EndOperator                 // an operator ended it
 )
 

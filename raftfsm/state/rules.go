@@ -11,7 +11,7 @@ import (
 // not change during the life of a cluster: a cluster keeps the rules of the release that began it. A later
 // release may raise the rules of an older cluster once no server of the earlier release can join it.
 const (
-	firstRules  int32 = 0 // of release 0.1.0
+	firstRules  int32 = 0 // rules of release 0.1.0
 	newestRules int32 = 1 // of release 0.2.0: the first zxid is TimeZxid, a write may take tree.WideSteps, and
 	// no restore lowers a sequence number
 )

@@ -29,8 +29,9 @@ const (
 	chunkSessions byte = 2
 	chunkNodes    byte = 3
 	chunkEnd      byte = 4
-	chunkMore     byte = 5 // more sessions
-	chunkTickets  byte = 6 // which sessions are tickets, and the rates; absent: tickets are not allowed
+	chunkMore     byte = 5 // contains more sessions
+	// says which sessions are tickets, and has the rates; if it is missing, tickets are not allowed
+	chunkTickets byte = 6
 
 	chunkFrame = 9
 

@@ -20,7 +20,7 @@ type staging struct {
 	id     int64
 	origin uint32
 	birth  uint32
-	size   int64 // of the whole backup
+	size   int64 // size of the whole backup
 	next   int64 // bytes that have arrived
 	d      *decoder
 }
@@ -29,8 +29,8 @@ type staging struct {
 type Staging struct {
 	ID     int64  // random
 	Origin uint32 // the server whose stream brings the backup
-	Birth  uint32 // of that stream
-	Size   int64  // of the backup
+	Birth  uint32 // birth of that stream
+	Size   int64  // size of the backup
 }
 
 // Occupied is the code of the answer while another backup is staged.
@@ -120,7 +120,7 @@ func (s *State) applyStaging(r *Request, to Sink) {
 			err = nil
 			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size,
 				d: newDecoder(nil, tree.NewLoader())}
-			s.staged.d.refuses = !s.ticketing // as release 0.1.0 does
+			s.staged.d.refuses = !s.ticketing // release 0.1.0 refuses the same
 			if s.rules != firstRules {
 				s.staged.d.nodes.Above(s.tree)
 			}
@@ -216,7 +216,7 @@ func (s *State) restore(keep bool, to Sink) error {
 	s.restored = p.id
 	s.begin()
 	text, version := CutConfig(string(config.Data))
-	if version != 0 { // 0: the members were never published
+	if version != 0 { // 0: the members have never been published
 		text = string(withVersion([]byte(text), s.nextVersion(config)))
 	}
 	s.tree.SetConfig(&s.change, []byte(text))

@@ -15,7 +15,7 @@ import (
 // Apply changes it, so it depends on the applied entries alone.
 type State struct {
 	clusterID string
-	zxid      int64 // of the last change
+	zxid      int64 // zxid of the last change
 	tree      *tree.Tree
 	sessions  *session.Table
 	streams   map[uint32]streamMark // by server id
@@ -39,14 +39,14 @@ type State struct {
 	ids    []jute.ID
 	ownID  [1]jute.ID
 	reply  []byte
-	draft  []byte // of a request to the tree
+	draft  []byte // memory for a request to the tree
 	out    Outcome
 }
 
 // streamMark is how far a server's stream of requests has been applied.
 type streamMark struct {
 	birth uint32 // given by Apply when the stream was opened; 0: none
-	nonce int64  // of the request that opened the stream, to recognise a repetition
+	nonce int64  // nonce of the request that opened the stream, to recognise a repetition
 	last  uint64 // seq of the last request applied
 }
 
