@@ -12,7 +12,7 @@ type command struct {
 	aliases []string
 	need    Need
 	always  bool // answers while the server does not serve
-	heavy   bool // as for a four-letter word
+	heavy   bool // the answer is heavy, as for a four-letter word
 	// changes says that the command changes state, so that GET never runs it.
 	changes bool
 	// answer makes the members of the answer except command and error. The result no is the error of the

@@ -27,7 +27,7 @@ func short(f float64) string {
 		f = math.Round(f*1e4) / 1e4
 	}
 	if f == 0 {
-		f = 0 // not -0
+		f = 0 // avoids -0
 	}
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }

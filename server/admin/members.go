@@ -114,7 +114,7 @@ func (a *Admin) members(ctx context.Context) *status.Members {
 	list := &status.Members{ID: s.ID, Leader: s.Leader, Cluster: s.Cluster}
 	if len(s.Members) > 0 {
 		if release, ok := a.asks.Acquire(); ok { // otherwise the list shows only what this server knows
-			list, _ = a.o.Source.Members(ctx) // without a leader there is an error, and also a list
+			list, _ = a.o.Source.Members(ctx) // without a leader there is an error, but also a list
 			release()
 		}
 	}

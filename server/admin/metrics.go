@@ -45,19 +45,22 @@ type Metrics struct {
 	NodeChildrenWatch  Recorder `zk:"node_children_watch_count" count:""`
 
 	// Measures of the replicated log.
-	ProposalCount     Counter  `zk:"proposal_count"`
-	Elections         Counter  `zk:"looking_count"`                      // times this server knew no leader
-	SnapshotsSent     Counter  `zk:"snap_count"`                         // to followers
-	QueueSize         Recorder `zk:"sync_processor_queue_size" count:""` // requests when an entry is proposed
-	BatchSize         Recorder `zk:"sync_processor_batch_size" count:""` // requests in an entry
-	AckLatency        Recorder `zk:"quorum_ack_latency"`                 // at the leader: proposed to committed
-	ProposalLatency   Recorder `zk:"proposal_latency"`                   // at the leader: proposed to applied
+	ProposalCount Counter `zk:"proposal_count"`
+	Elections     Counter `zk:"looking_count"` // times this server knew no leader
+	// how many snapshots were sent to followers
+	SnapshotsSent Counter  `zk:"snap_count"`
+	QueueSize     Recorder `zk:"sync_processor_queue_size" count:""` // requests when an entry is proposed
+	BatchSize     Recorder `zk:"sync_processor_batch_size" count:""` // requests in an entry
+	// time from the proposal to the commit, at the leader
+	AckLatency Recorder `zk:"quorum_ack_latency"`
+	// time from the proposal until it is applied, at the leader
+	ProposalLatency   Recorder `zk:"proposal_latency"`
 	ElectionTime      Recorder `zk:"election_time"`
 	LeaderUnavailable Recorder `zk:"leader_unavailable_time"`
 	Unavailable       Recorder `zk:"unavailable_time"`
 	SnapshotWrite     Recorder `zk:"snapshottime"`
-	SnapshotRead      Recorder `zk:"dbinittime startup_snap_load_time"` // at the start
-	ReplayEntries     Recorder `zk:"startup_txns_loaded" count:""`      // at the start
+	SnapshotRead      Recorder `zk:"dbinittime startup_snap_load_time"` // time to read the snapshot at the start
+	ReplayEntries     Recorder `zk:"startup_txns_loaded" count:""`      // entries that were applied at the start
 	ReplayTime        Recorder `zk:"startup_txns_load_time"`
 
 	Reads  Namespaces // bytes, by first part of the path

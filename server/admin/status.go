@@ -20,7 +20,7 @@ const (
 	NeedDirs                        // DataDirSize, LogDirSize
 	NeedMetrics                     // Counters, Summaries, Keyed, and Extra; Extra also needs NeedDirs
 	NeedProcess                     // Environment, OpenFiles, MaxFiles
-	NeedHidden                      // in Ephemerals and WatchList also nodes that ACLs hide
+	NeedHidden                      // in Ephemerals and WatchList, include nodes that ACLs hide
 )
 
 // Source is the server as this package sees it. Its methods may be called by
@@ -61,7 +61,7 @@ type Status struct {
 	Now     time.Time
 	Uptime  time.Duration
 
-	status.Node // its part in the cluster
+	status.Node // the server's part in the cluster
 
 	Certificates []Certificate // the certificates that this server shows
 
@@ -73,7 +73,7 @@ type Status struct {
 	Synced      int    // the number of voters that keep up, without the leader
 	SyncedNon   int    // the number of non-voters that keep up
 	ConfigIndex int64  // the version of the list of members
-	ConfigText  string // its lines as clients read them; empty if clients may not read them
+	ConfigText  string // its lines as clients read them; empty: clients may not read them
 
 	Digests        []Digest
 	Nodes          int
@@ -89,7 +89,7 @@ type Status struct {
 	Outstanding int
 	Received    int64 // packets since the last reset
 	Sent        int64
-	Latency     Latency // of all requests since the last reset
+	Latency     Latency // latencies of all requests since the last reset
 	Responses   Sizes   // bytes
 	Proposals   Sizes   // sizes of the leader's log entries, in bytes
 	AuthFailed  int64
@@ -162,7 +162,7 @@ type Pair struct{ Key, Value string }
 
 // Sample is a value of one of zlockd's own metrics. A counter's name ends in _total.
 type Sample struct {
-	Name   string // without the prefix zlockd_
+	Name   string // its name without the prefix zlockd_
 	Help   string
 	Value  float64
 	Labels []Pair // the same keys for all samples of one name
@@ -185,7 +185,7 @@ func (s *Status) Measure(name, help string, v float64, labels ...Pair) {
 // Conn is one client connection.
 type Conn struct {
 	Addr     string // host:port
-	Secure   bool   // on the TLS port
+	Secure   bool   // the connection came to the TLS port
 	Interest int    // 1: read; 5: read and write; 0: paused, or answering a four-letter word
 	Queued   int64  // requests not yet answered
 	Received int64
@@ -201,7 +201,7 @@ type Conn struct {
 	LastCxid    int64     // -1: none
 	LastZxid    int64
 	LastReply   time.Duration // when the last reply was sent, by the server's uptime clock
-	LastLatency int64         // in ms, as are the fields below
+	LastLatency int64         // this and the latencies below are in ms
 	Latency     Latency
 }
 
@@ -209,7 +209,7 @@ type Conn struct {
 type Session struct {
 	ID      int64
 	Timeout time.Duration
-	Expires time.Time // zero on a server that does not keep the deadlines
+	Expires time.Time // zero: this server does not keep the deadlines
 }
 
 // SessionPaths lists paths that belong to a session.

@@ -15,7 +15,7 @@ type Counter = atomic.Int64
 const (
 	subBits = 3
 	subs    = 1 << subBits
-	buckets = subs * (41 - subBits) // for values below 2^40, which is twelve days in microseconds
+	buckets = subs * (41 - subBits) // enough for values below 2^40, which is twelve days in microseconds
 )
 
 // window is the length of a window. Quantiles cover the values of the last one or two windows. A quantile of
