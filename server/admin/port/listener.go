@@ -53,7 +53,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.conns) >= l.most && !l.closed && !l.displace() {
-		l.room.Wait() // until an answer ends; each answer has a deadline
+		l.room.Wait() // wait until an answer ends; each answer has a deadline
 	}
 	if l.closed {
 		inner.Close()
