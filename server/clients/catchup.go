@@ -26,7 +26,7 @@ type catchUp struct {
 	n    int             // number of paths in step
 	size int
 	cost int
-	zxid int64 // of the reply
+	zxid int64 // zxid in the reply
 	open bool  // the connection has not ended
 }
 

@@ -7,7 +7,7 @@ type class uint8
 
 const (
 	unknownOp class = iota
-	readOp          // from the local state, under View
+	readOp          // reads the local state, under View
 	writeOp         // through the log
 	closeOp         // through the log, and then ends the connection
 	pingOp

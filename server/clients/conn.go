@@ -17,9 +17,9 @@ import (
 
 // Timeouts of a connection, and of its end.
 const (
-	authPenalty = 100 * time.Millisecond // after a failed authentication
-	headerGrace = time.Second            // for the header after an oversized prefix
-	frameTime   = 120 * time.Second      // for a frame in all
+	authPenalty = 100 * time.Millisecond // delay after a failed authentication
+	headerGrace = time.Second            // how long the header may take after a prefix that is too large
+	frameTime   = 120 * time.Second      // how long a whole frame may take
 )
 
 // phase is the stage of a connection.
@@ -45,11 +45,11 @@ type conn struct {
 	reads   readRun
 	proof   proof
 	pulse   pulse
-	place   rest.Place // under the lock of srv.resting
+	place   rest.Place // guarded by the lock of srv.resting
 	watcher watchers.Watcher
 	out     outbox.Outbox // has a lock of its own
 
-	phase   atomic.Int32 // its stage, a phase
+	phase   atomic.Int32 // its stage, one of the phases
 	removed bool         // the server has forgotten it; under srv.mu
 }
 
@@ -110,14 +110,14 @@ type proof struct {
 	ids      identity.List    // the client's address, then its proved identities
 	exchange sasl.Negotiation // the SASL negotiation under way, if any
 	auths    int32            // auth packets so far
-	empties  uint8            // empty answers given because the server has no SASL
+	empties  uint8            // how many empty answers it got because the server has no SASL
 }
 
 // pulse says whether the client is alive. Any goroutine may read and write it.
 type pulse struct {
 	heard    atomic.Int64 // time of the last bytes, on the server's clock, ns
 	received atomic.Int64 // bytes
-	listed   atomic.Bool  // in srv.heard
+	listed   atomic.Bool  // the connection is in srv.heard
 	retired  atomic.Bool  // the session has moved or ended: bytes no longer keep it alive
 }
 
@@ -127,5 +127,5 @@ func (c *conn) margin() time.Duration { return c.timeout/2 + time.Second }
 // longReply is the reply to a read that answerLong builds without the state lock.
 type longReply struct {
 	list *tree.Long
-	head []byte // of the frame
+	head []byte // the first bytes of the frame
 }

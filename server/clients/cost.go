@@ -10,12 +10,13 @@ import (
 
 // The cost of requests in addition to the steps of their outcomes.
 const (
-	writeSteps   = 5   // for the place of a write in a log entry
+	writeSteps   = 5   // cost of the place that a write has in a log entry
 	decodeBytes  = 100 // bytes of a write that cost one step to decode, even if the write fails
 	sessionSteps = 30  // a session created or attached, or refused
 	plainSteps   = 5   // a request answered without the state: ping, identities, refused operations
 
-	handshakeSteps = 10_000            // of TLS: it takes no lock, and a millisecond of a processor
+	// cost of a TLS handshake: it takes no lock, but a millisecond of a processor
+	handshakeSteps = 10_000
 	reconfigSteps  = tree.MaxSteps / 2 // a reconfig asks all servers
 )
 

@@ -93,7 +93,7 @@ func (c *conn) startTLS() ends.Reason {
 
 // helloFrame returns the first frame.
 func (c *conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
-	if binary.BigEndian.Uint32(first[:]) > maxHello { // or negative
+	if binary.BigEndian.Uint32(first[:]) > maxHello { // a negative length counts as too large
 		c.srv.metrics.HandshakeFailed.Add(1)
 		return nil, ends.Length
 	}

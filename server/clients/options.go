@@ -46,7 +46,7 @@ type Options struct {
 	TLSConfig                           *tls.Config // for ServeTLS
 	Logger                              *slog.Logger
 	Rand                                io.Reader
-	Now                                 func() time.Time // also for the times in Kerberos' tickets
+	Now                                 func() time.Time // also gives the times for Kerberos' tickets
 
 	// MaxPending bounds the unanswered requests of a connection; default 1000.
 	// At the bound its socket is not read.

@@ -213,7 +213,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	ok bool) {
 	o := &c.out
 	o.Lock()
-	defer o.Unlock() // also when the tree panics
+	defer o.Unlock() // also unlocks if the tree panics
 	if !c.out.Accepts() {
 		return w, 0, false
 	}
@@ -290,7 +290,7 @@ func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []
 	case jute.OpExists:
 		b, code = t.AppendExists(b, ids, path)
 		if w.set && code == jute.NoNode {
-			return b, w, code // only exists sets its watch even if it fails
+			return b, w, code // of these requests only exists sets its watch even if it fails
 		}
 	case jute.OpGetChildren:
 		w.kind = watches.Child

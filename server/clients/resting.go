@@ -36,7 +36,7 @@ func (c *conn) lieDown() {
 		c.reader.rested = true
 		go c.awaitFirst()
 	case !c.srv.resting.Park(c):
-		c.reader.idle = false // not idle until the next ping
+		c.reader.idle = false // the connection is not idle before the next ping
 		c.Rise(nil, nil)
 	}
 }

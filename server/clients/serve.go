@@ -68,7 +68,7 @@ func (c *conn) serve(why ends.Reason) {
 		return
 	}
 	if why == ends.Length || why == ends.Malformed {
-		c.out.Last(nil, why) // after the replies to earlier requests
+		c.out.Last(nil, why) // is sent after the replies to earlier requests
 	}
 	c.discard()
 }
@@ -156,7 +156,7 @@ func (c *conn) fill() ends.Reason {
 		return ends.Else
 	}
 	if c.reader.in.Busy() {
-		runtime.Gosched() // more bytes wait than one read can take: let other goroutines run first
+		runtime.Gosched() // more bytes wait than one read takes: let other goroutines run first
 	}
 	c.armDeadline()
 	n, err := c.reader.in.Fill(c.out.NC)

@@ -53,13 +53,13 @@ type Server struct {
 	o     Options
 	words Words // set before Serve
 
-	start   time.Time // zero of the clock that now reads
+	start   time.Time // the moment at which the clock now was zero
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup          // every goroutine
 	replica atomic.Pointer[Replica] // the state that clients read; nil: no state yet
 	used    atomic.Bool             // Use has set replica
-	serving atomic.Bool             // as the replica says
+	serving atomic.Bool             // whether the replica says that clients may be served
 	// readOnly is the argument of the replica's last call of ReadOnly; never true together with serving.
 	readOnly atomic.Bool
 
