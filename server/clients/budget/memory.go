@@ -66,13 +66,13 @@ type waiting struct {
 	c       Holder
 	part    Part
 	n       int
-	own     bool          // it waits for memory of connections from its own address
+	own     bool          // it waits for the memory of connections from its own address
 	granted chan struct{} // closed once the memory is granted
 }
 
 // Times of the wait for memory.
 const (
-	poll  = 50 * time.Millisecond  // between two checks for progress
+	poll  = 50 * time.Millisecond  // time between two checks for progress
 	Grace = 500 * time.Millisecond // how long a client without progress may make others wait
 )
 
