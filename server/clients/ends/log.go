@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	linesPerSecond = 10               // with one message
+	linesPerSecond = 10               // how many lines with one message may be logged in a second
 	linesApart     = 10 * time.Second // time between two lines with the same message, address and reason
 	keptLines      = 1000             // how many combinations of message, address and reason Log remembers
 )

@@ -12,11 +12,11 @@ import (
 type Reason uint8
 
 const (
-	None      Reason = iota // it has not ended
+	None      Reason = iota // the connection has not ended
 	Else                    // the reason is recorded elsewhere
 	Client                  // the client closed it, or the network did
 	Session                 // the client closed its session
-	Word                    // its four-letter word, or HTTP request, was answered
+	Word                    // its four-letter word or HTTP request was answered
 	Gone                    // the session has ended, or never existed
 	Moved                   // the session has a newer connection
 	Handshake               // no session in time
