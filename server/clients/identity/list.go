@@ -16,7 +16,7 @@ import (
 // Bounds of a List, because the whole list travels with every write.
 const (
 	MaxIDs   = state.MaxIDs
-	MaxBytes = state.MaxIDBytes // of all identities together
+	MaxBytes = state.MaxIDBytes // how many bytes all identities together may have
 )
 
 // SuperID is the identity that passes every check.
