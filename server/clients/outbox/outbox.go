@@ -52,7 +52,7 @@ type Pending struct {
 	Long   bool          // its effect may change the length of answers to parked reads
 	Parked []byte        // the frame of a read; nil: it was proposed
 
-	Followed *observe.Request // nil: no log records it
+	Followed *observe.Request // nil: no log records the request
 }
 
 // outbox holds the bytes that wait for one client, and the requests that wait for replies. The
@@ -68,7 +68,7 @@ type Outbox struct {
 	owner Owner
 	// The network side of the connection is set before the connection's first goroutine starts.
 	NC  net.Conn
-	Raw syscall.RawConn // nil: not plain TCP
+	Raw syscall.RawConn // nil: the connection is not plain TCP
 	flight
 
 	queue
@@ -82,7 +82,7 @@ type Outbox struct {
 
 	state   state
 	why     ends.Reason   // once state is not open
-	Secure  bool          // it speaks TLS
+	Secure  bool          // the connection uses TLS
 	shut    bool          // everything is written, and the writing side is closed
 	closing bool          // the client asked for the end of its session
 	stuck   time.Duration // when the outbox became full and the client stopped reading; 0: unknown
@@ -168,7 +168,7 @@ type visits struct {
 // piece holds whole frames, in a buffer of the outbox or in one that several outboxes share.
 type piece struct {
 	b    []byte
-	loan *budget.Loan // of a shared buffer; nil: it is the outbox's own
+	loan *budget.Loan // loan of a shared buffer; nil: the buffer is the outbox's own
 }
 
 type state uint8

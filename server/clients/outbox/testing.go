@@ -20,7 +20,7 @@ type Look struct {
 	State               string // open, ending or dead
 	Why                 ends.Reason
 	Frames, Lent, Held  int
-	Buf                 []byte // what waits, without long frames
+	Buf                 []byte // the bytes that wait, without long frames
 	Waiting             []Pending
 	Closing             bool
 	Flushing, Reserving bool
