@@ -21,7 +21,7 @@ type Rest struct {
 	poller Poller
 
 	mu     sync.Mutex
-	slots  []Sleeper // nil: free
+	slots  []Sleeper // nil: the slot is free
 	free   []uint32
 	closed bool
 }
@@ -43,7 +43,7 @@ type Sleeper interface {
 
 // Place is where a Sleeper rests. It is under the lock of Rest.
 type Place struct {
-	rests bool   // it has no goroutine, and no visit runs
+	rests bool   // the connection has no goroutine, and no visit runs
 	slot  uint32 // valid while it rests or is visited
 }
 
