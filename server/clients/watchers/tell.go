@@ -17,7 +17,7 @@ import (
 // All of it is under Table.mu, in the goroutine that applies the log.
 type telling struct {
 	zxid    int64
-	event   *tree.Event // that the tree reports
+	event   *tree.Event // the event that the tree reports
 	left    int         // remaining events of the change, with this one
 	encoded bool        // this event
 
@@ -32,7 +32,7 @@ type telling struct {
 	portion *budget.Portion // the portion in b, if srv.memory counts it
 	free    bool            // no memory was in use when the change lent its first portion
 	lent    bool            // the change has lent a portion
-	told    []*Address      // of the change
+	told    []*Address      // addresses that were told of the change
 	asked   map[question]bool
 	touched []*outbox.Outbox // have got something
 }
@@ -41,7 +41,7 @@ type telling struct {
 type told struct {
 	steps int          // cost of its events, in units of a step divided by tellsInStep
 	loan  *budget.Loan // loan of the portion
-	alone bool         // it had no buffers before the change
+	alone bool         // the address had no buffers before the change
 }
 
 // maxTells bounds the cost, in steps, of the events of one change for all connections of an address; the

@@ -17,11 +17,11 @@ import (
 // Watcher is a connection that may watch.
 type Watcher struct {
 	Out  *outbox.Outbox
-	IDs  *identity.List // of its client
+	IDs  *identity.List // identities of its client
 	From *Address
 
 	// Under the lock of the table.
-	dropped bool  // it may set no more watches
+	dropped bool  // it may not set watches any longer
 	hears   int32 // place, from 1, among the watchers of the present change
 }
 
@@ -183,9 +183,9 @@ func (t *Table) Of(c *Watcher) int {
 
 // Figures says how much is watched.
 type Figures struct {
-	Conns, Paths, Watches int   // of data and persistent watches
+	Conns, Paths, Watches int   // counts of data watches and persistent watches
 	All                   int   // watches of all kinds
-	Bytes                 int64 // of memory
+	Bytes                 int64 // bytes of memory
 }
 
 // Figures counts what is watched.
