@@ -29,10 +29,10 @@ const tokenHeader = "X-Zlockd-Token"
 
 // action is an operator's request.
 type action struct {
-	Path    string `json:"path,omitempty"`    // of a lock
-	Node    string `json:"node,omitempty"`    // of a contender, relative to it
-	Token   string `json:"token,omitempty"`   // of the contender
-	Session string `json:"session,omitempty"` // to end
+	Path    string `json:"path,omitempty"`    // path of a lock
+	Node    string `json:"node,omitempty"`    // node of a contender, relative to Path
+	Token   string `json:"token,omitempty"`   // token of the contender
+	Session string `json:"session,omitempty"` // session that must end
 	Reason  string `json:"reason,omitempty"`  // sent to the contender that is asked
 	DryRun  bool   `json:"dryRun,omitempty"`
 }

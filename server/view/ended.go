@@ -49,7 +49,7 @@ func (v *View) logExpired(e *observe.EndedSession) {
 	}
 	args := []any{"session", admin.Hex(e.Session), "zxid", admin.Hex(e.Zxid), "nodes", e.PathCount, "addr",
 		e.Addr, "on", e.Server, "timeout", e.Timeout}
-	if e.Silent > 0 { // its client was connected here
+	if e.Silent > 0 { // its client was connected to this server
 		args = append(args, "silent", e.Silent.Round(time.Millisecond))
 	}
 	if e.Lost != "" {

@@ -18,7 +18,7 @@ import (
 type meter struct {
 	mu     sync.Mutex
 	before map[string]seen     // by path
-	sums   map[string]*lockSum // by prefix, at most 32 and "other"
+	sums   map[string]*lockSum // by prefix; at most 32 prefixes and "other"
 	at     time.Time           // the time of the newest scan that the meter has read
 }
 
@@ -26,15 +26,15 @@ type meter struct {
 type seen struct {
 	next    int32 // contenders so far
 	waiters int
-	holders []int64 // their tokens
+	holders []int64 // tokens of the holders
 }
 
 // lockSum holds the figures of the locks below one prefix.
 type lockSum struct {
 	held, waiters int
-	wait, hold    int64 // since when the oldest wait or hold lasts; 0: there is none
+	wait, hold    int64 // when the oldest wait or hold began; 0: there is none
 	grants        int64
-	at            time.Time // of the newest scan that found a lock there
+	at            time.Time // when the newest scan found a lock there
 }
 
 // maxSeen bounds the locks remembered between looks.

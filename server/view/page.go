@@ -51,7 +51,7 @@ var oneSession = tab{ID: "session", Name: "Sessions", answer: (*View).oneSession
 // pageData holds the contents of the page: the overview, and the answer of its tab, which may be nil.
 type pageData struct {
 	r       *http.Request
-	all     bool // it shows all names
+	all     bool // the view shows all names
 	Tab     string
 	Title   string
 	Token   string

@@ -28,7 +28,7 @@ func New(o Options) *View {
 
 // Close ends the goroutines in the background.
 func (v *View) Close() {
-	v.reach.mu.Lock() // after this no request asks other servers
+	v.reach.mu.Lock() // no later request asks other servers
 	v.stop()
 	v.reach.mu.Unlock()
 	v.wg.Wait()

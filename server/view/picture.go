@@ -24,15 +24,15 @@ type box struct {
 
 type line struct {
 	D, Head, Class, Text, Title string
-	Path                        string // of the lock
-	Anchor                      string // of the text
+	Path                        string // path of the lock
+	Anchor                      string // anchor of the text
 	X, Y                        int
 }
 
 // Sizes of the picture.
 const (
 	maxBoxes  = 60 // how many parties the picture considers; those of deadlocks come first
-	maxCols   = 3  // of parties outside deadlocks
+	maxCols   = 3  // columns of parties outside deadlocks
 	maxRows   = 10
 	boxWidth  = 190
 	boxHeight = 46

@@ -18,9 +18,9 @@ type reach struct {
 }
 
 const (
-	reachRest  = time.Second            // between two questions
+	reachRest  = time.Second            // time between two questions
 	reachStale = 4 * time.Second        // older answers do not count
-	reachWait  = 500 * time.Millisecond // for the answer to a question
+	reachWait  = 500 * time.Millisecond // how long the answer to a question may take
 )
 
 // members returns the progress of the members, or nil if the answer does not come in time.
@@ -49,7 +49,7 @@ func (v *View) members(ctx context.Context) map[uint32]status.Member {
 
 func (v *View) askMembers() {
 	r := &v.reach
-	list, _ := v.source.Members(v.ctx) // without a leader it is still a list
+	list, _ := v.source.Members(v.ctx) // without a leader there is an error, but also a list
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(r.asked)

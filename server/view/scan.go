@@ -17,7 +17,7 @@ import (
 // scan is the result of one look at all locks.
 type scan struct {
 	zxid      int64
-	at        time.Time // on the local clock
+	at        time.Time // time on the local clock
 	took      time.Duration
 	locks     []recipe.Queue
 	unlisted  int            // ephemeral nodes of locks that not every client may list

@@ -25,7 +25,7 @@ type rates struct {
 type sample struct {
 	at             time.Time
 	counts         map[int64]observe.Count // by session
-	received, sent int64                   // by all connections, including those that have ended
+	received, sent int64                   // bytes of all connections, including those that have ended
 }
 
 const (

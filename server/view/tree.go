@@ -24,7 +24,7 @@ type statRow struct {
 	Created    int64  `json:"created"` // ms since 1970
 	Modified   int64  `json:"modified"`
 	Version    int32  `json:"version"`
-	Session    string `json:"session,omitempty"` // of an ephemeral node
+	Session    string `json:"session,omitempty"` // session of an ephemeral node
 	DataLength int32  `json:"dataLength"`
 	Children   int32  `json:"children"`
 }
@@ -114,7 +114,7 @@ func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
 		a.Truncated = port.NoNames(a.Hidden, "children are")
 		return a, nil
 	}
-	err := v.children(ctx, path, after, limit, &a) // before a is copied into the answer
+	err := v.children(ctx, path, after, limit, &a) // must come before a is copied into the answer
 	return a, err
 }
 

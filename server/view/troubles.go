@@ -136,6 +136,6 @@ func (v *View) lookSoon() {
 		defer v.looking.Store(false)
 		ctx, cancel := context.WithTimeout(v.ctx, costlyTime)
 		defer cancel()
-		_, _ = v.locks(ctx) // if this look fails, a later one may succeed
+		_, _ = v.locks(ctx) // if this look fails, a later look may succeed
 	})
 }

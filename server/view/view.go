@@ -65,7 +65,7 @@ type View struct {
 	rates    rates
 	meter    meter
 	reach    reach
-	told     atomic.Pointer[troubles] // of the newest scan
+	told     atomic.Pointer[troubles] // troubles that the newest scan found
 	looking  atomic.Bool
 	began    time.Time
 	ctx      context.Context // ends with Close
