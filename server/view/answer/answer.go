@@ -24,13 +24,13 @@ type Lock struct {
 // Session is a session in the list of sessions.
 type Session struct {
 	ID        string `json:"id"`
-	Addr      string `json:"addr"`   // of its client
+	Addr      string `json:"addr"`   // address of its client
 	Server    uint32 `json:"server"` // the server of its newest connection
 	TimeoutMS int32  `json:"timeoutMs"`
 	Created   int64  `json:"created"`
 	Nodes     int    `json:"nodes"` // ephemeral
 	Connected bool   `json:"connected"`
-	Conn      *Conn  `json:"connection,omitempty"` // if it is here
+	Conn      *Conn  `json:"connection,omitempty"` // its connection, if it is to this server
 }
 
 // Conn is what a server knows of a client's connection.
@@ -46,7 +46,7 @@ type Conn struct {
 	LastOp      string  `json:"lastOp,omitempty"`
 	AvgMS       float64 `json:"avgMs"`
 	MaxMS       int64   `json:"maxMs"`
-	ExpiresInMS int64   `json:"silenceLeftMs"` // until the connection is given up
+	ExpiresInMS int64   `json:"silenceLeftMs"` // how long until the connection is given up
 }
 
 // OneSession is the answer about one session.

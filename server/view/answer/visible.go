@@ -23,7 +23,7 @@ func Visible(s string) string {
 		case hidden(r):
 			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
 		default:
-			b.WriteRune(r) // of bytes that are no UTF-8, the replacement character
+			b.WriteRune(r) // the replacement character stands for bytes that are not UTF-8
 		}
 		before = r
 	}
