@@ -203,7 +203,7 @@ func (h *Hold) NodeIsGone(ctx context.Context, n Node) error {
 	return h.overErr()
 }
 
-// Over returns why the hold is over, nil if it is not.
+// Over returns why the hold is over, or nil if it is not over.
 func (h *Hold) Over() error {
 	if h.life.Err() == nil {
 		return nil
@@ -211,15 +211,15 @@ func (h *Hold) Over() error {
 	return h.overErr()
 }
 
-// Writer is what a read hold becomes by an upgrade.
+// Writer describes the write hold into which an upgrade turns a read hold.
 type Writer struct {
 	Node   string
 	Token  fence.Token
 	Unmark []zk.Op
 }
 
-// BecomeWriter replaces the node of a read hold by the one that f makes in its place, and reports whether it
-// did. The hold stays what it is if f returns nil.
+// BecomeWriter replaces the node of a read hold by the node that f makes in its place, and reports whether it
+// did. If f returns nil, the hold does not change.
 func (h *Hold) BecomeWriter(f func() (*Writer, error)) (bool, error) {
 	if !h.beginChange() {
 		return false, h.overErr()

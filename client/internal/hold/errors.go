@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// The errors of holds. Package client has them under the same names, and says there what they mean.
+// The errors of holds. Package client has them under the same names, and documents them.
 var (
 	ErrNotAcquired     = errors.New("client: lock not acquired")
 	ErrLost            = errors.New("client: lock lost")
@@ -27,7 +27,7 @@ var (
 // Reason says why a hold ended before it was given back.
 type Reason uint8
 
-// The reasons; package client says what they mean.
+// The reasons; package client documents them.
 const (
 	Expired Reason = iota + 1
 	Deadline
@@ -51,7 +51,8 @@ func (r Reason) String() string {
 	return "reason " + strconv.Itoa(int(r))
 }
 
-// Loss says what was lost and why. It is an error, but programs get that of package client.
+// Loss says which lock was lost and why. It is an error, but programs get the error of package client
+// instead.
 type Loss struct {
 	Path   string // path of the lock
 	Node   string // full path of the hold's node

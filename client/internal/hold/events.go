@@ -6,10 +6,10 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// EventKind says what an [Event] tells.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
-// The events of a contender and of its hold; package client says what they mean.
+// The events of a contender and of its hold; package client documents them.
 const (
 	EventQueued EventKind = iota + 1
 	EventWaiting

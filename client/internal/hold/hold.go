@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Shared is what the holds of one client have in common.
+// Shared has the parts that the holds of one client share.
 type Shared struct {
 	Keeper *session.Keeper
 	Cause  func(Loss) error // describes a loss to the program
@@ -37,7 +37,7 @@ type Node struct {
 // Dir returns the directory of the node.
 func (n Node) Dir() string { return recipe.Parent(n.Path) }
 
-// Grant is what a contender has got.
+// Grant describes the right that a contender has got.
 type Grant struct {
 	Epoch *session.Epoch
 	Path  string // path of the lock, as the user names it
@@ -297,7 +297,7 @@ func (h *Hold) has(n Node) bool {
 	return slices.ContainsFunc(h.nodesNow(), func(m Node) bool { return m.Path == n.Path })
 }
 
-// release gives the lock back. If ctx ends, or early is set, the release goes on in the background. The
+// release gives the lock back. If ctx ends, or early is set, the release continues in the background. The
 // hold was valid when its release began, so the work did not overlap with another holder's.
 func (h *Hold) release(ctx context.Context, early bool) error {
 	h.g.Epoch.Remove(h)

@@ -188,7 +188,8 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 	return all
 }
 
-// Slots returns the numbers of a lease's permits, for several locks those of all its semaphores.
+// Slots returns the numbers of a lease's permits. For several locks it returns the numbers of all semaphores
+// among them.
 func (l *Lease) Slots() ([]int, error) {
 	h := l.h
 	if h.g.Parts != nil {

@@ -63,9 +63,8 @@ func (h *Hold) watchNodes() {
 }
 
 // monitor follows one node of the hold until the node is gone or the hold is over. It does not rely on the
-// watch alone: if another client takes away the right to read the node, the server sends an event neither for
-// that nor for the node's end. So monitor looks at the node regularly, and more often if the node may not be
-// read.
+// watch alone: if the session loses the right to read the node, the server sends no event for that, and none
+// for the node's end. So monitor looks at the node regularly, and more often if the node may not be read.
 func (h *Hold) monitor(ctx context.Context, n Node, w *zk.Watch) {
 	hidden := false
 	for {

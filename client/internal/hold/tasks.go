@@ -86,7 +86,7 @@ func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
 	return nil
 }
 
-// TaskIn returns the task of ctx, "" if ctx has no task.
+// TaskIn returns the task of ctx, or "" if ctx has no task.
 func TaskIn(ctx context.Context) string {
 	task, _ := ctx.Value(taskKey{}).(string)
 	return task
@@ -100,8 +100,8 @@ func TaskOf(ctx context.Context) string {
 	return rand.Text()
 }
 
-// Nested decides what a contender gets if its context may already hold the path: a nested lease, an
-// error, or nil, nil if the context does not hold it.
+// Nested decides what a contender gets if its context may already hold the path: a nested lease, or an error.
+// It returns nil, nil if the context does not hold the path.
 func (s *Shared) Nested(ctx context.Context, path string, mode fence.Mode, reentrant bool) (*Lease, error) {
 	for {
 		held := s.heldBy(ctx, path)

@@ -24,8 +24,8 @@ func (l *Lease) Nests(other *Lease) bool { return l.h == other.h }
 // Held returns how long the hold of the lease lasts.
 func (l *Lease) Held() time.Duration { return l.h.held() }
 
-// Hang stops what the hold does later by itself, as in a program that hangs. It reports whether that was just
-// one thing, the look at its node, and the hold has not done it yet.
+// Hang stops all that the hold would do later by itself, as if the program hangs. It reports whether that was
+// only the next look at its node.
 func (l *Lease) Hang() bool {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
