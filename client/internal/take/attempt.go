@@ -1,6 +1,6 @@
-// Package take asks for locks: a call contends in one session after another until it has what it asks for. It
-// takes its turn in the process, makes nodes, looks, lets package recipe decide, waits, and looks again. It
-// returns the first lease of a hold, or it leaves no node behind.
+// Package take asks for locks: a call contends in one session after another until it has its lock. It waits
+// for its turn in the process, makes nodes, looks at the queue, lets package recipe decide, waits, and looks
+// again. It returns the first lease of a hold, or it leaves no node behind.
 package take
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Client is what the calls of one client have in common.
+// Client has the parts that the calls of one client share.
 type Client struct {
 	hold.Shared
 	owner       recipe.Owner // the part of the record that all nodes of the client share
@@ -28,14 +28,14 @@ type Client struct {
 	localQueues localQueues
 }
 
-// New returns what the calls of a client share. The owner stands in the nodes that they make; cause describes
-// the loss of a lock to the program.
+// New returns the parts that the calls of a client share. The nodes that they make name owner; cause returns
+// the error with which the program learns of the loss of a lock.
 func New(k *session.Keeper, owner recipe.Owner, cause func(hold.Loss) error) *Client {
 	return &Client{Shared: hold.Shared{Keeper: k, Cause: cause}, owner: owner,
 		localQueues: localQueues{m: map[localKey][]chan struct{}{}}}
 }
 
-// Ask is what a call asks for.
+// Ask describes a call: the lock, and how the call wants it.
 type Ask struct {
 	Path  string // path of the lock, as the user names it
 	Mode  fence.Mode
@@ -67,7 +67,7 @@ type Terms struct {
 // mark in the directory's data, and kazoo makes a directory once and not again.
 func (t *Terms) Lasting() bool { return t.LockDelay > 0 || t.Layout == recipe.LayoutKazoo }
 
-// Errors of calls. Package client has them under the same names, and says there what they mean.
+// Errors of calls. Package client has them under the same names, and documents them.
 var (
 	ErrNodeRemoved    = errors.New("client: node removed by another client")
 	ErrPolicyMismatch = errors.New("client: directory has another policy")
@@ -90,9 +90,9 @@ type attempt struct {
 }
 
 // data returns the content of the attempt's node. A candidate's value is followed by the owner record only if
-// the record is needed: if the candidate has a named task, which may hold other locks, or if the value alone
-// would look like a record. Otherwise programs that read the whole content, such as those with Curator's
-// recipes, see only the value.
+// it is needed: if the candidate has a named task, which may hold other locks, or if the value alone would
+// look like a record. In all other cases, programs that read the whole content, such as programs with
+// Curator's recipes, see only the value.
 func (a *attempt) data() []byte {
 	switch {
 	case a.Value == nil:
@@ -119,7 +119,7 @@ func (a *attempt) tell(ev hold.Event) {
 	}
 }
 
-// granted describes what the attempt has got at this moment.
+// granted returns the grant that the attempt has got.
 func (a *attempt) granted(e *session.Epoch, token fence.Token, nodes ...hold.Node) *hold.Grant {
 	g := &hold.Grant{Epoch: e, Path: a.Path, Nodes: nodes, Mode: a.Mode, Token: token, Asked: a.start,
 		Since: a.c.Keeper.Now(), Limits: a.Terms.Limits, Candidate: a.Value != nil,

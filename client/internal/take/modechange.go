@@ -97,8 +97,8 @@ func (u *upgrader) act(ctx context.Context, step recipe.Step) (*hold.Hold, error
 	}
 }
 
-// becomeWriter carries the upgrade out. It does not stop half way when ctx ends, because the client
-// must know what the hold is.
+// becomeWriter carries out the upgrade. It does not stop half way when ctx ends, because the client must know
+// which hold it has.
 func (u *upgrader) becomeWriter(ctx context.Context) (bool, error) {
 	if !u.e.Valid() {
 		return false, u.e.AwaitValid(ctx)

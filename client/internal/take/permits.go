@@ -83,7 +83,7 @@ func (s *Permits) sightOf(n zk.Node) (semSight, error) {
 	return semSight{limit: have}, nil
 }
 
-// parseLimit returns the stored limit, 0 if no limit is stored.
+// parseLimit returns the stored limit, or 0 if none is stored.
 func (s *Permits) parseLimit(data []byte) (int, recipe.Record, error) {
 	if s.terms.Layout == recipe.LayoutKazoo {
 		if len(data) == 0 {

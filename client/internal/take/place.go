@@ -81,11 +81,12 @@ func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 }
 
 // When the last contender ahead is gone, a waiter with two or more contenders ahead must list once more,
-// because that contender may only have waited. During this round trip no contender holds the lock. If holds
-// are about as short as a round trip, a waiter looks one turn ahead. It waits for the contender before the
-// last one, and lists then, most likely while the last one holds the lock. So the waiter knows that no other
-// contender is ahead when the last one goes. This costs one request and one event for each hold, and a
-// release wakes two waiters instead of one. So waiters look ahead only if they know that turns are short.
+// because that contender may only have waited. During this round trip no contender holds the lock. So if
+// holds are about as short as a round trip, a waiter looks one turn earlier. It waits for the contender
+// before the last one and then lists, most likely while the last one holds the lock. When the last one goes,
+// the waiter already knows that no other contender is ahead. This costs one request and one event for each
+// hold, and a release wakes two waiters instead of one. So waiters look ahead only if they know that turns
+// are short.
 
 // paces remembers how long a turn lasted in the queues that a client waited in.
 type paces struct {

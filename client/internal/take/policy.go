@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// UnderPolicy takes a read-write lock with a policy. recipe/policy.go decides; this file
-// reads what the decisions need and carries them out.
+// UnderPolicy takes a read-write lock with a policy. recipe/policy.go decides; this file reads the facts for
+// the decisions, and carries the decisions out.
 func (c *Client) UnderPolicy(ctx context.Context, ask Ask) (*hold.Lease, error) {
 	return c.acquire(ctx, &attempt{Ask: ask, dir: ask.Path}, underPolicy)
 }
@@ -257,8 +257,8 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	return g, nil
 }
 
-// withdraw removes what the attempt left, in one step with the record that a refused attempt wrote. If
-// wait is set, it waits until that is done.
+// withdraw removes the nodes of an attempt, in one step with the record that a refused attempt wrote. If wait
+// is set, it waits until they are removed.
 func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 	if w.e.Ended() {
 		return
@@ -284,7 +284,7 @@ func (w *policyWaiter) untilOverdue() time.Duration {
 	return w.dir.rec.WriterBound() - time.Since(w.born)
 }
 
-// awaitStep waits for what the decision names. Any wake leads to another look; an event alone
+// awaitStep waits for the event that the decision names. After it the contender looks again; an event alone
 // grants nothing.
 func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 	var also wakers

@@ -12,8 +12,8 @@ import (
 // Member takes one lock of a set, without a limit: the set has it.
 type Member func(ctx context.Context, try bool) (*hold.Lease, error)
 
-// Each takes the locks of a set one after another, in their order. Path and mode of the ask are those of the
-// first.
+// Each takes the locks of a set one after another, in their order. Path and mode of the ask are the first
+// lock's.
 func (c *Client) Each(ctx context.Context, ask Ask, members []Member) (*hold.Lease, error) {
 	a := &attempt{Ask: ask, dir: ask.Path, alone: true, dirs: []string{}} // the members make the nodes
 	return c.acquire(ctx, a, func(ctx context.Context, _ *session.Epoch, a *attempt) (*hold.Grant, error) {
