@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// kin is a group of contenders of a directory that see each other: those of one layout, unless one of their
-// programs does not look at all of them.
+// kin is a group of contenders of a directory that see each other: the contenders of one layout, unless one
+// of their programs does not look at all of them.
 type kin struct {
 	layout Layout
 	list   []item

@@ -146,8 +146,8 @@ type marker struct {
 	text   string
 }
 
-// markers of all layouts. "lock-" also stands for "-lock-": Curator without protection writes
-// neither an id nor a dash before it.
+// The markers of all layouts. "lock-" also covers "-lock-": Curator without protection writes neither an id
+// nor a dash before it.
 var markers = []marker{
 	{LayoutCurator, RoleRead, "__READ__"},
 	{LayoutCurator, RoleWrite, "__WRIT__"},

@@ -161,9 +161,10 @@ type turns struct {
 	exclusive int // how many contenders there are up to the last exclusive one
 }
 
-// next returns the places of the contenders for which the next contender waits: those that must go first and
-// do not wait for another of them. An exclusive contender waits for the shared contenders since the last
-// exclusive one, or, without any, for that one. A shared contender waits for the last exclusive one.
+// next returns the places of the contenders for which the next contender waits. Those contenders must go
+// first, and do not wait for each other. An exclusive contender waits for the shared contenders since the
+// last exclusive one, or for that exclusive one if there are no shared ones. A shared contender waits for the
+// last exclusive one.
 func (t *turns) next(k Role) (from, to int) {
 	own, last := t.seen, max(t.exclusive-1, 0)
 	t.seen++

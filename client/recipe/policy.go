@@ -6,10 +6,10 @@ import (
 )
 
 // The policy layout, "rw1" on disk, separates queueing from holding. Queue nodes (q-…) say when contenders
-// came. Hold nodes (h-…) say which may act. The data of the directory name the writer or upgrader for which
-// the door is closed. This file decides what a contender does next, from the record, the list and the
-// contender's own state. It does no I/O and reads no clock: policy.go of package client carries out the
-// decisions, and the explorer of the tests runs the same functions in every order.
+// came. Hold nodes (h-…) say which may act. The door is closed when the data of the directory name a writer
+// or upgrader; no reader gets the lock then. This file decides what a contender does next, from the record,
+// the list and the contender's own state. It does no I/O and reads no clock: policy.go of package client
+// carries out the decisions, and the explorer of the tests runs the same functions in every order.
 //
 // Every decision needs a list that is not older than the record. An older list could lack the door owner's
 // node, and the closed door would look stale.
@@ -80,9 +80,9 @@ type Step struct {
 
 func waitOn(n *PolicyNode) Step { return Step{Do: Wait, On: *n} }
 
-// DoorOwner returns the node that keeps the door closed, nil if the door is open. A mark whose owner has no
-// such node is stale and has no effect, so no client needs to clean up after a crash. If a queued writer has
-// both nodes, DoorOwner returns its q-W, which lives longer.
+// DoorOwner returns the node that keeps the door closed, or nil if the door is open. A mark whose owner has
+// no such node is stale and has no effect, so no client needs to clean up after a crash. If a queued writer
+// has both nodes, DoorOwner returns its q-W, which lasts longer.
 func (v *PolicyView) DoorOwner() *PolicyNode {
 	var hold *PolicyNode
 	for i := range v.Nodes {
@@ -100,7 +100,7 @@ func (v *PolicyView) DoorOwner() *PolicyNode {
 	return hold
 }
 
-// last returns the node with the highest sequence among those that f accepts.
+// last returns the node with the highest sequence number among the nodes that f accepts.
 func (v *PolicyView) last(f func(*PolicyNode) bool) *PolicyNode {
 	var last *PolicyNode
 	for i := range v.Nodes {
@@ -197,8 +197,8 @@ func DecideWrite(v *PolicyView, id ID) Step {
 	return s
 }
 
-// drain decides for a writer that has closed the door: no more readers get the lock, and those that
-// hold must go.
+// drain decides for a writer that has closed the door. No more readers get the lock, and the writer waits for
+// the readers that hold it.
 func drain(v *PolicyView, id ID) Step {
 	hold := v.OtherHold(id)
 	switch {

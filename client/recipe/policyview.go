@@ -1,10 +1,10 @@
 package recipe
 
 // decidePolicy determines for each contender of a lock with a policy what it waits for. It decides as
-// DecideRead, DecideWrite and DecideUpgrade do for one client, but in one pass over all. These return the one
-// node to watch; decidePolicy returns all nodes that must go first, or only the last if that one waits for
-// the others. A waiter without such nodes gets the lock in a moment. A test compares both in all states of a
-// few contenders.
+// DecideRead, DecideWrite and DecideUpgrade do for one client, but in one pass over all. Those functions
+// return the one node to watch. decidePolicy returns all nodes that must go first, or only the last node if
+// it waits for the others. A waiter without such nodes gets the lock soon. A test compares both in all states
+// of a few contenders.
 //
 // decidePolicy has no clock. It recognises a writer that is overdue under PolicyReader by the door that the
 // writer closes.

@@ -105,7 +105,7 @@ func ParseOwner(data []byte) (Owner, bool) {
 // DefaultGrace is how long a node stays after its maximum hold is over, so that the holder can finish.
 const DefaultGrace = time.Second
 
-// MarkOver returns a node's data with Over set in its owner record; nil: the data have no owner record.
+// MarkOver returns a node's data with Over set in the owner record, or nil if the data have no owner record.
 func MarkOver(data []byte) []byte {
 	o, ok := ParseOwner(data)
 	if !ok || o.Over {

@@ -32,7 +32,7 @@ func SlotOf(name string) int {
 	return n
 }
 
-// cutSlot reads the number at the beginning of s. It is 0 if there is none.
+// cutSlot reads the number at the beginning of s, or 0 if there is none.
 func cutSlot(s string) (slot int, rest string) {
 	digits := 0
 	for digits < len(s) && digits < 9 && s[digits] >= '0' && s[digits] <= '9' {
@@ -81,7 +81,7 @@ func FreeSlots(limit int, permits []string, n, skip int) []int {
 	return free
 }
 
-// Unnumbered returns a permit without a number; empty: all have numbers.
+// Unnumbered returns a permit without a number, or "" if all permits have numbers.
 func Unnumbered(permits []string) string {
 	if at := slices.IndexFunc(permits, func(name string) bool { return SlotOf(name) == 0 }); at >= 0 {
 		return permits[at]
