@@ -21,7 +21,7 @@ type Program[C any] struct {
 	Groups func() []Group
 	// Details describe some of the flags for the manual; the help omits these texts.
 	Details map[string]string
-	// OtherCommands and OtherFlags map words of other programs to those of this one.
+	// OtherCommands and OtherFlags map the words of other programs to the words of this one.
 	OtherCommands, OtherFlags map[string]string
 	// Run runs a command on the program's view of the call.
 	Run func(*Call, func(C) error) error

@@ -132,7 +132,7 @@ func (p *Program[C]) candidates(words []string) (list []Meaning, ok bool) {
 	return list, true
 }
 
-// pendingFlag returns the flag whose value is the next word.
+// pendingFlag returns the flag for which the next word is the value.
 func pendingFlag(fs *pflag.FlagSet, words []string) *pflag.Flag {
 	if len(words) == 0 {
 		return nil

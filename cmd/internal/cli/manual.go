@@ -110,7 +110,7 @@ func (m Page) verbatim(text string) {
 	fmt.Fprintf(m.w, ".PP\n.nf\n%s\n.fi\n", escape(strings.Trim(text, "\n")))
 }
 
-// List writes words and what they mean.
+// List writes words and their meanings.
 func (m Page) List(list []Meaning) {
 	for _, l := range list {
 		fmt.Fprintf(m.w, ".TP\n\\fB%s\\fR\n%s\n", escape(l.Word), escape(l.Means))
