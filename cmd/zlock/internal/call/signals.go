@@ -48,7 +48,7 @@ func Interruptible() (context.Context, func()) {
 	})
 }
 
-// Interrupted returns the signal that ended a context of Interruptible; nil: no signal before its stop.
+// Interrupted returns the signal that ended a context of Interruptible, or nil if no signal did.
 func Interrupted(ctx context.Context) error {
 	if e, ok := errors.AsType[*SignalError](context.Cause(ctx)); ok {
 		return e

@@ -35,8 +35,8 @@ func Stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// WaitText describes what a contender waits for: the holder of the lock and the contender ahead, if known. It
-// adds the place in the queue, unless place is 0.
+// WaitText describes for what a contender waits: the holder of the lock and the contender ahead, if they are
+// known. If place is not 0, it adds the place in the queue.
 func WaitText(path, holder, ahead string, place, of int) string {
 	text, between := "waiting for "+path, ": "
 	if holder != "" {
