@@ -44,7 +44,7 @@ type reader interface {
 	// eachLock calls f for each lock at root or among its children; with deep, for each lock at or below
 	// root.
 	eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error
-	// left says what the last answer lacks; empty: nothing, or that was told.
+	// left returns what the last answer lacks, or "" if it lacks nothing or that was already reported.
 	left() string
 }
 
