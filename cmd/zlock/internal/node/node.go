@@ -72,7 +72,7 @@ type verbCall struct {
 	file, mode                                      string
 }
 
-// otherNames maps other words to verbs: zkCli's, and those that people try.
+// otherNames maps other words to verbs: the verbs of zkCli, and words that people try.
 var otherNames = map[string]string{
 	"getacl": "getAcl", "acl": "getAcl", "setacl": "setAcl", "rm": "delete", "addWatch": "watch",
 	"addwatch": "watch", "exit": "quit", "dir": "ls", "cat": "get", "exists": "stat", "auth": "addauth",

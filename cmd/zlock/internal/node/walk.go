@@ -23,8 +23,8 @@ func (s *Shell) path(p string) error {
 	return nil
 }
 
-// walk calls f for a node and all nodes below it, parents first. For a node whose children the session may
-// not read it calls hidden instead; without hidden it ends there.
+// walk calls f for a node and all nodes below it, parents first. If the session may not read the children of
+// a node, walk calls hidden; if hidden is nil, walk ends with an error.
 func (s *Shell) walk(ctx context.Context, p string, hidden, f func(path string) error) error {
 	names, _, err := s.children(ctx, p)
 	if errors.Is(err, zk.ErrNoAuth) && hidden != nil {
@@ -48,8 +48,8 @@ func (s *Shell) walk(ctx context.Context, p string, hidden, f func(path string) 
 	return nil
 }
 
-// lookThrough is walk for an answer that names nodes. It goes on after a node whose children the session may
-// not read, says so, and ends with an error.
+// lookThrough is like walk, for an answer that names nodes. If the session may not read the children of a
+// node, lookThrough says so and continues; it ends with an error then.
 func (c *verbCall) lookThrough(ctx context.Context, root string, f func(path string) error) error {
 	var left leftOut
 	err := c.walk(ctx, root, func(p string) error {
