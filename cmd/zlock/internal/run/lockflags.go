@@ -175,8 +175,8 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 
 var errTimeout = errors.New("not acquired in time")
 
-// waiting runs f for at most limit; 0: no limit. When the time is over it returns an error with code. When
-// ctx ends, it returns the cause.
+// waiting runs f for at most limit; 0 means no limit. When the time is over it returns an error with code.
+// When ctx ends, it returns the cause.
 func waiting(ctx context.Context, limit time.Duration, code int, f func(context.Context) error) error {
 	bounded, cancel := ctx, func() {}
 	if limit > 0 {

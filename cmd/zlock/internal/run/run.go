@@ -168,7 +168,7 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 	}
 }
 
-// only refuses options of run that have no meaning together with the option beside.
+// only refuses options of run that have no effect together with the given option.
 func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	f.fs.Visit(func(g *pflag.Flag) {
 		if err == nil && g.Name != beside && !slices.Contains(allowed, g.Name) {
@@ -254,7 +254,7 @@ func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Dura
 	return j, err
 }
 
-// tellSession tells the guard which session to close if zlock dies.
+// tellSession sends the guard the id of the session, so that the guard can close the session if zlock dies.
 func (j *job) tellSession() {
 	ended, end := context.WithCancel(context.Background())
 	end()

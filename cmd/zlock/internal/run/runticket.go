@@ -227,7 +227,7 @@ func (h *ticketHold) lose(why error) {
 	close(h.lost)
 }
 
-// Err returns why the hold is lost, nil while it lasts.
+// Err returns why the hold is lost, or nil while it is not lost.
 func (h *ticketHold) Err() error {
 	left := h.left()
 	h.mu.Lock()
