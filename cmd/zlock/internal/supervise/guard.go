@@ -243,8 +243,8 @@ func (c *child) follow(g *Guard) {
 	c.news <- news{Ended: true}
 }
 
-// tell sends a new deadline, unless many are still unread: with a full socket, a stopped guard would block
-// zlock too.
+// tell sends a new deadline, unless many deadlines are still unread: if the guard is stopped and the socket
+// is full, zlock would block too.
 func (g *Guard) tell(deadline time.Duration) {
 	if unread, _ := unix.IoctlGetInt(int(g.conn.Fd()), unix.TIOCOUTQ); unread < 1<<16 && deadline != g.last {
 		g.last = deadline

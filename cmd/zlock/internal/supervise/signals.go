@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// EndSignals tell a program to end.
+// EndSignals are the signals that ask a program to end.
 var EndSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 
-// tellsToEnd reports whether a signal tells a program to end.
+// tellsToEnd reports whether a signal asks a program to end.
 func tellsToEnd(sig os.Signal) bool { return slices.Contains(EndSignals, sig) }
 
 // Listen receives signals for this process. Signals that this process ignored from its start, as with nohup

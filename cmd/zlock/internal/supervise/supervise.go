@@ -58,7 +58,7 @@ type Command struct {
 	Say func(string, ...any)
 }
 
-// Outcome tells how COMMAND ended.
+// Outcome says how COMMAND ended.
 type Outcome struct {
 	Code   int            // COMMAND's exit code
 	Right  int            // the exit code for the end of the right; 0: it did not end
@@ -195,7 +195,7 @@ func (s *supervisor) forward(sig syscall.Signal) {
 	s.pass(sig)
 }
 
-// pass sends a signal to COMMAND, and records whether it tells COMMAND to end.
+// pass sends a signal to COMMAND, and records whether the signal asks COMMAND to end.
 func (s *supervisor) pass(sig syscall.Signal) {
 	s.told = s.told || tellsToEnd(sig)
 	pids := []int{s.child.pid}
