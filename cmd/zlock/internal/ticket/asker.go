@@ -130,7 +130,7 @@ type Patience struct {
 }
 
 // Await sends requests until an answer is final or the patience is over, and returns the last answer. Each
-// request carries the time that it may wait at the server. why describes what an answer waits for; "": the
+// request carries the time that it may wait at the server. why returns for what an answer waits, or "" if the
 // answer is final.
 func (p Patience) Await(c *call.Call, send func(wait time.Duration) (*Answer, error),
 	why func(*Answer) string) (*Answer, error) {
@@ -158,8 +158,8 @@ func (p Patience) Await(c *call.Call, send func(wait time.Duration) (*Answer, er
 	}
 }
 
-// WaitsFor describes the holder that the ticket waits for, and the ticket's place; "": it holds or was
-// refused.
+// WaitsFor describes the holder for which the ticket waits, and the ticket's place. It returns "" if the
+// ticket holds the lock or was refused.
 func (k *Asker) WaitsFor(a *Answer) string {
 	holder, ahead := "", ""
 	switch {

@@ -87,8 +87,8 @@ type Caller struct {
 	HTTP   *http.Client
 }
 
-// NewCaller returns a caller of servers, separated by commas. ca is a file with the authority of their
-// certificates; empty: the system's authorities.
+// NewCaller returns a caller of servers; the names of the servers are separated by commas. ca is a file with
+// the authority of their certificates; if ca is empty, the system's authorities count.
 func NewCaller(urls, bearer, secret, ca string) (*Caller, error) {
 	c := &Caller{URLs: strings.Split(urls, ","), Bearer: bearer, Secret: secret, HTTP: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}

@@ -50,7 +50,7 @@ type rpcServer struct {
 	calls   sync.WaitGroup
 }
 
-// rpcMessage is what a client sends.
+// rpcMessage is the message that a client sends.
 type rpcMessage struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`

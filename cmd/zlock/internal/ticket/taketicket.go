@@ -142,7 +142,8 @@ func withdraw(c *call.Call, t *Flags, k *Asker) {
 	_ = printTicket(c, k)
 }
 
-// heldBy names the holder of a lock that a try did not get. The try may also have been behind a waiter.
+// heldBy names the holder of a lock that a try did not get. Perhaps the try would only have had to wait for
+// another waiter.
 func (k *Asker) heldBy(ctx context.Context) string {
 	anyone := *k.Caller
 	anyone.Secret = "" // the try left no ticket
