@@ -59,8 +59,8 @@ func (n *notifier) ready(l readyLine) {
 	n.tell(fmt.Sprintf("READY=1\nSTATUS=serving clients at %s, mode %s", l.client, l.mode))
 }
 
-// reloading reports that the server reads its configuration again, as of now by the clock that
-// the manager compares with.
+// reloading reports that the server reads its configuration again. It also reports the present time of the
+// clock with which the manager compares.
 func (n *notifier) reloading() {
 	if n.up.Load() {
 		n.tell(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", monotonic().Microseconds()))
