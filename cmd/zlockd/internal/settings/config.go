@@ -214,8 +214,8 @@ func (z *zoo) cluster() {
 	}
 }
 
-// withoutSecrets returns the text of a zoo.cfg for operators to see: without the values of
-// keys, commented out or not, whose names are those of secrets. The value of superUser may be a hash.
+// withoutSecrets returns the text of a zoo.cfg that operators may see. It leaves out the values of all keys
+// with the names of secrets, also in lines that are comments. The value of superUser may be a hash.
 func withoutSecrets(text string) string {
 	secret := func(s string) bool {
 		s = strings.TrimPrefix(strings.TrimLeft(strings.ToLower(s), "#! \t"), "zookeeper.")

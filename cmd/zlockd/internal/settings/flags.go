@@ -229,8 +229,8 @@ func (s *Settings) noteOrigin(all *pflag.FlagSet, from string) {
 	})
 }
 
-// unknownVariables records environment variables with the prefix of flags that name no flag. It skips those
-// that Kubernetes sets for a service named zlockd.
+// unknownVariables records environment variables that begin with the prefix of flags but name no flag. It
+// skips the variables that Kubernetes sets for a service named zlockd.
 func (s *Settings) unknownVariables(environ []string) {
 	known := map[string]bool{}
 	s.Flags.VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })

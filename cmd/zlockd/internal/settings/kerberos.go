@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// Kerberos is what the program zlockd-kerberos adds to zlockd; in zlockd itself it is nil.
+// Kerberos is the part that the program zlockd-kerberos adds to zlockd; in zlockd itself it is nil.
 type Kerberos interface {
 	// CheckRules refuses rules that cannot be parsed.
 	CheckRules(rules string) error

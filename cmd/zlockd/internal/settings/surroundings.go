@@ -169,7 +169,7 @@ func syncTime(dir string) (_ time.Duration, failed error) {
 	return took[len(took)/2], nil
 }
 
-// WithSurroundings adds further faults to the error of a start: those of the ports that the operator has
+// WithSurroundings adds further faults to the error of a start: faults of the ports that the operator has
 // named, and of the directories.
 func WithSurroundings(err error, s *Settings) error {
 	if s == nil || s.Flags == nil {
