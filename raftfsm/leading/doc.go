@@ -1,6 +1,7 @@
-// Package leading is this server as the leader: it runs one [Term] after the other. A term fills the log's
-// entries from the streams of all servers and does a leader's duties: it ends sessions, sweeps, compares
-// digests, refuses what has no room, and changes and publishes the members.
+// Package leading is the part of a server that works while the server leads: it runs one [Term] after the
+// other. A term fills the entries of the log from the streams of all servers, and has the duties of a leader.
+// It ends sessions, sweeps, compares digests, refuses requests for which there is no room, and changes and
+// publishes the members.
 //
 // A term lives in three goroutines and those of its links. The batcher alone fills and proposes entries; it
 // holds the term's baton except while it waits for raft. The duties queue what the leader proposes on its own

@@ -66,7 +66,7 @@ type filling struct {
 	requests int // how many more fit
 }
 
-// left returns how many more bytes fit; 0 also if no more requests fit.
+// left returns how many more bytes fit, or 0 if no more requests fit.
 func (e *filling) left() int {
 	if e.requests <= 0 {
 		return 0

@@ -66,7 +66,7 @@ func (t *Term) Number() uint64 { return t.number }
 // Began returns when the term began.
 func (t *Term) Began() time.Time { return t.began }
 
-// Deadlines returns those of the sessions.
+// Deadlines returns the deadlines of the sessions.
 func (t *Term) Deadlines() *apply.Deadlines { return t.deadlines }
 
 // Heard notes that a session was heard from. It returns false if this server does not hold its lease.
@@ -107,8 +107,8 @@ type oneLayout struct {
 }
 
 // notice is the leader's record of what it publishes about the members in /zookeeper/config. Raft's
-// configuration determines the members. Their descriptions come from the operator's change, else from the
-// leader's own list, else from the members themselves.
+// configuration determines the members. Their descriptions come from the operator's change; if it has none,
+// from the leader's own list; and if that has none, from the members themselves.
 type notice struct {
 	mu     sync.Mutex
 	words  string    // the descriptions of the last change in this term; empty: those in the state hold
