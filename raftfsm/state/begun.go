@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// RateBounds bound the nodes that draws make: in the cluster, and those of one identity. They travel with the
-// request, so all servers apply the same bounds.
+// RateBounds bound the nodes that draws make: the nodes in the whole cluster, and the nodes of one identity.
+// They are part of the request, so all servers apply the same bounds.
 type RateBounds struct{ All, Identity int32 }
 
 // begun lists the rates whose nodes were made by draws, so that no identity fills the tree with rates. A rate

@@ -43,8 +43,8 @@ func AppendWith(b, request []byte, ids []jute.ID) []byte {
 	return append(b, request[head+4:]...)
 }
 
-// split cuts the first request of b into its parts; b must be well formed. identities are those of
-// the request with their count.
+// split cuts the first request of b into its parts; b must be well formed. identities are the encoded
+// identities of the request, with their count.
 func split(b []byte) (head, identities, body, rest []byte) {
 	head, b = b[:16], b[16:]
 	n := 4

@@ -190,7 +190,8 @@ func (d *decoder) decode(kind byte, payload []byte) (err error) {
 	return errNoPlace
 }
 
-// loadSessions loads the sessions once all of their chunks have arrived, and marks those that are tickets.
+// loadSessions loads the sessions once all of their chunks have arrived, and marks the sessions that are
+// tickets.
 func (d *decoder) loadSessions() error {
 	if d.loaded {
 		return nil

@@ -44,8 +44,8 @@ const ZeroID = 255
 // IsServerID reports whether a server can have this id.
 func IsServerID(id uint32) bool { return id >= 1 && id <= ZeroID }
 
-// ConfigPath is the node that tells clients the members of the cluster. Its data have a line for each server
-// and then the version:
+// ConfigPath is the node in which clients read the members of the cluster. Its data have a line for each
+// server and then the version:
 //
 //	server.N=host:port:port[:role][;[host:]port]
 //	version=hexadecimal
@@ -196,8 +196,8 @@ func isHost(text string) bool {
 	return text != "" && len(text) <= 255 && !strings.ContainsFunc(text, odd)
 }
 
-// checkPort reports what is wrong with the number of a port. It accepts 0, at which no server can
-// be reached.
+// checkPort returns an error if the number of a port is wrong. It accepts 0, at which no server can be
+// reached.
 func checkPort(text string) error {
 	n, err := strconv.Atoi(text)
 	switch {
@@ -231,8 +231,8 @@ func joinHost(host, port string) string {
 	return host + ":" + port
 }
 
-// Describe copies the ports and addresses that only words, an operator's lines of ConfigPath, contain. It
-// does so only if words have this server at the same address.
+// Describe copies the ports and addresses that only words contain; words are an operator's lines of
+// ConfigPath. It does so only if words have this server with the same address.
 func (s *Server) Describe(words map[uint32]Server) {
 	w, ok := words[s.ID]
 	if !ok || w.Peer != s.Peer {
@@ -270,7 +270,8 @@ func withVersion(text []byte, version int64) []byte {
 	return fmt.Appendf(nil, "%s%s%x", text, versionLine, version)
 }
 
-// CutConfig splits the text of ConfigPath into the output of ConfigText and the version; 0: no version.
+// CutConfig splits the text of ConfigPath into the output of ConfigText and the version. The version is 0 if
+// the text has none.
 func CutConfig(data string) (text string, version int64) {
 	i := strings.LastIndex(data, versionLine)
 	if i < 0 {

@@ -121,7 +121,7 @@ const (
 	EndOperator                 // an operator ended it
 )
 
-// Bytes in the body of an OpExpire. Release 0.1.0 reads every byte as an operator's order, which changes only
+// Bytes in the body of an OpExpire. Release 0.1.0 reads every byte as an operator's order, which affects only
 // what it shows to operators.
 const (
 	byOperator byte = 1

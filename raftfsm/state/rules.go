@@ -113,10 +113,10 @@ const (
 
 // TimeZxid returns the zxid for a time in ms since 1970. A restored state (by a restore to a running cluster,
 // zlockd restore or zlockd recover) continues from the zxid of that moment. A cluster makes fewer changes
-// than TimeZxid counts, so every zxid that it gave out lies below the zxid of its time. So the zxids after a
-// restore, which are also fencing tokens, lie above all earlier ones: even above those that the cluster gave
-// out after the backup was made, or after another restore of the same backup. They stay below 2^53, so that a
-// JSON number holds them, until the year 2302.
+// than TimeZxid counts, so every zxid that it has given is lower than the zxid of its time. So the zxids
+// after a restore, which are also fencing tokens, are higher than all earlier zxids: also than the zxids that
+// the cluster gave after the backup was made, or after another restore of the same backup. They stay below
+// 2^53, so that a JSON number holds them, until the year 2302.
 func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
 
 // TimeOf returns the first time, in ms since 1970, whose TimeZxid is not below a zxid.

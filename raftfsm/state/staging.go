@@ -69,7 +69,7 @@ const stageLane = -1
 // state before. TimeZxid is far above both, unless a clock is wrong.
 const Raised = 1 << 20
 
-// Restored returns the id of the last restore; 0: none.
+// Restored returns the id of the last restore, or 0 if there was none.
 func (s *State) Restored() int64 { return s.restored }
 
 // Staged describes the staging area, and returns how many bytes of the backup have arrived.
@@ -81,7 +81,7 @@ func (s *State) Staged() (g Staging, next int64, open bool) {
 	return Staging{p.id, p.origin, p.birth, p.size}, p.next, true
 }
 
-// Restored is the reply to OpRestore: what the restore did.
+// Restored is the reply to OpRestore. It describes the result of the restore.
 type Restored struct {
 	Nodes, Sessions, Ended int
 }

@@ -60,8 +60,8 @@ type Sink interface {
 	Ended(*Ending)
 	// Attached reports a session that was created, or attached to a new connection.
 	Attached(s *session.Session, created bool)
-	// Opened reports the birth that the stream of server id has now; 0: the server was removed and
-	// has no stream. The nonce is that of the request; it is 0 for a removed server.
+	// Opened reports the birth that the stream of server id has now; 0: the server was removed and has no
+	// stream. nonce is the nonce of the request that opened the stream, or 0 for a removed server.
 	Opened(id uint32, nonce int64, birth uint32)
 	// Replaced reports that a backup has replaced the tree and the sessions. All connections and watches
 	// belong to the former state. No events are reported for the difference.
@@ -105,8 +105,8 @@ func (s *State) Member(id uint32) (m Member, known bool) {
 	return m, known
 }
 
-// Stream returns the birth of a server's stream, 0 if it has none, the nonce of the request that
-// opened it, and the number of its last applied request.
+// Stream returns the birth of a server's stream, the nonce of the request that opened it, and the number of
+// its last applied request. The birth is 0 if the server has no stream.
 func (s *State) Stream(id uint32) (birth uint32, nonce int64, last uint64) {
 	mark := s.streams[id]
 	return mark.birth, mark.nonce, mark.last

@@ -41,7 +41,7 @@ type Opening struct {
 	TicketBounds
 	Node string // the contender's node, without the number that the tree appends
 	Data []byte
-	// Seen is the zxid of the last change of the directory's children, 0 if there was none. If they have
+	// Seen is the zxid of the last change of the directory's children, or 0 if there was none. If they have
 	// changed since, the request has no effect and its code is BADVERSION. Unseen skips this check.
 	Seen int64
 }
@@ -53,9 +53,9 @@ const Unseen = -1
 var knownTicket = []byte("known")
 
 // Open returns the request for a ticket. The outcome's Session is the new ticket's. If a ticket with this
-// secret exists, the outcome has a reply, and its Session is that of the ticket, which Open does not renew.
-// SESSIONEXPIRED means that the ticket with this secret is over, QUOTAEXCEEDED that a bound (then with a
-// text) or a quota is exceeded. Other codes are those of creating the nodes.
+// secret exists, the outcome has a reply, and its Session is the session of that ticket; Open does not renew
+// the ticket. SESSIONEXPIRED means that the ticket with this secret is over, QUOTAEXCEEDED that a bound (then
+// with a text) or a quota is exceeded. Other codes are those of creating the nodes.
 func (o *Opening) Open(ids []jute.ID) Request {
 	b := append(o.SessionBody.Append(nil), o.Hash[:]...)
 	b = jute.AppendString(jute.AppendString(b, o.Ticket.Identity), o.Ticket.Path)
@@ -205,7 +205,7 @@ func (s *State) openTicket(o *Opening, ids []jute.ID, to Sink) {
 	to.Attached(&sess, true)
 }
 
-// tooMany describes the bound that one more ticket would exceed; empty: none.
+// tooMany describes the bound that one more ticket would exceed, or returns "".
 func (s *State) tooMany(o *Opening) string {
 	all, there := s.sessions.TicketsOf(o.Ticket.Identity, o.Ticket.Path)
 	switch b := o.TicketBounds; {
@@ -221,7 +221,7 @@ func (s *State) tooMany(o *Opening) string {
 	return ""
 }
 
-// lastChild returns the zxid of the last change of a directory's children, 0 if there is no directory.
+// lastChild returns the zxid of the last change of a directory's children, or 0 if there is no directory.
 func (s *State) lastChild(dir string) int64 {
 	info, there := s.tree.Get(dir)
 	if !there {
