@@ -14,8 +14,8 @@ import (
 type Options struct {
 	Source Source // required
 
-	// Whitelist lists the four-letter words that Admin answers, separated by commas; "*" is all of
-	// them, empty is DefaultWhitelist. Admin always answers srvr.
+	// Whitelist lists the four-letter words that Admin answers, separated by commas; "*" means all of them,
+	// and empty means DefaultWhitelist. Admin always answers srvr.
 	Whitelist string
 	// Authorize checks the users that may change state over HTTP.
 	Authorize port.Super

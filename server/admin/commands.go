@@ -5,8 +5,7 @@ import (
 	"strconv"
 )
 
-// command is one row of the table of HTTP commands. Its name and aliases are
-// those of ZooKeeper's AdminServer.
+// command is one row of the table of HTTP commands. ZooKeeper's AdminServer has the same names and aliases.
 type command struct {
 	name    string
 	aliases []string
@@ -16,7 +15,7 @@ type command struct {
 	// changes says that the command changes state, so that GET never runs it.
 	changes bool
 	// answer makes the members of the answer except command and error. The result no is the error of the
-	// answer, empty if there is none.
+	// answer, or "" if there is none.
 	answer func(s *Status, args url.Values) (members object, no string)
 }
 

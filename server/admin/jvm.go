@@ -8,8 +8,8 @@ import (
 )
 
 // jvmCollector shows this process under the names that ZooKeeper's exporter uses for its virtual machine,
-// because boards and alerts ask for them. Threads mean goroutines, and collections mean those of Go's garbage
-// collector.
+// because boards and alerts use these names. Its threads are the goroutines, and its collections are those of
+// Go's garbage collector.
 type jvmCollector struct{}
 
 // jvmPools lists the parts of memory: the name of the pool, the name in runtime/metrics, and whether the part
@@ -48,8 +48,7 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	goroutines := float64(runtime.NumGoroutine())
 	o.gauge("jvm_threads_current", "Goroutines.", goroutines)
 	o.gauge("jvm_threads_daemon", "Goroutines. They do not keep the process alive.", goroutines)
-	// A Go program has neither classes nor a count of its deadlocks, but boards
-	// and alerts ask for them.
+	// A Go program has neither classes nor a count of its deadlocks, but boards and alerts use these metrics.
 	o.gauge("jvm_threads_deadlocked", "Always 0: deadlocks of goroutines are not counted.", 0)
 	o.gauge("jvm_threads_deadlocked_monitor", "Always 0: deadlocks of goroutines are not counted.", 0)
 	o.gauge("jvm_classes_loaded", "Always 0: a Go program has none.", 0)

@@ -8,7 +8,7 @@ import (
 // memory, below 50 MB for every tree and any number of clients.
 const maxListed = 45_000_000
 
-// How many bytes an entry of a list takes in its longest form.
+// How many bytes the longest form of a list's entry takes.
 const (
 	ListedConn    = 1000
 	ListedSession = 100

@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// memory returns three numbers of bytes of the Go runtime: those that it holds unused, the limit, and all
-// that it holds.
+// memory returns three sizes from the Go runtime: how many bytes it holds unused, its limit, and how many
+// bytes it holds in all.
 func memory() (free, limit, total uint64) {
 	total = RuntimeValue("/memory/classes/total:bytes") - RuntimeValue("/memory/classes/heap/released:bytes")
 	return RuntimeValue("/memory/classes/heap/free:bytes"), UsableMemory(), total

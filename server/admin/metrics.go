@@ -133,7 +133,7 @@ func (e *Extremes) Observe(v int64) {
 	e.note(v)
 }
 
-// Value returns what was recorded.
+// Value returns the recorded value.
 func (e *Extremes) Value() Sizes {
 	return Sizes{Last: e.last.Load() - 1, Min: e.least.Load() - 1, Max: e.greatest.Load() - 1}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The names below are those of ZooKeeper 3.8. Dashboards and alerts ask for them, so all names exist from the
+// The names below are those of ZooKeeper 3.8. Dashboards and alerts use them, so all names exist from the
 // start. If zlockd has no value for a name, the value stays zero.
 
 // gauge is a number that goes up and down. mntr always shows a gauge that is a float with a decimal point.

@@ -149,7 +149,7 @@ type Summary struct {
 	P50, P90, P95, P99, P999 float64
 }
 
-// Avg returns the mean, zero before the first value.
+// Avg returns the mean, or zero before the first value.
 func (s *Summary) Avg() float64 {
 	if s.Count == 0 {
 		return 0

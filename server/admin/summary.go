@@ -87,7 +87,7 @@ func (r *Recorder) begin() *histogram {
 	return r.current.Load()
 }
 
-// Value returns what was recorded, every value divided by unit.
+// Value returns the recorded values, each divided by unit.
 func (r *Recorder) Value(now time.Time, unit float64) Summary {
 	s := Summary{
 		Count: r.count.Load(),
@@ -172,7 +172,7 @@ func valueOf(bucket int) int64 {
 	return low + 1<<shift/2
 }
 
-// quantile returns the value below which a share of q of all values lies.
+// quantile returns the value such that a share q of all values is lower.
 func quantile(counts *[buckets]uint64, total uint64, q float64) int64 {
 	rank := uint64(q * float64(total))
 	if rank >= total {

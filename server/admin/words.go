@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Many programs parse these answers by line number and by regular expression. So order, blanks and final
-// newlines are those of ZooKeeper.
+// Many programs parse these answers by line number and by regular expression. So the order, blanks and final
+// newlines are the same as in ZooKeeper's answers.
 
 func renderSrvr(w io.Writer, s *Status) {
 	renderVersion(w, s)
@@ -96,7 +96,7 @@ func renderConf(w io.Writer, s *Status) {
 	if m, ok := s.member(); ok && !m.Voter {
 		peerType = 1
 	}
-	// zlockd has no limits in ticks, but some readers ask for them. The values are those of ZooKeeper's
+	// zlockd has no limits in ticks, but some readers need these values. They are the values of ZooKeeper's
 	// sample configuration.
 	fmt.Fprintf(w, "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=%d\nquorumPort=%d\npeerType=%d\n",
 		c.PeerPort, c.PeerPort, peerType)
