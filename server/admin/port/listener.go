@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// maxConns is how many connections an admin port has at a time. When another one arrives, the port closes a
-// connection on which it is not answering a request.
+// maxConns is how many connections an admin port has at a time. When a further connection arrives, the port
+// closes a connection that waits for no answer.
 const maxConns = 256
 
 // LimitListener bounds the number of connections accepted from ln. The HTTP servers of this package mark the

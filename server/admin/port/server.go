@@ -1,5 +1,5 @@
-// Package port is the door of a port that strangers may find: bounded listeners, with TLS or without,
-// refusals and logins, and answers that wait for no slow reader. It does not know what is asked there.
+// Package port protects a port that strangers may find. It has bounded listeners, with TLS or without,
+// refusals and logins, and answers that do not wait for slow readers. It does not know the requests.
 package port
 
 import (
