@@ -68,8 +68,8 @@ func (c *conn) authFailed(xid int32, scheme string) bool {
 
 var errNoRoom = errors.New("the identity is empty, or the connection has too many")
 
-// saslEmpty is how often the server tells a client, as ZooKeeper does, that it has no SASL. Some clients read
-// that answer as progress and would ask forever.
+// saslEmpty is how often the server answers a client, like a ZooKeeper, that it has no SASL. Some clients
+// take that answer for progress, and would ask forever.
 const saslEmpty = 3
 
 // sasl handles one token of a negotiation. Success adds the proved identity to the client's identities. A

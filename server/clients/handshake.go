@@ -297,7 +297,8 @@ func (c *conn) refuse() ends.Reason {
 	return ends.Gone
 }
 
-// refusal appends the answer that tells a client of the end of its session. The outbox is locked.
+// refusal appends the answer that informs a client of the end of its session. The caller holds the lock of
+// the outbox.
 func (c *conn) refusal() {
 	if !c.out.Open() {
 		return

@@ -60,9 +60,10 @@ type Options struct {
 	MaxWatchesPerConn int
 	MaxWatches        int
 	// MaxWatchBytesPerConn and MaxWatchBytes bound the memory of watches; defaults 48 MiB, and a quarter of
-	// what the process may use, at least 128 MiB. While MaxConnsPerAddr is a limit, the connections from one
-	// address may have twice as much together as one of them. At a bound the server closes the connection
-	// that sets another watch; at MaxWatchBytes only a connection that already has many.
+	// the memory that the process may use, but at least 128 MiB. While MaxConnsPerAddr is a limit, all
+	// connections from one address together may have twice as much as a single connection. At a bound the
+	// server closes the connection that sets another watch; at MaxWatchBytes only a connection that already
+	// has many.
 	MaxWatchBytesPerConn int
 	MaxWatchBytes        int
 
@@ -76,7 +77,7 @@ type Options struct {
 	// default 10 s.
 	HandshakeTimeout time.Duration
 
-	// Reconfigure carries out reconfig; nil: the server answers RECONFIGDISABLED.
+	// Reconfigure carries out the operation reconfig; nil: the server answers RECONFIGDISABLED.
 	Reconfigure Reconfigure
 
 	// Follow, if set, gets every request when it is answered; see observe.Clients.Followed.
@@ -141,7 +142,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// roomForConns returns for how many connections the descriptors and the memory suffice; 0: not known.
+// roomForConns returns for how many connections the file descriptors and the memory are enough, or 0 if that
+// is not known.
 func roomForConns(descriptors int64, memory uint64) int {
 	n := 1 << 30
 	if descriptors > 0 {

@@ -96,7 +96,7 @@ func (c *conn) panicked(p any) {
 	c.srv.log.Error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
 }
 
-// finish releases what the connection held.
+// finish releases all that the connection held.
 func (c *conn) finish(why ends.Reason) {
 	c.out.Close(why)
 	c.srv.remove(c)

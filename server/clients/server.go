@@ -93,8 +93,8 @@ type Server struct {
 
 	Observed observe.Clients // statistics for operators
 
-	// batch is when the first reply of the present batch was appended, 0 if none was. It belongs to the
-	// goroutine that applies the log.
+	// batch is when the first reply of the present batch was appended, or 0 if there is none yet. It belongs
+	// to the goroutine that applies the log.
 	batch time.Duration
 }
 
@@ -201,7 +201,7 @@ func (s *Server) WaitServing(ctx context.Context) error {
 // now returns the time since the server started. Only differences of such times have a meaning.
 func (s *Server) now() time.Duration { return time.Since(s.start) }
 
-// address holds what the connections from one address share.
+// address holds the counts that the connections from one address share.
 type address struct {
 	watchers.Address
 	ids      *[]jute.ID   // the identities of clients without a proved identity
@@ -298,7 +298,7 @@ func (s *Server) claim(c *conn, id int64) (older *conn, ok bool) {
 	return older, true
 }
 
-// connOf returns the connection of a session here, nil if there is none.
+// connOf returns the connection of a session at this server, or nil if there is none.
 func (s *Server) connOf(session int64) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
