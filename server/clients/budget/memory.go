@@ -218,10 +218,10 @@ func (m *Memory) advance() {
 	m.line = left
 }
 
-// Slowest returns the connection that has gone longest without progress, of those that could make some, if
-// that is longer than Grace. w is the connection that waits for memory. If the slowest is w itself, Slowest
-// returns nil: another connection that waits will close w. With own, the memory of w's address is used up,
-// and Slowest considers only connections from there.
+// Slowest returns the connection that has gone longest without progress, among the connections that could
+// make progress, if that time is longer than Grace. w is the connection that waits for memory. If the slowest
+// connection is w itself, Slowest returns nil: another connection that waits will close w. If own is true,
+// the memory of w's address is used up, and Slowest considers only connections from that address.
 func (m *Memory) Slowest(w Holder, own bool) (slow Holder, why ends.Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
