@@ -53,9 +53,9 @@ func (in *Input) Len() int { return in.w - in.r }
 // Bytes returns these bytes.
 func (in *Input) Bytes() []byte { return in.buf[in.r:in.w] }
 
-// Peek returns the next frame without its prefix, nil if it is not complete. limit bounds its length. A
-// longer frame may be a setWatches; wait says that only its prefix has arrived, so that its operation is not
-// known yet.
+// Peek returns the next frame without its prefix, or nil if the frame is not complete. limit bounds its
+// length. A longer frame may be a setWatches; wait says that only its prefix has arrived, so that its
+// operation is not known yet.
 func (in *Input) Peek(limit int) (frame []byte, wait bool, err error) {
 	in.want = 0
 	b := in.Bytes()
@@ -99,7 +99,7 @@ func (in *Input) Drop() { in.r, in.w = 0, 0 }
 // Want asks for n bytes in one piece.
 func (in *Input) Want(n int) { in.want = n }
 
-// Wanted returns how many bytes the caller needs in one piece; 0: any.
+// Wanted returns how many bytes the caller needs in one piece, or 0 if any number is enough.
 func (in *Input) Wanted() int { return in.want }
 
 // Busy reports whether the last read filled a buffer that does not grow for short frames, so that more bytes
