@@ -17,9 +17,9 @@ func (o *Outbox) Grown(others bool) {
 	}
 }
 
-// hold reports the size of the outbox to srv.memory, after it grew or shrank. With others, the growth comes
-// from other clients, outcomes or parked reads: then hold closes an outbox that is already large if there is
-// no more room. The caller has locked the outbox.
+// hold reports the size of the outbox to srv.memory, after it grew or shrank. others says that the growth
+// comes from other clients, outcomes or parked reads. Then, if there is no more room, hold closes an outbox
+// that is already large. The caller has locked the outbox.
 func (o *Outbox) Hold(others bool) {
 	n := o.Size() + o.writing + o.reserved - o.lent
 	if n <= FlushSize {
@@ -69,8 +69,8 @@ func (o *Outbox) Reserve(size int, now bool) bool {
 	if !o.s.Memory.Wait(o.owner, budget.Output, n) {
 		return false
 	}
-	// The allocation and the first touch of its pages take longer than the reply. They must not happen
-	// under the state lock, nor under the outbox's, for which an event may wait.
+	// The allocation, and the first write to its pages, take longer than the reply. They must happen neither
+	// under the state lock nor under the outbox's lock, because an event may wait for the latter.
 	var room []byte
 	if now {
 		room = longBuffer(size + KeepSize)
@@ -90,7 +90,8 @@ func (o *Outbox) Reserve(size int, now bool) bool {
 	return true
 }
 
-// Replied gives back what was reserved for a reply, and tells the memory what the outbox holds with it.
+// Replied gives back the memory that was reserved for a reply, and records the memory that the outbox now
+// holds.
 func (o *Outbox) Replied(others bool) {
 	o.reserved = 0
 	o.Hold(others)

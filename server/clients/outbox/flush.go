@@ -70,15 +70,16 @@ func (o *Outbox) Flush() {
 	o.write(true)
 }
 
-// unread reports whether the connection's goroutine waits for the running flush, and so does not read.
+// unread reports whether the connection's goroutine waits for the running flush, and so does not read from
+// the client.
 func (o *Outbox) unread() bool {
 	o.Lock()
 	defer o.Unlock()
 	return o.own || o.waiting
 }
 
-// write writes the whole outbox to the connection and ends the flush. If it would block but mayBlock is
-// false, it returns false and the flush goes on; call it again.
+// write writes the whole outbox to the connection and ends the flush. If it would block and mayBlock is
+// false, it returns false; the flush is not over, and the caller must call write again.
 func (o *Outbox) write(mayBlock bool) bool {
 	for {
 		o.Lock()

@@ -1,7 +1,6 @@
-// Package outbox holds what waits for one client, and gets it out: whole frames in the order of the state,
-// the requests that wait for their outcomes, the flushes that write the frames, the pool of flushers, the
-// bounds of what a client may leave unread, and the end of the connection. It does not know what a request
-// does.
+// Package outbox holds the frames that wait for one client, and sends them. It has whole frames in the order
+// of the state, the requests that wait for their outcomes, the flushes that write the frames, the pool of
+// flushers, the bounds on unread bytes, and the end of the connection. It does not know what a request does.
 package outbox
 
 import (
@@ -90,7 +89,7 @@ type Outbox struct {
 	Stat observe.Conn
 }
 
-// Shared is what the outboxes of a server have in common.
+// Shared has the parts that the outboxes of a server share.
 type Shared struct {
 	Flushers
 	Memory    *budget.Memory
@@ -192,7 +191,8 @@ func (o *Outbox) AppendEvent(zxid int64, e jute.EventType, path string) {
 // LongPending returns how many of the pending requests may change the length of answers to parked reads.
 func (o *Outbox) LongPending() int { return o.long }
 
-// Reserved returns how many bytes are granted for a long reply beyond what is held.
+// Reserved returns how many bytes are granted for a long reply, in addition to the bytes that the outbox
+// holds.
 func (o *Outbox) Reserved() int { return o.reserved }
 
 // Closing reports whether the client has asked for the end of its session.

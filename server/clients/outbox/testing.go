@@ -44,12 +44,12 @@ func (o *Outbox) Ignore(frames int) {
 	o.frames, o.stuck = frames, -stuckTime
 }
 
-// Pretend sets what a flush under way and a long reply would.
+// Pretend sets the fields as a flush under way and a long reply would set them.
 func (o *Outbox) Pretend(flushing, waiting bool, writing, reserved int) {
 	o.flushing, o.waiting, o.writing, o.reserved = flushing, waiting, writing, reserved
 }
 
-// Write goes on with a flush under way until it ends.
+// Write continues a flush under way until it ends.
 func (o *Outbox) Write() { o.write(true) }
 
 // Empty takes everything out of the outbox, and returns it.
@@ -104,7 +104,8 @@ func (c *Stub) Alive()                   {}
 func (c *Stub) CountWatches()            {}
 func (c *Stub) Wake()                    {}
 
-// Idle returns what the outboxes of a server share that does nothing, and the function that ends it.
+// Idle returns the shared parts of the outboxes of a server that does nothing, and the function that ends
+// them.
 func Idle(maxBytes, maxFrames, buffers int, shares *budget.Shares) (s *Shared, end func()) {
 	const many = 1 << 40
 	stop, began := make(chan struct{}), time.Now()
