@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// Rest holds the resting connections. It needs a system that can tell a single goroutine which of them have
-// something to read. That goroutine itself answers pings. A connection that ends, or that has anything else
-// to read, gets its own goroutine.
+// Rest holds the resting connections. It needs an operating system that can report to a single goroutine
+// which connections have something to read. That goroutine itself answers pings. If a connection ends or has
+// anything else to read, it gets a goroutine of its own.
 //
 // One goroutine at a time owns a connection. Under mu the ownership of a resting connection changes: for a
 // visit to the single goroutine, or permanently to the goroutine that wakes the connection.
@@ -30,7 +30,7 @@ type Rest struct {
 type Sleeper interface {
 	// Place returns where it rests.
 	Place() *Place
-	// Raw returns its socket, nil if it is not plain TCP and cannot rest.
+	// Raw returns the connection's socket, or nil if the connection is not plain TCP and so cannot rest.
 	Raw() syscall.RawConn
 	// IsOpen reports whether it has not begun to end.
 	IsOpen() bool
@@ -84,8 +84,8 @@ func (r *Rest) Len() int {
 	return len(r.slots) - len(r.free)
 }
 
-// Use sets the poller, nil if the system has none, and starts to wait for arrivals. Without a call, the first
-// connection makes Rest use the system's poller.
+// Use sets the poller and starts to wait for arrivals; the poller is nil if the system has none. If Use is
+// not called, the first connection makes Rest use the system's poller.
 func (r *Rest) Use(p Poller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
