@@ -360,7 +360,7 @@ func (t *Table) settle() {
 	}
 }
 
-// loan returns the loan of this portion to c's address, nil if the portion is short, and whether there is
+// loan returns the loan of this portion to c's address, or nil if the portion is short, and whether there is
 // room for it. If there is no room, it first closes connections that do not read.
 func (t *Table) loan(c *Watcher) (l *budget.Loan, room bool) {
 	to := &c.From.change
@@ -396,7 +396,7 @@ func (t *Table) loan(c *Watcher) (l *budget.Loan, room bool) {
 // killer is a connection that the goroutine that applies the log can end: it must not touch a socket.
 type killer interface{ Kill(ends.Reason) }
 
-// noteFired counts the watches that one event fired.
+// noteFired counts the watches that one event has fired.
 func (t *Table) noteFired(e jute.EventType, told, size int) {
 	m := t.outboxes.Metrics
 	m.WatchBytes.Add(int64(told * size))

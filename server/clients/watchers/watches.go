@@ -1,5 +1,5 @@
-// Package watchers keeps the watches of the clients of a server, and moves the events of changes into the
-// outboxes of those that watch and may read.
+// Package watchers keeps the watches of a server's clients. It moves the events of changes into the outboxes
+// of the clients that watch the nodes and may read them.
 package watchers
 
 import (
@@ -25,7 +25,7 @@ type Watcher struct {
 	hears   int32 // place, from 1, among the watchers of the present change
 }
 
-// Address is what the connections from one address share.
+// Address holds the counts that the connections from one address share.
 type Address struct {
 	Host    string
 	Account budget.Account
