@@ -190,7 +190,7 @@ func (v *View) fail(w http.ResponseWriter, err error) {
 // answerer computes the answer to a query.
 type answerer func(context.Context, *query) (any, error)
 
-// sees reports whether a request may see all names, or only those that every client may list.
+// sees reports whether a request may see all names, or only the names that every client may list.
 func (v *View) sees(r *http.Request) (all bool, no *port.Refusal) {
 	all, no = v.o.Authorize.Sees(r)
 	return all || v.o.ShowAll, no
@@ -219,8 +219,8 @@ type query struct {
 // path returns the path of the node that the query names.
 func (q *query) path() string { return "/" + strings.Trim(q.name, "/") }
 
-// wrong returns what is wrong with the parameters, after all known ones were read. It refuses unknown ones,
-// because a filter with a misspelt name would show everything.
+// wrong returns what is wrong with the parameters. It is called after all known parameters were read. It
+// refuses unknown parameters, because a filter with a misspelt name would show everything.
 func (q *query) wrong() error {
 	for name := range q.values {
 		if !q.ofPage && !slices.Contains(q.known, name) {

@@ -28,7 +28,7 @@ type graphAnswer struct {
 	Truncated string         `json:"truncated,omitempty"`
 }
 
-// maxEdges is how many waits an answer has at most; those of cycles come first.
+// maxEdges is how many waits an answer has at most; the waits of cycles come first.
 const maxEdges = 2000
 
 // waitGraph answers /wait-graph.

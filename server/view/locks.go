@@ -98,7 +98,7 @@ func (v *View) filterOf(q *query) filter {
 	return f
 }
 
-// below tells whether a path is at or below a prefix.
+// below reports whether a path is at or below a prefix.
 func below(path, prefix string) bool {
 	prefix = strings.TrimSuffix(prefix, "/")
 	return prefix == "" || strings.HasPrefix(path, prefix) && (len(path) == len(prefix) ||

@@ -93,8 +93,8 @@ func (m *meter) sum(prefix string) *lockSum {
 	return sum
 }
 
-// makeRoom drops prefixes without locks, if other prefixes need their places. It begins with those that have
-// had no locks for the longest time, and adds their counts to "other".
+// makeRoom drops prefixes without locks if other prefixes need their places. It first drops the prefixes that
+// have had no locks for the longest time, and adds their counts to "other".
 func (m *meter) makeRoom(s *scan) {
 	here, fresh := map[string]bool{}, map[string]bool{}
 	for i := range s.locks {
@@ -217,7 +217,7 @@ func (s *scan) prefix(path string) string {
 	return path
 }
 
-// label returns a prefix as a label of a metric, given those that have one already.
+// label returns a prefix as a label of a metric. It is given the prefixes that already have labels.
 func label[V any](known map[string]V, prefix string) string {
 	if _, ok := known[prefix]; !ok && places(known) >= maxPrefixes {
 		return otherPrefix

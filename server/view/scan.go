@@ -158,7 +158,7 @@ func (v *View) lockAt(ctx context.Context, path string) (q recipe.Queue, at *loc
 // sessionsAtOnce is how many sessions eachSession looks up under one hold of the state lock.
 const sessionsAtOnce = 256
 
-// eachSession calls f, under the state lock, for those of the sessions that exist.
+// eachSession calls f, under the state lock, for each of the sessions that exists.
 func (v *View) eachSession(ctx context.Context, ids []int64, f func(session.Session, *tree.Tree)) error {
 	for part := range slices.Chunk(ids, sessionsAtOnce) {
 		if ctx.Err() != nil {

@@ -114,7 +114,8 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 		host := c.Addr[:max(strings.LastIndexByte(c.Addr, ':'), 0)]
 		add(host, row)
 	}
-	// Also count connections that have ended, such as those of clients that connect for each request.
+	// Also count connections that have ended, such as the connections of clients that connect for each
+	// request.
 	for host, n := range v.source.GoneClients() {
 		add(host, answer.Busy{Requests: n.Requests, Bytes: n.Bytes})
 	}
@@ -237,7 +238,7 @@ type packetRates struct {
 	Sent     float64 `json:"sent"`
 }
 
-// packetRates returns the rates since the oldest sample, nil in the first second.
+// packetRates returns the rates since the oldest sample, or nil in the first second.
 func (v *View) packetRates(s *admin.Status) *packetRates {
 	then := v.oldest()
 	over := time.Since(then.at).Seconds()
@@ -265,8 +266,8 @@ type memberRow struct {
 	Voter  bool   `json:"voter"`
 	Leader bool   `json:"leader"`
 	Self   bool   `json:"self"`
-	// Reached reports whether the leader, or else the server that was asked, hears from the member; nil:
-	// unknown.
+	// Reached reports whether the leader hears from the member or, if there is no leader, whether the server
+	// that was asked does; nil: unknown.
 	Reached *bool  `json:"reached,omitempty"`
 	Lag     uint64 `json:"lag,omitempty"`   // entries that it has not applied
 	Waits   string `json:"waits,omitempty"` // what the member says it waits for, or why it is not reached

@@ -144,8 +144,8 @@ type child struct {
 	stat jute.Stat
 }
 
-// children lists the first children that follow a name. It keeps no more of them
-// than it shows, however many there are.
+// children lists the first children whose names follow a name. However many children there are, it keeps only
+// as many as it shows.
 func (v *View) children(ctx context.Context, path, after string, limit int, a *nodeAnswer) error {
 	var walk tree.ChildWalk
 	var kept []child

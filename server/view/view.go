@@ -21,7 +21,7 @@ type Source interface {
 	Ended
 	// View runs f under the read side of the state lock, if there is a state.
 	View(f func(*state.State)) bool
-	// Status, Conns and WatchCount tell of this server.
+	// Status, Conns and WatchCount describe this server.
 	Status(admin.Need) *admin.Status
 	Conns() []admin.Conn
 	WatchCount(session int64) int
@@ -40,7 +40,7 @@ type Source interface {
 	TakeSnapshot() error
 }
 
-// Options say what the view shows to whom.
+// Options say to which users the view shows which data.
 type Options struct {
 	Source Source // required
 	// Authorize checks the users that may act.
