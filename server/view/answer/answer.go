@@ -33,7 +33,7 @@ type Session struct {
 	Conn      *Conn  `json:"connection,omitempty"` // its connection, if it is to this server
 }
 
-// Conn is what a server knows of a client's connection.
+// Conn describes a client's connection to this server.
 type Conn struct {
 	Addr        string  `json:"addr"`
 	Secure      bool    `json:"tls,omitempty"`
@@ -99,7 +99,7 @@ type Top struct {
 	Truncated string  `json:"truncated,omitempty"`
 }
 
-// Busy is a client or path and what it has done.
+// Busy is a client or a path, with its counts.
 type Busy struct {
 	Name     string `json:"name"`
 	Requests int64  `json:"requests"`

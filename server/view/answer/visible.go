@@ -7,8 +7,8 @@ import (
 )
 
 // Visible returns text of clients in a form for people, in which different names look different. It replaces
-// some characters by their codes: those that do not print, change the direction of writing, or take no space.
-// It replaces a space at an end of the text, or beside another space, by ␣.
+// characters that do not print, change the direction of writing, or take no space by their codes. It replaces
+// a space at an end of the text, or next to another space, by ␣.
 func Visible(s string) string {
 	if s == strings.ToValidUTF8(s, "") && !strings.ContainsFunc(s, hidden) && !strings.Contains(s, "  ") &&
 		!strings.HasPrefix(s, " ") && !strings.HasSuffix(s, " ") {
