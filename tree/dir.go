@@ -147,7 +147,7 @@ func (d *dir) remove(seed maphash.Seed, name string) (p int) {
 func (d *dir) clear(i int) {
 	mask := len(d.slots) - 1
 	for j := (i + 1) & mask; d.slots[j] != 0; j = (j + 1) & mask {
-		// The slot at j may move to i unless its home lies between them.
+		// The slot at j may move to i unless its home is between them.
 		if home := int(d.slots[j]>>32) & mask; (j-home)&mask >= (j-i)&mask {
 			d.slots[i] = d.slots[j]
 			i = j

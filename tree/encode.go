@@ -11,8 +11,8 @@ func (s *Snapshot) header(b []byte) []byte {
 
 func (s *Snapshot) end(b []byte) []byte { return jute.AppendLong(append(b, recEnd), int64(s.out)) }
 
-// node writes a node. At least shared bytes of its path are those of the node
-// before it.
+// node writes a node. At least the first shared bytes of its path are equal to those of the previous node's
+// path.
 func (s *Snapshot) node(b []byte, path string, shared int, st *state) []byte {
 	id, ok := s.acls[st.acl]
 	if !ok {

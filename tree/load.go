@@ -252,9 +252,9 @@ func (l *Loader) Finish() (*Tree, error) {
 	return t, nil
 }
 
-// unreverse turns the directories round: a snapshot walks them from the end.
-// Servers that loaded a snapshot then list and walk in the same order as those
-// that wrote it, unless writers were at work.
+// unreverse reverses the order of the directories, because a snapshot walks them from the end. So a server
+// that loaded a snapshot lists and walks nodes in the same order as the server that wrote it, unless there
+// were writes during the snapshot.
 func (t *Tree) unreverse() {
 	todo := []*node{t.root}
 	for len(todo) > 0 {

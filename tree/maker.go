@@ -63,15 +63,15 @@ func (m *Maker) remove(n *node, gone func(path string, i *Info)) {
 	m.unlink(n)
 }
 
-// Recount writes the true counts into the nodes that hold those of quotas.
+// Recount writes the true counts into the nodes that hold the counts of quotas.
 func (m *Maker) Recount() {
 	for n := range m.quotaTexts {
 		m.fillStats(n)
 	}
 }
 
-// Finish returns the tree as of zxid. It returns an error for a tree that a Loader would refuse, and for a
-// node that takes more than most bytes.
+// Finish returns the tree, with zxid as its newest change. It returns an error for a tree that a Loader would
+// refuse, and for a node that takes more than most bytes.
 func (m *Maker) Finish(zxid int64, most int) (_ *Tree, err error) {
 	m.root.walk(nil, func(path string, n *node) bool {
 		size := len(path) + len(n.data) + len(n.acl.Key())

@@ -21,11 +21,11 @@ type Change struct {
 	// newest request was refused for this reason.
 	OneLayout, Divided bool
 
-	// Events are those that watches may wait for, in the order in which they must be fired. The
+	// Events are the changes for which watches may wait, in the order in which the watches must fire. The
 	// operations append to it.
 	Events []Event
 
-	// Steps are what the newest request has cost so far.
+	// Steps is what the newest request has cost so far.
 	Steps int
 
 	asked acl.Asker

@@ -1,7 +1,7 @@
 package tree
 
-// due tells whether n is a container that lost its last child, or a node that
-// was childless and unmodified for longer than its time to live.
+// due reports whether n is a container that has lost its last child, or a TTL node that had no children and
+// no change for longer than its time to live.
 func (n *node) due(now int64) bool {
 	if n.children() > 0 {
 		return false

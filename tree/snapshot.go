@@ -101,8 +101,8 @@ func (s *Snapshot) Close() {
 	}
 }
 
-// Append appends the next chunk, of up to n nodes, and tells whether it was
-// the last. The caller keeps changes away while it runs, but not other reads.
+// Append appends the next chunk, with up to n nodes, and reports whether it was the last. The caller allows
+// other reads while it runs, but no changes.
 func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 	start := len(b)
 	if s.stage == stageHeader {

@@ -50,13 +50,13 @@ func pathSteps(path string) int {
 	return min(strings.Count(path, "/"), MaxDepth)/4 + len(path)/64
 }
 
-// ReadSteps returns the cost of a read beside its answer, and WatchSteps that of a watch.
+// ReadSteps returns what a read costs in addition to its answer. WatchSteps returns what a watch costs.
 func ReadSteps(path string, ids []jute.ID) int { return opSteps + pathSteps(path) + len(ids)/2 }
 
 func WatchSteps(path string) int { return watchSteps + len(path)/64 }
 
-// eventSteps returns the cost of an event that keeps its path, whose every name may have a Recursive
-// watch: every prefix of the path is hashed.
+// eventSteps returns the cost of an event with this path. A Recursive watch may be at every prefix of the
+// path, so each prefix is hashed.
 func eventSteps(path string) int {
 	return len(path)/64 + len(path)*strings.Count(path, "/")/2/eventBytes
 }

@@ -21,7 +21,7 @@ const (
 	TTLNode                       // lives until it has had no children and no change for its time to live
 )
 
-// state is the part of a node that belongs to it alone: what a snapshot writes.
+// state is the part of a node that a snapshot writes.
 type state struct {
 	data  string // immutable, so that copies of a state share it
 	acl   *acl.Set
@@ -84,8 +84,8 @@ func (n *node) appendData(b []byte) []byte {
 	return jute.AppendString(b, n.data)
 }
 
-// Tree is the znodes of a server. One writer at a time changes it; reads may run side by side, but
-// not beside a change: the caller holds the lock that ensures this.
+// Tree holds the znodes of a server. One writer at a time may change it. Several reads may run at once, but
+// not during a change; the caller's lock ensures this.
 type Tree struct {
 	root  *node
 	seed  maphash.Seed

@@ -11,8 +11,7 @@ type undoLog struct {
 	hash  digest.Sum
 	zxid  int64
 
-	// counted holds what the texts of quotas said before the multi, of those that it
-	// changed.
+	// counted holds, for each quota text that the multi has changed, the text before the multi.
 	counted map[*node]quotaText
 }
 
@@ -56,8 +55,8 @@ func (u *undoLog) deleted(n *node, at int) {
 	}
 }
 
-// rollback takes all noted changes back, newest first, and ends the log. The tree is then what it
-// was, down to the order of its directories.
+// rollback undoes all recorded changes, the newest first, and ends the log. The tree is then as it was
+// before, even in the order of its directories.
 func (t *Tree) rollback() {
 	u := t.undo
 	t.undo = nil

@@ -77,8 +77,8 @@ func validEntry(a *jute.ACL, ids []jute.ID) bool {
 	return false
 }
 
-// validDigest wants exactly two parts around a colon, not counting empty ones
-// at the end, which is what the reference's splitting amounts to.
+// validDigest accepts exactly two parts around a colon, and does not count empty parts at the end, as
+// ZooKeeper's way to split a text.
 func validDigest(id string) bool {
 	id = strings.TrimRight(id, ":")
 	_, rest, ok := strings.Cut(id, ":") // the user may be empty
