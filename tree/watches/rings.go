@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Kind says what a watch waits for and whether it stays.
+// Kind says for what a watch waits, and whether the watch stays after an event.
 type Kind uint8
 
 // The kinds of watches. Data and Child watches are used up by the first event
@@ -50,7 +50,7 @@ func watcherModes(watcherType int32) modes {
 	return 0
 }
 
-// Known tells whether clients may name this watcher type.
+// Known reports whether clients may name this watcher type.
 func Known(watcherType int32) bool { return watcherModes(watcherType) != 0 }
 
 // Table knows which connections wait for which events. W is a connection.
@@ -248,10 +248,11 @@ func (w *Table[W]) leavePath(r uint32, was modes) {
 	}
 }
 
-// first returns the first record of the path: those that do not see below it come first.
+// first returns the first record of the path. The records whose watches do not see changes below the path
+// come first.
 func (p *watchedPath) first() uint32 { return cmp.Or(p.plain, p.deep) }
 
-// after returns the record after r at its path, 0 at the end.
+// after returns the record after r at its path, or 0 if r is the last.
 func (w *Table[W]) after(p *watchedPath, r uint32) uint32 {
 	switch next := w.records.at(r).in[ofPath].next; next {
 	case p.plain:

@@ -95,8 +95,8 @@ func (s *slab[T]) peek(id uint32) *T {
 	return &c.items[id%chunkSize]
 }
 
-// shrinkMap is a map that gives its room back. Go's own maps keep what they once needed; a
-// shrinkMap is made again when few entries of many are left.
+// shrinkMap is a map that frees memory. Go's own maps keep the memory that they once needed. A shrinkMap is
+// made again when only a few of many entries are left.
 type shrinkMap[K comparable] struct {
 	m    map[K]uint32
 	peak int

@@ -39,8 +39,7 @@ func (w *Table[W]) Add(conn W, path string, k Kind) {
 	w.set(r, w.records.at(r).modes|modes(1<<k))
 }
 
-// find returns the record of connection c at path p, 0 if there is none, and
-// how many records it looked at.
+// find returns the record of connection c at path p, or 0 if there is none, and how many records it compared.
 func (w *Table[W]) find(c, p uint32) (r uint32, n int) {
 	path := w.paths.at(p)
 	if path.status == pathIndexed {
@@ -71,8 +70,9 @@ func (w *Table[W]) index(r uint32, n int) {
 	w.big[rec.path][rec.conn] = r
 }
 
-// Fire calls tell once for every connection that waits for an event, and removes the one-shot watches that it
-// matches, for a deletion in both registries. A changed list of children is an event of its own.
+// Fire calls tell once for every connection that waits for an event, and removes the one-shot watches that
+// the event fires. A deletion fires watches in both registries. A change of a list of children is an event of
+// its own.
 func (w *Table[W]) Fire(e jute.EventType, path string, tell func(W)) {
 	w.FireAt(e, path, tell, func(p uint32) { w.fire(w.paths.at(p).deep, recursiveMode, tell) })
 }
