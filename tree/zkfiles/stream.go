@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// stream reads jute fields from a reader whose content is too long for one slice. The first error sticks;
-// every later read returns a zero value. stream computes the checksum of all bytes that it has read.
+// stream reads jute fields from a reader whose content is too long for one slice. After the first error every
+// read returns a zero value. stream computes the checksum of all bytes that it has read.
 type stream struct {
 	r   *bufio.Reader
 	sum hash.Hash32 // Adler-32 so far

@@ -32,7 +32,7 @@ func NewTree() *Tree {
 
 func emptyTree() *Tree { return &Tree{Nodes: tree.NewMaker(), Sessions: map[int64]int32{}} }
 
-// builtins adds the missing nodes among those that exist without a create. Snapshots of releases before 3.5
+// builtins adds the nodes that exist without a create, if they are missing. Snapshots of releases before 3.5
 // have no /zookeeper/config.
 func (t *Tree) builtins() {
 	read := []jute.ACL{{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}}
@@ -76,7 +76,7 @@ func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 			t.Zxid = r.Digest.Zxid
 		}
 	}
-	// Without a digest there is no way to tell how far past zxid some nodes already are.
+	// Without a digest it is unknown how many changes after zxid some nodes already have.
 	t.exact = t.expected == nil || t.expected.Zxid <= t.Zxid
 	t.builtins()
 	err := t.compare()
