@@ -83,7 +83,7 @@ var States = []State{
 
 	// Links and streams
 	{"a link comes before the term of an elected server begins", "raftfsm/leading/link.go",
-		"its term is about to begin\n@", ""},
+		"the term is about to begin\n@", ""},
 	{"a link comes after the end of the term", "raftfsm/leading/link.go",
 		"\tif !t.links.Add(in) {\n@\t\treturn", ""},
 	{"touches come to a leader without its lease", "raftfsm/leading/link.go",
