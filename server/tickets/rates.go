@@ -32,7 +32,7 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 	if !ok {
 		return unavailable(errAgain)
 	}
-	d := &state.Draw{Path: q.Path, Limit: int64(q.Limit), Per: q.Per.Milliseconds(),
+	d := &state.Draw{Path: q.Path, Ask: state.Ask{Limit: int64(q.Limit), Per: q.Per.Milliseconds()},
 		Identity:   q.Identity.Name,
 		RateBounds: state.RateBounds{All: MaxRates, Identity: int32(q.Identity.Rates)}}
 	if copy(d.Hash[:], q.Secret[:]); !secret {

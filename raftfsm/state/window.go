@@ -1,0 +1,266 @@
+package state
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Ask asks for one draw.
+type Ask struct {
+	Limit int64
+	Per   int64   // ms
+	Hash  [8]byte // hash of the request's secret, by which a repeated request is recognised
+}
+
+// Drawn is the answer to an Ask.
+type Drawn struct {
+	OK   bool
+	Told bool  // an earlier request with the same secret was granted; this draw counts nothing
+	At   int64 // time of the grant, ms since 1970 by the cluster's clock
+	Left int64 // how many more draws are free now
+	Wait int64 // ms until the next draw is free, if this one was refused
+}
+
+// append appends the reply to a draw's request.
+func (d *Drawn) append(b []byte) []byte {
+	b = jute.AppendBool(jute.AppendBool(b, d.OK), d.Told)
+	return jute.AppendLong(jute.AppendLong(jute.AppendLong(b, d.At), d.Left), d.Wait)
+}
+
+// ReadDrawn reads the reply to a Draw.
+func ReadDrawn(reply []byte) (d Drawn, err error) {
+	in := jute.NewDecoder(reply)
+	d = Drawn{OK: in.Bool(), Told: in.Bool(), At: in.Long(), Left: in.Long(), Wait: in.Long()}
+	return d, in.Err()
+}
+
+// The bounds of a window.
+const (
+	windowMagic = "zlockd rate 1\n"
+	maxWindow   = 24 * 60 * 60 * 1000 // ms
+
+	// A window has the exact times of its last exactRuns grants, or of more if several share a time. Older
+	// grants within 1/mergedRuns of the window's time are merged, with the time of the last of them. So a
+	// grant may count for too long, never for too short.
+	exactRuns  = 256
+	mergedRuns = 128
+	maxRuns    = exactRuns + 2*mergedRuns
+
+	// How long the window remembers draws with their secrets, and how many of them.
+	recentTime = 60 * 1000 // ms
+	maxRecent  = 500
+)
+
+// window is a sliding window. Its runs are in order, the oldest first.
+type window struct {
+	keep   int64 // ms, how long a run counts
+	last   int64 // the time of the last draw, ms since 1970
+	runs   []run
+	recent string // the remembered draws, encoded: times, each with a hash
+	newest string // the encoding of the added draw
+}
+
+// run is a number of grants that count until the time of the last of them is over.
+type run struct{ first, last, n int64 }
+
+const recentSize = 16
+
+// Rate returns the answer that a draw would get at a time, given the data of the rate's node, which may be
+// empty.
+func (d *Ask) Rate(data string, now int64) (Drawn, jute.ErrCode) {
+	w, code := windowOf(data, d.Per)
+	if code != jute.OK {
+		return Drawn{}, code
+	}
+	return w.draw(d, now), jute.OK
+}
+
+// Use says how much of a rate is used at a moment.
+type Use struct {
+	Per  int64 // ms, the length of the period
+	Used int64 // draws in the period
+	Wait int64 // ms until the next draw under the limit is free
+}
+
+// UseOf returns the use of a rate, given the data of its node. It draws nothing. A limit of 0 means that the
+// limit is unknown; a time of 0 means the longest that the rate keeps.
+func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
+	w, code := windowOf(data, per)
+	if code != jute.OK {
+		return u, code
+	}
+	if per == 0 {
+		per = w.keep
+	}
+	u = Use{Per: per, Used: w.used(max(now, w.last), per)}
+	if limit > 0 && u.Used >= limit {
+		u.Wait = w.freeAt(&Ask{Limit: limit, Per: per}) - now
+	}
+	return u, jute.OK
+}
+
+// newWindow returns a window of this time without draws.
+func newWindow(per int64) window { return window{keep: per} }
+
+// lasts returns for how long the window needs its node after the last draw, in ms.
+func (w *window) lasts() int64 { return max(w.keep, recentTime) }
+
+// counts reports whether a draw still counts, or is remembered, at a time.
+func (w *window) counts(at int64) bool { return w.last > at-w.lasts() }
+
+// windowOf reads a window for a draw over a time. A new window has that time.
+func windowOf(data string, per int64) (w window, code jute.ErrCode) {
+	if data == "" {
+		return newWindow(per), jute.OK
+	}
+	if !w.read(data) {
+		return w, jute.BadArguments
+	}
+	if w.keep < per {
+		return w, jute.BadVersion
+	}
+	return w, jute.OK
+}
+
+// draw answers a draw at a time, and counts it if it is granted.
+func (w *window) draw(d *Ask, at int64) (a Drawn) {
+	now := max(at, w.last)
+	w.runs = slices.DeleteFunc(w.runs, func(r run) bool { return r.last <= now-w.keep })
+	for w.recent != "" && timeOf(w.recent) <= now-w.lasts() {
+		w.recent = w.recent[recentSize:]
+	}
+	a.Left = d.Limit - w.used(now, d.Per)
+	if a.At, a.Told = w.known(d.Hash); a.Told {
+		a.OK = true
+	} else if a.Left > 0 {
+		a.OK, a.At = true, now
+		a.Left--
+		w.count(now, d.Hash)
+	} else {
+		a.Wait = w.freeAt(d) - at
+	}
+	a.Left = max(a.Left, 0)
+	return a
+}
+
+// used returns how many draws count in the period that ends at now.
+func (w *window) used(now, per int64) (n int64) {
+	for _, r := range w.runs {
+		if r.last > now-per {
+			n += r.n
+		}
+	}
+	return n
+}
+
+// known returns when the draw with a secret was granted, if it is remembered.
+func (w *window) known(hash [8]byte) (at int64, known bool) {
+	for r := w.recent; r != ""; r = r[recentSize:] {
+		if r[8:recentSize] == string(hash[:]) {
+			return timeOf(r), true
+		}
+	}
+	return 0, false
+}
+
+// timeOf returns the time of the first remembered draw.
+func timeOf(recent string) (at int64) {
+	for _, c := range []byte(recent[:8]) {
+		at = at<<8 | int64(c)
+	}
+	return at
+}
+
+// freeAt returns when a draw that is refused now would be granted.
+func (w *window) freeAt(d *Ask) int64 {
+	younger := int64(0)
+	for _, r := range slices.Backward(w.runs) {
+		if younger += r.n; younger >= d.Limit {
+			return r.last + d.Per
+		}
+	}
+	return w.last // the draw asks for more than the limit allows
+}
+
+// count records a grant.
+func (w *window) count(now int64, hash [8]byte) {
+	w.last = now
+	if n := len(w.runs); n > 0 && (w.runs[n-1].first == now ||
+		n >= exactRuns && now-w.runs[n-1].first < w.keep/mergedRuns) {
+		w.runs[n-1].last = now
+		w.runs[n-1].n++
+	} else {
+		w.runs = append(w.runs, run{now, now, 1})
+	}
+	w.newest = string(append(jute.AppendLong(nil, now), hash[:]...))
+	w.recent = w.recent[max(len(w.recent)-(maxRecent-1)*recentSize, 0):]
+}
+
+// The window's encoding is its magic line, and then
+//
+//	keep · last · count · run* · recent*
+//	run    := last before the end of the window · last - first · n
+//	recent := time i64 · hash 8 bytes
+//
+// All fields except recent are varints.
+
+func (w *window) append(b []byte) []byte {
+	put := func(v int64) { b = binary.AppendUvarint(b, uint64(v)) }
+	b = append(b, windowMagic...)
+	put(w.keep)
+	put(w.last)
+	put(int64(len(w.runs)))
+	for _, r := range w.runs {
+		put(w.last - r.last)
+		put(r.last - r.first)
+		put(r.n)
+	}
+	return append(append(b, w.recent...), w.newest...)
+}
+
+// appendBuffer appends the encoding as a jute buffer of a request.
+func (w *window) appendBuffer(b []byte) []byte {
+	at := len(b)
+	b = w.append(jute.AppendInt(b, 0))
+	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	return b
+}
+
+// read reads a window, or reports that the data is something else: any client that may write the node may
+// have written it.
+func (w *window) read(data string) bool {
+	text, ok := strings.CutPrefix(data, windowMagic)
+	get := func(most int64) int64 {
+		v, n := uint64(0), 0
+		for shift := 0; n < len(text) && shift < 63; shift += 7 {
+			c := text[n]
+			n++
+			if v |= uint64(c&0x7f) << shift; c < 0x80 {
+				text = text[n:]
+				if v > uint64(most) {
+					break
+				}
+				return int64(v)
+			}
+		}
+		ok, text = false, ""
+		return 0
+	}
+	const most = 1 << 52
+	w.keep, w.last = get(maxWindow), get(most)
+	n := get(maxRuns)
+	w.runs = make([]run, 0, n+1)
+	for range n {
+		last := w.last - get(w.last)
+		r := run{last - get(last), last, get(most / maxRuns)}
+		if n := len(w.runs); n > 0 && r.first < w.runs[n-1].last {
+			return false
+		}
+		w.runs = append(w.runs, r)
+	}
+	w.recent = text
+	return ok && w.keep > 0 && len(text)%recentSize == 0 && len(text) <= maxRecent*recentSize
+}
