@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/window"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
 )
@@ -17,7 +18,7 @@ import (
 // Draw asks for one draw from a rate.
 type Draw struct {
 	Path string
-	Ask
+	window.Ask
 
 	Identity string // the identity that is charged for the rate's nodes if this draw makes them
 	RateBounds
@@ -49,7 +50,7 @@ func decodeDraw(body []byte) (d Draw, err error) {
 	identity, _ := in.String()
 	d.Identity = strings.Clone(identity)
 	d.RateBounds = RateBounds{All: in.Int(), Identity: in.Int()}
-	if in.Err() != nil || d.Limit < 1 || d.Per < 1 || d.Per > maxWindow {
+	if in.Err() != nil || d.Limit < 1 || d.Per < 1 || d.Per > window.Longest {
 		return d, fmt.Errorf("%w: draw: %v", ErrCorrupt, in.Err())
 	}
 	return d, nil
@@ -62,7 +63,7 @@ func (s *State) draw(r *Request, to Sink) error {
 		return err
 	}
 	n, there := s.tree.Find(d.Path)
-	w := newWindow(d.Per)
+	w := window.New(d.Per)
 	if there {
 		switch {
 		case !n.May(r.IDs, jute.PermWrite):
@@ -73,24 +74,24 @@ func (s *State) draw(r *Request, to Sink) error {
 			return nil
 		}
 		data, _ := n.Data(acl.Super)
-		if w, s.out.Code = windowOf(data, d.Per); s.out.Code != jute.OK {
+		if w, s.out.Code = window.Read(data, d.Per); s.out.Code != jute.OK {
 			return nil
 		}
 	}
-	answer := w.draw(&d.Ask, s.change.Time)
+	answer := w.Draw(&d.Ask, s.change.Time)
 	if answer.OK && !answer.Told && !s.keepWindow(r.IDs, &d, there, &w, to) {
 		return nil
 	}
-	s.reply = answer.append(s.reply[:0])
+	s.reply = answer.Append(s.reply[:0])
 	s.out.Reply = s.reply
 	return nil
 }
 
 // keepWindow writes a window to its node, and makes the node if it is missing.
-func (s *State) keepWindow(ids []jute.ID, d *Draw, there bool, w *window, to Sink) bool {
+func (s *State) keepWindow(ids []jute.ID, d *Draw, there bool, w *window.Window, to Sink) bool {
 	op, nodes := jute.OpSetData, int32(0)
 	if there {
-		s.draft = jute.AppendInt(w.appendBuffer(jute.AppendString(s.draft[:0], d.Path)), -1)
+		s.draft = jute.AppendInt(w.AppendBuffer(jute.AppendString(s.draft[:0], d.Path)), -1)
 	} else {
 		missing := Missing(s.tree, d.Path)
 		op, nodes = jute.OpMulti, int32(len(missing))+1
@@ -118,14 +119,14 @@ func (s *State) keepWindow(ids []jute.ID, d *Draw, there bool, w *window, to Sin
 
 // newRate returns the transaction that makes the node of a window, after the operations in above, which
 // make its parents. The node is a TTL node: the server removes it once its last draw no longer counts.
-func (s *State) newRate(above []byte, path string, w *window) []byte {
+func (s *State) newRate(above []byte, path string, w *window.Window) []byte {
 	op, flags := jute.OpCreateTTL, jute.FlagPersistentTTL
 	if s.change.NoTTL {
 		op, flags = jute.OpCreate, jute.FlagPersistent
 	}
-	ops := appendCreate(above, op, path, w.append(nil), flags)
+	ops := appendCreate(above, op, path, w.Append(nil), flags)
 	if op == jute.OpCreateTTL {
-		ops = jute.AppendLong(ops, w.lasts()+1)
+		ops = jute.AppendLong(ops, w.Lasts()+1)
 	}
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
@@ -142,6 +143,6 @@ func (s *State) counts(path string) bool {
 		return false
 	}
 	data, _ := n.Data(acl.Super)
-	w, code := windowOf(data, 1)
-	return code == jute.OK && w.counts(s.change.Time)
+	w, code := window.Read(data, 1)
+	return code == jute.OK && w.Counts(s.change.Time)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/window"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
@@ -17,7 +18,7 @@ var ofNoSecret uint64
 
 // drawOf returns a draw by a secret, or by one of its own.
 func drawOf(limit, per int64, secret byte) *Draw {
-	d := &Draw{Path: "/api/calls", Ask: Ask{Limit: limit, Per: per, Hash: [8]byte{secret}}, Identity: "sasl:ci",
+	d := &Draw{Path: "/api/calls", Ask: window.Ask{Limit: limit, Per: per, Hash: [8]byte{secret}}, Identity: "sasl:ci",
 		RateBounds: RateBounds{100, 100}}
 	if secret == 0 {
 		ofNoSecret++
@@ -26,11 +27,11 @@ func drawOf(limit, per int64, secret byte) *Draw {
 	return d
 }
 
-func (b *ticketBench) draw(d *Draw) Drawn {
+func (b *ticketBench) draw(d *Draw) window.Drawn {
 	b.t.Helper()
 	out := b.do(d.Request(testIDs))[0]
 	must.Equal(b.t, out.Code, jute.OK, "the code of a draw")
-	return must.Get(ReadDrawn(out.Reply))(b.t)
+	return must.Get(window.ReadDrawn(out.Reply))(b.t)
 }
 
 // A draw is granted while fewer than the limit are in the time before, and a refused one says when the next
@@ -39,13 +40,13 @@ func TestDraws(t *testing.T) {
 	b := newTicketBench(t)
 	for n := range int64(3) {
 		b.now = 1000 + 100*n
-		expect.Equal(t, b.draw(drawOf(3, 1000, byte(n+1))), Drawn{OK: true, At: b.now, Left: 2 - n})
+		expect.Equal(t, b.draw(drawOf(3, 1000, byte(n+1))), window.Drawn{OK: true, At: b.now, Left: 2 - n})
 	}
 	info, _ := b.s.Tree().Get("/api/calls")
 	expect.Equal(t, info.Kind, tree.TTLNode, "the kind of the node")
 	zxid := b.s.Zxid()
-	expect.Equal(t, b.draw(drawOf(3, 1000, 9)), Drawn{Wait: 800}, "beyond the limit")
-	expect.Equal(t, b.draw(drawOf(3, 1000, 2)), Drawn{OK: true, Told: true, At: 1100},
+	expect.Equal(t, b.draw(drawOf(3, 1000, 9)), window.Drawn{Wait: 800}, "beyond the limit")
+	expect.Equal(t, b.draw(drawOf(3, 1000, 2)), window.Drawn{OK: true, Told: true, At: 1100},
 		"a draw that comes again")
 	expect.Equal(t, b.s.Zxid(), zxid, "the zxid after draws that change nothing")
 	expect.Equal(t, b.draw(drawOf(5, 1000, 0)).Left, 1, "by a higher limit")
@@ -53,25 +54,25 @@ func TestDraws(t *testing.T) {
 	data, _ := node.Data(acl.Super)
 	for _, c := range []struct {
 		limit, per, now int64
-		want            Use
+		want            window.Use
 		code            jute.ErrCode
 	}{
-		{0, 0, 1250, Use{1000, 4, 0}, jute.OK}, {3, 0, 1250, Use{1000, 4, 850}, jute.OK},
-		{4, 1000, 1250, Use{1000, 4, 750}, jute.OK}, {5, 1000, 1250, Use{1000, 4, 0}, jute.OK},
-		{1, 100, 1250, Use{100, 2, 50}, jute.OK}, {1, 100, 1300, Use{Per: 100}, jute.OK},
-		{1, 100, 1100, Use{100, 2, 200}, jute.OK}, {1, 1001, 1250, Use{}, jute.BadVersion},
+		{0, 0, 1250, window.Use{Per: 1000, Used: 4, Wait: 0}, jute.OK}, {3, 0, 1250, window.Use{Per: 1000, Used: 4, Wait: 850}, jute.OK},
+		{4, 1000, 1250, window.Use{Per: 1000, Used: 4, Wait: 750}, jute.OK}, {5, 1000, 1250, window.Use{Per: 1000, Used: 4, Wait: 0}, jute.OK},
+		{1, 100, 1250, window.Use{Per: 100, Used: 2, Wait: 50}, jute.OK}, {1, 100, 1300, window.Use{Per: 100}, jute.OK},
+		{1, 100, 1100, window.Use{Per: 100, Used: 2, Wait: 200}, jute.OK}, {1, 1001, 1250, window.Use{}, jute.BadVersion},
 	} {
-		use, code := UseOf(data, c.limit, c.per, c.now)
+		use, code := window.UseOf(data, c.limit, c.per, c.now)
 		expect.Equal(t, use, c.want, "use by %d in %d at %d", c.limit, c.per, c.now)
 		expect.Equal(t, code, c.code, "the code by %d in %d", c.limit, c.per)
 	}
-	_, code := UseOf("words", 0, 0, 1250)
+	_, code := window.UseOf("words", 0, 0, 1250)
 	expect.Equal(t, code, jute.BadArguments)
 	b.now = 1999
-	expect.Equal(t, b.draw(drawOf(4, 1000, 0)), Drawn{Wait: 1}, "a moment too early")
+	expect.Equal(t, b.draw(drawOf(4, 1000, 0)), window.Drawn{Wait: 1}, "a moment too early")
 	b.now = 2000
-	expect.Equal(t, b.draw(drawOf(4, 1000, 0)), Drawn{OK: true, At: 2000}, "in time")
-	expect.Equal(t, b.draw(drawOf(2, 500, 0)), Drawn{OK: true, At: 2000}, "by a shorter time")
+	expect.Equal(t, b.draw(drawOf(4, 1000, 0)), window.Drawn{OK: true, At: 2000}, "in time")
+	expect.Equal(t, b.draw(drawOf(2, 500, 0)), window.Drawn{OK: true, At: 2000}, "by a shorter time")
 	b.now = 1500
 	expect.Equal(t, b.draw(drawOf(9, 1000, 0)).At, 2000, "the time of a draw when the clock is set back")
 	expect.Equal(t, b.draw(drawOf(2, 1000, 0)).Wait, 1500, "the wait when the clock is set back")
@@ -212,8 +213,8 @@ func TestK12NoWindowHasMoreDraws(t *testing.T) {
 }
 
 func drawUnderSteps(t *testing.T, limit, per int64, forward bool) {
-	with := newWindow(per)
-	lasts := with.lasts()
+	with := window.New(per)
+	lasts := with.Lasts()
 	r := rand.New(rand.NewPCG(uint64(limit), 12))
 	b := newTicketBench(t)
 	var at, true_, ideal []int64
@@ -255,7 +256,7 @@ func drawUnderSteps(t *testing.T, limit, per int64, forward bool) {
 				ideal = append(ideal, last)
 				could++
 			}
-			got := must.Get(ReadDrawn(out.Reply))(t)
+			got := must.Get(window.ReadDrawn(out.Reply))(t)
 			if !got.OK {
 				refused++
 				must.That(t, got.Wait > 0, "a refused draw waits for %d ms", got.Wait)

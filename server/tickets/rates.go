@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/window"
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
@@ -32,7 +33,7 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 	if !ok {
 		return unavailable(errAgain)
 	}
-	d := &state.Draw{Path: q.Path, Ask: state.Ask{Limit: int64(q.Limit), Per: q.Per.Milliseconds()},
+	d := &state.Draw{Path: q.Path, Ask: window.Ask{Limit: int64(q.Limit), Per: q.Per.Milliseconds()},
 		Identity:   q.Identity.Name,
 		RateBounds: state.RateBounds{All: MaxRates, Identity: int32(q.Identity.Rates)}}
 	if copy(d.Hash[:], q.Secret[:]); !secret {
@@ -64,7 +65,7 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 			pause = time.Duration(seen.Wait) * time.Millisecond
 		}
 		if over {
-			return s.drawn(q, state.Drawn{Wait: pause.Milliseconds()}, nil)
+			return s.drawn(q, window.Drawn{Wait: pause.Milliseconds()}, nil)
 		}
 		if !waits {
 			w := &wait{identity: q.Identity.Name, wake: own.wake}
@@ -96,7 +97,7 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 }
 
 // drawn returns the answer to a request for a draw.
-func (s *Server) drawn(q *Request, d state.Drawn, a *Answer) *Answer {
+func (s *Server) drawn(q *Request, d window.Drawn, a *Answer) *Answer {
 	if a == nil && (d.OK || d.Told) {
 		s.draws.Add(1)
 		return &Answer{Code: http.StatusOK, Body: &drawBody{1, true, d.At, d.Left, d.Told}}
@@ -116,7 +117,7 @@ func (s *Server) drawn(q *Request, d state.Drawn, a *Answer) *Answer {
 }
 
 // lookAtRate returns the answer that a draw would get now.
-func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Answer) {
+func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen window.Drawn, a *Answer) {
 	nodes := 0 // how many nodes the draw would make
 	(*s.node.Load()).View(func(st *state.State) {
 		data, there, code := rateData(st, q, jute.PermWrite)
@@ -169,12 +170,12 @@ func (s *Server) ShowRate(q *Request) *Answer {
 	if _, ok := s.serving(q); !ok {
 		return unavailable(errAgain)
 	}
-	var u state.Use
+	var u window.Use
 	var a *Answer
 	(*s.node.Load()).View(func(st *state.State) {
 		data, _, code := rateData(st, q, jute.PermRead)
 		if code == jute.OK {
-			u, code = state.UseOf(data, int64(q.Limit), q.Per.Milliseconds(), s.o.Now().UnixMilli())
+			u, code = window.UseOf(data, int64(q.Limit), q.Per.Milliseconds(), s.o.Now().UnixMilli())
 		}
 		if code != jute.OK {
 			a = rateRefusal(&state.Outcome{Code: code})
@@ -191,22 +192,22 @@ func (s *Server) ShowRate(q *Request) *Answer {
 }
 
 // drawByEntry decides about a draw by a log entry.
-func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (state.Drawn, *Answer) {
+func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (window.Drawn, *Answer) {
 	for range triesMost {
 		out, err := s.do(ctx, d.Request(q.IDs))
 		switch {
 		case err != nil:
-			return state.Drawn{}, unavailable(err)
+			return window.Drawn{}, unavailable(err)
 		case out.Code == jute.Unimplemented:
 			if err := (*s.node.Load()).AllowTickets(ctx); err != nil {
-				return state.Drawn{}, fail(http.StatusServiceUnavailable, "mixed-releases", "%v", err)
+				return window.Drawn{}, fail(http.StatusServiceUnavailable, "mixed-releases", "%v", err)
 			}
 			continue
 		case out.Code != jute.OK:
 			s.audit("draw", q, false)
-			return state.Drawn{}, rateRefusal(&out)
+			return window.Drawn{}, rateRefusal(&out)
 		}
-		got, err := state.ReadDrawn(out.Reply)
+		got, err := window.ReadDrawn(out.Reply)
 		if err != nil {
 			return got, unavailable(err)
 		}
@@ -215,7 +216,7 @@ func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (st
 		}
 		return got, nil
 	}
-	return state.Drawn{}, unavailable(errAgain)
+	return window.Drawn{}, unavailable(errAgain)
 }
 
 // rateRefusal returns the answer for a draw that cannot be made.
@@ -234,7 +235,7 @@ func rateRefusal(out *state.Outcome) *Answer {
 // goes returns whether a caller is the first in its line (first), and whether the caller may send its draw
 // now (free). If free is true, the caller has left the line and must call gone later. A caller that does not
 // wait may send its draw if there is no line.
-func (s *Server) goes(of rate, t *turn, seen state.Drawn) (first, free bool) {
+func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lines[of]

@@ -1,4 +1,8 @@
-package state
+// Package window keeps the last granted draws of a rate: a sliding window, its answers and its encoding.
+//
+// It knows no node and no request. A window is asked at a time that the caller gives, and never grants more
+// draws in a period than the limit; what it merges to stay small may count for too long, never for too short.
+package window
 
 import (
 	"encoding/binary"
@@ -24,8 +28,8 @@ type Drawn struct {
 	Wait int64 // ms until the next draw is free, if this one was refused
 }
 
-// append appends the reply to a draw's request.
-func (d *Drawn) append(b []byte) []byte {
+// Append appends the reply to a draw's request.
+func (d *Drawn) Append(b []byte) []byte {
 	b = jute.AppendBool(jute.AppendBool(b, d.OK), d.Told)
 	return jute.AppendLong(jute.AppendLong(jute.AppendLong(b, d.At), d.Left), d.Wait)
 }
@@ -40,7 +44,7 @@ func ReadDrawn(reply []byte) (d Drawn, err error) {
 // The bounds of a window.
 const (
 	windowMagic = "zlockd rate 1\n"
-	maxWindow   = 24 * 60 * 60 * 1000 // ms
+	Longest     = 24 * 60 * 60 * 1000 // ms
 
 	// A window has the exact times of its last exactRuns grants, or of more if several share a time. Older
 	// grants within 1/mergedRuns of the window's time are merged, with the time of the last of them. So a
@@ -54,8 +58,8 @@ const (
 	maxRecent  = 500
 )
 
-// window is a sliding window. Its runs are in order, the oldest first.
-type window struct {
+// Window is a sliding window. Its runs are in order, the oldest first.
+type Window struct {
 	keep   int64 // ms, how long a run counts
 	last   int64 // the time of the last draw, ms since 1970
 	runs   []run
@@ -71,11 +75,11 @@ const recentSize = 16
 // Rate returns the answer that a draw would get at a time, given the data of the rate's node, which may be
 // empty.
 func (d *Ask) Rate(data string, now int64) (Drawn, jute.ErrCode) {
-	w, code := windowOf(data, d.Per)
+	w, code := Read(data, d.Per)
 	if code != jute.OK {
 		return Drawn{}, code
 	}
-	return w.draw(d, now), jute.OK
+	return w.Draw(d, now), jute.OK
 }
 
 // Use says how much of a rate is used at a moment.
@@ -88,7 +92,7 @@ type Use struct {
 // UseOf returns the use of a rate, given the data of its node. It draws nothing. A limit of 0 means that the
 // limit is unknown; a time of 0 means the longest that the rate keeps.
 func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
-	w, code := windowOf(data, per)
+	w, code := Read(data, per)
 	if code != jute.OK {
 		return u, code
 	}
@@ -102,19 +106,19 @@ func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
 	return u, jute.OK
 }
 
-// newWindow returns a window of this time without draws.
-func newWindow(per int64) window { return window{keep: per} }
+// New returns a window of this time without draws.
+func New(per int64) Window { return Window{keep: per} }
 
-// lasts returns for how long the window needs its node after the last draw, in ms.
-func (w *window) lasts() int64 { return max(w.keep, recentTime) }
+// Lasts returns for how long the window needs its node after the last draw, in ms.
+func (w *Window) Lasts() int64 { return max(w.keep, recentTime) }
 
-// counts reports whether a draw still counts, or is remembered, at a time.
-func (w *window) counts(at int64) bool { return w.last > at-w.lasts() }
+// Counts reports whether a draw still counts, or is remembered, at a time.
+func (w *Window) Counts(at int64) bool { return w.last > at-w.Lasts() }
 
-// windowOf reads a window for a draw over a time. A new window has that time.
-func windowOf(data string, per int64) (w window, code jute.ErrCode) {
+// Read reads a window for a draw over a time. A new window has that time.
+func Read(data string, per int64) (w Window, code jute.ErrCode) {
 	if data == "" {
-		return newWindow(per), jute.OK
+		return New(per), jute.OK
 	}
 	if !w.read(data) {
 		return w, jute.BadArguments
@@ -125,11 +129,11 @@ func windowOf(data string, per int64) (w window, code jute.ErrCode) {
 	return w, jute.OK
 }
 
-// draw answers a draw at a time, and counts it if it is granted.
-func (w *window) draw(d *Ask, at int64) (a Drawn) {
+// Draw answers a draw at a time, and counts it if it is granted.
+func (w *Window) Draw(d *Ask, at int64) (a Drawn) {
 	now := max(at, w.last)
 	w.runs = slices.DeleteFunc(w.runs, func(r run) bool { return r.last <= now-w.keep })
-	for w.recent != "" && timeOf(w.recent) <= now-w.lasts() {
+	for w.recent != "" && timeOf(w.recent) <= now-w.Lasts() {
 		w.recent = w.recent[recentSize:]
 	}
 	a.Left = d.Limit - w.used(now, d.Per)
@@ -147,7 +151,7 @@ func (w *window) draw(d *Ask, at int64) (a Drawn) {
 }
 
 // used returns how many draws count in the period that ends at now.
-func (w *window) used(now, per int64) (n int64) {
+func (w *Window) used(now, per int64) (n int64) {
 	for _, r := range w.runs {
 		if r.last > now-per {
 			n += r.n
@@ -157,7 +161,7 @@ func (w *window) used(now, per int64) (n int64) {
 }
 
 // known returns when the draw with a secret was granted, if it is remembered.
-func (w *window) known(hash [8]byte) (at int64, known bool) {
+func (w *Window) known(hash [8]byte) (at int64, known bool) {
 	for r := w.recent; r != ""; r = r[recentSize:] {
 		if r[8:recentSize] == string(hash[:]) {
 			return timeOf(r), true
@@ -175,7 +179,7 @@ func timeOf(recent string) (at int64) {
 }
 
 // freeAt returns when a draw that is refused now would be granted.
-func (w *window) freeAt(d *Ask) int64 {
+func (w *Window) freeAt(d *Ask) int64 {
 	younger := int64(0)
 	for _, r := range slices.Backward(w.runs) {
 		if younger += r.n; younger >= d.Limit {
@@ -186,7 +190,7 @@ func (w *window) freeAt(d *Ask) int64 {
 }
 
 // count records a grant.
-func (w *window) count(now int64, hash [8]byte) {
+func (w *Window) count(now int64, hash [8]byte) {
 	w.last = now
 	if n := len(w.runs); n > 0 && (w.runs[n-1].first == now ||
 		n >= exactRuns && now-w.runs[n-1].first < w.keep/mergedRuns) {
@@ -207,7 +211,8 @@ func (w *window) count(now int64, hash [8]byte) {
 //
 // All fields except recent are varints.
 
-func (w *window) append(b []byte) []byte {
+// Append appends the encoding.
+func (w *Window) Append(b []byte) []byte {
 	put := func(v int64) { b = binary.AppendUvarint(b, uint64(v)) }
 	b = append(b, windowMagic...)
 	put(w.keep)
@@ -221,17 +226,17 @@ func (w *window) append(b []byte) []byte {
 	return append(append(b, w.recent...), w.newest...)
 }
 
-// appendBuffer appends the encoding as a jute buffer of a request.
-func (w *window) appendBuffer(b []byte) []byte {
+// AppendBuffer appends the encoding as a jute buffer of a request.
+func (w *Window) AppendBuffer(b []byte) []byte {
 	at := len(b)
-	b = w.append(jute.AppendInt(b, 0))
+	b = w.Append(jute.AppendInt(b, 0))
 	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
 	return b
 }
 
 // read reads a window, or reports that the data is something else: any client that may write the node may
 // have written it.
-func (w *window) read(data string) bool {
+func (w *Window) read(data string) bool {
 	text, ok := strings.CutPrefix(data, windowMagic)
 	get := func(most int64) int64 {
 		v, n := uint64(0), 0
@@ -250,7 +255,7 @@ func (w *window) read(data string) bool {
 		return 0
 	}
 	const most = 1 << 52
-	w.keep, w.last = get(maxWindow), get(most)
+	w.keep, w.last = get(Longest), get(most)
 	n := get(maxRuns)
 	w.runs = make([]run, 0, n+1)
 	for range n {
