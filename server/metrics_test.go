@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/golden"
@@ -112,7 +113,7 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 	}
 
 	i.ResetStats()
-	if s := i.Status(0); s.Sent != 0 || s.Latency != (admin.Latency{}) {
+	if s := i.Status(0); s.Sent != 0 || s.Latency != (metrics.Latency{}) {
 		t.Errorf("after a reset: %+v", s)
 	}
 }
@@ -242,7 +243,7 @@ func (e *ensemble) write(i *Instance, prefix string, n int) {
 }
 
 // moved waits until a summary or counter of a server has a count, and returns it.
-func (e *ensemble) moved(i *Instance, name string) admin.Summary {
+func (e *ensemble) moved(i *Instance, name string) metrics.Summary {
 	e.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		s := i.Status(admin.NeedMetrics)

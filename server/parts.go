@@ -2,8 +2,8 @@ package server
 
 import (
 	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -110,7 +110,7 @@ func (i *Instance) follow() func(*observe.Request) {
 }
 
 // measures records in the admin metrics the values that raftfsm measures.
-func measures(m *admin.Metrics) raftfsm.Measures {
+func measures(m *metrics.Set) raftfsm.Measures {
 	return raftfsm.Measures{
 		EntryBytes:        func(v int64) { m.Proposals.Observe(v); m.ProposalCount.Add(1) },
 		StreamWaiting:     m.QueueSize.Observe,

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -70,7 +71,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		i.clusterStatus(s, node, need)
 	}
 	if need&admin.NeedMetrics != 0 {
-		s.Summaries["jvm_pause_time_ms"] = admin.GCPauses()
+		s.Summaries["jvm_pause_time_ms"] = metrics.GCPauses()
 		i.ownMetrics(s)
 		if i.view != nil && node != nil {
 			i.view.Measure(s)
@@ -225,7 +226,7 @@ func (i *Instance) mode(n *status.Node) admin.Mode {
 // clusterMetrics adds the metrics of the replicated log.
 func clusterMetrics(s *admin.Status) {
 	const ms = float64(time.Millisecond)
-	s.Summaries["fsynctime"] = admin.Summary{Count: s.Syncs, Sum: float64(s.SyncTime) / ms,
+	s.Summaries["fsynctime"] = metrics.Summary{Count: s.Syncs, Sum: float64(s.SyncTime) / ms,
 		Max: float64(s.SyncMax) / ms}
 	s.Counters["commit_count"] = int64(s.Applied)
 	s.Measure("peer_insecure", "1 if servers talk to each other in the clear.", admin.Flag(s.PeerInsecure))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -111,9 +112,9 @@ func standalone() Status {
 		Conns:     3,
 		Received:  193,
 		Sent:      241,
-		Latency:   Latency{Min: 0, Max: 30, Avg: 1.81774},
-		Responses: Sizes{-1, -1, -1},
-		Proposals: Sizes{48, 36, 100},
+		Latency:   metrics.Latency{Min: 0, Max: 30, Avg: 1.81774},
+		Responses: metrics.Sizes{Last: -1, Min: -1, Max: -1},
+		Proposals: metrics.Sizes{Last: 48, Min: 36, Max: 100},
 		OpenFiles: 55,
 		MaxFiles:  20000,
 
@@ -132,7 +133,8 @@ func standalone() Status {
 			{
 				Addr: "127.0.0.1:46426", Interest: 1, Received: 7, Sent: 7, Session: 0x100000ae0210023, LastOp: "ADDW",
 				Established: time.UnixMilli(1795224234849), Timeout: 10 * time.Second, Expires: at.Add(10 * time.Second),
-				LastCxid: 6, LastZxid: 0x80, LastReply: 903747 * time.Millisecond, Latency: Latency{0, 2, 1.4},
+				LastCxid: 6, LastZxid: 0x80, LastReply: 903747 * time.Millisecond,
+				Latency: metrics.Latency{Min: 0, Max: 2, Avg: 1.4},
 			},
 			{Addr: "127.0.0.1:46502", Received: 1, Established: at, Expires: at.Add(9 * time.Second), LastCxid: -1,
 				LastZxid: -1},
@@ -152,11 +154,12 @@ func standalone() Status {
 			{Session: 0x100000ae0210024, Paths: []string{"/cap"}},
 		},
 		Counters: map[string]int64{"proposal_count": 15, "connection_request_count": 4},
-		Summaries: map[string]Summary{
+		Summaries: map[string]metrics.Summary{
 			"election_time": {Count: 3, Sum: 28001, Min: 140, Max: 27606},
 			"updatelatency": {Count: 114, Sum: 281, Min: 0, Max: 30, P50: 1, P90: 6, P95: 9, P99: 28.12346, P999: 30},
 		},
-		Keyed: map[string]map[string]Summary{"write_per_namespace": {"my app": {Count: 2, Sum: 30, Min: 10, Max: 20,
+		Keyed: map[string]map[string]metrics.Summary{"write_per_namespace": {"my app": {
+			Count: 2, Sum: 30, Min: 10, Max: 20,
 			P50: 10}}},
 		Extra: []Sample{
 			{Name: "peer_insecure", Help: "1 if peers talk in the clear.", Value: 1},

@@ -7,7 +7,4 @@
 //
 // Formats follow ZooKeeper 3.8 byte for byte where programs parse them: the words, the JSON of /commands, the
 // names of mntr and /metrics. A name without a meaning in zlockd exists too, and its value stays zero.
-//
-// [Metrics] has the counters that a server keeps while it works. Counting an event costs only a few atomic
-// additions.
 package admin

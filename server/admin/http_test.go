@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -528,5 +529,25 @@ func TestStrangeHostsAreRefused(t *testing.T) {
 	// The command line may hold the digest of the super user's password.
 	if w := get(t, a.Handler(), "/debug/pprof/cmdline"); w.Body.String() != os.Args[0] {
 		t.Errorf("command line: %q", w.Body)
+	}
+}
+
+// A client may name paths that are no text, and an embedding program show two certificates for one use: no
+// sample of a name that is taken withholds the others.
+func TestSamplesOfOneNameDoNotSpoilTheMetrics(t *testing.T) {
+	var m metrics.Set
+	s := Status{Now: at}
+	for _, path := range []string{"/\xff/x", "/\xfe/y", "/\xff\xfe", "/app\xff", "/app"} {
+		m.Writes.Observe(path, 1)
+	}
+	s.Fill(&m, NeedMetrics)
+	s.Measure("twice", "Twice.", 1)
+	s.Measure("twice", "Twice.", 2)
+	w := get(t, newAdmin(t, &fake{status: s}, "").Handler(), "/metrics")
+	expect.Equal(t, w.Code, 200)
+	for _, line := range []string{"write_per_namespace_count{key=\"\uFFFD\"} 3",
+		"write_per_namespace_count{key=\"app\uFFFD\"} 1", "write_per_namespace_count{key=\"app\"} 1",
+		"zlockd_twice 1"} {
+		expect.Has(t, w.Body.String(), "\n"+line+"\n")
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -97,7 +98,7 @@ func TestListsSayWhatTheyTake(t *testing.T) {
 		Queued: math.MinInt64, Received: math.MinInt64, Sent: math.MinInt64,
 		Established: time.UnixMilli(math.MaxInt64 / 2),
 		LastCxid:    math.MinInt64, LastZxid: math.MinInt64, LastReply: math.MaxInt64, LastLatency: math.MinInt64,
-		Latency: Latency{Min: math.MinInt64, Avg: -math.MaxInt64, Max: math.MinInt64}}
+		Latency: metrics.Latency{Min: math.MinInt64, Avg: -math.MaxInt64, Max: math.MinInt64}}
 	if n := length(jsonConnection(&c)); n > ListedConn {
 		t.Errorf("a connection takes %d bytes", n)
 	}

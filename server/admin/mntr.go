@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/zlockd/zlockd/server/metrics"
 )
 
 func renderMntr(w io.Writer, s *Status) {
@@ -56,7 +58,7 @@ func (s *Status) each(tell func(name, value string, text bool)) {
 
 // eachOf passes the lines of one summary to tell. Least, greatest and sum are whole numbers, as programs that
 // read them expect.
-func eachOf(name string, v Summary, advanced bool, tell func(name, value string, text bool)) {
+func eachOf(name string, v metrics.Summary, advanced bool, tell func(name, value string, text bool)) {
 	whole := func(f float64) string { return strconv.FormatInt(int64(f), 10) }
 	tell("avg_"+name, decimal(v.Avg()), false)
 	tell("min_"+name, whole(v.Min), false)

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+
+	"github.com/zlockd/zlockd/server/metrics"
 )
 
 // The names below are those of ZooKeeper 3.8. Dashboards and alerts use them, so all names exist from the
@@ -144,7 +146,7 @@ var (
 var learnerFamilies = []string{"ack_latency", "learner_handler_qp_size", "learner_handler_qp_time_ms"}
 
 // keyed returns the families with a key.
-func (s *Status) keyed() map[string]map[string]Summary {
+func (s *Status) keyed() map[string]map[string]metrics.Summary {
 	all := maps.Clone(s.Keyed)
 	if all == nil || !leading(s) {
 		return all
@@ -152,12 +154,12 @@ func (s *Status) keyed() map[string]map[string]Summary {
 	for _, family := range learnerFamilies {
 		by := maps.Clone(all[family])
 		if by == nil {
-			by = map[string]Summary{}
+			by = map[string]metrics.Summary{}
 		}
 		for _, m := range s.Members {
 			id := strconv.Itoa(int(m.ID))
 			if _, fed := by[id]; !fed && m.ID != s.ID {
-				by[id] = Summary{}
+				by[id] = metrics.Summary{}
 			}
 		}
 		all[family] = by

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/metrics"
 )
 
 func jsonConfiguration(s *Status) object {
@@ -119,7 +120,7 @@ func jsonObservers(s *Status) object {
 }
 
 func jsonServerStats(s *Status) object {
-	sizes := func(z Sizes) object {
+	sizes := func(z metrics.Sizes) object {
 		return object{{"last_buffer_size", z.Last}, {"min_buffer_size", z.Min}, {"max_buffer_size", z.Max}}
 	}
 	o := object{{"version", s.versionLine()}, {"read_only", s.Mode == ReadOnly}, {"server_stats", object{

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/zlockd/zlockd/server/metrics"
 )
 
 // metricsHandler serves the metrics of this server and process from a
@@ -72,7 +74,7 @@ func (o output) sample(name, help string, labels []Pair,
 	o.ch <- m
 }
 
-func (o output) summary(name string, v Summary, advanced bool, labels ...Pair) {
+func (o output) summary(name string, v metrics.Summary, advanced bool, labels ...Pair) {
 	quantiles := map[float64]float64{0.5: v.P50}
 	if advanced {
 		quantiles[0.9], quantiles[0.99] = v.P90, v.P99

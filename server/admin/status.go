@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/metrics"
 )
 
 // Need says which costly parts of a Status the caller wants. The other parts are always filled in.
@@ -89,9 +90,9 @@ type Status struct {
 	Outstanding int
 	Received    int64 // packets since the last reset
 	Sent        int64
-	Latency     Latency // latencies of all requests since the last reset
-	Responses   Sizes   // bytes
-	Proposals   Sizes   // sizes of the leader's log entries, in bytes
+	Latency     metrics.Latency // latencies of all requests since the last reset
+	Responses   metrics.Sizes   // bytes
+	Proposals   metrics.Sizes   // sizes of the leader's log entries, in bytes
 	AuthFailed  int64
 	OpenFiles   int64
 	MaxFiles    int64
@@ -114,9 +115,9 @@ type Status struct {
 
 	// Measured values under ZooKeeper's names. Answers show a missing value as zero.
 	Counters  map[string]int64
-	Summaries map[string]Summary
+	Summaries map[string]metrics.Summary
 	// Keyed holds families of summaries, such as those by namespace or by peer.
-	Keyed map[string]map[string]Summary
+	Keyed map[string]map[string]metrics.Summary
 	Extra []Sample
 }
 
@@ -131,30 +132,6 @@ type Digest struct {
 	Zxid    int64
 	Digest  uint64
 	Version int
-}
-
-// Latency holds the times of requests in milliseconds.
-type Latency struct {
-	Min, Max int64
-	Avg      float64
-}
-
-// Sizes holds the last, the smallest and the largest of a series of sizes. All are -1 before the first one.
-type Sizes struct{ Last, Min, Max int64 }
-
-// Summary is the distribution of a measured value. Times are in milliseconds.
-type Summary struct {
-	Count                    int64
-	Sum, Min, Max            float64
-	P50, P90, P95, P99, P999 float64
-}
-
-// Avg returns the mean, or zero before the first value.
-func (s *Summary) Avg() float64 {
-	if s.Count == 0 {
-		return 0
-	}
-	return s.Sum / float64(s.Count)
 }
 
 // Pair is a name and its value. Lists of pairs are in the order of the answer.
@@ -202,7 +179,7 @@ type Conn struct {
 	LastZxid    int64
 	LastReply   time.Duration // when the last reply was sent, by the server's uptime clock
 	LastLatency int64         // this and the latencies below are in ms
-	Latency     Latency
+	Latency     metrics.Latency
 }
 
 // Session is one session of the ensemble.

@@ -8,12 +8,13 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/watchers"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
 // Fill adds the connections and counters of the server to a status. It takes a lock of each connection.
 func (s *Server) Fill(to *admin.Status, need admin.Need) {
-	s.metrics.Fill(to, need)
+	to.Fill(&s.metrics, need)
 	list := s.all()
 	to.Serving, to.ReadOnly, to.Uptime, to.Conns = s.serves(), s.readOnly.Load(), s.now(), len(list)
 	for _, c := range list {
@@ -59,7 +60,7 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 }
 
 // Metrics are the values the server measures.
-func (s *Server) Metrics() *admin.Metrics { return &s.metrics }
+func (s *Server) Metrics() *metrics.Set { return &s.metrics }
 
 // Conns describes every client connection.
 func (s *Server) Conns() []admin.Conn {

@@ -21,6 +21,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -241,7 +242,7 @@ func TestRequestsAndBytesAreCounted(t *testing.T) {
 	defer c.Close()
 	must.OK(t, c.Connect(wire.NewSession(30000)))
 	hello := through.out // a connection's own count begins behind it
-	bytesOf := func(m map[string]admin.Summary, name string) int { return int(m[name].Sum) }
+	bytesOf := func(m map[string]metrics.Summary, name string) int { return int(m[name].Sum) }
 	create := wire.Create("/first", make([]byte, 1000), jute.WorldAnyone, 0)
 	call(t, c, jute.OK, jute.OpCreate, create)
 	call(t, c, jute.NodeExists, jute.OpCreate, create)

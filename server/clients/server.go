@@ -14,13 +14,13 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/rest"
 	"github.com/zlockd/zlockd/server/clients/watchers"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 )
@@ -63,7 +63,7 @@ type Server struct {
 	// readOnly is the argument of the replica's last call of ReadOnly; never true together with serving.
 	readOnly atomic.Bool
 
-	metrics admin.Metrics
+	metrics metrics.Set
 	counts  counts
 	log     ends.Log
 	// connecting holds a token for each connect request that waits for its outcome.

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/metrics"
 )
 
 // Clients holds the figures that a server keeps about its clients.
 type Clients struct {
-	metrics *admin.Metrics
+	metrics *metrics.Set
 	start   time.Time        // the moment at which the server's clock was zero
 	wall    func() time.Time // the clock that people see
 	follow  func(*Request)
@@ -30,7 +30,7 @@ type Clients struct {
 
 // Init makes the zero value ready for use. start is the moment at which the server's clock was zero, and wall
 // is the clock that people see. If follow is not nil, it gets every answered request; see Followed.
-func (c *Clients) Init(m *admin.Metrics, start time.Time, wall func() time.Time, follow func(*Request)) {
+func (c *Clients) Init(m *metrics.Set, start time.Time, wall func() time.Time, follow func(*Request)) {
 	c.metrics, c.start, c.wall, c.follow, c.ended.news = m, start, wall, follow, make(chan struct{}, 1)
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/metrics"
 )
 
 // Conn has the counts of one connection that operators see. The owner of a Conn guards it.
@@ -71,7 +72,7 @@ func (s *Conn) Size(n int) {
 
 // Wrote counts frames that are about to be written. It adds the sizes of the replies among them to the
 // server's metrics.
-func (s *Conn) Wrote(frames, bytes int, m *admin.Metrics) {
+func (s *Conn) Wrote(frames, bytes int, m *metrics.Set) {
 	s.sent += int64(frames)
 	s.bytes += int64(bytes)
 	m.PacketsSent.Add(int64(frames))
@@ -93,7 +94,7 @@ func (s *Conn) Describe(d *admin.Conn) {
 	}
 	d.LastOp, d.LastCxid, d.LastZxid, d.LastReply = opLabels[s.op], int64(s.cxid), s.zxid, s.replied
 	d.LastLatency = s.latest
-	d.Latency = admin.Latency{Min: s.least, Max: s.longest}
+	d.Latency = metrics.Latency{Min: s.least, Max: s.longest}
 	if s.count > 0 {
 		d.Latency.Avg = float64(s.sum) / float64(s.count)
 	}

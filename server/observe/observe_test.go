@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/wire"
@@ -21,7 +22,7 @@ import (
 // However often a server stops and begins to serve, it remembers the newest times only.
 func TestDownTimesAreBounded(t *testing.T) {
 	var c Clients
-	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
 	c.NoteServing(true)
 	expect.Equal(t, len(c.Downs()), 0, "a server that begins to serve was not down")
 	for range 2 * keptDowns {
@@ -33,7 +34,7 @@ func TestDownTimesAreBounded(t *testing.T) {
 
 func TestEndedSessionsAreRememberedUpToABound(t *testing.T) {
 	var c Clients
-	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
 	for id := range int64(endedKept + 10) {
 		c.SessionEnded(&state.Ending{Session: session.Session{ID: id}, Cause: state.EndClosed, Zxid: id}, -1)
 	}
@@ -130,7 +131,7 @@ func TestSlowWriteTellsItsStages(t *testing.T) {
 func TestReasonsOfEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Clients
-		c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+		c.Init(new(metrics.Set), time.Now(), time.Now, nil)
 		time.Sleep(10 * time.Second)
 		c.ConnLost(3, "reset", 4*time.Second)
 		c.ConnLost(4, "reset", 4*time.Second)
@@ -158,7 +159,7 @@ func TestReasonsOfEnds(t *testing.T) {
 // Clients that go away and do not come back take a bounded memory.
 func TestLostConnectionsAreBounded(t *testing.T) {
 	var c Clients
-	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
 	for id := range int64(maxLost + 10) {
 		c.ConnLost(id, "reset", 0)
 	}
@@ -168,7 +169,7 @@ func TestLostConnectionsAreBounded(t *testing.T) {
 // The newest refusal of an address is remembered, and so are not more addresses than a bound.
 func TestRefusalsAreRemembered(t *testing.T) {
 	var c Clients
-	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
 	for _, why := range []string{"first", "second"} {
 		c.Refuse("a", why)
 		r, ok := c.Refused("a")
@@ -185,22 +186,22 @@ func TestRefusalsAreRemembered(t *testing.T) {
 // The sizes of replies are noted when they are written: of each write the least, the most and the last.
 func TestSizesOfReplies(t *testing.T) {
 	var s Conn
-	var m admin.Metrics
+	var m metrics.Set
 	for _, n := range []int{20, 10, 30, 15} {
 		s.Size(n)
 	}
 	s.Wrote(4, 75, &m)
-	expect.Equal(t, m.Responses.Value(), admin.Sizes{Last: 15, Min: 10, Max: 30})
+	expect.Equal(t, m.Responses.Value(), metrics.Sizes{Last: 15, Min: 10, Max: 30})
 	m.Responses.Reset()
 	s.Size(50)
 	s.Wrote(1, 50, &m)
 	s.Wrote(1, 20, &m) // an event
-	expect.Equal(t, m.Responses.Value(), admin.Sizes{Last: 50, Min: 50, Max: 50})
+	expect.Equal(t, m.Responses.Value(), metrics.Sizes{Last: 50, Min: 50, Max: 50})
 }
 
 // A connection's counts, after each step of its life, as operators see them.
 func TestCountsOfAConnection(t *testing.T) {
-	var m admin.Metrics
+	var m metrics.Set
 	c := NewConn()
 	shown := func(session int64) admin.Conn {
 		d := admin.Conn{Session: session}
@@ -216,7 +217,7 @@ func TestCountsOfAConnection(t *testing.T) {
 	c.Size(30)
 	c.Wrote(2, 50, &m)
 	first := admin.Conn{Session: 7, Received: 5, Sent: 2, BytesOut: 50, LastOp: "CREA", LastCxid: 9,
-		LastZxid: 100, LastReply: time.Second, LastLatency: 5, Latency: admin.Latency{Min: 5, Max: 5, Avg: 5}}
+		LastZxid: 100, LastReply: time.Second, LastLatency: 5, Latency: metrics.Latency{Min: 5, Max: 5, Avg: 5}}
 	expect.Equal(t, shown(7), first, "after one")
 	expect.Equal(t, shown(0), admin.Conn{Received: 5, Sent: 2, BytesOut: 50}, "without a session")
 
@@ -225,7 +226,7 @@ func TestCountsOfAConnection(t *testing.T) {
 	c.Took(1, 2*time.Millisecond, 3*time.Second)
 	c.Wrote(1, 20, &m)
 	later := admin.Conn{Session: 7, Received: 5, Sent: 3, BytesOut: 70, LastOp: "PING", LastCxid: 9,
-		LastZxid: 101, LastReply: 3 * time.Second, LastLatency: 2, Latency: admin.Latency{Min: 1, Max: 5, Avg: 2}}
+		LastZxid: 101, LastReply: 3 * time.Second, LastLatency: 2, Latency: metrics.Latency{Min: 1, Max: 5, Avg: 2}}
 	expect.Equal(t, shown(7), later, "after five")
 	requests, bytes := c.Total()
 	expect.That(t, requests == 5 && bytes == 70, "in all %d requests and %d bytes", requests, bytes)
@@ -236,16 +237,16 @@ func TestCountsOfAConnection(t *testing.T) {
 	expect.Equal(t, shown(7), admin.Conn{Session: 7, LastOp: "PING", LastCxid: 9, LastZxid: 101,
 		LastReply: 3 * time.Second}, "after a reset")
 	c.Took(1, 4*time.Millisecond, 4*time.Second)
-	expect.Equal(t, shown(7).Latency, admin.Latency{Min: 4, Max: 4, Avg: 4}, "of the first request since")
+	expect.Equal(t, shown(7).Latency, metrics.Latency{Min: 4, Max: 4, Avg: 4}, "of the first request since")
 }
 
 // A request that is followed comes to the function given to Init; without one there is nothing to fill in.
 func TestRequestsAreFollowed(t *testing.T) {
 	var c Clients
-	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
 	expect.Equal(t, c.Begin(jute.OpPing, nil), nil, "without a function")
 	var got []*Request
-	c.Init(new(admin.Metrics), time.Now(), time.Now, func(r *Request) { got = append(got, r) })
+	c.Init(new(metrics.Set), time.Now(), time.Now, func(r *Request) { got = append(got, r) })
 	r := c.Begin(jute.OpSetData, wire.SetData("/a", nil, -1))
 	expect.That(t, r.Op == jute.OpSetData && r.Path() == "/a", "a request: %+v", r)
 	c.Followed(r)
@@ -272,7 +273,7 @@ func TestPathsOfRequests(t *testing.T) {
 // The end of a session is told with its client, its last server and some of its nodes.
 func TestEndedSessionsAreDescribed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m admin.Metrics
+		var m metrics.Set
 		var c Clients
 		c.Init(&m, time.Now(), time.Now, nil)
 		time.Sleep(10 * time.Second)
@@ -321,7 +322,7 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 func TestDownTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Clients
-		c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+		c.Init(new(metrics.Set), time.Now(), time.Now, nil)
 		var want []Down
 		for range keptDowns + 2 {
 			from := time.Now()
@@ -341,7 +342,7 @@ func TestDownTimes(t *testing.T) {
 // Connections that ended are counted by address.
 func TestEndedConnectionsAreCounted(t *testing.T) {
 	var c Clients
-	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
 	c.ConnEnded("10.0.0.1", Count{1, 10})
 	c.ConnEnded("10.0.0.1", Count{2, 20})
 	c.ConnEnded("10.0.0.2", Count{3, 30})

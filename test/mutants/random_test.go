@@ -65,6 +65,7 @@ var layers = [][]string{
 	{"./server/clients/inbox", "./server/clients"},
 	{"./server/clients", "./server/admin", "./server/view", "./test/sim", "./client"},
 	{"./server/admin", "./server", "./cmd/zlockd/daemon"},
+	{"./server/metrics", "./server/admin", "./server/clients", "./server"},
 	{"./server/admin/port", "./server/admin", "./server/view", "./server"},
 	{"./server/observe", "./server/clients", "./server/audit", "./server/admin", "./server"},
 	{"./server/audit", "./server", "./cmd/zlockd/daemon"},

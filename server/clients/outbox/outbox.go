@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -93,7 +93,7 @@ type Outbox struct {
 type Shared struct {
 	Flushers
 	Memory    *budget.Memory
-	Metrics   *admin.Metrics
+	Metrics   *metrics.Set
 	Now       func() time.Duration
 	Go        func(func()) // runs a goroutine that the server waits for
 	MaxBytes  int

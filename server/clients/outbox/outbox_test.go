@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -389,24 +389,24 @@ func TestBatchesOfOutboxes(t *testing.T) {
 // replies.
 func TestSizesOfRepliesAreCounted(t *testing.T) {
 	var o Outbox
-	var m admin.Metrics
-	wrote := func() admin.Sizes {
+	var m metrics.Set
+	wrote := func() metrics.Sizes {
 		o.Stat.Wrote(1, 1, &m)
 		return m.Responses.Value()
 	}
 	o.Append(make([]byte, 500))
-	expect.Equal(t, wrote(), admin.Sizes{Last: -1, Min: -1, Max: -1}, "an event")
+	expect.Equal(t, wrote(), metrics.Sizes{Last: -1, Min: -1, Max: -1}, "an event")
 	b, at := o.BeginReply(1, 1, 100)
 	o.EndReply(append(b, make([]byte, 100)...), at, jute.OK)
 	const first = jute.ReplyHeaderSize + 100
-	expect.Equal(t, wrote(), admin.Sizes{Last: first, Min: first, Max: first}, "a reply")
+	expect.Equal(t, wrote(), metrics.Sizes{Last: first, Min: first, Max: first}, "a reply")
 	o.OpenGap()
 	o.fill(piece{b: make([]byte, 4+50)})
-	expect.Equal(t, wrote(), admin.Sizes{Last: 50, Min: 50, Max: first}, "a reply behind a gap")
+	expect.Equal(t, wrote(), metrics.Sizes{Last: 50, Min: 50, Max: first}, "a reply behind a gap")
 	o.OpenGap()
 	o.End(ends.Gone)
 	o.fill(piece{b: make([]byte, 4+10)})
-	expect.Equal(t, wrote(), admin.Sizes{Last: 50, Min: 50, Max: first}, "a reply that is too late")
+	expect.Equal(t, wrote(), metrics.Sizes{Last: 50, Min: 50, Max: first}, "a reply that is too late")
 }
 
 func TestPendingRequestsAreAQueue(t *testing.T) {

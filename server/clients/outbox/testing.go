@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/metrics"
 )
 
 // The functions of this file are only for tests of packages that have outboxes.
@@ -110,7 +110,7 @@ func Idle(maxBytes, maxFrames, buffers int, shares *budget.Shares) (s *Shared, e
 	const many = 1 << 40
 	stop, began := make(chan struct{}), time.Now()
 	var wg sync.WaitGroup
-	s = &Shared{Memory: new(budget.Memory), Metrics: new(admin.Metrics), MaxBytes: cmp.Or(maxBytes, many),
+	s = &Shared{Memory: new(budget.Memory), Metrics: new(metrics.Set), MaxBytes: cmp.Or(maxBytes, many),
 		MaxFrames: cmp.Or(maxFrames, many), Now: func() time.Duration { return time.Since(began) }, Go: wg.Go}
 	m := s.Memory
 	m.Limit, m.Shares, m.Now, m.Done = cmp.Or(buffers, many), shares, s.Now, stop

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -144,7 +144,7 @@ func TestFiredWatchesAreCounted(t *testing.T) {
 		jute.EventChildrenChanged} {
 		s.noteFired(e, told+1, 100)
 	}
-	for i, r := range []*admin.Recorder{&m.NodeCreatedWatch, &m.NodeDeletedWatch, &m.NodeChangedWatch,
+	for i, r := range []*metrics.Recorder{&m.NodeCreatedWatch, &m.NodeDeletedWatch, &m.NodeChangedWatch,
 		&m.NodeChildrenWatch} {
 		got := r.Value(time.Now(), 1)
 		expect.Equal(t, got.Count, 1, "watches of kind %d: got.Count", i)

@@ -1,22 +1,23 @@
-package admin
+package metrics
 
 import (
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
+
+// at is the moment of the values.
+var at = time.Date(2026, 11, 21, 1, 23, 56, 0, time.UTC)
 
 func TestBucketsHoldTheirValues(t *testing.T) {
 	last := -1
@@ -43,7 +44,7 @@ func TestRecorderMatchesTheSortedValues(t *testing.T) {
 		sum += float64(v) / 1000
 	}
 	slices.Sort(all)
-	s := r.Value(at, micro)
+	s := r.Value(at, Micro)
 	if s.Count != 20000 || s.Min != all[0] || s.Max != all[len(all)-1] || math.Abs(s.Sum-sum) > 1 {
 		t.Errorf("got %+v", s)
 	}
@@ -93,7 +94,7 @@ func TestRecorderTakesMany(t *testing.T) {
 }
 
 func TestObservingDoesNotAllocate(t *testing.T) {
-	var m Metrics
+	var m Set
 	m.ReadLatency.ObserveTime(time.Millisecond)
 	m.Reads.Observe("/app/x", 1)
 	n := testing.AllocsPerRun(100, func() {
@@ -112,29 +113,9 @@ func TestLongNamespacesAreCountedTogether(t *testing.T) {
 	n.Observe("/short/path", 1)
 	n.Observe(long+"/below", 1)
 	n.Observe("/"+long[2:], 1) // just short enough
-	got := n.values(time.Now())
+	got := n.Values(time.Now())
 	if len(got) != 3 || got[otherNamespaces].Count != 2 || got["short"].Count != 1 || got[long[2:]].Count != 1 {
 		t.Errorf("%v", got)
-	}
-}
-
-// A client may name paths that are no text, and an embedding program show two certificates for one use: no
-// sample of a name that is taken withholds the others.
-func TestSamplesOfOneNameDoNotSpoilTheMetrics(t *testing.T) {
-	var m Metrics
-	s := Status{Now: at}
-	for _, path := range []string{"/\xff/x", "/\xfe/y", "/\xff\xfe", "/app\xff", "/app"} {
-		m.Writes.Observe(path, 1)
-	}
-	m.Fill(&s, NeedMetrics)
-	s.Measure("twice", "Twice.", 1)
-	s.Measure("twice", "Twice.", 2)
-	w := get(t, newAdmin(t, &fake{status: s}, "").Handler(), "/metrics")
-	expect.Equal(t, w.Code, 200)
-	for _, line := range []string{"write_per_namespace_count{key=\"\uFFFD\"} 3",
-		"write_per_namespace_count{key=\"app\uFFFD\"} 1", "write_per_namespace_count{key=\"app\"} 1",
-		"zlockd_twice 1"} {
-		expect.Has(t, w.Body.String(), "\n"+line+"\n")
 	}
 }
 
@@ -143,7 +124,7 @@ func TestTheRootIsInNoNamespace(t *testing.T) {
 	n.Observe("/", 1)
 	n.Observe("", 1)
 	n.Observe("/a/b", 1)
-	expect.Equal(t, fmt.Sprint(slices.Sorted(maps.Keys(n.values(time.Now())))), "[a]", "namespaces")
+	expect.Equal(t, fmt.Sprint(slices.Sorted(maps.Keys(n.Values(time.Now())))), "[a]", "namespaces")
 }
 
 func TestNamespacesAreBounded(t *testing.T) {
@@ -151,42 +132,15 @@ func TestNamespacesAreBounded(t *testing.T) {
 	for i := range 1000 {
 		n.Observe(fmt.Sprintf("/app%d/x", i), 1)
 	}
-	got := n.values(at)
+	got := n.Values(at)
 	expect.That(t, len(got) == maxNamespaces && got[otherNamespaces].Count == 1000-maxNamespaces+1,
 		"%d names, %d others", len(got), got[otherNamespaces].Count)
 	// A reset gives the names' places back.
 	n.Reset()
-	expect.Equal(t, len(n.values(at)), 0, "names behind a reset")
+	expect.Equal(t, len(n.Values(at)), 0, "names behind a reset")
 	n.Observe("/fresh/x", 7)
-	got = n.values(at)
+	got = n.Values(at)
 	expect.That(t, len(got) == 1 && got["fresh"].Count == 1 && got["fresh"].Sum == 7, "%v", got)
-}
-
-// TestEveryMeasuredNameIsShown guards against a name that is counted under a spelling that no page shows.
-func TestEveryMeasuredNameIsShown(t *testing.T) {
-	var m Metrics
-	s := &Status{Now: at}
-	m.Fill(s, NeedMetrics)
-	for name := range s.Counters {
-		expect.That(t, slices.Contains(counterNames, name), "counter %s is not shown", name)
-	}
-	for name := range s.Summaries {
-		expect.That(t, slices.Contains(basicNames, name) || slices.Contains(advancedNames, name),
-			"summary %s is not shown", name)
-	}
-	for name := range s.Keyed {
-		_, ok := keyedNames[name]
-		expect.That(t, ok, "family %s is not shown", name)
-	}
-	expect.Equal(t, s.Responses, Sizes{-1, -1, -1}, "sizes before the first")
-	m.Responses.Observe(5)
-	m.Responses.Observe(3)
-	m.PacketsSent.Add(2)
-	m.Fill(s, 0)
-	expect.That(t, s.Responses == (Sizes{3, 3, 5}) && s.Sent == 2, "%+v", s)
-	m.Reset()
-	m.Fill(s, 0)
-	expect.That(t, s.Responses == (Sizes{-1, -1, -1}) && s.Sent == 0, "after reset: %+v", s)
 }
 
 func BenchmarkObserve(b *testing.B) {
@@ -213,45 +167,16 @@ func TestBucketsStandForTheirMiddle(t *testing.T) {
 	}
 }
 
-func TestMemoryOfControlGroups(t *testing.T) {
-	for name, c := range map[string]struct {
-		files map[string]string
-		want  uint64
-	}{
-		"none": {nil, math.MaxUint64},
-		"no limit": {map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max\n"},
-			math.MaxUint64},
-		"its own": {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "1000\n",
-			"sys/fs/cgroup/a/memory.max": "max\n"}, 1000},
-		"its parent": {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "1000\n",
-			"sys/fs/cgroup/a/memory.max": "900\n"}, 900},
-		"container": {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "500\n"}, 500},
-		"version 1": {map[string]string{"proc/self/cgroup": "3:cpu:/x\n2:memory,hugetlb:/y\n",
-			"sys/fs/cgroup/memory/y/memory.limit_in_bytes": "700\n"}, 700},
-	} {
-		root := t.TempDir()
-		for file, text := range c.files {
-			path := filepath.Join(root, file)
-			must.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
-			must.OK(t, os.WriteFile(path, []byte(text), 0o600))
-		}
-		expect.Equal(t, groupMemory(root), c.want, "%s", name)
+func TestPausesOfTheCollectorAreMeasured(t *testing.T) {
+	runtime.GC()
+	before := GCPauses()
+	for range 20 {
+		runtime.GC()
 	}
-	expect.That(t, UsableMemory() != 0, "the memory of this machine is not known")
-}
-
-// A leader's learners are those that it hears from, as ZooKeeper's are those that are connected.
-func TestMembersThatAreDownDoNotFollow(t *testing.T) {
-	s := ensemble()
-	s.Members[0].Applied = 0
-	s.Members = append(s.Members, status.Member{ID: 4, Progress: status.Progress{Applied: 9}},
-		status.Member{ID: 5})
-	want := map[string]float64{"learners": 2, "followers": 1, "quorum_size": 3}
-	for _, g := range s.gauges() {
-		if v, asked := want[g.name]; asked {
-			expect.Equal(t, g.value, v, "%s", g.name)
-			delete(want, g.name)
-		}
-	}
-	expect.Equal(t, len(want), 0, "gauges that are missing: %v", want)
+	s := GCPauses()
+	mean := s.Sum / float64(s.Count)
+	expect.That(t, before.Count > 0 && s.Count >= before.Count+20 && s.Sum > before.Sum && s.Min <= before.Min &&
+		s.Max >= before.Max, "%+v, then %+v", before, s)
+	expect.That(t, s.Min < mean && mean < s.Max && s.Min <= s.P50*1.1 && s.P50 <= s.P99 && s.P99 <= s.Max*1.1,
+		"%+v", s)
 }

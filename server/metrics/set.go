@@ -1,4 +1,4 @@
-package admin
+package metrics
 
 import (
 	"maps"
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Metrics has the counters of a working server. The zero value is ready. Callers use the fields directly:
+// Set has the counters of a working server. The zero value is ready. Callers use the fields directly:
 // m.ReadLatency.ObserveTime(d). The tag zk has the names under which ZooKeeper shows a Counter or a Recorder.
 // A Recorder records times in microseconds, unless it has the tag count.
-type Metrics struct {
+type Set struct {
 	PacketsReceived Counter // reset by srst, as are all Recorders
 	PacketsSent     Counter
 	AuthFailed      Counter // never reset
@@ -67,42 +67,31 @@ type Metrics struct {
 	Writes Namespaces
 }
 
-// micro is the number of microseconds in a millisecond: it converts recorded times.
-const micro = 1000
+// Micro is the number of microseconds in a millisecond: it converts recorded times.
+const Micro = 1000
 
-// Fill puts the values into s. It always fills in the values of srvr. If need has NeedMetrics, it also fills
-// in all values under ZooKeeper's names.
-func (m *Metrics) Fill(s *Status, need Need) {
-	s.Received, s.Sent = m.PacketsReceived.Load(), m.PacketsSent.Load()
-	s.Responses = m.Responses.Value()
-	all := m.Requests.Value(s.Now, micro)
-	s.Latency = Latency{Min: int64(all.Min), Avg: all.Avg(), Max: int64(all.Max)}
-	s.AuthFailed = m.AuthFailed.Load()
-	s.Proposals = m.Proposals.Value()
-	if need&NeedMetrics == 0 {
-		return
-	}
-	s.Counters, s.Summaries = map[string]int64{}, map[string]Summary{}
+// Named returns the counters and the distributions under the names that ZooKeeper gives them.
+func (m *Set) Named(now time.Time) (counters map[string]int64, summaries map[string]Summary) {
+	counters, summaries = map[string]int64{}, map[string]Summary{}
 	m.each(func(field any, tag reflect.StructTag) {
-		unit := float64(micro)
+		unit := float64(Micro)
 		if _, counts := tag.Lookup("count"); counts {
 			unit = 1
 		}
 		for name := range strings.FieldsSeq(tag.Get("zk")) {
 			switch f := field.(type) {
 			case *Counter:
-				s.Counters[name] = f.Load()
+				counters[name] = f.Load()
 			case *Recorder:
-				s.Summaries[name] = f.Value(s.Now, unit)
+				summaries[name] = f.Value(now, unit)
 			}
 		}
 	})
-	s.Keyed = map[string]map[string]Summary{"read_per_namespace": m.Reads.values(s.Now),
-		"write_per_namespace": m.Writes.values(s.Now)}
+	return counters, summaries
 }
 
 // each calls f with a pointer to each field and its tags.
-func (m *Metrics) each(f func(field any, tag reflect.StructTag)) {
+func (m *Set) each(f func(field any, tag reflect.StructTag)) {
 	v := reflect.ValueOf(m).Elem()
 	for i := range v.NumField() {
 		f(v.Field(i).Addr().Interface(), v.Type().Field(i).Tag)
@@ -110,7 +99,7 @@ func (m *Metrics) each(f func(field any, tag reflect.StructTag)) {
 }
 
 // Reset zeroes what `srst` zeroes.
-func (m *Metrics) Reset() {
+func (m *Set) Reset() {
 	m.PacketsReceived.Store(0)
 	m.PacketsSent.Store(0)
 	m.each(func(field any, _ reflect.StructTag) {
@@ -203,7 +192,8 @@ func (n *Namespaces) add(name string) *Recorder {
 	return r
 }
 
-func (n *Namespaces) values(now time.Time) map[string]Summary {
+// Values returns what was recorded by name.
+func (n *Namespaces) Values(now time.Time) map[string]Summary {
 	out := make(map[string]Summary)
 	if m := n.m.Load(); m != nil {
 		for name, r := range *m {
@@ -213,11 +203,9 @@ func (n *Namespaces) values(now time.Time) map[string]Summary {
 	return out
 }
 
-// HideNamespaces drops the names of the first parts of paths, where not every client may list them.
-func (s *Status) HideNamespaces() {
-	for _, family := range []string{"read_per_namespace", "write_per_namespace"} {
-		maps.DeleteFunc(s.Keyed[family], func(name string, _ Summary) bool { return name != otherNamespaces })
-	}
+// HideNames drops the names from values of Namespaces; the values of those that are counted together stay.
+func HideNames(values map[string]Summary) {
+	maps.DeleteFunc(values, func(name string, _ Summary) bool { return name != otherNamespaces })
 }
 
 // Reset forgets everything.
