@@ -65,7 +65,7 @@ var allowed = map[string][]string{
 		"server/clients/budget",
 		"server/clients/ends",
 		"server/clients/identity", "server/clients/inbox", "server/clients/outbox", "server/clients/rest",
-		"server/clients/watchers", "server/metrics", "server/observe", "server/sasl"},
+		"server/clients/request", "server/clients/watchers", "server/metrics", "server/observe", "server/sasl"},
 	"server/clients/outbox": {"jute", "server/clients/budget", "server/clients/ends", "server/metrics",
 		"server/observe"},
 	"server/clients/watchers": {"jute", "tree", "tree/acl", "tree/watches", "server/clients/budget",
@@ -73,6 +73,7 @@ var allowed = map[string][]string{
 		"server/clients/identity", "server/clients/outbox"},
 	"server/clients/budget":   {"server/clients/ends", "tree"},
 	"server/clients/ends":     {},
+	"server/clients/request":  {"jute", "tree", "tree/watches"},
 	"server/clients/inbox":    {"jute"},
 	"server/clients/rest":     {},
 	"server/clients/identity": {"jute", "tree/acl", "raftfsm/state"},
@@ -145,7 +146,7 @@ var allowed = map[string][]string{
 // pure packages must not be able to see a clock, a network, a file or a lock.
 var pure = []string{"jute", "tree", "tree/acl", "tree/digest", "tree/watches", "tree/zkfiles", "session",
 	"raftfsm/change", "raftfsm/state", "raftfsm/state/window", "raftfsm/status",
-	"server/locks", "server/view/answer", "client/recipe"}
+	"server/clients/request", "server/locks", "server/view/answer", "client/recipe"}
 
 var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand",
 	"context", "io/fs", "runtime"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -33,7 +34,7 @@ func TestEveryOperationNumberIsAnsweredAsItMust(t *testing.T) {
 			c = r.client()
 		}
 		must.OK(t, c.SendXid(5, op, wire.Body{}))
-		if classOf(op) == closeOp {
+		if request.Of(op) == request.Close {
 			wantKinds(t, c, 5)
 			must.OK(t, c.Closed())
 			c = nil
@@ -46,8 +47,8 @@ func TestEveryOperationNumberIsAnsweredAsItMust(t *testing.T) {
 		}
 		f, err := c.Next()
 		must.OK(t, err, "op %d", op)
-		switch kind := classOf(op); {
-		case kind == unknownOp:
+		switch kind := request.Of(op); {
+		case kind == request.Unknown:
 			expect.Equal(t, f.Code, jute.Unimplemented, "op %d: f.Code", op)
 			expect.Equal(t, f.Zxid, -1, "op %d: f.Zxid", op)
 			expect.Equal(t, f.Xid, 5, "op %d: f.Xid", op)
@@ -59,7 +60,7 @@ func TestEveryOperationNumberIsAnsweredAsItMust(t *testing.T) {
 			expect.Equal(t, f.Code, jute.OK, "ping: f.Code")
 		case op == jute.OpWhoAmI:
 			expect.Equal(t, f.Code, jute.OK, "op %v: %+v", op, f)
-		case kind == refusedOp:
+		case kind == request.Refused:
 		default:
 			expect.Equal(t, f.Code, jute.MarshallingError, "op %v without a body: f.Code", op)
 			expect.That(t, len(f.Body) <= 0,

@@ -7,6 +7,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/watches"
 )
@@ -34,16 +35,6 @@ func newCatchUp(c *conn, since int64) *catchUp {
 	return &catchUp{c: c, step: jute.SetWatches{RelativeZxid: since}, zxid: c.replica.Zxid(), open: true}
 }
 
-// lists returns the lists of a setWatches in the order of the protocol; setWatches2 alone has the
-// last two.
-func lists(r *jute.SetWatches, op jute.OpCode) []*[]string {
-	all := []*[]string{&r.Data, &r.Exist, &r.Child, &r.Persistent, &r.Recursive}
-	if op == jute.OpSetWatches {
-		return all[:3]
-	}
-	return all
-}
-
 // add adds one path, and compares the chunk when it is full. It returns false when the connection has ended.
 func (u *catchUp) add(list *[]string, path string) bool {
 	*list = append(*list, path)
@@ -67,7 +58,7 @@ func (u *catchUp) compare() {
 	}
 	u.c.replica.View(u.view)
 	u.c.out.FlushLarge()
-	for _, l := range lists(&u.step, jute.OpSetWatches2) {
+	for _, l := range request.Lists(&u.step, jute.OpSetWatches2) {
 		clear(*l)
 		*l = (*l)[:0]
 	}
@@ -100,14 +91,14 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	p := pieces{c: c}
 	if c.reader.within == 0 {
-		if !wholeLists(op, body) {
+		if !request.WholeLists(op, body) {
 			return c.reply(xid, op, c.replica.Zxid(), jute.MarshallingError, nil)
 		}
 		c.reader.in.Return(len(body))
 		c.reader.within = len(body)
 	}
 	u := newCatchUp(c, p.long())
-	for _, list := range lists(&u.step, op) {
+	for _, list := range request.Lists(&u.step, op) {
 		n := p.int()
 		if n == -1 {
 			p.fail() // a list must not be null
@@ -132,24 +123,6 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 		c.out.Close(p.why)
 	}
 	return false
-}
-
-// wholeLists reports whether all of a setWatches is well formed.
-func wholeLists(op jute.OpCode, body []byte) bool {
-	d := jute.NewDecoder(body)
-	d.Long()
-	for range lists(new(jute.SetWatches), op) {
-		n := d.Count(4)
-		for range n {
-			if _, named := d.String(); !named {
-				return false
-			}
-		}
-		if n < 0 || d.Err() != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // pieces reads the rest of a frame while it arrives.

@@ -3,21 +3,7 @@ package clients
 import (
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/tree"
-)
-
-// The cost of requests in addition to the steps of their outcomes.
-const (
-	writeSteps   = 5   // cost of the place that a write has in a log entry
-	decodeBytes  = 100 // bytes of a write that cost one step to decode, even if the write fails
-	sessionSteps = 30  // a session created or attached, or refused
-	plainSteps   = 5   // a request answered without the state: ping, identities, refused operations
-
-	// cost of a TLS handshake: it takes no lock, but a millisecond of a processor
-	handshakeSteps = 10_000
-	reconfigSteps  = tree.MaxSteps / 2 // a reconfig asks all servers
 )
 
 // countServers counts, about once a second, the servers among which an address shares its time under the
@@ -70,19 +56,4 @@ func (c *conn) charge(steps int64) { c.from.Account.Charge(steps) }
 func (c *conn) foresee(steps int64) bool {
 	c.reads.cost -= steps
 	return c.afford(steps)
-}
-
-// readCost estimates the cost of a read from its length: a level of a path takes at least two bytes and a
-// quarter of a step. The real cost replaces the estimate.
-func readCost(body []byte) int64 { return int64(2 + len(body)/6) }
-
-// writeCost estimates the cost of a write from its length. The outcome's cost replaces the estimate.
-func writeCost(op jute.OpCode, body []byte) int64 {
-	switch {
-	case op == jute.OpMulti:
-		return min(tree.MaxSteps, int64(2*len(body)))
-	case len(body) > 1<<10:
-		return writeSteps + int64(len(body)/8)
-	}
-	return 4 * writeSteps
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
@@ -57,7 +58,7 @@ func TestRequestsAreCharged(t *testing.T) {
 		body        []byte
 		least, most int64
 	}{
-		"ping":         {jute.OpPing, nil, plainSteps, plainSteps},
+		"ping":         {jute.OpPing, nil, request.PlainSteps, request.PlainSteps},
 		"exists":       {jute.OpExists, wire.PathWatch("/", false), 1, 20},
 		"sync":         {jute.OpSync, wire.Path("/"), 1, 20},
 		"multi":        {jute.OpMulti, wire.Multi(ops...), 2500, 2700},
@@ -75,7 +76,7 @@ func TestRequestsAreCharged(t *testing.T) {
 		before := account.Owed()
 		must.Get(c.Call(x.op, x.body))(t)
 		must.OK(t, c.Ping()) // a read may be charged just after its reply
-		if got := account.Owed() - before - plainSteps; got < x.least || got > x.most {
+		if got := account.Owed() - before - request.PlainSteps; got < x.least || got > x.most {
 			t.Errorf("%s costs %d steps, want %d to %d", name, got, x.least, x.most)
 		}
 	}
@@ -266,24 +267,6 @@ func TestDebtsOutliveConnections(t *testing.T) {
 	expect.That(t, known == nil, "an address that owes nothing is kept")
 }
 
-// What a request is charged before its outcome is known, by its length.
-func TestRequestsAreChargedByTheirLength(t *testing.T) {
-	for _, x := range []struct {
-		op   jute.OpCode
-		size int
-		want int64
-	}{
-		{jute.OpCreate, 0, 20}, {jute.OpCreate, 1 << 10, 20}, {jute.OpCreate, 1<<10 + 1, 5 + 128},
-		{jute.OpSetData, 8000, 5 + 1000}, {jute.OpMulti, 0, 0}, {jute.OpMulti, 100, 200},
-		{jute.OpMulti, tree.MaxSteps/2 + 1, tree.MaxSteps},
-	} {
-		expect.Equal(t, writeCost(x.op, make([]byte, x.size)), x.want, "%v of %d bytes", x.op, x.size)
-	}
-	for size, want := range map[int]int64{0: 2, 5: 2, 6: 3, 600: 102} {
-		expect.Equal(t, readCost(make([]byte, size)), want, "a read of %d bytes", size)
-	}
-}
-
 // A request that waits for its address ends with its connection.
 func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
 	s, c := quiet(t, Options{})
@@ -364,5 +347,5 @@ func TestAnAddressPaysForItsConnections(t *testing.T) {
 	expect.That(t, owed.Owed() > 0, "a refused session costs nothing")
 	owed.Forgive()
 	dial()
-	expect.That(t, owed.Owed() >= handshakeSteps, "a TLS handshake costs %d steps", owed.Owed())
+	expect.That(t, owed.Owed() >= request.HandshakeSteps, "a TLS handshake costs %d steps", owed.Owed())
 }

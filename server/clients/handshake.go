@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -68,7 +69,7 @@ func (c *conn) startTLS() ends.Reason {
 	if !ok {
 		return ends.None
 	}
-	if !c.afford(handshakeSteps) {
+	if !c.afford(request.HandshakeSteps) {
 		return ends.Else
 	}
 	if err := t.HandshakeContext(c.srv.ctx); err != nil {
@@ -170,7 +171,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 	}
 	s.metrics.ConnectionRequests.Add(1)
 	c.reader.arrived = s.now()
-	if !c.afford(sessionSteps) { // a refused session costs the same
+	if !c.afford(request.SessionSteps) { // a refused session costs the same
 		return ends.Else
 	}
 	req := state.Request{Op: state.OpCreateSession}

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -75,8 +76,8 @@ func (c *conn) answered(p outbox.Pending, out *state.Outcome, now time.Duration)
 	c.out.Stat.Took(1, d, now)
 	m := &c.srv.metrics
 	m.Requests.ObserveTime(d)
-	switch classOf(p.Op) {
-	case writeOp, closeOp:
+	switch request.Of(p.Op) {
+	case request.Write, request.Close:
 		m.UpdateLatency.ObserveTime(d)
 	}
 	c.follow(p.Followed, p.Xid, out, now)

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -303,7 +304,7 @@ func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 			"%+v: want q.Arrived <= q.Begun && q.Begun <= q.Answered", q)
 		expect.Equal(t, q.Addr, "127.0.0.1", "q.Addr")
 		expect.That(t, len(q.IDs) != 0, "%+v: want len(q.IDs) != 0", q)
-		log := classOf(q.Op) == writeOp || q.Op == state.OpCreateSession
+		log := request.Of(q.Op) == request.Write || q.Op == state.OpCreateSession
 		expect.Equal(t, log, q.Logged > 0, "%v: log", q.Op)
 		expect.That(t, !log || !(q.Logged < q.Begun || q.Logged > q.Answered),
 			"%v: logged at %v, begun %v, answered %v",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -75,7 +76,7 @@ func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 		must.OK(t, c.SendXid(int32(1+n), jute.OpGetData, wire.PathWatch("/a", false)))
 		eventually(t, "it waits", func() bool { return r.valve.waiting() == 1 })
 		owed := from.Account.Owed()
-		expect.That(t, owed >= writeSteps, "its address owes %d steps", owed)
+		expect.That(t, owed >= request.WriteSteps, "its address owes %d steps", owed)
 		r.valve.open()
 		wantKinds(t, c, 1+n)
 	}

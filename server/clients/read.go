@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/watches"
 )
@@ -56,7 +57,7 @@ func (c *conn) catchUp() bool {
 		return true
 	}
 	c.reader.followed = nil
-	return c.afford(writeSteps) &&
+	return c.afford(request.WriteSteps) &&
 		c.propose(outbox.Pending{Op: state.OpBarrier},
 			state.Request{Session: c.session, Op: state.OpBarrier}) &&
 		c.out.Await(0, 0)
@@ -84,15 +85,16 @@ func (c *conn) run(st *state.State) {
 			c.reads.stop = true
 			break
 		}
-		if n+parked >= maxRun || c.reads.cost > runSteps || size >= outbox.FlushSize || takesLong(frame) ||
-			c.reads.long != nil {
+		_, op, _ := inbox.Header(frame)
+		if n+parked >= maxRun || c.reads.cost > runSteps || size >= outbox.FlushSize || c.reads.long != nil ||
+			request.TakesLong(op) {
 			break
 		}
 		next, _, err := c.reader.in.Peek(c.srv.o.MaxFrame)
 		if err != nil || len(next) < inbox.HeaderSize {
 			break
 		}
-		if _, op, _ := inbox.Header(next); classOf(op) != readOp {
+		if _, op, _ = inbox.Header(next); request.Of(op) != request.Read {
 			break
 		}
 		c.reader.in.Take(next)
@@ -105,15 +107,9 @@ func (c *conn) run(st *state.State) {
 	c.reads.cost = 0
 }
 
-// takesLong reports whether even a short answer may take long: getEphemerals visits all nodes of its session.
-func takesLong(frame []byte) bool {
-	_, op, _ := inbox.Header(frame)
-	return op == jute.OpGetEphemerals
-}
-
 // takeLong begins a longReply, if the read lists so much that other clients would wait for it.
 // The outbox is locked.
-func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, taken bool) {
+func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (w request.Watch, taken bool) {
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		if c.out.Reserved() == 0 {
@@ -125,7 +121,7 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	}
 	d := jute.NewDecoder(body)
 	path, named := d.String()
-	w = watch{path: path, kind: watches.Child, set: op != jute.OpGetEphemerals && d.Bool()}
+	w = request.Watch{Path: path, Kind: watches.Child, Set: op != jute.OpGetEphemerals && d.Bool()}
 	if d.Err() != nil || !named && op != jute.OpGetEphemerals {
 		return w, false
 	}
@@ -195,21 +191,14 @@ func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 		return 0, c.watchOp(st, xid, op, body)
 	}
 	w, size, ok := c.appendRead(st, xid, op, body)
-	if ok && w.set {
-		ok = c.srv.watches.Add(&c.watcher, w.path, w.kind)
+	if ok && w.Set {
+		ok = c.srv.watches.Add(&c.watcher, w.Path, w.Kind)
 	}
 	return size, ok
 }
 
-// watch is a watch that a read asks for.
-type watch struct {
-	set  bool
-	path string
-	kind watches.Kind
-}
-
 // appendRead appends the reply to one read.
-func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, size int,
+func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byte) (w request.Watch, size int,
 	ok bool) {
 	o := &c.out
 	o.Lock()
@@ -227,84 +216,30 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	}
 	w, reply, code := c.answerRead(st, xid, op, body, refusal)
 	if op != jute.OpMultiRead {
-		c.reads.cost += c.answerSteps(w, reply)
+		c.reads.cost += w.Steps(*c.proof.ids.Load(), len(reply))
 	}
 	c.readAnswered(xid, op, st.Zxid(), code, reply)
 	return w, o.Size(), true
 }
 
-// answerSteps returns the cost of a read and of the watch that it sets.
-func (c *conn) answerSteps(w watch, reply []byte) int64 {
-	steps := tree.ReadSteps(w.path, *c.proof.ids.Load()) + len(reply)/tree.ReadBytes
-	if w.set {
-		steps += tree.WatchSteps(w.path)
-	}
-	return int64(steps)
-}
-
 // answerRead appends the reply to one read, or its refusal. The outbox is locked.
 func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byte, code jute.ErrCode) (
-	w watch, reply []byte, _ jute.ErrCode) {
+	w request.Watch, reply []byte, _ jute.ErrCode) {
 	o := &c.out
 	b, at := o.BeginReply(xid, st.Zxid(), o.Reserved())
 	if code == jute.OK {
-		b, w, code = c.record(st.Tree(), b, op, body)
+		var steps int
+		b, w, steps, code = request.AppendRecord(st.Tree(), b, c.session, *c.proof.ids.Load(), op, body)
+		c.reads.cost += int64(steps)
 	}
 	o.EndReply(b, at, code)
 	if o.Size() > outbox.FlushSize || o.Reserved() > 0 {
 		o.Replied(o.Pending() > 0) // the read itself, if it was parked
 	}
 	if code == jute.OK {
-		c.srv.metrics.Reads.Observe(w.path, int64(len(b)-at))
+		c.srv.metrics.Reads.Observe(w.Path, int64(len(b)-at))
 	}
 	return w, b[at+4+jute.ReplyHeaderSize:], code
-}
-
-// record appends the response record of a read, and returns the watch that the read sets.
-func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []byte, w watch,
-	code jute.ErrCode) {
-	ids := *c.proof.ids.Load()
-	if op == jute.OpMultiRead {
-		var steps int
-		b, steps, code = t.AppendMultiRead(b, ids, body)
-		c.reads.cost += int64(steps)
-		return b, w, code
-	}
-	d := jute.NewDecoder(body)
-	path, named := d.String()
-	w.path = path
-	switch op {
-	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2:
-		w.set = d.Bool()
-	case jute.OpGetEphemerals:
-		if d.Err() == nil {
-			return t.AppendEphemerals(b, c.session, path), w, jute.OK
-		}
-	}
-	if d.Err() != nil || !named {
-		return b, watch{path: path}, jute.MarshallingError
-	}
-	switch op {
-	case jute.OpGetData:
-		b, code = t.AppendData(b, ids, path)
-	case jute.OpExists:
-		b, code = t.AppendExists(b, ids, path)
-		if w.set && code == jute.NoNode {
-			return b, w, code // of these requests only exists sets its watch even if it fails
-		}
-	case jute.OpGetChildren:
-		w.kind = watches.Child
-		b, code = t.AppendChildren(b, ids, path)
-	case jute.OpGetChildren2:
-		w.kind = watches.Child
-		b, code = t.AppendChildrenStat(b, ids, path)
-	case jute.OpGetACL:
-		b, code = t.AppendACL(b, ids, path)
-	case jute.OpGetAllChildrenNumber:
-		b, code = t.AppendChildrenNumber(b, ids, path)
-	}
-	w.set = w.set && code == jute.OK
-	return b, w, code
 }
 
 // A read must see the effects of its connection's earlier writes, and none of later ones. If such writes are
@@ -365,14 +300,14 @@ func (c *conn) answerOne(st *state.State, p outbox.Pending) {
 	o := &c.out
 	_, op, body := inbox.Header(p.Parked)
 	w, reply, code := c.answerRead(st, p.Xid, op, body, jute.OK)
-	c.charge(c.answerSteps(w, reply))
+	c.charge(w.Steps(*c.proof.ids.Load(), len(reply)))
 	out := state.Outcome{Code: code, Zxid: st.Zxid(), Reply: reply}
 	now := c.srv.batchTime(&out)
 	c.answered(p, &out, now)
 	c.srv.metrics.ReadLatency.ObserveTime(max(now-p.At, 0))
-	if w.set {
+	if w.Set {
 		o.Unlock() // the lock of the watches must be taken before it
-		c.srv.watches.Add(&c.watcher, w.path, w.kind)
+		c.srv.watches.Add(&c.watcher, w.Path, w.Kind)
 		o.Lock()
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
-	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // stateWith returns a state with nodes: /few has 10 children, /many has 1000 with names of 100 bytes, /data has
@@ -166,7 +166,7 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 	st := stateWith(t)
 	deep := strings.Repeat("/x", 1000)
 	// The first read of each hold is charged before, by its length.
-	ahead := int(readCost(wire.PathWatch(deep, false)))
+	ahead := int(request.ReadCost(wire.PathWatch(deep, false)))
 	atOnce := (runSteps+ahead)/tree.ReadSteps(deep, make([]jute.ID, 1)) + 1
 	for _, x := range []struct {
 		name string
@@ -197,15 +197,9 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 	}
 }
 
-// A read pays for its path and its answer, and for the watch that it sets.
+// A read pays its estimate before, and the rest once it is answered.
 func TestStepsOfARead(t *testing.T) {
 	_, c := quiet(t, Options{})
-	ids := slices.Repeat(*c.proof.ids.Load(), 6)
-	c.proof.ids.Store(&ids)
-	path := strings.Repeat("/name", 20)
-	read, watching := int64(tree.ReadSteps(path, ids)), int64(tree.WatchSteps(path))
-	expect.Equal(t, c.answerSteps(watch{path: path}, make([]byte, 1200)), read+3)
-	expect.Equal(t, c.answerSteps(watch{path: path, set: true}, nil), read+watching)
 	c.reads.cost = 100
 	expect.That(t, c.foresee(30), "the connection is open")
 	expect.Equal(t, c.reads.cost, 70,
@@ -214,45 +208,4 @@ func TestStepsOfARead(t *testing.T) {
 		"%d and %d steps: c.from.Account.Owed()", c.reads.cost, c.from.Account.Owed())
 	c.charge(-5)
 	expect.Equal(t, c.from.Account.Owed(), 25)
-}
-
-// What a read sets a watch on, and when.
-func TestWatchesOfReads(t *testing.T) {
-	st := stateWith(t)
-	for _, x := range []struct {
-		op   jute.OpCode
-		body wire.Body
-		code jute.ErrCode
-		want watch
-	}{
-		{jute.OpGetData, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", watches.Data}},
-		{jute.OpGetData, wire.PathWatch("/few", false), jute.OK, watch{false, "/few", watches.Data}},
-		{jute.OpGetData, wire.PathWatch("/none", true), jute.NoNode, watch{false, "/none", watches.Data}},
-		{jute.OpExists, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", watches.Data}},
-		{jute.OpExists, wire.PathWatch("/none", true), jute.NoNode, watch{true, "/none", watches.Data}},
-		{jute.OpExists, wire.PathWatch("/\x00", true), jute.BadArguments, watch{false, "/\x00",
-			watches.Data}},
-		{jute.OpGetChildren, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", watches.Child}},
-		{jute.OpGetChildren2, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", watches.Child}},
-		{jute.OpGetChildren2, wire.PathWatch("/none", true), jute.NoNode, watch{false, "/none",
-			watches.Child}},
-		{jute.OpGetACL, wire.PathWatch("/few", true), jute.OK, watch{false, "/few", watches.Data}},
-		{jute.OpGetAllChildrenNumber, wire.PathWatch("/few", true), jute.OK, watch{false, "/few",
-			watches.Data}},
-		{jute.OpGetEphemerals, wire.PathWatch("/few", true), jute.OK, watch{false, "/few", watches.Data}},
-		{jute.OpGetData, wire.Path("/few"), jute.MarshallingError, watch{false, "/few", watches.Data}},
-		{jute.OpGetData, wire.Body{}.Null().Bool(true), jute.MarshallingError, watch{}},
-		{jute.OpGetEphemerals, wire.Body{}.Null(), jute.OK, watch{}},
-		{jute.OpGetEphemerals, wire.Body{0}, jute.MarshallingError, watch{}},
-		{jute.OpMultiRead, reads(1, jute.OpGetData, "/few"), jute.OK, watch{}},
-	} {
-		_, c := quiet(t, Options{})
-		b, w, code := c.record(st.Tree(), []byte("before"), x.op, x.body)
-		expect.Equal(t, code, x.code, "%v %q: code", x.op, x.body)
-		expect.Equal(t, w, x.want, "%v %q: w", x.op, x.body)
-		expect.That(t, strings.HasPrefix(string(b), "before"),
-			"%v %q: %v, %+v, %d bytes: want strings.HasPrefix(string(b), \"before\")",
-			x.op, x.body, code, w, len(b))
-		expect.Equal(t, len(b) > len("before"), code == jute.OK, "%v %q", x.op, x.body)
-	}
 }

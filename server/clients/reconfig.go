@@ -7,6 +7,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
@@ -26,7 +27,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 	case c.srv.o.Reconfigure == nil:
 		code = jute.ReconfigDisabled
 	default:
-		if !c.afford(reconfigSteps) {
+		if !c.afford(request.ReconfigSteps) {
 			return false
 		}
 		r.May, r.Patience = c.mayReconfigure(), c.timeout/3

@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/clients/request"
 )
 
 // handle carries out one request. It returns false when nothing more may be read from the connection. A
@@ -15,52 +16,52 @@ import (
 // do not wait.
 func (c *conn) handle(frame []byte) bool {
 	xid, op, body := inbox.Header(frame)
-	class := classOf(op)
-	c.reader.idle = class == pingOp
-	if class != readOp { // run counts its own
+	class := request.Of(op)
+	c.reader.idle = class == request.Ping
+	if class != request.Read { // run counts its own
 		c.seen(1, op, body)
 	}
-	if class != authOp && class != saslOp && !c.admitted() {
+	if class != request.Auth && class != request.SASL && !c.admitted() {
 		return c.turnAway(xid)
 	}
 	switch class {
-	case writeOp, closeOp, refusedOp, reconfigOp:
+	case request.Write, request.Close, request.Refused, request.Reconfig:
 		if c.readOnly {
 			return c.mayOnlyRead(class, xid, op)
 		}
 	}
 	switch class {
-	case writeOp:
+	case request.Write:
 		return c.writeOp(xid, op, body)
-	case closeOp:
+	case request.Close:
 		if c.writeOp(xid, op, body) {
 			c.out.Await(0, 0)
 		}
 		return false
 	}
-	if class == readOp {
-		return c.foresee(readCost(body)) && c.catchUp() && c.read(frame)
+	if class == request.Read {
+		return c.foresee(request.ReadCost(body)) && c.catchUp() && c.read(frame)
 	}
-	if class != catchUpOp && !c.afford(plainSteps+int64(len(body)/decodeBytes)) {
+	if class != request.CatchUp && !c.afford(request.PlainSteps+int64(len(body)/request.DecodeBytes)) {
 		return false
 	}
 	if !c.out.Await(0, 0) {
 		return false
 	}
 	switch class {
-	case pingOp:
+	case request.Ping:
 		return c.ping()
-	case catchUpOp:
+	case request.CatchUp:
 		return c.setWatches(xid, op, body)
-	case authOp:
+	case request.Auth:
 		return c.auth(xid, body)
-	case saslOp:
+	case request.SASL:
 		return c.sasl(xid, body)
-	case localOp:
+	case request.Local:
 		return c.reply(xid, op, c.replica.Zxid(), jute.OK, c.proof.ids.AppendWhoAmI(nil))
-	case refusedOp:
+	case request.Refused:
 		return c.refuseOp(xid, op)
-	case reconfigOp:
+	case request.Reconfig:
 		return c.reconfig(xid, body)
 	}
 	c.replyLast(xid, -1, jute.Unimplemented, ends.UnknownOp)
@@ -115,11 +116,11 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if op == jute.OpCloseSession { // another connection may own the session by then
 		r = state.End(c.session, c.gen, state.EndClosed)
 	}
-	est := writeCost(op, body)
+	est := request.WriteCost(op, body)
 	if !c.afford(est) {
 		return false
 	}
-	est -= int64(writeSteps + len(body)/decodeBytes)
+	est -= int64(request.WriteSteps + len(body)/request.DecodeBytes)
 	if op != jute.OpMulti { // count it before the answer, after which the client may read the metrics
 		d := jute.NewDecoder(body)
 		path, _ := d.String()
@@ -130,9 +131,9 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 }
 
 // mayOnlyRead answers a request that a session without a leader cannot make.
-func (c *conn) mayOnlyRead(class class, xid int32, op jute.OpCode) bool {
+func (c *conn) mayOnlyRead(class request.Class, xid int32, op jute.OpCode) bool {
 	zxid := c.replica.Zxid()
-	if class != closeOp || c.asked != 0 { // a session in the log stays alive at a server with a leader
+	if class != request.Close || c.asked != 0 { // a session in the log stays alive at a server with a leader
 		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
 	}
 	if c.reply(xid, op, zxid, jute.OK, nil) {

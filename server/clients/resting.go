@@ -7,6 +7,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/server/clients/rest"
 )
 
@@ -98,7 +99,7 @@ func (c *conn) pong(frame []byte) bool {
 	}
 	_, op, body := inbox.Header(frame)
 	c.seen(1, op, body)
-	c.charge(plainSteps)
+	c.charge(request.PlainSteps)
 	if !c.reply(jute.XidPing, jute.OpPing, c.replica.Zxid(), jute.OK, nil) {
 		return false
 	}

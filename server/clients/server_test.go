@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
@@ -243,19 +242,5 @@ func TestPiecesOfASetWatches(t *testing.T) {
 		expect.Equal(t, p.why, ends.Client, "%s: p.why", x.name)
 		expect.That(t, p.take(0) == nil,
 			"%s: the first reason is another: want p.take(0) == nil", x.name)
-	}
-	for _, x := range []struct {
-		op   jute.OpCode
-		body wire.Body
-		want bool
-	}{
-		{jute.OpSetWatches, wire.SetWatches(1, []string{"/a"}, nil, []string{"/b", ""}), true},
-		{jute.OpSetWatches2, wire.SetWatches(1, []string{"/a"}, nil, nil), false},
-		{jute.OpSetWatches2, wire.SetWatches2(1, nil, nil, nil, nil, []string{"/a"}), true},
-		{jute.OpSetWatches, wire.Body{}.Long(1).Int(-1).Int(0).Int(0), false},
-		{jute.OpSetWatches, wire.Body{}.Long(1).Int(1).Null().Int(0).Int(0), false},
-		{jute.OpSetWatches, wire.Body{}.Long(1).Int(0).Int(0), false},
-	} {
-		expect.Equal(t, wholeLists(x.op, x.body), x.want, "%v %q", x.op, x.body)
 	}
 }

@@ -1,13 +1,11 @@
 package clients
 
 import (
-	"strings"
-
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/tree"
-	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // CountWatches implements budget.Holder.
@@ -16,35 +14,17 @@ func (c *conn) CountWatches() { c.srv.watches.Recount(&c.from.Address) }
 // watchOp answers addWatch, removeWatches and checkWatches. It asks the table before it locks the outbox,
 // because the locks have this order.
 func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
-	d := jute.NewDecoder(body)
-	path, named := d.String()
-	n := d.Int()
-	c.reads.cost += int64(tree.WatchSteps(path))
-	var code jute.ErrCode
+	w, which, code := request.WatchOp(op, body)
+	c.reads.cost += int64(tree.WatchSteps(w.Path))
 	var record []byte
 	open = true
 	switch {
-	case d.Err() != nil || !named:
-		code = jute.MarshallingError
-	case op != jute.OpAddWatch && !watches.Known(n):
-		code = jute.MarshallingError
-	case op == jute.OpCheckWatches && path != "" && !strings.Contains(path, "/"):
-		code = jute.MarshallingError // ZooKeeper fails while it walks up to the root
-	case op != jute.OpAddWatch:
-		if !c.srv.watches.Find(&c.watcher, op, path, n) {
-			code = jute.NoWatcher
-		}
-	case n != jute.AddWatchPersistent && n != jute.AddWatchRecursive:
-		code = jute.MarshallingError
-	case !strings.HasPrefix(path, "/"):
-		code = jute.BadArguments
-	default:
-		kind := watches.Persistent
-		if n == jute.AddWatchRecursive {
-			kind = watches.Recursive
-		}
-		open = c.srv.watches.Add(&c.watcher, path, kind)
+	case code != jute.OK:
+	case w.Set:
+		open = c.srv.watches.Add(&c.watcher, w.Path, w.Kind)
 		record = []byte{0, 0, 0, 0}
+	case !c.srv.watches.Find(&c.watcher, op, w.Path, which):
+		code = jute.NoWatcher
 	}
 	return open && c.reply(xid, op, st.Zxid(), code, record)
 }

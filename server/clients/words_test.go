@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -192,7 +193,7 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 		Reconfigure: func(q ReconfigRequest) (jute.ErrCode, bool) {
 			asked = append(asked, q)
 			owed := r.srv.all()[0].from.Account.Owed()
-			expect.That(t, owed >= reconfigSteps, "the address owes %d steps", owed)
+			expect.That(t, owed >= request.ReconfigSteps, "the address owes %d steps", owed)
 			switch q.Version {
 			case 5:
 				return jute.BadVersion, true

@@ -1,0 +1,53 @@
+// Package request says what a client asks for: the class of a request, what it costs, how the tree answers a
+// read, and the watch that the read sets. It knows no connection.
+package request
+
+import "github.com/zlockd/zlockd/jute"
+
+// Class is the way in which the server carries out an operation.
+type Class uint8
+
+// The classes.
+const (
+	Unknown Class = iota
+	Read          // reads the local state, under View
+	Write         // through the log
+	Close         // through the log, and then ends the connection
+	Ping
+	CatchUp  // setWatches
+	Auth     // changes the client's identities
+	SASL     // the same, in several rounds
+	Local    // answered with data of the connection alone
+	Refused  // known, but never carried out
+	Reconfig // changes the membership
+)
+
+// Of returns the class of an operation.
+func Of(op jute.OpCode) Class {
+	switch op {
+	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetACL,
+		jute.OpMultiRead, jute.OpGetEphemerals, jute.OpGetAllChildrenNumber,
+		jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
+		return Read
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete,
+		jute.OpSetData, jute.OpSetACL, jute.OpMulti, jute.OpSync:
+		return Write
+	case jute.OpCloseSession:
+		return Close
+	case jute.OpPing:
+		return Ping
+	case jute.OpSetWatches, jute.OpSetWatches2:
+		return CatchUp
+	case jute.OpAuth:
+		return Auth
+	case jute.OpSASL:
+		return SASL
+	case jute.OpWhoAmI:
+		return Local
+	case jute.OpCheck, jute.OpDeleteContainer:
+		return Refused
+	case jute.OpReconfig:
+		return Reconfig
+	}
+	return Unknown
+}

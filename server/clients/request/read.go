@@ -1,0 +1,99 @@
+package request
+
+import (
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/watches"
+)
+
+// Watch is a watch that a read asks for.
+type Watch struct {
+	Set  bool
+	Path string
+	Kind watches.Kind
+}
+
+// Steps returns the cost of a read, whose reply has so many bytes, and of the watch that it sets.
+func (w *Watch) Steps(ids []jute.ID, reply int) int64 {
+	steps := tree.ReadSteps(w.Path, ids) + reply/tree.ReadBytes
+	if w.Set {
+		steps += tree.WatchSteps(w.Path)
+	}
+	return int64(steps)
+}
+
+// AppendRecord appends the response record of a read of a client with this session and these identities. It
+// returns the watch that the read sets, and the steps of a multiRead; those of other reads follow from the
+// watch and the record.
+func AppendRecord(t *tree.Tree, b []byte, session int64, ids []jute.ID, op jute.OpCode, body []byte) (
+	_ []byte, w Watch, steps int, code jute.ErrCode) {
+	if op == jute.OpMultiRead {
+		b, steps, code = t.AppendMultiRead(b, ids, body)
+		return b, w, steps, code
+	}
+	d := jute.NewDecoder(body)
+	path, named := d.String()
+	w.Path = path
+	switch op {
+	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2:
+		w.Set = d.Bool()
+	case jute.OpGetEphemerals:
+		if d.Err() == nil {
+			return t.AppendEphemerals(b, session, path), w, 0, jute.OK
+		}
+	}
+	if d.Err() != nil || !named {
+		return b, Watch{Path: path}, 0, jute.MarshallingError
+	}
+	switch op {
+	case jute.OpGetData:
+		b, code = t.AppendData(b, ids, path)
+	case jute.OpExists:
+		b, code = t.AppendExists(b, ids, path)
+		if w.Set && code == jute.NoNode {
+			return b, w, 0, code // of these requests only exists sets its watch even if it fails
+		}
+	case jute.OpGetChildren:
+		w.Kind = watches.Child
+		b, code = t.AppendChildren(b, ids, path)
+	case jute.OpGetChildren2:
+		w.Kind = watches.Child
+		b, code = t.AppendChildrenStat(b, ids, path)
+	case jute.OpGetACL:
+		b, code = t.AppendACL(b, ids, path)
+	case jute.OpGetAllChildrenNumber:
+		b, code = t.AppendChildrenNumber(b, ids, path)
+	}
+	w.Set = w.Set && code == jute.OK
+	return b, w, 0, code
+}
+
+// WatchOp returns what addWatch, removeWatches or checkWatches asks for: the watch to set, or else the path and
+// the kind of its watches that the request is about.
+func WatchOp(op jute.OpCode, body []byte) (w Watch, which int32, code jute.ErrCode) {
+	d := jute.NewDecoder(body)
+	path, named := d.String()
+	n := d.Int()
+	w.Path = path
+	switch {
+	case d.Err() != nil || !named:
+		return w, n, jute.MarshallingError
+	case op != jute.OpAddWatch && !watches.Known(n):
+		return w, n, jute.MarshallingError
+	case op == jute.OpCheckWatches && path != "" && !strings.Contains(path, "/"):
+		return w, n, jute.MarshallingError // ZooKeeper fails while it walks up to the root
+	case op != jute.OpAddWatch:
+		return w, n, jute.OK
+	case n != jute.AddWatchPersistent && n != jute.AddWatchRecursive:
+		return w, n, jute.MarshallingError
+	case !strings.HasPrefix(path, "/"):
+		return w, n, jute.BadArguments
+	}
+	w.Set, w.Kind = true, watches.Persistent
+	if n == jute.AddWatchRecursive {
+		w.Kind = watches.Recursive
+	}
+	return w, n, jute.OK
+}
