@@ -14,15 +14,6 @@ func (o *Outbox) Close(why ends.Reason) {
 	o.hangUp()
 }
 
-// Kill closes the connection on behalf of the goroutine that applies the log, which must not touch a socket
-// itself.
-func (o *Outbox) Kill(why ends.Reason) {
-	o.Lock()
-	defer o.Unlock()
-	o.Die(why)
-	o.Touch()
-}
-
 // Last appends b to the bytes that wait to be written, as the last bytes of the connection.
 func (o *Outbox) Last(b []byte, why ends.Reason) {
 	o.Lock()
@@ -41,15 +32,6 @@ func (o *Outbox) IsOpen() bool {
 	o.Lock()
 	defer o.Unlock()
 	return o.state == open
-}
-
-// Touch marks the outbox as changed from outside the connection's goroutine.
-// The outbox is locked.
-func (o *Outbox) Touch() {
-	if !o.touched {
-		o.touched = true
-		o.s.touch(o)
-	}
 }
 
 // hangUp closes the socket. The connection's goroutine notices and ends; a resting connection gets a

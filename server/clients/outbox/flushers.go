@@ -3,6 +3,8 @@ package outbox
 import (
 	"runtime"
 	"sync"
+
+	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
 // Flushers write the outboxes that an applied batch has changed. touch and Told collect them under the state
@@ -56,6 +58,24 @@ func (f *Flushers) touch(o *Outbox) {
 	f.mu.Lock()
 	f.batch = append(f.batch, o)
 	f.mu.Unlock()
+}
+
+// Touch marks the outbox as changed from outside the connection's goroutine.
+// The outbox is locked.
+func (o *Outbox) Touch() {
+	if !o.touched {
+		o.touched = true
+		o.s.touch(o)
+	}
+}
+
+// Kill closes the connection on behalf of the goroutine that applies the log, which must not touch a socket
+// itself.
+func (o *Outbox) Kill(why ends.Reason) {
+	o.Lock()
+	defer o.Unlock()
+	o.Die(why)
+	o.Touch()
 }
 
 // Told puts outboxes that have got events into the batch.

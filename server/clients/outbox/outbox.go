@@ -54,7 +54,7 @@ type Pending struct {
 	Followed *observe.Request // nil: no log records the request
 }
 
-// outbox holds the bytes that wait for one client, and the requests that wait for replies. The
+// Outbox holds the bytes that wait for one client, and the requests that wait for replies. The
 // connection's goroutine (under View) and the goroutine that applies the log fill it, a flush
 // empties it. One flush runs at a time; a goroutine that finds one under way only appends.
 //
@@ -65,28 +65,24 @@ type Outbox struct {
 
 	s     *Shared
 	owner Owner
-	// The network side of the connection is set before the connection's first goroutine starts.
-	NC  net.Conn
-	Raw syscall.RawConn // nil: the connection is not plain TCP
+	socket
 	flight
 
 	queue
 	requests
 	sleeper
 	visits
-
-	writing  int // bytes that the running flush has taken
-	held     int // bytes of the outbox counted by srv.memory
-	reserved int // how many bytes more than held it may keep, for a long reply
-
-	state   state
-	why     ends.Reason   // once state is not open
-	Secure  bool          // the connection uses TLS
-	shut    bool          // everything is written, and the writing side is closed
-	closing bool          // the client asked for the end of its session
-	stuck   time.Duration // when the outbox became full and the client stopped reading; 0: unknown
+	holding
+	end
+	Secure bool // the connection uses TLS; beside the other booleans, so that all take one word
 
 	Stat observe.Conn
+}
+
+// socket is the network side of the connection. It is set before the connection's first goroutine starts.
+type socket struct {
+	NC  net.Conn
+	Raw syscall.RawConn // nil: the connection is not plain TCP
 }
 
 // Shared has the parts that the outboxes of a server share.
@@ -162,6 +158,22 @@ type visits struct {
 	own      bool // the connection's goroutine runs the flush
 	touched  bool // the outbox waits for a flusher
 	told     bool // the same, for events, which may wait longer
+}
+
+// holding says how much memory the outbox holds.
+type holding struct {
+	writing  int           // bytes that the running flush has taken
+	held     int           // bytes of the outbox counted by the memory
+	reserved int           // how many bytes more than held it may keep, for a long reply
+	stuck    time.Duration // when the outbox became full and the client stopped reading; 0: unknown
+}
+
+// end says whether the connection ends, and why.
+type end struct {
+	state   state
+	why     ends.Reason // once state is not open
+	shut    bool        // everything is written, and the writing side is closed
+	closing bool        // the client asked for the end of its session
 }
 
 // piece holds whole frames, in a buffer of the outbox or in one that several outboxes share.

@@ -232,7 +232,7 @@ func TestEventsInAnOutbox(t *testing.T) {
 
 // The first reason for an end is the one that counts, and what is dead holds nothing.
 func TestEndsOfAnOutbox(t *testing.T) {
-	o := Outbox{reserved: 5, queue: queue{buf: []byte("b"), spare: []byte("s"),
+	o := Outbox{holding: holding{reserved: 5}, queue: queue{buf: []byte("b"), spare: []byte("s"),
 		full: []piece{{b: []byte("f")}}, fullLen: 1}}
 	o.End(ends.Auth)
 	o.End(ends.Slow)
@@ -426,4 +426,15 @@ func TestPendingRequestsAreAQueue(t *testing.T) {
 		must.Equal(t, o.Pending(), int(in-out), "%d pending, want %d", o.Pending(), in-out)
 	}
 	expect.That(t, cap(o.pend) <= 8*int(in-out)+256, "room for %d, %d pending", cap(o.pend), in-out)
+}
+
+// A buffer for a long reply is used again for the next reply of its length.
+func TestBuffersOfLongRepliesAreUsedAgain(t *testing.T) {
+	_, c := quiet(t, 0, 0, 0)
+	again := func() bool { // the pool may forget a buffer at any time
+		b := make([]byte, KeepSize+1)
+		c.give(piece{b: b})
+		return &longBuffer(len(b))[:1][0] == &b[0]
+	}
+	must.Await(t, "never: a buffer of just the length is used again", time.Minute, again)
 }

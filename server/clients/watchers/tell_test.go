@@ -136,6 +136,23 @@ func TestNonReadersMakeRoomForEvents(t *testing.T) {
 	expect.Equal(t, c.Out.Look().Why, ends.Slow, "events beyond all bounds are kept: c.Out.Look().Why")
 }
 
+// A portion that is larger than all memory goes out when nothing else is held, so that its watchers get on.
+func TestPortionLargerThanAllMemoryGoesOutAlone(t *testing.T) {
+	for held, open := range map[int]bool{0: true, 1: false} {
+		s, c := quiet(t, Bounds{}, 0, 10_000)
+		must.That(t, s.Add(c, "/", watches.Recursive), "no room for a watch")
+		other := connFrom(s, new(Address))
+		must.That(t, s.outboxes.Memory.Try(other.Out.Owner(), budget.Input, held, true), "no memory")
+		events := make([]tree.Event, 1000)
+		for i := range events {
+			events[i] = tree.Event{Type: jute.EventDeleted, Path: fmt.Sprint("/", i), ACL: acl.New(jute.WorldAnyone)}
+		}
+		s.Tell(1, events)
+		expect.Equal(t, c.Out.IsOpen(), open, "beside %d bytes", held)
+		expect.Equal(t, c.Out.Look().Frames == 1000, open, "events beside %d bytes", held)
+	}
+}
+
 // Watches that fired are counted by the kind of their event.
 func TestFiredWatchesAreCounted(t *testing.T) {
 	s, _ := quiet(t, Bounds{}, 0, 0)

@@ -1,7 +1,5 @@
 package watchers
 
-import ()
-
 // The names of this file are only for tests of packages that have watches.
 
 // Bounds of the costs of a change, and steps in which memory is added up.

@@ -9,31 +9,9 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
-	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/tree/watches"
 )
-
-// Watcher is a connection that may watch.
-type Watcher struct {
-	Out  *outbox.Outbox
-	IDs  *identity.List // identities of its client
-	From *Address
-
-	// Under the lock of the table.
-	dropped bool  // it may not set watches any longer
-	hears   int32 // place, from 1, among the watchers of the present change
-}
-
-// Address holds the counts that the connections from one address share.
-type Address struct {
-	Host    string
-	Account budget.Account
-	change  told
-}
-
-// Bounds are the bounds of watches, in their number and in bytes.
-type Bounds struct{ PerConn, All, BytesPerConn, Bytes int }
 
 // Table holds the watches of a server's connections. Its lock is taken inside the state
 // lock, and outbox locks are taken inside it.

@@ -99,6 +99,19 @@ func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 	expect.Equal(t, s.table.Count()+int(s.table.Bytes()), 0)
 }
 
+// An address is added up again when a connection ends that has grown by a whole step.
+func TestStepOfWatchesGoesWithItsConnection(t *testing.T) {
+	for bytes, left := range map[int]int64{watchStep: 0, watchStep - 1: 99} {
+		s, c := quiet(t, Bounds{}, 0, 0)
+		s.table.Add(c, strings.Repeat("x", bytes-28-80), watches.Data)
+		_, got := s.table.Of(c)
+		must.Equal(t, got, bytes)
+		c.From.Account.SetWatches(99)
+		s.Drop(c)
+		expect.Equal(t, c.From.Account.Watches(), left, "of %d bytes", bytes)
+	}
+}
+
 // A connection with very many watches leaves none behind.
 func TestVeryManyWatchesGoWithTheirConnection(t *testing.T) {
 	s, c := quiet(t, Bounds{}, 0, 0)
