@@ -16,9 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Only a holder that has noted that its limit is over is broken by its limit, in each recipe, and no
-// contender that waits behind it. No node but theirs comes into the directory, where it would disturb
-// other programs.
+// In each recipe, BreakExpired removes only holders whose records say that their limit is over. It spares the
+// contenders that wait, and creates no other nodes, which would disturb other programs.
 func TestBreakExpiredSparesTheOthers(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -103,7 +102,7 @@ func TestE58Revocation(t *testing.T) {
 	soon(t, "the loss", h.Lost())
 	lostFor(t, h.Unlock(ctx), Revoked)
 	queued(t, o, d, 0)
-	// What Curator would see of ours.
+	// What Curator would see of our contenders.
 	peer, err := o.Create(d+"/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-", []byte("10.0.0.1"),
 		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	must.OK(t, err)
@@ -153,8 +152,8 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	lostFor(t, l.Unlock(ctx), MaxHold)
 }
 
-// Break removes the hold that its caller looked at, not one that begins between its look and its request:
-// the node at the same path has the same version. Other nodes may come beside it, in any number.
+// Break removes only the hold that its caller inspected, not a later one. A later hold's node may have the
+// same path and version. Other nodes may also appear in the directory.
 func TestBreakSparesTheNextHolder(t *testing.T) {
 	t.Parallel()
 	shared(t)

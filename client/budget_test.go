@@ -33,7 +33,8 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 		writes := under(p, d, faultproxy.OpCreate2) + under(p, d, faultproxy.OpDelete)
 		reads := under(p, d, faultproxy.OpGetData) + under(p, d, faultproxy.OpGetChildren2)
 		all := under(p, d, 0)
-		slow := int(time.Since(begun) / ownWatch) // this machine, so that the own node was watched
+		// how long the machine was slow: the client then also watched its own node
+		slow := int(time.Since(begun) / ownWatch)
 		expect.Equal(t, writes, 2, "%s: writes", name)
 		expect.That(t, reads >= 1 && reads <= 1+slow, "%s: %d reads, want 1 to %d", name, reads, 1+slow)
 		expect.Equal(t, all, writes+reads, "%s: requests", name)
@@ -51,8 +52,8 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 	}
 }
 
-// Who waits behind others costs a list more than who waits behind one, because the end of the last one
-// ahead does not tell that of the others. Its own node is not watched while the queue moves on.
+// A waiter behind several others needs one list more than a waiter behind one, because the end of the last
+// one ahead does not tell whether the others ended. It does not watch its own node while the queue moves on.
 func TestBudgetOfALongQueue(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -74,7 +75,7 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	g := start(testCtx(t), c.Mutex(d).Lock)
 	eventually(t, "the last place", func() bool { return under(p, d, faultproxy.OpGetData) == 1 })
 	unlock(t, l)
-	var turn time.Time // not after the last one holds
+	var turn time.Time // when the last waiter got the lock
 	for _, g := range gs {
 		l := g.wait(t)
 		turn = time.Now()
@@ -82,7 +83,7 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	}
 	last := g.wait(t)
 	unlock(t, last)
-	slow := 0 // this machine, so that the own node was watched
+	slow := 0 // how often the machine was slow: the client then also watched its own node
 	if time.Since(begun) > take.OwnWatchIn(c.Session().Timeout, ahead) || time.Since(turn) > ownWatch {
 		slow = 1
 	}

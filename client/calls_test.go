@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// On a server without containers directories are lasting nodes, after one refusal.
+// On a server without container nodes, the client makes persistent directories after one refusal.
 func TestServerWithoutContainers(t *testing.T) {
 	t.Parallel()
 	shared(t)

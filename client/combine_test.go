@@ -123,7 +123,7 @@ func TestNodesLingerUntilTheLastUnlock(t *testing.T) {
 	must.Equal(t, len(names(t, o, d)), 0)
 }
 
-// … also if the lease was lost while its mode changed, and if it is one of a set.
+// Nodes also linger if the lease was lost while its mode changed, and if the lease is one of a set.
 func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -169,7 +169,7 @@ func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
 	queued(t, o, d+"-b", 0)
 }
 
-// A set is asked to give back what one of its locks is asked for.
+// A request to give back one lock of a set reaches the whole set.
 func TestSetIsAskedForItsLocks(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -182,7 +182,7 @@ func TestSetIsAskedForItsLocks(t *testing.T) {
 	must.Equal(t, soon(t, "the wish", set.Asked()).By, "operator")
 	must.OK(t, set.Unlock(ctx))
 
-	// One that still waits leaves, as a waiter for a single lock does.
+	// A set that still waits leaves the queue, as a waiter for a single lock does.
 	before := lock(t, other.Mutex(d+"-b").Lock)
 	failed := make(chan error, 1)
 	go func() { failed <- errOf(c.All(ctx, a.Request(), b.Request())) }()

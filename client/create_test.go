@@ -64,8 +64,8 @@ func TestE08CreateCommitsAfterTheReattach(t *testing.T) {
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
-	// The old server took the create. The new one has not applied it when it is
-	// attached to, but has when it answers a sync.
+	// The old server took the create. The new server has not applied it when the client attaches, but has
+	// when it answers a sync.
 	stash := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: contenderCreate, Nth: 1,
 		Do: faultproxy.Stash})
 	late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Under: d, Nth: 1,
@@ -113,7 +113,7 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 	p.Refuse(true)
 	p.Cut()
 	eventually(t, "the connection to be gone", func() bool { return c.State() == StateSuspended })
-	calls := make([]granting, 20) // whose creates wait for a connection
+	calls := make([]granting, 20) // their creates wait for a connection
 	for i := range calls {
 		calls[i] = start(testCtx(t), c.Mutex(d, WithOwnPlace()).Lock)
 	}
@@ -164,7 +164,7 @@ func TestE12ContextEnds(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("the call did not end")
 		}
-		took := time.Since(at) // nothing that is waited for ends sooner
+		took := time.Since(at) // nothing that the test waits for ends sooner
 		must.That(t, took <= 10*time.Second, "returned after %v", took)
 		return l
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Events are told in their order, those that wait at the end as well. What is too much is counted.
+// The client reports events in order, also those that wait at the end. It counts the events that do not fit.
 func TestNotifierKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A client that lives for long keeps nothing of the calls and leases that are over.
+// A client that lives long keeps nothing of calls and leases that have ended.
 func TestCallsAreForgotten(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -157,7 +157,7 @@ func TestE57CallbackPanics(t *testing.T) {
 	must.OK(t, c.Semaphore(d+"/s", 1).Do(testCtx(t), 1, func(context.Context, *Lease) error { return nil }))
 }
 
-// A candidate whose node may not be read is no leader without a name.
+// A leader whose node may not be read is reported as an error, not as a leader without a name.
 func TestLeaderThatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -181,7 +181,7 @@ func TestE61LockDelay(t *testing.T) {
 	unlock(t, lock(t, a.Mutex(d, long).Lock))
 	unlock(t, lock(t, b.Mutex(d, long).Lock))
 	unlock(t, lock(t, b.RWMutex(d, long).RLock))
-	// After an unclean end: not before the delay is over, and then without one.
+	// After an unclean end, the lock is granted only after the delay. After a clean end there is no delay.
 	l := lock(t, a.Mutex(d, opt).Lock)
 	g := start(testCtx(t), b.Mutex(d, opt).Lock)
 	queued(t, o, d, 2)
@@ -196,8 +196,8 @@ func TestE61LockDelay(t *testing.T) {
 	unlock(t, lock(t, b.Mutex(d, long).Lock))
 }
 
-// The delay counts from the loss, so neither tries nor waits that are shorter than the delay begin it
-// again: after it they get the lock.
+// The delay counts from the loss. Tries and waits shorter than the delay do not restart it: after the delay
+// they get the lock.
 func TestLockDelayCountsFromTheLoss(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -251,7 +251,7 @@ func TestLockDelayCountsFromTheLoss(t *testing.T) {
 	}
 }
 
-// Of the readers that come after a dead writer the first one waits for all.
+// After a dead writer, only the first reader waits out the delay; it does so for all readers.
 func TestLockDelayIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
 	shared(t)

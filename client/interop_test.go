@@ -27,8 +27,8 @@ import (
 const interopJars = "/usr/share/java/zookeeper.jar:/usr/share/java/curator-client.jar:" +
 	"/usr/share/java/curator-framework.jar:/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-simple.jar"
 
-// judge sees every stay inside a lock, of our contenders and of foreign ones, and checks that none overlap
-// that must not, and that they come in the order of the queue.
+// judge records every stay inside a lock, of our contenders and of foreign ones. It checks that no two stays
+// overlap that must not, and that they follow the order of the queue.
 type judge struct {
 	t     *testing.T
 	limit int // of a semaphore

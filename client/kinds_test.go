@@ -17,8 +17,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Whatever kinds of locks meet on one path: never do two hold that should exclude
-// each other, and who comes second is told.
+// Two kinds of locks that exclude each other never hold one path together, and the second contender gets an
+// error.
 func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -84,8 +84,8 @@ func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 	}
 }
 
-// A reader of a lock with a policy has no node before it holds. A lock of another
-// kind that comes between its look and its grant must not be granted beside it.
+// A reader of a lock with a policy has no node until it holds. A lock of another kind that comes between the
+// reader's look and its grant must not be granted together with it.
 func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -126,8 +126,8 @@ func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
 	}
 }
 
-// Curator's recipes see nodes of their own kind only, so that a lock of another
-// kind beside them would exclude no contender.
+// Curator's recipes see only nodes of their own kind, so a lock of another kind next to them would exclude no
+// contender.
 func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -399,7 +399,8 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 	}
 }
 
-// The head of a semaphore's queue whose node was removed takes no permit beside the next head.
+// When the node of a semaphore's queue head was removed, that head takes no permit together with the next
+// head.
 func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -186,8 +186,7 @@ func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
 	}
 }
 
-// What is nested in a set of locks is nested in the one that it names: in how that one
-// is held, and with its token.
+// A lease nested in a set belongs to the lock that it names: it has that lock's mode and token.
 func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	t.Parallel()
 	c, d, o := dial(t), dir(t), observer(t)
@@ -344,8 +343,8 @@ func TestSelfDeadlockOfACallThatMayNotWait(t *testing.T) {
 	unlock(t, l)
 }
 
-// A transaction whose answer is not waited for may have been done. A node of another program in the place of the
-// hold's is no hold.
+// A transaction may have succeeded although the client did not wait for its answer. Another program's node in
+// the place of the hold's node is no hold.
 func TestHoldWhoseNodeIsReplaced(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -401,7 +400,7 @@ func TestSequencersThatAreStale(t *testing.T) {
 	must.Is(t, c.CheckSequencer(ctx, seq), fence.ErrStale)
 }
 
-// The function of a lock hears of that lock alone, also if it is the first one of a set.
+// The event function of a lock reports events of that lock alone, also for the first lock of a set.
 func TestEventsOfALockInASet(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)

@@ -179,7 +179,8 @@ func TestKazooDirectoriesStay(t *testing.T) {
 	}
 }
 
-// Permits of which another client has removed one all go, though the connection breaks.
+// When another client has removed one of several permits, the release removes all others, even if the
+// connection breaks.
 func TestUnlockRemovesTheOtherPermits(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -208,8 +208,8 @@ func cancelRecipes() map[string]recipeTest {
 	return all
 }
 
-// endings are what may happen to an attempt in the middle: its context ends, or the lease
-// it has so far is lost although the session goes on.
+// endings are the ways an attempt can end midway: its context ends, or it loses the lease it has so far
+// although the session lives on.
 var endings = map[string]func(c *Client, cancel func()){
 	"cancelled": func(_ *Client, cancel func()) { cancel() },
 	"lost": func(c *Client, _ func()) {
@@ -218,9 +218,8 @@ var endings = map[string]func(c *Client, cancel func()){
 	},
 }
 
-// TestE12ContextEndsAtEveryMessage ends an attempt when each of its messages in
-// turn is on its way. Whatever the attempt had come to, nothing is left of it, and
-// the next one is granted while the session lives on.
+// TestE12ContextEndsAtEveryMessage ends an attempt while each of its messages in turn is on its way. The
+// attempt leaves nothing behind, and the next one is granted in the same session.
 func TestE12ContextEndsAtEveryMessage(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -249,7 +248,7 @@ func endedAt(t *testing.T, c *Client, p *faultproxy.Proxy, make recipeTest, kind
 	defer o.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// What is on its way waits a little, so that the end comes first.
+	// Delay the message, so that the end comes first.
 	r := p.Add(faultproxy.Rule{Kind: kind, Under: d, Nth: k, Do: faultproxy.Delay, For: 10 * time.Millisecond,
 		Then: func() { end(c, cancel) }})
 	take, parts := make(c, d)
@@ -312,7 +311,7 @@ func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
 	}
 }
 
-// A contender that may neither read nor stat the node before it looks for it in the list.
+// A contender finds the node ahead of it in the list, but may neither read it nor ask whether it exists.
 func TestWaiterBehindANodeThatItMayNotSee(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -121,7 +121,7 @@ func TestE22NameParsing(t *testing.T) {
 	}
 }
 
-// What a name is read as must not depend on the shortcut for names like the own one.
+// The quick reading of a client's own kind of name must give the same result as ParseName.
 func TestLikenessReadsWhatParseNameReads(t *testing.T) {
 	t.Parallel()
 	id, other := newNodeID(1), newNodeID(2)

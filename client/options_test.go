@@ -42,8 +42,8 @@ func TestClientNameIsInTheNode(t *testing.T) {
 	expect.Equal(t, owner.Cmd, "reports-7")
 }
 
-// The value of a candidate is the node's data, with an owner record behind it only where the
-// wait graph needs the task and no other library reads the whole.
+// The data of a candidate's node is its value. An owner record follows only if the wait graph needs the task
+// and no other library reads the whole data.
 func TestValueOfACandidateStaysReadable(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -181,8 +181,8 @@ func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 	expect.That(t, l.Token() > l2.Token(), "the reader's token %d after %d", l.Token(), l2.Token())
 }
 
-// Whether a reader waits for a queued writer that has not closed the door yet: the
-// policies differ in nothing else.
+// Does a reader wait for a queued writer that has not closed the door yet? The policies differ in nothing
+// else.
 func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 	t.Parallel()
 	reader, writer := newNodeID(1), newNodeID(2)

@@ -24,8 +24,8 @@ func waitsLocally(t *testing.T, c *Client, d string, layout Layout, m *RWMutex) 
 	return g
 }
 
-// A writer that waits in the process of a write lock does not get that lock's node
-// when the lock has become a read lock: the readers beside it would not see the writer.
+// A write lock becomes a read lock while a writer of the same process waits. That writer must not take over
+// the node: the other readers would not see the writer.
 func TestWriterDoesNotInheritADowngradedLock(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -81,8 +81,8 @@ func endedCtx() context.Context {
 	return ctx
 }
 
-// A lock that is lost leaves neither its node nor the turn of its process behind, also
-// when other calls of the process wait for it and its node lingers until Unlock.
+// A lost lock leaves neither its node nor its process's turn behind, even if other calls of the process wait
+// for it and the node lingers until Unlock.
 func TestLostLockIsFreeForTheProcess(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -158,8 +158,8 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 	}
 }
 
-// Nor is a holder told of the end of its own node when it may not read it. That it
-// may not is no loss; that the node is gone is.
+// A holder that may not read its own node is not told when the node ends. Losing the right to read is no loss
+// of the lock; losing the node is.
 func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -200,8 +200,8 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 	}
 }
 
-// Nor is a waiter granted the lock whose node and whose predecessor's went while it had no
-// connection: which of the two it hears of first says nothing.
+// A waiter's node and its predecessor's are removed while the waiter has no connection. Whichever removal it
+// hears of first, it is not granted the lock.
 func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -227,8 +227,8 @@ func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 	}
 }
 
-// A waiter whose node an operator removes has no place: it is not granted the lock when the
-// holder goes, but queues again behind the next one.
+// An operator removes a waiter's node. The waiter has lost its place: when the holder releases, it is not
+// granted the lock but queues again at the end.
 func TestRemovedWaiterIsNotGranted(t *testing.T) {
 	t.Parallel()
 	shared(t)

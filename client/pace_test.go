@@ -21,7 +21,7 @@ func hurried(t *testing.T, d string) (*Client, *faultproxy.Proxy) {
 	return c, p
 }
 
-// line is a holder and so many who wait behind it, one behind the other.
+// line returns a holder and n waiters, each behind the one before.
 func line(t *testing.T, d string, n int) (h *Lease, waiting []granting, leave []context.CancelFunc) {
 	o := observer(t)
 	h = lock(t, dial(t).Mutex(d).Lock)
@@ -34,8 +34,8 @@ func line(t *testing.T, d string, n int) (h *Lease, waiting []granting, leave []
 	return h, waiting, leave
 }
 
-// Where turns are short the list that proves a grant is read while the one before
-// holds: when that one goes, nothing is asked any more.
+// Where turns are short, a waiter reads the list that proves its grant while its predecessor still holds.
+// When the predecessor releases, the waiter asks nothing.
 func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -66,7 +66,7 @@ func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 	unlock(t, own)
 }
 
-// The one that is watched may have waited only, and so may the last one ahead.
+// The watched contender may have been a waiter, and so may the last one ahead.
 func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -138,8 +138,8 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 	})
 }
 
-// A writer that gives up between the making of its hold node and the last look at the directory leaves
-// neither that node nor its place: with the door closed for it, a place left behind would stop all.
+// A writer gives up between the creation of its hold node and its last look at the directory. It leaves
+// neither that node nor its place: a place left behind, with the door closed for it, would stop all others.
 func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	policies(t, func(t *testing.T, p recipe.Policy) {
@@ -211,8 +211,8 @@ func finish(t *testing.T, l *Lease) {
 	expect.OK(t, l.Unlock(context.Background()))
 }
 
-// A reader that looked while the door was open, and whose grant arrives when a writer holds, gets
-// nothing: the grant checks the record that the reader saw.
+// A reader looks while the door is open, but its grant arrives when a writer holds. The grant fails: it
+// checks the record that the reader saw.
 func TestGrantThatComesLateIsRefused(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -251,8 +251,8 @@ func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 	const bound = 300 * time.Millisecond
 	shared(t)
 	d, ctx := dir(t), testCtx(t)
-	// A relay of readers: each takes over before the one before it lets go, for as
-	// long as readers are let in. It would last longer than the writer waits.
+	// A relay of readers: each takes the lock before the previous one releases, as long as readers are
+	// admitted. Unstopped, it would last longer than the writer waits.
 	var relay [2]*RWMutex
 	for i := range relay {
 		relay[i] = dial(t).RWMutex(d, WithPolicy(PolicyReader), WithMaxWriterWait(bound))

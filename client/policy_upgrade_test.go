@@ -53,7 +53,7 @@ func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		// The one that clashed gives way; the other may even have been done before.
+		// The upgrade that clashed gives way; the other one may already be complete.
 		u, k := upgraded.Load(), clashed.Load()
 		must.Equal(t, u+k, 2, "round %d: ends of upgrades", round)
 		must.That(t, u != 0, "round %d: both clashed", round)

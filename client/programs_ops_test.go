@@ -216,7 +216,7 @@ func (w *worker) do(path string, mode fence.Mode, n int, call func(context.Conte
 	})
 }
 
-// takeAll takes a set, of which each lock is a claim by itself.
+// takeAll takes a set; each of its locks is a separate claim.
 func (w *worker) takeAll(call func(context.Context, ...client.Request) (*client.Lease, error)) {
 	a, b, mode := w.path("mutex"), w.path("rw"), fence.Exclusive
 	if w.r.IntN(2) == 0 {

@@ -275,8 +275,8 @@ func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref 
 	}
 }
 
-// restore restores a backup without the sessions that have ended since. A client that has not learned of the end
-// of its session would go on with it, and not know of the nodes that it had removed and that are back.
+// restore restores a backup without the sessions that have ended since. A client that has not noticed its
+// session's end would resume it, not knowing that nodes it removed are back.
 func restore(s *zlocktest.Server, backup []byte) {
 	alive := s.Sessions()
 	s.Restore(backup)
@@ -302,8 +302,8 @@ func endStrays(s *zlocktest.Server, raw *zk.Conn, clients []*client.Client) {
 	endOthers(s, used)
 }
 
-// free takes each lock by a client that comes last: what was released must be free while
-// the sessions of the others live.
+// free takes each lock with a new client: every released lock must be free while the sessions of the others
+// live.
 func free(t *testing.T, addr string) {
 	c := must.Get(client.Dial(t.Context(), addr))(t)
 	defer c.Close(context.Background())

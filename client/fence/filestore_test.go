@@ -128,8 +128,8 @@ func TestGateWithFileStoreLetsReadersRunSideBySide(t *testing.T) {
 	must.OK(t, err)
 }
 
-// Several processes append under Gate.Do with a FileStore; each checks that what
-// stands in the file before its own line is no later than its own token.
+// Several processes append under Gate.Do with a FileStore. Each checks that no line before its own has a
+// later token.
 func TestGateWithFileStoreIsAtomicAcrossProcesses(t *testing.T) {
 	if dir := os.Getenv("FENCE_TEST_DIR"); dir != "" {
 		appendInOrder(t, dir)
@@ -200,8 +200,8 @@ func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 	must.OK(t, errors.Join(err, <-later))
 }
 
-// A token counts once it is on the disk: the new file before it takes the old
-// one's place, and the name after it has.
+// A token counts only once it is on disk: the new file is synced before the rename, and the directory after
+// it.
 func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
 	s := must.Get(NewFileStore(t.TempDir()))(t)
 	var done []string

@@ -62,7 +62,7 @@ func TestZeroGateIsReady(t *testing.T) {
 	wantErr(t, g.Admit("/r", Exclusive, 1), ErrStale)
 }
 
-// Whatever the order of arrival, what is admitted never decreases.
+// Admitted tokens never decrease, whatever the order of arrival.
 func TestRaiseIsAtomic(t *testing.T) {
 	stores(t, func(t *testing.T, s Store) {
 		const workers, each = 8, 20
@@ -423,7 +423,7 @@ func TestSQLFormAgreesWithTheGate(t *testing.T) {
 	}
 }
 
-// A hold ends calls of older ones, unless both are readers; those of its own token go on.
+// A hold ends the calls of older holds, unless both are readers. Calls of its own token continue.
 func TestCallsOfOlderHoldsEnd(t *testing.T) {
 	for _, c := range []struct {
 		running, next Mode
@@ -440,7 +440,7 @@ func TestCallsOfOlderHoldsEnd(t *testing.T) {
 	}
 }
 
-// A hold that waits for an earlier one to end is shut out by a later one that comes during its wait.
+// While a hold waits for an earlier one to end, a later hold shuts it out.
 func TestLaterHoldShutsOutThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate

@@ -162,7 +162,7 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-// What is no token, mode or sequencer is neither written nor read.
+// An invalid token, mode or sequencer is neither written nor read.
 func TestTextOfInvalidValuesIsRefused(t *testing.T) {
 	for name, err := range map[string]error{
 		"token":               expect.Err(Token(-1).MarshalText()),

@@ -62,7 +62,7 @@ func TestNodeWithoutANumberIsALock(t *testing.T) {
 	expect.List(t, w.BlockedBy, []string{""}, "w.BlockedBy")
 }
 
-// A name like one of ZooKeeper's recipes has a session behind its x.
+// A name as ZooKeeper's recipes make it has the session after the x.
 func TestNamesOfZooKeepersRecipes(t *testing.T) {
 	for name, want := range map[string]Layout{
 		"x-1f-0000000001": LayoutZooKeeper, "x--1f-0000000001": LayoutZooKeeper,

@@ -79,8 +79,8 @@ func TestAGraphCountsTheCyclesThatItLeavesOut(t *testing.T) {
 	}
 }
 
-// plain says which entries are in a cycle, by the definition: remove parties that can go on, and see
-// which of those that are left reach themselves.
+// plain finds the entries in cycles by definition: remove every party that can proceed, then see which
+// remaining parties reach themselves.
 func plain(list []Queue) (in map[string]bool) {
 	name := func(e *Entry) string {
 		if task := e.task(); task != "" {

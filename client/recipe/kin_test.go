@@ -49,8 +49,8 @@ func TestKinsOfNames(t *testing.T) {
 	}
 }
 
-// Contenders of this package see each other where its client says so, those of other programs their own
-// family, and nothing sees another layout.
+// Contenders of this package see each other where its client says so. Contenders of other programs see their
+// own family. No contender sees another layout.
 func TestKinsThatDoNotSeeEachOther(t *testing.T) {
 	sees := map[string]bool{}
 	for _, group := range [][]Kin{{kinLock, kinRW, kinLatch}, {kinLock, kinOtherLock}, {kinRW, kinOtherRW},
@@ -70,7 +70,7 @@ func TestKinsThatDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
-// No contender is refused beside one with which the client of this package shares a queue, but for kazoo's
+// Every kind that shares a queue with this package's client is admitted next to it. The exception is kazoo's
 // lock that looks at its nodes: its name does not say whether it does.
 func TestKinsAreWhatClientsDecide(t *testing.T) {
 	for _, own := range sorts {

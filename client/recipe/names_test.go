@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A minus before ten digits is a sign only behind another separator, and behind some text.
+// A minus before ten digits is a sign only after another separator that itself follows some text.
 func TestSignsOfNumbers(t *testing.T) {
 	for name, want := range map[string]int32{
 		"a--1000000001": -1000000001, "a_-1000000001": -1000000001, "a-1000000001": 1000000001,
@@ -31,7 +31,8 @@ func TestSignsOfNumbers(t *testing.T) {
 	}
 }
 
-// The end of a name says the layout, whatever text is before the marker; "lock-" alone must stand apart.
+// ParseName finds the layout at the end of a name, whatever text precedes the marker. A marker "lock-" counts
+// only as the whole name or after a separator.
 func TestLayoutsOfNames(t *testing.T) {
 	for name, want := range map[string]Layout{
 		"a__READ__0000000001": LayoutCurator, "a__lock__0000000001": LayoutKazoo, "lock-0000000001": LayoutCurator,
@@ -77,7 +78,7 @@ func TestWriterComesBeforeTheReaderOfItsNumber(t *testing.T) {
 		"%d, %d: want Compare(later, r) > 0", Compare(r, later), Compare(later, r))
 }
 
-// The quick way to read names like the own one takes those alone, and reads in them what ParseName does.
+// The quick reading accepts only names like the client's own, and reads the same parts as ParseName.
 func TestNamesLikeTheOwnOne(t *testing.T) {
 	for _, own := range []string{"_c_" + NewID(1, 2).UUID() + "-lock-0000000005",
 		"_c_" + NewID(1, 2).UUID() + "-__READ__0000000005"} {

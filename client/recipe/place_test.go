@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// One pass over an unordered directory tells what the ordered queue would: which contenders go first.
+// One pass over an unordered directory finds the same contenders ahead as the ordered queue.
 func TestPlaceIsThatInTheOrderedQueue(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 2))
 	for round := range 2000 {

@@ -65,7 +65,7 @@ const (
 	Enqueue                  // create the own queue node
 	Grant                    // run the grant's operations
 	CloseDoor                // close the door for oneself
-	ReopenDoor               // remove the own mark and decide again
+	ReopenDoor               // open the door that oneself closed, and decide again
 	Removed                  // another client removed the own node
 	Clash                    // another reader is upgrading too: both would wait forever
 )

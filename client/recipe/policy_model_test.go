@@ -47,7 +47,7 @@ const (
 // xGiveUp is what a refused try does; package client decides that, not a function of this package.
 const xGiveUp Do = 100
 
-// Where a client stands.
+// The stages of a client.
 const (
 	xAtRecord uint8 = iota
 	xAtList
@@ -59,7 +59,7 @@ const (
 	xDead
 )
 
-// What it is about.
+// The purposes of a client's attempt.
 const (
 	xAcquire uint8 = iota
 	xUpgrade

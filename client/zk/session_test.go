@@ -293,8 +293,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	})
 }
 
-// TestIdentitiesComeAlong checks that they are presented on every connection, and
-// that a refused one ends the session.
+// TestIdentitiesComeAlong checks that the client presents its identities on every connection, and that a
+// refused identity ends the session.
 func TestIdentitiesComeAlong(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{Auth: []zk.Auth{{Scheme: "digest", Secret: []byte("a:1")}}})

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Changes of mode come one after another, and who wants the nodes waits for them.
+// Changes of mode run one after another, and a release waits for them.
 func TestChangesOfAHold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,14 +11,14 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// unreachable returns what the holds of a client share whose server does not answer, and a session of a day.
+// unreachable returns the shared part of a client whose server does not answer, and a session of a day.
 func unreachable(t *testing.T) (*Shared, *session.Epoch) {
 	k, e, end := session.Unreachable()
 	t.Cleanup(end)
 	return &Shared{Keeper: k, Cause: lossItself}, e
 }
 
-// withoutServer returns what the holds of a client without a server share, and a session of ten seconds.
+// withoutServer returns the shared part of a client that has no server, and a session of ten seconds.
 func withoutServer() (*Shared, *session.Epoch) {
 	k, e := session.Stub(session.Bubble(), 7, 10*time.Second, nil)
 	return &Shared{Keeper: k, Cause: lossItself}, e
@@ -47,7 +47,7 @@ func heldWith(t *testing.T, limits Limits) (h *Hold, l *Lease, left *atomic.Int3
 	return h, l, left
 }
 
-// told keeps the events of a kind from now on, and returns those of so far.
+// told collects the events of a kind from now on. It returns a function that returns those collected so far.
 func told(h *Hold, kind EventKind) func() []Event {
 	var events []Event
 	before := h.g.Tell

@@ -24,7 +24,7 @@ func TestHoldIsLostOnce(t *testing.T) {
 		lost, granted := told(h, EventLost), told(h, EventGranted)
 		inner := must.Get(h.addLease(l.Context(), fence.Shared))(t)
 		must.Is(t, expect.Err(h.addLease(t.Context(), fence.Permit)), ErrNotHeld)
-		must.OK(t, l.Unlock(t.Context())) // before the one nested in it: its context lasts as long
+		must.OK(t, l.Unlock(t.Context())) // before the nested lease: its context lasts as long
 		must.OK(t, l.Context().Err())
 		must.Is(t, l.Unlock(t.Context()), ErrNotHeld)
 		time.Sleep(time.Second)
@@ -136,7 +136,8 @@ func TestLeaseEndsByTheClock(t *testing.T) {
 	})
 }
 
-// The first request to give a lock back reaches every lease, those to come too. It ends a hold that says so.
+// The first request to give a lock back reaches every lease, including later ones. It ends a hold that is set
+// to end then.
 func TestWishReachesEveryLease(t *testing.T) {
 	t.Parallel()
 	for _, revocable := range []bool{false, true} {

@@ -63,7 +63,7 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 	must.Equal(t, len(k.crowd.dirs), 0, "directories with nodes to remove")
 }
 
-// Of a creation whose answer was lost, all nodes are found again, or none is left.
+// If the answer to a creation is lost, the client finds all of its nodes again, or leaves none.
 func TestCreationIsRecoveredWholly(t *testing.T) {
 	k, e := open(t, server.Addr(t), Options{})
 	ctx := testCtx(t)
@@ -140,7 +140,7 @@ func TestNodeIsKnownByItsName(t *testing.T) {
 	}
 }
 
-// Calls leave as many nodes behind in a directory as half of them, and one at least.
+// At most half of the calls in a directory, and at least one, may leave nodes behind.
 func TestCrowdLetsInAsMuchAsItMay(t *testing.T) {
 	var c crowd
 	expect.That(t, c.room("/d") == nil, "an empty directory is full")

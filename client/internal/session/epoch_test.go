@@ -33,8 +33,8 @@ func withoutServer() (*Keeper, *Epoch, *handClock) {
 // The deadline is 7.95 s after the latest confirmation: ten seconds less the margin and the drift of clocks.
 const deadline = 7950 * time.Millisecond
 
-// knows checks what is known of a session: whether it is certainly alive, nothing is known against it, and it
-// was not confirmed for its whole timeout.
+// knows checks what the client knows of a session: certainly alive (valid), not known to have ended (alive),
+// unconfirmed for its whole timeout (outlived).
 func knows(t *testing.T, e *Epoch, when string, valid, alive, outlived bool) {
 	t.Helper()
 	expect.Equal(t, e.Valid(), valid, "valid %s", when)
@@ -126,7 +126,7 @@ func TestWhenAHeartbeatIsDue(t *testing.T) {
 	due("on another connection", 4*time.Second, 4*time.Second)
 	e.asking()
 	due("after it was sent there", time.Second, 4*time.Second)
-	// A session of which nothing more is known keeps what is known of it.
+	// A session that gets no further confirmation keeps its state.
 	clock.pass(deadline)
 	e.wrote(clock.now)
 	e.begin(7, 10*time.Second)
@@ -156,7 +156,8 @@ func TestWhenANodeIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// Time passes by the hand that shows the most. A wall clock that was set back says nothing.
+// Of the two clocks, the one that shows more time passed counts. A wall clock that was set back does not
+// count.
 func TestTimeBetweenTwoReadings(t *testing.T) {
 	a := Reading{Mono: time.Hour, Boot: time.Hour, Wall: time.Unix(1000, 0)}
 	for _, x := range []struct{ mono, boot, wall, want time.Duration }{
@@ -172,7 +173,7 @@ func TestTimeBetweenTwoReadings(t *testing.T) {
 	expect.That(t, c.Now().Since(r) >= 0, "time passed since %+v", r)
 }
 
-// A wait for a session waits for the one that is meant, and until it is confirmed.
+// A call that waits for a session waits until that same session is confirmed.
 func TestSessionThatIsWaitedFor(t *testing.T) {
 	k, e, clock := withoutServer()
 	must.OK(t, e.AwaitValid(t.Context()))
@@ -222,7 +223,8 @@ func TestMarginShortensALease(t *testing.T) {
 	}
 }
 
-// A session whose timeout the server has lowered too far fails as the first one does: no call waits for it.
+// If a server lowers the timeout of a later session too far, that session fails as a first one would. No call
+// waits for it.
 func TestSessionThatIsTooShortFails(t *testing.T) {
 	k, e, _ := withoutServer()
 	e.timeout = time.Second
@@ -232,7 +234,8 @@ func TestSessionThatIsTooShortFails(t *testing.T) {
 	expect.Has(t, err.Error(), "too short")
 }
 
-// A session timeout leaves room for two heartbeats before the deadline, or is refused with one that does.
+// A session timeout must leave room for two heartbeats before the deadline. The refusal names a timeout that
+// does.
 func TestShortTimeoutsAreRefused(t *testing.T) {
 	for _, x := range []struct {
 		asked, granted, margin time.Duration

@@ -72,7 +72,7 @@ func TestTroublesAreTold(t *testing.T) {
 		tr.add("a", errors.New("two"))
 		time.Sleep(time.Minute)
 		said("two")
-		tr.add("b", errors.New("three")) // now it is all of them
+		tr.add("b", errors.New("three")) // now all servers have failed
 		said("two", "three")
 		tr.over()
 		tr.add("a", errors.New("one"))
@@ -162,8 +162,8 @@ func TestStateIsToldWhenItChanges(t *testing.T) {
 	expect.List(t, told, []string{"connecting ready", "ready suspended", "suspended ready", "ready closed"})
 }
 
-// One server that is down does no harm, and is not worth a word, while another
-// answers; when that one goes there is something to say.
+// While another server answers, one server that is down is not reported. It is reported when the other one
+// goes down, too.
 func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
 	var log must.Text
 	p := must.Get(faultproxy.New(server.Addr(t)))(t)

@@ -53,7 +53,7 @@ func TestLocalQueueIsInOrder(t *testing.T) {
 		must.Equal(t, g.waiting(key), 3, "waiting")
 		leave()
 		for _, i := range []int{0, 2, 3} {
-			leave() // of an earlier turn: it does nothing
+			leave() // releases an earlier turn: it does nothing
 			synctest.Wait()
 			must.Equal(t, len(turns), 1, "turns")
 			next := <-turns
@@ -67,7 +67,7 @@ func TestLocalQueueIsInOrder(t *testing.T) {
 	})
 }
 
-// A turn that comes as its contender leaves goes to the next one.
+// A turn that arrives while its contender leaves passes to the next contender.
 func TestLocalTurnThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestLocalTurnThatComesTooLate(t *testing.T) {
 	})
 }
 
-// The owner record stands in each node of a lock, and behind a candidate's value where it is of use.
+// Each node of a lock holds the owner record. A candidate's node holds it after the value, if it is of use.
 func TestContentOfNodes(t *testing.T) {
 	t.Parallel()
 	c, _ := withoutServer()
@@ -139,7 +139,7 @@ func held(t *testing.T, c *Client, e *session.Epoch) *hold.Lease {
 	return must.Get(c.BeginUnwatched(t.Context(), g))(t)
 }
 
-// A context may take more permits than it has, and stand for election twice.
+// A context may take more permits than it holds, and stand for the same election twice.
 func TestAttemptsThatAreNotNested(t *testing.T) {
 	t.Parallel()
 	c, e := withoutServer()
@@ -161,7 +161,7 @@ func TestAttemptsThatAreNotNested(t *testing.T) {
 	}
 }
 
-// A set that lost one of its locks on the way asks again, unless it was asked to leave.
+// A set that loses one of its locks while it takes the others starts again, unless it was asked to leave.
 func TestSetThatLosesALockOnTheWay(t *testing.T) {
 	t.Parallel()
 	c, e := withoutServer()

@@ -28,7 +28,7 @@ func TestHolderThatLivesIsInTheList(t *testing.T) {
 	expect.That(t, !lives(nil, id.UUID()), "found in an empty directory")
 }
 
-// What a look at the own node tells a waiter.
+// What a waiter learns by reading its own node.
 func TestLookAtTheOwnNode(t *testing.T) {
 	t.Parallel()
 	c, e := withoutServer()
@@ -72,7 +72,8 @@ func TestLookAtTheOwnNode(t *testing.T) {
 	must.That(t, ok, "the place is not lost with the session")
 }
 
-// Contenders of which none leaves another node are waited for in the order of the queue, the last one first.
+// If no contender left a node behind, the waiter waits for the contenders in the order of the queue, the last
+// one first.
 func TestFewContendersInOrder(t *testing.T) {
 	t.Parallel()
 	q := queue{recipe.Rule{Layout: recipe.LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
@@ -155,7 +156,7 @@ func TestWhenAWaiterLooksAtItsOwnNode(t *testing.T) {
 	}
 }
 
-// What is remembered of the turns in queues is bounded.
+// The number of remembered turn lengths is bounded.
 func TestPacesAreBounded(t *testing.T) {
 	t.Parallel()
 	var p paces

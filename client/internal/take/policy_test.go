@@ -96,7 +96,7 @@ func TestDecisionsOfAQueuedWriter(t *testing.T) {
 	}
 }
 
-// A writer that readers have overtaken for long enough lets none pass any more.
+// A writer that readers have overtaken for long enough lets no further reader pass.
 func TestDecisionOfAnOverdueWriter(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -185,7 +185,7 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 			expect.List(t, got, tc.want, "versions that are written")
 		})
 	}
-	// Two writes in one transaction count two, and their last stat is the one to go on with.
+	// Two writes in one transaction raise the version by two. The next write uses the last stat.
 	_, e := dial(t)
 	p := server.Dir(t)
 	must.OK(t, e.Ensure(testCtx(t), p, false, nil))
