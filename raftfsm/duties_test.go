@@ -28,7 +28,7 @@ func (s *slowEar) Heard(b []state.Touch, all bool) []state.Touch {
 	return s.watcher.Heard(b, all)
 }
 
-// A term is over when its duties are done: none of them goes on beside the next term's.
+// A term ends only when its duties have ended: none of them runs into the next term.
 func TestTermWaitsForItsDuties(t *testing.T) {
 	t.Parallel()
 	ear := &slowEar{asked: make(chan struct{}, 1), may: make(chan struct{})}
@@ -50,7 +50,8 @@ func TestTermWaitsForItsDuties(t *testing.T) {
 	expect.Has(t, log.String(), over)
 }
 
-// A leader removes containers that were used and are empty, and nodes whose time is over, and no others.
+// A leader removes exactly the containers that were used and are empty, and the nodes whose time to live is
+// over.
 func TestLeaderReapsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{SweepInterval: 5 * time.Millisecond})

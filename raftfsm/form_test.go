@@ -134,8 +134,8 @@ func TestReplacedServerKnowsItself(t *testing.T) {
 	expect.That(t, host{n}.Admit(peer.Raft, g) != nil, "a server with another directory is let in")
 }
 
-// A server that was replaced may lead before the others have read of it: each of
-// them lets in the newer directory, and none an older one.
+// A replaced server may lead before the others have read of the replacement. Each of them admits the newer
+// directory, and none admits an older one.
 func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)

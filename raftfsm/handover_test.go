@@ -21,7 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestLeadershipIsHandedOver: to another server, without a session ending; and only by the one that leads.
+// TestLeadershipIsHandedOver hands leadership to another server. No session ends, and only the leader may do
+// it.
 func TestLeadershipIsHandedOver(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -38,8 +39,7 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	}
 }
 
-// A leader that no other server follows stops at once: raft would wait, until an election is over, for the
-// servers that are gone.
+// A leader without followers stops at once. Raft would wait for the lost servers until an election is over.
 func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) {
@@ -51,7 +51,7 @@ func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	c.nodes[(lead+1)%3+1].Abort()
 	tm := c.nodes[lead].leader.Term()
 	eventually(t, "the links end", func() bool { return len(tm.Far()) == 0 })
-	w := &call{make(chan state.Outcome, 1)} // for an entry that the others do not have
+	w := &call{make(chan state.Outcome, 1)} // for an entry that the other servers lack
 	must.OK(t, c.nodes[lead].Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 		Body: createBody("/x", 0)}, w))
 	eventually(t, "the entry is on its way", func() bool {
@@ -87,8 +87,8 @@ func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	must.That(t, c.has(next, "/before"), "an acknowledged write is lost")
 }
 
-// A leader that hands over takes no requests while it does, and raft may never learn that this has ended:
-// it waits for a replicator that is gone. Such a leader lets another lead.
+// During a hand-over a leader accepts no requests. Raft may never learn that the hand-over has ended, because
+// it waits for a replicator that is gone. Such a leader must let another server lead.
 func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	t.Parallel()
 	var still stillNet
@@ -151,7 +151,7 @@ func (l *frozenLog) StoreLogs(list []*raft.Log) error {
 
 func (l *frozenLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
-// A server whose disk hangs stops when it is told to, within the time it is given.
+// A server whose disk hangs still stops within the time it is given.
 func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
 	t.Parallel()
 	stores := disk.NewMemoryStores(true)
@@ -179,7 +179,7 @@ func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
 	expect.OK(t, n.Close(t.Context()), "told to stop once more")
 }
 
-// slowSnapshots is a store whose first write takes until the server stops, and each other one a while.
+// slowSnapshots is a store whose first write blocks until the server stops; each other write takes a while.
 type slowSnapshots struct {
 	raft.SnapshotStore
 	began chan struct{}
@@ -234,7 +234,7 @@ func TestServerStopsInTheMiddleOfASnapshot(t *testing.T) {
 	expect.That(t, !whole.Load(), "it writes its snapshot to the end first")
 }
 
-// A leader that is told to stop does not wait for a server that takes nothing.
+// A leader that is told to stop does not wait for a server that receives nothing.
 func TestLeaderStopsBesideAServerThatStandsStill(t *testing.T) {
 	t.Parallel()
 	var still stillNet
@@ -322,8 +322,8 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 		"start from an old copy: %v", err)
 }
 
-// As above, but the servers that could say so are away when the server starts. It must not give its vote to
-// the one that comes back: together they lack a write that was acknowledged.
+// As above, but the servers that could warn it are away when the old copy starts. It must not vote for the
+// server that returns: together they lack an acknowledged write.
 func TestR6OldCopyDoesNotVote(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -335,7 +335,7 @@ func TestR6OldCopyDoesNotVote(t *testing.T) {
 	t.Fatal("leadership moved each time")
 }
 
-// oldCopyDoesNotVote reports false if leadership moved, so that nothing was tried.
+// oldCopyDoesNotVote reports false if leadership moved, so that the attempt proved nothing.
 func oldCopyDoesNotVote(t *testing.T) bool {
 	c := newTrio(t, true, nil)
 	a := c.mustLead()

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Who may talk to a server, and of whom it remembers what it was shown.
+// Which callers a server admits, and for which of them it remembers what they were shown.
 func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -30,7 +30,7 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		name string
 		tune func(g *peer.Greeting)
 		p    peer.Purpose
-		want string // why it is refused; empty: it is let in
+		want string // why the server refuses it; empty: it is admitted
 		note bool   // what it shows is remembered
 	}{
 		{"a member", func(*peer.Greeting) {}, peer.Raft, "", true},

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A term that is over is the server's no longer, and the next one begins with every session there is.
+// After a term, nothing of it counts; the next term begins with every existing session.
 func TestR12TermLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{})

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// linkTo runs this server's link to a leader, itself, whose end of the connection it returns with what the
-// link returns.
+// linkTo runs this server's link to itself as the leader. It returns the leader's end of the connection, and
+// a channel with the link's result.
 func (n *Node) linkTo(t *testing.T) (net.Conn, chan error) {
 	t.Helper()
 	here, there := net.Pipe()

@@ -104,8 +104,8 @@ func TestServersLookAtEachOther(t *testing.T) {
 	expect.Equal(t, standing(two.id, one.PeerAddr()), "false false", "the port of another server")
 }
 
-// A leader's process is gone when no server listens where it may be, and only then. What is asked of the leader
-// by then was asked of no server. A server that does not lead refuses what others ask of it as the leader.
+// A leader's process counts as gone only when no server listens at its address. Requests to the leader then
+// reached no server. A server that does not lead refuses requests meant for the leader.
 func TestLeaderWhoseProcessIsGone(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -140,7 +140,7 @@ func TestLeaderWhoseProcessIsGone(t *testing.T) {
 	})
 }
 
-// A server that does not answer, or whose id or address cannot be, gets no vote.
+// A server gets no vote if it does not answer, or if its id or address is impossible.
 func TestMembersThatCannotBe(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -172,7 +172,7 @@ func TestMembersThatCannotBe(t *testing.T) {
 		expect.Has(t, test.err.Error(), test.want)
 		expect.Equal(t, status.Of(test.err), test.code, test.want)
 	}
-	// What is so already is no error.
+	// Asking for what is already true is no error.
 	expect.OK(t, try("lead", uint32(lead), ""))
 	expect.OK(t, try("promote", uint32(lead%3+1), ""))
 	for _, m := range c.nodes[lead].all(t) {

@@ -343,7 +343,8 @@ func newTrio(t testing.TB, durable bool, tune func(*Options)) *trio {
 	return c
 }
 
-// brisk makes servers notice soon that their leader is gone. On a busy machine the leader changes at any time.
+// brisk makes servers notice quickly that their leader is gone. On a busy machine the leader may then change
+// at any time.
 func brisk(o *Options) { o.HeartbeatTimeout, o.MinSessionTimeout = 300*time.Millisecond, 0 }
 
 func (c *trio) start(id int) {

@@ -14,8 +14,8 @@ const (
 	ofKazoo   = "/l/f65a711639a74cab9e5222dd97208501__lock__0000000002"
 )
 
-// Contenders of another layout are refused from the moment on at which all servers have said that they know
-// how; and by the next leader without asking anyone, though the last one is gone.
+// The cluster refuses contenders of another layout once all servers have said that they can. The next leader
+// does so without asking, even if the last server is gone.
 func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.OneLayout = true })
@@ -38,7 +38,7 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	expect.Equal(t, c.nodes[next].Status().LayoutWaits, "")
 }
 
-// Release 0.1.0 takes an entry with the option for one of an unknown kind.
+// Release 0.1.0 mistakes an entry with the option for one of an unknown kind.
 func TestOneLayoutIsRefusedByTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	entry := state.BeginEntry(nil, state.OneLayout)

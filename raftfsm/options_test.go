@@ -52,7 +52,7 @@ func TestOptionsThatAServerRefuses(t *testing.T) {
 	}
 }
 
-// What an operator does not say has a default, and what the operator says holds.
+// A setting that the operator leaves out gets a default; every other setting keeps the operator's value.
 func TestDefaultsOfAServer(t *testing.T) {
 	t.Parallel()
 	d := must.Get(Options{DataDir: "data"}.withDefaults())(t)

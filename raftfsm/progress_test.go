@@ -18,7 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Every server tells how far all of them are; one that does not run is told from one that is behind.
+// Every server reports the progress of all members, and distinguishes a server that is down from one that
+// lags behind.
 func TestProgressOfMembers(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) { o.Release = fmt.Sprintf("9.%d", o.ID) })
@@ -49,7 +50,7 @@ func TestProgressOfMembers(t *testing.T) {
 	if expect.That(t, p.LagBytes != nil, "it is behind by %+v: want p.LagBytes != nil", p) {
 		expect.That(t, *p.LagBytes > 0, "it is behind by %+v: want *p.LagBytes > 0", p)
 	}
-	// Without a leader the one that is left still tells what it finds.
+	// Without a leader, the remaining server still reports what it finds.
 	last := uint32(c.mustLead())
 	for id := uint32(1); id <= 3; id++ {
 		if id != last && id != gone {
@@ -221,8 +222,8 @@ func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	})
 }
 
-// Servers of releases that have no version in common are told so; they would
-// else fail later, at the first message or log entry one of them cannot read.
+// Servers whose releases have no version in common are told so. Otherwise they would fail later, at the first
+// message or log entry that one of them cannot read.
 func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{})

@@ -29,8 +29,8 @@ func (c *trio) configZxid(id int, version int64) (zxid int64) {
 	return zxid
 }
 
-// A new cluster's first change is its configuration, of the version that
-// the first one of a ZooKeeper ensemble has, and with what the operator wrote of its servers.
+// A new cluster's first change is its configuration. It has the version that a ZooKeeper ensemble's first one
+// has, and the operator's text about its servers.
 func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 	t.Parallel()
 	var want []string
@@ -51,7 +51,8 @@ func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 	}
 }
 
-// Several changes are one to clients, words come back as they were written, and the next leader knows them.
+// Clients see a group of changes as one. The operator's words come back as written, and the next leader knows
+// them.
 func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })

@@ -166,7 +166,7 @@ func TestSessionsOfABackupGoOn(t *testing.T) {
 	}
 }
 
-// A leader that dies in the middle holds the restore up, and nothing more.
+// The death of a leader in the middle of a restore only delays the restore.
 func TestRestoreOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -184,7 +184,8 @@ func TestRestoreOutlivesTheLeader(t *testing.T) {
 	c.restored(resets, made.Zxid, old)
 }
 
-// A server that was away is told by the log; one that is restarted in the middle begins the restore again.
+// A server that was away gets the restore from the log. A server that restarts in the middle begins the
+// restore again.
 func TestRestoreAndServersThatCome(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -236,7 +237,7 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 		}
 		eventually(t, "the place is closed", func() bool { return !c.open(lead) && !c.open(by) })
 	}
-	// While there is one, no client begins another, here or there.
+	// During a restore no client begins another one, at this server or another.
 	_, err := c.nodes[by].Restore(t.Context(), io.MultiReader(most(backup[:len(backup)-10], func() {
 		for id := 1; id <= 3; id++ {
 			if _, err := c.nodes[id].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)),
@@ -274,9 +275,9 @@ func (c *trio) open(id int) (open bool) {
 	return open
 }
 
-// A leader that gives up sending a snapshot sends it again. The first may still
-// arrive, on a connection that was held up, when the follower has gone on from
-// the second: it has told the leader of entries that must not be lost.
+// A leader gives up sending a snapshot and sends it again. The first copy may arrive late, on a delayed
+// connection, when the follower has continued from the second: the follower has acknowledged entries that
+// must not be lost.
 func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)

@@ -48,8 +48,8 @@ func (a *asker) remove(path string) jute.ErrCode {
 	return a.do(jute.OpDelete, jute.AppendInt(jute.AppendString(nil, path), -1))
 }
 
-// A disk that fills up refuses what grows and nothing else, on the word of the
-// leader, and takes it again when there is room.
+// When the disk runs low, the leader makes all servers refuse requests that grow the state, and no others.
+// They accept them again when there is room.
 func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	t.Parallel()
 	var free atomic.Int64
@@ -119,7 +119,7 @@ func TestL19TreeSizeIsBounded(t *testing.T) {
 	}
 }
 
-// ACLs take room as data do, and a long one is refused as data are.
+// ACLs take room like data, and long ones are refused like long data.
 func TestL19ACLsAreBounded(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{MaxBytes: 100 << 10})
@@ -176,8 +176,8 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 	}
 }
 
-// One client that overwrites one large node does not fill the disk with log,
-// however many entries may stay behind a snapshot.
+// A client that overwrites one large node does not fill the disk with log, however many entries the log may
+// keep after a snapshot.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	const size, most = 256 << 10, 8 << 20
@@ -201,8 +201,8 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	expect.That(t, last-first >= trailingLeast/2, "only %d entries stay", last-first)
 }
 
-// A request that is refused for want of room takes none, at any server and however
-// often: the log keeps the outcome alone. A request that frees room is taken, however long.
+// A request refused for lack of room takes none, at any server and however often: the log keeps only the
+// outcome. A request that frees room is accepted at any length.
 func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	t.Parallel()
 	var free atomic.Int64
@@ -250,14 +250,14 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	expect.Equal(t, a.do(jute.OpMulti, jute.AppendMultiHeader(body, jute.OpError, true, -1)), jute.OK,
 		"a long multi of deletes")
 	free.Store(1 << 40)
-	for id := 1; id <= 3; id++ { // without a request
+	for id := 1; id <= 3; id++ { // without a further request
 		eventually(t, "all know", func() bool { return !c.nodes[id].fsm.Low() })
 	}
 	expect.Equal(t, a.set("/a", big), jute.OK, "there is room again")
 }
 
-// TestOnlyTheLeadersConnectionEndsTheSearch: a connection to a server that does
-// not lead says nothing of the leader that was lost.
+// TestOnlyTheLeadersConnectionEndsTheSearch: a connection to a server that does not lead tells nothing about
+// the lost leader.
 func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
 	t.Parallel()
 	w := &leaderWatch{leader: 2}

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// ended is a server whose raft has ended, so that it knows no leader and nothing of it changes by itself. Its
-// state takes entries that a test gives it.
+// ended is a server whose raft has ended: it knows no leader, and nothing in it changes by itself. Its state
+// takes entries from the test.
 func ended(t *testing.T, o Options) *Node {
 	t.Helper()
 	r := new(watcher)
@@ -35,8 +35,8 @@ func ended(t *testing.T, o Options) *Node {
 	return n
 }
 
-// A server is current that has applied what any other has answered, as its leader confirms, and it says so in
-// no other case.
+// A server is current if it has applied everything that any other has answered, as its leader confirms. It
+// reports this in no other case.
 func TestCurrentServerHasAppliedWhatOthersAnswered(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)

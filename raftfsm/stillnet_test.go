@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// stillNet is a network on which connections to a server can be made to take nothing, as if its process
-// stood still: what is sent is not read, and nothing breaks.
+// stillNet is a network that can block connections to a server, as if its process were stopped: the server
+// reads nothing, but no connection breaks.
 type stillNet struct {
 	is atomic.Pointer[func(p peer.Purpose, addr string) bool]
 }

@@ -211,8 +211,8 @@ func TestStartsThatFail(t *testing.T) {
 	}
 }
 
-// The longest request, sent through a follower: over the link, into the log of every server, and from there
-// after a restart. One byte more is refused before it is anywhere.
+// The longest request goes through a follower: over the link, into the log of every server, and from there
+// after a restart. A request one byte longer is refused before it goes anywhere.
 func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -262,7 +262,7 @@ var errBadLog = errors.New("the log cannot be written")
 func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
 func (badLog) StoreLog(*raft.Log) error    { return errBadLog }
 
-// A damaged snapshot is replaced, and what is asked of a leader that does not lead is not proposed.
+// A damaged snapshot is replaced. A server that does not lead proposes nothing that a leader is asked for.
 func TestDamagedSnapshotIsReplaced(t *testing.T) {
 	t.Parallel()
 	var m measured

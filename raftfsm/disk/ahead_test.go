@@ -55,7 +55,7 @@ func (s *slowDisk) open(t *testing.T) {
 		Fatal: func(error) {}}))(t)
 }
 
-// hold lets no sync pass until the function that it returns is called.
+// hold blocks every sync until its result is called.
 func (s *slowDisk) hold() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func TestAheadLeadersEntriesAreReadableAtOnce(t *testing.T) {
 	expect.That(t, count != 0, "the append is not counted")
 }
 
-// Everything else waits for itself and for what was stored before.
+// All other operations wait until they and all earlier writes are durable.
 func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 	leads, follows := func() bool { return true }, func() bool { return false }
 	for what, c := range map[string]struct {
@@ -211,9 +211,9 @@ func orders(n int, f func(order []int)) {
 	next()
 }
 
-// A leader sends snapshots and entries on several connections, gives up, and sends again. Its messages
-// arrive in every order. The follower never goes back, keeps every entry that it has acknowledged, and
-// takes everything that the leader sends afterwards, in a bounded number of messages.
+// A leader sends snapshots and entries on several connections, gives up, and sends again, so its messages
+// arrive in any order. The follower never goes back, keeps every entry that it acknowledged, and takes all
+// that the leader sends afterwards, in a bounded number of messages.
 func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 	s10, s20 := snapshotOf(t, 10), snapshotOf(t, 20)
 	const end = 30 // of the leader's log, which begins at 15

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// nothing is a state machine that takes everything.
+// nothing is a state machine that accepts everything and does nothing.
 type nothing struct{}
 
 func (nothing) Apply(*raft.Log) any                 { return nil }
@@ -30,9 +30,9 @@ func (nothing) Restore(r io.ReadCloser) error {
 	return err
 }
 
-// A follower is sent a snapshot up to entry 10, and then entry 11. It stores that, and its answer is lost;
-// or it had twenty entries of its own, of an older term. Whatever the leader repeats then, it must come to
-// an end, whichever store the log is in: raft alone would be sent the snapshot forever.
+// A follower gets a snapshot up to entry 10, and then entry 11. It stores the entry, but its answer is lost;
+// or it already had twenty entries of an older term. Whatever the leader repeats, replication must complete
+// with either log store. Raft alone would send the snapshot forever.
 func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	var content bytes.Buffer
 	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
@@ -71,8 +71,8 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	}
 }
 
-// A snapshot that arrives once more, because it was sent twice, does not take back
-// what was stored in between: the leader counts on it.
+// A snapshot that was sent twice arrives again. It must not remove the entries stored in between: the leader
+// counts on them.
 func TestF5LateSnapshotLeavesTheLog(t *testing.T) {
 	var content bytes.Buffer
 	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
@@ -197,9 +197,10 @@ func (f *follower) holds(term uint64, entries ...uint64) {
 	}
 }
 
-// A snapshot of our own that took long to write, while another server's took the place of the whole log, is
-// not the newest any more. raft would take it for that: as a leader it could then not name the entry before
-// its log begins, and would send the snapshot in place of what is behind it, again and again.
+// A server writes its own snapshot so slowly that, before the end, another server's snapshot replaces the
+// whole log. The own snapshot is then no longer the newest. If raft believed it was, a leader could not name
+// the entry before its log begins, and would send the snapshot again and again instead of the entries after
+// it.
 func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt", "memory"} {
 		t.Run(kind, func(t *testing.T) {
@@ -224,7 +225,7 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 			Done(early)
 			f.install(&content)
 			expect.Fails(t, own.Close(), "it is taken for the newest")
-			if err := own.Cancel(); err != nil { // as raft does
+			if err := own.Cancel(); err != nil { // raft does this
 				t.Error(err)
 			}
 			expect.That(t, f.put(2, 10, 2, 11), "the entry behind the newest is refused")
@@ -255,11 +256,11 @@ func TestConfigFollowsTheLog(t *testing.T) {
 		store(index, typ)
 	}
 	wants(8)
-	if err := log.DeleteRange(1, 5); err != nil { // behind a snapshot
+	if err := log.DeleteRange(1, 5); err != nil { // after a snapshot
 		t.Fatal(err)
 	}
 	wants(8)
-	if err := log.DeleteRange(8, 9); err != nil { // of another leader's
+	if err := log.DeleteRange(8, 9); err != nil { // entries of another leader
 		t.Fatal(err)
 	}
 	wants(4)

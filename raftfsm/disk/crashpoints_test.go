@@ -21,13 +21,11 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// An enumeration of crash points. A script of elections, entries, snapshots, changes of members and
-// restarts runs on a simulated disk. It runs once for each operation that it has the disk do: there
-// the server ends, by kill -9 or with
-// its power. Then the server starts again and must be what it has told others that it is.
+// An enumeration of crash points. A script of elections, entries, snapshots, changes of members and restarts
+// runs on a simulated disk, once for each disk operation in it. At that operation the server ends, by kill -9
+// or by loss of power. Then it starts again, and its state must agree with what it told other servers.
 
-// crashed is a server on a disk that ends at a chosen operation. What its process does afterwards
-// changes nothing.
+// crashed is a server on a disk that ends at a chosen operation. Later actions of its process change nothing.
 type crashed struct {
 	t     *testing.T
 	what  string
@@ -57,7 +55,7 @@ type told struct {
 	cluster string
 }
 
-// snapshotting is the state machine with snapshots of its own.
+// snapshotting is a state machine that makes its own snapshots.
 type snapshotting struct{ *ordered }
 
 func (s snapshotting) Snapshot() (raft.FSMSnapshot, error) {
@@ -99,7 +97,7 @@ func (c *crashed) open() error {
 	here, tr := raft.NewInmemTransportWithTimeout("", time.Minute)
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger, conf.TrailingLogs = "1", hclog.NewNullLogger(), 2
-	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour // it stands for no election
+	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour // it never stands for election
 	fsm := new(ordered)
 	r, err := raft.NewRaft(conf, snapshotting{fsm}, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot,
 		func(error) {}), tr)
@@ -222,7 +220,7 @@ func (c *crashed) script(sent []byte) {
 	c.vote("2", 4, 9, 2)
 	c.entries("2", 4, 9, 2, 10, "1", "2", "3", "4")
 	c.settle(9)
-	c.append("2", 4, 10, 4, 22, 9) // no other server has them, and the next leader has others
+	c.append("2", 4, 10, 4, 22, 9) // no other server has these entries, and the next leader has others
 	c.snapshot("2", 5, sentIndex, sent)
 	c.entries("2", 5, sentIndex, 2, 24)
 	c.settle(24)
@@ -241,7 +239,7 @@ func (c *crashed) restart() {
 	expect.OK(c.t, err, "%s: it does not restart", c.what)
 }
 
-// run runs the script up to the operation, and the server again behind it; done: the script has
+// run runs the script up to the operation and then starts the server again. done reports that the script has
 // fewer operations.
 func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
 	c.over, c.told.votes = make(chan struct{}), map[uint64]string{}
@@ -311,7 +309,7 @@ func (c *crashed) check(was told) {
 			c.t.Errorf("%s: acknowledged entry %d of term %d is %+v, %v", c.what, was.last, was.lastIn, l, err)
 		}
 	}
-	// Every candidate asks in every term, with a log that has nothing and with one that has everything.
+	// Every candidate asks for a vote in every term, once with an empty log and once with a complete one.
 	for in := uint64(1); in <= term; in++ {
 		for _, candidate := range []string{"2", "3", "4"} {
 			given, voted := was.votes[in]
@@ -323,14 +321,14 @@ func (c *crashed) check(was told) {
 			}
 		}
 	}
-	// A leader whose log begins behind the snapshot that it sent goes on there.
+	// A leader whose log begins after the snapshot that it sent continues there.
 	next := term + 1
 	if c.d.covered.newest() == sentIndex && was.last <= sentIndex &&
 		!c.entries("2", next, sentIndex, 2, sentIndex+3) {
 		c.t.Errorf("%s: it takes no entries behind the snapshot up to %d that it was sent", c.what, sentIndex)
 		return
 	}
-	// Any leader finds the place behind which it can go on, and the server takes the rest.
+	// Any leader finds the last entry that both logs share, and the server takes the entries after it.
 	_, have, _ := c.d.Promised()
 	var l raft.Log
 	lastTerm := uint64(2) // of a snapshot

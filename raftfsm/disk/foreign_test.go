@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A directory that could hold the data of another server is refused before anything is put there. All else
-// may stand in a data directory before its first use.
+// A server refuses a directory that could hold another server's data, before it writes anything there. Any
+// other files may be in a data directory before its first use.
 func TestForeignDirectoriesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -57,7 +57,7 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 	}
 }
 
-// A directory that holds a server's data goes on being taken, whatever stands beside.
+// A directory that holds a server's data is still accepted whatever other files are in it.
 func TestDataDirectoriesHaveRoomForOthers(t *testing.T) {
 	dir := t.TempDir()
 	d := must.Get(open(dir))(t)

@@ -77,7 +77,7 @@ func TestIdentityIsKept(t *testing.T) {
 	}
 }
 
-// A server that took half an identity for one would vote as another server.
+// A server that accepted half an identity would vote as another server.
 func TestIdentityCutShortIsDamaged(t *testing.T) {
 	d := openDir(t, t.TempDir())
 	id := Identity{Server: 3, Incarnation: "i", Cluster: "c"}
@@ -97,9 +97,9 @@ func TestIdentityCutShortIsDamaged(t *testing.T) {
 	}
 }
 
-// A log in bolt has a hole behind a snapshot that another server sent: it holds an older
-// entry, and the entries after the snapshot. The check of the log accepts the hole, and
-// refuses a missing entry that no snapshot covers.
+// A log in bolt has a hole after a snapshot that another server sent: it holds an older entry, and the
+// entries after the snapshot. The check of the log accepts this hole, and refuses a missing entry that no
+// snapshot covers.
 func TestCheckAcceptsAHoleThatASnapshotCovers(t *testing.T) {
 	log := raft.NewInmemStore()
 	for _, i := range []uint64{3, 9, 10} {
@@ -110,7 +110,7 @@ func TestCheckAcceptsAHoleThatASnapshotCovers(t *testing.T) {
 	expect.Is(t, d.CheckLog(7), raft.ErrLogNotFound, "a snapshot up to 7")
 }
 
-// Bolt does not tell that an entry has changed on the disk; a server must not start with one.
+// Bolt does not detect that an entry has changed on disk, so the server must.
 func TestCheckFindsADamagedEntry(t *testing.T) {
 	dir := t.TempDir()
 	open := func() (*Disk, error) {
@@ -141,12 +141,12 @@ func TestCheckFindsADamagedEntry(t *testing.T) {
 	}
 }
 
-// replacing notes what was durable in a directory when another part of it became so.
+// replacing records what is durable in a directory each time another part of it becomes durable.
 type replacing struct {
 	vfs.FS
 	dir  string
 	last []string   // durable names
-	all  [][]string // of each sync that changed them
+	all  [][]string // one list for each sync that changed the names
 }
 
 func (r *replacing) SyncDir(dir string) error {
@@ -156,8 +156,8 @@ func (r *replacing) SyncDir(dir string) error {
 	return r.FS.SyncDir(dir)
 }
 
-// When the power fails during a replacement, the identity must not come back without the other parts: then
-// the directory would not be complete, and the replacement could not go on.
+// If power fails during a replacement, the identity must not survive without the other parts. The directory
+// would be incomplete, and the replacement could not continue.
 func TestReplacedIdentityIsDurableLast(t *testing.T) {
 	r := &replacing{FS: osFiles.FS, dir: filepath.Join(t.TempDir(), "d")}
 	f := Founding{Server: 1, Cluster: "c", Index: 1, Term: 1}
@@ -170,7 +170,7 @@ func TestReplacedIdentityIsDurableLast(t *testing.T) {
 	has := func(names []string, parts ...string) bool {
 		return !slices.ContainsFunc(parts, func(p string) bool { return !slices.Contains(names, p) })
 	}
-	moved := -1 // the sync behind which the old parts are gone
+	moved := -1 // the sync that removed the old parts
 	for i, names := range r.all {
 		if !has(names, identityFile) && moved < 0 {
 			moved = i
@@ -187,8 +187,8 @@ func TestReplacedIdentityIsDurableLast(t *testing.T) {
 
 var errRefused = errors.New("refused by the disk")
 
-// Raft cuts its log on the word of a snapshot: one operation that fails, whichever
-// it is, and there must be an error.
+// Raft cuts its log once a snapshot reports success. So if any single operation fails, the snapshot must
+// return an error.
 func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 	for nth := 1; ; nth++ {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(1, 1)))
@@ -223,7 +223,7 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 			return
 		}
 		expect.Is(t, err, errRefused, "%s of %s failed, and what is said", what.Kind, what.Name)
-		// behind it old ones go
+		// after this the store removes old snapshots
 		if published := what.Kind == "list" || what.Kind == "remove"; published != (store.size != before) {
 			t.Errorf("%s of %s failed: the snapshot counts: %v", what.Kind, what.Name, !published)
 		}

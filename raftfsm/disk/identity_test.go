@@ -33,8 +33,8 @@ func filled(t *testing.T) string {
 	return dir
 }
 
-// A directory from which a part was taken must not begin as an empty one: its
-// server has voted, and acknowledged what others count on.
+// A server must not treat a directory that lost a part as empty: it has voted, and has acknowledged entries
+// that others count on.
 func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 	for _, part := range []string{"raft", "raft/stable.db", "raft/log", "snapshots", "identity"} {
 		for _, starts := range []int{0, 1} { // since it was filled

@@ -12,15 +12,15 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A follower ends when it has published a snapshot that its leader sent, and has not emptied its log yet. Started
-// again, it takes the leader's entries after the snapshot, whatever its log held: entries of another history go,
-// and those that the snapshot agrees with stay.
+// A follower ends after it has published its leader's snapshot and before it empties its log. After a restart
+// it takes the leader's entries after the snapshot, whatever its log held. It drops entries of another
+// history and keeps those that agree with the snapshot.
 func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		for _, c := range []struct {
 			name     string
 			from     uint64 // entries from here on are of term 3, those before of term 2
-			snapTerm uint64 // of entry 10, the last in the snapshot
+			snapTerm uint64 // of entry 10, the last one in the snapshot
 			last     uint64 // in the log after the start
 		}{
 			{"entries of another term up to the snapshot and beyond", 9, 5, 0},
@@ -62,7 +62,7 @@ func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	}
 }
 
-// A log that was one entry longer than the snapshot in its place answers for that entry too.
+// A snapshot replaced a log that was one entry longer. The log still answers for that entry.
 func TestLogAnswersForAllThatASnapshotReplaced(t *testing.T) {
 	var c covered
 	c.snapshot(100, 5, config{})
@@ -75,7 +75,7 @@ func TestLogAnswersForAllThatASnapshotReplaced(t *testing.T) {
 	expect.That(t, !c.get(101, new(raft.Log)), "entry 101 is still known when others were stored")
 }
 
-// The ends of the last two snapshots are known: the leader may still compare with the one before the newest.
+// The server remembers where the last two snapshots end: the leader may still compare with the older one.
 func TestLogAnswersForTheLastTwoSnapshots(t *testing.T) {
 	var c covered
 	c.snapshot(50, 2, config{})

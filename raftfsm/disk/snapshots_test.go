@@ -54,8 +54,8 @@ func readBack(store *snapshotStore) error {
 	return err
 }
 
-// A snapshot that another server sends is not published before it was verified, and its
-// faults are not taken for those of this server's disk.
+// A server verifies a received snapshot before it publishes it. It does not mistake faults in it for faults
+// of its own disk.
 func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 	var good bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2})
@@ -99,7 +99,7 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 	}
 }
 
-// A snapshot in memory takes the place of the newest when it is complete, and never of a newer one.
+// A snapshot in memory replaces the newest one when it is complete, but never a newer one.
 func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
 	store := NewMemoryStores(false).Snapshots
 	for _, c := range []struct {
@@ -132,7 +132,7 @@ func write(t *testing.T, s *snapshotStore, index uint64) (id string) {
 	sink := must.Get(s.Create(1, index, 2, raft.Configuration{}, 1, nil))(t)
 	must.Get(io.WriteString(sink, "content"))(t)
 	must.OK(t, sink.Close())
-	if err := errors.Join(sink.Close(), sink.Cancel()); err != nil { // nothing is left to do
+	if err := errors.Join(sink.Close(), sink.Cancel()); err != nil { // nothing remains to do
 		t.Errorf("closed twice: %v", err)
 	}
 	return sink.ID()
@@ -178,7 +178,7 @@ func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 	}
 }
 
-// A snapshot whose writer did not come to its end is no snapshot, and is gone after the next start.
+// A snapshot whose writer did not finish does not count, and the next start removes it.
 func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	dir := t.TempDir()
 	s := must.Get(openSnapshotStore(vfs.OS, dir, 2))(t)
@@ -213,7 +213,7 @@ func TestSnapshotThatFailsIsNone(t *testing.T) {
 	}
 }
 
-// Stores that cannot be opened are errors, with what it is.
+// A store that cannot be opened is an error, which names the store.
 func TestStoresThatCannotBeOpenedAreErrors(t *testing.T) {
 	for part, want := range map[string]string{"raft/stable.db": "stable store", "raft/log": "log",
 		"snapshots": "snapshots"} {
@@ -237,7 +237,7 @@ func TestStoresThatCannotBeOpenedAreErrors(t *testing.T) {
 		} else if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", part, err)
 		}
-		// The failed start has let go of the directory.
+		// The failed start has released the directory.
 		must.OK(t, os.RemoveAll(dir))
 		d, err = Open(o)
 		if err != nil {
@@ -280,7 +280,7 @@ func TestR9FirstStorageErrorEndsTheServer(t *testing.T) {
 	expect.Equal(t, s.d.Writing(), 0, "the write under way")
 }
 
-// A server in memory that is alone keeps no snapshot, and need not write one.
+// A server that runs alone and in memory keeps no snapshot and need not write one.
 func TestSnapshotOfALoneServerInMemoryIsForgotten(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		d := must.Get(Open(Options{Server: 1, Alone: alone, Rand: rand.Reader, Logger: quiet}))(t)

@@ -54,7 +54,7 @@ func hasVoted(t *testing.T) (dir, file string, v voted) {
 	return dir, filepath.Join(dir, "raft", "stable.db"), v
 }
 
-// One bit that is wrong anywhere in the file with the term and the vote must not change what is believed.
+// One wrong bit anywhere in the file with the term and the vote must not change what the server believes.
 func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	race := debug.BuildSetting{Key: "-race", Value: "true"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, race) {

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// countedStable lets the first writes through and fails the ones after: the server ends there.
+// countedStable lets the first writes pass and fails all later ones: the server ends there.
 type countedStable struct {
 	raft.StableStore
 	left   int
@@ -60,7 +60,7 @@ func (v *voter) stop() {
 	must.OK(v.t, errors.Join(v.r.Shutdown().Error(), v.d.Close()))
 }
 
-// from is a way from another server to this one.
+// from connects another server to this one.
 func (v *voter) from(id string) (*raft.InmemTransport, raft.RPCHeader) {
 	addr := raft.ServerAddress("addr-" + id)
 	_, other := raft.NewInmemTransportWithTimeout(addr, time.Minute)
@@ -95,9 +95,8 @@ func (v *voter) appends(leader string, term uint64, from, to uint64) {
 	must.That(v.t, resp.Success, "%v %v: want resp.Success", err, resp)
 }
 
-// A server votes for 3 in term 2, stores entries of term 3, and ends at any write of the stable
-// store while it votes for 2 in term 4. Whatever that vote has left behind, server 3, whose log is
-// empty, does not get a vote.
+// A server votes for 3 in term 2, stores entries of term 3, and ends at any write of the stable store while
+// it votes for 2 in term 4. Whatever that vote left behind, server 3, whose log is empty, gets no vote.
 func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		for left := 0; ; left++ {
@@ -141,7 +140,7 @@ func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 	}
 }
 
-// An old copy of the file with the terms beside a newer log is refused: its server may have voted since.
+// The server refuses an old copy of the terms file next to a newer log: it may have voted since.
 func TestTermsOlderThanTheLogAreRefused(t *testing.T) {
 	for what, put := range map[string]func(*Disk) error{
 		"log": func(d *Disk) error { return d.Log().StoreLog(&raft.Log{Index: 1, Term: 5, Type: raft.LogNoop}) },
@@ -166,7 +165,7 @@ func TestTermsOlderThanTheLogAreRefused(t *testing.T) {
 	}
 }
 
-// The kind of the log is kept, and another one refused.
+// A directory remembers its kind of log, and refuses another kind.
 func TestLogKindIsRemembered(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		dir := t.TempDir()

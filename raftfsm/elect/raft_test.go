@@ -61,7 +61,7 @@ func TestWhatRaftKnows(t *testing.T) {
 	})
 }
 
-// A server waits until raft has done what it was asked, and no longer than it may.
+// A server waits until raft has completed its request, but not longer than allowed.
 func TestDrained(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2}, nil, func(w *world) {
 		r := w.e.Raft
@@ -70,7 +70,7 @@ func TestDrained(t *testing.T) {
 		expect.That(t, r.drained(w.ctx, time.Second),
 			"raft has nothing to do: want r.drained(w.ctx, time.Second)")
 		expect.That(t, r.isStill(was), "raft has nothing to do: want r.isStill(was)")
-		w.e.Raft.Shutdown().Error() // its main loop takes nothing more
+		w.e.Raft.Shutdown().Error() // raft's main loop accepts nothing more
 		for began := time.Now(); r.drained(w.ctx, time.Second) || time.Since(began) != time.Second; {
 			t.Fatalf("raft hangs: after %v", time.Since(began))
 		}

@@ -59,7 +59,7 @@ func (w *world) relieved() (r *Relief, writing *atomic.Uint64) {
 	return &Relief{Raft: w.e.Raft, Port: w.e.Port, Writing: writing.Load, Log: quiet}, writing
 }
 
-// told lists how often each other server was told to stand, by id.
+// told returns how often each other server was told to stand for election, by id.
 func (w *world) told() (list []int) {
 	time.Sleep(10 * time.Millisecond)
 	for id := uint32(2); id <= 5; id++ {
@@ -68,7 +68,7 @@ func (w *world) told() (list []int) {
 	return list
 }
 
-// A leader whose log hangs asks the voters to stand, one after the other, the longest log first.
+// A leader whose log hangs asks the voters to stand one after another, the longest log first.
 func TestReliefAsksTheLongestLog(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, []uint32{6}, func(w *world) {
 		r, writing := w.relieved()
@@ -106,7 +106,7 @@ func TestReliefAsksTheLongestLog(t *testing.T) {
 	})
 }
 
-// A leader whose log hangs says that it does not lead when it asks the first voter to stand, and not before.
+// A leader whose log hangs gives up leadership when it asks the first voter to stand, not earlier.
 func TestReliefAsksWhenItLeadsNoMore(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, nil, func(w *world) {
 		r, writing := w.relieved()
@@ -131,7 +131,8 @@ func TestReliefAsksWhenItLeadsNoMore(t *testing.T) {
 	})
 }
 
-// A leader whose raft hands leadership over without end gives it away; not sooner, and no leader does that writes.
+// A leader whose raft never completes a hand-over gives leadership away, but not too soon. A leader that
+// writes keeps it.
 func TestReliefBegan(t *testing.T) {
 	const limit = 2 * time.Second
 	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, nil, func(w *world) {

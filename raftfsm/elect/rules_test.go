@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A server that stands with a log shorter than another's loses its vote and
-// costs the cluster a whole election timeout.
+// A server that stands with a shorter log than another loses the election, and costs the cluster a whole
+// election timeout.
 func TestTheLongestLogStandsFirst(t *testing.T) {
 	status := func(id uint32, term, index uint64) peer.Status {
 		return peer.Status{ID: id, LastTerm: term, LastIndex: index}
@@ -42,11 +42,11 @@ func TestDecide(t *testing.T) {
 		hears  = Opinion{Linked: true}                                           // the leader
 		mute   = Opinion{Mute: true}                                             // it may be busy
 		gone   = Opinion{Mute: true, Gone: true}                                 // its process
-		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // it knows more
+		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // it has more entries
 		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // it stands first, and now
 		lower  = Opinion{Before: true, Lower: true, Silent: true, Vacant: true}  // the same log, a lower id
 		short  = Opinion{Short: true, Lower: true, Silent: true, Vacant: true}   // a shorter log, a lower id
-		leads  = Opinion{Leads: true}                                            // by its own word
+		leads  = Opinion{Leads: true}                                            // it claims to lead
 		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // a follower of the leader
 		// it hears of a leader, and has no link
 		calm = Opinion{}
@@ -109,7 +109,7 @@ func TestDecide(t *testing.T) {
 	expect.Equal(t, s.Turn(), 2*turnStep+turnTie, "two stand first, one of them has a lower id: it waits")
 }
 
-// An answer is read as what it says of the log, the leader and the server itself.
+// An answer yields an opinion of the log, the leader and the server itself.
 func TestOpinionOfAnAnswer(t *testing.T) {
 	own := peer.Status{ID: 2, LastTerm: 3, LastIndex: 10}
 	st := func(id, leader, linked uint32, index uint64, silent int64) peer.Status {

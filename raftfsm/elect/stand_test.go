@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// In a cluster that starts, the first voter in line stands as soon as a majority runs.
+// In a starting cluster the first voter in line stands as soon as a majority runs.
 func TestWatchInAStartingCluster(t *testing.T) {
 	const at = time.Nanosecond // once
 	runs := func(w *world, id uint32, after time.Duration) {
@@ -64,7 +64,8 @@ func TestWatchInAStartingCluster(t *testing.T) {
 	})
 }
 
-// A follower whose leader says nothing stands when a majority hears nothing, after those that stand first.
+// A follower of a silent leader stands when a majority hears nothing from the leader, after those that stand
+// first.
 func TestWatchReplacesASilentLeader(t *testing.T) {
 	const silence = heartbeat * 5 / 4
 	for _, c := range []struct {
@@ -119,7 +120,7 @@ func (o *other) hearsNothing() {
 	o.set(func() { o.status.Leader, o.status.Silent = 0, 10*heartbeat.Milliseconds() })
 }
 
-// Servers that know no leader elect one, and try again if an election comes to nothing.
+// Servers without a leader elect one, and try again if an election fails.
 func TestWatchFillsAVacancy(t *testing.T) {
 	for _, c := range []struct {
 		what    string
@@ -139,7 +140,7 @@ func TestWatchFillsAVacancy(t *testing.T) {
 	} {
 		inWorld(t, c.what, c.self, []uint32{1, 2, 3}, nil, func(w *world) {
 			c.prepare(w, w.others[3-c.self])
-			time.Sleep(heartbeat) // no longer does the cluster start
+			time.Sleep(heartbeat) // the cluster is no longer starting
 			go w.e.Watch(w.ctx)
 			w.until(c.want)
 		})
@@ -168,7 +169,7 @@ func TestWatchFillsAVacancy(t *testing.T) {
 	})
 }
 
-// When the leader's process is gone, the first in line stands at once and the others after it.
+// When the leader's process is gone, the first server in line stands at once and the others after it.
 func TestSucceed(t *testing.T) {
 	for _, c := range []struct {
 		what    string
@@ -256,7 +257,7 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
-// A server stands only if nothing has happened, and withdraws first if it stands already.
+// A server stands only if nothing has changed. If it already stands, it withdraws first.
 func TestStandAt(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
 		r := w.e.Raft
@@ -313,7 +314,7 @@ func TestForget(t *testing.T) {
 		if !resp.Granted {
 			t.Error("it does not vote")
 		}
-		time.Sleep(heartbeat) // no longer does the cluster start
+		time.Sleep(heartbeat) // the cluster is no longer starting
 		go w.e.Watch(w.ctx)
 		w.until(voteTime)
 	})

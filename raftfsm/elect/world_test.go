@@ -27,8 +27,8 @@ const heartbeat = time.Second
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// world is one server's raft among servers that say what a test makes them say, in virtual time. Raft's own
-// timers do not run out.
+// world is one server's raft among servers that give the answers a test sets, in virtual time. Raft's own
+// timers never run out.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
@@ -46,7 +46,7 @@ type other struct {
 	mu     sync.Mutex
 	status peer.Status
 	slow   time.Duration // until it answers a question
-	votes  bool          // it gives its vote, and takes entries
+	votes  bool          // it votes for the candidate, and takes entries
 	term   uint64        // the newest that it has seen
 	told   int           // to stand for election
 }
@@ -62,7 +62,7 @@ func host(id uint32) string { return fmt.Sprintf("h%d", id) }
 
 func addr(id uint32) string { return host(id) + ":2888" }
 
-// inWorld runs f on one of some voters, which all run and know no leader, and of others without a vote.
+// inWorld runs f on one of several voters, with others that have no vote. All run, and know no leader.
 func inWorld(t *testing.T, what string, self uint32, voters, nonvoters []uint32, f func(w *world)) {
 	t.Run(what, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func (w *world) begin(self uint32, servers []raft.Server) {
 		Heartbeat: heartbeat, Log: quiet, News: make(chan struct{}, 1)}
 }
 
-// answer answers what the rafts of others ask.
+// answer answers the requests of other rafts.
 func (o *other) answer(ctx context.Context) {
 	for {
 		select {
@@ -170,7 +170,7 @@ func (w *world) elected() {
 	}
 }
 
-// stands tells after which time the tested server stands for election, and 0 if it does not within limit.
+// stands returns the time until the tested server stands for election, 0 if it does not within limit.
 func (w *world) stands(limit time.Duration) time.Duration {
 	for began := time.Now(); time.Since(began) < limit; time.Sleep(time.Millisecond) {
 		if w.e.Raft.State() == raft.Candidate {
@@ -182,7 +182,7 @@ func (w *world) stands(limit time.Duration) time.Duration {
 	return 0
 }
 
-// until tells whether a server stands after so long, or a little more.
+// until checks that a server stands after d, or slightly later.
 func (w *world) until(d time.Duration) {
 	w.t.Helper()
 	got := w.stands(20 * heartbeat)

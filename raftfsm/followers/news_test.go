@@ -28,8 +28,8 @@ func newsOf(t *testing.T, a *applied.State) *News {
 		Go:     ran.Go, Log: slog.New(slog.DiscardHandler)})
 }
 
-// TestWhoIsNudged asks who is told of a commit at once: servers with sessions, servers whose requests were
-// in the entry, and all when the leader acted on its own account.
+// TestWhoIsNudged checks which followers hear of a commit at once: those with sessions, those whose requests
+// were in the entry, and all of them when the leader acted on its own account.
 func TestWhoIsNudged(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -54,8 +54,8 @@ func TestWhoIsNudged(t *testing.T) {
 	want(true, true)
 }
 
-// A leader speaks for entries of its own term, while it leads: of another's it
-// does not know what is committed.
+// A leader announces commits only for entries of its own term, while it leads. It does not know what is
+// committed of another term.
 func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -124,8 +124,8 @@ func (n nudges) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.
 	return nil
 }
 
-// A follower that is told of a commit before it has the entry answers that
-// something is missing, which costs a round trip and tells it nothing.
+// A follower that hears of a commit before it has the entry answers that an entry is missing. This costs a
+// round trip for nothing.
 func TestNudgesFollowTheirEntry(t *testing.T) {
 	t.Parallel()
 	trans := nudges{sent: make(chan uint64)}
@@ -231,7 +231,7 @@ func TestFollowersThatAreNudged(t *testing.T) {
 	expect.Equal(t, len(g.followers), 0, "followers of a term that is over")
 }
 
-// An entry is told of once, and a newer one takes the place of one that still waits.
+// Each entry is announced once. A newer entry replaces one whose announcement still waits.
 func TestNudgesTellTheNewest(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -258,7 +258,7 @@ func TestNudgesTellTheNewest(t *testing.T) {
 	expect.That(t, !g.all, "all are told again")
 	g.All()
 	g.Tell()
-	waits(0) // it was told
+	waits(0) // it was announced
 	expect.That(t, g.all, "who is to be told is forgotten without an entry")
 	at(8)
 	g.Tell()

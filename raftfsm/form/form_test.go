@@ -30,7 +30,7 @@ func memoryDisk(t *testing.T, id uint32) *disk.Disk {
 	return d
 }
 
-// server is a server as its port knows it: it lets everyone in and answers with its status.
+// server is a server as its port sees it: it admits everyone and answers with its status.
 type server struct{ peer.Status }
 
 type host struct {
@@ -54,8 +54,8 @@ func openPort(t *testing.T, id uint32, s *server) *peer.Port {
 	return p
 }
 
-// What a server hears when it looks for its cluster: the word of those who were
-// removed does not count, whether they know it or not.
+// A server that looks for its cluster ignores the answers of removed servers, whether or not these know of
+// their removal.
 func TestStaleMembersAreNotBelieved(t *testing.T) {
 	members := func(ids ...uint32) map[uint32]string {
 		m := map[uint32]string{}
@@ -163,8 +163,8 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	}
 }
 
-// A server takes part in forming a cluster once, and only in one that means this very directory and this
-// list.
+// A server takes part in forming a cluster only once, and only if the cluster names this very directory and
+// this list.
 func TestFormationsThatAServerRefuses(t *testing.T) {
 	d := memoryDisk(t, 2)
 	own := d.Identity().Incarnation
@@ -223,7 +223,7 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 func TestServerThatFormsACluster(t *testing.T) {
 	var log must.Text
 	d := memoryDisk(t, 1)
-	peers := map[uint32]string{1: "one:1"} // no other server is asked
+	peers := map[uint32]string{1: "one:1"} // a server asks no other one
 	f := New(Options{List: List{ID: 1, Peers: peers}, Disk: d, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	p := &peer.Formation{Cluster: "c", Incarnations: map[uint32]string{1: "another"}, Peers: peers}
 	done, err := f.form(t.Context(), p)
@@ -238,8 +238,8 @@ func TestServerThatFormsACluster(t *testing.T) {
 	expect.Has(t, log.String(), "new cluster formed")
 }
 
-// The configuration that a cluster begins with is the same at all servers that were there, and observers need
-// not have been. A server that came later, or was alone, begins without one.
+// A new cluster's configuration is the same at all servers present; observers may be absent. A server that
+// came later, or was alone, begins without one.
 func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 	peers := map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1"}
 	all := map[uint32]string{1: "a", 2: "b", 3: "c"}
@@ -273,8 +273,8 @@ func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 	}
 }
 
-// A server that is started alone is a cluster, the same at each start, unless its directory is another's
-// part.
+// A server that starts alone is a cluster, the same one at each start, unless its directory belongs to
+// another cluster.
 func TestServerThatIsStartedAlone(t *testing.T) {
 	d := memoryDisk(t, 4)
 	alone := func(peers map[uint32]string) *Forming {
@@ -305,7 +305,7 @@ func TestServerThatIsStartedAlone(t *testing.T) {
 	expect.Has(t, err.Error(), "belongs to server 4 of a cluster: give --peers 4=four:1,5=five:1")
 }
 
-// A server tells what it waits for when that changes, and not again and again.
+// A server logs what it waits for when that changes, and does not repeat it.
 func TestWhatAServerWaitsForIsToldOnce(t *testing.T) {
 	var log must.Text
 	var told []string
@@ -393,8 +393,8 @@ func TestServerLooksWhetherItIsReached(t *testing.T) {
 	}
 }
 
-// A server that starts remembers what the other servers show, and asks each but itself. The answers are in
-// order.
+// A starting server asks every other server, but not itself. It records what each has shown, and lists the
+// answers in order of id.
 func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	one := &server{Status: peer.Status{ID: 1, Incarnation: "a", Now: peer.Shown{Start: 1}}}
 	three := &server{Status: peer.Status{ID: 3, Incarnation: "c", Now: peer.Shown{Start: 1}}}
@@ -447,8 +447,8 @@ func TestServerThatStartsFromAnOldCopy(t *testing.T) {
 	expect.Has(t, err.Error(), "the data directory of server 2 is an old copy: server 1 knows that")
 }
 
-// A cluster forms when all that vote answer, and only by the first of them. A question whose time has passed
-// says nothing of those who did not answer.
+// A cluster forms when all voters answer, and only the first of them forms it. After a question's time is
+// over, the missing answers mean nothing.
 func TestFirstVoterFormsTheCluster(t *testing.T) {
 	peers := map[uint32]string{1: must.Refused(t), 2: must.Refused(t), 3: must.Refused(t)}
 	port := openPort(t, 2, new(server))

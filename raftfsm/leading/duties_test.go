@@ -36,7 +36,8 @@ func sweeper(t *testing.T, paths func(i int) string, nodes int) *Term {
 	return termOf(t, a)
 }
 
-// One sweep proposes so many removals that others have their turn soon, and the next proposes the rest.
+// One sweep proposes a limited number of removals, so that others have their turn soon. The next sweep
+// proposes the rest.
 func TestSweepsAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -62,7 +63,7 @@ func TestSweepsAreBounded(t *testing.T) {
 	}
 }
 
-// A leader ends the sessions whose time is over a while after that, by what the state says of them.
+// A leader ends sessions some time after their timeout, based on the state's own record of them.
 func TestG11ExpiryIsProposed(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -73,7 +74,7 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 		grace := tm.grace()
 		expect.Equal(t, grace, 500*time.Millisecond)
 		tm.deadlines.Touch(s.ID, 1000)
-		tm.deadlines.Touch(77, 1000) // which the state does not know
+		tm.deadlines.Touch(77, 1000) // a session that the state does not know
 		tm.expire(time.Now().Add(time.Second + grace - 1))
 		if expect.Equal(t, len(tm.acts.ends), 0, "it is ended too early: len(tm.acts.ends)") {
 			expect.Equal(t, len(tm.work), 0, "it is ended too early: len(tm.work)")
@@ -94,8 +95,9 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 	})
 }
 
-// Many sessions are silent for many of their timeouts while the log takes nothing. The end of each is
-// proposed once, in entries that end so many sessions and nodes, and what the leader publishes goes first.
+// Many sessions stay silent for several timeouts while the log accepts nothing. The leader proposes the end
+// of each session once, in entries of a limited number of sessions and nodes. What the leader publishes goes
+// first.
 func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 	t.Parallel()
 	const many = 2*endsInEntry + 300
@@ -162,7 +164,7 @@ func TestDigestsAreCompared(t *testing.T) {
 	expect.Equal(t, len(tm.proposes()), 0, "digests of a server without others")
 }
 
-// What is refused for want of room is told with the next entry, and once.
+// The next entry tells that requests are refused for lack of room, once.
 func TestL20RoomIsLookedAt(t *testing.T) {
 	t.Parallel()
 	var log must.Text
@@ -230,7 +232,7 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	})
 }
 
-// A stall right behind the look at the clock is a stall, too: what is due is so by that look.
+// A stall right after the look at the clock counts as a stall. What is due depends on that look.
 func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -36,8 +36,8 @@ func TestActsGoIntoSeveralEntries(t *testing.T) {
 	}
 }
 
-// The acts of a leader fill half an entry at the most; one that is longer goes alone. The wishes of servers
-// to open their streams come first, and once.
+// A leader's own acts fill at most half an entry; a longer act goes alone. Requests of servers to open their
+// streams come first, once each.
 func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	t.Parallel()
 	var q actQueue
@@ -89,8 +89,8 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	}
 }
 
-// An entry holds so many requests and bytes. Servers share it, and what one leaves of its share the others
-// take.
+// An entry holds a limited number of requests and bytes. Servers share it, and each may use what others
+// leave.
 func TestServersShareAnEntry(t *testing.T) {
 	t.Parallel()
 	filled := func(own, linked, size int) (entry []byte, mine, others int) {
@@ -143,7 +143,7 @@ func TestServersShareAnEntry(t *testing.T) {
 			expect.That(t, mine >= 4 && others >= 4, "%d requests of its own, %d linked", mine, others)
 		}
 	}
-	// A request too large for any share goes, alone.
+	// A request too large for any share goes alone.
 	_, mine, others := filled(1, 1, 2*stream.BatchBytes)
 	expect.Equal(t, mine+others, 1, "long requests")
 }
@@ -171,7 +171,7 @@ func TestProposedRequestsTouchTheirSessions(t *testing.T) {
 	})
 }
 
-// A server's blocks take no more of an entry than its share, as soon as one of them fills it.
+// Once a server's blocks fill its share of an entry, no more of them go in.
 func TestLinkTakesItsShare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ share, want int }{{1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}} {

@@ -76,8 +76,8 @@ func toldAtOnce(tm *Term, follower *heard) bool {
 	return follower.times.Load() > before
 }
 
-// The followers whose requests an entry has are told of its commit at once, and all followers if the leader
-// acts on its own account.
+// Followers whose requests are in an entry hear of its commit at once. If the leader acts on its own account,
+// all followers do.
 func TestEntryNotesWhoAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ var (
 	deletes = &state.Request{Op: jute.OpDelete, Body: jute.AppendInt(jute.AppendString(nil, "/lock/n-1"), -1)}
 )
 
-// fill is what the batcher does with what waits. The result is how many requests its entry has, and
+// fill does the batcher's work on the waiting requests. It returns the number of requests in its entry, and
 // how long their creates waited.
 func (h *handoff) fill(now ...*state.Request) (requests int, waited time.Duration) {
 	for _, r := range now {
@@ -189,8 +189,8 @@ func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 	})
 }
 
-// A client without a successor soon waits no more: after two waits in vain, eight hand-offs, then
-// twice as many.
+// For a client without a successor, the waits soon stop. After two waits in vain, eight hand-offs go without
+// a wait, then twice as many.
 func TestWaitsInVainEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

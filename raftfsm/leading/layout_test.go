@@ -26,8 +26,8 @@ func (p *latePort) AskAll(ctx context.Context, at []peer.Place, q peer.Question)
 	return port{err: errors.New("it is down")}.AskAll(ctx, at, q)
 }
 
-// Contenders of another layout are accepted until all servers have said that they know how to refuse them,
-// and the leader says what it waits for.
+// A cluster accepts contenders of another layout until all servers have said that they can refuse them. The
+// leader says which server it waits for.
 func TestOneLayoutWaitsForAServer(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A leader notes what comes over a link, and says so only while it leads.
+// A leader records what arrives over a link, and reports it only while it leads.
 func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())

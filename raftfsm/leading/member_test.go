@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server that is far behind, or does not answer, cannot vote yet, and what it waits for is told.
+// A server that lags far behind, or does not answer, cannot vote yet. The leader says what it waits for.
 func TestServerThatIsNotReadyToVote(t *testing.T) {
 	t.Parallel()
 	const ours = 10_000

@@ -31,8 +31,8 @@ func TestWordsAreProposedOnce(t *testing.T) {
 	}
 }
 
-// A server is added only when the log has let the directory of its predecessor go: not by a change that ends
-// before, nor by a leader whose term ends before.
+// A server is added only after the log has dropped its predecessor's directory. No change, and no leader
+// whose term ends earlier, adds it before that.
 func TestPredecessorIsForgottenFirst(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -50,8 +50,8 @@ func TestPredecessorIsForgottenFirst(t *testing.T) {
 	expect.OK(t, <-waits)
 }
 
-// publisher is a term that publishes the members of a server that has a peer port and no others. What it
-// proposes is applied nowhere.
+// publisher returns a term of a server that has a peer port and knows no other member. Its proposals are
+// never applied.
 func publisher(t *testing.T) (*Term, *applied.State) {
 	t.Helper()
 	a := applied.New()
@@ -77,9 +77,9 @@ func (tm *Term) proposes() (list []string) {
 	return list
 }
 
-// The members are published when they differ from what was, when an operator wants it, and when they have
-// never been; not while a server has yet to say where its clients reach it, nor between changes that belong
-// together.
+// The leader publishes the members when they differ from the published ones, when an operator asks, and when
+// it has never done so. It does not while a server has yet to say where clients reach it, nor between changes
+// that belong together.
 func TestWhenMembersArePublished(t *testing.T) {
 	t.Parallel()
 	tm, a := publisher(t)
@@ -209,8 +209,8 @@ func TestMembersAreDescribed(t *testing.T) {
 	}
 }
 
-// Changes that belong together are one server's, until they are done or for a while; they start from what is
-// published.
+// A group of changes belongs to one server until it is complete, or for a limited time. It starts from the
+// published members.
 func TestChangesThatBelongTogether(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -227,17 +227,17 @@ func TestChangesThatBelongTogether(t *testing.T) {
 			since int64
 			want  error
 		}{
-			{0, 0, 5, nil},      // no server's: nothing is noted
-			{0, 2, 5, ErrStale}, // from what was before
-			{0, 2, now, nil},    // they begin
-			{0, 2, 5, nil},      // they go on
+			{0, 0, 5, nil},      // no server asked: nothing is recorded
+			{0, 2, 5, ErrStale}, // based on an older version of the member list
+			{0, 2, now, nil},    // server 2 begins its changes
+			{0, 2, 5, nil},      // server 2 continues
 			{0, 3, now, ErrChanging},
 			{moreWait - 1, 3, now, ErrChanging},
-			{0, 2, 0, nil}, // and go on
+			{0, 2, 0, nil}, // server 2 continues
 			{moreWait, 3, 5, ErrStale},
-			{0, 3, now, nil}, // another's begin
+			{0, 3, now, nil}, // server 3 begins its changes
 			{0, 2, now, ErrChanging},
-			{moreWait, 2, 0, nil}, // from whatever there is
+			{moreWait, 2, 0, nil}, // 0: starts from any version
 		} {
 			time.Sleep(c.wait)
 			err := tm.note(&change.Change{Op: "describe", ID: 1, By: c.by, Since: c.since})
@@ -267,7 +267,8 @@ func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
 	}
 }
 
-// Only a server that asks itself to leave, with words and as its last change, is told before it does.
+// A server is told of its removal beforehand only if it asked to leave, gave a reason, and the removal is the
+// last change.
 func TestWhoSaysFarewell(t *testing.T) {
 	t.Parallel()
 	tm, _ := publisher(t)

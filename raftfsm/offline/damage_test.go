@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// TestOneWrongBitIsNoticed flips a bit of every byte of the newest snapshot and of the log after it, one
-// at a time: what is read is refused, with the file and the offset, or it is as it was before.
+// TestOneWrongBitIsNoticed flips one bit of every byte of the newest snapshot and of the log after it, one at
+// a time. Reading must fail with the file and the offset, or return the state as before.
 func TestOneWrongBitIsNoticed(t *testing.T) {
 	dir := filepath.Join(zooDir(t), "version-2")
 	before := must.Get(loadDirs(dir, dir, false))(t)
@@ -38,8 +38,8 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 					expect.Has(t, err.Error(), name, "byte %d: %v", at, err)
 					continue
 				}
-				// What was left out as torn is the last entry, if what was flipped says
-				// how long it is or that it is whole, or nothing.
+				// The reader may have dropped the last entry as torn if the flipped bit is in its length or
+				// its checksum. Otherwise it dropped nothing.
 				if z.Zxid == before.Zxid-1 && torn && name == "log.5" && len(z.Notes) == 1 {
 					expect.That(t, at >= last+checksum,
 						"%s, byte %d: left out: %q: want at >= last+checksum", name, at, z.Notes)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// asNobody runs f, unless root would run it, who may read everything.
+// asNobody runs f, except as root, who may read everything.
 func asNobody(t *testing.T, f func()) {
 	if os.Getuid() == 0 {
 		t.Skip("root may read everything")

@@ -137,7 +137,8 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// TestBadZooKeeperIsRefused has every fault of a directory, each refused by name, and nothing made.
+// TestBadZooKeeperIsRefused has every fault of a directory. The import refuses each one, names it, and
+// creates nothing.
 func TestBadZooKeeperIsRefused(t *testing.T) {
 	file := func(dir, name string) string { return filepath.Join(dir, "version-2", name) }
 	read := func(dir, name string) []byte {
@@ -474,7 +475,7 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 	}
 }
 
-// Nodes that are left out take up nothing of a quota.
+// Nodes that the import leaves out do not count for a quota.
 func TestQuotaCountsWhatIsTaken(t *testing.T) {
 	const quota = "/zookeeper/quota/a"
 	for keep, want := range map[bool]string{true: "count=2,bytes=5", false: "count=1,bytes=2"} {
@@ -500,7 +501,7 @@ func TestQuotaCountsWhatIsTaken(t *testing.T) {
 	}
 }
 
-// A survivor can be the only one twice.
+// A server can become the only survivor twice.
 func TestRecoverTwice(t *testing.T) {
 	dir := imported(t)
 	var before []string
@@ -525,7 +526,7 @@ func TestRecoverTwice(t *testing.T) {
 	}
 }
 
-// A server that was started while its data were looked at has gone on since.
+// The server was started while its data were inspected, and has changed them since.
 func TestRecoverOfADirectoryInUse(t *testing.T) {
 	dir := imported(t)
 	r := must.Get(PlanRecovery(dir))(t)
@@ -578,7 +579,7 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 	}
 }
 
-// Files may stand elsewhere, and only be named here: ZooKeeper reads them.
+// so that the second life continues the log of the first
 func TestFilesThatAreLinkedCount(t *testing.T) {
 	dir := zooDir(t)
 	file, elsewhere := filepath.Join(dir, "version-2", "log.5"), filepath.Join(t.TempDir(), "l")
@@ -591,7 +592,7 @@ func TestFilesThatAreLinkedCount(t *testing.T) {
 		"the log is not there, and that is no error")
 }
 
-// contents is every file below path and what is in it.
+// contents returns every file below path with its content.
 func contents(t *testing.T, path string) string {
 	t.Helper()
 	var all strings.Builder
@@ -605,7 +606,7 @@ func contents(t *testing.T, path string) string {
 	return all.String()
 }
 
-// States that come back one after the other do not go on from the same zxid, however fast that is.
+// Two states restored one after the other must not continue from the same zxid, however quickly they follow.
 func TestG20LaterRestoresGoOnFromLaterZxids(t *testing.T) {
 	for range 20 {
 		first, _ := goesOn(1)

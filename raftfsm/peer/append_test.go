@@ -46,8 +46,8 @@ func (a *applied) list() []string {
 func (a *applied) Snapshot() (raft.FSMSnapshot, error) { return nil, io.EOF }
 func (a *applied) Restore(io.ReadCloser) error         { return nil }
 
-// A leader's word of what is committed may reach a follower before the entries that it is about. Where that
-// follower holds others in their place, of a leader that is gone, raft takes them for the committed ones.
+// A leader's commit index may reach a follower before the entries that it covers. If the follower holds other
+// entries there, from an earlier leader, raft would take those for committed.
 func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
 	members := raft.Configuration{Servers: []raft.Server{
@@ -93,8 +93,8 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	}
 }
 
-// A message that cannot be sent fails when its server is reached again, so that raft, which
-// waits ever longer after each failure, has one to count and tries at once.
+// A message that cannot be sent fails when its server is reachable again. Raft waits ever longer after each
+// failure; this failure makes it try again at once.
 func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 	away := raft.ServerAddress(must.Refused(t))
 	h := &host{}
@@ -143,8 +143,8 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 	}
 }
 
-// A heartbeat that raft is too busy for is not handed to it later: raft would take it
-// for a word of that moment, from a leader that may be gone. Entries wait.
+// A heartbeat that raft is too busy for is dropped. Raft would take it for a current one, from a leader that
+// may be gone. Entries wait instead.
 func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -174,7 +174,7 @@ func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	}
 }
 
-// A server that lets this one in no longer is told apart from one that is down.
+// A server that no longer admits this one is distinguished from a server that is down.
 func TestRefusalIsRemembered(t *testing.T) {
 	p := &Port{reach: reach{log: slog.New(slog.DiscardHandler), lost: map[uint32]*outage{}}}
 	down := errors.New("connection refused")
@@ -215,8 +215,8 @@ func TestCutKeepsWhatFits(t *testing.T) {
 	}
 }
 
-// A link of 20 Mbit/s, or of one, is never sent more than it moves in rpcTimeout,
-// once that was noticed, and a fast one gets full messages again.
+// On a link of 20 Mbit/s, or of one, a message soon holds no more than the link moves in rpcTimeout. A fast
+// link gets full messages again.
 func TestPaceFollowsTheLink(t *testing.T) {
 	for _, rate := range []float64{20e6 / 8, 1e6 / 8} {
 		p := pace{bytes: map[raft.ServerID]int{}}
@@ -254,8 +254,8 @@ func entries(n, size int) []int {
 	return list
 }
 
-// A server that was away for a while is sent full messages again, also if no
-// entries fit exactly into the smallest ones, to which its absence has led.
+// A server that was away for a while gets full messages again. Its absence has led to the smallest messages,
+// and no number of entries may fill those exactly.
 func TestPaceRisesAfterAnOutage(t *testing.T) {
 	for _, entry := range []int{3_000, 10_000, 40_000, 60_000} {
 		p := pace{bytes: map[raft.ServerID]int{}}
@@ -273,7 +273,8 @@ func TestPaceRisesAfterAnOutage(t *testing.T) {
 	}
 }
 
-// One line when it begins, one when it lasts, one when it is over, however often it was tried.
+// The log has one line when an outage begins, one when it lasts, and one when it ends, however many tries
+// there were.
 func TestReachSaysEachThingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -303,7 +304,7 @@ func TestReachSaysEachThingOnce(t *testing.T) {
 	})
 }
 
-// A server that waits on an empty directory refuses rafts, and asks all the time what to do. That is one outage. A
+// A server that waits on an empty directory refuses rafts and keeps asking what to do: that is one outage. A
 // server that was down is back when it asks.
 func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -335,8 +336,8 @@ func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
 	}
 }
 
-// A leader tells no follower more than it knows itself: that an entry is committed as of its own word, and no
-// entry beyond the message, nor one that is not durable here.
+// A leader's commit index covers only what the leader knows. It covers entries as of the leader's own
+// message, no entry after the message, and none that is not durable here.
 func TestCommitIndexThatIsSent(t *testing.T) {
 	entries := []*raft.Log{{Index: 6}, {Index: 7}, {Index: 8}}
 	for _, c := range []struct {

@@ -115,7 +115,7 @@ func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 	}
 }
 
-// The host hears of the snapshots that another server has taken, and of no other.
+// The host hears of snapshots that another server has taken, and of no others.
 func TestSnapshotSentIsToldWhenItWasTaken(t *testing.T) {
 	h := &host{}
 	one, two := open(t, 1, &host{}), open(t, 2, h)
@@ -168,7 +168,7 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 	}
 	n := len(m.conns.idle[1])
 	expect.That(t, failed == 1 && n == 1, "%d requests failed, %d connections after that", failed, n)
-	// One that has moved is not called where it was.
+	// A server that has moved is not called at its old address.
 	c := must.Get(m.conns.take(1, one.Addr()))(t)
 	c.addr = "where it was"
 	m.conns.done(c, nil)
@@ -246,8 +246,8 @@ func (c *slowClose) Close() error {
 	return nil
 }
 
-// A connection that takes long to close does not keep a server from speaking to another
-// one: it would lose its leadership.
+// A connection that is slow to close must not delay calls to another server, or this server would lose its
+// leadership.
 func TestClosingAConnectionHoldsUpNoOther(t *testing.T) {
 	idle := &raftConn{to: 2}
 	a := &raftConns{idle: map[uint32]conns{2: {idle}}, busy: map[*raftConn]uint64{}}
@@ -382,7 +382,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	}
 }
 
-// A server that stands still before it has greeted may be asked again, as one that dies may.
+// A server that hangs before its greeting may be asked again, as a server that dies may.
 func TestQuestionToASilentServerMayBeAskedAgain(t *testing.T) {
 	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()

@@ -6,7 +6,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A server that runs from an old copy of its directory has forgotten promises. What it shows tells.
+// A server that runs from an old copy of its directory has forgotten promises. What other servers have shown
+// reveals this.
 func TestOldCopyOfADirectoryIsBehind(t *testing.T) {
 	before := Shown{Start: 3, Life: "third", Term: 7, Index: 40}
 	for name, c := range map[string]struct {

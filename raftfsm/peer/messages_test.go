@@ -62,8 +62,8 @@ func samples(rnd *rand.Rand) (requests, answers []any) {
 	return requests, answers
 }
 
-// A message is read as it was written, field by field, whatever raft's structures
-// come to hold; and nothing else is read.
+// A message is read back as written, field by field, even if raft's structures get new fields. Nothing else
+// is accepted as a message.
 func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 	for fields, kind := range map[reflect.Type]int{
 		reflect.TypeFor[raft.RPCHeader](): 3, reflect.TypeFor[raft.Log](): 6,
@@ -118,8 +118,8 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// A length that is claimed takes no memory before the bytes are there, one that
-// is too long none at all, and what ends in the middle is an error.
+// A claimed length takes memory only as the bytes arrive, and a length beyond the limit takes none. A message
+// that ends in the middle is an error.
 func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 	claim := binary.BigEndian.AppendUint32(nil, maxRequest)
 	n := testing.AllocsPerRun(20, func() { // what other goroutines allocate is little of so many
@@ -282,7 +282,7 @@ func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
 	}
 }
 
-// The longest block passes a link; one that would not be read there is not sent.
+// The longest block passes a link; a block too long for the reader is not sent.
 func TestLongestBlockPassesALink(t *testing.T) {
 	for _, off := range []int{-1, 0, 1} {
 		bl := state.Block{Origin: 1, Birth: 1, First: 1, Requests: make([]byte, state.MaxRequest+off)}

@@ -37,7 +37,7 @@ func (admitAll) Answer(context.Context, *Question) (Told, error) {
 }
 func (admitAll) Status(*Greeting) Status { return Status{ID: 1} }
 
-// Strangers who connect and say nothing are a bounded number, and keep no server out.
+// The number of callers that connect and say nothing is limited, and they keep no server out.
 func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
@@ -59,7 +59,7 @@ func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 	n := len(p.new)
 	p.mu.Unlock()
 	expect.That(t, n <= maxNew, "%d connections without a greeting", n)
-	// Those who came first have given way.
+	// The first callers have given way.
 	for _, c := range silent[:maxNew] {
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		must.OK(t, expect.Err(io.ReadAll(c)), "not closed")
@@ -76,7 +76,7 @@ func TestClosedPortTracksNothing(t *testing.T) {
 	expect.That(t, !p.track(here), "a connection counts that came as the port was closed")
 }
 
-// A connection whose server has said its id no longer gives way to strangers.
+// A connection whose server has said its id does not give way to strangers.
 func TestStrangersDoNotPushOutServers(t *testing.T) {
 	h := &host{links: make(chan uint32, 1)}
 	one, two := open(t, 1, h), open(t, 2, &host{})
@@ -135,8 +135,8 @@ func TestCertificateNamesOneServer(t *testing.T) {
 	expect.That(t, errors.Is(err, ErrRefused) && strings.Contains(err.Error(), "exactly one DNS name"), "%v", err)
 }
 
-// A server that stands still once it has shaken hands keeps no caller longer than one that stands still
-// before: who calls a leader has no other goroutine to find the next one.
+// A server that hangs after its handshake must not delay a caller longer than one that hangs before it: the
+// goroutine that calls a leader must also find the next leader.
 func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
@@ -227,7 +227,7 @@ func TestR1R4R23TransportSettings(t *testing.T) {
 	}
 	_, ok := trans.(raft.WithPreVote)
 	expect.That(t, ok, "R23: the transport has no pre-vote")
-	// An entry of no kind that raft has is a stand-in: the log does not have it.
+	// An entry with a kind that raft does not have stands in for one that is not in the log.
 	standIn := &raft.AppendEntriesRequest{
 		Entries: []*raft.Log{{Index: 7, Term: 1}, {Index: 8, Type: raft.LogConfiguration + 1}}}
 	if err := trans.AppendEntries("2", "127.0.0.1:1", standIn, new(raft.AppendEntriesResponse)); err == nil ||

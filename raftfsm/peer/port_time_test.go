@@ -147,14 +147,14 @@ func TestQuestionsAreWaitedForNoLongerThanAsked(t *testing.T) {
 		expect.Equal(t, time.Since(began), 3*time.Second, "asked for")
 		expect.Equal(t, time.Duration(h.limit.Load()), AnswerTime, "the other server has")
 
-		// A server that is let in to ask, and asks nothing.
+		// A server is admitted to ask a question, but asks nothing.
 		began = time.Now()
 		c := must.Get(two.Call(t.Context(), Ask, 1, "one"))(t)
 		defer c.Close()
 		expect.Equal(t, len(must.Get(io.ReadAll(c))(t)), 0, "bytes answered to no question")
 		expect.Equal(t, time.Since(began), greetTime, "a question is awaited for")
 
-		// The end of the port ends what goes on there.
+		// Closing the port ends the work on its connections.
 		began = time.Now()
 		ended := make(chan time.Duration, 1)
 		go func() {
@@ -225,8 +225,8 @@ type ahead struct{ host }
 
 func (h *ahead) HasApplied(term, _ uint64) bool { return term == h.term }
 
-// A snapshot that a server has applied already is read to its end and counts as taken; raft, which would
-// go back to it, hears nothing of it.
+// A server reads a snapshot that it has already applied to the end, and reports it as taken. Raft does not
+// hear of it, because it would go back to that snapshot.
 func TestSnapshotThatIsAppliedAlreadyIsNotInstalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}
@@ -246,7 +246,7 @@ func TestSnapshotThatIsAppliedAlreadyIsNotInstalled(t *testing.T) {
 	})
 }
 
-// What raft leaves unread of a snapshot, whose bytes clients have chosen, is not taken for a request.
+// Clients choose the bytes of a snapshot. The bytes that raft leaves unread must not be taken for a request.
 func TestRestOfASnapshotIsNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}
@@ -274,7 +274,7 @@ func TestRestOfASnapshotIsNoRequest(t *testing.T) {
 	})
 }
 
-// A message that is damaged ends its connection, and raft hears nothing of it.
+// A damaged message ends its connection, and raft does not receive it.
 func TestDamagedRequestEndsItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}

@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// A store that forgets one of its syncs must not get past the model.
+// The model must detect a store that forgets one of its syncs.
 func TestModelFindsWhatIsNotSynced(t *testing.T) {
 	for what, lie := range map[string]func(*liar){
 		"no append is synced":        func(l *liar) { l.noDatasync = true },
@@ -133,7 +133,7 @@ func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 	}
 }
 
-// A log whose last write was torn is opened only if the disk does all that is asked of it.
+// A log with a torn last write opens only if every disk operation succeeds.
 func TestOpenFailsWithItsDisk(t *testing.T) {
 	d := sim.NewDisk(rand.New(rand.NewPCG(1, 1)))
 	fs, o := d.Mount(), Options{FirstSize: 4 << 10, FullSize: 4 << 10, InTurn: true}
@@ -167,8 +167,8 @@ func TestOpenFailsWithItsDisk(t *testing.T) {
 	}
 }
 
-// A read that hangs on the disk holds up no append, no truncation and no other read. It finds out if its
-// entry was deleted during that time.
+// A read that hangs on the disk delays no append, no truncation and no other read. Afterwards it notices if
+// its entry was deleted in that time.
 func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 	for _, kind := range []string{"open", "read"} {
 		rng := rand.New(rand.NewPCG(6, 1))

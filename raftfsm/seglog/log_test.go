@@ -103,7 +103,7 @@ func TestLogHoldsWhatItWasGiven(t *testing.T) {
 				m.entries = m.entries[n:]
 			case k == 18:
 				m.first, m.entries = m.first+uint64(len(m.entries))+uint64(rng.IntN(50)), nil
-				b := batch(rng, m.first, 3, 100) // behind a snapshot
+				b := batch(rng, m.first, 3, 100) // after a snapshot
 				must.OK(t, l.StoreLogs(b))
 				m.entries = b
 			case k == 19:
@@ -129,7 +129,7 @@ func TestTruncatedTailSurvivesARestart(t *testing.T) {
 	(&model{1, append(b[:5], b2...)}).same(t, open(t, dir))
 }
 
-// Truncated twice at one place, by two leaders that came and went.
+// Two leaders that came and went truncated the log at the same place.
 func TestTruncatedTwiceAtOnePlace(t *testing.T) {
 	for _, size := range []int{40, 41} { // of the last entry: as before, and different
 		rng := rand.New(rand.NewPCG(2, 1))
@@ -391,7 +391,7 @@ func TestDamageUnderAnOpenLogIsRefused(t *testing.T) {
 	must.OK(t, l.Close())
 }
 
-// A log whose terms go back, within a segment or between two, was put together from several.
+// A log whose terms decrease, within a segment or between two, was assembled from several logs.
 func TestOlderTermIsDamage(t *testing.T) {
 	for _, between := range []bool{false, true} {
 		dir := t.TempDir()

@@ -39,12 +39,12 @@ type logModel struct {
 	wrap func(vfs.FS) vfs.FS
 	log  *Log
 
-	first   uint64               // of entries; what stands before it may be there or not
+	first   uint64               // of entries; earlier ones may be there or not
 	entries map[uint64]*raft.Log // by index, those cut off at the head as well
 	last    uint64
-	sure    uint64 // what was queued behind it may be lost
+	sure    uint64 // entries queued after this one may be lost
 	term    uint64
-	size    int // of most data, so that old records stand where new ones do
+	size    int // of most data, so that old and new records have the same offsets
 
 	crashIn int  // disk operations until the next crash; 0: none is due
 	kill    bool // that crash leaves the cache
@@ -65,7 +65,7 @@ func runModel(seed uint64, wrap func(vfs.FS) vfs.FS) error {
 	}
 	for step := range 40 {
 		what, err := m.step()
-		if err == nil && m.dead { // beside what was asked for, which was done
+		if err == nil && m.dead { // in addition to the request, which succeeded
 			err = m.reopen(errInjected, min(m.sure, m.last), m.last)
 		}
 		if err == nil {
@@ -195,7 +195,7 @@ func (m *logModel) cutTail(from uint64) error {
 	sure := min(m.sure, m.last)
 	first, _ := m.log.FirstIndex()
 	err := m.log.DeleteRange(from, m.last)
-	if err != nil { // all or nothing, and what was queued before may be lost
+	if err != nil { // all or nothing; entries queued before may be lost
 		was := m.last
 		if err := m.outcome(err, min(sure, from-1), was); err != nil {
 			return err
@@ -208,7 +208,7 @@ func (m *logModel) cutTail(from uint64) error {
 	}
 	m.forget(from)
 	if m.last = from - 1; m.last < first {
-		clear(m.entries) // nothing of it may come back
+		clear(m.entries) // none of them may return
 	}
 	m.term++
 	return m.outcome(nil, m.last, m.last)
@@ -245,7 +245,7 @@ func (m *logModel) cutHead(to uint64) error {
 	if err := m.outcome(err, sure, m.last); err != nil {
 		return err
 	}
-	if first, _ := m.log.FirstIndex(); first <= to+1 { // some of what was to go is gone
+	if first, _ := m.log.FirstIndex(); first <= to+1 { // the deletion was partly done
 		m.first = max(m.first, first)
 	}
 	return nil
@@ -323,7 +323,7 @@ func (m *logModel) excused(err error) bool {
 	return errors.Is(err, errInjected) || errors.Is(err, sim.ErrOff) || errors.Is(err, syscall.ENOSPC)
 }
 
-// restart begins lives of the disk until one lasts until the log is open.
+// restart starts the disk again and again until the log opens.
 func (m *logModel) restart() error {
 	for try := range 5 {
 		if try == 4 || m.rng.IntN(3) > 0 {

@@ -43,8 +43,8 @@ func (f *openFile) Close() error {
 	return nil
 }
 
-// Readers share one file of a segment, also when two open it at once. A segment that leaves the log while it
-// is opened stays closed, and few files stay open that no reader uses.
+// Readers share one file per segment, also when two open it at once. A segment that leaves the log while a
+// reader opens it does not stay open. Few files without a reader stay open.
 func TestReadersShareFiles(t *testing.T) {
 	fs := new(opened)
 	p := &files{fs: fs}

@@ -59,8 +59,8 @@ func unwritten(t *testing.T, file string, at int) {
 	must.OK(t, os.WriteFile(file, b, 0o600))
 }
 
-// A torn write is dropped whatever a client has put into its data, also in the first batch of a segment. A later
-// batch of the log's own behind it is still damage.
+// A torn write is dropped whatever data a client has put into it, also in the first batch of a segment. A
+// genuine later batch after it is still damage.
 func TestClientsDataIsNoLaterBatch(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		for _, c := range []struct {
@@ -142,7 +142,8 @@ func TestSegmentWithoutASecretIsRead(t *testing.T) {
 	expect.Equal(t, len(l.segments), 2, "segments after a second start")
 }
 
-// A later batch in a segment of release 0.1.0 is damage, also if a client's data stand where the secret would.
+// In a segment of release 0.1.0 a later batch is damage, even if a client's data are where the secret would
+// be.
 func TestSegmentWithoutASecretKeepsItsRule(t *testing.T) {
 	dir := t.TempDir()
 	const size = 4096
@@ -161,7 +162,7 @@ func TestSegmentWithoutASecretKeepsItsRule(t *testing.T) {
 	expect.Is(t, expect.Err(Open(dir, Options{})), errDamaged, "entry 2 is gone, and entry 3 follows")
 }
 
-// Release 0.1.0 clears the secret before it appends: its entries behind ours are read.
+// Release 0.1.0 clears the secret before it appends. The entries that it added after ours can be read.
 func TestSegmentThatHasLostItsSecretIsRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	dir := t.TempDir()
@@ -183,7 +184,7 @@ func TestSegmentThatHasLostItsSecretIsRead(t *testing.T) {
 	(&model{1, append(append(entries, theirs...), ours...)}).same(t, l)
 }
 
-// A log has a secret of its own, which comes from the source that it is given.
+// Every log has its own secret, read from the source of randomness that the test passes in.
 func TestEveryLogHasItsSecret(t *testing.T) {
 	a, b := open(t, t.TempDir()), open(t, t.TempDir())
 	expect.That(t, a.secret != 0,

@@ -38,8 +38,8 @@ func (n *noted) WriteAt(b []byte, at int64) (int, error) {
 
 func (n *noted) Datasync() error { return n.call("sync") }
 
-// What a torn write has left behind the last record is wiped to its last byte, from the end to the start and
-// durably, and no record in front of it is touched. Where a write or a sync fails, so does the wipe.
+// The wipe clears what a torn write left after the last record, to its last byte, from the end to the start
+// and durably. It touches no earlier record. If a write or a sync fails, so does the wipe.
 func TestTornTailIsWiped(t *testing.T) {
 	const end, mib = 100, 1 << 20
 	for _, c := range []struct {

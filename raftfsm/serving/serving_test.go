@@ -256,7 +256,7 @@ func TestServerLooksWhenItsStreamIsOpened(t *testing.T) {
 	})
 }
 
-// What a server hears of its leader decides how far behind it is, and whether it answers pings.
+// The messages from its leader decide how far a server lags behind, and whether it answers pings.
 func TestWordOfTheLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestServerThatStopsServesNoMore(t *testing.T) {
 	expect.That(t, !g.on, "it serves again")
 }
 
-// What the leader acknowledges counts here when this server has applied what the leader had.
+// An entry that the leader acknowledges counts here once this server has applied as much as the leader had.
 func TestAcknowledgedIsNotOlderThanTheLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

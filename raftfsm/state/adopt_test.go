@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// nodesFor returns what is to become the nodes of a state, one of them of a session.
+// nodesFor returns nodes for a new state, one of them owned by a session.
 func nodesFor(t testing.TB, owner int64) *tree.Maker {
 	m := tree.NewMaker()
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {
@@ -75,7 +75,7 @@ func TestZxidsOfTimes(t *testing.T) {
 	}
 }
 
-// A state that belongs to another cluster has nothing of the old one but nodes and sessions.
+// A state that moves to another cluster keeps only its nodes and sessions.
 func TestRefoundedStateForgetsItsCluster(t *testing.T) {
 	b := newBench(t)
 	old := b.session()

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An entry that is cut short anywhere must be refused, and by its cause: a server that
-// applied half of something would differ from the others.
+// An entry cut short anywhere must be refused, and the error must name the cause. A server that applied half
+// of it would differ from the others.
 
 func TestEntryCutShortIsCorrupt(t *testing.T) {
 	b := newBench(t)
@@ -26,7 +26,7 @@ func TestEntryCutShortIsCorrupt(t *testing.T) {
 		if n <= EntryHeaderSize {
 			continue
 		}
-		// As if that much had been proposed.
+		// As if the leader had proposed only this much.
 		cut := bytes.Clone(good[:n])
 		SealEntry(cut, 1000)
 		expect.Is(t, b.s.Apply(cut, &b.got), ErrCorrupt, "a sealed entry of %d of %d bytes", n, len(good))

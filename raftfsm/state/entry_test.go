@@ -52,7 +52,7 @@ func TestEntriesAreRead(t *testing.T) {
 		whole := 0
 		for cut := EntryHeaderSize + 1; cut < len(entry); cut++ {
 			short := bytes.Clone(entry[:cut])
-			SealEntry(short, 1234) // which no leader does
+			SealEntry(short, 1234) // no leader does this
 			if _, _, err := ReadEntry(short, func(*Logged) error { return nil }); err == nil {
 				whole++
 			} else {

@@ -82,7 +82,7 @@ func TestLinesThatAreNoServerAreRefused(t *testing.T) {
 	}
 }
 
-// A zoo.cfg may name one port, or one twice, where a line that joins may not.
+// A zoo.cfg may name only one port, or one port twice; the line of a joining server may not.
 func TestAddressesOfAFileAreReadWithLess(t *testing.T) {
 	for value, want := range map[string]Server{
 		"h:1":                       {Peer: "h:1", Voter: true},
@@ -148,8 +148,8 @@ func TestAClusterIsFoundedOnce(t *testing.T) {
 	}
 }
 
-// Clients of a new cluster are not told of the servers of the one its data come
-// from. One that never told of any stays as it is.
+// Clients of a new cluster do not hear of the servers of the cluster from which its data come. A state that
+// never named servers stays as it is.
 func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	s, to := New("c"), &collector{births: map[uint32]uint32{}}
 	s.Refound("d", 2000)

@@ -34,8 +34,8 @@ func (b *ticketBench) draw(d *Draw) window.Drawn {
 	return must.Get(window.ReadDrawn(out.Reply))(b.t)
 }
 
-// A draw is granted while fewer than the limit are in the time before, and a refused one says when the next
-// is free. One that comes again changes nothing.
+// A draw is granted while the preceding period has fewer draws than the limit. A refusal says when the next
+// draw is free. A repeated draw changes nothing.
 func TestDraws(t *testing.T) {
 	b := newTicketBench(t)
 	for n := range int64(3) {
@@ -134,9 +134,9 @@ func TestDrawsThatCannotBe(t *testing.T) {
 	expect.Equal(t, info.Kind, tree.PlainNode, "the kind of a node where none has a time to live")
 }
 
-// The nodes that an identity's rates made are bounded for the cluster, with the directories that they needed.
-// They count until they are gone, whatever removes them, also after a restart and a restore; an existing node
-// counts for no identity, and neither does a draw that was refused.
+// The cluster limits the nodes that an identity's rates have made, including the directories they needed.
+// They count until they are removed by whatever means, also after a restart and a restore. An existing node
+// or a refused draw counts for no identity.
 func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	b := newTicketBench(t)
 	draw := func(path, identity string) Outcome {
@@ -191,7 +191,7 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	g.pieces(backup, 1<<20)
 	must.Equal(t, b.do(g.g.Restore(false))[0].Code, jute.OK)
 	s = b.session()
-	expects(jute.QuotaExceeded, "ci", "/a/l") // as the backup has it
+	expects(jute.QuotaExceeded, "ci", "/a/l") // as in the backup
 	remove("/a/d")
 	expects(jute.OK, "ci", "/a/l")
 }

@@ -243,11 +243,11 @@ func PeekRequest(b []byte) (session int64, rest []byte) {
 	return int64(binary.BigEndian.Uint64(head)), rest
 }
 
-// Forget returns the request that ends the stream of a removed server, so that the next server with its id
-// counts as a new server. It opens a stream for a member without an incarnation, which no server has. So the
-// births of that id never repeat, and a request from before the removal cannot match a later stream. A server
-// that was removed and added again while it ran sees that its stream has ended, and opens another. The nonce
-// must be random.
+// Forget returns the request that ends the stream of a removed server. The next server with its id then counts
+// as a new server. The request opens a stream for an empty incarnation, which no server has: so the births of
+// that id never repeat, and a request from before the removal cannot match a later stream. A server that was
+// removed and added again while it ran sees that its stream has ended, and opens another. The nonce must be
+// random.
 func Forget(id uint32, nonce int64) Request {
 	m := Member{ID: id}
 	return Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}

@@ -87,7 +87,7 @@ func TestTimeOfAZxid(t *testing.T) {
 	}
 }
 
-// With a server of release 0.1.0 a cluster begins as that release begins one, and stays so.
+// If one server has release 0.1.0, a new cluster begins with that release's rules, and keeps them.
 func TestClusterWithAnOlderServerBeginsAsBefore(t *testing.T) {
 	entry := OldFounding([]Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}, time.Now().UnixMilli())
 	expect.Equal(t, entry[1], kindBatch, "the kind of the entry")
@@ -97,7 +97,7 @@ func TestClusterWithAnOlderServerBeginsAsBefore(t *testing.T) {
 	expect.Equal(t, s.rules, firstRules, "the rules")
 }
 
-// The rules are in a snapshot; those of release 0.1.0 are not told, and rules to come are refused.
+// A snapshot holds the rules, except those of release 0.1.0. A server refuses rules of later releases.
 func TestSnapshotTellsTheRules(t *testing.T) {
 	for rules, ok := range map[int32]bool{firstRules: true, newestRules: true, newestRules + 1: false, -1: false} {
 		s := New("c")
@@ -157,8 +157,9 @@ func TestMultiOfTenThousandCreates(t *testing.T) {
 	}
 }
 
-// A name that a running cluster has given out is not given out again by a restore: neither one given before the
-// backup came, nor while it came, nor under a parent that had no children when the backup was made.
+// A restore never gives out a name that a running cluster has already given out. This holds for names given
+// before or during the transfer of the backup, and under a parent that had no children when the backup was
+// made.
 func TestG19NoRestoreRepeatsAName(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		for _, size := range []int{1, 40, 1 << 20} {

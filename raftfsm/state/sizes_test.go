@@ -110,8 +110,8 @@ func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
 	}
 }
 
-// A node that comes from elsewhere and is taken must go into the server's own snapshots,
-// whatever stands in front of it there. Nothing is longer than a request at home.
+// A node that comes from elsewhere and is accepted must fit into the server's own snapshots, whatever
+// precedes it there. No node may be longer than a request of this cluster.
 func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some 64 MiB, several times")
@@ -142,8 +142,8 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	}
 }
 
-// A server that misses changes numbers all later ones too low. Its digests are then never those of the zxid
-// the leader speaks of; that it is behind at this place of the log tells as much.
+// A server that misses a change numbers all later ones too low. Its digests then never have the zxid that the
+// leader names, but the position in the log shows that it lags.
 func TestF3ServerThatMissedAChangeStops(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -194,8 +194,8 @@ func TestLongRequestsAreThoseThatGrow(t *testing.T) {
 	}
 }
 
-// A refusal is answered at the state that its place in the log gives it, to the
-// connection that asked and no older one, and changes nothing.
+// A server answers a refusal at the state of its position in the log, to the connection that asked and to no
+// older one. The refusal changes nothing.
 func TestR8RefusalKeepsItsPlace(t *testing.T) {
 	b := newBench(t)
 	sess := b.session()

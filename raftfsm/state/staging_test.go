@@ -126,8 +126,8 @@ func remove(s session.Session, path string) Request {
 	return Request{Session: s.ID, Gen: s.Gen, Op: jute.OpDelete, Body: body}
 }
 
-// A session that lives through a restore has, of the ephemeral nodes in the backup, those
-// that it has not deleted since: its client knows of no others.
+// A session that lives through a restore has only those ephemeral nodes of the backup that it has not deleted
+// since: its client knows of no others.
 func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -184,7 +184,7 @@ func TestSessionsOfAnotherClusterAreNotKept(t *testing.T) {
 	}
 }
 
-// Servers that were there, and those that read a snapshot taken behind it, have the same state.
+// Servers that were present, and those that read a later snapshot, have the same state.
 func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
 	_, backup := older(t, 100)
 	for _, keep := range []bool{false, true} {
@@ -207,7 +207,7 @@ func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// A backup that is not whole changes nothing, even if the program that sent it has checked it.
+// An incomplete backup changes nothing, even if the sending program has checked it.
 func TestDamagedBackupIsGivenUp(t *testing.T) {
 	_, backup := older(t, 60)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -262,7 +262,7 @@ func TestPlaceForABackupIsGivenUp(t *testing.T) {
 			t.Errorf("%s: it is still open", name)
 		}
 	}
-	// Another server's new stream is nothing to it, nor is another restore.
+	// Another server's new stream does not affect the restore, nor does another restore.
 	b := newBench(t)
 	x := b.stage(backup)
 	b.open(2, 5)

@@ -195,7 +195,7 @@ func TestChangeOfATicketsTimeout(t *testing.T) {
 	expect.Equal(t, now, s, "the session")
 }
 
-// Before the entry that release 0.1.0 refuses there is no ticket, and nothing of tickets in a snapshot.
+// Before the entry that release 0.1.0 refuses, the state has no ticket, and a snapshot mentions none.
 func TestNoTicketBeforeAllServersKnowThem(t *testing.T) {
 	b := newBench(t)
 	expect.Equal(t, b.do(openingOf(1, "/ci").Open(nil))[0].Code, jute.Unimplemented)
@@ -260,8 +260,8 @@ func TestTicketsOverARestore(t *testing.T) {
 	}
 }
 
-// Servers that apply one program of requests hold the same state, whether they have applied all of it or
-// began with a snapshot in the middle; and none has a contender without its ticket.
+// Servers that apply the same requests hold the same state, whether they applied all of them or began with a
+// snapshot in the middle. No server has a contender without its ticket.
 func TestTicketsAreDeterministic(t *testing.T) {
 	race.Alone(t)
 	for seed := range uint64(30) {

@@ -73,7 +73,8 @@ func TestMembersAreListedInOrder(t *testing.T) {
 	expect.Equal(t, len(m.List()), 20)
 }
 
-// A member follows that has the log: a server that lost its directory answers, and does not.
+// A member counts as following only if it has the log. A server that lost its directory answers, but does not
+// follow.
 func TestMemberFollowsThatHasTheLog(t *testing.T) {
 	few, many := int64(EnoughOfBytes), int64(EnoughOfBytes+1)
 	for name, c := range map[string]struct {

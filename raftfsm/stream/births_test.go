@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The request for a stream is repeated sooner than it is applied, and before it
-// come those of an earlier life of the server. It must not be given up for that.
+// A server repeats its request for a stream before the first one is applied, and requests of an earlier life
+// come first. It must not give up the stream because of that.
 func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	for _, late := range []int{1, 3} {
 		s := New()

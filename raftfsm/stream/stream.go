@@ -302,7 +302,7 @@ func (s *Stream) Len() int {
 
 func (s *Stream) lenLocked() int { return len(s.pending) - s.head + s.lanes.count }
 
-// Birth returns the stream's present birth.
+// Birth returns the number of the stream's current incarnation.
 func (s *Stream) Birth() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

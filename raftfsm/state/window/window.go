@@ -60,7 +60,7 @@ const (
 
 // Window is a sliding window. Its runs are in order, the oldest first.
 type Window struct {
-	keep   int64 // ms, how long a run counts
+	keep   int64 // how long a counted run matters, in milliseconds
 	last   int64 // the time of the last draw, ms since 1970
 	runs   []run
 	recent string // the remembered draws, encoded: times, each with a hash
