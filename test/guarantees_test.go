@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestEveryGuaranteeHasATest compares docs/guarantees.md with the tests: each number has one line, which
-// names tests that there are, and each test that is named after a number is about one that the page has.
+// TestEveryGuaranteeHasATest compares docs/guarantees.md with the tests. Each number has one line, whose
+// tests exist. Each test named after a number is about a number on the page.
 func TestEveryGuaranteeHasATest(t *testing.T) {
 	tests := map[string]bool{}
 	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -83,7 +83,7 @@ func TestR7StoresAreNotOlderThanTested(t *testing.T) {
 	}
 }
 
-// R20: raft's own restore takes the zxid and the sessions back. Nothing that runs may reach it.
+// R20: raft's own restore would set back the zxid and the sessions. No running code may reach it.
 func TestR20RaftRestoreIsNotReachable(t *testing.T) {
 	for _, dir := range []string{"../raftfsm", "../server", "../server/admin", "../cmd/zlockd/daemon",
 		"../cmd/zlockd/internal/data"} {
@@ -143,7 +143,7 @@ func TestSignedChecksumsCanBeChecked(t *testing.T) {
 // byText are the functions that may look at the text of an error, each with its reason.
 var byText = map[string]string{
 	"raftfsm/disk/watchdog.go":       "missing", // raft's stores have no value for it
-	"client/internal/hold/errors.go": "ErrorAt", // puts a path into the text, once: nothing else depends on it
+	"client/internal/hold/errors.go": "ErrorAt", // puts a path into the text once; no decision depends on it
 }
 
 // TestErrorsAreToldByTheirCode: an error that travels between programs has a
@@ -186,7 +186,7 @@ func looksAtText(n ast.Node) bool {
 		return (n.Op == token.EQL || n.Op == token.NEQ) && !nilled && (isText(n.X) || isText(n.Y))
 	case *ast.SwitchStmt:
 		return isText(n.Tag)
-	case *ast.CallExpr: // to cut or replace a text is not to decide by it
+	case *ast.CallExpr: // a call that cuts or replaces a text does not decide by it
 		f, ok := n.Fun.(*ast.SelectorExpr)
 		return ok && isIdent(f.X, "strings") && len(n.Args) > 1 && fromText(n.Args[0]) &&
 			slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index", "Compare"},

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Java's client verifies the server by the names that clients use, and by no other.
+// Java's client verifies the server by exactly the names that clients use.
 func TestJavaVerifiesTheServersOfKubernetes(t *testing.T) {
 	const jars = "/usr/share/java/"
 	classes := jars + "zookeeper.jar:" + jars + "slf4j-simple.jar"

@@ -22,8 +22,8 @@ import (
 var namesOfClients = []string{"zlockd", "zlockd.default", "zlockd.default.svc", "zlockd-0.zlockd-headless",
 	"zlockd.default.svc.cluster.local", "zlockd-0.zlockd-headless.default.svc.cluster.local"}
 
-// kubernetes does in a new directory what the manifest says: it makes the certificates by the commands of
-// its comment, and returns the directory and the flags with which it starts the pod.
+// kubernetes follows the manifest in a new directory: it makes the certificates with the commands in the
+// manifest's comment. It returns the directory and the flags of the pod.
 func kubernetes(t *testing.T, pod, servers string) (dir string, flags []string) {
 	t.Helper()
 	if testing.Short() {
@@ -71,8 +71,8 @@ func valueOf(flags []string, flag string) string {
 	return ""
 }
 
-// A pod is a server whose certificates are there, and knows the others of the cluster; one that joins
-// knows itself too.
+// A pod starts once its certificates exist, and knows the other servers of the cluster. A joining pod also
+// knows itself.
 func TestPodsOfKubernetes(t *testing.T) {
 	const two = "1=zlockd-0.zlockd-headless:2888,2=zlockd-1.zlockd-headless:2888"
 	const three = two + ",3=zlockd-2.zlockd-headless:2888"
@@ -109,7 +109,7 @@ func served(t *testing.T) (addr, ca string) {
 	return addr, filepath.Join(dir, "ca.pem")
 }
 
-// Go's client verifies the server by each name that clients use, and by no other.
+// Go's client verifies the server by exactly the names that clients use.
 func TestClientsVerifyTheServersOfKubernetes(t *testing.T) {
 	addr, ca := served(t)
 	roots := x509.NewCertPool()

@@ -195,7 +195,8 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 	}
 }
 
-// Only the module of Kerberos depends on a library for it: who imports a package of zlockd gets none.
+// Only the Kerberos module depends on a Kerberos library, so a program that imports a package of zlockd does
+// not get that library.
 func TestKerberosIsAModuleOfItsOwn(t *testing.T) {
 	for _, file := range []string{"../go.mod", "../go.sum"} {
 		text := string(must.Get(os.ReadFile(file))(t))

@@ -18,8 +18,8 @@ import (
 	"strings"
 )
 
-// repeats bounds how often packages run again whose race detector broke off. In the long simulation that
-// was seen twice in a row. Each run leaves out what has passed.
+// repeats limits how often a package runs again after its race detector crashed. In the long simulation two
+// crashes in a row were seen. Each run leaves out the tests that have passed.
 const repeats = 8
 
 // passed are the tests of each package that have passed. They are left out when the package runs again.

@@ -34,9 +34,10 @@ var (
 const (
 	mostMemory  = 256 << 20 // that an attack may add
 	mostLog     = 64 << 20  // of log that it may add beyond what is stored
-	mostRoom    = 64 << 20  // that segments of the log take beyond their entries: four of 16 MiB, one about to go
-	mostLeast   = 64 << 20  // that 64 entries take, which stay however long they are: of the longest requests
-	mostStored  = 32 << 20  // what there is, with snapshots and one under way
+	// that segments of the log take beyond their entries: four of 16 MiB, one of them about to be removed
+	mostRoom    = 64 << 20
+	mostLeast   = 64 << 20  // that 64 entries take, which the log always keeps: of the longest requests
+	mostStored  = 32 << 20  // the most that is stored, with snapshots and one that is being written
 	mostHandOff = time.Second
 	descriptors = 512
 )

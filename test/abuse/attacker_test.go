@@ -35,8 +35,8 @@ type targets struct {
 // target is where a server listens.
 type target struct{ Client, Admin, Peer, Ticket string }
 
-// launch runs an attack in a process of its own, at the lowest priority: as if the attacker
-// had its own machine and left this one's processors alone.
+// launch runs an attack in its own process at the lowest priority, as if the attacker had its own machine and
+// left the processors here alone.
 func launch(name string, to targets, lasts time.Duration) error {
 	b, err := json.Marshal(to)
 	if err != nil {

@@ -23,9 +23,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// core is a replica without a log: one goroutine applies what clients propose. It
-// measures what each hold of the state lock takes of a processor, except those for the
-// innocent client.
+// core is a replica without a log: one goroutine applies what clients propose. It measures the processor time
+// of each hold of the state lock, except the holds for the innocent client.
 type core struct {
 	srv   *clients.Server
 	addr  string
@@ -87,7 +86,7 @@ func thread() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// measuring is what thread takes of what it measures: more than a short read takes.
+// measuring is the processor time that thread itself takes per measurement: more than a short read takes.
 var measuring = sync.OnceValue(func() time.Duration {
 	least := time.Hour
 	for range 1000 {
@@ -97,7 +96,7 @@ var measuring = sync.OnceValue(func() time.Duration {
 	return least
 })
 
-// hold runs f, which has the state lock, and counts what it takes.
+// hold runs f under the state lock and counts its cost.
 func (c *core) hold(f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -175,7 +174,7 @@ func (c *core) Attached(s *session.Session, created bool) {
 
 func (c *core) Outcome(_, _ uint32, _ uint64, o *state.Outcome) {
 	c.figures.Lock()
-	if c.now.r.Op != jute.OpCloseSession { // it has no budget
+	if c.now.r.Op != jute.OpCloseSession { // closing a session has no budget
 		c.steps = max(c.steps, o.Steps)
 	}
 	c.figures.Unlock()

@@ -12,7 +12,7 @@ import (
 // measure is what one server uses during an attack.
 type measure struct {
 	before, peak int64 // resident memory
-	disk, most   int64 // bytes on disk before, and the most
+	disk, most   int64 // bytes on disk before the attack, and the most during it
 	files        int   // the most descriptors
 }
 

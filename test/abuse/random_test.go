@@ -33,7 +33,7 @@ var (
 const (
 	longestHold = 20 * time.Millisecond // of processor time, by one request
 	lockShare   = 3                     // the part of each second
-	freeHolds   = 60 * time.Millisecond // beyond a third of each second: a burst, and one request
+	freeHolds   = 60 * time.Millisecond // allowed beyond a third of each second: one burst and one request
 )
 
 // draw is one random attack: what it finds in the tree, its identity, what it asks for.
@@ -270,7 +270,7 @@ func (d *draw) watch(c *wire.Conn, i int) error {
 type measured struct {
 	holds
 	lasted  time.Duration
-	memory  int64         // that the process needed more, with the attackers in it
+	memory  int64         // memory that the process, which includes the attackers, needed in addition
 	slowest time.Duration // lock of an innocent client
 	locks   int
 }
@@ -356,8 +356,8 @@ func (m *measured) String() string {
 		m.slowest)
 }
 
-// late reports whether the attack took more time than an address may have, on a machine whose steps take
-// so many times as long.
+// late reports whether the attack took more time than one address may use. slower says how many times longer
+// than usual this machine takes.
 func (m *measured) late(slower float64) bool {
 	most := time.Duration(slower * float64(longestHold))
 	return m.longest > most || m.sum > m.lasted/lockShare+freeHolds || m.slowest > mostHandOff
@@ -385,7 +385,7 @@ func TestRandomAttacks(t *testing.T) {
 				}
 			}
 			switch {
-			case m.steps > tree.WideSteps: // of a write, in a cluster of this release
+			case m.steps > tree.WideSteps: // by one write, in a cluster of this release
 				t.Errorf("more steps than the budget: %v\n%v", d, &m)
 			case m.memory > mostMemory:
 				t.Errorf("too much memory: %v\n%v", d, &m)

@@ -26,7 +26,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// All secrets and tokens of this test begin so: nothing that a server writes or shows has these texts.
+// All secrets and tokens of this test begin with these texts. Servers must never write or show them.
 const (
 	secretMark = "SeCrEt-abuse-"
 	tokenMark  = "ToKeN-abuse-"
@@ -227,8 +227,8 @@ func (c *caller) median() (middle time.Duration, n int, trouble error) {
 	return took[len(took)/2], len(took), trouble
 }
 
-// TestTicketAbuse sets hostile callers on the port for tickets. They slow an innocent one by no more than
-// two times, take no ticket of its, and bring no secret anywhere.
+// TestTicketAbuse sets hostile callers on the port for tickets. They may make an innocent caller at most
+// twice as slow, take none of its tickets, and expose no secret.
 func TestTicketAbuse(t *testing.T) {
 	limited(t)
 	dir := t.TempDir()
@@ -331,7 +331,7 @@ func nowhere(t *testing.T, c *cluster.Ensemble, dirs ...string) {
 	for _, dir := range dirs {
 		must.OK(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
-				b, _ := os.ReadFile(path) // a segment of the log may be gone
+				b, _ := os.ReadFile(path) // a segment of the log may have been removed
 				look(path, b)
 			}
 			return nil

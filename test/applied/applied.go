@@ -19,7 +19,7 @@ import (
 type State struct {
 	*apply.FSM
 	Ear    *Ear
-	Fatals []error // with which the server ends
+	Fatals []error // the errors that ended the server
 	Disk   error   // why an entry cannot become durable
 	Last   uint64  // index of the newest entry that Entry or Block gave
 }
@@ -27,7 +27,7 @@ type State struct {
 // New returns a State without entries.
 func New() *State { return With(apply.Options{ID: 1, Cluster: "c"}) }
 
-// With returns one with other options; the observer is the Ear unless o has one.
+// With returns a state with options o. The state's Ear is the observer unless o has one.
 func With(o apply.Options) *State {
 	a := &State{Ear: new(Ear)}
 	if o.Observer == nil {
@@ -68,7 +68,7 @@ func At(f *apply.FSM, index, term uint64) {
 	f.Apply(l)
 }
 
-// Logged is an entry of the log with one block, or none if that has no requests.
+// Logged returns a log entry with one block, or nil if the block has no requests.
 func Logged(index uint64, bl state.Block) *raft.Log {
 	entry := state.BeginEntry(nil, 0)
 	if bl.Count > 0 {

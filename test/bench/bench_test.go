@@ -81,9 +81,8 @@ func TestNumberKeepsThreeDigits(t *testing.T) {
 	}
 }
 
-// TestPointsRunAgainstAServer measures for a moment with every point that
-// needs no servers of its own: it must leave a report without failures and a
-// server without leftovers.
+// TestPointsRunAgainstAServer runs each point that needs no own servers for a moment. The report must have no
+// failures, and the server must keep no leftovers.
 func TestPointsRunAgainstAServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()

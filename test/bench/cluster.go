@@ -61,7 +61,7 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	return out, err
 }
 
-// runBoth measures the connections that write beside those that read, after them in the list.
+// runBoth measures writing connections (the first in the list) together with reading ones (the rest).
 func runBoth(cfg *config, s *side, conns []*wire.Pipe, work []workload, writers int) (out sample, err error) {
 	var reads, writes *result
 	both := func(d time.Duration) error {

@@ -6,9 +6,9 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// accompany opens a session at each server that pings once a second until it is dropped, as a client without
-// work does: the connections that measure do not ping while they wait. A follower of ZooKeeper 3.8 may leave
-// the only request under way unanswered until any other one arrives.
+// accompany opens a session at each server that pings once a second until it is dropped, like a client
+// without work. The measuring connections do not ping while they wait, and a follower of ZooKeeper 3.8 may
+// leave a single request unanswered until another one arrives.
 func accompany(addrs []string) ([]*wire.Pipe, error) {
 	all, err := dialAll(addrs, len(addrs), sessionTimeout)
 	for _, c := range all {

@@ -19,8 +19,8 @@ import (
 //go:embed floor/floor.c
 var floorSource []byte
 
-// floor is the processes of a program in C that does what servers cannot do without, and nothing else: the
-// messages of clients and servers, and the syncs. What a server takes beyond it is the server's own.
+// floor is the processes of a C program that does only what no server can avoid: the messages of clients and
+// servers, and the syncs. All time beyond it is the server's own.
 type floor struct {
 	list []*exec.Cmd
 }
@@ -101,7 +101,7 @@ func (f *floor) close() {
 	}
 }
 
-// withFloor starts the floor beside the sides, or says why there is no floor.
+// withFloor adds the floor to the sides, or says why there is no floor.
 func (c *config) withFloor(sides []*side, w io.Writer) []*side {
 	s, err := newFloor(c)
 	if err != nil {

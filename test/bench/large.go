@@ -26,7 +26,7 @@ func settled(pid int) (least int64) {
 	return least
 }
 
-// large measures one large state in all respects: filling takes long.
+// large measures all properties of one large state together, because filling takes long.
 func large(n int) point {
 	snaps, again := snapshots(n), restart(n)
 	return point{

@@ -94,13 +94,13 @@ type lane struct {
 	work workload
 	done func(from, now time.Time) // called for each complete operation
 
-	mu      sync.Mutex // of the requests that c writes, and of all below
+	mu      sync.Mutex // guards the requests that c writes, and all fields below
 	free    []int
 	started []time.Time // by slot
 	queue   []int       // slots in the order of their outstanding requests
 	waiting []time.Time // operations for which no slot was free
 	last    bool        // begin is not called again
-	err     error       // of the goroutine that reads
+	err     error       // from the goroutine that reads
 }
 
 func newLane(c *wire.Pipe, work workload, slots int, end time.Time) *lane {
@@ -112,7 +112,7 @@ func newLane(c *wire.Pipe, work workload, slots int, end time.Time) *lane {
 	return l
 }
 
-// begin starts an operation, or keeps it for the next free slot. The last one counts from no time.
+// begin starts an operation, or keeps it for the next free slot. The last operation has a zero start time.
 func (l *lane) begin(from time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +162,7 @@ func (l *lane) read() error {
 	}
 }
 
-// answer takes the operation whose answer came first a step further.
+// answer advances the operation whose answer came first.
 func (l *lane) answer(r *wire.Frame) error {
 	if r.Code != jute.OK {
 		return r.Code

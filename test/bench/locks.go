@@ -28,7 +28,7 @@ func lockMemory(n int) point {
 			defer e.Close()
 			base := residentOf(e)
 			report := func(what string) {
-				time.Sleep(2 * lockRest) // at least one snapshot of all of it
+				time.Sleep(2 * lockRest) // time for at least one snapshot of the whole state
 				bytes, disk, snapshot := residentOf(e)-base, measure.OnDisk(e.Servers[0].Data()), int64(0)
 				for _, f := range snapshotFiles(e) {
 					if info, err := os.Stat(f); err == nil {

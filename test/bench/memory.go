@@ -88,8 +88,8 @@ func sessionMemory(n int) point {
 		})
 }
 
-// watchMemory measures one-shot watches on missing paths, as lock waiters of the future set
-// them: the most expensive kind.
+// watchMemory measures one-shot watches on missing paths, the most expensive kind. A waiter that watches a
+// lock before its node exists sets such a watch.
 func watchMemory(n int) point {
 	const conns = 100
 	return memoryPoint(fmt.Sprintf("watches:%d", n), "watch",

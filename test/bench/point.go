@@ -36,7 +36,7 @@ type point struct {
 	good  float64 // the ratio to reach on one node, 0 if none is set
 	good3 float64 // on three nodes
 	only  int     // number of nodes it needs, 0 for any
-	alone bool    // starts its own servers; the steady ones stop while it runs
+	alone bool    // starts its own servers; the shared servers stop while it runs
 	once  bool    // too long for rounds: one per side
 	floor bool    // the program of the floor can do it
 	// start starts servers for all rounds of the point, as the side's own; nil: run does what is necessary.
@@ -91,7 +91,7 @@ func (u usage) perOp(ops int64) (server, client float64) {
 	return float64(now.server-u.server) / 1e3 / n, float64(now.client-u.client) / 1e3 / n
 }
 
-// alone returns the metric of the CPU µs per operation of a single server, the leader; none without one.
+// alone returns the CPU µs per operation if the side is a single server, otherwise no metric.
 func (u usage) alone(ops int64) []metric {
 	if len(u.pids) == 0 {
 		return nil
@@ -118,7 +118,8 @@ func throughput(name string, conns, depth int, good, good3 float64, help string,
 	if depth > 1 {
 		p.name += fmt.Sprintf("x%d", depth)
 	}
-	// The floor answers reads at once, so on a connection with several requests it keeps the order of one kind.
+	// The floor answers reads at once. So if a connection has several requests in flight, all must be of one
+	// kind.
 	p.floor = name != "mixed" && (depth == 1 || name != "lock")
 	p.run = func(c *config, s *side) (sample, error) { return f.measure(c, s, 0) }
 	p.at = f.measure

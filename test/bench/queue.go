@@ -119,8 +119,8 @@ func runHandoff(cfg *config, s *side, waiters int) (out sample, err error) {
 	return out, err
 }
 
-// herd measures a lock whose waiters all watch the directory: one release
-// wakes all, and each lists the directory and watches it again.
+// herd measures a lock whose waiters all watch the directory: one release wakes all of them, and each lists
+// and watches the directory again.
 func herd(waiters int, good float64) point {
 	return point{
 		name: fmt.Sprintf("herd:%d", waiters), good: good, good3: good,
@@ -171,8 +171,8 @@ func runHerdOn(cfg *config, s *side, root string, admin *wire.Pipe, conns []*wir
 				if err == nil && r.Event == nil {
 					continue // a late ping or the like
 				}
-				// Read stop before the report: the test would wait without end for a session woken once
-				// more than it looks.
+				// Read stop before the report. Otherwise the test could wait forever for a session that was
+				// woken once more than it looked.
 				last := stop.Load()
 				if err == nil && !last {
 					c.Children(root, true)

@@ -10,11 +10,12 @@ import (
 	"github.com/zlockd/zlockd/test/bench/measure"
 )
 
-// outcome is what the rounds of a point have given. The samples of a round stand side by side; a side that
+// outcome is the result of all rounds of a point. Each round lists the samples of all sides; a side that
 // cannot measure the point has none.
 type outcome struct {
 	rounds [][]*sample
-	// equal are rounds at one rate for all sides: half of what the slower of the compared ones can do.
+	// equal holds the rounds in which all sides run at one rate: half of what the slower compared side
+	// reaches.
 	equal [][]*sample
 	rate  float64
 	notes []string
@@ -64,7 +65,7 @@ func (c *config) measurePoint(p point, sides []*side) (out outcome, err error) {
 				if over[i] {
 					continue
 				}
-				runtime.GC() // so that garbage of one point is not collected during the next
+				runtime.GC() // now, so that no later point pays for this one's garbage
 				closed := func() error { return nil }
 				if i == 0 && c.pages > 0 {
 					closed = sides[0].look(c.pages)

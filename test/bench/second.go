@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// second measures what a second cluster of three costs beside a first one, all in this process.
+// second measures the cost of a second cluster of three next to a first one, all in this process.
 func second() point {
 	return point{
 		name: "second", only: 1, alone: true,
@@ -53,7 +53,7 @@ func runSecond(c *config) (out sample, err error) {
 		if err := makeNodes(conn, []string{"/second"}); err != nil {
 			return out, err
 		}
-		for k := range i + 1 { // the second's write beside an idle first one, and the reverse
+		for k := range i + 1 { // write to the second cluster while the first is idle, and the reverse
 			if _, err := load(conns[k:k+1], work[k:k+1], 1, c.warm); err != nil {
 				return out, err
 			}

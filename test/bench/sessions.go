@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// answer measures how long the client that writes waits for its reply, beside the sessions that watch.
+// answer measures how long a writing client waits for its reply while other sessions watch.
 func answer(watchers int, good float64) point {
 	return point{
 		name: fmt.Sprintf("answer:%d", watchers), good: good, good3: good,
@@ -129,8 +129,8 @@ func runChurn(cfg *config, s *side, clients int) (out sample, err error) {
 	return out, err
 }
 
-// expiry measures how late the servers notice the last of many sessions that fall silent at
-// once.
+// expiry measures how late the servers notice that the last of many sessions has fallen silent, when all fall
+// silent at once.
 func expiry(sessions int, good float64) point {
 	return point{
 		name: fmt.Sprintf("expiry:%d", sessions), good: good, good3: good, alone: true,
@@ -163,7 +163,7 @@ func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
 		return conns[i].Flush()
 	}
 	made := time.Now()
-	for from := 0; from < sessions; from += 500 { // earlier ones are pinged between
+	for from := 0; from < sessions; from += 500 { // in batches, with pings of the earlier sessions in between
 		n := min(500, sessions-from)
 		if err := parallel(16, n, func(k int) (err error) {
 			i := from + k

@@ -24,7 +24,7 @@ type side struct {
 	options  cluster.Options
 	steady   *cluster.Ensemble // runs through all rounds; nil for external servers
 	company  []*wire.Pipe      // sessions without work at the steady servers
-	own      *cluster.Ensemble // of a point, through all its rounds
+	own      *cluster.Ensemble // the servers of one point, for all its rounds
 	external []string
 	floor    *floor // this side is the floor
 	dirs     int
@@ -158,7 +158,7 @@ func serving(e *cluster.Ensemble) []*cluster.Server {
 	return e.Servers
 }
 
-// pids returns the server processes, none for external servers.
+// pids returns the server processes; nil for external servers.
 func (s *side) pids() []int {
 	if s.floor != nil {
 		return s.floor.pids()
@@ -169,7 +169,7 @@ func (s *side) pids() []int {
 	return s.steady.Pids()
 }
 
-// leader returns the process that leads more than one server; none if there is no such.
+// leader returns the process that leads a cluster; nil if there is no cluster.
 func (s *side) leader() (pids []int) {
 	if s.steady != nil && len(s.steady.Servers) > 1 {
 		if l := s.steady.Leader(); l != nil {

@@ -38,7 +38,7 @@ func closeAll(conns []*wire.Pipe) {
 	})
 }
 
-// dropAll leaves sessions behind, whose servers end with the point.
+// dropAll drops the sessions without closing them. Their servers end with the point.
 func dropAll(conns []*wire.Pipe) {
 	for _, c := range conns {
 		c.Drop()
@@ -91,7 +91,7 @@ func (c *config) window(s *side) *window {
 	return &window{begin: begin, end: begin.Add(c.duration), pids: s.pids()}
 }
 
-// open reports whether more operations are to begin: there must be one that counts, however long it takes.
+// open reports whether more operations must begin: at least one must count, however long it takes.
 func (w *window) open() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

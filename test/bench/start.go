@@ -14,9 +14,9 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// firstCreate waits until addr answers a create. It tries again a millisecond after each
-// refusal, and beside an attempt that has hung for a while: a starting server may accept a
-// connection and not answer it.
+// firstCreate waits until addr answers a create. It tries again a millisecond after each refusal. A starting
+// server may accept a connection without answering it, so firstCreate also tries again in parallel when an
+// attempt hangs.
 func firstCreate(addr string, patience time.Duration) error {
 	const hung = 50 * time.Millisecond
 	var (
@@ -165,7 +165,7 @@ func restart(n int) point {
 			}
 			out.metrics = []metric{{unit: "s", value: d.Seconds(), lower: true}}
 			return out, withConn(s.own.Servers[0].Client, func(c *wire.Pipe) error {
-				c.Get(fillPath(n-1), false) // nothing was lost
+				c.Get(fillPath(n-1), false) // read the last node: nothing was lost
 				_, err := c.Do()
 				return err
 			})
@@ -270,7 +270,7 @@ func newestSnapshot(e *cluster.Ensemble) map[string]bool {
 	return seen
 }
 
-// countSnapshots counts new snapshots until stop; old ones may go.
+// countSnapshots counts new snapshots until stop. The server may remove old ones while it counts.
 func countSnapshots(e *cluster.Ensemble, seen map[string]bool, stop <-chan struct{}) (n int) {
 	for {
 		for _, f := range snapshotFiles(e) {

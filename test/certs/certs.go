@@ -25,8 +25,8 @@ type Authority struct {
 	Cert *x509.Certificate
 	Key  *ecdsa.PrivateKey
 	Dir  string
-	From time.Duration // of now, if not an hour ago
-	Life time.Duration // if not an hour
+	From time.Duration // relative to now; default: an hour ago
+	Life time.Duration // default: an hour
 }
 
 // New makes an authority, whose certificate is ca.pem in the directory and its key ca.key.

@@ -30,8 +30,8 @@ func (e *Ensemble) peers(n int) string {
 	return strings.Join(list, ",")
 }
 
-// zlockdArgs builds the command lines of zlockd. It lifts the limits that would disturb a test
-// or benchmark, as for ZooKeeper.
+// zlockdArgs builds the command lines of zlockd. As for ZooKeeper, it lifts the limits that would disturb a
+// test or benchmark.
 func (e *Ensemble) zlockdArgs(o Options) error {
 	bin := o.Binary
 	if bin == "" {

@@ -4,5 +4,5 @@ package cluster
 
 import "os"
 
-// tryLock locks nothing here: without such locks ports are only likely to be free.
+// tryLock locks nothing on this system, so the ports are only likely to be free.
 func tryLock(*os.File) bool { return true }

@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// FreePorts returns n unused loopback addresses, which no other test on this machine gets
-// while this process runs. They lie below the range from which the system takes ports for
-// outgoing connections, so that none is lost between the choice and its use, and above those that the
-// own tests of clients take without asking: 2000 to 16,100, 20,000 to 20,030 and 22,181 to 22,883.
+// FreePorts returns n unused loopback addresses. No other test on this machine gets them while this process
+// runs. They lie below the range from which the system takes ports for outgoing connections, so none is lost
+// between the choice and its use. They lie above the ports that the clients' own tests take without asking:
+// 2000 to 16,100, 20,000 to 20,030 and 22,181 to 22,883.
 func FreePorts(n int) ([]string, error) {
 	if err := os.MkdirAll(reserved.dir, 0o700); err != nil {
 		return nil, err

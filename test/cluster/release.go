@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// FirstRelease is the release that knows neither tickets nor the rules that this program begins a cluster with.
+// FirstRelease is the release that knows neither tickets nor the rules with which a cluster now begins.
 const FirstRelease = "0.1.0"
 
 // Releases returns the recorded releases, oldest first.

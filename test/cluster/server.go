@@ -32,7 +32,7 @@ type Options struct {
 	Kind  Kind
 	Nodes int // default 1
 	Spare int // this many more servers, which could join: Run does not start them
-	// Observers is how many more servers follow without a vote, behind the Nodes.
+	// Observers is the number of servers that follow without a vote; they are listed after the Nodes.
 	Observers int
 	Dir       string // where data and logs go; default a temporary directory, removed by Close
 	Dev       bool   // zlockd in memory
@@ -66,7 +66,7 @@ type Ensemble struct {
 	spare   int
 
 	observers int
-	t         testing.TB // of Run and LayOut
+	t         testing.TB // for Run and LayOut
 }
 
 // Observers returns the servers without a vote.
@@ -85,7 +85,7 @@ type Server struct {
 	Args                []string
 
 	host    Host
-	t       testing.TB // of Run and LayOut
+	t       testing.TB // for Run and LayOut
 	timeout time.Duration
 	cmd     *exec.Cmd
 	ready   chan struct{} // zlockd has written its first line
@@ -161,7 +161,7 @@ func Prepare(o Options) (*Ensemble, error) {
 	return e, nil
 }
 
-// StartAll starts every server that is not running, spare ones apart, and waits for all of them. The
+// StartAll starts every server that is not running, except spare ones, and waits until all serve. The
 // ensemble of a test ends the test instead of returning an error.
 func (e *Ensemble) StartAll() error {
 	err := e.startAll()
@@ -183,7 +183,7 @@ func (e *Ensemble) startAll() error {
 		}
 		started = append(started, s)
 	}
-	// All are awaited at once: if one cannot start, it is the one to report, not those that wait for it.
+	// Wait for all at once: if one server cannot start, report that server, and not those that wait for it.
 	ready := make(chan error, len(started))
 	for _, s := range started {
 		go func() { ready <- s.WaitReady() }()
@@ -381,7 +381,7 @@ func (s *Server) serves() bool {
 // Word sends a four-letter word to addr and returns the answer, empty on any error.
 func Word(addr, w string) string { return (&Server{Client: addr}).Word(w) }
 
-// Mode returns what the server at addr says to be; see Server.Mode.
+// Mode returns the mode that the server at addr reports; see Server.Mode.
 func Mode(addr string) string { return (&Server{Client: addr}).Mode() }
 
 // Word sends a four-letter word to the server.

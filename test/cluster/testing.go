@@ -190,7 +190,7 @@ func (e *Ensemble) SameState() {
 	want := map[string]string{}
 	compared := 0
 	for _, s := range e.Servers {
-		m := s.hashes() // none if the server was started and its state replaced since the last one
+		m := s.hashes() // empty if, since the last hash, the server started and its state was replaced
 		for z, sum := range m {
 			if w, ok := want[z]; ok && w != sum {
 				e.t.Errorf("digests differ at zxid %s: server %d has %s, another %s", z, s.ID, sum, w)

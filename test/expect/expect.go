@@ -1,6 +1,6 @@
-// Package expect compares what a test got with what it is about. A difference fails the test, which
-// goes on; the functions of package must with the same names end it. A message is a format and its
-// arguments, as for t.Errorf; the two sides need not be in it.
+// Package expect compares what a test got with what it wants. A difference fails the test, which continues;
+// the functions of package must with the same names end it. A message is a format and its arguments, as for
+// t.Errorf; it need not repeat the two sides.
 package expect
 
 import (

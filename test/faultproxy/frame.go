@@ -46,7 +46,7 @@ const (
 type Frame struct {
 	Kind Kind
 	Op   int32
-	Path string // of the operation, or of its first one in a transaction
+	Path string // of the operation, or of the first operation of a transaction
 	Xid  int32
 	Err  int32 // of a reply
 	Conn int   // number of the connection, from 1

@@ -18,7 +18,7 @@ type Proxy struct {
 	wg   sync.WaitGroup
 
 	mu     sync.Mutex
-	target []string // in turn, one for each connection
+	target []string // used in turn, one for each connection
 	conns  map[*pair]struct{}
 	n      int
 	rules  []*Armed
@@ -85,8 +85,8 @@ func (p *Proxy) Refuse(on bool) {
 	p.refuse = on
 }
 
-// Blackhole stops everything: connections stay open and the proxy accepts new ones, but
-// nothing passes. What it stops is lost: at its end it closes the connections that it hit.
+// Blackhole stops everything: connections stay open and the proxy accepts new ones, but nothing passes. The
+// proxy loses what it stops. When the blackhole ends, the proxy closes all connections that it affected.
 func (p *Proxy) Blackhole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

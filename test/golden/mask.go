@@ -50,7 +50,7 @@ type normalizer struct {
 	zeroed [][2]int
 }
 
-// record normalizes one response record that begins at off, and returns where it ends.
+// record normalizes one response record that begins at off, and returns its end.
 func (n *normalizer) record(op jute.OpCode, off int, path string) int {
 	d := jute.NewDecoder(n.frame[off:])
 	switch op {

@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A replay that compares too little proves nothing: every byte of every
-// recorded frame that is not marked as volatile must count.
+// A replay that compares too little proves nothing. Every byte of a recorded frame that is not marked as
+// volatile must count.
 func TestEveryFixedByteCounts(t *testing.T) {
 	frames := 0
 	for _, profile := range []string{"default", "extended", "ensemble", "readonly"} {

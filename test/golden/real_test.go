@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// racing is a vector that the recorded server wins nearly always: the request
-// behind closeSession is read before the connection is closed, or not.
+// racing is a vector in which the recorded server nearly always wins a race: it closes the connection before
+// it reads the request after closeSession.
 const racing = "session/close_session_discards_pipelined"
 
 // The replayer is proven by the server that was recorded.

@@ -26,8 +26,8 @@ type Deviation struct {
 	Want   []Step // what happens instead
 }
 
-// Replay runs a vector against the server at addr. deviations are those of this vector. The
-// error names the step with a different answer, or a deviation that was not needed.
+// Replay runs a vector against the server at addr. The deviations belong to this vector. The error names the
+// step with a different answer, or a deviation that was not needed.
 func Replay(addr string, v *Vector, deviations []Deviation) error {
 	r := replay{addr: addr, v: v, conns: map[string]*conn{}, syms: symbols{}}
 	defer func() {

@@ -20,8 +20,8 @@ var profiles = map[string][]string{
 
 const readOnly = "readonlymode.enabled=true"
 
-// timed are the vectors with sessions of a second and nodes of 0.2 to 2.5 seconds, which they outlive when a
-// server or the replay stands still between two steps: a vector is then replayed again.
+// timed lists vectors with sessions of a second and nodes of 0.2 to 2.5 seconds. These can expire when a
+// server or the replay pauses between two steps; then the test replays the vector.
 var timed = []string{"session/session_expiry", "session/session_kept_by_any_request",
 	"session/expired_after_drop", "ttl_container/ttl_expiry", "ttl_container/ttl_kept_by_children",
 	"ttl_container/ttl_reset_by_setdata"}
@@ -55,7 +55,7 @@ func TestZlockdMatchesRecording(t *testing.T) {
 	})
 }
 
-// prepare lays out a zlockd that is gone when the test ends.
+// prepare lays out a zlockd that ends with the test.
 func prepare(t *testing.T, o cluster.Options) *cluster.Ensemble {
 	t.Helper()
 	e := must.Get(cluster.Prepare(o))(t)
@@ -63,8 +63,8 @@ func prepare(t *testing.T, o cluster.Options) *cluster.Ensemble {
 	return e
 }
 
-// replayAll replays all vectors of a profile as subtests. Those that are unsure
-// have a few tries: the server at addr does what was recorded, but not always.
+// replayAll replays all vectors of a profile as subtests. Vectors in unsure get several tries: the server at
+// addr usually, but not always, does what was recorded.
 func replayAll(t *testing.T, profile, addr string, deviations []golden.Deviation, unsure ...string) {
 	vectors := must.Get(golden.Load(profile))(t)
 	must.That(t, len(vectors) != 0, "no vectors of profile %s", profile)
@@ -79,7 +79,7 @@ func replayAll(t *testing.T, profile, addr string, deviations []golden.Deviation
 			err := golden.Replay(addr, &v, mine)
 			for try := 1; err != nil && try < 10 && slices.Contains(unsure, v.ID()); try++ {
 				t.Logf("try %d: %v", try, err)
-				time.Sleep(4 * time.Second) // its sessions and nodes end
+				time.Sleep(4 * time.Second) // time for its sessions and nodes to end
 				err = golden.Replay(addr, &v, mine)
 			}
 			if err != nil {

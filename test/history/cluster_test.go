@@ -80,7 +80,7 @@ func (f *fakeCluster) run(n int) []Record {
 		switch {
 		case c.conn == nil && f.rnd.IntN(10) == 0:
 			f.expire(c.session)
-		case c.conn == nil && f.rnd.IntN(3) > 0: // others go on
+		case c.conn == nil && f.rnd.IntN(3) > 0: // other clients continue
 		case c.conn == nil:
 			f.connect(c)
 		case f.lossy && f.rnd.IntN(150) == 0:
@@ -138,7 +138,8 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	}
 }
 
-// outage ends all connections at once; much of what was sent on them is carried out before a client is back.
+// outage ends all connections at once. The log still carries out much of what was sent on them before a
+// client is back.
 func (f *fakeCluster) outage() {
 	for _, c := range f.clients {
 		if c.conn != nil {
@@ -150,9 +151,9 @@ func (f *fakeCluster) outage() {
 	}
 }
 
-// arrive lets a lost write reach the log, long after its client gave it up.
+// arrive lets a lost write reach the log long after its client stopped waiting.
 func (f *fakeCluster) arrive(at int) {
-	session := f.late[at].Session // whose writes arrive in their order
+	session := f.late[at].Session // the writes of a session arrive in order
 	at = slices.IndexFunc(f.late, func(o *Op) bool { return o.Session == session })
 	o := f.late[at]
 	f.late = slices.Delete(f.late, at, at+1)

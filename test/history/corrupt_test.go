@@ -106,7 +106,7 @@ var corruptions = map[string]func(rnd *rand.Rand, records []Record, i int) ([]Re
 	},
 	"ping behind the state": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
 		return altered(records, i, func(o *Op) bool {
-			last := int64(0) // that the connection was told
+			last := int64(0) // the last zxid that the connection saw
 			for _, r := range records[:i] {
 				if r.Op != nil && !r.Op.Unknown && r.Op.Conn == o.Conn {
 					last = max(last, r.Op.Zxid)
@@ -160,8 +160,8 @@ func altered(records []Record, i int, f func(*Op) bool) ([]Record, bool) {
 	return records, true
 }
 
-// TestEveryCorruptionIsFound spoils right histories in one place. In a history
-// without lost answers nothing is optional, so nothing may slip through.
+// TestEveryCorruptionIsFound corrupts correct histories in one place. In a history without lost answers
+// nothing is optional, so the checker must find every corruption.
 func TestEveryCorruptionIsFound(t *testing.T) {
 	seeds := uint64(10)
 	if testing.Short() {
@@ -196,7 +196,7 @@ func TestEveryCorruptionIsFound(t *testing.T) {
 
 var savedFlag = flag.String("history.file", "", "a saved history to check")
 
-// TestSavedHistory checks a history that a simulation has left behind, again.
+// TestSavedHistory checks a history that a simulation has saved.
 func TestSavedHistory(t *testing.T) {
 	if *savedFlag == "" {
 		t.Skip("no -history.file given")

@@ -57,7 +57,7 @@ const unknown = -1
 type moment struct {
 	zxid   int64
 	exact  bool // otherwise at some time up to zxid
-	end    bool // by the end of a session, whose nodes go in no order
+	end    bool // by the end of a session; its nodes go in no particular order
 	silent bool // no client received an event
 }
 

@@ -128,7 +128,7 @@ func (c *checker) vanish(n *node, zxid int64) bool {
 		}
 	}
 	if c.model.nodes[n.path] != n {
-		return true // it went with the session of a child
+		return true // it ended with the session of a child
 	}
 	var claims []claim
 	for _, l := range c.loose.deletes[n.path] {
@@ -345,7 +345,7 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 	}
 }
 
-// listed returns how many children of path's parent f shows to have come or gone.
+// listed returns how many children of path's parent, according to f, were created or deleted.
 func (f *facts) listed(path string) int {
 	if f == nil {
 		return 0

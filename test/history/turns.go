@@ -33,8 +33,8 @@ func (c *checker) checkTurns() {
 // keptEnd is for how long the end of a ticket is remembered.
 const keptEnd = 10 * time.Minute
 
-// checkOne checks what one contender was answered. A request that was sent after an answer to another one
-// shows no less than that answer did, unless it only looks.
+// checkOne checks the answers to one contender. An answer must show at least as much as every answer that
+// came before its request was sent, unless the request only looks.
 func (c *checker) checkOne(turns []int) {
 	for _, i := range turns {
 		b := c.records[i].Turn
@@ -83,8 +83,8 @@ func (c *checker) gives(turns []int) time.Duration {
 	return first
 }
 
-// mayOpen reports whether a ticket may have been opened after an answer that there is none: by a request
-// that was under way, or whose answer was lost.
+// mayOpen reports whether a request may have opened a ticket after an answer that there is no ticket: a
+// request still under way, or one whose answer was lost.
 func (c *checker) mayOpen(turns []int, unknown *Turn) bool {
 	return slices.ContainsFunc(turns, func(i int) bool {
 		t := c.records[i].Turn
@@ -92,16 +92,16 @@ func (c *checker) mayOpen(turns []int, unknown *Turn) bool {
 	})
 }
 
-// sureHold is the time from the first answer that a contender holds to the end of what is promised, or to
-// when it asked to be given back.
+// sureHold is the time from the first answer that a contender holds until the promise ends, or until the
+// contender asked to give back.
 type sureHold struct {
 	from, to time.Duration
-	record   int // which promised the most
+	record   int // the record with the longest promise
 	turn     *Turn
 }
 
-// excludes reports whether two holds of one lock may not be at once: they may if both share it, or if
-// they have permits with other numbers.
+// excludes reports whether two holds of one lock exclude each other. They do not if both share it, or if they
+// have permits with different numbers.
 func (h *sureHold) excludes(o *sureHold) bool {
 	if h.turn.Permits > 0 {
 		both := func(slot int) bool { return slices.Contains(o.turn.Slots, slot) }

@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// turns writes a history of one lock by hand: each request is sent when the one before it was answered.
+// turns writes a history of one lock by hand: each request is sent after the answer to the previous one.
 type turns struct {
 	records []Record
 	now     time.Duration
@@ -40,7 +40,7 @@ func (h *turns) draw(d Draw) {
 	h.records = append(h.records, Record{Draw: &d})
 }
 
-// draws are granted at these times. The first one comes again.
+// draws grants a draw at each of these times, and repeats the first one.
 func (h *turns) draws(at ...time.Duration) {
 	for n, a := range at {
 		h.draw(Draw{At: a, Secret: []string{"first", ""}[min(n, 1)]})

@@ -109,8 +109,8 @@ type Turn struct {
 	Ahead     int           // contenders that go first, of a place in the queue
 	Opens     bool          // the request opens the ticket if there is none
 	Gives     bool          // it gives the ticket back
-	Shares    bool          // it wants to hold beside others that share
-	Permits   int           // of a semaphore; 0: it is a lock
+	Shares    bool          // it wants to share the hold with others
+	Permits   int           // of a semaphore; 0 for a lock
 	Slots     []int         // the numbers of the permits that it holds
 	Looks     bool          // it only looks, and may be shown an older state
 }
@@ -120,23 +120,23 @@ type Say string
 
 // What answers say.
 const (
-	SaysNothing Say = ""        // no answer came, or one that leaves all as it was
+	SaysNothing Say = ""        // no answer came, or the answer changes nothing
 	SaysHeld    Say = "held"    //
 	SaysQueued  Say = "queued"  //
-	SaysOver    Say = "over"    // it is given back, or has ended in another way
+	SaysOver    Say = "over"    // the ticket was given back, or ended in another way
 	SaysUnknown Say = "unknown" // there is no such ticket
 )
 
 // Draw is one request for a draw from a rate, and its answer. All requests with one secret are for one draw.
 type Draw struct {
 	Rate   string
-	Secret string // empty: it has none, and is not repeated
+	Secret string // empty: the request has no secret and is not repeated
 	Start  time.Duration
 	End    time.Duration // when the answer arrived
 	Limit  int
 	Per    time.Duration
 	OK     bool          // it was granted
-	Told   bool          // by an earlier request
+	Told   bool          // an earlier request already got this answer
 	At     time.Duration // when it was granted, by the cluster's clock since 1970
 }
 

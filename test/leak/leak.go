@@ -1,4 +1,4 @@
-// Package leak finds goroutines that tests leave behind, also where tests run beside each other.
+// Package leak finds goroutines that tests leave behind, also in parallel tests.
 package leak
 
 import (
@@ -19,10 +19,10 @@ const patience = 30 * time.Second
 
 var checks atomic.Int64
 
-// Check fails the test if goroutines that descend from it are left when everything else was cleaned up. It
-// comes before anything that registers a cleanup. Goroutines bear a label of their test, so that those of the
-// tests beside it do not count. Those that a timer of the runtime began bear none: AtEnd sees them. Stacks
-// that contain one of except do not count.
+// Check fails the test if goroutines that descend from it remain after all other cleanups. Call it before
+// anything that registers a cleanup. A label on each goroutine names its test, so goroutines of parallel
+// tests do not count. Goroutines that a runtime timer started have no label: AtEnd finds them. Stacks that
+// contain one of except do not count.
 func Check(t testing.TB, except ...string) {
 	t.Helper()
 	part := mark(t.Name())
@@ -44,8 +44,8 @@ func mark(name string) (part string) {
 	return fmt.Sprintf("%q:%q", key, value)
 }
 
-// AtEnd is for TestMain, when all that the tests share was closed: it returns 1, and says why, if goroutines
-// are left whose stack contains part and nothing of except, and otherwise the code of the tests.
+// AtEnd is for TestMain, after everything that the tests share was closed. If a stack of a goroutine contains
+// part and nothing of except, it says so and returns 1. Otherwise it returns code.
 func AtEnd(code int, part string, except ...string) int {
 	if code != 0 {
 		return code
@@ -58,7 +58,7 @@ func AtEnd(code int, part string, except ...string) int {
 	return 1
 }
 
-// left waits until no stack contains part, and returns those that do when the time is over.
+// left waits until no stack contains part. After the time most it returns the stacks that still do.
 func left(part string, except []string, most time.Duration) (stacks []string) {
 	end := time.Now().Add(most)
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {

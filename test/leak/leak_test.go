@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// Two tests run beside each other, of which the first leaves a goroutine behind.
+// Two parallel tests, the first of which leaves a goroutine behind.
 func TestGoroutineCountsForTheTestThatBeganIt(t *testing.T) {
 	stop := make(chan struct{})
 	var parts [2]string

@@ -1,6 +1,5 @@
-// Package must ends a test when a step fails that the test is not about: a file that cannot be
-// read, a server that does not start, a state that is not reached. Equal, List, Fails, Is and That
-// compare as those of package expect do.
+// Package must ends a test when a step fails that is not the test's subject, such as reading a file or
+// starting a server. Equal, List, Fails, Is and That compare as in package expect.
 package must
 
 import (

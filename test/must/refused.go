@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Refused returns an address that refuses connections until the test ends: the own end of a
-// connection, whose port no listener gets.
+// Refused returns an address that refuses connections until the test ends. It is the local end of an open
+// connection, so no listener gets its port.
 func Refused(t testing.TB) string {
 	t.Helper()
 	ln := Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -39,7 +39,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			}
 			binary := filepath.Join(dir, "mutant.test")
 			build := exec.Command("go", "test", "-c", "-ldflags=-w", "-overlay", list, "-o", binary, ".")
-			build.Dir = filepath.Join(root, m.Pkg) // which may be of another module
+			build.Dir = filepath.Join(root, m.Pkg) // may be in another module
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("does not build: %v\n%s", err, out)
 			}

@@ -31,8 +31,9 @@ var raceKinds = []struct {
 	ways  string
 }{{"stock", false, ""}, {"exact", true, "0"}, {"exploring", true, "-2"}}
 
-// TestRacesAreLookedFor plants races that readings of the code have found, and counts the seeds until runs
-// of each kind find them. It asserts nothing of the counts: they tell what the simulation is good for.
+// TestRacesAreLookedFor plants races that were found by reading the code. For each kind of run it counts the
+// seeds until a run finds the race. It asserts nothing about the counts: they show what the simulation is
+// good for.
 func TestRacesAreLookedFor(t *testing.T) {
 	root := must.Get(filepath.Abs("../.."))(t)
 	files := must.Get(filepath.Glob("testdata/races/*.txt"))(t)
@@ -89,7 +90,7 @@ var (
 	crashedSeed = regexp.MustCompile(`=== RUN .*seed=(\d+)`)
 )
 
-// lookFor runs seeds until one fails, and that one a few times more.
+// lookFor runs seeds until one fails, and then repeats that seed a few times.
 func lookFor(t *testing.T, bug *plant.Bug, binary, root string, more []string) string {
 	const first = 1
 	out := simulate(t, binary, root, first, *racesFlag, more)

@@ -27,8 +27,8 @@ var (
 		"plant random edits only in packages that match this regular expression")
 )
 
-// layers are the packages that are edited, each with those whose tests may
-// notice: its own and the ones above, the quickest first.
+// layers lists the packages to edit. Each has the packages whose tests may notice the edit: its own and those
+// above it, the quickest first.
 var layers = [][]string{
 	{"./jute", "./tree", "./session", "./raftfsm/state", "./server/clients", "./client/zk"},
 	{"./tree", "./server/clients", "./test/sim"},
@@ -97,8 +97,7 @@ var layers = [][]string{
 	{"./cmd/internal/cli", "./cmd/zlock", "./cmd/zlockd/daemon"},
 }
 
-// equivalents reads the edits that were judged to change nothing that a user
-// could notice, with the reason.
+// equivalents reads the edits that no user could notice, with the reason for each.
 func equivalents(t *testing.T) map[string]string {
 	b := must.Get(os.ReadFile("testdata/equivalent.tsv"))(t)
 	judged := map[string]string{}
@@ -180,7 +179,7 @@ func unfinished(ctx context.Context, out []byte, err error) error {
 	return nil
 }
 
-// try plants one edit and returns the package whose tests notice, and which test it is.
+// try plants one edit. It returns the package whose tests notice it, and the name of the test.
 func try(root string, s spot, pkgs []string) (by, why string, err error) {
 	dir, err := os.MkdirTemp("", "mutant-")
 	if err != nil {
@@ -213,7 +212,7 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 		}
 		return pkg, failing(out), nil
 	}
-	edited := filepath.Join(root, filepath.Dir(s.file)) // which may be of another module
+	edited := filepath.Join(root, filepath.Dir(s.file)) // may be in another module
 	if out, err := run(edited, 5*time.Minute, "go", "build", "."); errors.Is(err, errTimedOut) {
 		return "", "", err
 	} else if err != nil {
@@ -247,9 +246,9 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// near is the pattern of those tests of a package that are the likeliest to notice: those in the file that
-// belongs to the edited one, and in the files that call the edited function if they are few. They run
-// first, as all together take a minute in some packages. Empty: there is none.
+// near returns a pattern for the tests of a package that most likely notice the edit. These are the tests in
+// the matching test file, and those in files that call the edited function, if there are few. They run first,
+// because all tests together take a minute in some packages. Empty if there are none.
 func (s spot) near(root, pkg string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
 	if err != nil {

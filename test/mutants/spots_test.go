@@ -15,7 +15,7 @@ import (
 type spot struct {
 	file     string // relative to the module
 	line     int
-	fn       string // the function it stands in
+	fn       string // the function that contains it
 	kind     string
 	from, to int
 	was, is  string

@@ -18,10 +18,9 @@ import (
 	"github.com/zlockd/zlockd/test/oracle"
 )
 
-// TestAuditLogIsThatOfZooKeeper sends 2,000 random requests to both servers and compares what
-// their audit logs say. Times and the ids of sessions differ, and ZooKeeper does not log creates
-// with a time to live or with flags that mean nothing, a setACL without an ACL, nor logins that
-// fail. It calls a reconfig that is not enabled a success.
+// TestAuditLogIsThatOfZooKeeper sends 2,000 random requests to both servers and compares their audit logs.
+// Times and session ids differ. ZooKeeper does not log creates with a time to live or with meaningless flags,
+// a setACL without an ACL, nor failed logins. It calls a reconfig that is not enabled a success.
 func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 	cluster.RequireZooKeeper(t)
 	dir := t.TempDir()
@@ -36,16 +35,16 @@ func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 	r.Exact = true
 	explore(t, r, seed(t), 2000)
 	reference.Close()
-	subject.Servers[0].Stop() // which writes the lines that wait
-	// The lines of ended sessions wait apart from others, so that they push out none.
+	subject.Servers[0].Stop() // stopping writes the waiting lines
+	// The lines of ended sessions come last, so that other lines compare in order.
 	want, got := endsLast(audited(t, theirs)), endsLast(audited(t, ours))
 	t.Logf("%d requests, %d lines", r.Ops, len(want))
 	expect.That(t, len(want) >= 200, "ZooKeeper has only %d lines", len(want))
-	// Now and then one server alone logs a multi that cannot be understood.
+	// Occasionally only one server logs a multi that cannot be decoded.
 	multi := func(lines []string, i int) bool {
 		return i < len(lines) && strings.HasSuffix(lines[i], "\toperation=multiOperation\tresult=failure")
 	}
-	// ZooKeeper does not log a create whose path is no text, and whose rest cannot be understood either.
+	// ZooKeeper does not log a create whose path is not text and whose rest cannot be decoded either.
 	broken := func(i int) bool {
 		return i < len(got) && strings.Contains(got[i], "\toperation=create\tznode=/") &&
 			strings.Contains(got[i], "?") && strings.HasSuffix(got[i], "\tresult=failure")
@@ -94,7 +93,7 @@ func audited(t *testing.T, file string) (lines []string) {
 		line = strings.ReplaceAll(line, ":null:", "::") // no id in an ACL
 		line = session.ReplaceAllStringFunc(line[strings.Index(line, "session="):], func(id string) string {
 			if ids[id] == "" && strings.Contains(line, "=multiOperation\t") {
-				return "session=?" // perhaps a line of one server alone
+				return "session=?" // perhaps only one server wrote this line
 			}
 			if ids[id] == "" {
 				ids[id] = fmt.Sprint("session=", len(ids))
@@ -104,9 +103,9 @@ func audited(t *testing.T, file string) (lines []string) {
 		line = strings.Map(func(r rune) rune {
 			switch {
 			case r == utf8.RuneError:
-				return '?' // as Java writes what is no text
+				return '?' // Java writes this for bytes that are not text
 			case r < ' ' && r != '\t', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029:
-				return -1 // only ZooKeeper writes what a terminal obeys
+				return -1 // only ZooKeeper writes control characters
 			}
 			return r
 		}, line)
@@ -126,8 +125,8 @@ func audited(t *testing.T, file string) (lines []string) {
 	return lines
 }
 
-// endsLast returns the lines with those of ended sessions behind the others. Those are sorted: which of the
-// sessions that fall silent together ends first is chance.
+// endsLast returns the lines with those of ended sessions last and sorted. Which of the sessions that fall
+// silent together ends first is chance.
 func endsLast(lines []string) []string {
 	end := func(line string) bool { return strings.Contains(line, "operation=ephemeralZNodeDeletion") }
 	ends := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !end(line) })

@@ -20,7 +20,7 @@ var builtin = []string{"/", "/zookeeper", configPath, "/zookeeper/quota"}
 // configPath is the node that lists the members of an ensemble.
 const configPath = "/zookeeper/config"
 
-// at names a zxid by its change. All zxids from before the run have one name.
+// at names a zxid by its change. All zxids from before the run share one name.
 func (s *side) at(zxid int64) string {
 	if zxid == 0 {
 		return "0"
@@ -68,8 +68,8 @@ func (s *side) stat(path string, st jute.Stat) string {
 		st.Version, st.Cversion, st.Aversion, owner, st.DataLength, st.NumChildren)
 }
 
-// time checks that the same time always stands beside a zxid, and that it is close to now. It
-// returns a complaint, or "".
+// time checks that a zxid always comes with the same time, and that this time is close to now. It returns a
+// complaint, or "".
 func (s *side) time(zxid, ms int64) string {
 	if zxid <= s.commits[0] {
 		return ""

@@ -59,7 +59,8 @@ func (g *Generator) Next() []Step {
 		g.conns[name] = false
 		return []Step{{Conn: name, Op: "closeSession"}}
 	case n < 24:
-		return []Step{g.connect(name)} // over a live connection, or another's session
+		// connects a client that is already connected, or attaches to another client's session
+		return []Step{g.connect(name)}
 	case n < 34:
 		return []Step{g.auth(name)}
 	case n < 52:
@@ -139,7 +140,7 @@ func (g *Generator) damageConnect(s *Step) {
 		s.At = one(g, 0, 4, 4, 44) // version, zxid, read-only byte
 		small := "\x00\x00\x00\x01"
 		if s.At == 4 {
-			small = "\x7f\xff\xff\xff" // a zxid that neither server has: their histories differ in length
+			small = "\x7f\xff\xff\xff" // a zxid that neither server has reached; their histories differ
 		}
 		s.Patch = one(g, small, "\xff\xff\xff\xff", "\xff\xff\xff\xff\xff\xff\xff\xff")
 		if s.Op == "connect" && g.chance(30) {
@@ -154,7 +155,7 @@ func frame(xid int32, op jute.OpCode, record string) []byte {
 	return wire.AppendRequest(nil, xid, op, []byte(record))
 }
 
-// none are bytes that begin no request: the server ends the connection.
+// none lists bytes that do not begin a request: the server closes the connection.
 var none = [][]byte{
 	[]byte("\xff\xff\xff\xff"), []byte("\x80\x00\x00\x00\x00\x00\x00\x01"), []byte("\x7f\xff\xff\xff"),
 	[]byte("\x00\x10\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01"), []byte("\x00\x00\x00\x00"),

@@ -158,7 +158,7 @@ func (g *Generator) watch(name string) Step {
 	kind := mode(name, path)
 	switch n := g.rng.IntN(10); {
 	case n < 4:
-		// zlockd refuses a path that is not absolute; ZooKeeper watches it in vain.
+		// zlockd refuses a path that is not absolute; in ZooKeeper such a watch never fires.
 		for kind == "once" || !strings.HasPrefix(path, "/") {
 			path = g.path()
 			kind = mode(name, path)

@@ -13,7 +13,7 @@ import (
 type Known struct {
 	Name   string
 	Reason string
-	// match returns how many of the arrived items it explains on each side; none if it does not apply.
+	// match returns how many of the arrived items it explains on each side, zeros if it does not apply.
 	match func(d *diff) (skipA, skipB int)
 }
 

@@ -121,8 +121,8 @@ var mutants = []mutant{
 	{"a reply is lost", every(5, okOf(jute.OpSync), func([]byte) [][]byte { return nil })},
 }
 
-// The comparison must see every lie within a few thousand requests, or its
-// silence about a server would prove nothing.
+// The comparison must see every planted bug within a few thousand requests. Otherwise it would prove nothing
+// about a server in which it finds no difference.
 func TestEveryPlantedBugIsFound(t *testing.T) {
 	a, b := cluster.StartZooKeeper(t, realConfig...), cluster.StartZooKeeper(t, realConfig...)
 	for _, m := range mutants {

@@ -17,8 +17,7 @@ import (
 // realConfig configures a ZooKeeper for comparisons of its behaviour, not of its speed.
 var realConfig = append(slices.Clone(config), "forceSync=no")
 
-// Two real servers must never differ: what the comparison does not hold
-// against the real server itself, it may hold against another.
+// Two real servers must never differ. A difference between them would be no fault in another server either.
 func TestRealServersAgree(t *testing.T) {
 	a, b := cluster.StartZooKeeper(t, realConfig...), cluster.StartZooKeeper(t, realConfig...)
 	explore(t, oracle.NewRunner(a.Client, b.Client), seed(t), *opsFlag/4)
@@ -33,8 +32,8 @@ func TestZlockdAgreesWithRealServer(t *testing.T) {
 	explore(t, r, seed(t), *opsFlag)
 }
 
-// A cluster is as one server: connections to different members see the same
-// history, once they have caught up.
+// A cluster behaves like one server: connections to different members see the same history once the members
+// have caught up.
 func TestClusterAgreesWithRealServer(t *testing.T) {
 	e := zlockd(t, cluster.Options{Nodes: 3})
 	r := oracle.NewRunner(cluster.StartZooKeeper(t, realConfig...).Client, e.Addrs())

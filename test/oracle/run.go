@@ -18,8 +18,8 @@ type Runner struct {
 	// pipeline, and forgets parts of them (the new ACL of a setACL, all of a multi that failed,
 	// what counts for a quota), so that its answers would depend on timing.
 	Pipeline bool
-	// Exact demands that replies of the second server show zxids of changes only: it gives none
-	// to requests that change nothing.
+	// Exact demands that the second server's replies show only zxids of changes: a request that changes
+	// nothing gets no zxid.
 	Exact bool
 
 	// Restart, if set, kills the second server and starts it again from its disk. Programs then

@@ -22,8 +22,8 @@ var (
 	opsFlag  = flag.Int("oracle.ops", 20000, "how many requests are compared")
 )
 
-// episodeOps is the length of one program. Short programs shrink fast and
-// begin again often, long ones reach more states.
+// episodeOps is the length of one program. Short programs shrink fast and restart often; long ones reach more
+// states.
 const episodeOps = 300
 
 func seed(t *testing.T) uint64 {
@@ -55,7 +55,7 @@ func TestKilledServerComesBackAsItWas(t *testing.T) {
 	t.Logf("%d restarts", restarts)
 }
 
-// Requests sent in one piece do what they do one by one.
+// Requests sent in one piece have the same effect as the same requests sent one by one.
 func TestPipeliningChangesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs servers as processes: make test-all")
@@ -71,8 +71,8 @@ func startZlockd(t *testing.T) (addr string) {
 	return zlockd(t, cluster.Options{Dev: true}).Addrs()
 }
 
-// config is that of both kinds of servers: the features zlockd has by default are on, and nothing happens by
-// the passing of time.
+// config is for both kinds of servers. It enables the features that zlockd has by default, and nothing
+// happens merely because time passes.
 var config = []string{"extendedTypesEnabled=true", "enforceQuota=true", cluster.Super(oracle.Super),
 	"znode.container.checkIntervalMs=86400000", "minSessionTimeout=60000", "maxSessionTimeout=600000"}
 

@@ -19,8 +19,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// followed are the tests that run commands of the pages, because these need what the tests have. A
-// command is known by its beginning.
+// followed maps a test to the commands of the pages that it runs, because these commands need that test's
+// setup. The beginning of a command identifies it.
 var followed = map[string][]string{
 	"TestZkCliReconfigures": {"zkCli.sh -server "},
 	"TestTheClusterOfTheReadmeStarts": {"for s in 1=a 2=b 3=c; do zlock ca server ${s%=*} --host ${s#*=}; done",
@@ -39,7 +39,7 @@ var followed = map[string][]string{
 	"TestHangUp":                        {"zlockd --config zoo.cfg"},
 	"TestFIPSModeRefusesWhatItCannotDo": {"GOFIPS140=v1.0.0 make build"},
 	"TestTracePageRecordsTheStepsOfRequests": {
-		"go tool trace "}, // which opens a browser
+		"go tool trace "}, // opens a browser
 }
 
 // notRun are commands that no Go test can run, and what runs them.
@@ -50,8 +50,8 @@ var notRun = map[string]string{
 	"go run ./cmd/zlockd --dev": "never ends, and is zlockd --dev",
 }
 
-// commands returns the commands of a page: lines for the shell, lines behind a prompt, and words of
-// the text that begin with a program and have more than its name.
+// commands returns the commands of a page: lines for the shell, lines after a prompt, and inline code that
+// begins with a program's name and has more words.
 func commands(page string) (list []string) {
 	for _, m := range regexp.MustCompile("(?s)\n```(\\w*)\n(.*?)```").FindAllStringSubmatch(page, -1) {
 		for line := range strings.Lines(strings.ReplaceAll(m[2], "\\\n", " ")) {
@@ -70,8 +70,8 @@ func commands(page string) (list []string) {
 	return list
 }
 
-// TestCommandsOfThePagesWork runs each command of three pages, against a server that the command
-// zlockd starts. A command that nothing runs and that is in neither table fails.
+// TestCommandsOfThePagesWork runs each command of three pages against a server that the command zlockd
+// starts. It fails on a command that it does not run and that is in neither table.
 func TestCommandsOfThePagesWork(t *testing.T) {
 	t.Parallel()
 	zlockd := cluster.Build(t)
@@ -122,11 +122,11 @@ func TestCommandsOfThePagesWork(t *testing.T) {
 			first, rest, _ := strings.Cut(command, " ")
 			switch {
 			case command == "zlockd" || command == "zlockd --dev":
-			case first == "make": // what it does is for its own tests, but the target must exist
+			case first == "make": // other tests run the targets; here the target must exist
 				if out, err := run("../..", "make -n "+rest); err != nil {
 					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
 				}
-			case command == "zlockd --client-addr 2181 --id 3": // and what it says
+			case command == "zlockd --client-addr 2181 --id 3": // also check its output
 				out, err := run(dir, command, "ZLOCKD_ADMIN_ADDR=off")
 				if err == nil || !strings.Contains(page, "$ "+command+"\n"+out+"```") {
 					t.Errorf("%s: %s: %v\n%s", name, command, err, out)

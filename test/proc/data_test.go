@@ -55,8 +55,8 @@ func TestFigures(t *testing.T) {
 	t.Logf("restore and first answer: %.2f s", time.Since(begun).Seconds())
 }
 
-// measured runs a command and says what it took. Memory is asked of the process
-// itself: what the system accounts to a child begins with its parent's.
+// measured runs a command and returns its costs. The process reports its own memory: the system's figure for
+// a child begins with the parent's.
 func measured(t *testing.T, bin string, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer

@@ -23,8 +23,8 @@ func report(t *testing.T, what string, list []time.Duration) {
 		list[len(list)*99/100].Round(10*time.Microsecond), list[len(list)-1].Round(10*time.Microsecond), len(list))
 }
 
-// TestG2G21KillLeader kills the leader under load. Writes go on at once, the clients of the other servers
-// notice nothing but a pause, and nothing is lost or doubled.
+// TestG2G21KillLeader kills the leader under load. Writes continue soon, the clients of the other servers
+// notice only a pause, and nothing is lost or doubled.
 func TestG2G21KillLeader(t *testing.T) {
 	c := cluster.Three(t)
 	report(t, "writes resume after kill -9 of the leader", killLeader(t, c, *kills))
@@ -87,11 +87,11 @@ func TestR1PauseLeader(t *testing.T) {
 	expect.Equal(t, expired, 0, "sessions lost over a pause")
 }
 
-// TestG24RollingRestart restarts one server after the other in good order.
+// TestG24RollingRestart restarts one server after another with an orderly stop.
 func TestG24RollingRestart(t *testing.T) {
 	c := cluster.Three(t)
 	w := StartWriters(t, c, 1, 10*time.Second)
-	// A restart that is in bad order lets writes wait each time, a busy machine does not.
+	// A faulty restart delays writes every time; a busy machine does not.
 	best := time.Duration(math.MaxInt64)
 	for try := 0; try < 5 && best > 2*time.Second; try++ {
 		w.slowest()
@@ -110,8 +110,8 @@ func TestG24RollingRestart(t *testing.T) {
 	expect.Equal(t, expired, 0, "sessions lost over a rolling restart")
 }
 
-// TestR25StopAll stops all servers for longer than any session's timeout. No
-// session whose client goes on asking may end.
+// TestR25StopAll stops all servers for longer than any session's timeout. No session may end whose client
+// keeps asking.
 func TestR25StopAll(t *testing.T) {
 	c := cluster.Three(t)
 	w := StartWriters(t, c, 2, 9*time.Second)

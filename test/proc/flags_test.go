@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestFlagsThatCannotBeRightAreRefused starts servers with flags that are
-// wrong by themselves: each says so, says what to do, and starts nothing.
+// TestFlagsThatCannotBeRightAreRefused starts servers with flags that can never be right. Each server says
+// what is wrong and what to do, and does not start.
 func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
 	bin := cluster.Build(t)
 	const peers = "1=127.0.0.1:2888,2=127.0.0.1:2889,3=127.0.0.1:2890"
@@ -73,8 +73,8 @@ func peersOf(servers ...*cluster.Server) string {
 	return strings.Join(list, ",")
 }
 
-// TestListsThatDifferFormNoCluster gives one of three servers another list of peers. No cluster may come of
-// it, and each says which lists differ; once corrected it forms.
+// TestListsThatDifferFormNoCluster gives one of three servers a different list of peers. The servers must
+// form no cluster, and each says which lists differ. After the correction they form one.
 func TestListsThatDifferFormNoCluster(t *testing.T) {
 	c := three(t)
 	odd := c.Servers[2]
@@ -106,7 +106,7 @@ func TestTwoServersWithOneID(t *testing.T) {
 		s.AwaitLog("this is server 1, not 2; check the --peers lists")
 	}
 	stays(t, c.Servers...)
-	// A directory knows whose it is.
+	// A directory records the identity of its server.
 	twin.Kill()
 	twin.Set("--id", "2")
 	twin.Start()
@@ -125,8 +125,8 @@ func TestTwoServersWithOneID(t *testing.T) {
 	stays(t, late)
 }
 
-// TestDirectoryOfAnotherCluster starts a server on the data directory that it
-// had in another cluster. The others go on; it never serves, and says why.
+// TestDirectoryOfAnotherCluster starts a server on its data directory from another cluster. It never serves
+// and says why; the other servers are not affected.
 func TestDirectoryOfAnotherCluster(t *testing.T) {
 	elsewhere := three(t)
 	elsewhere.StartAll()
@@ -146,8 +146,8 @@ func TestDirectoryOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestPeerAddrThatIsNotListed lets a server listen at an address that no other server knows.
-// The two others serve; it says what is wrong.
+// TestPeerAddrThatIsNotListed starts a server at an address that no other server knows. The two others serve;
+// this one says what is wrong.
 func TestPeerAddrThatIsNotListed(t *testing.T) {
 	c := three(t)
 	wrong := c.Servers[0]

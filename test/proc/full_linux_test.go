@@ -42,8 +42,8 @@ func grow(t *testing.T, dir, kib string) {
 	must.OK(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size="+kib+"k"))
 }
 
-// TestDiskThatFillsHalfWay: each command that writes data says which file did
-// not fit, leaves nothing half made, and does its work once there is room.
+// TestDiskThatFillsHalfWay: each command that writes data says which file did not fit, leaves no partial
+// file, and succeeds once there is room.
 func TestDiskThatFillsHalfWay(t *testing.T) {
 	bin, dir := cluster.Build(t), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -102,7 +102,7 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 	out, err = run("restore", file, "--data-dir", filepath.Join(small, "restored"))
 	output(t, out, err)
 
-	// A server that recovers writes beside the existing files.
+	// A recovering server writes new files next to the existing ones.
 	ballast := filepath.Join(disk, "ballast")
 	var fs syscall.Statfs_t
 	must.OK(t, syscall.Statfs(disk, &fs))
@@ -187,9 +187,9 @@ func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.S
 	return longest
 }
 
-// A follower dies, about which the leader logs much, while no process reads the leader's log and
-// its pipe is full. Writes go on, also while servers whose logs are not read elect a new leader,
-// and when the readers go.
+// TestR9StderrThatNobodyReads kills a follower, which makes the leader log much, while the leader's log pipe
+// is full and has no reader. Writes continue. They also continue while servers with full pipes elect a new
+// leader, and when the readers exit.
 func TestR9StderrThatNobodyReads(t *testing.T) {
 	const most = 5 * time.Second // a stopped main loop of raft's took 90; the goal is 2.5
 	c := cluster.LayOut(t, cluster.Options{Nodes: 3})
@@ -198,7 +198,7 @@ func TestR9StderrThatNobodyReads(t *testing.T) {
 	w := StartWriters(t, c, 2, 30*time.Second)
 	for _, step := range []struct {
 		name string
-		harm func(*cluster.Server) // what is done to the log of each server
+		harm func(*cluster.Server) // harms the log of each server
 		lead bool                  // whether the leader dies, or a follower
 	}{
 		{"full, a follower killed", func(s *cluster.Server) { logs[s].fill(t) }, false},
@@ -230,7 +230,7 @@ func TestR9StderrThatNobodyReads(t *testing.T) {
 				default:
 				}
 			}
-			// The one that was killed is started with a log of its own.
+			// The killed server starts again with its own log.
 			victim.Args = victim.Args[len(toPipe)+1:]
 			logs[victim] = pipeLog(t, victim)
 			victim.Start()

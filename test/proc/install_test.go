@@ -82,7 +82,7 @@ func (w *watcher) attach() {
 		}
 		return []string{path}
 	}
-	// What the server tells before its answer are events of what was missed.
+	// The server reports missed changes as events before its answer.
 	must.OK(w.t, w.c.SetWatches2(zxid, one("/data"), one("/born"), one("/children"), nil, []string{
 		"/tree"}))
 	w.take()
@@ -128,8 +128,8 @@ func (w *watcher) listen() {
 	}
 }
 
-// pour writes one request after the other through a server until the log has
-// grown by some entries, of which it makes one each.
+// pour writes one request after another through a server until the log has grown by this many entries. Each
+// request makes one entry.
 func pour(t *testing.T, s *cluster.Server, entries int64) {
 	t.Helper()
 	c := open(t, s)
@@ -141,9 +141,9 @@ func pour(t *testing.T, s *cluster.Server, entries int64) {
 	}
 }
 
-// TestG17SnapshotInstall lets a follower fall so far behind that the log it needs is gone, by stopping its
-// process or by killing it, while others write. It is sent a snapshot; the sessions of its clients go on,
-// and no change that they watch is missed.
+// TestG17SnapshotInstall stops or kills a follower while others write, until the log entries that it needs
+// are gone. The leader sends it a snapshot. The sessions of its clients live on, and their watches miss no
+// change.
 func TestG17SnapshotInstall(t *testing.T) {
 	for _, how := range []string{"stopped", "killed"} {
 		t.Run(how, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestG17SnapshotInstall(t *testing.T) {
 				write("create", err)
 			}
 			began := time.Now()
-			pour(t, lead, 13_000) // more than stays behind a snapshot, which may come late
+			pour(t, lead, 13_000) // more entries than the log keeps after a snapshot, which may come late
 			t.Logf("13,000 entries written in %v", time.Since(began).Round(time.Millisecond))
 			if how == "stopped" {
 				lagging.Signal(syscall.SIGCONT)
@@ -192,8 +192,8 @@ func TestG17SnapshotInstall(t *testing.T) {
 			lagging.WaitServing(time.Minute)
 			expect.That(t, strings.Count(lagging.Log(1<<30), installed) != before,
 				"no snapshot was installed: the test shows nothing")
-			// A recursive watch is not told what it missed while its client had no
-			// connection, and it may lose one yet; but it hears of what comes.
+			// A recursive watch misses changes while its client has no connection, and the client may lose
+			// its connection once more. Wait until the watch reports a change again.
 			for n, end := 0, time.Now().Add(time.Minute); !w.heard(fmt.Sprintf("/tree/later%d", n)); n++ {
 				if time.Now().After(end) {
 					t.Fatalf("no event came for any of %d nodes; there were %v", n, w.events)
@@ -221,8 +221,8 @@ func TestG17SnapshotInstall(t *testing.T) {
 // installed is what raft logs of a snapshot it was sent.
 const installed = "nstalled remote snapshot"
 
-// The three machines of the README: its certificates, made by its commands, and its command line.
-// Only addresses and directories are those of this test.
+// The three machines of the README: the test uses its certificate commands and its command line, and changes
+// only addresses and directories.
 func TestTheClusterOfTheReadmeStarts(t *testing.T) {
 	t.Parallel()
 	steps := blocks(t, "../../README.md", "Run")
@@ -247,8 +247,8 @@ func TestTheClusterOfTheReadmeStarts(t *testing.T) {
 	must.Get(w.Create("/a", nil, 0))(t)
 }
 
-// The page about upgrades is followed on one server; only directories and ports are those of this
-// test, and the lines for a package manager and a service manager are left to make deb-test.
+// The test follows the page about upgrades on one server. It changes only directories and ports; make
+// deb-test runs the lines for a package manager and a service manager.
 func TestTheManualOfUpgradesCanBeFollowed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -47,9 +47,9 @@ func startClient(t *testing.T, name string, servers []string, n int) *manyClient
 	return c
 }
 
-// TestG10IdleSessionsOutliveTheLeader kills the leader under many idle sessions of nine seconds, again and
-// again. None may end; those of the dead server find another within five seconds, and those of the others
-// notice nothing. -idle 50000 -idle-timeout 30s uses the descriptors of three processes.
+// TestG10IdleSessionsOutliveTheLeader repeatedly kills the leader under many idle sessions of nine seconds.
+// No session may end. Those of the dead server find another server within five seconds, and those of the
+// others notice nothing. -idle 50000 -idle-timeout 30s uses the descriptors of three processes.
 func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 	c := cluster.Run(t, cluster.Options{Nodes: 3, Config: []string{"maxCnxns=100000"}})
 	root := open(t, c.WaitLeader())
@@ -168,7 +168,8 @@ func restartAll(t *testing.T, c *cluster.Ensemble, sig syscall.Signal) time.Dura
 	return time.Since(at)
 }
 
-// TestG21LargeTree kills the leader of a large tree, and stops and starts the whole cluster with it.
+// TestG21LargeTree kills the leader of a large tree, then stops and restarts the whole cluster with that
+// tree.
 func TestG21LargeTree(t *testing.T) {
 	c := cluster.Three(t)
 	began := time.Now()

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // outcome is the report of a client process at its end.
 type outcome struct {
 	Lost       map[string]int // connections, by the address of their server
-	First      time.Time      // when the first one was lost
+	First      time.Time      // when the first connection was lost
 	Expired    int            // sessions
 	Unattached int
 	Away       []time.Duration // of each session: from the end of a connection to its next one
@@ -48,15 +48,15 @@ type manySession struct {
 	node    string
 
 	mu      sync.Mutex // guards the following
-	c       *wire.Pipe // nil while it has none
+	c       *wire.Pipe // nil while the session has no connection
 	lost    []string   // servers
 	first   time.Time
 	expired bool
 	away    []time.Duration
 }
 
-// runMany opens n sessions, the ith at server i of those given, says so, and keeps
-// them alive until its input ends.
+// runMany opens n sessions, the i-th at servers[i], and reports that. It keeps them alive until its input
+// ends.
 func runMany(servers []string, name string, n int, timeout time.Duration) error {
 	list := make([]*manySession, n)
 	var opened sync.WaitGroup
@@ -92,7 +92,7 @@ func runMany(servers []string, name string, n int, timeout time.Duration) error 
 	for _, s := range list {
 		s.mu.Lock()
 		if s.c != nil {
-			s.c.Drop() // without a word: the session and its lock stay
+			s.c.Drop() // without a close request: the session and its lock stay
 		}
 		switch {
 		case s.expired:

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// others are the servers that run, without one.
+// others returns the running servers except one.
 func (e *ensemble) others(not *cluster.Server) (list []*cluster.Server) {
 	for _, s := range e.Servers {
 		if s != not && s.Running() {
@@ -52,8 +52,8 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 		})
 	}
 
-	// A follower first, then the leader: each time the client that was there
-	// goes elsewhere with its session, and the removed server serves no client.
+	// Remove a follower, then the leader. Each time the client of that server moves to another one with its
+	// session, and the removed server serves no client.
 	for range 2 {
 		leader := e.WaitLeader()
 		gone := leader
@@ -82,8 +82,8 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	expect.Equal(t, len(strings.Split(e.roles(e.others(nil)[0]), ",")), 2, "members are left")
 }
 
-// A server whose disk was lost comes back under its id, once it was removed
-// and added again; until then it waits and says what to do.
+// A server whose disk was lost gets its id back once it was removed and added again. Until then it waits and
+// says what to do.
 func TestServerWithALostDiskComesBack(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0)
@@ -102,7 +102,7 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 		t.Fatalf("%d: %s", code, errs)
 	}
 	must.OK(t, lost.WaitReady())
-	// It counts: the cluster lives on without another one.
+	// Its vote counts: the cluster survives the loss of another server.
 	e.others(lost)[0].Kill()
 	must.Await(t, "two of three serve", 30*time.Second, func() bool { return lost.Mode() != "" })
 	_, _, err := dialZK(t, "", lost).Get("/kept")
@@ -160,7 +160,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 		t.Errorf("remove what the cluster needs: exit code %d: %s", code, errs)
 	}
 	expect.Equal(t, e.roles(leader), "1 voter, 2 voter, 3 voter")
-	// Without a leader nothing is changed.
+	// Without a leader no change is possible.
 	leader.Kill()
 	must.Await(t, "no server leads", 30*time.Second, func() bool { return rest[1].Mode() == "" })
 	if _, errs, code := e.member(rest[1], "-w", "1", "add", "5", "127.0.0.1:1"); code != 1 ||
@@ -201,8 +201,8 @@ func TestServerAddedAgainWhileItRunsServes(t *testing.T) {
 	})
 }
 
-// A member that was removed and still runs does not keep others out: a server
-// that lost its disk asks it first, and is not stopped by what it says.
+// A server that lost its disk asks a removed member that still runs. The removed member's answer must not
+// keep it out.
 func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 1)
@@ -254,8 +254,8 @@ func blocks(t *testing.T, doc, heading string) (list []string) {
 	return list
 }
 
-// The manual is followed to the letter; only its addresses and directories are
-// those of this test, and on loopback there is no TLS.
+// The test follows the manual to the letter. It changes only addresses and directories, and uses no TLS on
+// loopback.
 func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 1)

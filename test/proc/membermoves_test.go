@@ -17,8 +17,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// moveTo gives a server, which is stopped, another peer address: in its own
-// flags only, as when an operator moves one machine.
+// moveTo gives a stopped server another peer address, in its own flags only, as when an operator moves one
+// machine.
 func (e *ensemble) moveTo(s *cluster.Server) (was string) {
 	e.t.Helper()
 	ports := must.Get(cluster.FreePorts(1))(e.t)
@@ -85,7 +85,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 			seen = seen || strings.Contains(s.Log(1<<30), "op=address") && strings.Contains(s.Log(1<<30), moved.Peer)
 		}
 		expect.That(t, seen, "no log has a line of it")
-		// It counts: with one other gone, the two write.
+		// Its vote counts: after the loss of another server, the remaining two can write.
 		rest[1].Kill()
 		c := dialZK(t, "", moved)
 		must.Await(t, "the two write", 30*time.Second, func() bool {
@@ -97,7 +97,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 	}
 }
 
-// A lost machine: another one has the id and a new address.
+// A lost machine: its replacement has the same id and a new address.
 func TestMachineIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0)
@@ -143,8 +143,8 @@ func (s *started) wait() {
 	}
 }
 
-// The leader is killed while a server is added, replaced, promoted and removed,
-// and while another is to lead. Each command goes on to its end.
+// The test kills the leader while an operator adds, replaces, promotes and removes a server, and while
+// leadership moves. Each command still completes.
 func TestLeadersDieWhileMembersChange(t *testing.T) {
 	withoutAndWithTLS(t, 2, func(t *testing.T, e *ensemble) { changesOverLeaderKills(t, e, 200) })
 }
@@ -161,8 +161,8 @@ func TestMembersOfALargeCluster(t *testing.T) {
 func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	one, two, three, four := e.Servers[0], e.Servers[1], e.Servers[2], e.Servers[3]
 	fillMembers(t, nodes, one, two, three)
-	// ask is a server that runs and does not lead, so that what is asked of it
-	// goes on when the leader is killed.
+	// ask is a running server that does not lead, so that commands sent to it continue when the leader is
+	// killed.
 	ask := func(not ...*cluster.Server) *cluster.Server {
 		t.Helper()
 		var found *cluster.Server

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// line is a server as clients of ZooKeeper name one that is to join.
+// line returns the text with which a ZooKeeper client names a server that must join.
 func line(s *cluster.Server, role string) string {
 	_, port, _ := net.SplitHostPort(s.Election)
 	return fmt.Sprintf("server.%d=%s:%s:%s;%s", s.ID, s.Peer, port, role, s.Client)
@@ -69,7 +69,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 2, "--reconfig")
 	fourth, fifth := e.Servers[3], e.Servers[4]
-	// The whole story at a follower: what a client asks of it the leader does.
+	// Every kind of change at a follower: the leader carries out what the client asks of the follower.
 	leader := e.WaitLeader()
 	at := e.others(leader)[0]
 	c := dialZK(t, "super:"+password, at)
@@ -82,7 +82,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	}
 	before := version()
 
-	// Refused, and nothing has changed.
+	// The server refuses each of these and changes nothing.
 	for _, tc := range []struct {
 		what             string
 		joining, leaving []string
@@ -131,7 +131,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 		})
 	}
 
-	// One joins without a vote, and gets it later.
+	// A server joins without a vote, and gets a vote later.
 	must.OK(t, fifth.Spawn())
 	must.Await(t, "the fifth waits", 30*time.Second, func() bool {
 		_, err := net.Dial("tcp", fifth.Peer)
@@ -165,8 +165,8 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	})
 }
 
-// A member of the new configuration need not run, if a majority does. Its line comes back as the
-// operator wrote it, as one version.
+// A member of the new configuration may be down if a majority runs. Its line comes back as the operator wrote
+// it, and as one version.
 func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0, "--reconfig")
@@ -191,7 +191,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		"server.4=localhost:9:10:participant;localhost:11"
 	for _, step := range []struct {
 		joining, leaving []string
-		want             []string // behind the first three
+		want             []string // after the first three
 	}{
 		{[]string{observer}, nil, []string{observer}},
 		{[]string{"server.0=nowhere.invalid:1:2;3"}, nil, []string{
@@ -218,7 +218,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		if text != strings.Join(want, "\n") {
 			t.Errorf("join %q, leave %q:\n%s\nwant\n%s", step.joining, step.leaving, text, strings.Join(want, "\n"))
 		}
-		// Nothing else is written, but for the session, before the first.
+		// The reconfig writes nothing else. Only the session's creation comes before the first step.
 		if now != stat.Mzxid-ahead || now != version+1 && step.joining[0] != observer {
 			t.Errorf("join %q, leave %q: version %x after %x, mzxid %x", step.joining, step.leaving, now, version,
 				stat.Mzxid)

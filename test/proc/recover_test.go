@@ -165,9 +165,9 @@ func median(list []time.Duration) time.Duration {
 	return list[len(list)/2]
 }
 
-// TestWriteThroughFollowerIsNudged times writes through the leader and through a follower in turn, and how
-// long after the leader has told a watching client of the change the follower answers its own. A follower
-// that heard of a commit only by the next heartbeat would be slower by orders of magnitude.
+// TestWriteThroughFollowerIsNudged writes through the leader and through a follower in turn, and measures the
+// follower's delay: from the leader's event to a watching client until the follower answers its own client. A
+// follower that learned of commits only by the next heartbeat would be slower by orders of magnitude.
 func TestWriteThroughFollowerIsNudged(t *testing.T) {
 	c := cluster.Three(t)
 	lead := c.WaitLeader()
@@ -208,8 +208,8 @@ func TestWriteThroughFollowerIsNudged(t *testing.T) {
 	expect.That(t, f <= 3*l, "a write through a follower takes %v, through the leader %v", f, l)
 }
 
-// TestHandOverBetweenServers times how long after a session of one server begins to delete its lock the
-// waiting session of another server hears of it, for every pair of servers.
+// For every pair of servers, TestHandOverBetweenServers measures the time from the beginning of a lock's
+// deletion at one server until the waiting session at the other server hears of it.
 func TestHandOverBetweenServers(t *testing.T) {
 	c := cluster.Three(t)
 	var clients []*wire.Conn

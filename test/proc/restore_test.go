@@ -21,8 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// reader reads what is written and restored, as fast as it can, through one
-// server, and keeps what it saw, without repetitions.
+// reader reads the written and restored values through one server as fast as it can. It records what it saw,
+// without repetitions.
 type reader struct {
 	s    *cluster.Server
 	seen []string
@@ -56,9 +56,9 @@ func clusterName(t *testing.T, s *cluster.Server) string {
 	return a.Cluster
 }
 
-// TestRunningClusterIsRestored restores three servers, while clients read and
-// write, and kills the leader, another time, in every round: before the backup
-// is sent, while it goes through the log, and about when it takes its place.
+// TestRunningClusterIsRestored restores three servers while clients read and write. In every round it kills
+// the leader at another time: before the backup is sent, while it passes through the log, and about when it
+// takes effect.
 func TestRunningClusterIsRestored(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")
@@ -124,8 +124,8 @@ func TestRunningClusterIsRestored(t *testing.T) {
 	}
 }
 
-// serversAreForgotten restores a backup of a cluster for a server alone, and asks
-// it for the members: its clients must not be sent to those of the cluster.
+// serversAreForgotten restores a cluster's backup on a single server and asks it for the members. It must not
+// send its clients to the servers of the cluster.
 func serversAreForgotten(t *testing.T, backup string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "alone")

@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// script is test/cluster.sh in a process group of its own, as a terminal starts it.
+// script is test/cluster.sh in its own process group, as a terminal starts it.
 type script struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -122,9 +122,9 @@ func (s *script) end() (time.Duration, error) {
 	}
 }
 
-// TestClusterScript runs what `make cluster` runs: three servers that serve,
-// stop in order at Ctrl-C and at a signal to the script alone, come back to
-// their data, end together when one ends, and leave other servers alone.
+// TestClusterScript runs what `make cluster` runs: three servers. They serve, stop in order at Ctrl-C or at a
+// signal to the script alone, and find their data again. All end when one ends, and no other server is
+// affected.
 func TestClusterScript(t *testing.T) {
 	other := cluster.Run(t, cluster.Options{}).Servers[0]
 	var s *script
@@ -136,7 +136,7 @@ func TestClusterScript(t *testing.T) {
 		{"SIGTERM to the script", func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }},
 		{"SIGINT to the script alone", func() error { return s.cmd.Process.Signal(syscall.SIGINT) }},
 	} {
-		warned := true // also by a machine that stands still, but not each time
+		warned := true // a machine that pauses can also cause a warning, but not each time
 		for try := 0; try < 5 && warned; try++ {
 			if test.name == "Ctrl-C" {
 				s = nil // without data

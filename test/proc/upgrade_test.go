@@ -20,10 +20,11 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestG24UpgradeAndDowngrade takes a cluster of each release to this program, back, and to this
-// program again, one server after the other and the leader last, while clients write and hold locks. No
-// confirmed write is lost, no session ends, and no lock has two holders. Then the first ticket closes the way
-// back to the first release: it is refused while one server is of that release, which refuses to start after it.
+// TestG24UpgradeAndDowngrade takes a cluster of each release to this program, back, and to this program
+// again, one server after another and the leader last, while clients write and hold locks. No confirmed write
+// is lost, no session ends, and no lock has two holders. Then the first ticket prevents a return to the first
+// release: servers refuse tickets while one of them is of that release, and after the first ticket that
+// release refuses to start.
 func TestG24UpgradeAndDowngrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds releases: runs without -short")
@@ -117,8 +118,8 @@ func ask(t *testing.T, addr string, want int) string {
 	return text
 }
 
-// refuses puts the old program in the place of a server, wants it to stop at an entry that it does not know,
-// and that the server goes on with its own program.
+// refuses replaces a server's program by the old one. The old program must stop at an entry that it does not
+// know. Then the server must serve with its own program again.
 func refuses(t *testing.T, c *cluster.Ensemble, old string, args []string) {
 	t.Helper()
 	s := leaderLast(c)[0]
@@ -136,7 +137,7 @@ func refuses(t *testing.T, c *cluster.Ensemble, old string, args []string) {
 	c.SameState()
 }
 
-// lockers are clients that take one lock in turn, and one that holds another all the time.
+// lockers are clients that take one lock in turn, and one client that holds another lock all the time.
 type lockers struct {
 	t      *testing.T
 	stop   context.CancelFunc
@@ -177,7 +178,7 @@ func startLockers(t *testing.T, addrs string) *lockers {
 	return l
 }
 
-// check stops the clients. The lock that was held all the time is still held, and by one.
+// check stops the clients. The client that held its lock all the time must be its only holder.
 func (l *lockers) check() {
 	l.t.Helper()
 	l.stop()

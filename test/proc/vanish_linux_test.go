@@ -21,18 +21,18 @@ import (
 
 var vanishes = flag.Int("vanishes", 1, "how often the leader's host vanishes, and is cut off one way")
 
-// arrived is when answers to what was committed before a cut have come.
+// arrived is the time in which answers to writes committed before a cut arrive.
 const arrived = 150 * time.Millisecond
 
-// TestG21LeadersHostVanishes takes the leader's host off the network without a reset reaching any client. The
-// clients of the others keep their connections, writes resume, the survivors notice that its connections
-// are dead, and it comes back by itself.
+// TestG21LeadersHostVanishes takes the leader's host off the network, and no client gets a reset. The clients
+// of the others keep their connections, writes resume, the other servers notice that their connections to the
+// host are dead, and the host rejoins by itself.
 func TestG21LeadersHostVanishes(t *testing.T) {
 	w := newWires(t, 3)
 	c := cluster.Run(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})
 	load := StartWriters(t, c, 2, 30*time.Second)
 	var resumed, noticed []time.Duration
-	// What is slow by itself is slow each time, a busy machine is not.
+	// A real fault is slow each time; a busy machine is not.
 	slow := func() bool {
 		return slices.Min(resumed) > 3*time.Second || slices.Min(noticed) > 15*time.Second
 	}
@@ -65,7 +65,7 @@ func TestG21LeadersHostVanishes(t *testing.T) {
 			t.Errorf("clients of the survivors lost %d connections; the host vanished at %s", l-lost,
 				at.UTC().Format("15:04:05.000"))
 		} else if l != lost {
-			// They are let go after three seconds without a leader.
+			// A server disconnects them after three seconds without a leader.
 			t.Logf("clients of the survivors had to connect again: %d", l-lost)
 		}
 		w.appear(lead.ID)
@@ -133,8 +133,8 @@ type wires struct {
 	net    string // first three numbers of the addresses
 }
 
-// newWires makes n hosts and one more, from which the clients come, or skips
-// the test where that is not possible.
+// newWires makes n hosts and one more for the clients. It skips the test where network namespaces are not
+// available.
 func newWires(t testing.TB, n int) *wires {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -224,8 +224,8 @@ func (w *wires) appear(host int) {
 	w.ip("-n", w.ns("sw"), "link", "set", fmt.Sprintf("p%d", host), "master", "br0")
 }
 
-// deafen makes one host lose all it sends to another, which still reaches it:
-// its packets go to an address that is on no host. heal ends that.
+// deafen makes a host lose everything it sends to another one, which still reaches it: the packets go to an
+// address that no host has. heal ends that.
 func (w *wires) deafen(from, to int) {
 	w.t.Helper()
 	w.ip("-n", w.ns(fmt.Sprint(from)), "neigh", "replace", w.addr(to), "lladdr", "02:00:00:00:ff:ff", "dev",

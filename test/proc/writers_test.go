@@ -14,8 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Writers are clients that create sequential nodes one after the other and
-// remember what they were answered.
+// Writers are clients that create sequential nodes one after another and record the answers.
 type Writers struct {
 	t    testing.TB
 	dir  string

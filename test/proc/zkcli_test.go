@@ -63,7 +63,7 @@ func TestZkCliReconfigures(t *testing.T) {
 	must.OK(t, fourth.WaitReady())
 	out = zkCli(t, all, "addauth digest super:"+password, "config -w", "reconfig -remove 3", "config -c",
 		"getAllChildrenNumber /")
-	// Another thread of the client writes this, before the next lines or behind them.
+	// Another thread of the client writes this line, before or after the next lines.
 	wants(out, "WatchedEvent state:SyncConnected type:NodeDataChanged path:/zookeeper/config")
 	wants(out, "Committed new configuration:", "server.1=", "server.2=", "server.4=", fourth.Client)
 	are := func(want string) {
@@ -83,8 +83,8 @@ func TestZkCliReconfigures(t *testing.T) {
 	}
 }
 
-// TestZooKeepersToolsReadExports lets the programs behind zkSnapShotToolkit.sh
-// and zkTxnLogToolkit.sh read what is exported.
+// TestZooKeepersToolsReadExports runs the programs of zkSnapShotToolkit.sh and zkTxnLogToolkit.sh on exported
+// data.
 func TestZooKeepersToolsReadExports(t *testing.T) {
 	cluster.RequireZooKeeper(t)
 	const nodes = 3000
@@ -189,8 +189,8 @@ func TestKazooKeepsItsLock(t *testing.T) {
 	expect.Equal(t, wait("released"), "released 0")
 }
 
-// zooConfig is that of every ZooKeeper here: small snapshots and logs, so that
-// there are many, and no session ends by itself.
+// zooConfig configures every ZooKeeper here: small snapshots and logs, so that there are many, and no session
+// expires.
 var zooConfig = []string{"extendedTypesEnabled=true", cluster.Super(super), "znode.container.checkIntervalMs=1000",
 	"forceSync=no", fmt.Sprint("maxSessionTimeout=", longSession.Milliseconds()),
 	"preAllocSize=64", "snapCount=2000"}
@@ -211,8 +211,8 @@ func startOn(t testing.TB, from string, lines ...string) *cluster.Server {
 	return e.Servers[0]
 }
 
-// TestThereAndBack lets a real ZooKeeper write, kills it in the middle, imports what it left, exports that,
-// and compares a ZooKeeper on the one with a ZooKeeper on the other.
+// TestThereAndBack kills a real ZooKeeper in the middle of its writes, imports its data, exports them again,
+// and compares a ZooKeeper on the original with one on the export.
 func TestThereAndBack(t *testing.T) {
 	cluster.RequireZooKeeper(t)
 	seeds, changes := 3, 12_000
@@ -237,7 +237,7 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 		t.Errorf("a ZooKeeper that runs: %v\n%s", err, out)
 	}
 	src.Stop()
-	if err := src.Spawn(); err != nil { // goes on in a new log
+	if err := src.Spawn(); err != nil { // it continues in a new log
 		t.Fatal(err)
 	}
 	must.OK(t, src.WaitReady())
@@ -252,7 +252,7 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	case <-time.After(wait): // anywhere will do
 	}
 	src.Kill()
-	stop() // no server answers the writers any longer
+	stop() // no server answers the writers now
 	<-done
 
 	out, err := zlockd(t, "import", "--from", data, "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
@@ -266,7 +266,7 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	out, err = zlockd(t, "verify", "--ephemerals", ours, back)
 	t.Log(output(t, out, err))
 
-	const quiet = "znode.container.checkIntervalMs=3600000" // nothing goes while the two are compared
+	const quiet = "znode.container.checkIntervalMs=3600000" // no node may expire during the comparison
 	a, b := startOn(t, data, quiet), startOn(t, back, quiet)
 	auth := filepath.Join(tmp, "auth")
 	must.OK(t, os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))

@@ -131,7 +131,7 @@ func (w *writer) multi(ctx context.Context) error {
 	return err
 }
 
-// quota sets one on a node, if there is none.
+// quota sets a quota on a node that has none.
 func (w *writer) quota(ctx context.Context) error {
 	path := "/zookeeper/quota" + w.any()
 	if err := w.conn.MakePath(ctx, path, zk.Persistent, nil); err != nil {

@@ -4,8 +4,8 @@ package race
 
 import "testing"
 
-// Alone leaves a test out under the race detector, as it runs on one goroutine: nothing in it can race, and
-// the plain run has made the same checks.
+// Alone skips a test under the race detector because the test runs on one goroutine: it cannot race, and the
+// plain run makes the same checks.
 func Alone(t testing.TB) {
 	t.Helper()
 	if Enabled {

@@ -11,9 +11,9 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A leader's log may run ahead of its disk; see docs/decisions/0009. In each of these the power of a server
-// goes while its log is ahead, or would be if a rule were left out, and the two servers go on that know
-// least: a write that was answered, or seen, must still be there.
+// A leader's log may run ahead of its disk; see docs/decisions/0009. In each case here a server loses power
+// while its log is ahead, or would be ahead if a rule were missing. Then the two servers with the fewest
+// entries continue. Every write that was answered or seen must still be there.
 func TestR9LogAheadOfTheDisk(t *testing.T) {
 	for name, loss := range map[string]func(*aheadRun){
 		"leader":       (*aheadRun).leaderLosesPower,
@@ -76,8 +76,8 @@ func aheadOfTheDisk(t *testing.T, seed uint64, loss func(*aheadRun)) {
 	time.Sleep(time.Minute)
 }
 
-// A lone write waits for one disk, the leader's or a follower's, whichever is
-// slower, not for one after the other.
+// A lone write waits for one disk, the leader's or a follower's, whichever is slower. It does not wait for
+// both in sequence.
 func TestLoneWriteWaitsForOneDiskOnly(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 1 << 30, trailing: 10_240}
 	quietWith(t, set, func(t *testing.T, c *cluster) {
@@ -168,7 +168,7 @@ func (r *aheadRun) again(id uint32) {
 	}
 }
 
-// goOn takes the power from the servers of the list, and lets two go on without the third for a while.
+// goOn takes the power from the servers of the list, and lets two servers run without the third for a while.
 func (r *aheadRun) goOn(one, other, without uint32, lose ...uint32) {
 	r.net.Freeze(hostName(without))
 	for _, id := range lose {
@@ -180,7 +180,7 @@ func (r *aheadRun) goOn(one, other, without uint32, lose ...uint32) {
 	time.Sleep(6 * time.Second)
 }
 
-// The leader has its entries in memory only, one follower has them on its disk, the other one not at all.
+// The leader has its entries only in memory. One follower has them on disk, the other one has none.
 func (r *aheadRun) leaderLosesPower() {
 	leader, one, other := r.roles()
 	r.cut(leader, other)
@@ -189,7 +189,7 @@ func (r *aheadRun) leaderLosesPower() {
 	r.goOn(leader, other, one, leader)
 }
 
-// A follower would have them in memory only, the leader on its disk.
+// A follower would have the entries only in memory, the leader on disk.
 func (r *aheadRun) followerLosesPower() {
 	leader, one, other := r.roles()
 	r.cut(leader, other)

@@ -12,13 +12,13 @@ import (
 
 var modelFlag = flag.Bool("sim.model", false, "the larger case of the model of decision 9")
 
-// TestR9AheadModel walks through every order of events of a small cluster whose leader's log runs ahead of
-// its disk: three servers, each of which may lose its power once, three entries and the terms it takes to
-// do harm. At no index may two servers ever apply different entries. Then each rule of decision 9 is left
-// out, and the harm must be found; what the rules are about is only shown by that.
+// TestR9AheadModel explores every order of events in a small cluster whose leader's log runs ahead of its
+// disk: three servers, each of which may lose its power once, three entries, and as many terms as harm needs.
+// Two servers must never apply different entries at one index. Then the test drops each rule of decision 9 in
+// turn and must find harm, which shows that the rule is necessary.
 func TestR9AheadModel(t *testing.T) {
 	race.Alone(t)
-	defer debug.SetGCPercent(debug.SetGCPercent(100)) // this one keeps all that it makes
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // the search keeps all that it allocates
 	all := aheadRules{applyWaits: true, commitBounded: true, followersSync: true, noopSynced: true,
 		settled: true}
 	small := aheadCase{terms: 3, entries: 3, clients: 3, crashes: 1}
@@ -61,8 +61,8 @@ func TestR9AheadModel(t *testing.T) {
 // aheadRules are the rules of decision 9.
 type aheadRules struct {
 	applyWaits    bool // an entry is applied when it is durable on the server that applies it
-	commitBounded bool // no commit index beyond what is durable leaves a server
-	followersSync bool // what is stored on behalf of another is durable before the answer
+	commitBounded bool // a server announces no commit index beyond its durable entries
+	followersSync bool // a follower syncs before it answers
 	noopSynced    bool // so is the first entry of a term
 	settled       bool // and everything else, before a newer term is known
 }
@@ -70,8 +70,8 @@ type aheadRules struct {
 // aheadCase bounds the walk.
 type aheadCase struct {
 	terms   uint8
-	entries uint8 // that are ever made
-	clients uint8 // of them, those that are not the first of a term
+	entries uint8 // the number of entries ever made
+	clients uint8 // how many of these are not the first of a term
 	crashes uint8 // of each server
 }
 
@@ -124,12 +124,13 @@ func (h harm) String() string {
 
 // walk visits all states, the nearest first.
 func walk(r aheadRules, c aheadCase) (visited int, found harm) {
-	// How each state of the queue came about: by numbers, where pointers would keep the collector busy.
+	// from says how the search reached each state of the queue. It holds indices: pointers would slow the
+	// garbage collector.
 	type from struct {
 		at   uint32
 		step modelStep
 	}
-	// The first thing to happen is an election, and it does not matter whose.
+	// The first event is an election; any server may win it.
 	var start modelState
 	start.elect(r, c, 0, 1, func(to modelState, _ bool, _ modelStep) { start = to })
 	seen := map[modelState]struct{}{start: {}}
@@ -288,7 +289,7 @@ func (st modelState) replicate(r aheadRules, i, j int, tell func(modelState, boo
 	}
 }
 
-// count is how raft's leader finds out what is committed.
+// count computes the commit index as raft's leader does.
 func (s *modelServer) count() {
 	sorted := s.match
 	slices.Sort(sorted[:])

@@ -119,9 +119,9 @@ func (c *nodes) ended(but uint32, session int64) (ended bool) {
 	return ended
 }
 
-// A leader hangs with its disk in the middle of a change of members: that entry is stored on raft's main
-// loop, which hangs as well, so that the server knows of no other leader. One other server must lead soon,
-// and then go on leading; and the server that hangs must not tell its clients that their sessions live.
+// A leader's disk hangs in the middle of a change of members. Raft stores that entry on its main loop, so the
+// loop hangs too and the server hears of no other leader. Another server must soon lead and stay the leader.
+// The hanging server must not tell its clients that their sessions live.
 func TestG21StuckLeaderIsReplacedOnce(t *testing.T) {
 	const timeout = 4 * time.Second
 	for seed := range uint64(3) {
@@ -162,8 +162,8 @@ func TestG21StuckLeaderIsReplacedOnce(t *testing.T) {
 // a stopped server and to try two others that do not answer either.
 const steadyTimeout = 20 * time.Second
 
-// steady is a client that never stops trying and never writes. Its session
-// lives by what the servers tell the leader of it, and must not end.
+// steady is a client that never stops trying and never writes. Its session must not end: the servers tell the
+// leader about it.
 type steady struct {
 	c     *cluster
 	host  string
@@ -195,7 +195,7 @@ func (s *steady) run(stop <-chan struct{}) {
 	}
 }
 
-// use goes on with the session on a connection, until that ends.
+// use continues the session on a connection until the connection ends.
 func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
 	w.Timeout, w.Zxid = steadyTimeout/6, s.zxid
 	request := wire.NewSession(int32(steadyTimeout.Milliseconds()))
@@ -295,12 +295,12 @@ func (c *sequence) powerLoss(at *crashPoint) {
 	}()
 }
 
-// A leader is killed over and over while disks and wires are as slow as on a machine that has too much to
-// do: votes take as long as servers let each other stand first, so that two stand at once, split the votes,
-// or depose each other. There must be a leader soon nevertheless, not when raft's own timers have run out.
+// The test kills a leader repeatedly while disks and wires are as slow as on an overloaded machine. Votes
+// then take as long as servers defer to each other, so two candidates stand at once, split the votes, or
+// depose each other. Even so there must be a leader before raft's own timers run out.
 func TestG21KilledLeaderIsReplacedSoonOnABusyMachine(t *testing.T) {
 	for name, c := range map[string]struct{ wire, disk time.Duration }{
-		// A vote is up to six writes and four messages, one after the other; it may be split once.
+		// An election takes up to six writes and four messages in sequence, and may be split once.
 		"slow disks": {5 * time.Millisecond, 80 * time.Millisecond},
 		"slow wires": {15 * time.Millisecond, 20 * time.Millisecond},
 	} {
@@ -337,7 +337,7 @@ func killLeaders(t *testing.T, c *cluster, disk time.Duration) {
 	}
 	slices.Sort(took)
 	t.Logf("the next leader: p50 %v, p90 %v, max %v", took[rounds/2], took[rounds*9/10], took[rounds-1])
-	// One alone may meet with two split votes, one after the other.
+	// A single election may meet two split votes in a row.
 	if most := took[rounds*9/10]; most > 2*time.Second {
 		t.Errorf("G21: one next leader in ten was there only after %v", most)
 	}

@@ -129,8 +129,8 @@ func (x *exchange) run(stop <-chan struct{}) {
 	for !closed(stop) && !x.end {
 		switch x.c.Rand.IntN(400) {
 		case 0:
-			return // as a client that lost its network
-		case 1: // or like one that hangs: its session may end in that time
+			return // like a client that lost its network
+		case 1: // or like a client that hangs: its session may end in that time
 			x.silence(stop)
 		case 2:
 			x.w.Close()

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server"
 )
 
-// settings vary from seed to seed, so that no bug can hide behind a default.
+// settings vary from seed to seed, so that no default can hide a bug.
 type settings struct {
 	heartbeat time.Duration
 	latency   time.Duration // of the network
@@ -60,7 +60,7 @@ type cluster struct {
 type running struct {
 	cancel context.CancelFunc
 	dead   atomic.Bool
-	ends   atomic.Bool                     // it may end by itself, as a process that exits
+	ends   atomic.Bool                     // it may end by itself, as a process exits
 	i      atomic.Pointer[server.Instance] // nil until it has joined
 }
 

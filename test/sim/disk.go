@@ -23,7 +23,7 @@ type DiskOp struct {
 	Len  int // of a read or a write
 }
 
-// Changes reports whether an operation changes what is on the disk, or may be.
+// Changes reports whether an operation changes the content of the disk, or may change it.
 func (o DiskOp) Changes() bool {
 	return !slices.Contains([]string{"open", "read", "list"}, o.Kind)
 }
@@ -38,7 +38,7 @@ type ShortWrite struct {
 func (s *ShortWrite) Error() string { return s.Err.Error() }
 func (s *ShortWrite) Unwrap() error { return s.Err }
 
-// ErrOff is returned to a life that has ended, unless it goes on as a ghost.
+// ErrOff is the error for a life that has ended and does not continue as a ghost.
 var ErrOff = errors.New("the disk has lost its power")
 
 // Disk is a disk that behaves as badly as a real one may. It keeps cached content apart from durable

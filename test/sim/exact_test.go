@@ -86,8 +86,8 @@ func exactly(t *testing.T, seed uint64) {
 	setSeed(seed, ways)
 }
 
-// apart makes each seed's run in a process of its own, as many side by side as there are processors: what one
-// run leaves in a process cannot change the next.
+// apart makes each seed's run in its own process, in parallel on all processors. So no run can affect the
+// next.
 func apart(t *testing.T, seed uint64, n int) bool {
 	if *aloneFlag {
 		return false
@@ -120,8 +120,8 @@ func apart(t *testing.T, seed uint64, n int) bool {
 	return true
 }
 
-// visited tells which rare states were not reached, and fails where one was that has been reached before,
-// if the campaign was long enough.
+// visited reports the rare states that were not reached. If the campaign was long enough, it fails if one of
+// these was reached in earlier campaigns.
 func (c *campaign) visited() {
 	list := strings.Split(string(must.Get(os.ReadFile("reached/reached.txt"))(c.t)), "\n")
 	var first, never []string
@@ -205,8 +205,8 @@ func (c *campaign) keep(seed uint64, text string) {
 	fmt.Fprintf(os.Stderr, "%s seed %d failed: %s\n", time.Now().UTC().Format(time.DateTime), seed, path)
 }
 
-// alone is the environment of a process that makes one run. What changes the process before the run changes
-// the run, so these hold from its first moment on.
+// alone is the environment of a process that makes one run. It applies from the start of the process: a
+// change in the process before the run would change the run.
 const alone = "ZLOCKD_SIM_ALONE=1 GOMAXPROCS=1 GOGC=off " +
 	"GODEBUG=asyncpreemptoff=1,profstackdepth=0,gcstoptheworld=2"
 
@@ -223,7 +223,7 @@ func (c *campaign) child(line []string) (r report, text string, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // to see where it stands
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // to see where it hangs
 	cmd.WaitDelay = 20 * time.Second
 	cmd.Env = append(os.Environ(), strings.Fields(alone)...)
 	out, err := cmd.CombinedOutput()

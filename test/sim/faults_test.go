@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// faults do harm to a cluster. Some are over at once, others go on for a while beside the next ones.
+// faults harm a cluster. Some end at once; others last while the next ones happen.
 type faults struct {
 	*cluster
 	wg    sync.WaitGroup
@@ -24,7 +24,7 @@ func newFaults(c *cluster) *faults {
 // clientHosts are the hosts whose wires to the servers may be cut.
 const clientHosts = 8
 
-// fault is one kind of harm and how often it is done, compared to others.
+// fault is one kind of harm, with its frequency relative to the others.
 type fault struct {
 	name  string
 	often int
@@ -57,15 +57,16 @@ var kinds = []fault{
 	}},
 }
 
-// bulkyKinds are done besides where values are large: what has room for some bytes and not for more.
+// bulkyKinds are additional faults for runs with large values: they leave room for some bytes but not for
+// more.
 var bulkyKinds = []fault{
 	{"small disk", 12, (*faults).smallDisk},
 	{"slow wires", 6, func(f *faults, _ uint32) { f.slowWires() }},
 	{"starved server", 6, (*faults).starve},
 }
 
-// smallDisk leaves a server's disk a little room, or none at any byte, for a while. It may refuse, or end
-// its server; then it is started again when there is room.
+// smallDisk leaves a server's disk little room or none for a while; it can end at any byte. The server may
+// refuse requests, or exit; then the run restarts it when there is room.
 func (f *faults) smallDisk(id uint32) {
 	room, d := f.rng.Int64N(3<<20), f.upTo(15*time.Second)
 	f.lasting(id, func() {
@@ -79,7 +80,7 @@ func (f *faults) smallDisk(id uint32) {
 	})
 }
 
-// slowWires lets every wire carry some hundred kilobytes a second.
+// slowWires limits every wire to some hundred kilobytes a second.
 func (f *faults) slowWires() {
 	rate, d := 100<<10+f.rng.IntN(1<<20), f.upTo(10*time.Second)
 	f.net.Throttle(rate)
@@ -101,7 +102,7 @@ func (f *faults) starve(id uint32) {
 	})
 }
 
-// collect collects garbage in an exact run, where the runtime does not by itself. New memory costs more.
+// collect collects garbage in an exact run, where the runtime does not. Fresh memory would cost more.
 var collect = func() {}
 
 // runFaults does harm for a run's length, then makes everything whole again.
@@ -119,7 +120,7 @@ func (c *cluster) runFaults(kinds []fault) *faults {
 		}
 		at := c.rng.IntN(sum)
 		id := uint32(1 + c.rng.IntN(3))
-		// What a fault draws depends on its number alone: one that is left out changes no other.
+		// The draws of a fault depend only on its number: leaving out one fault changes no other.
 		f.rng = rand.New(rand.NewPCG(c.seed, 1<<32+uint64(f.drawn["f"])))
 		if only != nil && !only(f.drawn["f"]) {
 			continue
@@ -175,7 +176,7 @@ func (f *faults) release(id uint32) {
 	f.busy[id] = false
 }
 
-// lasting runs a fault of a server beside others, if the server is free.
+// lasting runs a fault of a server in parallel with others, if that server has no fault yet.
 func (f *faults) lasting(id uint32, do func()) {
 	if f.idle = !f.claim(id); !f.idle {
 		f.wg.Go(func() {
@@ -236,7 +237,7 @@ func (f *faults) restart(id uint32) {
 	})
 }
 
-// powerLoss takes the power from all servers at one moment.
+// powerLoss takes the power from all servers at once.
 func (f *faults) powerLoss(uint32) {
 	for id := range f.ids() {
 		if f.claim(id) {
@@ -250,14 +251,14 @@ func (f *faults) powerLoss(uint32) {
 	}
 }
 
-// freeze stops a server: nothing goes in or out, its disk does not answer. Its clocks go on, which those of
-// a stopped process do not; that is tested with real processes.
+// freeze stops a server's network and disk. Its clocks continue, unlike those of a stopped process; tests
+// with real processes cover that case.
 func (f *faults) freeze(id uint32, d time.Duration) {
 	disk := f.disk(id)
 	f.lasting(id, func() {
 		f.net.Freeze(hostName(id))
 		disk.Hang()
-		hang := min(d, 8*time.Second) // a server whose disk hangs for longer gives up
+		hang := min(d, 8*time.Second) // a server exits if its disk hangs for longer
 		time.Sleep(hang)
 		disk.Go()
 		time.Sleep(d - hang)
@@ -290,9 +291,9 @@ func (f *faults) hangDisk(id uint32) {
 	})
 }
 
-// jump sets the wall clock of a server up to an hour forth or back; beside tickets less: their ends are
-// remembered for ten minutes by the clocks of leaders, and a rate goes when no draw has come for a minute by
-// them, which may be less by the time of the draws but not less than ten seconds.
+// jump sets the wall clock of a server up to an hour forward or back. In runs with tickets it jumps less:
+// leaders remember ended tickets for ten minutes of their clocks. A leader removes a rate after a minute of
+// its clock without a draw; the draws may see less time pass, but at least ten seconds.
 func (f *faults) jump(id uint32) {
 	d := f.upTo(2*time.Hour) - time.Hour
 	if f.set.tickets {

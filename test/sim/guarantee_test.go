@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A write sent after the answer to another one comes after that one, on any server,
-// and a read behind a sync shows it.
+// A write sent after the answer to another write takes effect after that write, on any server, and a read
+// after a sync shows it.
 func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
 	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30,
 		trailing: 10_240}, func(t *testing.T, c *cluster) {
@@ -122,8 +122,8 @@ func TestG6SessionIsNeverShownAnOlderState(t *testing.T) {
 	})
 }
 
-// Two nodes that a multi sets together are equal at every zxid that a client is
-// shown, whatever server is asked; a multi that fails leaves nothing.
+// A multi sets two nodes together. They are equal at every zxid that any server shows a client, and a failed
+// multi leaves nothing.
 func TestG8MultiIsSeenWholeOrNotAtAll(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		w := c.client("c0", 1, 30*time.Second)

@@ -22,10 +22,10 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// TestSimHistoriesG1ToG22 runs random requests of many clients on whole servers, while faults of every kind
-// go on, and judges what the clients saw. That the session of a client which keeps trying lives (G10, G21),
-// that the cluster recovers by itself (G22), that silent sessions end with all they own (G11, G12) and that
-// all servers are equal (G9) is looked at directly.
+// TestSimHistoriesG1ToG22 runs random requests of many clients on whole servers, under faults of every kind,
+// and judges what the clients saw. It checks directly that the session of a client that keeps trying lives
+// (G10, G21), that the cluster recovers by itself (G22), that silent sessions end with all they own (G11,
+// G12), and that all servers are equal (G9).
 func TestSimHistoriesG1ToG22(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) { simHistory(t, seed) })
@@ -128,7 +128,7 @@ func (c *cluster) makeRoot(rec *observed) {
 	w.CloseSession()
 }
 
-// recovers demands service of one server 10 s after the last fault, and of all soon afterwards.
+// recovers demands that one server serves 10 s after the last fault, and that all serve soon afterwards.
 func (c *cluster) recovers() {
 	healed := time.Now()
 	for served := false; !served; {

@@ -25,7 +25,7 @@ type sector [Sector]byte
 
 var zeros sector
 
-// unsynced is a sector that was written since the last sync, with what it held since then.
+// unsynced is a sector written since the last sync, with every content that it held since then.
 type unsynced struct {
 	at   int
 	n    int
@@ -49,7 +49,7 @@ func (c *content) resize(size int) {
 	c.size = size
 }
 
-// upTo returns the sector with zeros behind its first bytes.
+// upTo returns the first bytes of the sector, followed by zeros.
 func (s *sector) upTo(n int) *sector {
 	if s == nil {
 		return nil
@@ -156,7 +156,7 @@ func (f *inode) flush() {
 	f.unsynced = f.unsynced[:0]
 }
 
-// forget drops what is cached and on the disk, so that it is read from there.
+// forget drops the cached content, so that the next read comes from the disk.
 func (f *inode) forget() {
 	for i := 0; i*Sector < min(f.cache.size, f.disk.size); i++ {
 		if _, written := f.find(i); written {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Keys stands in for a database of keys and values, such as raft's stable store. When Set
-// returns the value is on the disk, and before that no part of it: bolt, which zlockd uses,
-// maps its file into memory and cannot be simulated.
+// Keys stands in for a key-value database such as raft's stable store. Until Set returns, no part of the
+// value is on the disk; then all of it is. zlockd uses bolt, which maps its file into memory and cannot be
+// simulated.
 type Keys struct{ m *Mount }
 
 // Keys returns the key store of this life.

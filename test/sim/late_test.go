@@ -17,10 +17,10 @@ import (
 
 var lateShare = flag.Int("late.share", 0, "run every Nth pair of late messages; 1: all")
 
-// TestF5R22EveryPairOfLateMessages runs a script of a snapshot, changes of members, a hand-over, a
-// death and writes. Each message that the script sends between servers, and every two of them, are
-// held up until each later step is over, and two of them arrive in both orders. No state goes back, no
-// message of an older term deposes a leader, no server ends, and no write that was answered is lost.
+// TestF5R22EveryPairOfLateMessages runs a script of a snapshot, changes of members, a hand-over, a death and
+// writes. It delays each message that the script sends between servers, and every two of them, until each
+// later step is complete. Two delayed messages arrive in both orders. No state goes back, no message of an
+// older term deposes a leader, no server ends, and no answered write is lost.
 func TestF5R22EveryPairOfLateMessages(t *testing.T) {
 	for _, size := range []int{3, 5} {
 		alone, pairs := map[int]int{3: 1, 5: 7}[size], map[int]int{3: 421, 5: 3613}[size] // every nth runs
@@ -97,7 +97,7 @@ func firsts(list []sent) (kept []sent) {
 	return kept
 }
 
-// lateCase says which messages are late. They arrive when a step is over, the last one first if reverse.
+// lateCase says which messages are late. They arrive after a step, the last one first if reverse is set.
 type lateCase struct {
 	hold    []message
 	after   int
@@ -109,7 +109,7 @@ type lateRun struct {
 	*sequence
 	lateCase
 	at      int
-	asked   map[*connID]string // what the last request on a connection was
+	asked   map[*connID]string // the last request on a connection
 	count   map[message]int    // of each name without its number
 	seen    []sent
 	waiting []sent // on the wire still
@@ -150,7 +150,7 @@ func runLate(t *testing.T, size int, now lateCase) (seen []sent) {
 		}
 		c.net.held.Store(nil)
 		seen = c.seen
-		if err = c.deliver(); err == nil { // what was sent after that step
+		if err = c.deliver(); err == nil { // the messages sent after that step
 			err = c.last()
 		}
 		if err != nil {
@@ -214,7 +214,7 @@ func requestOf(first byte, b []byte) (kind string, term uint64, is bool) {
 	return kind, term, true
 }
 
-// watchZxids looks whether the state of a server goes back.
+// watchZxids checks that the state of no server goes back.
 func (c *lateRun) watchZxids(stop chan struct{}) {
 	newest := map[*raftfsm.Node]int64{}
 	for {
@@ -317,7 +317,7 @@ func (c *lateRun) do(what string) error {
 	return c.settle()
 }
 
-// grow writes more than the log keeps behind the snapshot that follows.
+// grow writes more entries than the log keeps after the next snapshot.
 func (c *lateRun) grow(lead uint32) error {
 	for range c.trailing + 2 {
 		c.session(lead, time.Hour)

@@ -45,7 +45,7 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 		c.removeFourth(stop)
 		c.crash(fourth)
 		<-joined
-		c.crash(fourth) // if it had joined only now
+		c.crash(fourth) // in case it joined only now
 		rounds++
 	}
 	return rounds
@@ -128,7 +128,7 @@ func (c *cluster) client(host string, id uint32, timeout time.Duration) *wire.Co
 	}
 }
 
-// attach goes on with a client's session on another server.
+// attach continues a client's session on another server.
 func (c *cluster) attach(host string, id uint32, old *wire.Conn) (*wire.Conn, error) {
 	nc, err := c.dialTo(host, id)
 	if err != nil {
@@ -177,8 +177,8 @@ func ping(w *wire.Conn, every time.Duration, stop <-chan struct{}) {
 	}
 }
 
-// A server that comes back is sent what it lacks at once, however long it was away:
-// it does not wait for the next of a leader's tries, which come ever less often.
+// A returning server immediately gets what it lacks, however long it was away. It does not wait for the
+// leader's next try; those become ever less frequent.
 func TestG22ServerThatComesBackIsServedAtOnce(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {

@@ -20,8 +20,8 @@ type Mount struct {
 
 var _ vfs.FS = (*Mount)(nil)
 
-// do calls the hook, which may take its time. Then it runs an operation with the disk locked,
-// if this life still goes on.
+// do calls the hook, which may block. Then it locks the disk and runs the operation, if this life has not
+// ended.
 func (m *Mount) do(op DiskOp, f func() error) error {
 	return m.try(op, func(refused error) error {
 		if refused != nil {

@@ -40,7 +40,7 @@ type comparison struct {
 type library struct {
 	name, what string
 	most       int                     // the most waiters in a measurement
-	recipe     string                  // of this command; otherwise:
+	recipe     string                  // this command's recipe, if the library has one; otherwise:
 	prepare    func(*comparison) error // finds out whether the library is there
 	program    func(*comparison) []string
 }
@@ -174,12 +174,12 @@ func (c *comparison) startServer(server string) (what string, stop func(), err e
 	return fmt.Sprintf("one %s, durable (%s)", server, version), e.Close, nil
 }
 
-// measure runs a library once, on a lock of its own.
+// measure runs a library once, on its own lock.
 func (c *comparison) measure(ctx context.Context, l *library, waiters int) (r report, err error) {
 	c.runs++
 	path := fmt.Sprintf("/bench-%s-%d", l.name, c.runs)
 	if l.program == nil {
-		runtime.GC() // so that garbage of one measurement is not collected during the next
+		runtime.GC() // now, so that no later measurement pays for this one's garbage
 		return measureOne(ctx, &benchFlags{Recipe: l.recipe, Clients: waiters + 1, Goroutines: 1, Locks: 1,
 			Fault: "none", Duration: c.duration, warm: c.warm, servers: c.server, root: path,
 			sessionTimeout: zk.DefaultTimeout})

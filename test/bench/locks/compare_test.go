@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A library that is not installed is left out; one that is must work.
+// The command leaves out a library that is not installed; every other one must work.
 func TestEveryLibraryIsMeasured(t *testing.T) {
 	var out, log strings.Builder
 	if err := compare(t.Context(), []string{"-quick"}, &out, &log); err != nil {

@@ -51,8 +51,8 @@ func TestFaultsAreSurvived(t *testing.T) {
 	}
 }
 
-// The figure is a lock's price only if nothing else is counted: one
-// worker alone needs a create, a list with a read of its own node, a delete.
+// The figure is the price of a lock only if it counts nothing else. A single worker needs a create, a list
+// together with a read of its own node, and a delete.
 func TestPriceIsThatOfTheLock(t *testing.T) {
 	r, err := runUntil(t, 300*time.Millisecond)
 	if err != nil || r.Acquired == 0 {

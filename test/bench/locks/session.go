@@ -85,7 +85,7 @@ func openSession(ctx context.Context, b *benchFlags) (session, error) {
 			ended()
 		},
 		cost: func() cost {
-			n := counters // with a heartbeat now and then
+			n := counters // includes an occasional heartbeat
 			return cost{n.Requests.Load(), n.Events.Load(), n.BytesSent.Load() + n.BytesRead.Load()}
 		},
 		lock: func(ctx context.Context, path string, shared bool) (grant, error) {

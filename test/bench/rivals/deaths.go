@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// killHolders kills holders with one waiter each, and notes how long the waiters waited from then.
+// killHolders kills holders that each have one waiter, and records how long the waiters waited after that.
 func (w *way) killHolders(rounds int) error {
 	var waited []float64
 	for n := range rounds {
@@ -37,7 +37,7 @@ func (w *way) killHolder(path string) (float64, error) {
 	}
 	holder := exec.Command(self, "-hold", w.name, "-addr", w.addr, "-path", path)
 	holder.Stderr = os.Stderr
-	in, err := holder.StdinPipe() // it ends with this process
+	in, err := holder.StdinPipe() // the holder ends with this process
 	if err != nil {
 		return 0, err
 	}
@@ -79,7 +79,7 @@ func (w *way) killHolder(path string) (float64, error) {
 	return took, waiter.unlock(ctx)
 }
 
-// threeServers puts clusters of three in the place of the services that can be one.
+// threeServers replaces each service that can form a cluster by a cluster of three.
 func threeServers(s *settings, dir string, ways []*way, stop func()) (func(), error) {
 	for _, c := range startAll(s, dir, 3) {
 		before := stop

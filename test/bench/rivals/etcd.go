@@ -106,7 +106,7 @@ func newEtcdKeeper(addr string) (keeper, error) {
 	return etcdKeeper{c}, err
 }
 
-// etcdKeeper is one client. The server that is asked answers a read, as ZooKeeper's does.
+// etcdKeeper is one client. The server that it asks answers reads itself, as ZooKeeper does.
 type etcdKeeper struct{ c *clientv3.Client }
 
 func (k etcdKeeper) close() { k.c.Close() }

@@ -65,7 +65,7 @@ func (w *workload) add() op {
 	return op{insert, w.dir + "/k" + strconv.Itoa(w.own-1)}
 }
 
-// sharedKey names a key. Keys that are often taken do not stand side by side.
+// sharedKey names a key. Frequently used keys are not adjacent.
 func sharedKey(i, n int) string {
 	i = i * 7919 % n
 	return "/keys-" + strconv.Itoa(i/1000) + "/k" + strconv.Itoa(i)
@@ -149,8 +149,8 @@ type measurement struct {
 	cold    bool
 }
 
-// inTurn measures the clusters in rounds, when all are warm. A death of a leader is measured at once: the
-// server that is started again would be cold in any case.
+// inTurn warms up all clusters, then measures them in rounds. It measures the death of a leader without a
+// warm-up: the restarted server would be cold in any case.
 func (m *measurement) inTurn(s *settings, clusters []servers, dir string) ([][]slice, error) {
 	for k := 0; k < len(clusters) && !m.cold; k++ {
 		n := 0
@@ -340,11 +340,11 @@ func measureKill(c servers) (out slice, err error) {
 	if err := errors.Join(leader.Spawn(), leader.WaitReady()); err != nil {
 		return out, err
 	}
-	time.Sleep(2 * time.Second) // the next one starts from a calm cluster
+	time.Sleep(2 * time.Second) // so that the next measurement starts on a calm cluster
 	return out, nil
 }
 
-// firstOf begins a try each 10 ms until one succeeds, and returns the time until then in ms.
+// firstOf begins a try every 10 ms until one succeeds, and returns the time to that success in ms.
 func firstOf(try func(ctx context.Context, n int) error) (float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	done := make(chan time.Time, 1)

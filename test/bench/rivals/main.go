@@ -151,8 +151,8 @@ func span(v []float64, digits int) string {
 	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, measure.Median(v), digits, v[0], digits, v[len(v)-1])
 }
 
-// measureLocks measures lockers of each service in rounds, one for each of the paths, and prints a row of
-// medians for each size and service. Beside the last figure, the series has the one before it or the size.
+// measureLocks measures lockers of each service in rounds, one for each path. It prints a row of medians for
+// each size and service. The series plots the last figure against the one before it, or against the size.
 func measureLocks(s *settings, services []servers, head string, sizes []int, paths func(n int) []string,
 	run func(lockers []locker, d time.Duration) ([]float64, error)) (series, error) {
 	fmt.Printf("\n| %s |\n%s|\n", head, strings.Repeat("|---", strings.Count(head, "|")+1))
@@ -231,9 +231,9 @@ func cycle(lockers []locker, d time.Duration) ([]float64, error) {
 	return []float64{float64(len(took)) / d.Seconds(), measure.Median(took)}, err
 }
 
-// handoff lets all lockers contend for one lock for d. Who gave it back contends again when another
-// has it: a lock that its last holder may take again at once passes on too. It returns the median time from a
-// release to the next hold in ms.
+// handoff lets all lockers contend for one lock for d. A locker that released contends again only once
+// another has the lock, because some locks let their last holder take them again at once. It returns the
+// median time from a release to the next hold in ms.
 func handoff(lockers []locker, d time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+time.Minute)
 	defer cancel()

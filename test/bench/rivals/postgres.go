@@ -36,8 +36,8 @@ func postgresProgram(name string) string {
 	return found[len(found)-1]
 }
 
-// startPostgres makes a server. Its data are in a directory that PostgreSQL's user may read, which it is not
-// for those of the other servers.
+// startPostgres makes a server. Its data are in a directory that PostgreSQL's own user may read; the
+// directories of the other servers are private.
 func startPostgres() (*postgres, error) {
 	as, err := cluster.PostgresUser()
 	if err != nil {
@@ -75,7 +75,7 @@ func startPostgres() (*postgres, error) {
 		return nil, err
 	}
 	go func() {
-		runtime.LockOSThread() // the server is told when its thread ends, not its process
+		runtime.LockOSThread() // the kernel signals the server when this thread ends, not the process
 		defer close(p.done)
 		for {
 			cmd := command(postgresProgram("postgres"), "-D", dir+"/data", "-p", port, "-h", "127.0.0.1",
@@ -87,7 +87,7 @@ func startPostgres() (*postgres, error) {
 			select {
 			case <-p.stop:
 				return
-			case <-time.After(20 * time.Millisecond): // those that the dead one left are still about to end
+			case <-time.After(20 * time.Millisecond): // time for the killed server's processes to end
 			}
 		}
 	}()

@@ -153,7 +153,7 @@ func startWays(s *settings, dir string) (list []*way, stop func(), err error) {
 		stops = append(stops, v.Close)
 		w := &way{name: v.name, about: v.about(v.addr(0)), addr: v.addr(0), open: v.locker}
 		server := v.Servers[0]
-		w.crash = func() ([]string, func() error, error) { // of one; clusters replace it
+		w.crash = func() ([]string, func() error, error) { // of one server; clusters replace it
 			server.Kill()
 			return []string{w.addr}, server.WaitReady, server.Spawn()
 		}
@@ -190,8 +190,8 @@ func startWays(s *settings, dir string) (list []*way, stop func(), err error) {
 	return list, stop, nil
 }
 
-// timed lets each way run lockers of the paths: until it is level, and then in rounds in turn. It notes the
-// last of the figures in ms.
+// timed lets each way run lockers on the paths: first until its rate is level, then in rounds, each way in
+// turn. It notes the last figure in ms.
 func (s *settings) timed(ways []*way, paths []string,
 	run func(lockers []locker, d time.Duration) ([]float64, error)) error {
 	lockers, figures := make([][]locker, len(ways)), make([][]float64, len(ways))

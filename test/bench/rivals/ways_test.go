@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestMain lets the test's binary be the holder that is killed, as the command is its own.
+// TestMain lets the test's binary act as the holder that is killed, as the command's own binary does.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 7 && os.Args[1] == "-hold" {
 		if err := holdUntilKilled(os.Args[2], os.Args[4], os.Args[6]); err != nil {

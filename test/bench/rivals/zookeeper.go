@@ -81,7 +81,7 @@ func zkVisit(ctx context.Context, addr string) error {
 	return c.Close()
 }
 
-// zkKeeper is one session. It makes the directory of a key that it inserts before the first of it.
+// zkKeeper is one session. Before its first key in a directory it makes the directory.
 type zkKeeper struct {
 	c    *wire.Pipe
 	made map[string]bool
