@@ -93,7 +93,7 @@ func (c *changed) fail(err error) {
 	c.Error, c.Code = &text, status.Of(err)
 }
 
-// changeMember makes a change. For the operation check it finds out whether the change is possible.
+// changeMember makes a change. If the operation is "check", it only finds out whether the change is possible.
 func (a *Admin) changeMember(ctx context.Context, j status.Job, done *changed) (code int) {
 	var err error
 	if j.Op == "check" {

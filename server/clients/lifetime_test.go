@@ -184,7 +184,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		expect.That(t, other.out.IsOpen(), "another session: want other.out.IsOpen()")
 		expect.That(t, !other.pulse.retired.Load(),
 			"another session: want !other.pulse.retired.Load()")
-		s.SessionEnded(&state.Ending{Session: session.Session{ID: 99}}) // is not here
+		s.SessionEnded(&state.Ending{Session: session.Session{ID: 99}}) // has no connection here
 	}
 	var told []string
 	s, c := quiet(t, Options{Ended: func(id int64, events []tree.Event) {

@@ -216,7 +216,7 @@ func (j *job) promote() error {
 		return err
 	}
 	if m == nil {
-		return j.change(change.Promote, "") // the leader refuses this change
+		return j.change(change.Promote, "") // to get the leader's refusal: the server is not a member
 	}
 	return j.follow(true)
 }

@@ -269,8 +269,8 @@ func TestQuotaBoundsRates(t *testing.T) {
 	c.expect(0, 200, "POST /v1/rates/other?limit=9&per=1h")
 }
 
-// The bound of the nodes of an identity's rates holds for the whole cluster, whichever server is asked, and
-// over a change of the leader. Rates that there are go on, and other identities begin theirs.
+// The limit on nodes for an identity's rates holds for the whole cluster, at every server and after a change
+// of the leader. At the limit, existing rates still work; another identity can still begin rates.
 func TestBoundOfRatesHoldsForTheCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers whose leader is stopped")

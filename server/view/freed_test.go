@@ -32,7 +32,7 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 		{"fair", "q-U-W-0000000000 q-U-W-0000000001", "leaves", ""},
 	} {
 		l := newLone()
-		who := map[string]string{} // the place of a session
+		who := map[string]string{} // session to place
 		setup := l.client()
 		switch c.kind {
 		case "sem":

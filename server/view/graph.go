@@ -75,7 +75,7 @@ func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
 		for i := range g.Edges {
 			e := &g.Edges[i]
 			if !e.Cycle || checked > most {
-				return // those of cycles come first
+				return // cycles first
 			}
 			checked++
 			q := recipe.Lock{Path: e.Path}

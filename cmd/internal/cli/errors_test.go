@@ -51,7 +51,7 @@ func TestErrorsBecomeExitCodes(t *testing.T) {
 	expect.Equal(t, Exitf(5, "why").Error(), "why")
 }
 
-// An object has the version of the answers first, once.
+// Each JSON object names the version of the answer format once, as its first field.
 func TestAnswersInJSON(t *testing.T) {
 	for _, c := range []struct {
 		object any
