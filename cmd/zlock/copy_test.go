@@ -173,6 +173,35 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 	}
 }
 
+// A client's name takes the place of no other certificate, and no certificate is over when it is made.
+func TestCAReplacesNoOtherCertificate(t *testing.T) {
+	dir := t.TempDir()
+	ca := func(args ...string) (string, int) {
+		t.Helper()
+		out, errs, code := runIn(t, nil, append([]string{"ca", "--dir", dir}, args...)...)
+		return out + errs, code
+	}
+	for _, args := range [][]string{{"init"}, {"server", "1", "--host", "a"}, {"client", "ann"}} {
+		text, code := ca(args...)
+		must.Equal(t, code, call.ExitOK, "%v: %s", args, text)
+	}
+	for _, name := range []string{"ca", "server1", "peer1"} {
+		file := filepath.Join(dir, name+".pem")
+		before := must.Get(os.ReadFile(file))(t)
+		text, code := ca("client", name, "--renew")
+		expect.Equal(t, code, call.ExitFailed, "exit code of client %s --renew", name)
+		expect.Has(t, text, "another name")
+		expect.Equal(t, string(must.Get(os.ReadFile(file))(t)), string(before), "%s.pem", name)
+	}
+	_, code := ca("client", "server9")
+	expect.Equal(t, code, call.ExitFailed, "exit code: server 9 may come later")
+	for _, days := range []string{"0", "-1", "99999999999"} {
+		text, code := ca("client", "bob", "--days", days)
+		expect.Equal(t, code, call.ExitFailed, "exit code with --days %s", days)
+		expect.Has(t, text, "--days "+days+" is not a number from 1 to ")
+	}
+}
+
 // No certificate lasts longer than its authority, and the user is told which of them to renew.
 func TestCACertificatesEndWithTheirAuthority(t *testing.T) {
 	const day = 24 * time.Hour

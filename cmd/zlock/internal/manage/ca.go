@@ -16,8 +16,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -60,10 +62,20 @@ type authority struct {
 	say   func(format string, args ...any)
 }
 
-const authorityLife = 10 * 365 // days
+const (
+	authorityLife = 10 * 365 // days
+	mostDays      = 100 * 365
+)
+
+// otherFiles matches the names of the files of authorities, servers and peers: a client's certificate in their
+// place would stop them.
+var otherFiles = regexp.MustCompile(`^(ca|(server|peer)[0-9]+)$`)
 
 func certify(c *call.Call, a *authority) error {
 	a.say = c.Say
+	if a.days < 1 || a.days > mostDays {
+		return cli.Usagef("--days %d is not a number from 1 to %d", a.days, mostDays)
+	}
 	what := c.Args[0]
 	c.Args = c.Args[1:]
 	if (len(c.Args) == 0) != (what == "init") {
@@ -113,6 +125,10 @@ func certify(c *call.Call, a *authority) error {
 	case "client":
 		if filepath.Base(c.Args[0]) != c.Args[0] {
 			return cli.Usagef("%q is not the name of a file", c.Args[0])
+		}
+		if otherFiles.MatchString(strings.ToLower(c.Args[0])) { // some file systems ignore the case
+			return cli.Usagef("%s.pem is not the certificate of a client: give the client another name",
+				c.Args[0])
 		}
 		err = sign(c.Args[0], &x509.Certificate{Subject: pkix.Name{CommonName: c.Args[0]},
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})

@@ -222,25 +222,25 @@ func withoutSecrets(text string) string {
 		return strings.Contains(s, "passw") || strings.Contains(s, "digest") || strings.Contains(s, "secret") ||
 			strings.HasPrefix(s, "superuser")
 	}
-	lines := strings.SplitAfter(text, "\n")
-	hide := false // the line continues a hidden line
-	for i, line := range lines {
-		trimmed := strings.TrimSpace(line)
-		key, _ := splitProperty(trimmed)
-		switch {
-		case hide:
-			lines[i] = ""
-		case strings.HasPrefix(trimmed, "#"), strings.HasPrefix(trimmed, "!"):
-			if secret(trimmed) {
+	lines := strings.SplitAfter(lineEnds.Replace(text), "\n")
+	for i := 0; i < len(lines); i++ {
+		line := strings.TrimLeft(strings.TrimSuffix(lines[i], "\n"), " \t\f")
+		if line != "" && (line[0] == '#' || line[0] == '!') {
+			if secret(line) {
 				lines[i] = "# (not shown)\n"
 			}
 			continue // comments have no continuation
-		case secret(key):
-			lines[i] = key + "=(not shown)\n"
-		default:
-			continue
 		}
-		hide = continued(strings.TrimRight(line, "\r\n"))
+		first := i
+		for continued(line) && i+1 < len(lines) {
+			i++
+			line = line[:len(line)-1] + strings.TrimLeft(strings.TrimSuffix(lines[i], "\n"), " \t\f")
+		}
+		key, _ := splitProperty(line)
+		if key = unescape(key); secret(key) {
+			clear(lines[first : i+1])
+			lines[first] = key + "=(not shown)\n"
+		}
 	}
 	return strings.Join(lines, "")
 }

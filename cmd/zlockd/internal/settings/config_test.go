@@ -308,6 +308,30 @@ func TestSecretsOfTheFileAreNotKept(t *testing.T) {
 	}
 }
 
+// A secret is found in each form in which the server reads its key.
+func TestSecretsAreFoundAsTheyAreRead(t *testing.T) {
+	for name, text := range map[string]string{
+		"lines end as on an old Mac":  "a=1\rssl.keyStore.password=hunter2\rb=2\r",
+		"one line ends so":            "a=1\rssl.keyStore.password=hunter2\nb=2\n",
+		"a letter is escaped":         "a=1\nssl.keyStore.p\\u0061ssword=hunter2\nb=2\n",
+		"a sign is escaped":           "a=1\nssl.keyStore.pass\\word=hunter2\nb=2\n",
+		"the key is on two lines":     "a=1\nssl.keyStore.pass\\\n  word=hunter2\nb=2\n",
+		"the value is on three lines": "a=1\nssl.keyStore.password=\\\r\n\\\r\nhunter2\r\nb=2\n",
+		"the file ends in it":         "a=1\nb=2\nssl.keyStore.password=\\\nhunter2",
+	} {
+		t.Run(name, func(t *testing.T) {
+			read := parseProperties(text)
+			expect.That(t, slices.ContainsFunc(read, func(p property) bool {
+				return p.key == "ssl.keyStore.password" && p.value == "hunter2"
+			}), "the server reads %v", read)
+			got := withoutSecrets(text)
+			expect.That(t, !strings.Contains(got, "hunter2"), "kept: %q", got)
+			expect.Has(t, got, "a=1\n", "lost a")
+			expect.Has(t, got, "b=2\n", "lost b")
+		})
+	}
+}
+
 // The hash of the super user's password is a secret, as a key is: a file that holds it is for the server alone.
 func TestSecretsInAFileThatOthersCanReadAreRefused(t *testing.T) {
 	const digest = "zookeeper.DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n"

@@ -12,13 +12,16 @@ type property struct {
 	line       int
 }
 
+// lineEnds replaces the other two ends of lines of Java's Properties by the first.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
 // parseProperties reads the syntax of Java's Properties: comments by # and !, keys ended by
 // blanks, = or :, lines continued by a backslash, escapes. A repeated key has its last value,
 // at the place of its first.
 func parseProperties(text string) []property {
 	var list []property
 	at := make(map[string]int)
-	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n")
+	lines := strings.Split(lineEnds.Replace(text), "\n")
 	for i := 0; i < len(lines); i++ {
 		first := i + 1
 		line := strings.TrimLeft(lines[i], " \t\f")
