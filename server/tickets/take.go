@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // gone returns the answer for a ticket that is over or belongs to another identity.
@@ -157,6 +159,11 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			}
 			return g, notHere(g.mixed)
 		case g.asked != nil && !g.held:
+			if away, err := s.stepsAside(ctx, &g); err != nil {
+				return g, unavailable(err)
+			} else if !away {
+				continue
+			}
 			return g, s.leaves(ctx, q, &g, session.TicketRevoked)
 		case g.grant != nil && renews && grants < triesMost:
 			grants++
@@ -165,6 +172,11 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			}
 			continue
 		case q.Try && renews && !g.held && g.session.Ticket.Mode == permit:
+			if away, err := s.stepsAside(ctx, &g); err != nil {
+				return g, unavailable(err)
+			} else if !away {
+				continue
+			}
 			return g, s.withdraw(ctx, q, &g)
 		case g.asked != nil, over, q.IfNoneMatch == "" && g.held,
 			q.IfNoneMatch != "" && q.IfNoneMatch != g.etag():
@@ -193,6 +205,35 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			return g, unavailable(ctx.Err())
 		}
 	}
+}
+
+// stepsAside removes the contender of a ticket that waits, unless the ticket has got its lock since the look:
+// another request may have told the caller so, and then the ticket must not end. It reports whether the
+// contender is gone.
+func (s *Server) stepsAside(ctx context.Context, g *sight) (away bool, err error) {
+	var ops []byte
+	add := func(op jute.OpCode, path string) {
+		ops = jute.AppendMultiHeader(ops, op, false, -1)
+		ops = jute.AppendInt(jute.AppendString(ops, path), -1)
+	}
+	if g.session.Ticket.Mode != permit { // for permits, the node in the queue goes with the grant
+		add(jute.OpCheck, g.blocker)
+	}
+	add(jute.OpDelete, g.node)
+	out, err := s.do(ctx, state.Request{Session: g.session.ID, Gen: g.session.Gen, Op: jute.OpMulti,
+		IDs: acl.Super, Body: jute.AppendMultiHeader(ops, jute.OpError, true, -1)})
+	switch {
+	case err != nil:
+		return false, err
+	case out.Refused: // another request has changed the ticket's time or ended the ticket
+		return false, nil
+	case out.Code == jute.OK:
+		out.Code = state.FirstFailure(out.Reply)
+	}
+	if out.Code != jute.OK && out.Code != jute.NoNode {
+		return false, errAgain
+	}
+	return out.Code == jute.OK, nil
 }
 
 // leaves ends a ticket that has lost its place, and returns the answer.
