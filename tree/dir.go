@@ -244,3 +244,18 @@ func (d *dir) reverse() {
 		}
 	}
 }
+
+// manyChildren is how many children the longest list has that is built while the state is locked. Its names
+// have at most maxCacheLen bytes.
+const manyChildren = 100_000
+
+func (d *dir) long() bool { return len(d.nodes) > manyChildren || d.names > maxCacheLen }
+
+// appendNames appends the vector of the names of nodes.
+func appendNames(b []byte, nodes []*node) []byte {
+	b = jute.AppendInt(b, int32(len(nodes)))
+	for _, n := range nodes {
+		b = jute.AppendString(b, n.name)
+	}
+	return b
+}

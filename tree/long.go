@@ -1,24 +1,10 @@
 package tree
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/zlockd/zlockd/jute"
 )
-
-// The longest answers that are built while the state is locked: the number of ephemeral nodes and the bytes
-// of their paths, or the number of children with names of maxCacheLen bytes.
-const (
-	manyEphemerals = 2000
-	longEphemerals = 256 << 10
-	manyChildren   = 100_000
-)
-
-func (h *holding) long() bool { return len(h.nodes) > manyEphemerals || h.paths > longEphemerals }
-
-func (d *dir) long() bool { return len(d.nodes) > manyChildren || d.names > maxCacheLen }
 
 // Long is an answer that lists very many nodes. Only pointers to the nodes are collected while the state is
 // locked. Their names, places and czxids never change, so List may build the answer after the lock is
@@ -96,50 +82,4 @@ func (l *Long) List() []byte {
 		l.kept, l.nodes = list, nil
 	}
 	return l.kept
-}
-
-// appendNames appends the vector of the names of nodes.
-func appendNames(b []byte, nodes []*node) []byte {
-	b = jute.AppendInt(b, int32(len(nodes)))
-	for _, n := range nodes {
-		b = jute.AppendString(b, n.name)
-	}
-	return b
-}
-
-// appendEphemerals appends the paths that begin with prefix, in ZooKeeper's order: that of a copy of a hash
-// set which grew path by path. Each path is made and hashed once, and only those that the client asked for
-// are sorted.
-func appendEphemerals(b []byte, nodes []*node, prefix string) []byte {
-	if meansAll(prefix) {
-		prefix = "/"
-	}
-	type entry struct {
-		path          string
-		copied, grown uint32 // buckets
-		czxid         int64
-	}
-	copied, grown := jute.CopiedTable(len(nodes)), jute.GrownTable(len(nodes))
-	var list []entry
-	for _, n := range nodes {
-		if path := pathOf(n); strings.HasPrefix(path, prefix) {
-			hash := jute.JavaHash(path)
-			list = append(list, entry{path, jute.Bucket(hash, copied), jute.Bucket(hash, grown), n.czxid})
-		}
-	}
-	slices.SortStableFunc(list, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.copied, b.copied), cmp.Compare(a.grown, b.grown), cmp.Compare(a.czxid, b.czxid))
-	})
-	b = jute.AppendInt(b, int32(len(list)))
-	for i := range list {
-		b = jute.AppendString(b, list[i].path)
-	}
-	return b
-}
-
-// meansAll reports whether a prefix asks for everything: the reference drops white space, as Java
-// sees it, before it looks.
-func meansAll(prefix string) bool {
-	prefix = strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
-	return prefix == "" || prefix == "/"
 }

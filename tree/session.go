@@ -5,6 +5,9 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
 )
 
 // holding has the ephemeral nodes of a session.
@@ -77,4 +80,50 @@ func (t *Tree) SomeEphemeralsOf(session int64, most int) []string {
 // with prefix; a blank one and "/" ask for all.
 func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
 	return appendEphemerals(b, t.ephemerals[session].list(), prefix)
+}
+
+// The longest list of ephemeral nodes that is built while the state is locked: their number, and the bytes of
+// their paths.
+const (
+	manyEphemerals = 2000
+	longEphemerals = 256 << 10
+)
+
+func (h *holding) long() bool { return len(h.nodes) > manyEphemerals || h.paths > longEphemerals }
+
+// appendEphemerals appends the paths that begin with prefix, in ZooKeeper's order: that of a copy of a hash
+// set which grew path by path. Each path is made and hashed once, and only those that the client asked for
+// are sorted.
+func appendEphemerals(b []byte, nodes []*node, prefix string) []byte {
+	if meansAll(prefix) {
+		prefix = "/"
+	}
+	type entry struct {
+		path          string
+		copied, grown uint32 // buckets
+		czxid         int64
+	}
+	copied, grown := jute.CopiedTable(len(nodes)), jute.GrownTable(len(nodes))
+	var list []entry
+	for _, n := range nodes {
+		if path := pathOf(n); strings.HasPrefix(path, prefix) {
+			hash := jute.JavaHash(path)
+			list = append(list, entry{path, jute.Bucket(hash, copied), jute.Bucket(hash, grown), n.czxid})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.copied, b.copied), cmp.Compare(a.grown, b.grown), cmp.Compare(a.czxid, b.czxid))
+	})
+	b = jute.AppendInt(b, int32(len(list)))
+	for i := range list {
+		b = jute.AppendString(b, list[i].path)
+	}
+	return b
+}
+
+// meansAll reports whether a prefix asks for everything: the reference drops white space, as Java
+// sees it, before it looks.
+func meansAll(prefix string) bool {
+	prefix = strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
+	return prefix == "" || prefix == "/"
 }

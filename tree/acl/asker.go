@@ -8,17 +8,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Schemes of identities and ACL entries.
-const (
-	schemeWorld  = "world"
-	schemeAuth   = "auth"
-	schemeDigest = "digest"
-	schemeIP     = "ip"
-	schemeSASL   = "sasl"
-	schemeX509   = "x509"
-	schemeSuper  = "super"
-)
-
 // Super passes every check. A server uses it to read and change nodes on its own account; a client that is
 // the super user has it in addition to its other identities.
 var Super = []jute.ID{{Scheme: schemeSuper}}

@@ -12,6 +12,17 @@ import (
 	"github.com/zlockd/zlockd/tree/digest"
 )
 
+// Schemes of identities and ACL entries.
+const (
+	schemeWorld  = "world"
+	schemeAuth   = "auth"
+	schemeDigest = "digest"
+	schemeIP     = "ip"
+	schemeSASL   = "sasl"
+	schemeX509   = "x509"
+	schemeSuper  = "super"
+)
+
 // Set is one distinct ACL, shared by all nodes that have it. It is parsed when it is stored, so
 // that a permission check costs next to nothing, however many entries it has. It never changes: an
 // event or a snapshot may keep it.
