@@ -419,3 +419,10 @@ func releaseEach(parts []*Lease) error {
 	}
 	return first
 }
+
+// changes reports whether a change is under way.
+func (h *Hold) changes() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changing != nil
+}
