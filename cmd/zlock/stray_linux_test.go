@@ -113,10 +113,13 @@ func TestContainedZlockEndsStrays(t *testing.T) {
 	t.Parallel()
 	needsNamespaces(t)
 	file := filepath.Join(t.TempDir(), "pid")
+	// setsid returns at once where it leads a group, so COMMAND waits for what it has started.
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--contain", "-k", "1", "/l", "--", "sh", "-c",
-		`zlock run -k .3 /m -- setsid sh -c '(trap "" TERM; while :; do sleep .05; done) & echo $! >"$0"' "$0"; kill -0 $(cat "$0")`,
-		file)
-	cmd.Env = scriptEnv(t)
+		`zlock run -k .3 /m -- sh -c '
+			setsid sh -c "(trap \"\" TERM; while :; do sleep .05; done) & echo \$! >\$F"
+			until [ -s "$F" ]; do sleep .01; done
+		'; kill -0 $(cat "$F")`)
+	cmd.Env = append(scriptEnv(t), "F="+file)
 	out, err := cmd.CombinedOutput()
 	expect.That(t, exitCode(err) == 1, "what COMMAND left outlives the lock: %v\n%s", err, out)
 	n, _ := strconv.Atoi(strings.TrimSpace(string(must.Get(os.ReadFile(file))(t))))
