@@ -68,8 +68,8 @@ func endOf(chains [][]*x509.Certificate) (until time.Time) {
 	return until
 }
 
-// lastEnd returns when the last of the certificates in PEM stops being valid.
-func lastEnd(text []byte) (until time.Time) {
+// LastEnd returns the end of the certificate in PEM that lasts longest; zero if there is none.
+func LastEnd(text []byte) (until time.Time) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(until) {
 			until = c.NotAfter

@@ -202,7 +202,7 @@ func (f *Files) load() (*Loaded, error) {
 	if !l.CA.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("--%s-ca %s holds no certificate in PEM", n.Flag, n.CA)
 	}
-	l.CAUntil = lastEnd(text)
+	l.CAUntil = LastEnd(text)
 	if chains, err := chainsOf(l.Pair, l.CA, time.Now()); err == nil {
 		l.Until = endOf(chains)
 	}

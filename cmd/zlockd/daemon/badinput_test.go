@@ -35,6 +35,9 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 	must.OK(t, os.Mkdir(stranger.Dir, 0o700))
 	stranger.Cert, stranger.Key = stranger.Sign(t, "ca", nil)
 	stranger.Sign(t, "good", []string{"zlockd-1"})
+	ended := &certs.Authority{Dir: filepath.Join(dir, "ended"), Life: -time.Minute}
+	must.OK(t, os.Mkdir(ended.Dir, 0o700))
+	ended.Cert, ended.Key = ended.Sign(t, "ca", nil)
 	for name, text := range map[string]string{"empty": "", "file": "x", "open.key": "x"} {
 		must.OK(t, os.WriteFile(ca.File(name), []byte(text), 0o600))
 	}
@@ -74,6 +77,10 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 		{"expired, and wanted", append(secure("expired.pem", "expired.key"), "--allow-expired-certs"), "", []string{
 			"ok: a server"}, 0},
 		{"ends soon", secure("soon.pem", "soon.key"), "", []string{"note: the certificate of --tls-cert ends soon"}, 0},
+		{"the authority ends soon", append(secure("good.pem", "good.key"), "--tls-ca", "ca.pem"), "", []string{
+			"note: the last authority of --tls-ca ca.pem ends soon", "next authority"}, 0},
+		{"the authority has ended", append(secure("good.pem", "good.key"), "--tls-ca", "ended/ca.pem"), "",
+			[]string{"note: the last authority of --tls-ca ended/ca.pem has ended"}, 0},
 		{"not valid yet", secure("early.pem", "early.key"), "", []string{"not valid yet", "clock"}, 2},
 		{"world-readable key", secure("good.pem", "open.key"), "", []string{"can be read by every user", "chmod"},
 			2},

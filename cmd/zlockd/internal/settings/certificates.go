@@ -30,10 +30,29 @@ func (s *Settings) checkFiles(now time.Time) {
 		if cert != nil && key != nil {
 			s.checkCertificate(now, *f, cert, key, ca)
 		}
-		if ca != nil && !x509.NewCertPool().AppendCertsFromPEM(ca) {
-			s.Fault("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.Flag, f.CA)
+		if ca != nil {
+			s.checkAuthority(now, f.Flag, f.CA, ca)
 		}
 	}
+}
+
+// checkAuthority checks a file of authorities. Only the end of the last one counts: the file holds the next
+// authority beside the present one while certificates of both are in use.
+func (s *Settings) checkAuthority(now time.Time, flag, file string, ca []byte) {
+	if !x509.NewCertPool().AppendCertsFromPEM(ca) {
+		s.Fault("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", flag, file)
+		return
+	}
+	until := tlsfiles.LastEnd(ca)
+	if until.Sub(now) >= certificateSoon {
+		return
+	}
+	ends := "ends soon"
+	if now.After(until) {
+		ends = "has ended"
+	}
+	s.Note("", "the last authority of --%s-ca %s %s, at %s, and no certificate is believed then: add the "+
+		"certificate of the next authority to the file", flag, file, ends, until.UTC().Format(time.RFC3339))
 }
 
 // checkSecrets refuses a configuration that holds a secret and that every user of the machine can read: the

@@ -187,12 +187,12 @@ func TestZooKeysAreMapped(t *testing.T) {
 		{"admin port with certificates", base + "admin.forceHttps=true\nadmin.needClientAuth=true\n" +
 			"ssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", nil,
 			func(s *Settings) bool { // a note says when the certificate ends
-				return len(s.Notes) == 1 && s.AdminFiles.CA != "" && !s.AdminClear
+				return len(s.Notes) == 2 && s.AdminFiles.CA != "" && !s.AdminClear
 			}},
 		{"certificates beside clear text", base + "admin.portUnification=true\nadmin.needClientAuth=true\n" +
 			"ssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", nil,
 			func(s *Settings) bool {
-				return len(s.Notes) == 2 && strings.Contains(s.Notes[0].Why, "without a certificate") && s.AdminClear
+				return len(s.Notes) == 3 && strings.Contains(s.Notes[0].Why, "without a certificate") && s.AdminClear
 			}},
 		{"stores replaced by flags", base + "secureClientPort=2281\nssl.keyStore.location=$DIR/store.jks",
 			[]string{"--tls-cert", "$DIR/server.pem", "--tls-key", "$DIR/server.pem"}, func(s *Settings) bool {
