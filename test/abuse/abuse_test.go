@@ -32,12 +32,12 @@ var (
 
 // The limits that docs/limits.md promises.
 const (
-	mostMemory  = 256 << 20 // that an attack may add
-	mostLog     = 64 << 20  // of log that it may add beyond what is stored
+	mostMemory = 256 << 20 // that an attack may add
+	mostLog    = 64 << 20  // of log that it may add beyond what is stored
 	// that segments of the log take beyond their entries: four of 16 MiB, one of them about to be removed
 	mostRoom    = 64 << 20
-	mostLeast   = 64 << 20  // that 64 entries take, which the log always keeps: of the longest requests
-	mostStored  = 32 << 20  // the most that is stored, with snapshots and one that is being written
+	mostLeast   = 64 << 20 // that 64 entries take, which the log always keeps: of the longest requests
+	mostStored  = 32 << 20 // the most that is stored, with snapshots and one that is being written
 	mostHandOff = time.Second
 	descriptors = 512
 )
