@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Clients of one server that send as much as it takes do not keep those of
-// another waiting, under any leader, nor another client of their own server.
+// Clients that send as much as their server accepts delay neither another server's clients, under any leader,
+// nor other clients of their own server.
 func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 	c := newTrio(t, false, nil)
 	leader := c.mustLead()
@@ -57,9 +57,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 						})
 					}
 				}
-				// The cost of a request is measured in entries, not in time: how many the
-				// leader put before it once it was asked for. A follower may be behind, so
-				// the leader's index counts at the start.
+				// The test measures a request's wait in entries, not in time: how many entries the leader put
+				// before it. A follower may lag, so the count starts at the leader's index.
 				for _, id := range []int{leader, follower} {
 					s := innocent[id].Session
 					for k, slow := 0, 0; k < 5; {

@@ -54,7 +54,7 @@ func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 	}
 }
 
-// handOff takes a lock, lets another client wait for it, and gives it to that.
+// handOff takes a lock, lets another client wait for it, and releases it to that client.
 func handOff(t *testing.T, i *Instance) {
 	t.Helper()
 	lock := func() (*client.Mutex, func()) {

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The end of a certificate is told for every port that can have one.
+// A warning announces the end of a certificate, for every port that can have one.
 func TestCertificateOfEachPortIsWatched(t *testing.T) {
 	pair, _, _ := until(t, time.Now().Add(24*time.Hour))
 	options := reflect.TypeFor[Options]()
@@ -40,7 +40,7 @@ func TestCertificateOfEachPortIsWatched(t *testing.T) {
 	expect.That(t, len(uses) >= 4, "only %v have certificates", uses)
 }
 
-// No caller is let in by a certificate whose authority has ended.
+// A certificate whose authority has expired admits no caller.
 func TestEndOfTheAuthoritiesOfCallersIsTold(t *testing.T) {
 	const day = 24 * time.Hour
 	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
@@ -64,7 +64,7 @@ func TestEndOfTheAuthoritiesOfCallersIsTold(t *testing.T) {
 	}
 }
 
-// Peers believe no certificate whose authority has ended, however long the certificate itself lasts.
+// Peers accept no certificate whose authority has expired, however long the certificate itself lasts.
 func TestEndOfTheAuthorityOfPeersIsTold(t *testing.T) {
 	const day = 24 * time.Hour
 	a := &certs.Authority{Dir: t.TempDir(), From: -90 * day, Life: 20 * day}

@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A hold of hours is told of before it ends, once, and not one that is short, or waits.
+// A hold of hours is announced before it ends, once. A short hold, or one that waits, is not.
 func TestLongHoldsAreToldOfBeforeTheyEnd(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64

@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A table that takes the place of another goes on with its ids, and refuses what older connections send.
+// A table that replaces another one continues its ids, and refuses requests from older connections.
 func TestTableSucceedsAnother(t *testing.T) {
 	old, now := NewTable(7), NewTable(9)
 	for n := range byte(3) {

@@ -35,8 +35,7 @@ func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	}
 }
 
-// A stream lives under the birth that was given to its own request for one; when that is taken away it asks
-// again.
+// A stream uses the birth that its own request received. When it loses that birth it asks again.
 func TestBirthsOfAStream(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -10,8 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Each session's requests stay in order, none is lost and none is made up,
-// however they are added and taken.
+// Each session's requests stay in order, and none is lost or invented, however they are added and taken.
 func TestLanesKeepTheOrderOfEachSession(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -53,7 +52,7 @@ func TestLanesKeepTheOrderOfEachSession(t *testing.T) {
 	}
 }
 
-// A session with one small request does not wait for those that send much, and those share alike.
+// A session with one small request does not wait for sessions that send much; those share evenly.
 func TestLanesAreFair(t *testing.T) {
 	var ls lanes
 	big, small := make([]byte, 300_000), make([]byte, 100)
@@ -81,7 +80,7 @@ func TestLanesAreFair(t *testing.T) {
 		before += p.size
 		must.That(t, before <= 2*laneShare, "a newcomer waits for %d bytes of others", before)
 	}
-	// A newcomer that sends one at a time is a newcomer once.
+	// A newcomer that sends one request at a time has a newcomer's precedence only once.
 	for range 100 {
 		ls.add(300, pending{size: len(small)}, small)
 		ls.next()

@@ -38,8 +38,8 @@ func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 	expect.That(t, n <= 3*under*large, "%d MiB for %d requests of %d bytes", n>>20, under, large)
 }
 
-// A reader that has not noticed that another has taken its place wakes for nothing, and wakes the other
-// reader for every request.
+// A reader that has not noticed its replacement would wake in vain, and wake the other reader for every
+// request.
 func TestRequestsWakeTheNewestReader(t *testing.T) {
 	s := New()
 	s.SetClosed(false)
@@ -88,8 +88,8 @@ func TestStreamForgetsWhatHasPassed(t *testing.T) {
 	}
 }
 
-// The requests that wait for the log are bounded, in requests and in bytes; a session that has
-// nothing waiting finds room for as much again.
+// The requests that wait for the log are limited in number and bytes. A session with none waiting still finds
+// as much room again.
 func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 	for name, size := range map[string]int{"requests": 1, "bytes": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestStreamKeepsIdentitiesOnce(t *testing.T) {
 	expect.List(t, got, all, "what is taken differs from what was put")
 }
 
-// A stream that one session has filled still takes a request of every other, and gives it a number soon.
+// A stream that one session has filled still accepts a request of every other session, and numbers it soon.
 func TestStreamLetsOthersIn(t *testing.T) {
 	s := New()
 	s.Open(1)
@@ -228,7 +228,7 @@ func TestStreamLetsOthersIn(t *testing.T) {
 	expect.That(t, n != 0 && s.Len() == 0, "%d drained, %d left", n, s.Len())
 }
 
-// BenchmarkStream measures a request through the stream, alone and behind others.
+// BenchmarkStream measures a request through the stream, both alone and after others.
 func BenchmarkStream(b *testing.B) {
 	for _, waiting := range []int{0, 2 * windowRequests} {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
@@ -295,7 +295,7 @@ func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 				"outcome %d takes a request: before-s.Len() == 1", i)
 		}
 	}
-	// The reader goes on behind what was applied without it.
+	// The reader continues after the requests that were applied without it.
 	must.OK(t, s.Put(&state.Request{Body: []byte("y")}, &w))
 	bl := s.Take(by, 7, 10, 100, nil)
 	expect.Equal(t, fmt.Sprint(bl.Origin, bl.Birth, bl.First, bl.Count), "7 1 3 1")
@@ -335,8 +335,8 @@ func TestSnapshotHidesOutcomes(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for room goes on when a quarter of the stream is free, in requests and in bytes, and
-// not before; and when the stream closes.
+// A goroutine that waits for room continues once a quarter of the stream is free, in requests and in bytes,
+// or when the stream closes.
 func TestWhoWaitsForRoomGoesOnAtThreeQuarters(t *testing.T) {
 	for name, size := range map[string]int{"requests": 1, "bytes": 1 << 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -392,8 +392,8 @@ func TestWhoWaitsForRoomGoesOnAtThreeQuarters(t *testing.T) {
 	}
 }
 
-// A request that no log entry can hold is refused, and so is each while the stream is closed. What a request
-// leaves behind is the caller's.
+// A stream refuses a request that no log entry can hold, and every request while it is closed. After
+// Put the caller may reuse its request.
 func TestRequestsThatAStreamRefuses(t *testing.T) {
 	s, by := opened(t, 0, nil)
 	expect.Fails(t, s.Put(&state.Request{Body: make([]byte, state.MaxRequest+1)}, nil),

@@ -19,8 +19,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A certificate that the other servers would refuse does not take the place of one that they believe: a start
-// refuses it as well.
+// A certificate that other servers would refuse does not replace one that they accept. A start refuses it as
+// well.
 func TestFilesThatPeersWouldRefuseAreNotUsed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		other bool // authority
@@ -54,7 +54,7 @@ func TestFilesThatPeersWouldRefuseAreNotUsed(t *testing.T) {
 	}
 }
 
-// A list that is cut off, as by a full disk, would let in all that it revokes.
+// A list that is cut short, for example by a full disk, would admit certificates that it revokes.
 func TestListThatIsNotWholeIsRefused(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)

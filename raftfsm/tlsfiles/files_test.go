@@ -72,8 +72,8 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	}
 }
 
-// TestFilesThatCannotBeUsedAreReadAgain: files that were read in the middle of a write are used once they are
-// whole, even if nothing but their bytes tells the difference.
+// TestFilesThatCannotBeUsedAreReadAgain: files read in the middle of a write are used once they are complete,
+// even if only their bytes show the difference.
 func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)
@@ -89,7 +89,7 @@ func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	expect.Equal(t, serial(), 1, "the first certificate stays: serial()")
 	expect.That(t, f.Problem() != "",
 		"the first certificate stays: want f.Problem() != \"\"")
-	// The old files come back, with their times: nothing is wrong any more.
+	// The old files return with their times: nothing is wrong now.
 	put(t, cert, before, first)
 	put(t, key, oldKey, first)
 	expect.Equal(t, serial(), 1, "problem %q: serial()", f.Problem())
@@ -104,8 +104,8 @@ func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	expect.Equal(t, f.Problem(), "", "problem %q: f.Problem()", f.Problem())
 }
 
-// A key that every user of the machine can read is refused at a start. Nor does it take the place of
-// another, and one that becomes readable is told.
+// A start refuses a key that every user of the machine can read. Later such a key does not replace another,
+// and a warning reports a key that becomes readable.
 func TestKeyThatEveryUserCanReadIsNotUsed(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)

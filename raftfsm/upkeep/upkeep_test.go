@@ -37,7 +37,7 @@ func (r *fakeRaft) LastIndex() uint64                          { return r.last }
 func (r *fakeRaft) ReloadableConfig() raft.ReloadableConfig    { return r.conf }
 func (r *fakeRaft) ReloadConfig(c raft.ReloadableConfig) error { r.conf = c; return nil }
 
-// How many entries stay behind a snapshot: more for a server that follows and is behind, within bounds.
+// The number of entries that a log keeps after a snapshot: more if a follower lags behind, within limits.
 func TestEntriesThatStayBehindASnapshot(t *testing.T) {
 	d, logged := openDisk(t), uint64(1000)
 	for i := range logged {
@@ -139,8 +139,8 @@ func TestSnapshotsRest(t *testing.T) {
 		"the interval does not count, or without a request: want !o.due(0, 0, 0, time.Hour, 0)")
 }
 
-// A tree that is at one of its bounds takes no more, and one without bounds does; so does a disk that cannot
-// be looked at.
+// A tree at one of its limits accepts no more; a tree without limits does. So does a server whose disk space
+// cannot be determined.
 func TestL19BoundsOfTheTree(t *testing.T) {
 	s := state.New("c")
 	tree := s.Tree()

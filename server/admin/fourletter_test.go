@@ -215,8 +215,8 @@ func TestGoZooKeeperParsesCons(t *testing.T) {
 	expect.That(t, line.MatchString(first), "unexpected %q", first)
 }
 
-// TestEveryLineOfMntrIsParsed uses Telegraf's expression, which gives up on
-// the whole answer at the first line that does not fit.
+// TestEveryLineOfMntrIsParsed uses Telegraf's expression. Telegraf drops the whole answer at the first line
+// that does not match.
 func TestEveryLineOfMntrIsParsed(t *testing.T) {
 	line := regexp.MustCompile(`^zk_(\w[\w\.\-]*)\s+([\w\.\-]+)`)
 	for _, status := range []Status{standalone(), ensemble()} {

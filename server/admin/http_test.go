@@ -265,7 +265,7 @@ func TestMetricsHaveBothFamilies(t *testing.T) {
 	}
 }
 
-// Every metric is there that was there before, with the same value if that is not one of this process.
+// Every metric of the earlier list still exists, with the same value unless it describes this process.
 func TestMetricsKeepTheirNames(t *testing.T) {
 	own := regexp.MustCompile(`^(go_|process_|promhttp_)`)
 	varies := regexp.MustCompile(`^((jvm_info|zlockd_build_info)\{.*\}|jvm_\S+(?: \S+)*) \S+$`)
@@ -300,7 +300,7 @@ func TestMeasuresOfOtherPackagesAreShown(t *testing.T) {
 	}
 }
 
-// A server that asks for too many others at once, or has none to ask, tells what it knows itself.
+// A server with too many others to ask at once, or with none, reports what it knows itself.
 func TestMembersOfAServerThatAsksNobody(t *testing.T) {
 	s := ensemble()
 	s.Serving, s.Reason = false, "no leader yet"
@@ -501,7 +501,7 @@ func TestJobAnswersStepByStep(t *testing.T) {
 	}
 }
 
-// A page of another site, whose name was made to point here, is told nothing.
+// A page of another site whose name resolves to this server gets no answer.
 func TestStrangeHostsAreRefused(t *testing.T) {
 	s := ensemble()
 	s.Members[0].Peer = "Lock1.example:2888"
@@ -532,8 +532,8 @@ func TestStrangeHostsAreRefused(t *testing.T) {
 	}
 }
 
-// A client may name paths that are no text, and an embedding program show two certificates for one use: no
-// sample of a name that is taken withholds the others.
+// A client may name paths that are not text, and an embedding program may show two certificates for one use.
+// A sample whose name is taken must not suppress the others.
 func TestSamplesOfOneNameDoNotSpoilTheMetrics(t *testing.T) {
 	var m metrics.Set
 	s := Status{Now: at}

@@ -67,8 +67,8 @@ func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
 	expect.That(t, !strings.Contains(log.String(), "guess"), "the log has a password: %s", log.String())
 }
 
-// TestListsSayWhatTheyTake: no entry of a list is longer in an answer than what
-// it is counted with, so that an answer stays below 50 MB.
+// TestListsSayWhatTheyTake: no entry of a list is longer in an answer than the size it is counted with, so an
+// answer stays below 50 MB.
 func TestListsSayWhatTheyTake(t *testing.T) {
 	length := func(o object) int {
 		var b bytes.Buffer

@@ -79,8 +79,8 @@ func TestLinesHaveTheFieldsOfZooKeepersLog(t *testing.T) {
 	}
 }
 
-// TestChangesOverHTTPAndFailedLogins: a change has a line with the user, the address and what was
-// asked for; a password never has. Reads have none.
+// TestChangesOverHTTPAndFailedLogins: a change has a line with the user, the address and the request, but
+// never a password. Reads have no lines.
 func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	l := opened(t, file)
@@ -128,8 +128,8 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 	}
 }
 
-// TestFullDiskStopsTheLogOnly: Add returns whatever becomes of the lines, which are counted; the
-// log goes on once it can, and Reopen follows a file that was moved away.
+// TestFullDiskStopsTheLogOnly: Add returns whatever happens to the lines, and lost lines are counted. The log
+// continues when it can, and Reopen follows a file that was moved.
 func TestFullDiskStopsTheLogOnly(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "log")
@@ -175,7 +175,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// A multi has a line for each of its changes, and one in all if it has failed.
+// A multi has a line for each of its changes, or a single line if it failed.
 func TestMultiHasALineForEachChange(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	l := opened(t, file)
@@ -225,7 +225,7 @@ func TestMultiHasALineForEachChange(t *testing.T) {
 	expect.Has(t, all, "\toperation=serverStop\tresult=invoked\n")
 }
 
-// Each change has its line, whatever became of it; what cannot be understood has none.
+// Each change has its line, whatever the result; a request that cannot be decoded has none.
 func TestEachChangeHasItsLine(t *testing.T) {
 	acl := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "world", ID: "anyone"}},
 		{Perms: jute.PermRead | jute.PermAdmin, ID: jute.ID{Scheme: "ip", ID: "10.0.0.1"}}}

@@ -17,8 +17,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A client whose requests are refused, which costs it nothing, writes no more than its share: the lines of
-// others are all there, and one line says how many of its own are not.
+// A client's refused requests cost it nothing, yet it writes no more lines than its share. All lines of
+// others are there, and one line counts those that its address lost.
 func TestAddressWritesItsShareOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAddressWritesItsShareOnly(t *testing.T) {
 	})
 }
 
-// Shares are forgotten once they are full again, and addresses beyond a number have one together.
+// A share that is full again is forgotten. Addresses beyond a limit use one share together.
 func TestSharesAreBounded(t *testing.T) {
 	s := &sink{}
 	at := time.Unix(0, 0)
@@ -64,7 +64,7 @@ func TestSharesAreBounded(t *testing.T) {
 	expect.Equal(t, len(s.shares), 0)
 }
 
-// The end of a session with many nodes has all its lines, and those of others behind it are not lost.
+// The end of a session with many nodes has all its lines, and later lines of others are not lost.
 func TestLinesOfEndsPushOutNoOthers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	l := must.Get(Open(Options{Name: file}))(t)
@@ -82,7 +82,7 @@ func TestLinesOfEndsPushOutNoOthers(t *testing.T) {
 	expect.Equal(t, l.Figures().Lost, 0, "lost")
 }
 
-// A file of its full size gives its place to a new one, and the oldest go.
+// A file at its size limit is replaced by a new one, and the oldest files are removed.
 func TestFileIsTurnedBySize(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "audit[1].log")
@@ -102,7 +102,7 @@ func TestFileIsTurnedBySize(t *testing.T) {
 	expect.OK(t, expect.Err(os.Stat(file+".1.gz")))
 }
 
-// While others need the disk nothing is written, which is told.
+// While others need the disk space the log writes nothing, and reports that.
 func TestNothingIsWrittenWithoutRoom(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	full := errors.New("no room")

@@ -61,7 +61,8 @@ func (s *sink) put(n int) {
 	s.add("", 1, func(b []byte) []byte { return append(b, bytes.Repeat([]byte("x"), n)...) })
 }
 
-// settled waits until the sink has done what it can, and compares its figures and what p tells since.
+// settled waits until the sink has done what it can. Then it compares the sink's figures, and what p was told
+// since the last call.
 func settled(t *testing.T, s *sink, p *place, written, lost int64, problem error, told ...string) {
 	t.Helper()
 	time.Sleep(2 * flushAfter)
@@ -78,7 +79,7 @@ func settled(t *testing.T, s *sink, p *place, written, lost int64, problem error
 	p.told = nil
 }
 
-// A slow disk costs the lines beyond a bound of what waits; they are counted, and the log goes on.
+// A slow disk loses only lines beyond the limit of waiting lines. They are counted, and the log continues.
 func TestLinesBeyondTheBacklogAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &place{hold: make(chan struct{})}

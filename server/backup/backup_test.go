@@ -330,7 +330,7 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// hung lets a Taker run whose next backup goes to a file that does not respond.
+// hung starts a Taker whose next backup goes to a file that does not respond.
 func hung(t *testing.T, patience time.Duration) (i *server.Instance, c *clock, k *backup.Taker, hangs string,
 	stop func()) {
 	i, c = serve(t, 5), newClock()
@@ -359,7 +359,7 @@ func TestDiskThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	must.Await(t, "the backup is not under way", time.Minute, func() bool {
 		select {
 		case c.tick <- c.now():
-		default: // it takes the backup already
+		default: // it already takes the backup
 		}
 		wait, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -386,7 +386,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		c.tick <- c.now()
 		c.tick <- c.now()
 	}
-	for failed := range int64(2) { // the second time nothing else is begun
+	for failed := range int64(2) { // the second time no other backup is begun
 		tick()
 		s := k.State()
 		expect.Equal(t, s.Failed, failed+1, "s.Failed")
@@ -448,7 +448,7 @@ func TestFailedBackupIsTriedAgain(t *testing.T) {
 	c.tick <- c.now()
 	c.tick <- c.now()
 	expect.Has(t, k.Notice(), "have failed since "+since+", and the newest is 1h0m0s old: ")
-	c.move(-24 * time.Hour) // it is tried at once, and not in a day
+	c.move(-24 * time.Hour) // the Taker tries at once, and not in a day
 	c.tick <- c.now()
 	c.tick <- c.now()
 	expect.Equal(t, k.State().Failed, int64(len(tries)+2), "failures")
@@ -475,7 +475,7 @@ var errNoState = errors.New("there is no state")
 
 func (failing) Backup(context.Context) (*apply.Backup, error) { return nil, errNoState }
 
-// A backup that fails is counted and told, and so is one that cannot be removed.
+// A backup that fails, or cannot be removed, is counted and logged.
 func TestFailuresOfBackupsAreTold(t *testing.T) {
 	i := serve(t, 1)
 	for _, c := range []struct {

@@ -33,7 +33,7 @@ func (a *alone) Current(ctx context.Context) error {
 	return a.Source.Current(ctx)
 }
 
-// Nor is it given out: its date would be new.
+// Such a state is not sent to a client either: its date would be new.
 func TestOnlyCurrentStateIsGivenOut(t *testing.T) {
 	i := serve(t, 1)
 	source := &alone{Source: i.Node()}
@@ -48,7 +48,7 @@ func TestOnlyCurrentStateIsGivenOut(t *testing.T) {
 	expect.Equal(t, ask(h, "GET", "?format=zlockd", "digest super:secret").Code, http.StatusOK)
 }
 
-// A server that was removed, or has no leader, writes no backup and prunes none; it tells why once an
+// A server that was removed, or has no leader, writes no backup and prunes none. It logs the reason once an
 // interval, and takes the backup as soon as it is current.
 func TestOnlyCurrentStateIsBackedUp(t *testing.T) {
 	source := &alone{Source: serve(t, 1).Node()}

@@ -47,8 +47,8 @@ func wrong(history []written, zxid int64, version func(path string) (int32, bool
 	return nil
 }
 
-// TestBackupsUnderLoadHoldTheirZxid takes backups of both kinds while several
-// sessions write, and compares each with what the writers were told.
+// TestBackupsUnderLoadHoldTheirZxid takes backups of both kinds while several sessions write, and compares
+// each with the answers to the writers.
 func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 	i := serve(t, 500)
 	ctx, stop := context.WithCancel(t.Context())
@@ -112,8 +112,8 @@ func take(t *testing.T, i *server.Instance, query string) ([]byte, int64) {
 	return w.Body.Bytes(), zxid
 }
 
-// write makes nodes and changes them, and notes what it was told. Each session
-// has its own nodes, so that a write whose answer was lost is one of the last.
+// write creates nodes, changes them, and records the answers. Each session has its own nodes, so a write with
+// a lost answer is among the last.
 func write(ctx context.Context, c *zk.Conn, k int, mu *sync.Mutex, history *[]written) {
 	for n := 0; ctx.Err() == nil; n++ {
 		path := fmt.Sprintf("/w%d-%d", k, n/20)

@@ -84,7 +84,7 @@ func TestStateIsPutBack(t *testing.T) {
 	left(t, h)
 }
 
-// left checks that nothing is left of what was received, not even an open file without a name.
+// left checks that nothing remains of the received data, not even an open file without a name.
 func left(t *testing.T, h *backup.Restorer) {
 	t.Helper()
 	expect.Equal(t, len(must.Get(os.ReadDir(h.Dir))(t)), 0, "left behind")
@@ -161,7 +161,7 @@ func (f *fullDisk) Room(int64) error {
 	return nil
 }
 
-// One restore is received at a time, and the second is told so at once.
+// The server receives one restore at a time; a second one gets an error at once.
 func TestOneIsPutBackAtATime(t *testing.T) {
 	i := serve(t, 5)
 	h := restorer(t, i)

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Two clusters whose servers have one id may share a directory. Each removes only what it wrote itself, also
-// of the files that an older release wrote, whose names do not tell the cluster.
+// Two clusters may share a directory even if their servers have the same id. Each server removes only its own
+// files. That includes files of an older release, whose names do not tell the cluster.
 func TestClustersShareADirectory(t *testing.T) {
 	dir := t.TempDir()
 	whole := func(of *backup.Handler) []byte {

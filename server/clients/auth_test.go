@@ -90,8 +90,8 @@ func TestFailedAuthIsAnsweredThenClosed(t *testing.T) {
 	expect.Equal(t, r.srv.metrics.AuthFailed.Load(), 7, "failures counted")
 }
 
-// Null credentials are not credentials: enough for an address, and for nothing
-// else. zkCli sends them for an addauth with a scheme alone.
+// Null credentials do not count as credentials: they suffice for the scheme ip, and for no other. zkCli sends
+// them for an addauth with only a scheme.
 func TestAuthWithoutCredentials(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
@@ -144,8 +144,8 @@ func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 	expect.Equal(t, len(b.Events), 0, "events before: %v", b.Events)
 }
 
-// The scheme ensemble as ZooKeeper's own provider answers it: it proves nothing, a
-// client without a name passes, and so does every name until names are configured.
+// The scheme ensemble answers as ZooKeeper's own provider does. It proves no identity. A client without a
+// name passes, and so does every name until names are configured.
 func TestEnsembleNames(t *testing.T) {
 	for _, names := range [][]string{nil, {"one", "two"}} {
 		r := newRig(t, Options{EnsembleNames: names})

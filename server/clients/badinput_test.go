@@ -193,7 +193,7 @@ func TestMalformedRequests(t *testing.T) {
 	expect.Equal(t, r.status().AllWatches, 0, "watches set by requests that failed")
 }
 
-// A malformed frame ends the connection, behind the replies to what came before it. The session lives on.
+// A malformed frame ends the connection after the replies to the earlier frames. The session lives on.
 func TestImpossibleFramesCloseTheConnectionOnly(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()

@@ -22,7 +22,7 @@ func TestMissedEventsAreCountedAsFrames(t *testing.T) {
 	c.out.Hush() // no flusher is to come
 	u := &catchUp{c: c, open: true}
 	for n := range 5 {
-		c.out.Ignore(c.out.Look().Frames) // its client has taken nothing for so long
+		c.out.Ignore(c.out.Look().Frames) // its client has taken nothing for this long
 		expect.Equal(t, u.open, n <= 3, "open before event %d", n+1)
 		u.tell(jute.EventCreated, "/a")
 		expect.Equal(t, c.out.Look().Frames, min(n+1, 3), "frames behind event %d", n+1)

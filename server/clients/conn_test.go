@@ -84,7 +84,7 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	}
 }
 
-// TestSessionThatCameBackHasNotLostItsConnection: what is told is of the newest connection.
+// TestSessionThatCameBackHasNotLostItsConnection: the log reports on the newest connection.
 func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
@@ -185,15 +185,15 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 	h, s := (heap2-heap)/n, (stacks2-stacks)/n
 	t.Logf("%d sessions in %v: each %d bytes, of them %d of stack; a ping %v of processor", n,
 		took.Round(time.Millisecond), h+s, s, each)
-	// Few sessions share what there is once: buckets of maps, spans of stacks.
+	// With few sessions, each pays more of the fixed costs: buckets of maps, spans of stacks.
 	if most := 2500 + 2_000_000/n; h+s > most && !race.Enabled {
 		t.Errorf("an idle session takes %d bytes, %d of heap and %d of stack", h+s, h, s)
 	}
 	runtime.KeepAlive(c)
 }
 
-// A long list is put together while the state is not locked. Changes go on beside it: the client hears of
-// those behind the list that it watches, never before, and the list is of one moment.
+// The server assembles a long list without the state lock, so changes happen during that time. The list shows
+// a single moment. The client gets events only for changes after it, and only after the list.
 func TestLongListsAreOfOneMoment(t *testing.T) {
 	r := newRig(t, Options{})
 	c, other := r.client(), r.client()

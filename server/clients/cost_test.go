@@ -106,8 +106,8 @@ func TestWatchersPayForTheirIdentities(t *testing.T) {
 	}
 }
 
-// An address whose watchers cost more than it may is told of no further events: they
-// are closed, as all who cannot take an event are.
+// If the watchers of an address cost too much, the server sends them no further events and closes them, like
+// every client that cannot take an event.
 func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	watcher := func(from *address) *conn {
@@ -225,7 +225,7 @@ func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
 	})
 }
 
-// What an address may cost has a bound while its connections have one, also when that changes.
+// The cost of an address is limited while the number of its connections is, also when that setting changes.
 func TestBoundOfAnAddressChanges(t *testing.T) {
 	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer s.Shutdown(t.Context())

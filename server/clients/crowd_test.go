@@ -64,8 +64,8 @@ func (c *crowd) open(t *testing.T) {
 	attach(t, c.sessions, c)
 }
 
-// attach attaches sessions, new ones if they are zero, at several servers in turn, again while these refuse,
-// and returns how many attempts failed.
+// attach attaches the sessions at several servers in turn; a zero session is a new one. It retries while the
+// servers refuse, and returns the number of failed attempts.
 func attach(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
 	t.Helper()
 	todo := make([]int, len(sessions))
@@ -100,7 +100,7 @@ func attach(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
 	return failed
 }
 
-// ask sends the same on each connection and waits for an answer of so many bytes; 0: one frame.
+// ask sends the same frame on each connection and waits for an answer of size bytes; 0: one frame.
 func (c *crowd) ask(frame []byte, size int) {
 	for _, m := range c.conns {
 		m.send(frame)
@@ -131,7 +131,7 @@ func (l times) String() string {
 	return fmt.Sprintf("p50 %v, p99 %v, longest %v of %d", at(n/2), at(n*99/100), at(n-1), n)
 }
 
-// beside does op again and again while do runs, and once more, and returns how long it took.
+// beside repeats op while do runs, and once more afterwards, and returns the times of op.
 func beside(do, op func()) (took times) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -268,8 +268,8 @@ func TestManyWatchersOfOneNode(t *testing.T) {
 	}
 }
 
-// TestSessionsComeBackAfterTheLeadersDeath: all sessions attach at the servers that are left, none has
-// expired, and another client takes locks. ZLOCKD_SESSIONS=100000 measures as many.
+// TestSessionsComeBackAfterTheLeadersDeath: all sessions attach at the remaining servers, none has expired,
+// and another client takes locks. ZLOCKD_SESSIONS=100000 measures as many.
 func TestSessionsComeBackAfterTheLeadersDeath(t *testing.T) {
 	n := asMany("ZLOCKD_SESSIONS", 2000)
 	rigs, crowds := newTrio(t, n)
@@ -317,8 +317,8 @@ func TestSessionsComeBackAfterTheLeadersDeath(t *testing.T) {
 	must.That(t, left >= n, "%d sessions left", left)
 }
 
-// memConn is the server's end of a connection that is nothing but memory, and
-// little of it: what is measured is the server's. It keeps no deadlines.
+// memConn is the server's end of a connection that consists only of a little memory, so the test measures the
+// server. It has no deadlines.
 type memConn struct {
 	toServer chan []byte
 	rest     []byte // of what was taken from it

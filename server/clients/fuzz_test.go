@@ -21,7 +21,7 @@ func fuzzRig(f *testing.F) (*rig, *pipeListener) {
 		MaxSessionTimeout: time.Second}, ln), ln
 }
 
-// feed sends b over a new connection, while everything that comes back is thrown away, and hangs up.
+// feed sends b over a new connection, discards all answers, and hangs up.
 func feed(t *testing.T, ln *pipeListener, b []byte) {
 	client, server := net.Pipe()
 	ln.conns <- server
@@ -37,7 +37,7 @@ func feed(t *testing.T, ln *pipeListener, b []byte) {
 	<-done
 }
 
-// check wants nothing left of the connections that were fed.
+// check demands that nothing remains of the connections that feed made.
 func (r *rig) check(t *testing.T) {
 	if n := r.srv.metrics.UnrecoverableErrors.Load(); n != 0 {
 		t.Fatalf("panic in a connection:\n%s", r.log)

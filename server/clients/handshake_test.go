@@ -250,8 +250,8 @@ func TestWaitServingEndsWithItsContext(t *testing.T) {
 	expect.Fails(t, s.WaitServing(t.Context()), "a stopped server is said to serve")
 }
 
-// However many clients come at once, few of their requests are in the stream: those of other clients do not
-// wait behind them.
+// However many clients connect at once, only a few of their requests are in the stream, so other clients do
+// not wait for them.
 func TestConnectRequestsComeAFewAtATime(t *testing.T) {
 	virtual(t, Options{MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
 		r.valve.close()

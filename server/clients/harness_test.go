@@ -125,7 +125,7 @@ func (v *valve) PingOK(d time.Duration) bool {
 	return !v.cut && v.Node.PingOK(d)
 }
 
-// WaitZxid waits as a follower does; a leader knows that it is never behind.
+// WaitZxid waits as a follower does. A leader would not wait, because it never lags behind.
 func (v *valve) WaitZxid(ctx context.Context, zxid int64) bool {
 	for v.Zxid() < zxid {
 		select {

@@ -23,9 +23,9 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// TestHoldSessions is the generator of TestIdleSessionsOverTCP, in a process of its own: it opens as many
-// sessions as ZLOCKD_HOLD says at an address, from many addresses of the loopback network, and for each
-// line that it reads lets every session ping once.
+// TestHoldSessions generates load for TestIdleSessionsOverTCP in its own process. It opens ZLOCKD_HOLD
+// sessions at an address, from many addresses of the loopback network. For each line of input it lets every
+// session ping once.
 func TestHoldSessions(t *testing.T) {
 	addr, count, ok := strings.Cut(os.Getenv("ZLOCKD_HOLD"), " ")
 	if !ok {

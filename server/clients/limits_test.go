@@ -50,8 +50,8 @@ func TestConnectionsInAllAreBounded(t *testing.T) {
 	alive(t, b)
 }
 
-// New sessions are refused at a bound, as connections are; those that exist go on, and a client whose
-// session ends makes room.
+// New sessions are refused at a limit, as connections are. Existing ones live on, and a session's end makes
+// room.
 func TestSessionsAreBounded(t *testing.T) {
 	for name, o := range map[string]Options{
 		"in all":              {MaxSessions: 3, MaxAddrSessions: 100},
@@ -77,7 +77,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// Clients that come at once get no more sessions than there may be, and all of those.
+// Clients that connect at once get exactly as many sessions as allowed.
 func TestSessionsThatComeAtOnceAreBounded(t *testing.T) {
 	const most, clients = 10, 50
 	r := newRig(t, Options{MaxAddrSessions: most})
@@ -170,8 +170,8 @@ func TestWatchesAreBounded(t *testing.T) {
 	}
 }
 
-// The bound is on what waits, not on what one reply may hold; and a client
-// that does not read loses the connection, never a single event.
+// The limit is on waiting bytes, not on the size of one reply. A client that does not read loses its
+// connection, never a single event.
 func TestMemoryOfWatchesIsBounded(t *testing.T) {
 	const kilo = 1 << 10
 	long := func(i int) wire.Body {
@@ -304,8 +304,8 @@ func (g *glances) View(f func(*state.State)) {
 	g.Replica.View(f)
 }
 
-// Few of a session's ephemeral nodes may be asked for, but all of them are
-// gone through: who asks again and again must not keep the log waiting.
+// A session may list few of its ephemeral nodes, but the server goes through all of them. A client that asks
+// repeatedly must not delay the log.
 func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 	const requests = 50
 	for _, tt := range []struct {

@@ -58,8 +58,8 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	})
 }
 
-// A large frame that comes, or an answer that is taken, at a moderate pace is progress: its connection stays,
-// although others wait for its memory longer than they wait for one that does not get on.
+// A large frame that arrives slowly, or an answer that is read slowly, still counts as progress. Its
+// connection stays, even if others wait longer for its memory than they would for a stalled connection.
 func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 	const bound, size = 1 << 20, 900_000
 	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
@@ -266,8 +266,8 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 	})
 }
 
-// A connection may end between being given memory for a long reply and the reply, while something is still
-// being written to it. What it had is free then, also once that write has failed.
+// A connection may end after it got memory for a long reply and before the reply, during another write. Its
+// memory must be free then, also once that write has failed.
 func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	for name, end := range map[string]func(*conn) bool{
 		"before": func(c *conn) bool { c.out.Close(ends.Moved); return c.out.Reserve(1<<20, true) },
@@ -322,7 +322,7 @@ func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
 	}
 }
 
-// A multiRead whose answer is too large is refused before anything of its size is allocated.
+// A multiRead with too large an answer is refused before it allocates memory for that answer.
 func TestMultiReadThatIsTooLargeTakesNoMemory(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()

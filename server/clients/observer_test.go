@@ -101,7 +101,7 @@ func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
 	must.OK(t, a.Closed())
 	must.OK(t, b.Closed())
 	expect.Equal(t, r.status().AllWatches, 0, "watches")
-	must.OK(t, first.Connect(wire.NewSession(10000))) // had seen nothing yet
+	must.OK(t, first.Connect(wire.NewSession(10000))) // it had seen nothing yet
 }
 
 func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {

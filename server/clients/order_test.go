@@ -84,7 +84,7 @@ func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 	alive(t, c)
 }
 
-// A read, a ping or an auth behind a write that is stuck waits for it; the replies before the write do not.
+// A read, a ping or an auth after a stuck write waits for it. Replies to earlier requests do not wait.
 func TestWhatIsAnsweredHereWaitsForPendingWrites(t *testing.T) {
 	r := newRig(t, Options{})
 	for _, later := range []struct {
@@ -133,8 +133,8 @@ func TestEventComesBeforeTheReplyThatCausedIt(t *testing.T) {
 	wantKinds(t, c, 1, 2, "NodeDataChanged /a", 3, "NodeChildrenChanged /a", 4, 5)
 }
 
-// Another connection changes the node all the time. A client that sees the new data has seen the
-// event before, and a watch fires only behind the reply that set it.
+// Another connection changes the node all the time. A client that sees the new data has already received the
+// event, and a watch fires only after the reply that set it.
 func TestEventComesBeforeAnyReplyThatShowsTheChange(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b := r.client(), r.client()

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// Reads behind writes of their connection do not hold up the requests behind them; each sees
-// exactly the writes before it, and its watch tells of those behind it.
+// Reads after writes of their connection do not delay the requests after them. Each read sees exactly the
+// writes before it, and its watch reports those after it.
 func TestReadsParkBehindWrites(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
@@ -61,7 +61,7 @@ func TestReadsParkBehindWrites(t *testing.T) {
 	expect.Equal(t, r.status().Outstanding, 0, "requests outstanding")
 }
 
-// A read whose answer may be long waits for the writes before it, with all that comes after it.
+// A read with a possibly long answer waits for the writes before it, and so do all requests after it.
 func TestLongReadsDoNotPark(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
@@ -105,8 +105,8 @@ func TestLongACLsDoNotPark(t *testing.T) {
 	wantKinds(t, c, 1, 2, 3)
 }
 
-// Another client may make the answers to parked reads long. They count for the memory of their
-// address: a connection whose answers do not fit is closed.
+// Another client may make the answers to parked reads long. They count toward the memory of their address; a
+// connection whose answers do not fit is closed.
 func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
 	r := newRig(t, Options{MaxWatchBytesPerConn: 1 << 20})
 	b := r.client()

@@ -161,7 +161,7 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 	}
 }
 
-// Reads under one hold of the lock end when they have cost much, or when much waits to be written.
+// A group of reads releases the lock when it has cost much, or when much waits to be written.
 func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 	st := stateWith(t)
 	deep := strings.Repeat("/x", 1000)

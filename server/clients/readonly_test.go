@@ -32,8 +32,8 @@ func withoutLeader(t *testing.T, st *state.State) (s *Server, dial func() *wire.
 	}
 }
 
-// Without a leader a server lets in clients that ask for a read-only session, with a session of their own or
-// with one that it knows, and says nothing to those it cannot know about.
+// Without a leader a server admits clients that ask for a read-only session, either a new one or one that it
+// knows. It does not answer clients whose sessions it cannot know.
 func TestSessionsWithoutALeader(t *testing.T) {
 	st := state.New("test")
 	password := [jute.PasswordSize]byte{1, 2, 3}
@@ -86,7 +86,8 @@ func TestSessionsWithoutALeader(t *testing.T) {
 	expect.Equal(t, s.metrics.ClosedNotServing.Load(), 3, "clients that were turned away")
 }
 
-// A read-only session reads and pings; what changes something is refused, and the session goes on.
+// A read-only session reads and pings. A request that would change something is refused, and the session
+// lives on.
 func TestRequestsWithoutALeader(t *testing.T) {
 	st := state.New("test")
 	password := [jute.PasswordSize]byte{1}
@@ -120,7 +121,7 @@ type refusing struct{ still }
 
 func (refusing) Propose(state.Request, state.Waiter) error { return errors.New("no") }
 
-// A request that cannot be proposed ends its connection, and one that comes too late is not proposed.
+// A request that cannot be proposed ends its connection, and a request that comes too late is not proposed.
 func TestRequestsThatAreNotProposed(t *testing.T) {
 	s, c := quiet(t, Options{})
 	c.replica = refusing{still{state.New("test")}}
@@ -221,7 +222,7 @@ func TestReadsAreAnsweredTogether(t *testing.T) {
 	}
 }
 
-// An outcome is written when its batch has been applied; one that is not known, which has no batch, at once.
+// An outcome is written once its batch is applied. An unknown outcome has no batch and is written at once.
 func TestOutcomesAreWrittenWithTheirBatch(t *testing.T) {
 	s, c := quiet(t, Options{})
 	waiting := func() int {

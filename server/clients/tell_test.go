@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Clients that read get all events of however large a change, behind one address and at default settings. The
-// events are kept once for all of them.
+// Clients that read get all events of a change, however large, from one address and with default settings.
+// The server keeps the events once for all of them.
 func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 	for _, x := range []struct {
 		watchers, nodes int
@@ -70,7 +70,7 @@ func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 	}
 }
 
-// A client that does not read is closed however the events are kept; one beside it that reads is not.
+// A client that does not read is closed, however the events are kept. A reading client is not.
 func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 	r := newRig(t, Options{MaxOutboxFrames: 1000})
 	owner, reads, deaf := r.client(), r.client(), r.client()

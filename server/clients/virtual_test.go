@@ -308,8 +308,8 @@ func TestClientThatWaitsForAReconfigIsNotSilent(t *testing.T) {
 	})
 }
 
-// While a write is stuck nothing more is read of its client. That is no reason
-// to take the client for dead, neither then nor afterwards.
+// While a write is stuck the server reads nothing more of its client. It must not take that client for dead,
+// neither then nor afterwards.
 func TestClientWhoseWriteIsStuckIsNotSilent(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)

@@ -93,8 +93,8 @@ func (n *fakeNode) ChangeMember(_ context.Context, c change.Change) error {
 	return nil
 }
 
-// A wish becomes changes of one server each. What stops it on its way is taken back, or it is said that what has
-// come of it is not known.
+// A wish becomes changes of one server each. If it cannot be completed, it is undone, or the answer says that
+// the result is unknown.
 func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
 	const four = "server.4=h4:2888:3888;2181"
 	unsafe := status.Errorf(status.Unsafe, "no majority")
@@ -162,8 +162,8 @@ func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
 	}
 }
 
-// A change that fails half-way takes back what it made itself, and leaves a server that another operator has
-// added while it ran.
+// A change that fails midway undoes only its own work. A server that another operator added in the meantime
+// stays.
 func TestServerOfAnotherOperatorStays(t *testing.T) {
 	const joining = "server.4=h4:2888:3888;2181,server.5=h5:2888:3888;2181"
 	broken := errors.New("the link broke")

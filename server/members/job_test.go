@@ -214,8 +214,8 @@ func TestJobEndsWithItsCaller(t *testing.T) {
 	expect.That(t, status.Of(err) == status.Interrupted && len(f.got) <= 0, "%v, changed %v", err, f.got)
 }
 
-// A replacement goes on by the rest that it tells, wherever the server that does it is lost. The rest
-// remembers what the members no longer show: where the new server is, and whether it votes.
+// A replacement continues from the rest that it reported, whichever step lost the server that ran it. The
+// rest remembers what the members no longer show: the address of the new server, and whether it votes.
 func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
 	for id, want := range map[uint32]string{3: "remove 3, add 3 h3:2888, promote 3",
 		10: "remove 10, add 10 h10:2888"} {

@@ -115,9 +115,8 @@ func TestWhatIsImpossibleHere(t *testing.T) {
 	}
 }
 
-// After each change of raft's a majority of its voters follows, whichever
-// members of both configurations run, as long as one did before and one would
-// afterwards; and what is made in the end is what was asked for.
+// After each of raft's changes a majority of its voters follows, whichever members run, if a majority did
+// before and would do afterwards. The final result is what was asked for.
 func TestEveryStepLeavesAMajority(t *testing.T) {
 	n, all := 5, 243
 	if testing.Short() {

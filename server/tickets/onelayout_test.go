@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server with --one-layout opens no ticket beside a contender of kazoo's, and says that a lock of another
-// kind is there. So does this package's client, which is told of a missing right only.
+// A server with --one-layout opens no ticket next to a contender of kazoo's, and says that there is a lock of
+// another kind. This package's client is refused too; it is only told that it lacks a right.
 func TestOneLayoutRefusesTickets(t *testing.T) {
 	t.Parallel()
 	i := start(t, func(o *server.Options) { o.OneLayout = true })

@@ -114,9 +114,9 @@ func TestTicketsBesidePermitsWithoutNumbers(t *testing.T) {
 
 var slotJobs = flag.Int("slots.jobs", 300, "jobs of TestK11NoTwoHaveOneSlot")
 
-// K11: jobs by tickets and by package client take permits of one semaphore, in its queue and by tries. Some
-// callers vanish with their permits, and their session is ended for them. No two hold one number at once: each
-// locks the file of its number.
+// K11: jobs take permits of one semaphore through tickets and through package client, in its queue and by
+// tries. Some callers vanish with their permits, and the test ends their sessions. No two hold one number at
+// once: each locks the file of its number.
 func TestK11NoTwoHaveOneSlot(t *testing.T) {
 	t.Parallel()
 	const limit, callers = 8, 16

@@ -26,7 +26,7 @@ import (
 )
 
 // A server whose clock is behind the leader's refuses no draw for longer than the rate says. Without a secret
-// it asks by no log entry.
+// it asks without a log entry.
 func TestDrawAtAServerWhoseClockIsBehind(t *testing.T) {
 	t.Parallel()
 	var behind [3]atomic.Bool
@@ -148,8 +148,9 @@ func TestCallersWaitInLineForDraws(t *testing.T) {
 
 var rateDraws = flag.Int("rates.draws", 2000, "how many draws are granted in TestK12DrawsWhileLeadersDie")
 
-// K12: callers draw at three servers whose leader is stopped again and again and whose clocks differ and jump.
-// Each tenth answer is lost, and the draw comes again. No time of the rate has more draws than its limit.
+// K12: callers draw at three servers whose clocks differ and jump, while the leader is stopped again and
+// again. Each tenth answer is lost, and its caller repeats the draw. No window of the rate has more draws
+// than its limit.
 func TestK12DrawsWhileLeadersDie(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -248,8 +249,8 @@ func BenchmarkDrawsOverHTTP(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "draws/s")
 }
 
-// A quota bounds for the whole cluster how many rates there are below an identity's path. Those that there are
-// go on.
+// For the whole cluster, a quota limits how many rates exist below an identity's path. Existing rates
+// continue.
 func TestQuotaBoundsRates(t *testing.T) {
 	t.Parallel()
 	i := start(t, func(o *server.Options) { o.EnforceQuota = true })

@@ -387,8 +387,8 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestK8 sends each request of a program twice, and loses the answer of each in turn: the ticket comes to the
-// state that it would have had, and no place is left behind.
+// TestK8 sends each request of a program twice, and loses the answer to each in turn. The ticket reaches the
+// same state as without a loss, and no place is left behind.
 func TestK8EachAnswerMayBeLost(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
@@ -527,7 +527,7 @@ func TestAFloodOfOpens(t *testing.T) {
 	c.expect(999, 201, "POST /v1/locks/other", "Authorization: Bearer token-of-other")
 }
 
-// An identity that sends more requests than it may is held back and then refused. Another's go on.
+// An identity that sends too many requests is delayed and then refused. Other identities are not affected.
 func TestRequestsOfAnIdentityArePaced(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
@@ -570,7 +570,8 @@ func TestRequestsOfAnIdentityArePaced(t *testing.T) {
 	}
 }
 
-// A wait that began with a token ends with it, and a server that had tokens lets no caller in without any.
+// A wait that began with a token ends when that token is removed. A server that had tokens admits no caller
+// without one.
 func TestATokenThatIsTakenAwayEndsItsWaits(t *testing.T) {
 	t.Parallel()
 	read := func(names ...string) *tickets.Tokens {

@@ -79,9 +79,9 @@ func (h *holders) leave(mode string, a reply) {
 	}
 }
 
-// TestK9 lets callers pass a lock around three servers whose leader dies again and again. Each request is sent
-// twice, and each tenth answer is lost: no tickets hold the lock at once that exclude each other, tokens rise,
-// and nothing is left a moment after.
+// TestK9 passes a lock around three servers whose leader dies again and again. Each request is sent twice,
+// and each tenth answer is lost. No two tickets that exclude each other hold the lock at once, tokens rise,
+// and soon afterwards nothing is left.
 func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

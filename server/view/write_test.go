@@ -172,8 +172,9 @@ func TestARefusedActionSaysWhy(t *testing.T) {
 	}
 }
 
-// An action reaches the contender that the operator saw, and not one that has made the node again before
-// the request is applied: its version is the same. It also reaches it while other nodes come beside it.
+// An action reaches only the contender that the operator saw. It does not reach one that created the node
+// again before the request is applied, with the same version. Other nodes that appear next to it do not
+// prevent the action.
 func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
 	const record = `{"v":1,"host":"web"}`
 	again := func(l *lone, a, b session.Session) {
@@ -233,7 +234,8 @@ func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
 	}
 }
 
-// A number comes back only with a directory that is made again: no node made beside it holds an action up.
+// A number is repeated only if the directory was created again: nodes created next to it do not prevent an
+// action.
 func TestAnActionReachesANumberedContenderInABusyQueue(t *testing.T) {
 	const name = "x-lock-0000000000"
 	const record = `{"v":1,"host":"web"}`
@@ -308,8 +310,8 @@ func TestOnlyNewsIsLogged(t *testing.T) {
 	}
 }
 
-// In the picture a party stands to the left of those it waits for; parties of a cycle stand in one column,
-// their lines bow to the right, and the picture has room for the labels.
+// In the picture a party is to the left of those it waits for. The parties of a cycle are in one column with
+// their lines bowed to the right, and there is room for the labels.
 func TestPictureOfWaits(t *testing.T) {
 	party := func(session int64, cycle int) partyRow {
 		return partyRow{Label: "p", Party: recipe.Party{Session: recipe.Session(session), Cycle: cycle}}

@@ -48,8 +48,8 @@ func askAdmin(addr string) error {
 	return err
 }
 
-// A port with TLS refuses clear text unless it is told to take it; then each caller speaks as it likes, and
-// one that says nothing keeps no other out.
+// A port with TLS refuses clear text unless configured to accept it; then each caller uses what it likes. A
+// silent caller keeps no other out.
 func TestPortsWithTLS(t *testing.T) {
 	secure := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	t.Cleanup(secure.Close)
@@ -78,7 +78,7 @@ func TestPortsWithTLS(t *testing.T) {
 	}
 }
 
-// Connections that rest, or that never say what they want, give way to new ones.
+// Idle connections, and connections that never send a request, give way to new ones.
 func TestIdleConnectionsDoNotKeepHealthChecksOut(t *testing.T) {
 	for what, send := range map[string]string{
 		"silent": "", "kept alive": "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", "slow": "GET /health HT"} {
@@ -107,7 +107,7 @@ func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
 	select {
 	case err := <-one:
 		t.Fatalf("one too many is answered: %v", err)
-	case <-time.After(50 * time.Millisecond): // it waits; longer would prove no more
+	case <-time.After(50 * time.Millisecond): // it waits; a longer test would prove no more
 	}
 	close(answer)
 	expect.OK(t, <-one)

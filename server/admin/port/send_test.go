@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// What is on its way takes a bounded memory, in all and for one address; others have theirs.
+// Answers being sent take a limited amount of memory, in total and per address.
 func TestOutgoingIsBounded(t *testing.T) {
 	const step = 1 << 20
 	var o Outgoing

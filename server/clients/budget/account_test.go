@@ -14,8 +14,8 @@ func newShares(conns int) *Shares {
 	return s
 }
 
-// An address has a third of each second of the state lock, a server of three gives it
-// a third of that, and what it has not used it may not use later.
+// An address has a third of each second of the state lock; in a cluster of three, each server gives it a
+// third of that. Unused time does not accumulate.
 func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
 	s := newShares(60)
 	for _, servers := range []int64{1, 3} {
@@ -38,7 +38,7 @@ func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
 	}
 }
 
-// Where one address may have any number of connections, nothing that it asks for waits.
+// An address that may have any number of connections never waits.
 func TestTrustedAddressHasTheWholeLock(t *testing.T) {
 	s := newShares(-1)
 	s.SetServers(5)
@@ -104,7 +104,7 @@ func TestMemoryOfAnAddressUpToItsBound(t *testing.T) {
 	}
 }
 
-// Where an address may have any number of connections nothing is bounded, and that may change.
+// For an address that may have any number of connections nothing is limited, and that setting may change.
 func TestBoundChanges(t *testing.T) {
 	s, a := newShares(60), new(Account)
 	expect.That(t, !s.Room(a, 1001), "an address has more than its bound")
@@ -120,7 +120,7 @@ func TestBoundChanges(t *testing.T) {
 		"an address has no bound again: want s.Of(time.Second) < 1<<30")
 }
 
-// What is spent is charged; who has spent the burst waits, the longer the more is owed.
+// An address pays for what it uses. Once it has used its burst it waits, the longer the more it owes.
 func TestAddressWaitsBeyondItsBurst(t *testing.T) {
 	s, a := newShares(60), new(Account)
 	const now = time.Second

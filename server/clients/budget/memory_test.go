@@ -39,8 +39,8 @@ func newMemory(limit, conns, perAddress int) *Memory {
 		Now: func() time.Duration { return time.Since(start) }}
 }
 
-// A connection gets memory up to the bound, the last byte of it included; one that is alone gets what it asks
-// for, and less than before is always given.
+// A connection gets memory up to the limit, including the last byte. A connection that is alone gets all that
+// it asks for. A request for less than before always succeeds.
 func TestMemoryIsGivenUpToItsBound(t *testing.T) {
 	m, a, b := newMemory(1000, -1, 0), new(conn), new(conn)
 	for i, x := range []struct {
@@ -165,7 +165,7 @@ func TestProgressIsNoted(t *testing.T) {
 	expect.That(t, since() > -time.Hour, "many bytes")
 }
 
-// Connections that wait get memory in their order, but one whose own address has too much lets others pass.
+// Waiting connections get memory in order, but one whose address has too much lets others pass.
 func TestLineForMemory(t *testing.T) {
 	m, a, b, rich := newMemory(1010, 60, 600), new(conn), new(conn), new(conn)
 	must.That(t, m.Try(a, Input, 500, false),
@@ -208,7 +208,7 @@ func TestLineForMemory(t *testing.T) {
 	expect.Equal(t, len(m.line), 1, "%d wait: len(m.line)", len(m.line))
 	expect.Equal(t, m.used, 440+300+10+250+10)
 	rich.Account().SetWatches(0)
-	m.leave(none) // is not there any more
+	m.leave(none) // it has left
 	if expect.Equal(t, len(m.line), 1, "%d wait: len(m.line)", len(m.line)) {
 		expect.That(t, !granted(own), "%d wait: want !granted(own)", len(m.line))
 	}

@@ -45,7 +45,7 @@ func TestUnproved(t *testing.T) {
 		"identities where none are: %v", all)
 }
 
-// A client may have so many identities, of so many bytes, and none more; a refused one changes nothing.
+// A client may have a limited number of identities, of a limited length. A refused identity changes nothing.
 func TestIdentitiesUpToTheirBounds(t *testing.T) {
 	x509 := func(id string) jute.ID { return jute.ID{Scheme: X509, ID: id} }
 	l := listOf("127.0.0.1")
@@ -63,7 +63,8 @@ func TestIdentitiesUpToTheirBounds(t *testing.T) {
 	expect.That(t, !listOf("127.0.0.1").Add(x509(""), Super{}), "an empty identity is taken")
 }
 
-// Without a scheme that is required every client is admitted; with some, it must have proved one of them.
+// Without required schemes every client is admitted. Otherwise it must have proved an identity of one of
+// them.
 func TestSchemesThatAreRequired(t *testing.T) {
 	for _, x := range []struct {
 		required []string

@@ -42,7 +42,7 @@ func subject(t testing.TB, parts ...part) []byte {
 	return must.Get(asn1.Marshal(sets))(t)
 }
 
-// The texts are those that Java gives, which TestSubjectsAreJavas asks, but for bytes that are not UTF-8.
+// Java gives the same texts, except for bytes that are not UTF-8; TestSubjectsAreJavas compares them.
 var subjects = []struct {
 	want  string
 	parts []part

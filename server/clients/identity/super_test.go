@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// What is not set, in the options or in what a client proves, matches nothing.
+// A value that is missing, in the options or in a client's proof, matches nothing.
 func TestSuperUser(t *testing.T) {
 	digest := func(credentials string) string { return acl.DigestID(credentials).ID }
 	for name, x := range map[string]struct {

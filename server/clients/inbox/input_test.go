@@ -111,7 +111,7 @@ func TestRoomForTheNextBytes(t *testing.T) {
 	}
 }
 
-// A read that brings bytes and an error brings the bytes, and one that brings nothing is an error.
+// A read with bytes and an error delivers the bytes. A read without bytes is an error.
 func TestReadsWithErrors(t *testing.T) {
 	var in Input
 	n, err := in.Fill(iotest.DataErrReader(bytes.NewReader([]byte("abc"))))

@@ -9,7 +9,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An outbox is told to the memory in steps, from FlushSize on; one that others fill dies if there is no room.
+// An outbox reserves memory in steps, from FlushSize on. An outbox that other clients fill is closed if there
+// is no room.
 func TestOutboxIsHeldInSteps(t *testing.T) {
 	s, c := quiet(t, 0, 0, 1<<20)
 	o := &c.Outbox

@@ -50,7 +50,7 @@ type mute struct{ *sink }
 
 func (mute) CloseWrite() {}
 
-// A flush writes what waits if no other does, and ends the writing side behind the last frame.
+// A flush writes the waiting bytes if no other flush does, and closes the writing side after the last frame.
 func TestFlushesOfAnOutbox(t *testing.T) {
 	for _, x := range []struct {
 		name     string
@@ -100,7 +100,8 @@ func TestFlushesOfAnOutbox(t *testing.T) {
 	}
 }
 
-// Long buffers are written in pieces; a client that takes a part of one goes on, one that fails is closed.
+// Long buffers are written in pieces. A client that takes a part of a piece continues; one whose write fails
+// is closed.
 func TestBuffersAreWrittenInPieces(t *testing.T) {
 	const size = 3*writePiece + 5
 	for _, x := range []struct {
@@ -146,7 +147,7 @@ func TestBuffersAreWrittenInPieces(t *testing.T) {
 	}
 }
 
-// A connection takes no frame behind its last.
+// A connection accepts no frame after its last one.
 func TestLastFrames(t *testing.T) {
 	_, c := quiet(t, 0, 0, 0)
 	c.Last([]byte("last"), ends.Word)

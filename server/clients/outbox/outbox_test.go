@@ -101,8 +101,8 @@ func TestLongOutboxIsNotCopied(t *testing.T) {
 	expect.Equal(t, first, &o.full[0].b[0], "the first buffer has moved")
 }
 
-// However many outboxes an event has filled, a reply waits for one run of them, and they for one of replies. The
-// reply to the client that made the change is such a reply, whether its connection watches or not.
+// However many outboxes an event fills, a reply waits for one run of them, and they wait for one run of
+// replies. That includes the reply to the client that made the change, whether or not it watches.
 func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 	var f Flushers
 	f.cond.L = &f.mu
@@ -230,7 +230,7 @@ func TestEventsInAnOutbox(t *testing.T) {
 	expect.Equal(t, frames, 2)
 }
 
-// The first reason for an end is the one that counts, and what is dead holds nothing.
+// Only the first reason for an end counts, and a closed outbox holds nothing.
 func TestEndsOfAnOutbox(t *testing.T) {
 	o := Outbox{holding: holding{reserved: 5}, queue: queue{buf: []byte("b"), spare: []byte("s"),
 		full: []piece{{b: []byte("f")}}, fullLen: 1}}

@@ -57,8 +57,8 @@ func (p *poller) Wait(buf []Arrival) (n int, err error) {
 func (p *poller) Read(Sleeper, []byte) (n int, err error) { return 0, nil }
 func (p *poller) Close()                                  { close(p.arrives) }
 
-// A connection rests over visits that answer all, and rises with what a visit cannot answer, at its end, also
-// if that comes during a visit, and at once if nothing tells of arrivals.
+// A connection rests as long as each visit answers everything. It rises at the end of a visit that leaves
+// something unanswered, also if that arrived during the visit. It rises at once if nothing reports arrivals.
 func TestConnectionsRise(t *testing.T) {
 	for name, c := range map[string]struct {
 		reads string

@@ -35,8 +35,8 @@ func heardOf(t *testing.T, c *Watcher) (list []string) {
 	return list
 }
 
-// Whatever is watched and changed, each connection gets the events that it would get were it told of one after
-// the other: in their order, each once, and none of a node that its client may not read.
+// Whatever is watched and changed, each connection gets the same events as if the server sent them one by
+// one: in order, each once, and none about a node that its client may not read.
 func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 	acls := []*acl.Set{acl.New(jute.WorldAnyone), acl.New(jute.WorldAnyone)}
 	for i := range 3 {
@@ -105,8 +105,8 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 	}
 }
 
-// Where there is no room for events, the connection that has not read for longest makes some; without one the
-// connection that would get them is closed.
+// If there is no room for events, the connection that has not read for the longest time is closed. If there
+// is no such connection, the receiver of the events is closed.
 func TestNonReadersMakeRoomForEvents(t *testing.T) {
 	s, deaf := quiet(t, Bounds{BytesPerConn: 100_000}, 0, 100_000)
 	c := connFrom(s, deaf.From)

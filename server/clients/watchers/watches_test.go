@@ -125,8 +125,8 @@ func TestVeryManyWatchesGoWithTheirConnection(t *testing.T) {
 	expect.Equal(t, s.table.Count(), 0, "watches after a reset")
 }
 
-// A change that an address hears of costs it a step at least, and one for each tellBytes of the events. An
-// address that owes much is not told, and its watching connections are closed.
+// A change that an address hears of costs it at least one step, plus one for each tellBytes of the events. An
+// address that owes much gets no events, and its watching connections are closed.
 func TestEventsAreCharged(t *testing.T) {
 	long := "/" + strings.Repeat("x", 2*tellBytes-1)
 	for _, x := range []struct {
