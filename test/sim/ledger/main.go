@@ -100,17 +100,43 @@ func table(lines []byte) (string, error) {
 			c.Hours, c.Answered, 100*float64(c.Unknown)/float64(max(1, c.Answered+c.Unknown)), faults,
 			strings.Trim(fmt.Sprint(c.Found), "[]"))
 	}
-	b.WriteString("\nFaults that took effect:")
-	for i, kind := range slices.Sorted(maps.Keys(kinds)) {
-		fmt.Fprintf(&b, "%s %s %d", map[bool]string{true: ","}[i > 0], kind, kinds[kind])
+	var each []string
+	all, hours, seeds := 0, 0.0, 0
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		all += kinds[kind]
+		each = append(each, fmt.Sprint(kind, " ", kinds[kind]))
 	}
-	b.WriteString(".\n\n")
-	writeStates(&b, states)
+	for _, c := range list {
+		hours, seeds = hours+c.Hours, seeds+c.Seeds
+	}
+	b.WriteString("\n" + wrap(fmt.Sprintf("In %.0f simulated hours of %d seeds %d faults took effect: %s.", hours,
+		seeds, all, strings.Join(each, ", "))) + "\n")
+	b.WriteString(wrap(told(states)) + "\n")
 	return b.String(), nil
 }
 
-// writeStates tells which rare states were reached.
-func writeStates(b *strings.Builder, visits map[string]int) {
+// wrap breaks a text into lines of at most 110 bytes.
+func wrap(text string) string {
+	var b strings.Builder
+	at := 0
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case at == 0:
+		case at+1+len(word) > 110:
+			b.WriteByte('\n')
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += len(word)
+	}
+	return b.String() + "\n"
+}
+
+// told says which rare states were reached.
+func told(visits map[string]int) string {
 	seen := 0
 	var never []string
 	for _, s := range reached.States {
@@ -120,9 +146,9 @@ func writeStates(b *strings.Builder, visits map[string]int) {
 			never = append(never, s.Name)
 		}
 	}
-	fmt.Fprintf(b, "%d of %d rare states were reached (`test/sim/reached`)", seen, len(reached.States))
+	text := fmt.Sprintf("%d of %d rare states were reached (`test/sim/reached`)", seen, len(reached.States))
 	if len(never) > 0 {
-		fmt.Fprintf(b, "; not yet: %s", strings.Join(never, "; "))
+		text += "; not yet: " + strings.Join(never, "; ")
 	}
-	b.WriteString(".\n\n")
+	return text + "."
 }
