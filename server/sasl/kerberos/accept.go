@@ -182,7 +182,7 @@ func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Ti
 		return nil, false, fmt.Errorf("%w: authenticator of version %d with %d µs", errProtocol, a.Version,
 			a.Micros)
 	case !who.equal(client):
-		return nil, false, fmt.Errorf("%w: %s shows a ticket of %s", errRefused, who, client)
+		return nil, false, fmt.Errorf("%w: %s uses the ticket of %s", errRefused, who, client)
 	case at.Sub(now).Abs() > Skew:
 		return nil, false, fmt.Errorf("%w: %s: its clock is %s from this server's, more than %s", errRefused,
 			client, at.Sub(now).Abs().Round(time.Second), Skew)

@@ -73,7 +73,7 @@ func parseRule(m []string) (r Rule, err error) {
 		part := -1
 		if p[2] != "" {
 			if part, err = strconv.Atoi(p[2]); err != nil || part > r.parts {
-				return r, fmt.Errorf("there is no part $%s in a name of %d", p[2], r.parts)
+				return r, fmt.Errorf("a name with %d part(s) has no part $%s", r.parts, p[2])
 			}
 		}
 		r.format = append(r.format, piece{p[1], part})

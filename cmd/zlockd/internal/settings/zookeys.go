@@ -73,10 +73,10 @@ var zooRules = map[string]rule{
 	"ssl.trustStore.type":            storeType,
 	"ssl.quorum.keyStore.type":       storeType,
 	"ssl.quorum.trustStore.type":     storeType,
-	"ssl.trustStore.password":        ignored("PEM files need none"), "ssl.trustStore.passwordPath": ignored(
-		"PEM files need none"),
-	"ssl.quorum.trustStore.password":     ignored("PEM files need none"),
-	"ssl.quorum.trustStore.passwordPath": ignored("PEM files need none"),
+	"ssl.trustStore.password":        ignored("PEM files have no password"), "ssl.trustStore.passwordPath": ignored(
+		"PEM files have no password"),
+	"ssl.quorum.trustStore.password":     ignored("PEM files have no password"),
+	"ssl.quorum.trustStore.passwordPath": ignored("PEM files have no password"),
 	"ssl.clientAuth":                     {"none, want or need a certificate of the client", clientAuth},
 	"ssl.quorum.clientAuth": {"need, and nothing else",
 		unless("need", refused("peers always show certificates to each other")).apply},
