@@ -5,12 +5,50 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
+
+// Permits are the permits of one semaphore, for all calls on it.
+type Permits struct {
+	c     *Client
+	path  string
+	terms *Terms
+	tell  func(hold.Event) // nil: no function listens
+	wish  atomic.Int64     // the number of permits that the program gave
+	d     semLayout
+	told  sync.Once // reports only once that the stored number differs
+}
+
+// semLayout says where the parts of a semaphore are.
+type semLayout struct {
+	lock, leases string // directories
+	q            queue
+	leaseName    func(id recipe.ID, slot int) string
+	numbered     bool    // the permits have numbers
+	mode         zk.Mode // mode of the nodes of the permits
+	use          recipe.Use
+}
+
+func semLayoutOf(l recipe.Layout, path string) semLayout {
+	if l == recipe.LayoutKazoo {
+		return semLayout{lock: path + "-__lock__", leases: path,
+			q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.Ephemeral,
+			use:       recipe.UseBarePermits,
+			leaseName: func(id recipe.ID, _ int) string { return id.Hex() }}
+	}
+	return semLayout{
+		lock: recipe.Join(path, "locks"), leases: recipe.Join(path, recipe.PermitsName),
+		q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential,
+		use:      recipe.UsePermits,
+		numbered: true, leaseName: recipe.PermitName,
+	}
+}
 
 // semSight is the result of a look at a semaphore's path.
 type semSight struct {
@@ -146,3 +184,18 @@ func (s *Permits) Store(ctx context.Context, e *session.Epoch, permits int) erro
 
 // Stored notes that the number was stored.
 func (s *Permits) Stored(permits int) { s.wish.Store(int64(permits)) }
+
+// free returns the permits in use. It also returns ErrNotAcquired if fewer than n permits are free.
+func (s *Permits) free(ctx context.Context, e *session.Epoch, a *attempt, limit, n int) (
+	used []string, err error) {
+	used, err = e.Children(ctx, s.d.leases)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
+	do, err := recipe.DecidePermits(limit, len(used), n)
+	if err == nil && do == recipe.Wait {
+		a.waitsForPermits("", s.d.leases, used)
+		err = hold.ErrNotAcquired
+	}
+	return used, err
+}

@@ -2,38 +2,13 @@ package take
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/client/zk"
 )
-
-// Permits are the permits of one semaphore, for all calls on it.
-type Permits struct {
-	c     *Client
-	path  string
-	terms *Terms
-	tell  func(hold.Event) // nil: no function listens
-	wish  atomic.Int64     // the number of permits that the program gave
-	d     semLayout
-	told  sync.Once // reports only once that the stored number differs
-}
-
-// semLayout says where the parts of a semaphore are.
-type semLayout struct {
-	lock, leases string // directories
-	q            queue
-	leaseName    func(id recipe.ID, slot int) string
-	numbered     bool    // the permits have numbers
-	mode         zk.Mode // mode of the nodes of the permits
-	use          recipe.Use
-}
 
 // Permits returns the permits of the semaphore on path. The number wish is stored if none is; with 0, one
 // must be stored.
@@ -41,21 +16,6 @@ func (c *Client) Permits(path string, wish int, terms *Terms, tell func(hold.Eve
 	s := &Permits{c: c, path: path, terms: terms, tell: tell, d: semLayoutOf(terms.Layout, path)}
 	s.wish.Store(int64(wish))
 	return s
-}
-
-func semLayoutOf(l recipe.Layout, path string) semLayout {
-	if l == recipe.LayoutKazoo {
-		return semLayout{lock: path + "-__lock__", leases: path,
-			q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.Ephemeral,
-			use:       recipe.UseBarePermits,
-			leaseName: func(id recipe.ID, _ int) string { return id.Hex() }}
-	}
-	return semLayout{
-		lock: recipe.Join(path, "locks"), leases: recipe.Join(path, recipe.PermitsName),
-		q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential,
-		use:      recipe.UsePermits,
-		numbered: true, leaseName: recipe.PermitName,
-	}
 }
 
 // Take waits until n permits are granted.
@@ -119,19 +79,4 @@ func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n i
 		a.leave() // the local queue is only for the lock at the head
 	}
 	return g, lostPlace(err)
-}
-
-// free returns the permits in use. It also returns ErrNotAcquired if fewer than n permits are free.
-func (s *Permits) free(ctx context.Context, e *session.Epoch, a *attempt, limit, n int) (
-	used []string, err error) {
-	used, err = e.Children(ctx, s.d.leases)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, err
-	}
-	do, err := recipe.DecidePermits(limit, len(used), n)
-	if err == nil && do == recipe.Wait {
-		a.waitsForPermits("", s.d.leases, used)
-		err = hold.ErrNotAcquired
-	}
-	return used, err
 }
