@@ -33,8 +33,8 @@
 // One goroutine reads answers and events in the order in which the server sent them. It finishes each of them
 // before it reads the next. So:
 //
-//   - Calls end in the order in which they were sent, except that repeated reads come after writes that failed
-//     with the connection.
+//   - Calls end in the order in which they were sent, except that repeated reads come after writes that
+//     failed with the connection.
 //   - A watch fires before the end of any call whose answer shows the change or a later state. A program that
 //     reads a new state has already had the event.
 //   - A watch counts from the answer of the read that set it: no change is lost between the state that the

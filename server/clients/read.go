@@ -109,7 +109,9 @@ func (c *conn) run(st *state.State) {
 
 // takeLong begins a longReply, if the read lists so much that other clients would wait for it.
 // The outbox is locked.
-func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (w request.Watch, taken bool) {
+func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (
+	w request.Watch, taken bool) {
+
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		if c.out.Reserved() == 0 {

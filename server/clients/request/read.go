@@ -70,8 +70,8 @@ func AppendRecord(t *tree.Tree, b []byte, session int64, ids []jute.ID, op jute.
 	return b, w, 0, code
 }
 
-// WatchOp returns what addWatch, removeWatches or checkWatches asks for: the watch to set, or else the path and
-// the kind of its watches that the request is about.
+// WatchOp returns what addWatch, removeWatches or checkWatches asks for: the watch to set, or else the path
+// and the kind of its watches that the request is about.
 func WatchOp(op jute.OpCode, body []byte) (w Watch, which int32, code jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	path, named := d.String()

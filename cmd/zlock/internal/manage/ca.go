@@ -67,8 +67,8 @@ const (
 	mostDays      = 100 * 365
 )
 
-// otherFiles matches the names of the files of authorities, servers and peers: a client's certificate in their
-// place would stop them.
+// otherFiles matches the names of the files of authorities, servers and peers: a client's certificate in
+// their place would stop them.
 var otherFiles = regexp.MustCompile(`^(ca|(server|peer)[0-9]+)$`)
 
 func certify(c *call.Call, a *authority) error {
