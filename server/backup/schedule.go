@@ -3,56 +3,15 @@ package backup
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 )
 
 // DefaultKeep is the default of how many backups a server keeps.
 const DefaultKeep = 24
-
-// Taker takes a server's backups at intervals. The servers of a cluster take turns: each server has its own
-// moment in the interval.
-type Taker struct {
-	Dir      string        // the directory of the backups
-	Interval time.Duration // the time between two backups of this server
-	Keep     int           // how many backups are kept, the newest ones; at least one
-	ID       uint32
-	Cluster  func() string         // returns the name of this server's cluster, or "" while there is no state
-	Source   func() Source         // returns nil while there is no state
-	Place    func() (rank, of int) // returns this server's turn, and the number of servers that take turns
-	Now      func() time.Time      // the clock
-	Tick     <-chan time.Time      // at each tick Run looks at the clock
-	Log      *slog.Logger
-	// Patience is how long a write may make no progress before the backup fails; default a minute.
-	Patience time.Duration
-
-	// receives the result of the file that is being written; nil: no file is; only Run's goroutine uses it
-	written chan error
-
-	cluster string // the cluster of this Taker's files; empty: the Taker has not looked at the directory yet
-
-	failed time.Time     // when the newest attempt failed
-	pause  time.Duration // time until the next attempt; 0: the newest attempt did not fail
-
-	mu    sync.Mutex // guards the fields below
-	begun time.Time
-	news  State
-}
-
-// State describes the backups so far.
-type State struct {
-	Last          time.Time     // the time of the newest backup; zero: there is none
-	Age           time.Duration // the age of the newest backup or, if there is none, how long it is overdue
-	Taken, Failed int64
-	Err           string    // why the last attempt failed; empty if it succeeded
-	Since         time.Time // when the first attempt after the newest backup failed
-}
 
 // State returns the state of the backups.
 func (t *Taker) State() State {
@@ -204,8 +163,6 @@ func (t *Taker) take(ctx context.Context, now time.Time) bool {
 	}
 	return true
 }
-
-var errHangs = errors.New("the disk does not respond")
 
 // backup writes a file. The file appears under its name only when it is whole. While the backup is written,
 // the server takes no snapshot and its log grows. So backup does not wait for a disk that hangs.

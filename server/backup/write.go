@@ -11,6 +11,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
+var errHangs = errors.New("the disk does not respond")
+
 // patient is a writer that gives up if the reader at the other end reads nothing for a while.
 type patient struct {
 	to    *io.PipeWriter

@@ -3,11 +3,8 @@ package sasl
 import (
 	"crypto/hmac"
 	"crypto/md5"
-	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 )
@@ -19,18 +16,9 @@ const (
 	Service = "zookeeper"
 )
 
-// maxToken is the longest token of a client that RFC 2831 allows.
-const maxToken = 4096
-
 // nonceBytes is the number of random bytes in a nonce. A server makes a nonce for one exchange, and accepts
 // it only once. So an attacker cannot reuse an answer that it has overheard.
 const nonceBytes = 24
-
-// Errors of an exchange. They go to the log; the client learns only that the exchange has failed.
-var (
-	errProtocol = errors.New("the client's answer does not follow DIGEST-MD5")
-	errRefused  = errors.New("unknown user or wrong password")
-)
 
 // digest is one negotiation of DIGEST-MD5; see Users.begin.
 type digest struct {
@@ -38,17 +26,6 @@ type digest struct {
 	nonce string
 	next  func([]byte) ([]byte, error) // handles the client's next token; nil: the negotiation is over
 	user  string                       // the user whose password the client has proved
-}
-
-// begin begins a negotiation; random is the source of its nonce.
-func (u Users) begin(random io.Reader) (Negotiation, error) {
-	var raw [nonceBytes]byte
-	if _, err := io.ReadFull(random, raw[:]); err != nil {
-		return nil, fmt.Errorf("make a nonce: %w", err)
-	}
-	e := &digest{users: u, nonce: base64.StdEncoding.EncodeToString(raw[:])}
-	e.next = e.challenge
-	return e, nil
 }
 
 // Answer implements Negotiation.

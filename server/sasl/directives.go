@@ -1,8 +1,18 @@
 package sasl
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+)
+
+// maxToken is the longest token of a client that RFC 2831 allows.
+const maxToken = 4096
+
+// Errors of an exchange. They go to the log; the client learns only that the exchange has failed.
+var (
+	errProtocol = errors.New("the client's answer does not follow DIGEST-MD5")
+	errRefused  = errors.New("unknown user or wrong password")
 )
 
 // maxDirectives is much more than the twelve directives of the RFC.

@@ -1,7 +1,9 @@
 package sasl
 
 import (
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
@@ -41,4 +43,15 @@ func (m *Mechanisms) Begin(empty bool, random io.Reader) (Negotiation, error) {
 		return m.Users.begin(random)
 	}
 	return nil, errors.New("the client speaks DIGEST-MD5, and this server only GSSAPI with Kerberos")
+}
+
+// begin begins a negotiation; random is the source of its nonce.
+func (u Users) begin(random io.Reader) (Negotiation, error) {
+	var raw [nonceBytes]byte
+	if _, err := io.ReadFull(random, raw[:]); err != nil {
+		return nil, fmt.Errorf("make a nonce: %w", err)
+	}
+	e := &digest{users: u, nonce: base64.StdEncoding.EncodeToString(raw[:])}
+	e.next = e.challenge
+	return e, nil
 }

@@ -57,14 +57,6 @@ func fetchCommand(name, format, does, help string) *call.Command {
 	}
 }
 
-// addStateFlags adds the flags of the admin listener, with a timeout for a long transfer.
-func addStateFlags(fs *pflag.FlagSet) *connect.AdminFlags {
-	f := connect.AddAdminFlags(fs, true)
-	f.Timeout = 10 * time.Minute
-	fs.Lookup("timeout").DefValue = "10m"
-	return f
-}
-
 // fetchState writes the state in a format to the file of the command line.
 func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, output string) error {
 	body, err := admin.Open(ctx, http.MethodGet, "/commands/snapshot?format="+format, nil)

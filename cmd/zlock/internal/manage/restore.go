@@ -165,3 +165,11 @@ type takenFile struct {
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"`
 }
+
+// addStateFlags adds the flags of the admin listener, with a timeout for a long transfer.
+func addStateFlags(fs *pflag.FlagSet) *connect.AdminFlags {
+	f := connect.AddAdminFlags(fs, true)
+	f.Timeout = 10 * time.Minute
+	fs.Lookup("timeout").DefValue = "10m"
+	return f
+}
