@@ -29,7 +29,7 @@ func TestR9LogAheadOfTheDisk(t *testing.T) {
 	}
 }
 
-// aheadRun is three servers that are written to.
+// aheadRun is a cluster of three servers to which a test writes.
 type aheadRun struct {
 	*nodes
 	rng   *rand.Rand
@@ -84,7 +84,7 @@ func TestLoneWriteWaitsForOneDiskOnly(t *testing.T) {
 		leader, _ := c.mustLead()
 		w := c.client("c0", leader, 20*time.Second)
 		must.Get(w.Create("/n", nil, 0))(t)
-		const sync = 20 * time.Millisecond // on average; half of it to one and a half
+		const sync = 20 * time.Millisecond // the average; a sync takes between half and one and a half of it
 		for id := range c.ids() {
 			c.disk(id).Slow(sync)
 		}
@@ -94,8 +94,8 @@ func TestLoneWriteWaitsForOneDiskOnly(t *testing.T) {
 			must.Get(w.SetData("/n", nil, -1))(t)
 		}
 		mean := time.Since(began) / writes
-		// The slower of the leader's disk and the faster of two others takes 22 ms
-		// on average, both in a row take 37.
+		// The write waits for the slower of two disks: the leader's and the faster follower's. That takes 22
+		// ms on average. One disk after the other would take 37 ms.
 		if mean > 30*time.Millisecond {
 			t.Errorf("a write took %v where a sync takes %v", mean, sync)
 		}
@@ -168,7 +168,8 @@ func (r *aheadRun) again(id uint32) {
 	}
 }
 
-// goOn takes the power from the servers of the list, and lets two servers run without the third for a while.
+// goOn takes the power from the servers in lose. Then servers one and other run for a while without the third
+// server.
 func (r *aheadRun) goOn(one, other, without uint32, lose ...uint32) {
 	r.net.Freeze(hostName(without))
 	for _, id := range lose {
@@ -180,7 +181,8 @@ func (r *aheadRun) goOn(one, other, without uint32, lose ...uint32) {
 	time.Sleep(6 * time.Second)
 }
 
-// The leader has its entries only in memory. One follower has them on disk, the other one has none.
+// The leader has its entries only in memory. One follower has them on disk; the other follower does not have
+// them.
 func (r *aheadRun) leaderLosesPower() {
 	leader, one, other := r.roles()
 	r.cut(leader, other)
@@ -189,7 +191,8 @@ func (r *aheadRun) leaderLosesPower() {
 	r.goOn(leader, other, one, leader)
 }
 
-// A follower would have the entries only in memory, the leader on disk.
+// The leader has the entries on disk. A follower that answered before its sync would have them only in
+// memory.
 func (r *aheadRun) followerLosesPower() {
 	leader, one, other := r.roles()
 	r.cut(leader, other)
@@ -199,8 +202,8 @@ func (r *aheadRun) followerLosesPower() {
 	r.goOn(one, other, leader, one)
 }
 
-// A server that has led has entries in memory only, the new leader has them on
-// its disk and asks whether it has them, and they have reached no third server.
+// A former leader has entries only in memory. The new leader has them on disk and asks the former leader
+// whether it has them too. The third server never received them.
 func (r *aheadRun) formerLeaderLosesPower() {
 	leader, one, other := r.roles()
 	r.cut(leader, other)
@@ -208,13 +211,13 @@ func (r *aheadRun) formerLeaderLosesPower() {
 	r.disk[other].HangLog()
 	r.wait(300 * time.Millisecond)
 	r.cut(leader, one)
-	time.Sleep(2500 * time.Millisecond) // one is elected by other, which keeps its vote and no entries
+	time.Sleep(2500 * time.Millisecond) // server other elects server one; it keeps its vote but no entries
 	r.mend(leader, one)
 	r.wait(2 * time.Second)
 	r.goOn(leader, other, one, leader, other)
 }
 
-// Everything is slow, and power goes here and there.
+// Disks are slow, and servers lose power at random.
 func (r *aheadRun) allLosePower() {
 	for range 6 {
 		id := uint32(1 + r.rng.IntN(3))

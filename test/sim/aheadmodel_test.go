@@ -63,38 +63,38 @@ type aheadRules struct {
 	applyWaits    bool // an entry is applied when it is durable on the server that applies it
 	commitBounded bool // a server announces no commit index beyond its durable entries
 	followersSync bool // a follower syncs before it answers
-	noopSynced    bool // so is the first entry of a term
-	settled       bool // and everything else, before a newer term is known
+	noopSynced    bool // a leader syncs the first entry of its term before it sends it
+	settled       bool // a server syncs all its entries before it accepts a newer term
 }
 
 // aheadCase bounds the walk.
 type aheadCase struct {
 	terms   uint8
 	entries uint8 // the number of entries ever made
-	clients uint8 // how many of these are not the first of a term
+	clients uint8 // how many entries are not the first of a term
 	crashes uint8 // of each server
 }
 
 const modelLog = 4 // entries of a log
 
-// modelServer is one server. An entry is told by its index and its term: a
-// term has one leader, which never leads it again after a crash.
+// modelServer is one server. An entry is identified by its index and its term: a term has one leader, and
+// that leader does not lead it again after a crash.
 type modelServer struct {
 	term, n, durable, commit, applied, crashes uint8
 	leads                                      bool
 	log                                        [modelLog]uint8 // terms
-	match                                      [3]uint8        // of a leader: how far it knows the others to be
+	match                                      [3]uint8        // of a leader: known length of each log
 }
 
-// modelState is everything.
+// modelState is the state of the whole cluster.
 type modelState struct {
 	s       [3]modelServer
-	applied [modelLog]uint8 // the term of what any server has applied at an index
+	applied [modelLog]uint8 // by index: the term of the entry that any server has applied
 	entries uint8
 	clients uint8
 }
 
-// modelStep is one event: what, of or from server i, to server j.
+// modelStep is one event at server i. Some events also name a second server, j.
 type modelStep struct {
 	what       byte
 	i, j, a, b uint8
@@ -111,7 +111,7 @@ var stepTexts = map[byte]string{
 	'r': "%[1]d sends entries up to %[3]d and commit %[4]d to %[2]d, which answers",
 }
 
-// harm is how it came about.
+// harm is the list of steps that led to the harm.
 type harm []modelStep
 
 func (h harm) String() string {
@@ -122,7 +122,7 @@ func (h harm) String() string {
 	return out
 }
 
-// walk visits all states, the nearest first.
+// walk visits all states in the order of their distance from the start.
 func walk(r aheadRules, c aheadCase) (visited int, found harm) {
 	// from says how the search reached each state of the queue. It holds indices: pointers would slow the
 	// garbage collector.
@@ -155,7 +155,7 @@ func walk(r aheadRules, c aheadCase) (visited int, found harm) {
 	return len(seen), found
 }
 
-// next tells every state that can follow.
+// next calls tell with every state that can follow.
 func (st modelState) next(r aheadRules, c aheadCase, tell func(to modelState, bad bool, step modelStep)) {
 	for i := range st.s {
 		s := &st.s[i]
@@ -213,7 +213,7 @@ func (st *modelState) crash(i int, keep uint8) {
 	copy(s.log[:keep], was.log[:keep])
 }
 
-// newer takes a server into a newer term.
+// newer makes a server adopt a newer term.
 func (s *modelServer) newer(r aheadRules, term uint8) {
 	if r.settled {
 		s.durable = s.n
@@ -273,7 +273,7 @@ func (st modelState) replicate(r aheadRules, i, j int, tell func(modelState, boo
 			f.newer(r, l.term)
 		}
 		if upTo > same {
-			f.durable = min(f.durable, same) // a truncation is durable, what follows is new
+			f.durable = min(f.durable, same) // the truncation is durable; the entries after it are not yet
 			copy(f.log[:], l.log[:upTo])
 			clear(f.log[upTo:])
 			f.n = upTo

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// three runs f on three servers with a heartbeat timeout, when all of them serve.
+// three runs f on three servers with the given heartbeat timeout, once all of them serve.
 func three(t *testing.T, seed uint64, heartbeat time.Duration, f func(c *nodes, lead uint32)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,8 +67,8 @@ func (c *nodes) session(id uint32, timeout time.Duration) int64 {
 	return o.Session.ID
 }
 
-// A server that is cut off, the leader or a follower, serves its clients for the heartbeat timeout and two
-// seconds at most, and no client of a session that has ended at the others.
+// A server that is cut off, leader or follower, serves its clients for at most the heartbeat timeout plus two
+// seconds. It does not serve the client of a session that has ended at the other servers.
 func TestG23CutOffServerStopsServingInTime(t *testing.T) {
 	const shortest = 4 * time.Second
 	for _, heartbeat := range []time.Duration{300 * time.Millisecond, time.Second, 2 * time.Second} {
@@ -104,7 +104,7 @@ func TestG23CutOffServerStopsServingInTime(t *testing.T) {
 	}
 }
 
-// ended reports whether a session has ended at a server other than but.
+// ended reports whether a session has ended at any server except server but.
 func (c *nodes) ended(but uint32, session int64) (ended bool) {
 	for id := range c.peers {
 		if id == but {
@@ -139,7 +139,7 @@ func TestG21StuckLeaderIsReplacedOnce(t *testing.T) {
 				}()
 			}
 			elections, last := 0, uint32(0)
-			for time.Since(began) < 9*time.Second { // then its watchdog ends the server
+			for time.Since(began) < 9*time.Second { // soon afterwards the watchdog ends the hanging server
 				time.Sleep(10 * time.Millisecond)
 				for id := range c.peers {
 					if id != lead && id != last && c.node(id).Status().Role == "leader" {
@@ -158,12 +158,12 @@ func TestG21StuckLeaderIsReplacedOnce(t *testing.T) {
 	}
 }
 
-// steadyTimeout is the session timeout of the steady clients: enough to notice
-// a stopped server and to try two others that do not answer either.
+// steadyTimeout is the session timeout of the steady clients. It suffices to notice a stopped server and to
+// try two more servers that do not answer.
 const steadyTimeout = 20 * time.Second
 
-// steady is a client that never stops trying and never writes. Its session must not end: the servers tell the
-// leader about it.
+// steady is a client that keeps reconnecting and never writes. Its session must not end, because the servers
+// report the client's pings to the leader.
 type steady struct {
 	c     *cluster
 	host  string
@@ -229,11 +229,12 @@ func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
 	}
 }
 
-// crashPointSteps give a cluster an observer, and an id to another server than before.
+// crashPointSteps include an observer and a server that gets a new id.
 var crashPointSteps = []string{"observe", "lead", "remove", "add", "kill", "wipe", "replace", "restart", "move"}
 
-// TestG2R6EveryCrashPointOfACluster crashes each server of three and of five, with an observer, at every operation on
-// its disk in every step of a history. The steps must be done all the same, and no write that was answered is lost.
+// TestG2R6EveryCrashPointOfACluster runs three servers, and five, with an observer. It crashes each server at
+// every disk operation of every step of a history. Every step must still complete, and no answered write is
+// lost.
 func TestG2R6EveryCrashPointOfACluster(t *testing.T) {
 	crashPointSteps := withoutMoves(crashPointSteps)
 	for _, size := range []int{3, 5} {
@@ -261,17 +262,17 @@ func TestG2R6EveryCrashPointOfACluster(t *testing.T) {
 	}
 }
 
-// crashPoint is where a server loses its power in a sequence: at its nth operation on its disk from the beginning of
-// a step on. It starts again at once.
+// crashPoint says where in a sequence a server loses its power: at its nth disk operation after the beginning
+// of a step. The server starts again at once.
 type crashPoint struct {
 	step   int
 	server uint32
 	nth    int
-	hit    bool // it did so many
+	hit    bool // the server reached the nth operation
 }
 
-// powerLoss ends the process of the server of a crash point, and starts it again. It is called on a goroutine of that
-// server.
+// powerLoss ends the process of the crash point's server, and starts it again. A goroutine of that server
+// calls it.
 func (c *sequence) powerLoss(at *crashPoint) {
 	at.hit = true
 	id := at.server
@@ -295,12 +296,12 @@ func (c *sequence) powerLoss(at *crashPoint) {
 	}()
 }
 
-// The test kills a leader repeatedly while disks and wires are as slow as on an overloaded machine. Votes
-// then take as long as servers defer to each other, so two candidates stand at once, split the votes, or
-// depose each other. Even so there must be a leader before raft's own timers run out.
+// The test kills a leader repeatedly while disks and wires are as slow as on an overloaded machine. A vote
+// then takes as long as servers defer to each other. So two candidates may stand at once, split the votes, or
+// depose each other. Even so a server must lead before raft's own timers run out.
 func TestG21KilledLeaderIsReplacedSoonOnABusyMachine(t *testing.T) {
 	for name, c := range map[string]struct{ wire, disk time.Duration }{
-		// An election takes up to six writes and four messages in sequence, and may be split once.
+		// An election takes up to six writes and four messages in sequence. Its votes may be split once.
 		"slow disks": {5 * time.Millisecond, 80 * time.Millisecond},
 		"slow wires": {15 * time.Millisecond, 20 * time.Millisecond},
 	} {

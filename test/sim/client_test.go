@@ -30,8 +30,8 @@ type Client struct {
 	Record  *history.Recorder
 	Conns   func() int // numbers connections
 	Rand    *rand.Rand
-	Seed    uint64 // of its requests, each of which is drawn by its number
-	// Only, if set, says which of its requests are sent.
+	Seed    uint64 // of its requests; the seed and a request's number determine the request
+	// Only, if set, selects by number the requests that the client sends.
 	Only func(number int) bool
 	// Bulk, if set, makes some values and identities large.
 	Bulk *rand.Rand
@@ -39,8 +39,8 @@ type Client struct {
 	session wire.Session
 	zxid    int64
 	watches history.Watches
-	drawn   int        // requests
-	draw    *rand.Rand // of the request that is drawn
+	drawn   int        // how many requests were drawn
+	draw    *rand.Rand // draws the current request
 }
 
 // Run works until stop is closed. It leaves its session open.
@@ -103,7 +103,7 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	return true
 }
 
-// identify gives some connections identities much longer than their requests.
+// identify gives some connections identities that are much longer than their requests.
 func (x *exchange) identify() bool {
 	if x.c.Bulk == nil || x.c.Bulk.IntN(3) > 0 {
 		return true
@@ -130,7 +130,7 @@ func (x *exchange) run(stop <-chan struct{}) {
 		switch x.c.Rand.IntN(400) {
 		case 0:
 			return // like a client that lost its network
-		case 1: // or like a client that hangs: its session may end in that time
+		case 1: // or like a client that hangs: its session may end while it hangs
 			x.silence(stop)
 		case 2:
 			x.w.Close()
@@ -139,7 +139,7 @@ func (x *exchange) run(stop <-chan struct{}) {
 		}
 		for range 1 + x.c.Rand.IntN(3) {
 			op := x.c.next()
-			if op != nil && op.Op == jute.OpPing { // about when the requests before it are answered
+			if op != nil && op.Op == jute.OpPing { // arrive together with earlier answers
 				time.Sleep(time.Duration(x.c.draw.Int64N(int64(16 * time.Millisecond))))
 			}
 			if op != nil && !x.send(op) {
@@ -171,7 +171,7 @@ func (x *exchange) receiveAll() bool {
 	return true
 }
 
-// fail records the requests that no longer get an answer.
+// fail records the pending requests as unanswered.
 func (x *exchange) fail() {
 	for _, op := range x.pending {
 		op.Unknown, op.End = true, x.c.Clock()
@@ -204,7 +204,7 @@ func (x *exchange) receive() bool {
 			Type: f.Event.Type, Path: f.Event.Path}})
 		return true
 	}
-	at := slices.Index(x.xids, f.Xid) // the first, unless the server mixed them up
+	at := slices.Index(x.xids, f.Xid) // it is the first, unless the server mixed up the replies
 	if at < 0 {
 		panic(fmt.Sprintf("reply with xid %d, which nobody waits for", f.Xid))
 	}

@@ -19,9 +19,9 @@ type settings struct {
 	heartbeat time.Duration
 	latency   time.Duration // of the network
 	snapshot  int64         // requests between two snapshots
-	trailing  uint64        // log entries kept behind one
+	trailing  uint64        // log entries kept before a snapshot
 	linear    bool          // linearizable reads
-	bulky     bool          // large values and identities, disks and wires that are too small for them
+	bulky     bool          // large values and identities; disks and wires are too small for them
 	grid      time.Duration // see Network.grid
 	tickets   bool          // the servers have ports for tickets
 }
@@ -49,7 +49,7 @@ type cluster struct {
 	disks map[uint32]*serverDisk
 	run   map[uint32]*running
 	skew  map[uint32]time.Duration // of the wall clocks
-	busy  map[uint32]bool          // a fault has the server
+	busy  map[uint32]bool          // a fault is in progress at the server
 	seed  uint64
 	lives uint64
 	trace *Trace
@@ -60,7 +60,7 @@ type cluster struct {
 type running struct {
 	cancel context.CancelFunc
 	dead   atomic.Bool
-	ends   atomic.Bool                     // it may end by itself, as a process exits
+	ends   atomic.Bool                     // the server may end by itself, as a process exits
 	i      atomic.Pointer[server.Instance] // nil until it has joined
 }
 
@@ -122,7 +122,7 @@ func (c *cluster) wallClock(id uint32) func() time.Time {
 	}
 }
 
-// entropy is a source of random bytes that a seed repeats.
+// entropy is a source of random bytes. One seed always gives the same bytes.
 type entropy struct {
 	mu  sync.Mutex
 	rng *rand.ChaCha8
@@ -134,7 +134,7 @@ func (e *entropy) Read(b []byte) (int, error) {
 	return e.rng.Read(b)
 }
 
-// start begins a server's next life and returns when it has joined the cluster, or was crashed before that.
+// start begins a server's next life. It returns once the server has joined the cluster or has crashed.
 func (c *cluster) start(id uint32) {
 	disk := c.disk(id)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -182,7 +182,7 @@ func (c *cluster) start(id uint32) {
 	l.i.Store(i)
 }
 
-// server returns a server's instance, nil if it does not run.
+// server returns a server's instance, or nil if the server does not run.
 func (c *cluster) server(id uint32) *server.Instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +192,7 @@ func (c *cluster) server(id uint32) *server.Instance {
 	return nil
 }
 
-// leader returns the server that leads, 0 if none is known to.
+// leader returns the server that leads, or 0 if no server is known to lead.
 func (c *cluster) leader() uint32 {
 	for id := uint32(1); id <= 4; id++ {
 		if i := c.server(id); i != nil && i.Node().Status().Role == "leader" {

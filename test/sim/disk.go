@@ -28,8 +28,8 @@ func (o DiskOp) Changes() bool {
 	return !slices.Contains([]string{"open", "read", "list"}, o.Kind)
 }
 
-// ShortWrite is the error of a hook that lets the first N bytes of a write pass, rounded down to a
-// sector where the file already has that place.
+// ShortWrite is the error that a hook returns to let only the first N bytes of a write pass. The disk rounds
+// N down to a sector boundary where the file already has that place.
 type ShortWrite struct {
 	N   int
 	Err error
@@ -51,7 +51,7 @@ type Disk struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
 	now      *view
-	life     *Mount // nil: none has begun since the last one ended
+	life     *Mount // nil: no life has begun since the last one ended
 	ghosts   bool
 	capacity int64
 	hook     func(DiskOp) error
@@ -61,9 +61,9 @@ type Disk struct {
 
 // view is the disk as one life sees it.
 type view struct {
-	names   map[string]*inode // as cached
-	stable  map[string]*inode // as durable
-	changes []naming          // of names, since their directories were synced
+	names   map[string]*inode // the names in the cache
+	stable  map[string]*inode // the durable names
+	changes []naming          // changes of names whose directories were not synced since
 	keys    map[string][]byte // of the key store
 }
 
@@ -74,15 +74,15 @@ func newView() *view {
 // NewDisk returns an empty disk.
 func NewDisk(rng *rand.Rand) *Disk { return &Disk{rng: rng, now: newView(), capacity: 1 << 50} }
 
-// LeaveGhosts lets ended lives go on with their own copies: what they do then does not affect
-// others.
+// LeaveGhosts lets ended lives go on with copies of their own, so that they no longer affect the disk of
+// later lives.
 func (d *Disk) LeaveGhosts() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ghosts = true
 }
 
-// naming is a name given to a file, or taken from one (nil).
+// naming gives a name to a file, or takes the name away (nil).
 type naming struct {
 	id   int // equal for the two halves of a rename
 	name string
@@ -137,7 +137,7 @@ func (d *Disk) Mount() *Mount {
 	return d.life
 }
 
-// PowerLoss ends the life and loses what was not durable, or any part of it.
+// PowerLoss ends the life. The disk loses all data that was not durable, or any part of it.
 func (d *Disk) PowerLoss() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -178,8 +178,8 @@ func (v *view) clone() *view {
 	return c
 }
 
-// lose decides what was durable. Of the changes of names it keeps the first ones, as a journal
-// does, or any.
+// lose decides which data were durable. It keeps either the first changes of names, as a journal does, or any
+// of them.
 func (v *view) lose(rng *rand.Rand) {
 	made := map[string]bool{}
 	for name, f := range v.names {
@@ -198,8 +198,7 @@ func (v *view) lose(rng *rand.Rand) {
 		}
 	}
 	v.changes = nil
-	// The content of a directory goes with it. A directory that no life made existed from the
-	// beginning.
+	// A lost directory takes its content along. A directory that no life made has existed from the beginning.
 	for name := range v.stable {
 		for dir := path.Dir(name); len(dir) > 1; dir = path.Dir(dir) {
 			if made[dir] && v.stable[dir] == nil {

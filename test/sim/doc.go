@@ -4,14 +4,14 @@
 // the identity in files of such a disk. Faults follow a seed. Clients with random requests record what they
 // see, for package history to judge.
 //
-// What is not simulated: a process that stands still while its clocks go on (its network and its disk can
-// be frozen, its timers cannot), and bolt, which keeps terms and votes in a file that it maps into memory;
-// [Keys] stands in for it. Both are tested with real processes.
+// Two things are not simulated. The first is a process that stands still while its clocks go on: a test can
+// freeze its network and its disk, but not its timers. The second is bolt, which keeps terms and votes in a
+// file that it maps into memory; [Keys] stands in for it. Tests with real processes cover both.
 //
-// In every fourth seed (3, 7 and so on) the servers have ports for tickets. Callers over HTTP and clients with
-// sessions contend there for the same locks: with renewals, gives, requests that come late or to two servers
-// at once, and lost answers. The history has what each contender was told, and clocks jump by less than the ten
-// minutes for which ended tickets are remembered.
+// In every fourth seed (3, 7 and so on) the servers have ports for tickets. Callers over HTTP and clients
+// with sessions contend there for the same locks. They renew and give tickets, send requests late or to two
+// servers at once, and lose answers. The history records every answer that a contender got. Clocks jump by
+// less than ten minutes, the time for which leaders remember ended tickets.
 //
 //	make sim HOURS=10 SEED=1000
 //
@@ -26,8 +26,8 @@
 // ranks that change at random points; or a goroutine waits now and then for some milliseconds where it
 // takes or leaves a lock, stores a pointer or uses a channel, as a thread does that gets no processor.
 //
-// In two of three seeds messages and disks keep to a grid of half a millisecond or one: much then happens
-// at one instant, in an order that the seed chooses.
+// In two of three seeds messages and disks keep to a grid of half a millisecond or a whole one. Many events
+// then happen at one instant, in an order that the seed chooses.
 //
 //	make sim-shrink SEED=1007
 //

@@ -37,7 +37,7 @@ var (
 	farmFlag = flag.String("sim.farm", "", "a folder for the output of seeds that fail; the others go on")
 )
 
-// exact tells that runs repeat bit for bit, and sum up what happens in them.
+// exact says that a run repeats bit for bit and sums up its events.
 const exact = true
 
 // setSeed is defined in the runtime by test/sim/overlay.
@@ -120,8 +120,8 @@ func apart(t *testing.T, seed uint64, n int) bool {
 	return true
 }
 
-// visited reports the rare states that were not reached. If the campaign was long enough, it fails if one of
-// these was reached in earlier campaigns.
+// visited reports the rare states that the campaign did not reach. A campaign that was long enough fails if
+// earlier campaigns reached one of these states.
 func (c *campaign) visited() {
 	list := strings.Split(string(must.Get(os.ReadFile("reached/reached.txt"))(c.t)), "\n")
 	var first, never []string
@@ -148,17 +148,17 @@ func (c *campaign) visited() {
 // campaign is the runs of many seeds.
 type campaign struct {
 	t    *testing.T
-	test string // that makes a run
+	test string // the test that makes a run
 
 	mu      sync.Mutex
 	ledger  entry // of the runs since the last line of the ledger
 	hours   float64
-	reached map[string]int // how often rare states were, in all runs
+	reached map[string]int // how often all runs together reached each rare state
 }
 
 var reported = regexp.MustCompile(`report (\{.*\})`)
 
-// one makes a seed's run, or two that must be equal.
+// one makes a seed's run. With the option to repeat runs it makes two runs, which must be equal.
 func (c *campaign) one(seed uint64) {
 	r, text, ok := c.child(c.command(seed))
 	if ok && *twiceFlag {
@@ -193,7 +193,7 @@ func (c *campaign) one(seed uint64) {
 	}
 }
 
-// keep writes down the output of a seed that failed, where the farm is asked to.
+// keep writes the output of a failed seed to a file if the farm asks for it.
 func (c *campaign) keep(seed uint64, text string) {
 	if *farmFlag == "" {
 		return
@@ -210,7 +210,7 @@ func (c *campaign) keep(seed uint64, text string) {
 const alone = "ZLOCKD_SIM_ALONE=1 GOMAXPROCS=1 GOGC=off " +
 	"GODEBUG=asyncpreemptoff=1,profstackdepth=0,gcstoptheworld=2"
 
-// command is what makes one run.
+// command returns the command that makes one run.
 func (c *campaign) command(seed uint64) []string {
 	return []string{os.Args[0], "-test.run", "^" + c.test + "$", "-test.v", "-test.timeout", "5m",
 		"-sim.alone", "-sim.seed", fmt.Sprint(seed), "-sim.hours", "0.01", "-sim.ways", fmt.Sprint(*waysFlag),
@@ -219,11 +219,11 @@ func (c *campaign) command(seed uint64) []string {
 
 // child makes one run in a process of its own.
 func (c *campaign) child(line []string) (r report, text string, ok bool) {
-	// The child's timer does not fire where a goroutine of the run never makes way.
+	// The timer inside the child does not fire if a goroutine of the run never yields.
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // to see where it hangs
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // the stacks show where it hangs
 	cmd.WaitDelay = 20 * time.Second
 	cmd.Env = append(os.Environ(), strings.Fields(alone)...)
 	out, err := cmd.CombinedOutput()
@@ -253,13 +253,13 @@ func (c *campaign) write() {
 type entry struct {
 	Date     string
 	Commit   string
-	First    uint64 // seed
+	First    uint64 // the first seed
 	Seeds    int
 	Hours    float64 // simulated
 	Answered int     // requests, all judged
 	Unknown  int
-	Faults   map[string]int // that took effect, by kind
-	Reached  map[string]int `json:",omitempty"` // how often rare states were
+	Faults   map[string]int // faults that took effect, by kind
+	Reached  map[string]int `json:",omitempty"` // how often the runs reached each rare state
 	Found    []uint64       `json:",omitempty"` // seeds that failed
 }
 

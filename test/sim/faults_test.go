@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// faults harm a cluster. Some end at once; others last while the next ones happen.
+// faults harm a cluster. Some faults end at once; others last while further faults happen.
 type faults struct {
 	*cluster
 	wg    sync.WaitGroup
-	rng   *rand.Rand     // of the newest one
-	count map[string]int // of those that took effect
-	idle  bool           // the newest one had no effect
+	rng   *rand.Rand     // of the newest fault
+	count map[string]int // of the faults that took effect
+	idle  bool           // the newest fault had no effect
 	drawn map[string]int // as in report
 }
 
@@ -57,16 +57,16 @@ var kinds = []fault{
 	}},
 }
 
-// bulkyKinds are additional faults for runs with large values: they leave room for some bytes but not for
-// more.
+// bulkyKinds are additional faults for runs with large values: a disk or a wire then has room for some bytes
+// only.
 var bulkyKinds = []fault{
 	{"small disk", 12, (*faults).smallDisk},
 	{"slow wires", 6, func(f *faults, _ uint32) { f.slowWires() }},
 	{"starved server", 6, (*faults).starve},
 }
 
-// smallDisk leaves a server's disk little room or none for a while; it can end at any byte. The server may
-// refuse requests, or exit; then the run restarts it when there is room.
+// smallDisk leaves a server's disk little or no room for a while; the room can end at any byte. The server
+// may refuse requests, or exit. After an exit the run restarts the server once the disk has room.
 func (f *faults) smallDisk(id uint32) {
 	room, d := f.rng.Int64N(3<<20), f.upTo(15*time.Second)
 	f.lasting(id, func() {
@@ -102,10 +102,11 @@ func (f *faults) starve(id uint32) {
 	})
 }
 
-// collect collects garbage in an exact run, where the runtime does not. Fresh memory would cost more.
+// collect collects garbage in an exact run, because the runtime does not do so there. Without it the run
+// would take ever more fresh memory, which costs more than collecting.
 var collect = func() {}
 
-// runFaults does harm for a run's length, then makes everything whole again.
+// runFaults makes faults for a run's length, then repairs everything.
 func (c *cluster) runFaults(kinds []fault) *faults {
 	f := newFaults(c)
 	only := c.only.of("f")
@@ -120,7 +121,8 @@ func (c *cluster) runFaults(kinds []fault) *faults {
 		}
 		at := c.rng.IntN(sum)
 		id := uint32(1 + c.rng.IntN(3))
-		// The draws of a fault depend only on its number: leaving out one fault changes no other.
+		// The draws of a fault depend only on its number, so that leaving out one fault changes no other
+		// fault.
 		f.rng = rand.New(rand.NewPCG(c.seed, 1<<32+uint64(f.drawn["f"])))
 		if only != nil && !only(f.drawn["f"]) {
 			continue
@@ -161,7 +163,7 @@ func (f *faults) leaderOr(id uint32) uint32 {
 	return id
 }
 
-// claim gives a server to a fault that lasts, unless another has it.
+// claim gives a server to a lasting fault, unless another fault already has the server.
 func (f *faults) claim(id uint32) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,7 +178,7 @@ func (f *faults) release(id uint32) {
 	f.busy[id] = false
 }
 
-// lasting runs a fault of a server in parallel with others, if that server has no fault yet.
+// lasting runs a lasting fault at a server, in parallel with other faults, if that server has no fault yet.
 func (f *faults) lasting(id uint32, do func()) {
 	if f.idle = !f.claim(id); !f.idle {
 		f.wg.Go(func() {
@@ -258,7 +260,7 @@ func (f *faults) freeze(id uint32, d time.Duration) {
 	f.lasting(id, func() {
 		f.net.Freeze(hostName(id))
 		disk.Hang()
-		hang := min(d, 8*time.Second) // a server exits if its disk hangs for longer
+		hang := min(d, 8*time.Second) // a server exits if its disk hangs for longer than this
 		time.Sleep(hang)
 		disk.Go()
 		time.Sleep(d - hang)
@@ -291,9 +293,10 @@ func (f *faults) hangDisk(id uint32) {
 	})
 }
 
-// jump sets the wall clock of a server up to an hour forward or back. In runs with tickets it jumps less:
-// leaders remember ended tickets for ten minutes of their clocks. A leader removes a rate after a minute of
-// its clock without a draw; the draws may see less time pass, but at least ten seconds.
+// jump sets the wall clock of a server up to an hour forward or back. In runs with tickets it jumps less,
+// because leaders remember ended tickets for ten minutes of their clocks. A leader also removes a rate after
+// a minute of its clock without a draw. The draws may see less time pass than the leader, but at least ten
+// seconds.
 func (f *faults) jump(id uint32) {
 	d := f.upTo(2*time.Hour) - time.Hour
 	if f.set.tickets {

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A write sent after the answer to another write takes effect after that write, on any server, and a read
-// after a sync shows it.
+// A client writes after it has the answer to an earlier write. Its write takes effect after the earlier one,
+// on any server. A read after a sync shows the write.
 func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
 	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30,
 		trailing: 10_240}, func(t *testing.T, c *cluster) {
@@ -26,7 +26,7 @@ func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
 		must.Get(at[1].Create("/n", nil, 0))(t)
 		last := int64(0)
 		stale := 0
-		for i := 0; i < 60 || stale == 0 && i < 3000; i++ { // until the test shows something
+		for i := 0; i < 60 || stale == 0 && i < 3000; i++ { // repeat until a read without sync was stale
 			from, to := at[1+i%3], at[1+(i/3)%3]
 			st := must.Get(from.SetData("/n", strconv.AppendInt(nil, int64(i), 10), -1))(t)
 			if st.Mzxid <= last {
@@ -34,7 +34,7 @@ func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
 			}
 			last = st.Mzxid
 			if b, _, err := to.GetData("/n", false); err != nil || string(b) != strconv.Itoa(i) {
-				stale++ // which is allowed
+				stale++ // a stale read without sync is allowed
 			}
 			must.OK(t, to.Sync("/n"))
 			if b, _, err := to.GetData("/n", false); err != nil || string(b) != strconv.Itoa(i) {
@@ -47,8 +47,8 @@ func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
 	})
 }
 
-// Requests that arrive in one segment are answered in order, and each sees what
-// those before it did, also at a follower (F1, R14).
+// A server answers the requests of one segment in order. Each request sees the effects of the requests before
+// it, also at a follower (F1, R14).
 func TestG5F1R14RequestsOfAConnectionKeepTheirOrder(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		for id := range c.ids() {
@@ -87,7 +87,7 @@ func TestG5F1R14RequestsOfAConnectionKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A server that lags does not answer a client that has seen more elsewhere.
+// A server that lags does not answer a client that has seen a newer state at another server.
 func TestG6SessionIsNeverShownAnOlderState(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		leader, others := c.mustLead()
@@ -122,8 +122,8 @@ func TestG6SessionIsNeverShownAnOlderState(t *testing.T) {
 	})
 }
 
-// A multi sets two nodes together. They are equal at every zxid that any server shows a client, and a failed
-// multi leaves nothing.
+// A multi sets two nodes together. The nodes are equal at every zxid that any server shows a client, and a
+// failed multi changes nothing.
 func TestG8MultiIsSeenWholeOrNotAtAll(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		w := c.client("c0", 1, 30*time.Second)
@@ -180,7 +180,8 @@ func TestG8MultiIsSeenWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// A silent session ends after its timeout and not much later, under any leader; one that pings does not.
+// A silent session ends after its timeout and not much later, under any leader. A session that pings does not
+// end.
 func TestG10G11SilentSessionsEndInTime(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		stop := make(chan struct{})
@@ -216,15 +217,15 @@ func TestG10G11SilentSessionsEndInTime(t *testing.T) {
 	})
 }
 
-// Without a majority no client is told that a session has expired, whether it has,
-// does not exist, or is unknown here; the connection is closed.
+// A server without a majority never answers that a session has expired: not for an expired session, nor for
+// one that does not exist or that the server does not know. It closes the connection instead.
 func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		leader, others := c.mustLead()
 		f := faults{cluster: c}
 		f.isolate(leader)
 		time.Sleep(5 * time.Second)
-		unknownHere := c.client("c0", others[0], 20*time.Second) // made by the majority
+		unknownHere := c.client("c0", others[0], 20*time.Second) // the majority made this session
 		never := &wire.Conn{Session: wire.Session{ID: 1<<56 | 99, Password: make([]byte, jute.PasswordSize),
 			Timeout: 6000}}
 		for _, w := range []*wire.Conn{unknownHere, never} {
@@ -238,7 +239,7 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 		if _, err := c.attach("c0", others[1], unknownHere); err != nil {
 			t.Errorf("the majority answered %v to a session of its own", err)
 		}
-		// Just cut off, and not yet aware of it.
+		// The leader has just been cut off and does not know it yet.
 		c.net.Heal()
 		c.ready(leader, 10*time.Second)
 		leader, _ = c.mustLead()
@@ -249,15 +250,15 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 	})
 }
 
-// A client that is heard from just before its time is over keeps its session,
-// although the leader hears of it a little later.
+// A client sends a request just before its session's time is over, and the leader hears of it a little later.
+// The session lives on.
 func TestG10SessionHeardJustBeforeItsEndLives(t *testing.T) {
 	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30,
 		trailing: 10_240}, func(t *testing.T, c *cluster) {
 		_, followers := c.mustLead()
 		w := c.client("c0", followers[0], 4*time.Second)
 		for i := range 40 {
-			time.Sleep(4*time.Second - 50*time.Millisecond) // and up to 20 ms on the way
+			time.Sleep(4*time.Second - 50*time.Millisecond) // the request takes up to 20 ms more on its way
 			if _, err := w.Exists("/", false); err != nil {
 				t.Fatalf("G10: round %d: %v", i, err)
 			}

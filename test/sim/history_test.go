@@ -109,10 +109,11 @@ func simHistory(t *testing.T, seed uint64) {
 	}
 }
 
-// minutes is how many simulated minutes a run has at least. What must have happened in it counts by them.
+// minutes returns how many simulated minutes a run has at least. The counts of events that a run must reach
+// are proportional to it.
 func minutes() int { return int(runLength().Minutes()) }
 
-// makeRoot creates the node the clients work below, for the record.
+// makeRoot creates the node below which the clients work, and records that.
 func (c *cluster) makeRoot(rec *observed) {
 	nc := must.Get(c.dialTo("c0", 1))(c.t)
 	w := wire.New(nc)
@@ -128,7 +129,7 @@ func (c *cluster) makeRoot(rec *observed) {
 	w.CloseSession()
 }
 
-// recovers demands that one server serves 10 s after the last fault, and that all serve soon afterwards.
+// recovers fails unless one server serves 10 s after the last fault, and all servers serve soon afterwards.
 func (c *cluster) recovers() {
 	healed := time.Now()
 	for served := false; !served; {
@@ -148,7 +149,7 @@ func (c *cluster) recovers() {
 	}
 }
 
-// allEqual compares the servers, when all clients have been silent for longer than their sessions last.
+// allEqual compares the servers after all clients have been silent for longer than their session timeouts.
 func (c *cluster) allEqual(rec *history.Recorder) {
 	for id := range c.ids() {
 		if ok, why := c.server(id).Node().Serving(); !ok {

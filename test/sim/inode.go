@@ -9,7 +9,7 @@ import (
 
 // inode is a file. Its size is durable with its content.
 type inode struct {
-	dir         bool // a directory; it holds nothing itself
+	dir         bool // a directory; its inode holds no content
 	cache, disk content
 	unsynced    []unsynced // in the order of their sectors
 }
@@ -32,7 +32,7 @@ type unsynced struct {
 	held [versions]*sector
 }
 
-// clone returns a copy that later changes leave alone.
+// clone returns a copy that later changes do not affect.
 func (c content) clone() content { return content{c.size, slices.Clone(c.sectors)} }
 
 // resize cuts the content, or fills new space with zeros.
@@ -72,7 +72,7 @@ func (s *sector) with(b []byte, at int) *sector {
 	return changed
 }
 
-// read copies what begins at a place, and returns how much it is.
+// read copies the bytes from a place on, and returns how many bytes it copied.
 func (c content) read(b []byte, at int) int {
 	n := max(0, min(len(b), c.size-at))
 	for done := 0; done < n; {
@@ -90,7 +90,7 @@ func (f *inode) clone() *inode {
 	return &inode{f.dir, f.cache.clone(), f.disk.clone(), slices.Clone(f.unsynced)}
 }
 
-// find returns where a sector is among those written, or belongs.
+// find returns the place of a sector among the unsynced ones, or the place where to insert it.
 func (f *inode) find(at int) (int, bool) {
 	return slices.BinarySearchFunc(f.unsynced, at, func(u unsynced, at int) int {
 		return cmp.Compare(u.at, at)
@@ -124,7 +124,7 @@ func (f *inode) write(rng *rand.Rand, b []byte, at int) {
 	}
 }
 
-// tear decides which of the unsynced sectors are on the disk.
+// tear decides which of the unsynced sectors reached the disk.
 func (f *inode) tear(rng *rand.Rand) {
 	if f.cache.size != f.disk.size && rng.IntN(2) == 0 {
 		f.disk.resize(f.cache.size)
@@ -137,7 +137,7 @@ func (f *inode) tear(rng *rand.Rand) {
 	f.unsynced = nil
 }
 
-// put makes a sector durable, as far as the file's durable size goes.
+// put makes a sector durable, up to the file's durable size.
 func (f *inode) put(i int, s *sector) {
 	switch end := f.disk.size - i*Sector; {
 	case end >= Sector || end > 0 && f.cache.size <= f.disk.size:

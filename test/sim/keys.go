@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Keys stands in for a key-value database such as raft's stable store. Until Set returns, no part of the
-// value is on the disk; then all of it is. zlockd uses bolt, which maps its file into memory and cannot be
+// Keys stands in for a key-value database such as raft's stable store. A value is on the disk whole once Set
+// returns, and not at all before that. zlockd uses bolt, which maps its file into memory and cannot be
 // simulated.
 type Keys struct{ m *Mount }
 
 // Keys returns the key store of this life.
 func (m *Mount) Keys() Keys { return Keys{m} }
 
-var errNoKey = errors.New("not found") // raft knows the error by its text
+var errNoKey = errors.New("not found") // raft recognises the error by its text
 
 // Set implements raft.StableStore.
 func (k Keys) Set(key, value []byte) error {

@@ -18,12 +18,12 @@ import (
 var lateShare = flag.Int("late.share", 0, "run every Nth pair of late messages; 1: all")
 
 // TestF5R22EveryPairOfLateMessages runs a script of a snapshot, changes of members, a hand-over, a death and
-// writes. It delays each message that the script sends between servers, and every two of them, until each
-// later step is complete. Two delayed messages arrive in both orders. No state goes back, no message of an
-// older term deposes a leader, no server ends, and no answered write is lost.
+// writes. It delays each message that servers send each other in the script, and every pair of messages,
+// until each later step is complete. The two messages of a pair arrive in both orders. No server's state goes
+// back, no message of an older term deposes a leader, no server ends, and no answered write is lost.
 func TestF5R22EveryPairOfLateMessages(t *testing.T) {
 	for _, size := range []int{3, 5} {
-		alone, pairs := map[int]int{3: 1, 5: 7}[size], map[int]int{3: 421, 5: 3613}[size] // every nth runs
+		alone, pairs := map[int]int{3: 1, 5: 7}[size], map[int]int{3: 421, 5: 3613}[size] // run each nth
 		if testing.Short() {
 			alone, pairs = 17*rarer*alone, 3*rarer*pairs
 		}
@@ -76,7 +76,7 @@ func (m message) String() string {
 	return fmt.Sprintf("%s %d from %s to %s", what, m.n, m.from, m.to)
 }
 
-// sent is a message that was sent in a step. It may be late.
+// sent is a message that a server sent in a step. The test may delay it.
 type sent struct {
 	message
 	step int
@@ -109,13 +109,13 @@ type lateRun struct {
 	*sequence
 	lateCase
 	at      int
-	asked   map[*connID]string // the last request on a connection
-	count   map[message]int    // of each name without its number
+	asked   map[*connID]string // the last request on each connection
+	count   map[message]int    // how often each message was sent; the key has no number
 	seen    []sent
-	waiting []sent // on the wire still
+	waiting []sent // messages still on the wire
 }
 
-// lateSteps make every kind of message.
+// lateSteps are steps that together make servers send every kind of message.
 var lateSteps = []string{"lag", "observe", "promote", "lead", "kill", "restart", "remove"}
 
 // runLate runs the script, and returns the messages that it sends.
@@ -185,8 +185,8 @@ func (c *lateRun) held(p *pipe, b []byte) bool {
 	return true
 }
 
-// requestOf reads what a server begins to send on a connection between rafts, or asks, if it is a request.
-// Heartbeats have no name.
+// requestOf names the request that a server sends, or begins to send, on a connection between rafts. is says
+// whether the bytes are a request. Heartbeats have no name.
 func requestOf(first byte, b []byte) (kind string, term uint64, is bool) {
 	const head = 4 + 4 + 1 // of a frame: length, checksum, kind
 	switch {
@@ -238,7 +238,7 @@ func (c *lateRun) watchZxids(stop chan struct{}) {
 	}
 }
 
-// deliver lets the late messages arrive. Those of older terms must not depose the leader.
+// deliver lets the late messages arrive. Messages of older terms must not depose the leader.
 func (c *lateRun) deliver() error {
 	c.mu.Lock()
 	list := c.waiting
@@ -277,7 +277,7 @@ func (c *lateRun) do(what string) error {
 		far = max(far, id)
 	}
 	switch what {
-	case "lag": // two snapshots are sent to a server that lacks entries
+	case "lag": // the leader sends two snapshots to a server that lacks entries
 		away := others[len(others)-1]
 		for id := range c.peers {
 			c.net.Cut(hostName(id), hostName(away))
@@ -317,7 +317,7 @@ func (c *lateRun) do(what string) error {
 	return c.settle()
 }
 
-// grow writes more entries than the log keeps after the next snapshot.
+// grow writes more entries than the servers keep in the log after the next snapshot.
 func (c *lateRun) grow(lead uint32) error {
 	for range c.trailing + 2 {
 		c.session(lead, time.Hour)

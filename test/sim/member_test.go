@@ -14,11 +14,11 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// fourth is the server that comes and goes.
+// fourth is the server that joins and leaves.
 const fourth = 4
 
-// members adds a fourth server to the cluster and removes it again, over and
-// over, until stop is closed. The cluster is left as it began.
+// members adds a fourth server to the cluster and removes it again, repeatedly, until stop is closed. At the
+// end the cluster has the members that it began with.
 func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 	pause := func(d time.Duration) bool {
 		select {
@@ -45,14 +45,13 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 		c.removeFourth(stop)
 		c.crash(fourth)
 		<-joined
-		c.crash(fourth) // in case it joined only now
+		c.crash(fourth) // in case it has joined in the last moment
 		rounds++
 	}
 	return rounds
 }
 
-// removeFourth tries until the fourth server is no member any more. Once stop
-// is closed it must succeed soon.
+// removeFourth tries until the fourth server is no longer a member. Once stop is closed it must succeed soon.
 func (c *cluster) removeFourth(stop <-chan struct{}) {
 	for left := 30; left > 0; {
 		err := c.change(change.Change{Op: "remove", ID: fourth})
@@ -92,7 +91,7 @@ func (c *cluster) change(m change.Change) error {
 	return err
 }
 
-// quiet runs a test on a cluster to which nothing happens but what the test does.
+// quiet runs a test on a cluster without random faults and clients.
 func quiet(t *testing.T, f func(t *testing.T, c *cluster)) {
 	quietWith(t, settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 1 << 30,
 		trailing: 10_240}, f)
@@ -177,8 +176,8 @@ func ping(w *wire.Conn, every time.Duration, stop <-chan struct{}) {
 	}
 }
 
-// A returning server immediately gets what it lacks, however long it was away. It does not wait for the
-// leader's next try; those become ever less frequent.
+// A server that returns gets the entries that it lacks at once, however long it was away. It does not have to
+// wait for the leader's next try; the pauses between tries grow.
 func TestG22ServerThatComesBackIsServedAtOnce(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {

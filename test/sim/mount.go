@@ -31,7 +31,7 @@ func (m *Mount) do(op DiskOp, f func() error) error {
 	})
 }
 
-// try is like do for operations that take effect even if the hook refuses them.
+// try is like do, for operations that take effect even if the hook refuses them.
 func (m *Mount) try(op DiskOp, f func(refused error) error) error {
 	m.d.mu.Lock()
 	hook := m.d.hook
@@ -140,8 +140,8 @@ func (m *Mount) List(dir string) (list []string, err error) {
 	return list, err
 }
 
-// MkdirAll implements vfs.FS. Other operations do not need the directories; a new directory
-// whose parent is not synced can be lost.
+// MkdirAll implements vfs.FS. Other operations do not need the directories. A power loss can remove a new
+// directory whose parent is not synced.
 func (m *Mount) MkdirAll(dir string) error {
 	return m.do(DiskOp{Kind: "mkdir", Name: dir}, func() error {
 		var list []string
@@ -255,8 +255,8 @@ func (h *handle) WriteAt(b []byte, at int64) (n int, err error) {
 	return n, err
 }
 
-// Sync implements vfs.File. After a failed sync its data may be on the disk or not, and no
-// later sync writes them.
+// Sync implements vfs.File. After a failed sync the disk may have the data or not, and no later sync writes
+// them.
 func (h *handle) Sync() error {
 	return h.m.try(DiskOp{Kind: "sync", Name: h.name}, func(refused error) error {
 		switch {

@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// Network connects hosts in memory. It behaves like TCP over wires that tests can cut: a cut
-// delays the bytes sent until it is healed, as retransmission would. Dialling needs both
-// directions. A peer's end shows only through a whole direction. All methods are safe inside a
-// synctest bubble: none holds a lock over a wait.
+// Network connects hosts in memory. It behaves like TCP over wires that tests can cut: a cut delays the bytes
+// sent until the wire is healed, as retransmission would. Dialling needs both directions. A host learns of
+// its peer's end only through a wire that is whole in that direction. All methods are safe inside a synctest
+// bubble, because none waits with a lock held.
 type Network struct {
 	mu        sync.Mutex
 	rng       *rand.Rand
 	latency   time.Duration // one way; jitter of the same size on top
 	cut       map[[2]string]bool
 	frozen    map[string]bool
-	grid      time.Duration           // what is sent arrives at multiples of this time
+	grid      time.Duration           // sent bytes arrive at multiples of this time
 	rate      int                     // bytes per second of each wire; 0: any
 	free      map[[2]string]time.Time // when a wire has sent all its bytes
 	listeners map[string]*listener    // by address
@@ -33,8 +33,8 @@ type Network struct {
 	calls     map[[2]string]*calls
 	trace     *Trace
 
-	// held is asked of each write between two hosts whether it stays on the wire until the pipe is let go,
-	// with what is behind it; nil: nothing does.
+	// held reports for each write between two hosts whether it stays on the wire, with all later bytes of its
+	// pipe, until letGo is called. nil: no write stays.
 	held atomic.Pointer[func(p *pipe, b []byte) bool]
 }
 
@@ -116,7 +116,7 @@ func (n *Network) Thaw(host string) {
 	n.wake()
 }
 
-// wake makes every waiting reader and writer look again.
+// wake makes every waiting reader and writer check again.
 func (n *Network) wake() {
 	n.mu.Lock()
 	pipes := n.all(func(*pipe) bool { return true })
@@ -139,7 +139,7 @@ func (n *Network) all(want func(*pipe) bool) (list []*pipe) {
 	return list
 }
 
-// isCut reports whether nothing passes now.
+// isCut reports whether no bytes pass from one host to the other now.
 func (n *Network) isCut(from, to string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,7 +154,7 @@ func (n *Network) canDial(from, to string) bool {
 	return !n.cut[[2]string{from, to}] && !n.cut[[2]string{to, from}] && !n.frozen[from]
 }
 
-// onGrid returns the first multiple of grid that is not before t; 0: t.
+// onGrid returns the first multiple of grid at or after t. If grid is 0, it returns t.
 func onGrid(t time.Time, grid time.Duration) time.Time {
 	if down := t.Truncate(grid); down.Before(t) {
 		return down.Add(grid)
@@ -190,7 +190,7 @@ func (n *Network) Crash(host string) {
 // calls counts the calls from one host to an address.
 type calls struct {
 	second  int64
-	n, most int // in that second; in any
+	n, most int // n in the current second; most in any second
 }
 
 func (n *Network) noteCall(from, addr string) {
@@ -208,7 +208,7 @@ func (n *Network) noteCall(from, addr string) {
 	c.most = max(c.most, c.n)
 }
 
-// Calls returns how often a host called an address within one second, at most.
+// Calls returns the highest number of calls within one second, and the host and the address of these calls.
 func (n *Network) Calls() (from, addr string, most int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -2,7 +2,7 @@
 
 package sim
 
-// rarer is by how much fewer cases run under the race detector, of a test that tries many.
+// rarer divides the number of cases of a long test; the race detector's build has a larger value.
 const rarer = 1
 
 // withoutMoves returns all steps. Under the race detector it leaves some out.

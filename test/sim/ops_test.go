@@ -18,7 +18,7 @@ func (c *Client) data() []byte {
 	return b
 }
 
-// version is mostly -1 for any, sometimes a version that may be right.
+// version returns -1 (any version) most of the time, otherwise a version that may be right.
 func (c *Client) version() int32 {
 	if c.draw.IntN(3) > 0 {
 		return -1
@@ -26,8 +26,8 @@ func (c *Client) version() int32 {
 	return int32(c.draw.IntN(4))
 }
 
-// next returns the next random request, nil if the run leaves it out. What a request is depends on its number
-// alone, so that one which is left out changes no other.
+// next returns the next random request, or nil if the run leaves it out. A request depends on its number
+// alone, so that leaving out one request changes no other.
 func (c *Client) next() *history.Op {
 	number := c.drawn
 	c.drawn++
@@ -38,8 +38,8 @@ func (c *Client) next() *history.Op {
 	return c.random()
 }
 
-// random returns a random request. Some pings come behind requests that have no answer yet: their answers
-// must not show states in the wrong order.
+// random returns a random request. Some pings follow requests that have no answer yet; their replies must not
+// show states in the wrong order.
 func (c *Client) random() *history.Op {
 	op := new(history.Op)
 	if c.draw.IntN(7) == 0 {

@@ -70,15 +70,15 @@ type pipe struct {
 	sealed   bool      // the writer has closed: EOF after the last segment
 	gone     bool      // the reader has closed: writing fails
 	dead     bool      // the process at either end has ended
-	mute     bool      // the writing process has ended
-	read     time.Time // waiting for bytes fails then; zero: never
-	write    time.Time // and for room
+	mute     bool      // the process of the writer has ended
+	read     time.Time // deadline of the reader; zero: none
+	write    time.Time // deadline of the writer
 	conn     *connID
 	answers  bool // from the called host to the caller
 }
 
 // connID is what both directions of a connection know of it.
-type connID struct{ first atomic.Int32 } // the byte that the caller sent; both ends write
+type connID struct{ first atomic.Int32 } // the first byte from the caller; both ends write it
 
 type segment struct {
 	data []byte
@@ -86,8 +86,8 @@ type segment struct {
 	held bool      // see Network.held
 }
 
-// waiters are the goroutines that wait at one end of a pipe, with its lock. Their timer wakes them itself: most
-// of what happens in a run is a message that arrives, and each needs no goroutine besides.
+// waiters are the goroutines that wait at one end of a pipe, and the pipe's lock. A timer wakes them
+// directly. Most events of a run are messages that arrive, so that this saves a goroutine for each.
 type waiters struct {
 	n     int
 	woken chan struct{}
@@ -100,7 +100,8 @@ func newWaiters() waiters {
 	return w
 }
 
-// wait returns when it is woken, or at a time (zero: never). The caller holds the lock, and looks again.
+// wait returns when it is woken, or at the time until (zero: never). The caller holds the lock, and must
+// check its condition again.
 func (w *waiters) wait(mu *sync.Mutex, until time.Time) {
 	w.n++
 	w.wakeAt(until)
@@ -113,7 +114,7 @@ func (w *waiters) wait(mu *sync.Mutex, until time.Time) {
 	w.n--
 }
 
-// wake makes one goroutine that waits look again. It wakes the next one when it waits no more.
+// wake makes one waiting goroutine check again. That goroutine wakes the next one when it stops waiting.
 func (w *waiters) wake() {
 	if w.n > 0 {
 		select {
@@ -123,7 +124,7 @@ func (w *waiters) wake() {
 	}
 }
 
-// wakeAt sets the time at which one is woken.
+// wakeAt sets the time at which the timer wakes a waiting goroutine.
 func (w *waiters) wakeAt(at time.Time) {
 	switch {
 	case w.n == 0:
@@ -134,7 +135,7 @@ func (w *waiters) wakeAt(at time.Time) {
 	}
 }
 
-// sooner returns the earlier of two times; a time of zero is no time.
+// sooner returns the earlier of two times; zero means no time.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -142,16 +143,16 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// arrival returns when the next byte arrives, or waiting for it fails; zero: nothing is on its way.
+// arrival returns when the next byte arrives or the read deadline passes; zero: no byte is on its way.
 func (p *pipe) arrival() time.Time {
 	if len(p.segments) == 0 || p.segments[0].held || !p.segments[0].at.After(time.Now()) {
-		return p.read // what is late waits for a wire
+		return p.read // a byte that is already due waits for the wire
 	}
 	return sooner(p.read, p.segments[0].at)
 }
 
-// wakeReader wakes the reader when there is something for it. What has arrived wakes it at once: its timer may
-// have been set again at the moment at which it was due.
+// wakeReader wakes the reader when there are bytes for it. It wakes the reader at once for bytes that have
+// arrived: the timer may have been reset at the moment when it was due.
 func (p *pipe) wakeReader() {
 	if len(p.segments) > 0 && !p.segments[0].held && !p.segments[0].at.After(time.Now()) {
 		p.reader.wake()
@@ -159,7 +160,7 @@ func (p *pipe) wakeReader() {
 	p.reader.wakeAt(p.arrival())
 }
 
-// wake makes both ends look again; the caller holds the lock.
+// wake makes both ends check again; the caller holds the lock.
 func (p *pipe) wake() {
 	p.reader.wake()
 	p.writer.wake()
@@ -175,9 +176,9 @@ func (n *Network) pipe(from, to string) *pipe {
 	return p
 }
 
-// finish ends the pipe at once and loses the bytes on the wire. The other end hears nothing
-// more from an ended process, even before it notices that end: without power the process's
-// disk may have lost what the process believes to be durable.
+// finish ends the pipe at once and drops the bytes on the wire. After a process has ended, the other end
+// hears nothing more from it, even before it notices that end. After a power loss the process's disk may lack
+// data that the process believes to be durable.
 func (p *pipe) finish(writes bool) {
 	p.mu.Lock()
 	p.dead = true
@@ -187,8 +188,8 @@ func (p *pipe) finish(writes bool) {
 	p.mu.Unlock()
 }
 
-// forget drops a pipe on which no goroutine can wait. Until then a repaired wire must wake the waiting
-// ends: one end may be over and the other not know it. The caller holds the pipe's lock.
+// forget drops a pipe on which no goroutine can wait. Until then a repaired wire must wake the goroutines at
+// both ends: one end may be closed without the other end knowing it. The caller holds the pipe's lock.
 func (p *pipe) forget() {
 	if !p.sealed || !p.gone {
 		return
@@ -245,7 +246,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		}
 		if !p.n.isCut(p.from, p.to) {
 			switch {
-			case len(p.segments) > 0 && p.segments[0].held: // also after the end of its sender
+			case len(p.segments) > 0 && p.segments[0].held: // even after their sender has ended
 			case len(p.segments) > 0 && !p.segments[0].at.After(time.Now()):
 				n := copy(b, p.segments[0].data)
 				p.segments[0].data = p.segments[0].data[n:]
@@ -265,7 +266,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 	}
 }
 
-// letGo lets the bytes arrive that were held, and what is behind them.
+// letGo lets the held bytes arrive, and the bytes after them.
 func (p *pipe) letGo() {
 	p.mu.Lock()
 	for i := range p.segments {

@@ -29,8 +29,8 @@ func connected(t *testing.T) (n *Network, near, far net.Conn) {
 	return n, near, far
 }
 
-// A writer that waits for room hears of the other end's death as soon as the wire is whole
-// again, not before, and not when its own deadline comes, which may be minutes later.
+// A writer that waits for room hears of the end of its peer as soon as the wire is whole again. It does not
+// hear of it earlier, and it does not wait for its own deadline, which may be minutes later.
 func TestWriterBehindACutHearsOfTheEnd(t *testing.T) {
 	for name, end := range map[string]func(n *Network, far net.Conn){
 		"closed":  func(_ *Network, far net.Conn) { far.Close() },
@@ -73,7 +73,8 @@ func TestWriterBehindACutHearsOfTheEnd(t *testing.T) {
 	}
 }
 
-// A process that is gone says nothing more, also to a host that is not reached.
+// No host hears anything more from a process that has ended, even a host that its last bytes have not reached
+// yet.
 func TestNobodyHearsOfAProcessThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, near, far := connected(t)
@@ -91,8 +92,8 @@ func TestNobodyHearsOfAProcessThatIsGone(t *testing.T) {
 	})
 }
 
-// A follower that was away while much was written catches up over a link of 20
-// Mbit/s, in little more time than the bytes take, and costs no leader its office.
+// A follower was away while clients wrote much. It catches up over a link of 20 Mbit/s in little more time
+// than the bytes need, and the leader stays the leader.
 func TestR11FollowerCatchesUpOverASlowLink(t *testing.T) {
 	if testing.Short() {
 		t.Skip("300 MB of writes")

@@ -14,12 +14,12 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// probeTime is the timeout of most sessions of probes: no probe is silent for so long.
+// probeTime is the timeout of most sessions of probes. No probe is silent for so long.
 const probeTime = 20 * time.Second
 
-// probes looks at what random requests meet once in days: two things that happen within the same
-// millisecond. Each probe brings its two together again and again, in a cluster that is whole and has no
-// other clients, so that every one can want an answer and a bound that hold only there.
+// probes tests coincidences that random requests meet only once in days: two events within the same
+// millisecond. Each probe repeats its two events again and again. The cluster has no faults and no other
+// clients, so that each probe can demand an answer within a bound that holds only there.
 func (c *cluster) probes() {
 	c.together(func(id uint32, k int) { c.pingAtOutcomes(id, k) })
 	c.together(func(id uint32, k int) { c.leaveAtAnswers(id, k) })
@@ -33,7 +33,7 @@ func (c *cluster) probes() {
 	c.changeLeaders()
 }
 
-// together runs two probes beside each other at each server.
+// together runs two probes in parallel at each server.
 func (c *cluster) together(do func(id uint32, k int)) {
 	var wg sync.WaitGroup
 	for id := range c.ids() {
@@ -44,7 +44,7 @@ func (c *cluster) together(do func(id uint32, k int)) {
 	wg.Wait()
 }
 
-// step is the time between two moments at which something arrives.
+// step is the time between two possible moments of arrival.
 func (c *cluster) step() time.Duration { return max(c.set.grid, time.Millisecond/2) }
 
 // near returns a source of numbers for a probe at a server.
@@ -52,9 +52,9 @@ func (c *cluster) near(what, id uint32, k int) *rand.Rand {
 	return rand.New(rand.NewPCG(c.seed, uint64(what)<<16+uint64(id)<<8+uint64(k)))
 }
 
-// pingAtOutcomes lets pings come at the moment at which the write before them is applied, and wants their
-// zxids to be no lower. The replies tell whether a ping came too early: then it waited for the write's
-// outcome, and both arrive at once.
+// pingAtOutcomes sends each ping so that it arrives when the server applies the write before it. The zxid of
+// the ping's reply must not be lower than the write's. Both replies arrive at once if the ping came too
+// early, because it then waited for the write's outcome.
 func (c *cluster) pingAtOutcomes(id uint32, k int) {
 	rng := c.near(1, id, k)
 	w := c.client("c0", id, probeTime)
@@ -92,11 +92,11 @@ func (c *cluster) pingAtOutcomes(id uint32, k int) {
 	}
 }
 
-// leftPath is watched by clients that leave.
+// leftPath is the node that departing clients watch.
 const leftPath = Root + "/left"
 
-// leaveAtAnswers lets a connection end at the moment at which its parked read is answered, which sets a
-// watch.
+// leaveAtAnswers ends a connection at the moment at which the server answers its parked read. That read sets
+// a watch.
 func (c *cluster) leaveAtAnswers(id uint32, k int) {
 	rng := c.near(2, id, k)
 	w := c.client("c0", id, probeTime)
@@ -124,7 +124,7 @@ func (c *cluster) leaveAtAnswers(id uint32, k int) {
 	w.Close()
 }
 
-// noWatchIsLeft wants the watches of connections to have gone with them.
+// noWatchIsLeft fails if the watches of closed connections are left.
 func (c *cluster) noWatchIsLeft() {
 	time.Sleep(time.Second)
 	for id := range c.ids() {
@@ -141,8 +141,9 @@ func (c *cluster) noWatchIsLeft() {
 // slowTime is the session timeout of clients that are slow or late.
 const slowTime = 4 * time.Second
 
-// takeSlowly lets a client of each server take long answers slowly, for much longer than its session's
-// timeout, and ping all the time. A server that writes reads nothing of its client, which is not silent.
+// takeSlowly lets a client of each server read long answers slowly, for much longer than its session timeout,
+// while it pings all the time. A server that is writing reads nothing from its client, but must not count the
+// client as silent.
 func (c *cluster) takeSlowly() {
 	w := c.client("c1", 1, probeTime)
 	const size, reads = 900 << 10, 2
@@ -153,7 +154,7 @@ func (c *cluster) takeSlowly() {
 		wg.Go(func() {
 			w := c.client("c1", id, slowTime)
 			must := w.Sync(path)
-			var asks []byte // in one piece: the server reads nothing more of them while it writes
+			var asks []byte // in one piece, because the server reads no further request while it writes
 			for k := range reads {
 				asks = wire.AppendRequest(asks, int32(1000+k), jute.OpGetData, wire.PathWatch(path, false))
 			}
@@ -188,8 +189,8 @@ func (c *cluster) takeSlowly() {
 	w.CloseSession()
 }
 
-// comeBackLate lets a client come back at the moment at which its session is about to end. Once it was let
-// in, the session lives.
+// comeBackLate lets a client return at the moment at which its session is about to end. If a server accepts
+// the session, the session lives on.
 func (c *cluster) comeBackLate(k int) {
 	rng := c.near(3, 0, k)
 	const grace = slowTime / 8 // see raftfsm
@@ -201,7 +202,7 @@ func (c *cluster) comeBackLate(k int) {
 			continue
 		}
 		w.Close()
-		// A leader proposes the end a little later, and an entry is on its way for a few latencies.
+		// A leader proposes the end a little later, and the entry then takes a few latencies.
 		end := sent.Add(slowTime + grace + time.Duration(rng.Int64N(int64(6*time.Millisecond+6*c.set.latency))))
 		time.Sleep(time.Until(end) - 500*time.Millisecond)
 		nc, err := c.dialTo("c2", lead)
@@ -225,12 +226,12 @@ func (c *cluster) comeBackLate(k int) {
 	}
 }
 
-// lone is the only client of a server that asks for anything which goes through the log: no other request can
-// make up for one that is forgotten.
+// lone is the only client of a server whose requests go through the log. If the server forgets one, no other
+// request makes up for it.
 type lone struct {
 	c        *cluster
 	id       uint32
-	rest     *atomic.Bool // it asks for nothing now
+	rest     *atomic.Bool // while set, the client sends no requests
 	answered atomic.Int64
 }
 
@@ -266,8 +267,8 @@ func (l *lone) pause(stop <-chan struct{}) {
 	}
 }
 
-// changeLeaders lets servers take over from each other in all ways, while lone clients ask. Once all servers
-// serve, each of these must be answered soon.
+// changeLeaders lets servers take over from each other in all ways, while lone clients send requests. Once
+// all servers serve, the request of each client must be answered soon.
 func (c *cluster) changeLeaders() {
 	rng := c.near(4, 0, 0)
 	stop := make(chan struct{})
@@ -295,17 +296,17 @@ func (c *cluster) changeLeaders() {
 	wg.Wait()
 }
 
-// noneOnItsWay lets lone clients rest, and waits until all have their answers: raft may never answer a
-// proposal if it ends, and leave a goroutine that waits.
+// noneOnItsWay stops the lone clients, and waits until all their requests are answered. If raft ends with a
+// proposal open, it may never answer it, and a goroutine would wait forever.
 func (c *cluster) noneOnItsWay(rest *atomic.Bool) {
 	rest.Store(true)
 	time.Sleep(200*time.Millisecond + 20*c.set.latency)
 }
 
-// often lets goroutines wait more often in a run of the kind that explores with delays.
+// often, in runs that explore with delays, makes goroutines wait more often.
 var often = func(bool) {}
 
-// allAnswered wants two more answers for each lone client.
+// allAnswered waits for two more answers to each lone client.
 func (c *cluster) allAnswered(clients []*lone) {
 	for id := range c.ids() {
 		c.ready(id, 20*time.Second)
@@ -321,8 +322,8 @@ func (c *cluster) allAnswered(clients []*lone) {
 	}
 }
 
-// handOver hands leadership to another server, while requests to change the members come to it. They change
-// nothing.
+// handOver hands leadership to another server, while the old leader gets requests to change the members.
+// These requests change nothing.
 func (c *cluster) handOver(rng *rand.Rand) {
 	lead, others := c.mustLead()
 	next := others[rng.IntN(2)]
@@ -345,8 +346,8 @@ func (c *cluster) handOver(rng *rand.Rand) {
 	wg.Wait()
 }
 
-// restartUnseen starts a leader again out of sight of the others. As soon as they see it they must know that
-// it leads no longer, and not wait until heartbeats have failed.
+// restartUnseen restarts a leader while it is cut off from the other servers. As soon as they can reach it
+// again, they must learn that it is no longer the leader. They must not wait until heartbeats have failed.
 func (c *cluster) restartUnseen(rest *atomic.Bool) {
 	c.noneOnItsWay(rest)
 	lead, others := c.mustLead()
@@ -374,15 +375,15 @@ func (c *cluster) restartUnseen(rest *atomic.Bool) {
 	}
 	took := time.Since(seen)
 	starts.Wait()
-	// Heartbeats fail a heartbeat timeout after the cut at the earliest.
+	// Heartbeats fail at the earliest one heartbeat timeout after the cut.
 	soon := c.set.heartbeat/4 + 200*time.Millisecond + 30*c.set.latency
 	if took > soon && soon < c.set.heartbeat {
 		c.t.Errorf("G22: no server leads for %v after the others saw that the leader was started again", took)
 	}
 }
 
-// beginTermSlowly ends a leader while the others' logs do not reach their disks: the next leader's term
-// begins long after its election. The other server must not call it over and over until then.
+// beginTermSlowly ends a leader while the logs of the other servers do not reach their disks. So the next
+// leader's term begins long after its election. Until then the other server must not call it over and over.
 func (c *cluster) beginTermSlowly(rest *atomic.Bool) {
 	c.noneOnItsWay(rest)
 	lead, others := c.mustLead()

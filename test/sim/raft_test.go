@@ -68,7 +68,7 @@ func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
 
 func logger(id uint32) *slog.Logger {
 	if os.Getenv("ZLOCKD_TEST_LOG") == "" {
-		if race.Enabled { // what a line tells is read then, too
+		if race.Enabled { // the race detector then also sees the reads of the line's values
 			return slog.New(slog.NewTextHandler(io.Discard, nil))
 		}
 		return slog.New(slog.DiscardHandler)
@@ -89,21 +89,21 @@ func (quietObserver) Heard(b []state.Touch, _ bool) []state.Touch { return b }
 func (quietObserver) Serving(bool)                                {}
 func (quietObserver) ReadOnly(bool)                               {}
 
-// nodes are three servers without clients' connections: requests are proposed directly. The tests show
+// nodes are three servers without clients' connections: the tests propose requests directly. The tests show
 // that the log, the streams and leadership keep their promises.
 type nodes struct {
 	t     *testing.T
 	net   *Network
 	peers map[uint32]string
 	disk  map[uint32]*serverDisk
-	above map[uint32]raftfsm.Observer // those that are not quiet
+	above map[uint32]raftfsm.Observer // the observers of the nodes that are not quiet
 	mu    sync.Mutex
 	run   map[uint32]*raftfsm.Node
 
 	heartbeat time.Duration // 0: the default
 }
 
-// newNodes starts three.
+// newNodes starts three nodes.
 func newNodes(t *testing.T, seed uint64, above map[uint32]raftfsm.Observer) *nodes {
 	c := &nodes{t: t, net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond),
 		peers: map[uint32]string{1: "h1:2888", 2: "h2:2888", 3: "h3:2888"},
@@ -169,7 +169,7 @@ func (d done) Done(o *state.Outcome, _ *state.State) {
 	d.ch <- out
 }
 
-// ask proposes and waits. ok is false if the outcome is unknown.
+// ask proposes a request and waits for its outcome. ok is false if the outcome is unknown.
 func ask(n *raftfsm.Node, r state.Request) (o state.Outcome, sent, ok bool) {
 	d := done{make(chan state.Outcome, 1)}
 	if n == nil || n.Propose(r, d) != nil {
@@ -180,8 +180,8 @@ func ask(n *raftfsm.Node, r state.Request) (o state.Outcome, sent, ok bool) {
 }
 
 // TestSimStreamsApplyOnceG3R8 proposes sequential creates at every server while servers crash and wires are
-// cut. Every answer must name a node of its own, every named node must exist in the end, and no more nodes
-// may exist than were answered or left open.
+// cut. Every answer must name another node, and every named node must exist at the end. The number of nodes
+// must not exceed the number of answered creates and of creates with an unknown outcome.
 func TestSimStreamsApplyOnceG3R8(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) { streamsApplyOnce(t, seed) })
@@ -220,7 +220,7 @@ func streamsApplyOnce(t *testing.T, seed uint64) {
 	time.Sleep(time.Minute)
 }
 
-// check compares what the servers hold with what was answered, some time after the last fault.
+// check compares the content of the servers with the answers, some time after the last fault.
 func (c *nodes) check(acked map[string]int, open int) {
 	t := c.t
 	t.Helper()
@@ -265,7 +265,7 @@ func (c *nodes) writer(id uint32, _ int, stop chan struct{}, mu *sync.Mutex, ack
 		if session.Session.ID == 0 {
 			body := state.SessionBody{Timeout: 3600_000, Owner: id, Addr: "10.0.0.1"}
 			o, _, ok := ask(n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
-			if !ok || c.node(id) != n { // no client hears a server that has crashed
+			if !ok || c.node(id) != n { // no client gets an answer from a server that has crashed
 				continue
 			}
 			session = o
@@ -292,7 +292,7 @@ func (c *nodes) writer(id uint32, _ int, stop chan struct{}, mu *sync.Mutex, ack
 	}
 }
 
-// faults cuts and crashes for a run's length and returns how often.
+// faults cuts wires and crashes servers for a run's length, and returns the number of faults.
 func (c *nodes) faults(rng *rand.Rand) (count int) {
 	end := time.Now().Add(runLength())
 	for time.Now().Before(end) {

@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A leader whose disk hangs keeps no growing crowd waiting; others write again
-// within 2.5 s (R2), and what waited for it goes on elsewhere.
+// A leader whose disk hangs does not keep more and more requests waiting. Other servers accept writes again
+// within 2.5 s (R2), and the next leader takes the waiting requests.
 func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		leader, others := c.mustLead()
@@ -27,7 +27,7 @@ func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 		must.Get(w.Create(Root, nil, 0))(t)
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
-		for k := range 10 { // they write through the leader, as far as it lets them
+		for k := range 10 { // the clients write through the leader, as far as it accepts writes
 			at := c.client(fmt.Sprintf("c%d", k), leader, 20*time.Second)
 			at.Timeout = 60 * time.Second
 			wg.Go(func() {
@@ -68,13 +68,13 @@ func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 	})
 }
 
-// A disk that is merely slow costs no leader its office: a sync of a second every
-// ten seconds, at each server in turn.
+// A slow disk deposes no leader. Every ten seconds the disk of one server is slow for a second: a sync takes
+// a third of a second to a second.
 func TestR2SlowDiskDeposesNobody(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
-		rng := rand.New(rand.NewPCG(c.seed, 9)) // the faults draw from the other
+		rng := rand.New(rand.NewPCG(c.seed, 9)) // the faults draw from c.rng
 		wg.Go(func() { c.writes("c0", rng, stop) })
 		leader, others := c.mustLead()
 		term := c.server(leader).Node().Status().Term
@@ -87,7 +87,7 @@ func TestR2SlowDiskDeposesNobody(t *testing.T) {
 			if round%4 == 3 {
 				id = others[round/4%2]
 			}
-			c.disk(id).Slow(660 * time.Millisecond) // a third of a second to one
+			c.disk(id).Slow(660 * time.Millisecond) // a third of a second to one second
 			time.Sleep(time.Second)
 			c.disk(id).Slow(500 * time.Microsecond)
 			time.Sleep(9 * time.Second)
@@ -100,12 +100,12 @@ func TestR2SlowDiskDeposesNobody(t *testing.T) {
 	})
 }
 
-// After partitions and restarts every server goes on within 10 s, and each stops within 5 s when asked to.
+// After partitions and restarts every server serves within 10 s, and stops within 5 s when asked to.
 func TestR4ReplicationIsNeverWedged(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
-		rng := rand.New(rand.NewPCG(c.seed, 9)) // the faults draw from the other
+		rng := rand.New(rand.NewPCG(c.seed, 9)) // the faults draw from c.rng
 		wg.Go(func() { c.writes("c0", rng, stop) })
 		f := newFaults(c)
 		rounds := 8
@@ -140,8 +140,8 @@ func TestR4ReplicationIsNeverWedged(t *testing.T) {
 	})
 }
 
-// The leader's host vanishes while it sends a snapshot: the server that was
-// being sent it must be able to vote soon.
+// The leader's host vanishes while the leader sends a snapshot. The server that receives the snapshot must be
+// able to vote soon.
 func TestR5LeaderVanishesWhileItSendsASnapshot(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 50, trailing: 64}
 	quietWith(t, set, func(t *testing.T, c *cluster) {
@@ -151,7 +151,7 @@ func TestR5LeaderVanishesWhileItSendsASnapshot(t *testing.T) {
 		for i := range 300 {
 			must.Get(w.Create(fmt.Sprintf("/n%d", i), make([]byte, 30_000), 0))(t)
 		}
-		time.Sleep(5 * time.Second) // snapshots are taken
+		time.Sleep(5 * time.Second) // the servers take snapshots
 		c.net.Throttle(1 << 20)
 		c.start(others[1])
 		time.Sleep(4 * time.Second)
@@ -160,7 +160,7 @@ func TestR5LeaderVanishesWhileItSendsASnapshot(t *testing.T) {
 		}
 		c.net.Freeze(hostName(leader))
 		c.net.Throttle(0)
-		// The other, still in the snapshot, votes as soon as it has given up on it.
+		// The receiver of the snapshot votes as soon as it has given up the snapshot.
 		const slowest = 2500 * time.Millisecond
 		vanished := time.Now()
 		for c.leader() == leader || c.leader() == 0 {
@@ -177,8 +177,8 @@ func TestR5LeaderVanishesWhileItSendsASnapshot(t *testing.T) {
 	})
 }
 
-// Power is lost during elections, over and over: never do two servers lead in
-// one term, and nothing that was answered is lost.
+// Servers lose power during elections, over and over. Two servers never lead in one term, and no answered
+// write is lost.
 func TestR11TermsAndVotesSurvivePowerLoss(t *testing.T) {
 	set := settings{heartbeat: 300 * time.Millisecond, latency: time.Millisecond, snapshot: 1 << 30,
 		trailing: 10_240}
@@ -228,8 +228,8 @@ func TestR11TermsAndVotesSurvivePowerLoss(t *testing.T) {
 	})
 }
 
-// All servers start again with a long log and no snapshot. The first reply of
-// each is at or past what was acknowledged before, and no session ends.
+// All servers start again with a long log and no snapshot. The first reply of each server is at or past the
+// last acknowledged write, and no session ends.
 func TestR13R16ServersThatStartShowNothingOld(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		w := c.client("c0", 1, 20*time.Second)
@@ -282,7 +282,7 @@ func TestR13R16ServersThatStartShowNothingOld(t *testing.T) {
 	})
 }
 
-// A leader that is cut off does not answer a sync, before others lead and after.
+// A leader that is cut off does not answer a sync, neither before another server leads nor afterwards.
 func TestR15SyncIsNotAnsweredByALeaderCutOff(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		for round := range 10 {
@@ -315,11 +315,11 @@ func TestR15SyncIsNotAnsweredByALeaderCutOff(t *testing.T) {
 	})
 }
 
-// wedged lets nothing be applied while it is held.
+// wedged stops the application of entries while hold is set.
 type wedged struct {
 	quietObserver
 	mu   sync.Mutex
-	hold chan struct{} // nil: go on
+	hold chan struct{} // nil: entries are applied
 }
 
 func (w *wedged) Applied() {
@@ -331,7 +331,7 @@ func (w *wedged) Applied() {
 	}
 }
 
-// A server that hears its leader but does not get on stops serving, and serves again when it has caught up.
+// A server that hears its leader but applies no entries stops serving. It serves again when it has caught up.
 func TestR17ServerThatDoesNotGetOnStopsServing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := new(wedged)
@@ -374,7 +374,7 @@ func TestR17ServerThatDoesNotGetOnStopsServing(t *testing.T) {
 	})
 }
 
-// Large writes over narrow wires do not cost the leader its office.
+// Large writes over narrow wires do not depose the leader.
 func TestR19LargeWritesOverNarrowWires(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		leader, _ := c.mustLead()
@@ -410,8 +410,9 @@ func TestR19LargeWritesOverNarrowWires(t *testing.T) {
 	})
 }
 
-// Requests that are under way when their leader is cut off are sent to the next one, and count once. Most
-// clients get every reply; those whose server was without a leader for too long have to connect again.
+// Servers send their pending requests again to the next leader when their leader is cut off. Each request
+// counts once. Most clients get every reply; clients of a server that has no leader for too long have to
+// connect again.
 func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30, trailing: 10_240}
 	quietWith(t, set, func(t *testing.T, c *cluster) {
@@ -453,8 +454,8 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Duration(40+round%50) * time.Millisecond)
-			// A server that loses the connection opens another one to the next leader at once;
-			// one that hears nothing may have heard by then of the stored entries.
+			// A server that loses the connection opens one to the next leader at once. A server that hears
+			// nothing may by then have heard of the stored entries.
 			if round%4 > 0 {
 				c.crash(leader)
 				wg.Wait()

@@ -35,8 +35,8 @@ var steps = []string{"kill", "wipe", "replace", "lead", "restart", "move", "add"
 const sequenceLength = 6
 
 // TestR6R21MembersSurviveEverySequence runs sequences of six steps on three and on five members. Each step
-// chooses a member that it makes sense for, by a number drawn from the sequence. In the end all members
-// must be ready, also after all of them were restarted at once, and hold every write that was answered.
+// acts on a member that it fits; a random number from the sequence chooses it. At the end the test restarts
+// all members at once. All members must be ready before and after that, and hold every answered write.
 func TestR6R21MembersSurviveEverySequence(t *testing.T) {
 	if *oneSequence != "" {
 		size, list, _ := strings.Cut(*oneSequence, ":")
@@ -61,21 +61,21 @@ func TestR6R21MembersSurviveEverySequence(t *testing.T) {
 	}
 }
 
-// TestR6ReplacedMemberLeads is the sequence in which a member that restarts does
-// not know the directory of the leader: it was replaced since its snapshot.
+// TestR6ReplacedMemberLeads is a sequence in which a member was replaced after another member's last snapshot
+// and leads now. That other member restarts and does not know the leader's directory.
 func TestR6ReplacedMemberLeads(t *testing.T) {
 	runSequence(t, 3, []string{"kill", "wipe", "replace", "lead", "restart", "restart"}, nil)
 	runSequence(t, 5, []string{"kill", "wipe", "replace", "lead", "restart", "restart"}, nil)
 }
 
-// TestG22MovedMemberIsFoundByAnUncommittedChange is the sequence in which the leader knows the new address
-// of the member that it needs for the next change of members, but has not written it to the log.
+// TestG22MovedMemberIsFoundByAnUncommittedChange is a sequence in which the leader needs a moved member for
+// the next change of members. The leader knows the member's new address, but has not written it to the log.
 func TestG22MovedMemberIsFoundByAnUncommittedChange(t *testing.T) {
 	runSequence(t, 3, []string{"kill", "restart", "move", "lead", "kill", "wipe"}, nil)
 }
 
-// sequences lists those in which every step can be done. How many servers run,
-// are dead, or have lost their directory decides it, whichever they are.
+// sequences lists the sequences in which every step is possible. That depends only on how many servers run,
+// are dead, or have lost their directory.
 func sequences(size int) (list [][]string) {
 	type counts struct{ run, dead, wiped, in int }
 	var walk func(c counts, done []string)
@@ -100,13 +100,13 @@ func sequences(size int) (list [][]string) {
 				}
 			case "replace":
 				n.wiped, n.run = c.wiped-1, c.run+1
-				// Without the member that leaves, a majority of the others must run.
+				// After the member has left, a majority of the remaining ones must run.
 				if c.wiped == 0 || c.run < (c.in-1)/2+1 {
 					continue
 				}
 			case "lead", "restart":
 				if c.run < quorum+1 && s == "restart" && c.dead == 0 {
-					continue // it would stop the cluster, and start it: nothing new
+					continue // the step would only stop and start the whole cluster
 				}
 				if s == "restart" && c.dead > 0 {
 					n.dead, n.run = c.dead-1, c.run+1
@@ -133,27 +133,27 @@ func sequences(size int) (list [][]string) {
 	return list
 }
 
-// sequence is a cluster to which the steps of one sequence happen.
+// sequence is a cluster that goes through the steps of one sequence.
 type sequence struct {
 	*nodes
 	rng   *rand.Rand
 	lives uint64
-	dead  map[uint32]bool // members that do not run, with their directories
-	wiped map[uint32]bool // and those without
-	watch map[uint32]bool // members that are not given a vote
-	wrote []int64         // sessions: writes that were answered
+	dead  map[uint32]bool // stopped members that still have their directories
+	wiped map[uint32]bool // stopped members without their directories
+	watch map[uint32]bool // members that do not get a vote
+	wrote []int64         // the sessions whose creation was answered
 	life  map[uint32]*processLife
 
-	trailing uint64 // log entries kept behind a snapshot; 0: the default
-	strict   bool   // no server may end by itself but a removed one
-	over     bool   // no server starts any more
+	trailing uint64 // log entries kept before a snapshot; 0: the default
+	strict   bool   // only a removed server may end by itself
+	over     bool   // servers do not start any more
 }
 
-// processLife is what ends with a process that starts or runs.
+// processLife is the state of one process, from its start to its end.
 type processLife struct {
 	ctx   context.Context
 	kill  context.CancelFunc
-	ended atomic.Bool // by itself
+	ended atomic.Bool // the process ended by itself
 }
 
 func runSequence(t *testing.T, size int, list []string, crash *crashPoint) {
@@ -231,14 +231,14 @@ func (c *sequence) launch(id uint32) {
 	}
 }
 
-// begin starts a server; it returns when the server has joined, or its process has ended.
+// begin starts a server. It returns when the server has joined or its process has ended.
 func (c *sequence) begin(id uint32) {
 	if run := c.process(id); run != nil {
 		run()
 	}
 }
 
-// process returns what the process of a server does, nil if it stays off.
+// process returns the function that a server's process runs, or nil if the server stays off.
 func (c *sequence) process(id uint32) (run func()) {
 	l := new(processLife)
 	l.ctx, l.kill = context.WithCancel(context.Background())
@@ -288,7 +288,7 @@ func (c *sequence) live(id uint32, l *processLife, peers map[uint32]string, file
 	}
 }
 
-// crash ends the process of a server, which may be starting.
+// crash ends the process of a server, even while the server starts.
 func (c *sequence) crash(id uint32) {
 	c.mu.Lock()
 	l, n := c.life[id], c.run[id]
@@ -306,7 +306,7 @@ func (c *sequence) crash(id uint32) {
 
 func (c *sequence) end() {
 	c.mu.Lock()
-	c.over = true // a server that loses its power now stays off
+	c.over = true // a server that loses its power from now on stays off
 	c.mu.Unlock()
 	for id := range c.disk {
 		c.crash(id)
@@ -314,7 +314,7 @@ func (c *sequence) end() {
 	time.Sleep(time.Minute)
 }
 
-// leads returns the server that leads by its own word; 0: none does.
+// leads returns the server that says that it leads, or 0 if no server does.
 func (c *nodes) leads() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -340,7 +340,7 @@ func (c *sequence) pick(list []uint32) uint32 { return list[c.rng.IntN(len(list)
 
 func (c *sequence) pickOf(set map[uint32]bool) uint32 { return c.pick(slices.Sorted(maps.Keys(set))) }
 
-// step does one thing, and waits until the servers that run serve.
+// step makes one step, and waits until all running servers serve.
 func (c *sequence) step(what string) error {
 	switch what {
 	case "kill":
@@ -352,7 +352,7 @@ func (c *sequence) step(what string) error {
 		c.fresh(id)
 		delete(c.dead, id)
 		c.wiped[id] = true
-		c.launch(id) // it waits, empty, and answers
+		c.launch(id) // it waits with an empty directory, and answers
 	case "replace":
 		id := c.pickOf(c.wiped)
 		if err := c.change(change.Change{Op: "remove", ID: id}); err != nil {
@@ -402,8 +402,8 @@ func (c *sequence) step(what string) error {
 	return c.settle()
 }
 
-// refuses asks for the removal of a voter that runs, if the other voters that run would be no majority. The
-// cluster would stop.
+// refuses asks for the removal of a running voter if the other running voters would be no majority. The
+// leader must refuse, because the cluster would stop.
 func (c *sequence) refuses() error {
 	voters := len(c.peers) - len(c.watch)
 	list := slices.DeleteFunc(c.running(), func(id uint32) bool { return c.watch[id] })
@@ -427,7 +427,7 @@ func (c *sequence) refuses() error {
 	return err
 }
 
-// join adds a server with an empty directory, and gives it its vote.
+// join adds a server with an empty directory, and gives the server its vote.
 func (c *sequence) join(id uint32) error {
 	if err := c.change(change.Change{Op: "add", ID: id, Addr: c.peers[id]}); err != nil {
 		return err
@@ -443,10 +443,11 @@ func (c *sequence) join(id uint32) error {
 
 const sequencePatience = 60 * time.Second
 
-// change asks the leader for a change until it is made.
+// change repeats a request for a change to the leader until the change is made.
 func (c *sequence) change(m change.Change) error { return c.changeBy(0, m) }
 
-// changeBy asks a server for a change, or the leader if it is 0, until the change is made.
+// changeBy repeats a request for a change until the change is made. It asks server by, or the leader if by is
+// 0.
 func (c *sequence) changeBy(by uint32, m change.Change) (err error) {
 	for end := time.Now().Add(sequencePatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		err = errors.New("no server leads")
@@ -462,7 +463,7 @@ func (c *sequence) changeBy(by uint32, m change.Change) (err error) {
 	return fmt.Errorf("%s server %d: %w", m.Op, m.ID, err)
 }
 
-// settle waits until all servers that run serve.
+// settle waits until all running servers serve.
 func (c *sequence) settle() error {
 	why := ""
 	for end := time.Now().Add(sequencePatience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -482,22 +483,22 @@ func (c *sequence) settle() error {
 	return fmt.Errorf("not ready within %v: %s", sequencePatience, why)
 }
 
-// write makes a session, which lasts, on a server that runs.
+// write makes a session with a long timeout on a running server.
 func (c *sequence) write() {
 	id := c.pick(c.running())
 	body := state.SessionBody{Timeout: 3600_000, Owner: id, Addr: "10.0.0.1"}
 	n := c.node(id)
 	if n == nil {
-		return // it has just lost its power
+		return // the server has just lost its power
 	}
 	o, _, ok := ask(n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
-	if ok && !o.Refused && c.node(id) == n { // else no client hears its answer
+	if ok && !o.Refused && c.node(id) == n { // otherwise no client gets its answer
 		c.wrote = append(c.wrote, o.Session.ID)
 	}
 }
 
-// last starts what is down, and replaces what has lost its directory; then it
-// restarts everything at once, and compares what the members hold.
+// last starts the stopped members, and replaces the members without directories. Then it restarts all members
+// at once, and compares their content.
 func (c *sequence) last() error {
 	for len(c.wiped) > 0 {
 		if err := c.step("replace"); err != nil {

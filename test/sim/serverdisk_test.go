@@ -10,9 +10,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 )
 
-// serverDisk is what a server keeps between two lives: a real data directory, with identity, terms
-// and votes, log and snapshots, on a simulated disk that loses any part of what was not
-// synced. Tests can make its writes slow or make them hang.
+// serverDisk is the data that a server keeps between two lives: a real data directory, with identity, terms
+// and votes, log and snapshots, on a simulated disk. The disk loses any part of the unsynced data. Tests can
+// slow down its writes or make them hang.
 type serverDisk struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
@@ -23,8 +23,8 @@ type serverDisk struct {
 	flow    chan struct{} // closed unless writes hang
 	logFlow chan struct{} // closed unless syncs of the log hang
 
-	crashIn int    // operations until the power goes; 0: it stays
-	cut     func() // is told just before
+	crashIn int    // number of operations until a power loss; 0: none
+	cut     func() // called just before the power loss
 }
 
 // dataDir is the path of every server's data directory, on its own disk.
@@ -70,11 +70,11 @@ func (d *serverDisk) Files() *disk.Files {
 	return &disk.Files{FS: m, Stable: m.Keys(), Log: seglog.Options{FirstSize: 32 << 10, FullSize: 512 << 10}}
 }
 
-// free returns how many bytes may still be written.
+// free returns how many more bytes the disk can hold.
 func (d *serverDisk) free(string) (int64, error) { return d.files.Free(), nil }
 
-// Crash ends the life with its process or, more often, with its power: the disk loses what was
-// not synced, or any part of it. The old life may go on for a while, without effect.
+// Crash ends the life with its process or, more often, with its power. Without power the disk loses all
+// unsynced data, or any part of it. The old life may go on for a while, without effect.
 func (d *serverDisk) Crash() {
 	d.mu.Lock()
 	power := d.rng.IntN(3) > 0
@@ -100,8 +100,8 @@ func (d *serverDisk) end(power bool) {
 	}
 }
 
-// CrashAt lets the power go at the nth operation from now on that changes the disk. Just before, cut
-// must make the rest of this life unheard.
+// CrashAt lets the power go at the nth operation from now on that changes the disk. Just before that it calls
+// cut, which must cut this life off from all other hosts.
 func (d *serverDisk) CrashAt(nth int, cut func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Whatever happens to one server, writes through the others go on within 5 s
-// and no session that keeps trying ends.
+// One server fails in any way. Writes through the other servers go on within 5 s, and a session whose client
+// keeps trying does not end.
 func TestG21OneServerCanFailInAnyWay(t *testing.T) {
 	for _, k := range []struct {
 		name string
@@ -64,7 +64,7 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 	defer wg.Wait()
 	defer close(stop)
 	defer w.Close()
-	for k := range 4 { // one begins at each server
+	for k := range 4 { // one client begins at each server
 		s := &steady{c: c, host: fmt.Sprintf("s%d", k), reads: k%2 == 0, at: uint32(k)}
 		wg.Go(func() { s.run(stop) })
 	}
@@ -74,7 +74,7 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 	worst := time.Duration(0)
 	limit := 5 * time.Second
 	if name == "on a disk that hangs" && leads {
-		limit = 15 * time.Second // R2: the watchdog ends it after 10 s
+		limit = 15 * time.Second // R2: the watchdog ends the server after 10 s
 	}
 	lasts := 60 * time.Second
 	if testing.Short() {
@@ -100,9 +100,9 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 	time.Sleep(5 * time.Second)
 }
 
-// A server that was away so long that it must be sent a snapshot catches up,
-// again and again, with a log that is kept short (R18); a fourth is added,
-// made a voter and removed while that goes on, the leader included (R21).
+// The servers keep a short log (R18). A server that was away too long for that log gets a snapshot and
+// catches up, again and again. During that time a fourth server is added, becomes a voter and is removed,
+// even while it leads (R21).
 func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 300, trailing: 256}
 	quietWith(t, set, func(t *testing.T, c *cluster) {
@@ -169,7 +169,7 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 	})
 }
 
-// writes sets and creates as fast as answers come, until stop is closed.
+// writes makes sets and creates as fast as answers come, until stop is closed.
 func (c *cluster) writes(host string, rng *rand.Rand, stop <-chan struct{}) {
 	for n := 0; ; {
 		select {
@@ -202,8 +202,8 @@ func (c *cluster) writes(host string, rng *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// Tokens rise with each grant of a lock, in the order of the grants, while holders vanish and leaders
-// change; so a resource that checks them never takes an older holder's word after a newer one's.
+// Tokens rise with each grant of a lock, in the order of the grants, while holders vanish and leaders change.
+// So a resource that checks tokens never accepts an older holder after a newer one.
 func TestG20TokensRiseInTheOrderOfGrants(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		w := c.client("c9", 1, 30*time.Second)
@@ -239,7 +239,7 @@ func TestG20TokensRiseInTheOrderOfGrants(t *testing.T) {
 						}
 						mu.Unlock()
 						time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
-						if rng.IntN(6) > 0 { // else it vanishes, and its session expires
+						if rng.IntN(6) > 0 { // otherwise the holder vanishes, and its session expires
 							h.CloseSession()
 						}
 					}
@@ -263,8 +263,8 @@ func TestG20TokensRiseInTheOrderOfGrants(t *testing.T) {
 	})
 }
 
-// acquire waits for the lock as the plain recipe does and returns the zxid of
-// the contender's node, or 0 if the connection was lost.
+// acquire waits for the lock as the plain recipe does. It returns the zxid of the contender's node, or 0 if
+// the connection was lost.
 func acquire(w *wire.Conn) int64 {
 	if w.Connect(wire.NewSession(4000)) != nil {
 		return 0
@@ -303,7 +303,8 @@ func acquire(w *wire.Conn) int64 {
 	}
 }
 
-// Clients that send rubbish, hang or do not read disturb no other client and leave nothing behind.
+// Clients that send random bytes, hang, or do not read disturb no other client. They leave no sessions,
+// connections or goroutines on the servers.
 func TestG25HostileClientsLeaveNothingBehind(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		good := c.client("c0", 1, 20*time.Second)
@@ -316,24 +317,24 @@ func TestG25HostileClientsLeaveNothingBehind(t *testing.T) {
 			nc := must.Get(c.dialTo("c1", 1))(t)
 			w := wire.New(nc)
 			switch i % 5 {
-			case 0: // nothing at all
-			case 1: // rubbish
+			case 0: // the client sends no bytes
+			case 1: // the client sends random bytes
 				b := make([]byte, 50+rng.IntN(500))
 				for k := range b {
 					b[k] = byte(rng.IntN(256))
 				}
 				nc.Write(b)
-			case 2: // a frame that claims to be large and never comes
+			case 2: // the client announces a large frame and does not send it
 				must.OK(t, w.Connect(wire.NewSession(4000)))
 				nc.Write(binary.BigEndian.AppendUint32(nil, 1_000_000))
-			case 3: // asks for much and reads nothing
+			case 3: // the client requests much data and reads nothing
 				must.OK(t, w.Connect(wire.NewSession(4000)))
 				var b []byte
 				for xid := range int32(50) {
 					b = wire.AppendRequest(b, xid, jute.OpGetData, wire.PathWatch("/n", false))
 				}
 				nc.Write(b)
-			case 4: // rubbish behind a good start
+			case 4: // the client sends random bytes after a valid handshake
 				must.OK(t, w.Connect(wire.NewSession(4000)))
 				w.SendXid(1, jute.OpMulti, []byte{0, 0, 0, 1, 0, 255, 255, 255, 255})
 			}

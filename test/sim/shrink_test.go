@@ -19,8 +19,8 @@ import (
 var shrinkFlag = flag.Int("sim.shrink", 0, "how many runs may be made to cut a failing seed to the faults "+
 	"and requests that matter; 0: none")
 
-// TestShrinkAFailure cuts a failing run to few faults and requests that still fail in the same way. Leaving
-// out any of what is left makes it pass, unless the runs are used up.
+// TestShrinkAFailure cuts a failing run to few faults and requests with which it still fails in the same way.
+// Without any single one of these it passes, unless the number of runs was used up.
 func TestShrinkAFailure(t *testing.T) {
 	if *shrinkFlag == 0 || *aloneFlag {
 		t.Skip("it takes minutes: make sim-shrink SEED=...")
@@ -30,7 +30,7 @@ func TestShrinkAFailure(t *testing.T) {
 	r, text, ok := s.child(s.command(*seedFlag))
 	must.That(t, !ok, "seed %d passes", *seedFlag)
 	s.sign = signOf(text)
-	if len(r.Drawn) == 0 { // it ended before it could tell: more than any run draws
+	if len(r.Drawn) == 0 { // the run ended before its report; assume more faults than any run draws
 		r.Drawn = map[string]int{"f": 150}
 		for k := range 6 {
 			r.Drawn[fmt.Sprint(k)] = 4000
@@ -58,7 +58,7 @@ func TestShrinkAFailure(t *testing.T) {
 		r.Drawn["f"], len(requests), len(whole)-r.Drawn["f"], s.runs, few, text)
 }
 
-// itemsOf lists the faults and requests of a run. Requests of one time stand together.
+// itemsOf lists the faults and requests of a run. Requests of about the same time are next to each other.
 func itemsOf(r report) (faults, requests []item) {
 	for group, n := range r.Drawn {
 		for number := range n {
@@ -79,7 +79,7 @@ func itemsOf(r report) (faults, requests []item) {
 var signs = regexp.MustCompile(`(?m)\b[GRK]\d+: |^panic: .*|calls \S+ \d+ times within a second$`)
 var digits = regexp.MustCompile(`\d+`)
 
-// signOf tells how a run fails: the first guarantee that is broken, or the panic.
+// signOf returns how a run fails: the first broken guarantee, or the panic.
 func signOf(text string) string {
 	sign := signs.FindString(text)
 	if strings.HasPrefix(sign, "calls") {
@@ -98,10 +98,10 @@ type shrinking struct {
 	runs int
 
 	mu    sync.Mutex
-	known map[string]bool // what was run: whether it fails
+	known map[string]bool // by selection: whether its run failed
 }
 
-// fails makes a run, unless it is known how the run ends.
+// fails reports whether a run fails. It makes the run unless the result is known.
 func (s *shrinking) fails(only string) bool {
 	s.mu.Lock()
 	fails, known := s.known[only]
@@ -117,13 +117,13 @@ func (s *shrinking) fails(only string) bool {
 	return s.known[only]
 }
 
-// with is the command of the run with what is selected.
+// with returns the command of the run with the selected faults and requests.
 func (s *shrinking) with(only string) []string {
 	return append(s.command(*seedFlag), "-sim.only", only)
 }
 
-// cut leaves out parts of the list while the run still fails: halves first, then ever smaller parts, single
-// items in the end. As many runs go on side by side as there are processors.
+// cut leaves out parts of the list while the run still fails: first halves, then smaller and smaller parts,
+// at the end single items. It makes as many runs in parallel as there are processors.
 func (s *shrinking) cut(list []item, whole func([]item) []item) []item {
 	without := func(from, size int) []item {
 		return slices.Concat(list[:from], list[min(from+size, len(list)):])

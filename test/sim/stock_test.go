@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// exact tells that runs repeat bit for bit, and sum up what happens in them.
+// exact says whether a run repeats bit for bit and sums up its events.
 const exact = false
 
-// pace is the garbage, in hundredths of what is in use, at which it is collected. Bubbles use little and throw
-// much away: at the usual 100 a third of a run's processor time went into that.
+// pace is the value of GOGC. A bubble has little memory in use and produces much garbage: with the usual
+// value of 100 a run spends a third of its processor time on collecting it.
 const pace = 400
 
 func init() { debug.SetGCPercent(pace) }
 
-// exactly does nothing with the plain toolchain: its runs repeat the faults and the requests of a seed, and
-// not the order of goroutines.
+// exactly does nothing with the plain toolchain. There a seed repeats its faults and requests, but not the
+// order of its goroutines.
 func exactly(*testing.T, uint64) {}
 
-// apart reports that the runs of several seeds are made in this process.
+// apart reports false: the runs of several seeds are made in this process.
 func apart(*testing.T, uint64, int) bool { return false }

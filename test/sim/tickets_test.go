@@ -18,10 +18,10 @@ import (
 // ticketHold is a hold of the lock as its caller knows it.
 type ticketHold struct {
 	token int64
-	safe  time.Time // surely held until then
+	safe  time.Time // the caller surely holds until then
 }
 
-// ticketJudge looks at all holds of one lock.
+// ticketJudge checks all holds of one lock.
 type ticketJudge struct {
 	mu     sync.Mutex
 	holds  map[int]ticketHold // by caller
@@ -30,7 +30,7 @@ type ticketJudge struct {
 	wrong  []string
 }
 
-// told notes an answer that says that a caller holds until then.
+// told records an answer that a caller holds the lock until safe.
 func (j *ticketJudge) told(caller int, token int64, safe time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -57,9 +57,9 @@ func (j *ticketJudge) gives(caller int) {
 	delete(j.holds, caller)
 }
 
-// TestTicketsOverFaultsK9 lets callers of tickets pass a lock on in virtual time, at any server, while leaders
-// are cut off. Some vanish while they hold or wait. No caller holds while another one's answer said that it
-// surely holds, tokens rise, and the lock is passed on.
+// TestTicketsOverFaultsK9 lets callers of tickets pass on a lock in virtual time, at any server, while
+// leaders are cut off. Some callers vanish while they hold or wait. No caller gets the lock during the time
+// that a server promised to another caller; tokens rise; and the lock keeps being passed on.
 func TestTicketsOverFaultsK9(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 1 << 30, trailing: 10_240,
 		tickets: true}
@@ -143,7 +143,7 @@ func (c *cluster) callsForTickets(k int, j *ticketJudge, stop <-chan struct{}) {
 			if rng.IntN(3) == 0 {
 				continue // it renews
 			}
-			if vanishes { // its hold ends by itself
+			if vanishes { // its hold ends by timeout
 				time.Sleep(time.Until(safe))
 				break ticket
 			}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Trace is a sum over everything that happens in a run, in its order: what is sent, what the disks do, and
-// what the clients see. Two runs are equal if their sums are. A nil trace sums up nothing.
+// Trace is a sum over all events of a run, in their order: the messages, the operations of the disks, and the
+// records of the clients. Two runs are equal if their sums are equal. A nil trace sums up nothing.
 type Trace struct {
 	mu  sync.Mutex
 	sum uint64
@@ -17,11 +17,11 @@ type Trace struct {
 	log []byte // nil: none is kept
 }
 
-// runtimeNow tells the state of the runtime in an exact run, as one number each.
+// runtimeNow returns the state of the runtime in an exact run, as a list of numbers.
 var runtimeNow = func() []uint64 { return nil }
 
-// newTrace returns an empty trace. If it keeps a log, each event becomes a line of it, with the state of the
-// runtime, so that two runs that part can be compared.
+// newTrace returns an empty trace. If it keeps a log, each event becomes a line of the log, with the state of
+// the runtime. A comparison of two logs shows where two runs part.
 func newTrace(keep bool) *Trace {
 	t := &Trace{sum: 14695981039346656037}
 	if keep {
@@ -32,7 +32,7 @@ func newTrace(keep bool) *Trace {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// add takes an event into the sum.
+// add adds an event to the sum.
 func (t *Trace) add(kind, from, to string, data []byte) {
 	if t == nil {
 		return

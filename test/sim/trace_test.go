@@ -4,11 +4,11 @@ import "flag"
 
 var traceFlag = flag.String("sim.trace", "", "a file for each event, to see where two runs of a seed part")
 
-// report is what a run tells about itself.
+// report is the result of a run.
 type report struct {
 	Seed     uint64
 	Trace    string
-	Runtime  string  // its state at the end
+	Runtime  string  // the state of the runtime at the end
 	Hours    float64 // simulated
 	Answered int
 	Unknown  int

@@ -18,8 +18,9 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Callers of tickets and sessions contend for the same locks, tickets also for a lock of readers and writers
-// and for the permits of a semaphore, and callers draw from rates. All their hosts' wires may be cut.
+// Callers of tickets and clients with sessions contend for the same locks. Tickets also contend for a lock of
+// readers and writers and for the permits of a semaphore, and callers draw from rates. The test may cut all
+// their hosts' wires.
 const (
 	turnLocks   = 2
 	turnPermits = 3
@@ -28,7 +29,7 @@ const (
 	turnDrawers = 2
 )
 
-// contender takes locks again and again. What it does at each of its steps depends on the step's number alone.
+// contender takes locks again and again. Each of its steps depends on the step's number alone.
 type contender struct {
 	c     *cluster
 	rec   *observed
@@ -40,7 +41,7 @@ type contender struct {
 	drawn int
 }
 
-// contenders runs them until stop is closed, where the servers have ports for tickets.
+// contenders runs contenders until stop is closed, if the servers have ports for tickets.
 func (c *cluster) contenders(rec *observed, wg *sync.WaitGroup, stop <-chan struct{}) (all []*contender) {
 	if !c.set.tickets {
 		return nil
@@ -82,15 +83,15 @@ func (x *contender) upTo(d time.Duration) time.Duration { return time.Duration(x
 type call struct {
 	secret, lock string
 	mode         string        // as in the query
-	shares       bool          // its lock with others
+	shares       bool          // it shares its lock with others
 	permits      int           // of a semaphore, 0 of a lock
-	ttl          time.Duration // which stays: a caller that shortened it would break its own promise
-	at           uint32        // the server that is asked as a rule
+	ttl          time.Duration // it never changes: a caller that shortened it would break its own promise
+	at           uint32        // the server that the caller usually asks
 	held, given  bool
 }
 
-// callForTickets takes, renews and gives tickets. Some answers are lost, some requests come twice at once, at
-// two servers, and some come when the ticket is given back or its time is over.
+// callForTickets takes, renews and gives tickets. Some answers are lost. Some requests are sent to two
+// servers at once, and some arrive when the ticket is given back or has ended.
 func (x *contender) callForTickets(stop <-chan struct{}) {
 	var k call
 	h := x.http()
@@ -103,14 +104,14 @@ func (x *contender) callForTickets(stop <-chan struct{}) {
 		}
 		ttl := k.ttl
 		if over := x.ask(h, &k); over && x.rng.IntN(2) == 0 || x.rng.IntN(40) == 0 {
-			k = call{} // it is over, or its caller vanishes
+			k = call{} // the ticket has ended, or its caller vanishes
 		}
 		switch pause := x.rng.IntN(20); {
 		case pause == 0:
 			time.Sleep(x.upTo(2 * ttl))
 		case pause < 6:
 			time.Sleep(x.upTo(ttl / 2))
-		case pause < 10: // another server may not know yet what this one has answered
+		case pause < 10: // the other server may not know yet what this server has answered
 			k.at = 1 + k.at%3
 		default:
 			time.Sleep(x.upTo(300 * time.Millisecond))
@@ -118,14 +119,14 @@ func (x *contender) callForTickets(stop <-chan struct{}) {
 	}
 }
 
-// http returns what sends requests, each on a connection of its own.
+// http returns an HTTP client that sends each request on a new connection.
 func (x *contender) http() *http.Client {
 	dial := x.c.net.Dialer(x.host)
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }}}
 }
 
-// newCall returns a ticket to ask for.
+// newCall returns a random ticket to ask for.
 func (x *contender) newCall() call {
 	k := call{secret: fmt.Sprintf("secret-of-%s-ticket-%04d", x.name, x.drawn), mode: "mode=exclusive",
 		ttl: 4*time.Second + x.upTo(6*time.Second), at: 1 + uint32(x.rng.IntN(3))}
@@ -144,7 +145,7 @@ func (x *contender) newCall() call {
 	return k
 }
 
-// ask sends one request about a ticket, or the same one to two servers. It reports whether the ticket is over.
+// ask sends one request about a ticket to one server, or to two. It reports whether the ticket has ended.
 func (x *contender) ask(h *http.Client, k *call) (over bool) {
 	method, query, wait := "POST", "", time.Duration(0)
 	if x.rng.IntN(2) == 0 {
@@ -179,7 +180,7 @@ func (x *contender) ask(h *http.Client, k *call) (over bool) {
 	return over
 }
 
-// send sends one request and records what is answered.
+// send sends one request and records the answer.
 func (x *contender) send(h *http.Client, k *call, id uint32, method, query string,
 	patience time.Duration) *history.Turn {
 	a := &history.Turn{Lock: k.lock, Contender: k.secret, Start: x.rec.clock(), Opens: method == "POST",
@@ -210,7 +211,7 @@ func (x *contender) send(h *http.Client, k *call, id uint32, method, query strin
 	return a
 }
 
-// ticketAnswer is what a port for tickets answers.
+// ticketAnswer is an answer of a port for tickets.
 type ticketAnswer struct {
 	Token    string `json:"token"`
 	Safe     int64  `json:"safeMs"`
@@ -223,7 +224,7 @@ type ticketAnswer struct {
 	Text     string `json:"text"`
 }
 
-// request sends one request. A code of 0 says that no answer came, or not all of it.
+// request sends one request. A code of 0 means that no complete answer came.
 func (x *contender) request(h *http.Client, id uint32, method, path, secret string, patience time.Duration) (
 	code int, body ticketAnswer) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -248,8 +249,8 @@ func (x *contender) request(h *http.Client, id uint32, method, path, secret stri
 	return resp.StatusCode, body
 }
 
-// drawFromRates draws from rates at any server. Draws with a secret come again, some at two servers at once,
-// and some answers are lost.
+// drawFromRates draws from rates at any server. It repeats draws that have a secret, some at two servers at
+// once, and loses some answers.
 func (x *contender) drawFromRates(stop <-chan struct{}) {
 	h := x.http()
 	for x.next(stop) {
@@ -283,7 +284,7 @@ func (x *contender) drawFromRates(stop <-chan struct{}) {
 	}
 }
 
-// drawOnce sends one request for a draw and records what is answered.
+// drawOnce sends one request for a draw and records the answer.
 func (x *contender) drawOnce(h *http.Client, d history.Draw, id uint32, path string, patience time.Duration) {
 	d.Start = x.rec.clock()
 	code, body := x.request(h, id, "POST", path, d.Secret, patience)
@@ -297,8 +298,8 @@ func (x *contender) drawOnce(h *http.Client, d history.Draw, id uint32, path str
 	}
 }
 
-// lockBySession stands in the queues of the tickets as a client does, with one session after the other. It
-// keeps the session of a lock that it lost sight of to itself: that ends in its time.
+// lockBySession stands in the queues of the tickets as a client does, with one session after the other. If it
+// loses its connection while it may hold a lock, it does not resume that session, which then ends by timeout.
 func (x *contender) lockBySession(stop <-chan struct{}) {
 	var w *wire.Conn
 	var heard time.Duration
@@ -329,7 +330,7 @@ func (x *contender) lockBySession(stop <-chan struct{}) {
 	}
 }
 
-// lockOnce takes one lock and gives it back. heard is when the session was asked for.
+// lockOnce takes one lock and gives it back. heard is the time at which the client asked for the session.
 func (x *contender) lockOnce(w *wire.Conn, heard time.Duration, stop <-chan struct{}) error {
 	timeout := time.Duration(w.Session.Timeout) * time.Millisecond
 	dir := fmt.Sprintf("/l/%d", x.rng.IntN(turnLocks))
@@ -338,7 +339,7 @@ func (x *contender) lockOnce(w *wire.Conn, heard time.Duration, stop <-chan stru
 	path, st, err := w.Create2(jute.OpCreate2, wire.Create(name, nil, jute.WorldAnyone,
 		jute.FlagEphemeralSequential))
 	if err != nil {
-		for _, above := range []string{"/l", dir} { // which may be there, or go again
+		for _, above := range []string{"/l", dir} { // the node may exist, and may be removed again
 			if _, err := w.Call(jute.OpCreateContainer, wire.Create(above, nil, jute.WorldAnyone,
 				jute.FlagContainer)); err != nil {
 				return err
@@ -353,7 +354,7 @@ func (x *contender) lockOnce(w *wire.Conn, heard time.Duration, stop <-chan stru
 	}
 	for renewals, held := x.rng.IntN(5), false; renewals > 0 || !held; {
 		if closed(stop) {
-			return nil // the session ends in its time
+			return nil // the session ends by timeout
 		}
 		start := x.rec.clock()
 		names, _, err := w.Children(dir, false)
@@ -374,7 +375,7 @@ func (x *contender) lockOnce(w *wire.Conn, heard time.Duration, stop <-chan stru
 		}
 		time.Sleep(x.upTo(timeout / 4))
 		sent := x.rec.clock()
-		if err := w.Sync(dir); err != nil { // which the leader hears
+		if err := w.Sync(dir); err != nil { // the leader hears of the sync
 			return err
 		}
 		heard = sent

@@ -17,16 +17,16 @@ import (
 
 var changesShare = flag.Int("changes.share", 0, "run every Nth pair of changes of members at once; 1: all")
 
-// jobs are what an operator does with one server. The server is the one that joins, a voter that
-// follows, or the leader.
+// jobs are the jobs that an operator does with one server: the server that joins (4), a voter that follows
+// (V), or the leader.
 var jobs = []string{"add 4", "remove 4", "replace 4", "move 4", "remove V", "replace V", "move V", "remove L"}
 
-// changeSteps are what happens to three servers before two operators change them.
+// changeSteps happen to three servers before two operators change the members.
 var changeSteps = []string{"observe", "lead", "restart"}
 
-// TestR21EveryPairOfChangesAtOnce has two operators do a job each, the second one a little after the
-// first, on disks that take a few milliseconds. Members and votes must be in the end as if one change
-// had been made after the other, by what the operators were told, and the cluster serves.
+// TestR21EveryPairOfChangesAtOnce lets two operators do a job each. The second one starts a little after the
+// first, and the disks take a few milliseconds. At the end the members and votes must be as if the changes
+// had been made one after the other, with the results that the operators were told. The cluster serves.
 func TestR21EveryPairOfChangesAtOnce(t *testing.T) {
 	share := 13
 	if testing.Short() {
@@ -58,7 +58,7 @@ type operators struct {
 	baton sync.Mutex // held by the operator that does not wait
 }
 
-// told is a change that an operator asked for. It was made, or perhaps, or it was refused.
+// told is a change that an operator asked for, with its result: made, perhaps made, or refused.
 type told struct {
 	change.Change
 	made, perhaps bool
@@ -165,7 +165,7 @@ func (c *operators) job(what string, id uint32) (list []told) {
 		}
 	case "move":
 		if c.disk[id] == nil {
-			return nil // it never ran
+			return nil // the server never ran
 		}
 		c.crash(id)
 		c.lives++
@@ -196,7 +196,7 @@ func (c *operators) setAddr(id uint32, addr string) {
 	c.peers[id] = addr
 }
 
-// votes tells of each member whether it has a vote, as the leader knows it.
+// votes returns for each member whether it has a vote, according to the leader.
 func (c *operators) votes() map[uint32]bool {
 	list := map[uint32]bool{}
 	if n := c.node(c.leads()); n != nil {
@@ -207,7 +207,8 @@ func (c *operators) votes() map[uint32]bool {
 	return list
 }
 
-// tidy starts the members where the leader expects them, and ends the servers that are not members.
+// tidy starts the members at the addresses that the leader has for them, and ends the servers that are not
+// members.
 func (c *operators) tidy() error {
 	time.Sleep(10 * time.Second)
 	n := c.node(c.leads())
@@ -231,8 +232,8 @@ func (c *operators) tidy() error {
 	return c.settle()
 }
 
-// explains reports whether members become others by the changes that two operators were told of, in
-// some order.
+// explains reports whether the changes that two operators were told of, in some order, lead from the members
+// was to the members now.
 func explains(was map[uint32]bool, one, other []told, now map[uint32]bool) bool {
 	if len(one) == 0 && len(other) == 0 {
 		return maps.Equal(was, now)
@@ -255,7 +256,7 @@ func explains(was map[uint32]bool, one, other []told, now map[uint32]bool) bool 
 	return false
 }
 
-// changed makes one change.
+// changed returns the members after one change.
 func changed(was map[uint32]bool, op change.Op, id uint32) (now map[uint32]bool, ok bool) {
 	now = maps.Clone(was)
 	_, member := was[id]

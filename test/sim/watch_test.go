@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// chain watches a node as a client library does: it reads and watches, waits
-// for the event and reads again, and renews its watch when it has to move.
+// chain watches a node as a client library does: it reads and sets a watch, waits for the event, and reads
+// again. It renews its watch when it moves to another server.
 type chain struct {
 	c      *cluster
 	w      *wire.Conn
@@ -23,9 +23,9 @@ type chain struct {
 	events int
 }
 
-// run ends with the value last, or when stop is closed.
+// run returns when it reads the value last, or when stop is closed.
 func (k *chain) run(last int, stop <-chan struct{}) {
-	armed := int64(-1) // the zxid up to which the watch knows
+	armed := int64(-1) // the zxid up to which the watch has seen changes
 	for k.value != last {
 		select {
 		case <-stop:
@@ -62,7 +62,7 @@ func (k *chain) run(last int, stop <-chan struct{}) {
 			}
 			k.events++
 			armed = -1
-		case err == nil: // the answer to the ping before
+		case err == nil: // the answer to the previous ping
 		case isTimeout(err):
 			if k.w.SendXid(jute.XidPing, jute.OpPing, nil) != nil {
 				k.drop()
@@ -83,7 +83,7 @@ func (k *chain) drop() {
 	k.w = nil
 }
 
-var lastSessions sync.Map // of chains, by host
+var lastSessions sync.Map // the sessions of chains, by host
 
 // move connects to the next server, goes on with the session and renews the watch.
 func (k *chain) move(armed *int64) bool {
@@ -127,8 +127,8 @@ func (k *chain) move(armed *int64) bool {
 	return true
 }
 
-// A client that waits for a change hears of it: while leaders die, servers are sent
-// snapshots and clients move. No client polls, so one event missed would end it.
+// A client that waits for a change hears of it, while leaders die, servers get snapshots and clients move. No
+// client polls, so a single missed event would end its chain.
 func TestG15G16G17WatchersHearOfEveryChange(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 100, trailing: 64}
 	quietWith(t, set, func(t *testing.T, c *cluster) {
@@ -160,7 +160,7 @@ func TestG15G16G17WatchersHearOfEveryChange(t *testing.T) {
 			case i%100 == 50:
 				f.away(f.leaderOr(1), time.Second)
 			case i%100 == 75:
-				f.away(1+uint32(c.rng.IntN(3)), 10*time.Second) // and then a snapshot is sent
+				f.away(1+uint32(c.rng.IntN(3)), 10*time.Second) // it returns and gets a snapshot
 			case i%40 == 0:
 				host := fmt.Sprintf("c%d", c.rng.IntN(6))
 				for id := range c.ids() {
@@ -186,7 +186,8 @@ func TestG15G16G17WatchersHearOfEveryChange(t *testing.T) {
 	})
 }
 
-// An event says nothing of a node that its receiver may not read, neither at once nor after a move.
+// A client gets no event about a node that it may not read, neither at once nor after it has moved to another
+// server.
 func TestG18EventsRevealNothingUnreadable(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		owner, friend, stranger := c.client("c0", 1, 30*time.Second), c.client("c1", 2, 30*time.Second),
@@ -228,7 +229,7 @@ func TestG18EventsRevealNothingUnreadable(t *testing.T) {
 		if len(stranger.Events) > 0 {
 			t.Errorf("G18: who may not read was told %+v", stranger.Events)
 		}
-		// And after a move: the secret is made while the stranger is away.
+		// The secret is also made while the stranger moves to another server.
 		zxid := stranger.Zxid
 		must.Get(owner.CreateACL("/secret", []byte("x"), private, 0))(t)
 		again := must.Get(c.attach("c2", 1, stranger))(t)
