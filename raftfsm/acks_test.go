@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An acknowledgement counts from the moment at which this server sent what is acknowledged: the leader may be
-// gone by the time at which the answer comes (G23).
+// An acknowledgement proves that the leader lived when this server sent the acknowledged message, not later:
+// the leader may be gone when the answer arrives (G23).
 func TestG23AnAcknowledgementCountsFromTheQuestion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

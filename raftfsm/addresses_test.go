@@ -33,7 +33,7 @@ func (c *trio) movedTo(id int, peers map[uint32]string) {
 	c.start(id)
 }
 
-// at is what the log has, in one server's eyes.
+// at returns the address of a member in the log, as one server knows it.
 func (c *trio) at(id int, of uint32) string {
 	for _, s := range c.nodes[id].raft.Servers() {
 		if peer.ParseID(s.ID) == of {
@@ -81,7 +81,7 @@ func TestServerAtANewAddressCatchesUp(t *testing.T) {
 	}
 }
 
-// All servers are moved at once, each with the new list: no server is where the log says.
+// All servers move at once, each with the new list. No server is at the address that the log has for it.
 func TestClusterAtNewAddressesServes(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, brisk)
@@ -103,8 +103,8 @@ func TestClusterAtNewAddressesServes(t *testing.T) {
 	expect.That(t, c.has(2, "/before"), "the data were left behind")
 }
 
-// A server that lost its disk is added again elsewhere. The --peers of
-// the other servers do not lead them back to its old address.
+// A server that lost its disk is added again at another address. The other servers do not call its old
+// address, although their --peers has it.
 func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -127,8 +127,8 @@ func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
 	c.create(lost, "/again")
 }
 
-// The former server of an id is not taken for the member that has the id now, whatever
-// --peers says: two could vote for one.
+// The former server of an id is not taken for the member that has the id now, whatever --peers says.
+// Otherwise two servers could vote for one member.
 func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -197,7 +197,7 @@ func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 	c.create(2, "/without1")
 }
 
-// A server joins one that keeps everything in memory, and whose log is cut.
+// A server joins a server that keeps all data in memory and has cut its log.
 func TestServerJoinsOneInMemory(t *testing.T) {
 	t.Parallel()
 	c := &trio{t: t}
@@ -219,12 +219,12 @@ func TestServerJoinsOneInMemory(t *testing.T) {
 		"the data were left behind: want c.has(2, \"/n199\")")
 }
 
-// A change that changes nothing, or that no server can carry out, is an error that says
-// what is the matter. Taken for a success it would look as if it were done.
+// A change that has no effect, or that no server can carry out, returns an error with the cause. Without an
+// error an operator would believe that it was made.
 func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
-	for _, asked := range []int{c.mustLead(), c.mustLead()%3 + 1} { // itself, and one that passes it on
+	for _, asked := range []int{c.mustLead(), c.mustLead()%3 + 1} { // the leader, and a follower
 		for _, test := range []struct {
 			change change.Change
 			want   string
@@ -245,8 +245,8 @@ func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	expect.Equal(t, len(c.nodes[c.mustLead()].raft.Servers()), 3, "members afterwards")
 }
 
-// The steps of reconfig: a member loses its vote and gets it back, a server gets a vote at once, whether it
-// runs or not, and a leader that is to vote no longer hands over first.
+// The test makes the steps of reconfig: a member loses its vote and gets it back; a server that may be down
+// gets a vote at once; a leader that loses its vote first hands over.
 func TestVotesAreTakenAndGiven(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -282,8 +282,8 @@ func TestVotesAreTakenAndGiven(t *testing.T) {
 	expect.That(t, err != nil && strings.Contains(err.Error(), "only voters lead"), "%v", err)
 }
 
-// A server looks at once where another is when the other tells of an address that is new and not the one in
-// the log. The word of another directory, or of this server itself, does not count.
+// A server probes another server at once when that server reports a new address that differs from the log's.
+// A report from another directory, or from this server itself, does not count.
 func TestNewAddressesAreNews(t *testing.T) {
 	t.Parallel()
 	n := newTrio(t, true, nil).nodes[1]
@@ -312,7 +312,8 @@ func TestNewAddressesAreNews(t *testing.T) {
 	}
 }
 
-// A server that is found elsewhere is called there, until a configuration has another address for it.
+// A server that was found at another address is called there, until a configuration has another address for
+// it.
 func TestServersThatAreFoundElsewhere(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -335,7 +336,7 @@ func TestServersThatAreFoundElsewhere(t *testing.T) {
 	expect.Equal(t, a.of(9), "", "a server that there is not")
 }
 
-// Moves and refusals are told once.
+// The log reports each move and each refusal once.
 func TestMovesAndRefusalsAreToldOnce(t *testing.T) {
 	t.Parallel()
 	var log must.Text
@@ -391,8 +392,8 @@ func TestAddressesThatMembersReach(t *testing.T) {
 	})
 }
 
-// A server that has a newer configuration without this one tells that this one was removed; one with it tells
-// that it was not.
+// A server with a newer configuration that lacks this server reports that this server was removed. A server
+// whose newer configuration has this server reports that it was not.
 func TestServerHearsThatItWasRemoved(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What raft shows of a server's log is what is durable; a server is lacking if it is not in the
-// configuration.
+// Raft reports as a server's log only the durable entries. A server that is not in the configuration has no
+// log.
 func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	t.Parallel()
 	n := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1})
@@ -30,7 +30,7 @@ func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	list, config := n.raft.Configuration()
 	expect.That(t, len(list) == 1 && config == 1, "%v as of entry %d", list, config)
 
-	// A snapshot of which no entry is left in the log.
+	// The log has no entry left from before the snapshot.
 	n, _ = start(t, Options{TrailingLogs: 1})
 	a := newAsker(t, n)
 	for range 10 {
@@ -44,7 +44,7 @@ func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	expect.That(t, term > 0 && index >= last, "%d of term %d, the log ends at %d", index, term, last)
 }
 
-// A server that does not lead asks the one that does, if it knows one.
+// A server that does not lead asks the leader, if it knows one.
 func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -65,7 +65,7 @@ func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 	expect.Equal(t, n.HandOver(t.Context()), leading.ErrNotLeading)
 }
 
-// A server that cannot be sure of its state ends once, and not while it is told to stop.
+// A server with a doubtful state ends once, and does not do so while it stops anyway.
 func TestServerEndsOnce(t *testing.T) {
 	t.Parallel()
 	first, second := errors.New("one"), errors.New("two")

@@ -43,8 +43,9 @@ func (c *trio) has(id int, path string) (ok bool) {
 	return ok
 }
 
-// TestR6LostDiskDoesNotVote lets a write live on two servers, destroys one of them and hides the other: the
-// two empty-handed servers must not form a majority. The documented repair then brings all three back.
+// TestR6LostDiskDoesNotVote makes a write that two servers have, destroys one of them and hides the other.
+// The two servers without the write must not form a majority. The documented repair then brings all three
+// back.
 func TestR6LostDiskDoesNotVote(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -58,7 +59,7 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	o := c.opts[2]
 	o.Logger = quietLog(t, 2)
-	o.Waiting = func(what string) { // it would wait until it is replaced
+	o.Waiting = func(what string) { // the server would wait until it is replaced
 		if strings.Contains(what, "zlock member replace 2") {
 			cancel()
 		}
@@ -87,7 +88,7 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	c.sameDigest()
 }
 
-// TestSnapshotReachesAServerThatWasAway makes the others cut their logs while one server is down.
+// TestSnapshotReachesAServerThatWasAway lets the other servers cut their logs while one server is down.
 func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
@@ -145,7 +146,8 @@ func TestG10SessionHeardByAFollowerOutlivesTheLeader(t *testing.T) {
 	}
 }
 
-// What a link told just before it broke may never have arrived: the next one tells all of it again.
+// A message that a server sends just before its link breaks may be lost. The next link therefore reports all
+// sessions again.
 func TestG10NewLinkTellsOfAllSessions(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
@@ -271,8 +273,8 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
-// A server that was removed serves no more and says why, whether its log tells it, or the others do because
-// the leader's last words did not reach it; added again, it serves.
+// A removed server stops serving and says why. It learns of its removal from its log, or from other servers
+// if the leader's last messages are lost. Once added again, it serves.
 func TestRemovedServerStopsByItself(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -290,8 +292,8 @@ func TestRemovedServerStopsByItself(t *testing.T) {
 	eventually(t, "it serves again", c.seen[gone].serving.Load)
 }
 
-// A server that was removed while it was away hears of it from the others. Once it is a member again it does
-// not advise its operator to stop it, whether it knows a leader or not.
+// A server was removed while it was away, and hears of it from other servers. Once it is a member again it
+// does not advise its operator to stop it, whether it knows a leader or not.
 func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, brisk)
@@ -312,8 +314,8 @@ func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
 	must.That(t, !c.nodes[gone].Status().Removed, "it takes itself for removed")
 }
 
-// change removes a server or adds it again, by another. Where the leader changes on the way, the change may
-// have been made although it is an error.
+// change asks server by to remove a server or to add it again. If the leader changes on the way, the change
+// may have been made in spite of an error.
 func (c *trio) change(by int, op change.Op, id uint32) {
 	c.t.Helper()
 	eventually(c.t, string(op), func() bool {
@@ -324,9 +326,8 @@ func (c *trio) change(by int, op change.Op, id uint32) {
 	})
 }
 
-// A server that is cut off may be removed and added again without hearing of
-// it, and then be sent a snapshot: its stream is not in there any more. It must
-// open another, and not serve clients whom it cannot answer.
+// A server that is cut off is removed and added again without hearing of it. Then it gets a snapshot that no
+// longer has its stream. It must open another stream, and must not serve clients before it can answer them.
 func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
@@ -359,8 +360,9 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	c.create(int(gone), "/served")
 }
 
-// A byte of a snapshot rots on the leader's disk, and a server that was away needs it. That server must not
-// die of it, nor start from it; the leader has all of it in memory and writes another.
+// A byte of a snapshot rots on the leader's disk, and a server that was away needs this snapshot. That server
+// must not end, and must not start from it. The leader has the whole state in memory and writes another
+// snapshot.
 func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
@@ -387,7 +389,8 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	eventually(t, "it serves", c.seen[away].serving.Load)
 	expect.That(t, c.has(away, "/n49"), "it serves without what it missed")
 	expect.That(t, c.seen[away].resetCount() != 0, "it needed no snapshot: this tests nothing")
-	// Stopped at once, it may hold an entry right after the snapshot that the leader does not know of.
+	// If the server stopped at once, it could hold an entry right after the snapshot that the leader does not
+	// know.
 	for range 5 {
 		stop(t, c.nodes[away])
 		c.start(away)
@@ -396,7 +399,7 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	c.sameDigest()
 }
 
-// spoil damages a file in its middle, in place: the server that runs on it reads it now and then.
+// spoil damages the middle of a file in place. The running server reads this file now and then.
 func spoil(t *testing.T, name string) {
 	t.Helper()
 	f := must.Get(os.OpenFile(name, os.O_RDWR, 0))(t)
@@ -408,9 +411,9 @@ func spoil(t *testing.T, name string) {
 	must.Get(f.WriteAt(b[:], info.Size()/2))(t)
 }
 
-// A link that refuses connections says nothing of the process behind it, while
-// others still have theirs: the leader must not be deposed over it. Nor when
-// they do not answer, which on a busy machine they may not.
+// A link that refuses connections does not show that the leader's process is gone, while other servers still
+// have their links. The leader must not be deposed because of it, even if the other servers do not answer, as
+// may happen on a busy machine.
 func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"the third server answers": false,

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// slowEar is an observer that tells what it has heard when it is allowed to.
+// slowEar is an observer that waits for permission before it goes on.
 type slowEar struct {
 	watcher
 	asked, may chan struct{}
@@ -28,7 +28,7 @@ func (s *slowEar) Heard(b []state.Touch, all bool) []state.Touch {
 	return s.watcher.Heard(b, all)
 }
 
-// A term ends only when its duties have ended: none of them runs into the next term.
+// A term ends only when its duties have ended. No duty runs into the next term.
 func TestTermWaitsForItsDuties(t *testing.T) {
 	t.Parallel()
 	ear := &slowEar{asked: make(chan struct{}, 1), may: make(chan struct{})}

@@ -47,7 +47,7 @@ func TestServersWithOtherListsFormNoCluster(t *testing.T) {
 	ended.Wait()
 }
 
-// A cluster forms without its observers, and they are members without a vote whenever they come.
+// A cluster forms without its observers. They become members without a vote whenever they come.
 func TestClusterFormsWithObservers(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
@@ -92,8 +92,8 @@ func TestClusterFormsWithObservers(t *testing.T) {
 	}
 }
 
-// A server that is cut off sends its clients away before a session can end. Where sessions are
-// shorter than that, the default still holds.
+// A server that is cut off sends its clients away before a session can end. If sessions may be shorter than
+// that, the default still holds.
 func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -116,8 +116,8 @@ func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 	}
 }
 
-// A server that was replaced knows itself, also before it has read so much of its
-// log that the state names its new directory: raft asks itself for votes.
+// A replaced server knows itself even before it has read the part of its log that names its new directory:
+// raft asks itself for votes.
 func TestReplacedServerKnowsItself(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -134,8 +134,8 @@ func TestReplacedServerKnowsItself(t *testing.T) {
 	expect.That(t, host{n}.Admit(peer.Raft, g) != nil, "a server with another directory is let in")
 }
 
-// A replaced server may lead before the others have read of the replacement. Each of them admits the newer
-// directory, and none admits an older one.
+// A replaced server may lead before the other servers have read of the replacement. Each of them admits the
+// newer directory, and none admits an older one.
 func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -157,7 +157,7 @@ func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 	}
 }
 
-// memoryDisk is the disk of a server that keeps all in memory.
+// memoryDisk returns the disk of a server that keeps all data in memory.
 func memoryDisk(t *testing.T, id uint32) *disk.Disk {
 	t.Helper()
 	d := must.Get(disk.Open(disk.Options{Server: id, Rand: rand.Reader, Logger: quietLog(t, id),

@@ -21,8 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestLeadershipIsHandedOver hands leadership to another server. No session ends, and only the leader may do
-// it.
+// TestLeadershipIsHandedOver hands leadership to another server. No session ends, and only the leader may
+// hand over.
 func TestLeadershipIsHandedOver(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -61,8 +61,8 @@ func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	must.That(t, (<-w.ch).Unknown, "the outcome is known")
 }
 
-// A leader that was started again does not lead, and says so to a server that still takes it for the leader.
-// With heartbeats as long as these no server finds out in any other way within this test.
+// A leader that restarts no longer leads, and says so to a server that still takes it for the leader. The
+// heartbeats are so long that within this test no server finds out in another way.
 func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
@@ -75,10 +75,10 @@ func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	eventually(t, "a link that ends at once counts as a failure", func() bool {
 		return !c.nodes[stays].followLeader(uint32(down), c.opts[down].Peers[uint32(down)])
 	})
-	c.nodes[down].Abort() // the server that stays is no majority
+	c.nodes[down].Abort() // the remaining server is no majority
 	c.nodes[lead].Abort()
 	c.start(lead)
-	t.Cleanup(func() { // a leader would wait for a server to hand over to
+	t.Cleanup(func() { // a leader that stops would wait for a server to hand over to
 		c.nodes[lead].Abort()
 		c.nodes[stays].Abort()
 	})
@@ -117,7 +117,7 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	stuck := func() bool { return strings.Contains(log.String(), "raft does not complete the hand-over") }
 	for try := 1; !stuck(); try++ { // on a busy machine the replicator may be free again by then
 		must.That(t, try < 10, "it is not stuck")
-		for range 2 { // the second waits for the first to be taken notice of
+		for range 2 { // the second attempt waits until the first has been noticed
 			eventually(t, "an attempt fails", func() bool {
 				err := one.raft.LeadershipTransferToServer(peer.ServerID(three.id), raft.ServerAddress(addr)).Error()
 				return err != nil && err != raft.ErrLeadershipTransferInProgress
@@ -136,7 +136,7 @@ type frozenLog struct {
 	raft.LogStore
 	frozen chan struct{} // closed: writes hang
 	thaw   chan struct{}
-	hangs  atomic.Bool // a write does
+	hangs  atomic.Bool // a write hangs
 }
 
 func (l *frozenLog) StoreLogs(list []*raft.Log) error {
@@ -184,7 +184,7 @@ type slowSnapshots struct {
 	raft.SnapshotStore
 	began chan struct{}
 	stops func() bool
-	whole *atomic.Bool // a snapshot was written to its end
+	whole *atomic.Bool // a snapshot was written completely
 }
 
 func (s slowSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64,
@@ -255,8 +255,8 @@ func TestLeaderStopsBesideAServerThatStandsStill(t *testing.T) {
 	stop(t, c.nodes[lead])
 }
 
-// A crash in the middle of the first start leaves raft's term without its first
-// entry. The next start goes on from there.
+// A crash in the middle of the first start leaves raft's term without its first entry. The next start
+// continues from there.
 func TestCrashInTheFirstStartIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -292,15 +292,15 @@ func (c *trio) copyData(to, from string) {
 	must.OK(c.t, os.CopyFS(to, os.DirFS(from)))
 }
 
-// knows waits until a server has noted how often another was started.
+// knows waits until the server witness has recorded how often server id was started.
 func (c *trio) knows(witness, id int, starts uint64) {
 	eventually(c.t, "it is known how often the server was started", func() bool {
 		return c.nodes[witness].promises.Of(c.nodes[id].disk.Identity().Incarnation).Start >= starts
 	})
 }
 
-// The backup that the manual describes, put back after more was acknowledged:
-// while others run who have seen the server since, it is refused at once.
+// An operator puts back the backup that the manual describes, although the server has acknowledged more
+// since. While other servers that have seen it since run, the start is refused at once.
 func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -322,8 +322,8 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 		"start from an old copy: %v", err)
 }
 
-// As above, but the servers that could warn it are away when the old copy starts. It must not vote for the
-// server that returns: together they lack an acknowledged write.
+// An old copy starts while the servers that could warn it are away. It must not vote for the server that
+// returns: together they lack an acknowledged write.
 func TestR6OldCopyDoesNotVote(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -335,7 +335,7 @@ func TestR6OldCopyDoesNotVote(t *testing.T) {
 	t.Fatal("leadership moved each time")
 }
 
-// oldCopyDoesNotVote reports false if leadership moved, so that the attempt proved nothing.
+// oldCopyDoesNotVote reports false if leadership moved and the attempt proved nothing.
 func oldCopyDoesNotVote(t *testing.T) bool {
 	c := newTrio(t, true, nil)
 	a := c.mustLead()
@@ -391,8 +391,8 @@ func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
 	expect.Equal(t, shown.Behind(peer.Shown{}, 0), "", "behind one who knows nothing")
 }
 
-// A start that is refused for a damaged file has not been announced: with the
-// good file back, the directory as it was before serves, and is no old copy.
+// A server refuses to start because of a damaged file, and does not announce this start. Once the good file
+// is back, the directory serves and does not count as an old copy.
 func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)

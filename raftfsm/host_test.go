@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Which callers a server admits, and for which of them it remembers what they were shown.
+// The test checks which callers a server admits, and for which of them it remembers its answers to them.
 func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -31,7 +31,7 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		tune func(g *peer.Greeting)
 		p    peer.Purpose
 		want string // why the server refuses it; empty: it is admitted
-		note bool   // what it shows is remembered
+		note bool   // the server remembers its answer
 	}{
 		{"a member", func(*peer.Greeting) {}, peer.Raft, "", true},
 		{"a member over a link", func(*peer.Greeting) {}, peer.Link, "", true},
@@ -84,7 +84,7 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		noted := n.promises.Of(g.Incarnation)
 		expect.That(t, noted.Start == 3 == c.note, "%s: noted %+v", c.name, noted)
 	}
-	// Before a server has a cluster, or its raft runs, others may only ask.
+	// Before a server has a cluster, or its raft runs, other servers may only ask questions.
 	n.up.Store(false)
 	g := peer.Greeting{From: 2, To: 1, Cluster: id.Cluster, Incarnation: "b", Version: peer.Version,
 		Oldest: peer.Oldest}
@@ -101,7 +101,7 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	expect.Has(t, err.Error(), "not formed yet")
 }
 
-// What a server says of itself to those it calls and those who ask.
+// The test checks what a server says of itself when it calls and when it is asked.
 func TestWhatAServerSaysOfItself(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -189,7 +189,7 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	expect.Equal(t, host{n}.Term(), n.raft.CurrentTerm())
 }
 
-// What a port asks before it lets a message of raft's pass: by the term, the server and its address.
+// Before a port passes on a message of raft's it checks the term, the server and the address.
 func TestWhatAPortAsksOfRaft(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -213,7 +213,8 @@ func TestWhatAPortAsksOfRaft(t *testing.T) {
 	expect.That(t, !h.Replicates(term(), 1, addr), "a server whose raft has ended leads")
 }
 
-// A server knows the directory of another from its state, else as the cluster formed or as it joined.
+// A server takes the directory of another server from its state, otherwise from the forming of the cluster or
+// from its joining.
 func TestR6DirectoriesThatAServerKnows(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

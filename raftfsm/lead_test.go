@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// After a term, nothing of it counts; the next term begins with every existing session.
+// After a term, none of its data count. The next term begins with every existing session.
 func TestR12TermLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{})

@@ -11,7 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A session lives as long as its timeout from the last word of it, however old that word was when it came.
+// A session's timeout counts from the time of the client's last message, not from the time at which the
+// leader heard of it.
 func TestG10DeadlinesOfSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -29,7 +30,7 @@ func TestG10DeadlinesOfSessions(t *testing.T) {
 		left(1, 500*time.Millisecond)
 		tr.Heard([]state.Touch{{Session: 1, Age: 100}, {Session: 2, Age: 800}, {Session: 3, Age: 0}})
 		left(1, 900*time.Millisecond)
-		left(2, 2500*time.Millisecond) // it was heard of later
+		left(2, 2500*time.Millisecond) // the leader heard of it later
 		expect.Equal(t, len(tr.All()), 2, "sessions with a deadline")
 		// The next look is at the first deadline, or sooner.
 		expect.Equal(t, tr.Next(0, 400*time.Millisecond), 400*time.Millisecond)
@@ -73,7 +74,7 @@ func TestR25StallsDelayExpiryButNotForEver(t *testing.T) {
 	})
 }
 
-// A long stall gives the whole timeout back, whatever was left of it.
+// A long stall gives a session its whole timeout back, however little of it was left.
 func TestR25LongStallGivesTheFullTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

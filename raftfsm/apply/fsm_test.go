@@ -25,8 +25,8 @@ func entryOf(index uint64, r state.Request) *raft.Log {
 	return applied.Logged(index, state.Block{Count: 1, Requests: r.Append(nil)})
 }
 
-// refuses checks that a server whose state cannot be trusted changes it no more, and shows it to no server
-// and no operator.
+// refuses checks that a server with a doubtful state no longer changes it, and shows it to no server and no
+// operator.
 func refuses(t *testing.T, a *applied.State) {
 	t.Helper()
 	sessions := len(a.Sessions())
@@ -37,7 +37,7 @@ func refuses(t *testing.T, a *applied.State) {
 	if expect.Fails(t, err, "a snapshot is taken") {
 		expect.That(t, snap == nil, "a snapshot is taken: %v: want snap == nil", err)
 	}
-	for range 2 { // and the place for a backup stays free
+	for range 2 { // a refused backup does not block the next one
 		_, err = a.Backup(t.Context())
 		expect.Fails(t, err, "a backup is taken")
 		if err != nil {
@@ -46,8 +46,8 @@ func refuses(t *testing.T, a *applied.State) {
 	}
 }
 
-// A server hears of an entry that its own disk could still forget, and the disk fails: the disk ends the
-// server. The state does not get the entry.
+// A server is told to apply an entry that is not yet durable on its own disk, and the disk fails. The failure
+// ends the server, and the state does not get the entry.
 func TestServerWhoseDiskFailedStandsStill(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -76,7 +76,7 @@ func TestG26ServerThatCannotApplyAnEntryEnds(t *testing.T) {
 	refuses(t, a)
 }
 
-// Entries of raft's own change nothing.
+// Raft's own entries do not change the state.
 func TestEntriesOfRaftAreNotApplied(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -88,11 +88,12 @@ func TestEntriesOfRaftAreNotApplied(t *testing.T) {
 	expect.Equal(t, len(a.Fatals), 0, "the server ended: %v", a.Fatals)
 }
 
-// A leader waits for the sessions that there are: for a new one from its entry on, and for none that ended.
+// A leader keeps deadlines for the existing sessions: for a new session from its entry on, and for none that
+// has ended.
 func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
-	a.Entry(applied.NewSession()) // while it does not lead
+	a.Entry(applied.NewSession()) // while the server does not lead
 	tr := a.Lead()
 	expect.Equal(t, a.Deadlines(), tr)
 	must.Equal(t, len(tr.All()), 1, "deadlines as the term begins")
@@ -104,7 +105,7 @@ func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
 	}
 	expect.Equal(t, len(tr.All()), 0, "deadlines of sessions that ended")
 	next := a.Lead()
-	a.Leave(tr) // a term that is over ends no other
+	a.Leave(tr) // the end of an old term does not end the new one
 	expect.Equal(t, a.Deadlines(), next)
 	a.Leave(next)
 	expect.That(t, a.Deadlines() == nil, "the deadlines stay behind their term")
@@ -112,7 +113,8 @@ func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
 	expect.Equal(t, len(next.All()), 0, "deadlines that a former leader keeps")
 }
 
-// Entries that were found at the start are measured together, when the last of them is applied.
+// The server measures the replay of the entries that it found at its start once, when it has applied the last
+// of them.
 func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +150,7 @@ func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
 	})
 }
 
-// teller hears of changes and outcomes, as the connections do, and asks for the zxid then.
+// teller hears of changes and outcomes, as the connections do, and reads the zxid at that moment.
 type teller struct {
 	applied.Ear
 	fsm  *apply.FSM
@@ -162,9 +164,9 @@ func (w *teller) tell(what string, zxid int64) {
 func (w *teller) Events(zxid int64, _ []tree.Event)     { w.tell("change", zxid) }
 func (w *teller) Done(o *state.Outcome, _ *state.State) { w.tell("outcome", o.Zxid) }
 
-// While an entry is applied, the server makes other replies by itself, to pings for example. Their zxid is
-// not below that of an outcome that a client has, and not that of a change of which it has not been told: the
-// client would not ask for such an event on its next connection.
+// While an entry is applied, the server sends replies of its own, for example to pings. Their zxid is not
+// lower than that of an outcome that a client has. It is also lower than that of a change whose event the
+// client does not have yet; otherwise the client would not ask for this event on its next connection.
 func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
 	t.Parallel()
 	w := new(teller)
@@ -189,7 +191,8 @@ func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
 		"change 3 at 2, outcome 3 at 3")
 }
 
-// A leader notes that a node was deleted beside others; the last in line passes nothing on.
+// A leader notes that a session deleted a node that had siblings. The delete of the last node in line gives
+// its lock to no other session.
 func TestDeletesBesideOthersPassOn(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -222,7 +225,7 @@ func TestDeletesBesideOthersPassOn(t *testing.T) {
 		"a client that is gone does not queue again")
 }
 
-// The newest entry shows by how much the leader's clock is ahead; one of the past shows nothing.
+// The newest entry shows how far the leader's clock is ahead. An old entry shows nothing.
 func TestClockOfTheLeader(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	f := apply.New(apply.Options{ID: 1, Cluster: "c", Observer: new(applied.Ear),
@@ -237,7 +240,7 @@ func TestClockOfTheLeader(t *testing.T) {
 	}
 }
 
-// A goroutine waits until what it waits for is applied, or until it is told to stop.
+// A goroutine waits until its entry is applied, or until it is told to stop.
 func TestEntriesAreAwaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -258,7 +261,7 @@ func TestEntriesAreAwaited(t *testing.T) {
 	})
 }
 
-// A server whose stream was opened for another process asks for a birth of its own.
+// A server finds its stream opened for another process, and asks for its own birth.
 func TestStreamOfAnotherProcessIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	reopens, opened := 0, 0
@@ -275,7 +278,8 @@ func TestStreamOfAnotherProcessIsOpenedAgain(t *testing.T) {
 	expect.Equal(t, opened, 2, "streams opened")
 }
 
-// All ephemeral nodes are told, each with its session, however many there are; the caller may end it.
+// Ephemerals passes all ephemeral nodes to its caller, each with its session, however many there are. The
+// caller may stop it.
 func TestEphemeralsAreToldInPieces(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// written is the file of a snapshot.
+// written returns the file of a snapshot.
 func written(t *testing.T, s *state.State, at state.Position) []byte {
 	t.Helper()
 	var file bytes.Buffer
@@ -29,23 +29,23 @@ func written(t *testing.T, s *state.State, at state.Position) []byte {
 	return file.Bytes()
 }
 
-// writtenBy is the file of a snapshot of a server's state.
+// writtenBy returns the file of a snapshot of a server's state.
 func writtenBy(t *testing.T, a *applied.State, at state.Position) (file []byte) {
 	t.Helper()
 	a.View(func(s *state.State) { file = written(t, s, at) })
 	return file
 }
 
-// opened is a file as raft opens it.
+// opened returns a file as raft opens it.
 func opened(file []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(file)) }
 
-// snapshotAt is the snapshot of a state, opened.
+// snapshotAt returns the opened snapshot of a state.
 func snapshotAt(t *testing.T, s *state.State, at state.Position) io.ReadCloser {
 	t.Helper()
 	return opened(written(t, s, at))
 }
 
-// discard is a snapshot that is written nowhere.
+// discard is a sink that drops a snapshot's bytes.
 type discard struct{ io.Writer }
 
 func (discard) Close() error  { return nil }
@@ -56,8 +56,8 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-// One snapshot or backup is open at a time; raft's is put off, an operator's waits. None shows a restore
-// that is under way.
+// Only one snapshot or backup is open at a time: raft's snapshot is put off, an operator's backup waits.
+// Neither contains a restore that is under way.
 func TestOneSnapshotAtATime(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -67,7 +67,7 @@ func TestOneSnapshotAtATime(t *testing.T) {
 	expect.Fails(t, expect.Err(a.Snapshot()), "a snapshot beside a backup")
 	expect.Fails(t, expect.Err(a.Backup(over)), "a backup beside a backup")
 	b.Close()
-	for range 2 { // what is refused keeps no place
+	for range 2 { // a refused snapshot does not block the next one
 		snap := must.Get(a.Snapshot())(t)
 		expect.Fails(t, expect.Err(a.Backup(over)), "a backup beside a snapshot")
 		must.OK(t, snap.Persist(discard{io.Discard}))
@@ -87,7 +87,7 @@ func TestOneSnapshotAtATime(t *testing.T) {
 	must.Get(a.Snapshot())(t)
 }
 
-// A backup waits for the one before it, and is the state as it was when it began.
+// A backup waits for the backup before it. It holds the state of the moment at which it began.
 func TestBackupIsOneMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,8 @@ func TestBackupIsOneMoment(t *testing.T) {
 	})
 }
 
-// A server takes the state of its own cluster from another server, or from its disk, and no other.
+// A server accepts a snapshot of its own cluster, from another server or from its disk. It refuses a snapshot
+// of another cluster.
 func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, cluster := range []string{"c", "other"} {
@@ -139,7 +140,7 @@ func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
 	}
 }
 
-// A server that takes its state from a snapshot serves without another entry: the snapshot tells
+// A server that takes its state from a snapshot serves before it applies another entry: the snapshot says
 // whether the members are published.
 func TestSnapshotTellsThatTheMembersArePublished(t *testing.T) {
 	t.Parallel()
@@ -156,8 +157,8 @@ func TestSnapshotTellsThatTheMembersArePublished(t *testing.T) {
 	}
 }
 
-// What a server keeps of a snapshot that another sent is used for that snapshot, and no other. Half a file
-// tells: it has the position, and no state.
+// A server keeps the state that it read from a received snapshot, and uses it for that snapshot only. The
+// test installs half a file: it has the position, but not the state.
 func TestSnapshotThatWasReadIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	file := func(index, term uint64) []byte {
@@ -192,7 +193,7 @@ func TestSnapshotThatWasReadIsNotReadAgain(t *testing.T) {
 	expect.Equal(t, len(a.Fatals), 1)
 }
 
-// waits is a waiter that notes what came of its request.
+// waits is a waiter that counts the outcomes of its requests.
 type waits struct{ unknown, done int }
 
 func (w *waits) Done(o *state.Outcome, _ *state.State) {
@@ -202,13 +203,13 @@ func (w *waits) Done(o *state.Outcome, _ *state.State) {
 	}
 }
 
-// A snapshot hides the outcomes of requests under way. Those that it covers are unknown; where it hides that
-// the stream was opened or taken away, all are.
+// A snapshot hides the outcomes of pending requests. The outcomes of the requests that it covers are unknown.
+// If it hides that the stream was opened or removed, all outcomes are unknown.
 func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	t.Parallel()
 	from := applied.New()
 	from.Entry(applied.OpenStream())
-	from.Entry(applied.NewSession()) // which takes a zxid
+	from.Entry(applied.NewSession()) // the new session takes a zxid
 	stream := func(first uint64) {
 		r := state.Request{Op: jute.OpSync, Body: jute.AppendString(nil, "/")}
 		from.Block(state.Block{Origin: 1, Birth: 1, First: first, Count: 1, Requests: r.Append(nil)})
@@ -218,7 +219,7 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	file := writtenBy(t, from, state.Position{Index: 9, Term: 3})
 	for _, c := range []struct {
 		birth          uint32
-		nonce          int64 // of its own request for one; the snapshot has 1
+		nonce          int64 // nonce of the server's own request for a stream; the snapshot has 1
 		unknown, stays int
 		then           uint32
 		reopens        int
@@ -250,8 +251,8 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	}
 }
 
-// A snapshot that is written takes what it covers off the log after it, and is the newest; one that is not
-// written is not.
+// A complete snapshot becomes the newest, and its entries no longer count as log after the snapshot. An
+// incomplete one changes nothing.
 func TestWrittenSnapshotCountsItsEntries(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []error{nil, errors.New("the disk is full")} {
@@ -298,8 +299,8 @@ func TestWrittenSnapshotCountsItsEntries(t *testing.T) {
 	}
 }
 
-// R24: while a snapshot of a large state is written, entries are applied. Each
-// piece of it is written only after another entry has been applied.
+// R24: a server applies entries while it writes a snapshot of a large state. The disk of the test takes the
+// next piece only after another entry was applied.
 func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	t.Parallel()
 	const nodes = 200_000
@@ -350,7 +351,7 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	})}
 	must.OK(t, snap.Persist(sink), "R24")
 	snap.Release()
-	// However slow the disk, then, an entry waits at most until one piece is read.
+	// So an entry waits at most for the read of one piece, however slow the disk is.
 	must.That(t, entries >= 100, "R24: %d entries between the pieces of %d bytes", entries, size)
 	expect.That(t, size/entries <= 256<<10, "R24: %d entries between the pieces of %d bytes", entries, size)
 	reads := 0
@@ -362,8 +363,8 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	expect.That(t, reads >= nodes/1000, "R24: the state is locked %d times for %d nodes", reads, nodes)
 }
 
-// TestLogBehindARestoredSnapshotIsEmpty: what was counted towards the next
-// snapshot is in the one that was restored.
+// TestLogBehindARestoredSnapshotIsEmpty restores a snapshot. The restored snapshot contains the log that was
+// counted towards the next snapshot, so that count is zero.
 func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -376,14 +377,14 @@ func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
 	expect.Equal(t, a.Term(), 3)
 }
 
-// refusedSink refuses to be the newest snapshot.
+// refusedSink is a sink that fails when it would become the newest snapshot.
 type refusedSink struct{ discard }
 
 func (refusedSink) Close() error { return errors.New("a newer one was sent") }
 
-// TestSnapshotThatIsRefusedCountsNothing: a snapshot of another server replaces the state while
-// this server writes a snapshot of its own, which is then refused. The log behind the new state is
-// empty, and not shorter than that.
+// TestSnapshotThatIsRefusedCountsNothing replaces the state by another server's snapshot while this server
+// writes its own, which is then refused. The log after the new state is empty; its length does not become
+// negative.
 func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

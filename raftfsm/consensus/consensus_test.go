@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Few of raft's lines are warnings, and none once the server is told to stop.
+// Few of raft's log lines are warnings. None is a warning once the server is told to stop.
 func TestLinesOfRaft(t *testing.T) {
 	for _, c := range []struct {
 		line   string
@@ -50,7 +50,7 @@ func TestLinesOfRaft(t *testing.T) {
 	expect.Has(t, log.String(), "failed to compact logs: error=x")
 }
 
-// A line of raft's that the server's log leaves out is not put together.
+// A line of raft's that the server's log drops is not formatted.
 func TestRaftLinesThatAreLeftOutAreNotFormatted(t *testing.T) {
 	var log must.Text
 	var closed atomic.Bool
@@ -62,7 +62,7 @@ func TestRaftLinesThatAreLeftOutAreNotFormatted(t *testing.T) {
 	expect.That(t, formatted.Load(), "a warning was not formatted: %q", log.String())
 }
 
-// text is a value that tells when it is formatted.
+// text is a value that calls a function when it is formatted.
 type text func()
 
 func (f text) String() string {
@@ -70,7 +70,7 @@ func (f text) String() string {
 	return "x"
 }
 
-// future is one of raft's that ends with an error, or never.
+// future is a raft future that ends with an error, or never.
 type future struct {
 	err   error
 	never <-chan struct{}
@@ -83,7 +83,7 @@ func (f future) Error() error {
 	return f.err
 }
 
-// A future of raft's is awaited as long as the request goes on.
+// A request waits for raft's future until the request's context ends.
 func TestFuturesAreAwaited(t *testing.T) {
 	expect.OK(t, Await(t.Context(), future{}))
 	err := Await(t.Context(), future{err: raft.ErrNotLeader})
@@ -105,7 +105,7 @@ func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
 
 func (badLog) StoreLog(*raft.Log) error { return errBadLog }
 
-// A log entry that is not stored is not reported as stored, whether it is kept in memory or not.
+// The cache reports an error if the log did not store an entry, whether or not it would keep that entry.
 func TestLogCacheTellsErrors(t *testing.T) {
 	c := must.Get(newLogCache(badLog{raft.NewInmemStore()}))(t)
 	for _, size := range []int{1, cacheLongest, cacheLongest + 1} {
@@ -117,7 +117,8 @@ func TestLogCacheTellsErrors(t *testing.T) {
 	}
 }
 
-// An error of raft's says by its code whether to try again at once, or to look first what came of it.
+// The code of a raft error says whether the client may try again at once, or must first find out whether the
+// request took effect.
 func TestErrorsOfRaftHaveCodes(t *testing.T) {
 	for err, want := range map[error]status.Code{
 		raft.ErrNotLeader: status.NoLeader, raft.ErrLeadershipTransferInProgress: status.NoLeader,
@@ -131,8 +132,8 @@ func TestErrorsOfRaftHaveCodes(t *testing.T) {
 	expect.OK(t, coded(nil))
 }
 
-// Each leadership has a context of its own, which ends with it. One that is over before it was taken is not
-// taken.
+// Each leadership has its own context, which ends with it. A leadership that ends before the server takes it
+// up is skipped.
 func TestR12LeadershipsAreToldApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLeadership()
@@ -197,7 +198,7 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	store(200, 10)
 	kept(cacheEntries)
 	store(cacheEntries, cacheLongest+1)
-	kept(cacheEntries) // long ones take no place
+	kept(cacheEntries) // long entries are not kept
 	store(2, cacheLongest)
 	store(1, cacheLongest+1)
 	kept(cacheEntries)
@@ -211,14 +212,14 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	if expect.OK(t, err, "an entry that was replaced") {
 		expect.Equal(t, l.Term, 2, "an entry that was replaced: l.Term")
 	}
-	// One that is not kept takes the place of a kept one that was deleted.
+	// An entry that is not kept takes the place of a kept entry that was deleted.
 	must.OK(t, c.DeleteRange(last, last))
 	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 3, Data: make([]byte, cacheLongest+1)}))
 	err = c.GetLog(last, &l)
 	if expect.OK(t, err, "a long entry in the place of a kept one") {
 		expect.Equal(t, l.Term, 3, "a long entry in the place of a kept one: l.Term")
 	}
-	// One behind a gap, as after a snapshot from the leader.
+	// An entry may come after a gap, as after a snapshot from the leader.
 	last += 100
 	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 4}))
 	err = c.GetLog(last, &l)
@@ -227,7 +228,7 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	}
 }
 
-// How raft runs follows from the options.
+// Raft's settings follow from the options.
 func TestSettingsOfRaft(t *testing.T) {
 	o := Options{ID: 7, HeartbeatTimeout: 2 * time.Second, TrailingLogs: 55}
 	c := o.config()

@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// slowDisk is a Disk whose log is on a disk that syncs only when it may.
+// slowDisk is a Disk whose log syncs only when the test lets it.
 type slowDisk struct {
 	*Disk
 	files *sim.Disk
@@ -66,7 +66,7 @@ func (s *slowDisk) hold() (release func()) {
 
 func command(index uint64) *raft.Log { return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand} }
 
-// The clients' entries of a leader do not wait for the disk; WaitDurable does.
+// A leader's entries from clients do not wait for the disk. WaitDurable waits for them.
 func TestAheadLeadersEntriesAreReadableAtOnce(t *testing.T) {
 	s := newSlowDisk(t)
 	s.Ahead(func() bool { return true }, false)
@@ -147,7 +147,7 @@ func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 	}
 }
 
-// ordered is a state machine that checks that it is taken forward alone, entry by entry or by a snapshot.
+// ordered is a state machine that checks that its index only grows, entry by entry or by a snapshot.
 type ordered struct {
 	nothing
 	at  atomic.Uint64
@@ -181,7 +181,7 @@ func (o *ordered) Restore(r io.ReadCloser) error {
 	return err
 }
 
-// snapshotOf is what a leader sends of an empty state at an entry of term 2.
+// snapshotOf returns the bytes that a leader sends as the snapshot of an empty state at an entry of term 2.
 func snapshotOf(t *testing.T, index uint64) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -212,14 +212,14 @@ func orders(n int, f func(order []int)) {
 }
 
 // A leader sends snapshots and entries on several connections, gives up, and sends again, so its messages
-// arrive in any order. The follower never goes back, keeps every entry that it acknowledged, and takes all
-// that the leader sends afterwards, in a bounded number of messages.
+// arrive in any order. The follower never goes back and keeps every entry that it acknowledged. It accepts
+// all later entries of the leader in a bounded number of messages.
 func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 	s10, s20 := snapshotOf(t, 10), snapshotOf(t, 20)
 	const end = 30 // of the leader's log, which begins at 15
 	for _, kind := range []string{"simulated", "bolt", "memory"} {
 		if kind == "bolt" && testing.Short() {
-			continue // as much as the simulated disk, and slower
+			continue // it tests the same as the simulated disk, and is slower
 		}
 		t.Run(kind, func(t *testing.T) {
 			orders(5, func(order []int) {
@@ -227,7 +227,7 @@ func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 				f := startFollowerWith(t, kind, fsm)
 				defer f.stop()
 				acked := uint64(0)
-				// Port.toRaft, on another goroutine, answers most snapshots that are late, but not all.
+				// Port.toRaft, on another goroutine, answers most late snapshots, but not all.
 				relayed := order[0]%2 == 0
 				snapshot := func(index uint64, b []byte) bool {
 					if relayed && f.d.HasApplied(index) {

@@ -45,7 +45,7 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 			expect.That(t, f.put(2, 10, 2, 11, 12), "the same entry and one more are refused")
 			f.holds(2, 11, 12)
 
-			// A leader is not told of entries that it could not send.
+			// A leader does not know of entries that another server did not send.
 			f.d.Ahead(func() bool { return true }, false)
 			expect.Is(t, f.d.Log().GetLog(10, new(raft.Log)), raft.ErrLogNotFound,
 				"a leader reads an entry that it does not have")
@@ -71,8 +71,8 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	}
 }
 
-// A snapshot that was sent twice arrives again. It must not remove the entries stored in between: the leader
-// counts on them.
+// A second copy of a snapshot arrives late. It must not remove the entries stored in between, because the
+// leader counts on them.
 func TestF5LateSnapshotLeavesTheLog(t *testing.T) {
 	var content bytes.Buffer
 	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
@@ -161,13 +161,13 @@ func (f *follower) sendAt(index uint64, content []byte) error {
 	return err
 }
 
-// put sends entries of a term, and the place of the one before them.
+// put sends entries of a term, with the index and the term of the entry before them.
 func (f *follower) put(term, prev, prevTerm uint64, entries ...uint64) bool {
 	f.t.Helper()
 	return f.append(term, prev, prevTerm, 0, entries...).Success
 }
 
-// append also tells how far the log is committed.
+// append sends entries like put, together with a commit index.
 func (f *follower) append(term, prev, prevTerm, commit uint64, entries ...uint64) (
 	resp raft.AppendEntriesResponse) {
 	f.t.Helper()
@@ -182,7 +182,7 @@ func (f *follower) append(term, prev, prevTerm, commit uint64, entries ...uint64
 	return resp
 }
 
-// holds fails the test unless these entries, of this term, end the log.
+// holds fails the test unless the log ends with these entries of this term.
 func (f *follower) holds(term uint64, entries ...uint64) {
 	f.t.Helper()
 	if last, err := f.d.Log().LastIndex(); err != nil || last != entries[len(entries)-1] {
@@ -217,7 +217,7 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 			}
 			own := create(5)
 			early := create(5)
-			if err := early.Close(); err != nil { // raft has yet to note it
+			if err := early.Close(); err != nil { // raft has not noted it yet
 				t.Fatal(err)
 			}
 			expect.Fails(t, f.send(&content),
@@ -234,7 +234,7 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 	}
 }
 
-// The index of the newest configuration is known after all that raft does to its log.
+// The disk knows the index of the newest configuration after every operation of raft on its log.
 func TestConfigFollowsTheLog(t *testing.T) {
 	d := openTest(t, t.TempDir())
 	log := d.Log()
@@ -292,7 +292,7 @@ func TestConfigComesWithASnapshot(t *testing.T) {
 	expect.Equal(t, d.newestConfig(), 17, "the newest configuration is entry")
 }
 
-// newestConfig is the index of the newest configuration.
+// newestConfig returns the index of the newest configuration.
 func (d *Disk) newestConfig() uint64 {
 	if len(d.configs.list) == 0 {
 		return 0
@@ -300,14 +300,14 @@ func (d *Disk) newestConfig() uint64 {
 	return d.configs.list[len(d.configs.list)-1].index
 }
 
-// membersAt is a configuration that differs from entry to entry.
+// membersAt returns a configuration that differs for each index.
 func membersAt(index uint64) []byte {
 	at := raft.ServerAddress(fmt.Sprint("a:", index))
 	return raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "1", Address: at}}})
 }
 
-// Members are paired with the index of their own entry, also while the entry of
-// the next ones is on its way to the disk (R21).
+// The disk pairs members with the index of their own entry, even while the entry of the next members is on
+// its way to the disk (R21).
 func TestR21MembersHaveTheIndexOfTheirEntry(t *testing.T) {
 	d := &Disk{}
 	a := []raft.Server{{ID: "1", Address: "a:1"}, {ID: "2", Address: "a:2"}}

@@ -21,9 +21,10 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// An enumeration of crash points. A script of elections, entries, snapshots, changes of members and restarts
-// runs on a simulated disk, once for each disk operation in it. At that operation the server ends, by kill -9
-// or by loss of power. Then it starts again, and its state must agree with what it told other servers.
+// This file enumerates crash points. A script of elections, entries, snapshots, changes of members and
+// restarts runs on a simulated disk, once for each disk operation in it. At that operation the server ends,
+// by kill -9 or by loss of power. Then it starts again, and its state must agree with its answers to other
+// servers.
 
 // crashed is a server on a disk that ends at a chosen operation. Later actions of its process change nothing.
 type crashed struct {
@@ -45,7 +46,7 @@ type crashed struct {
 	ended atomic.Bool
 }
 
-// told is what others know of the server.
+// told records the server's answers to other servers.
 type told struct {
 	term    uint64
 	votes   map[uint64]string // by term
@@ -117,7 +118,7 @@ func (c *crashed) from(id string) (*raft.InmemTransport, raft.RPCHeader) {
 		Addr: other.EncodePeer(raft.ServerID(id), addr)}
 }
 
-// note keeps what others were told, unless the server had ended by then.
+// note records an answer to other servers, unless the server had ended by then.
 func (c *crashed) note(f func(*told)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +153,8 @@ func members(ids ...string) []byte {
 	return raft.EncodeConfiguration(raft.Configuration{Servers: list})
 }
 
-// entries sends entries from+1 to to, all committed; the last changes the members if there are any.
+// entries sends entries from+1 to to, all committed. If change is not empty, the last entry changes the
+// members.
 func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change ...string) bool {
 	if !c.append(leader, term, prev, prevTerm, to, to, change...) {
 		return false
@@ -161,7 +163,7 @@ func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change
 	return true
 }
 
-// append sends entries prev+1 to to, and how far the log is committed.
+// append sends entries prev+1 to to, and the commit index.
 func (c *crashed) append(leader string, term, prev, prevTerm, to, commit uint64, change ...string) bool {
 	tr, head := c.from(leader)
 	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
@@ -190,8 +192,7 @@ func (c *crashed) snapshot(leader string, term, index uint64, content []byte) {
 	}
 }
 
-// settle waits until the log is applied up to an entry, so that the order of operations is the same
-// each time.
+// settle waits until the log is applied up to an entry. So the operations have the same order in every run.
 func (c *crashed) settle(index uint64) {
 	for !c.ended.Load() && c.fsm.at.Load() < index {
 		time.Sleep(100 * time.Microsecond)
@@ -199,7 +200,7 @@ func (c *crashed) settle(index uint64) {
 	c.note(func(o *told) { o.applied = index })
 }
 
-// script is a short life of a server. Each step is something that others are told of.
+// script is a short life of a server. Other servers hear of each step.
 func (c *crashed) script(sent []byte) {
 	if c.open() != nil {
 		return
@@ -220,7 +221,7 @@ func (c *crashed) script(sent []byte) {
 	c.vote("2", 4, 9, 2)
 	c.entries("2", 4, 9, 2, 10, "1", "2", "3", "4")
 	c.settle(9)
-	c.append("2", 4, 10, 4, 22, 9) // no other server has these entries, and the next leader has others
+	c.append("2", 4, 10, 4, 22, 9) // no other server has these entries; the next leader has different ones
 	c.snapshot("2", 5, sentIndex, sent)
 	c.entries("2", 5, sentIndex, 2, 24)
 	c.settle(24)
@@ -288,7 +289,7 @@ func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
 	return false
 }
 
-// check starts the server again and compares it with what it told others.
+// check starts the server again and compares its state with its earlier answers to other servers.
 func (c *crashed) check(was told) {
 	if err := c.open(); err != nil {
 		c.t.Errorf("%s: it is refused: %v", c.what, err)
@@ -354,7 +355,7 @@ func (c *crashed) check(was told) {
 	}
 }
 
-// sentIndex is the last entry of the snapshot that the script's server is sent.
+// sentIndex is the last entry of the snapshot that the script sends to the server.
 const sentIndex = 20
 
 func TestG2EveryCrashPointOfAServersDisk(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// synced notes the directories whose names were made durable.
+// synced records the directories that were synced.
 type synced struct {
 	vfs.FS
 	dirs []string
@@ -34,8 +34,8 @@ func (s *synced) SyncDir(dir string) error {
 	return s.FS.SyncDir(dir)
 }
 
-// An operator may throw away the source of a directory once it is made: a new directory
-// must not go with the power, at any height.
+// An operator may delete the source of a directory once the directory is made. So a loss of power must not
+// remove the new directory or any of its new parents.
 func TestFoundDirectoryIsDurable(t *testing.T) {
 	s := &synced{FS: osFiles.FS}
 	osFiles.FS = s
@@ -230,8 +230,8 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 	}
 }
 
-// A snapshot that the last life published, and did not live to sync its name,
-// counts from the next start on, and so must not go with the power.
+// The last life published a snapshot, but ended before it synced the snapshot's name. The next start counts
+// this snapshot, so a loss of power must not remove it.
 func TestSnapshotFoundIsDurable(t *testing.T) {
 	for seed := range uint64(30) {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))
@@ -263,11 +263,11 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 	}
 }
 
-// keptStable is a stable store that loses nothing.
+// keptStable is a stable store that survives a loss of power.
 type keptStable struct{ *raft.InmemStore }
 
-// What a server has once begun on a new directory survives a loss of power: the
-// directory itself, who it is, its log and its snapshots.
+// The parts of a new directory survive a loss of power once the server has started on it: the directory
+// itself, its identity, its log and its snapshots.
 func TestNewDirectorySurvivesAPowerLoss(t *testing.T) {
 	for seed := range uint64(60) {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))

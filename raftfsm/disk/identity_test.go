@@ -37,7 +37,7 @@ func filled(t *testing.T) string {
 // that others count on.
 func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 	for _, part := range []string{"raft", "raft/stable.db", "raft/log", "snapshots", "identity"} {
-		for _, starts := range []int{0, 1} { // since it was filled
+		for _, starts := range []int{0, 1} { // number of starts since the directory was filled
 			dir := filled(t)
 			for range starts {
 				d := must.Get(open(dir))(t)
@@ -53,7 +53,7 @@ func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 			}
 		}
 	}
-	// A server that starts again leaves nothing.
+	// A server that starts again leaves no empty part in the directory.
 	for _, left := range []string{"raft", "snapshots"} {
 		dir := filled(t)
 		for _, part := range []string{"identity", "raft", "snapshots"} {
@@ -66,7 +66,7 @@ func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 			t.Errorf("%s alone is left: opened", left)
 		}
 	}
-	// Emptied, not removed.
+	// The part is emptied, not removed.
 	dir := filled(t)
 	d := must.Get(open(dir))(t)
 	d.Close()
@@ -93,7 +93,7 @@ func TestEveryStartIsAnotherLife(t *testing.T) {
 	}
 }
 
-// An entry with the longest request in it is read back after a restart.
+// After a restart the server reads back an entry with the longest possible request.
 func TestLongestEntryIsReadBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some 64 MiB on disk")

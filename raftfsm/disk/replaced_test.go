@@ -13,7 +13,7 @@ import (
 )
 
 // A follower ends after it has published its leader's snapshot and before it empties its log. After a restart
-// it takes the leader's entries after the snapshot, whatever its log held. It drops entries of another
+// it accepts the leader's entries after the snapshot, whatever its log held. It drops entries of another
 // history and keeps those that agree with the snapshot.
 func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {

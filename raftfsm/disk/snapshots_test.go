@@ -99,13 +99,13 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 	}
 }
 
-// A snapshot in memory replaces the newest one when it is complete, but never a newer one.
+// A complete snapshot in memory replaces an older one, but never a newer one.
 func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
 	store := NewMemoryStores(false).Snapshots
 	for _, c := range []struct {
 		index uint64
 		whole bool
-		want  string // content of the newest from then on
+		want  string // content of the newest snapshot afterwards
 	}{{5, true, "up to 5"}, {7, false, "up to 5"}, {9, true, "up to 9"}, {8, true, "up to 9"}} {
 		sink := must.Get(store.Create(1, c.index, 2, raft.Configuration{}, 1, nil))(t)
 		must.Get(fmt.Fprintf(sink, "up to %d", c.index))(t)
@@ -132,7 +132,7 @@ func write(t *testing.T, s *snapshotStore, index uint64) (id string) {
 	sink := must.Get(s.Create(1, index, 2, raft.Configuration{}, 1, nil))(t)
 	must.Get(io.WriteString(sink, "content"))(t)
 	must.OK(t, sink.Close())
-	if err := errors.Join(sink.Close(), sink.Cancel()); err != nil { // nothing remains to do
+	if err := errors.Join(sink.Close(), sink.Cancel()); err != nil { // no work remains
 		t.Errorf("closed twice: %v", err)
 	}
 	return sink.ID()
@@ -195,7 +195,7 @@ func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	expect.Equal(t, len(files), 0, "files left after the next start")
 }
 
-// A snapshot that could not be written must be reported: raft cuts its log on the word of a snapshot.
+// A failed write of a snapshot must be reported: raft cuts its log after a snapshot.
 func TestSnapshotThatFailsIsNone(t *testing.T) {
 	for name, spoil := range map[string]func(*snapshotSink){
 		"write":  func(s *snapshotSink) { s.f.Close() },
@@ -213,7 +213,7 @@ func TestSnapshotThatFailsIsNone(t *testing.T) {
 	}
 }
 
-// A store that cannot be opened is an error, which names the store.
+// A start returns an error that names the store if a store cannot be opened.
 func TestStoresThatCannotBeOpenedAreErrors(t *testing.T) {
 	for part, want := range map[string]string{"raft/stable.db": "stable store", "raft/log": "log",
 		"snapshots": "snapshots"} {
@@ -253,7 +253,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // brokenLog is a log store whose writes fail or hang on demand.
 type brokenLog struct {
 	raft.LogStore
-	fail chan error // StoreLogs takes its fate from here; nil channel: works
+	fail chan error // StoreLogs reads its error from here; nil channel: it works
 }
 
 func (b *brokenLog) StoreLogs(l []*raft.Log) error {
@@ -280,7 +280,7 @@ func TestR9FirstStorageErrorEndsTheServer(t *testing.T) {
 	expect.Equal(t, s.d.Writing(), 0, "the write under way")
 }
 
-// A server that runs alone and in memory keeps no snapshot and need not write one.
+// A server that runs alone and in memory keeps no snapshot and need not write any.
 func TestSnapshotOfALoneServerInMemoryIsForgotten(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		d := must.Get(Open(Options{Server: 1, Alone: alone, Rand: rand.Reader, Logger: quiet}))(t)

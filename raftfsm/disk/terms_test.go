@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// voted is what raft keeps of its terms and votes.
+// voted holds raft's term and vote.
 type voted struct {
 	term, in uint64
 	whom     string
@@ -45,7 +45,7 @@ func readVoted(s raft.StableStore) (v voted, err error) {
 	return v, err
 }
 
-// hasVoted is a directory whose server has voted, and its stable store.
+// hasVoted returns a directory whose server has voted, and its stable store.
 func hasVoted(t *testing.T) (dir, file string, v voted) {
 	dir, v = filled(t), voted{3, 3, "2"}
 	d := must.Get(open(dir))(t)
@@ -54,7 +54,8 @@ func hasVoted(t *testing.T) (dir, file string, v voted) {
 	return dir, filepath.Join(dir, "raft", "stable.db"), v
 }
 
-// One wrong bit anywhere in the file with the term and the vote must not change what the server believes.
+// One wrong bit anywhere in the file with the term and the vote must not lead the server to another term or
+// vote.
 func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	race := debug.BuildSetting{Key: "-race", Value: "true"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, race) {
@@ -91,7 +92,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	for at := 0; at < len(right); at += step {
 		flip(at, at%8)
 	}
-	// Every bit of the keys and of the record.
+	// The test flips every bit of the keys and of the record.
 	record := termRecord{want.term, want.in, []byte(want.whom)}
 	for _, part := range [][]byte{[]byte(termsKey), record.encode()} {
 		for at := 0; ; {
@@ -109,7 +110,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 		}
 	}
 	expect.That(t, refused >= 100, "only %d flips were refused", refused)
-	// And through the front door.
+	// It also flips bits of the file that a server opens.
 	b := bytes.Clone(right)
 	at := bytes.LastIndex(right, record.encode()) + 7
 	b[at] ^= 1
@@ -126,7 +127,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	expect.List(t, is, b, "the damaged file was written to")
 }
 
-// So with the identity: no bit of it can be wrong and be believed.
+// One wrong bit anywhere in the identity must be refused as well.
 func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
 	whole := Identity{Server: 1, Incarnation: "ab", Cluster: "c", Incarnations: map[uint32]string{1: "ab"},
 		Start: 5, Life: "cd", Begun: true, LogStore: "wal"}

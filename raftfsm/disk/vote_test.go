@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// countedStable lets the first writes pass and fails all later ones: the server ends there.
+// countedStable lets the first writes pass and fails all later ones, as if the server ended there.
 type countedStable struct {
 	raft.StableStore
 	left   int
@@ -69,7 +69,7 @@ func (v *voter) from(id string) (*raft.InmemTransport, raft.RPCHeader) {
 		Addr: other.EncodePeer(raft.ServerID(id), addr)}
 }
 
-// votes asks for a vote, past pre-votes as zlockd's own elections do.
+// votes asks for a vote without a pre-vote, as zlockd's own elections do.
 func (v *voter) votes(candidate string, term, lastIndex, lastTerm uint64) bool {
 	v.t.Helper()
 	tr, head := v.from(candidate)
@@ -95,8 +95,9 @@ func (v *voter) appends(leader string, term uint64, from, to uint64) {
 	must.That(v.t, resp.Success, "%v %v: want resp.Success", err, resp)
 }
 
-// A server votes for 3 in term 2, stores entries of term 3, and ends at any write of the stable store while
-// it votes for 2 in term 4. Whatever that vote left behind, server 3, whose log is empty, gets no vote.
+// A server votes for server 3 in term 2 and stores entries of term 3. Then it votes for server 2 in term 4,
+// and ends at any write of the stable store during that vote. Whatever that vote left on the disk, server 3,
+// whose log is empty, gets no vote.
 func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		for left := 0; ; left++ {
@@ -114,7 +115,8 @@ func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 			stable := d.stores.Stable.(*terms)
 			counted := &countedStable{StableStore: stable.below, left: left}
 			stable.below = counted
-			// The calls that raft makes to store a term and then a vote in it; each is lost with all after it.
+			// Raft makes these calls to store a term and then a vote in it. A crash loses one of them and all
+			// later ones.
 			err = stable.SetUint64([]byte(keyCurrentTerm), 4)
 			if err == nil {
 				err = stable.SetUint64([]byte(keyVoteTerm), 4)

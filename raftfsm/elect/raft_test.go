@@ -8,7 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// What a server says of its leader, before it knows one, while it follows one, and while it leads.
+// The test checks what a server reports as its leader: before it knows one, while it follows one, and while
+// it leads.
 func TestWhatRaftKnows(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, []uint32{4}, func(w *world) {
 		r := w.e.Raft

@@ -13,8 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A disk hangs when a write takes longer than a second and a half, and longer
-// than writes have taken lately.
+// A disk hangs if a write takes longer than a second and a half, and longer than recent writes took.
 func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
 	r := new(Relief)
 	call := uint64(0)
@@ -48,7 +47,7 @@ func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
 	}
 }
 
-// relieved makes the server lead a cluster whose other voters have logs of different lengths.
+// relieved makes the server lead a cluster. The logs of the other voters differ in length.
 func (w *world) relieved() (r *Relief, writing *atomic.Uint64) {
 	w.elected()
 	for id, last := range map[uint32]uint64{2: 10, 3: 12, 4: 12, 5: 13} {
@@ -59,7 +58,7 @@ func (w *world) relieved() (r *Relief, writing *atomic.Uint64) {
 	return &Relief{Raft: w.e.Raft, Port: w.e.Port, Writing: writing.Load, Log: quiet}, writing
 }
 
-// told returns how often each other server was told to stand for election, by id.
+// told returns, by id, how often each other server was told to stand for election.
 func (w *world) told() (list []int) {
 	time.Sleep(10 * time.Millisecond)
 	for id := uint32(2); id <= 5; id++ {
@@ -114,7 +113,7 @@ func TestReliefAsksWhenItLeadsNoMore(t *testing.T) {
 		time.Sleep(time.Minute)
 		writing.Store(1)
 		asked := false
-		var leads, asks time.Duration // until it does not lead, and until it asks
+		var leads, asks time.Duration // the times at which it stops leading, and at which it asks
 		for began := time.Now(); !asked && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 			if w.e.Raft.Leads() {
 				leads = time.Since(began)

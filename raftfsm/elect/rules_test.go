@@ -34,7 +34,7 @@ func TestTheLongestLogStandsFirst(t *testing.T) {
 	}
 }
 
-// Each rule, from the answers of the other voters to what this server does.
+// The test checks each rule: from the answers of the other voters to the decision of this server.
 func TestDecide(t *testing.T) {
 	var (
 		// with the same log, and a higher id
@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 		short  = Opinion{Short: true, Lower: true, Silent: true, Vacant: true}   // a shorter log, a lower id
 		leads  = Opinion{Leads: true}                                            // it claims to lead
 		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // a follower of the leader
-		// it hears of a leader, and has no link
+		// the other server hears of a leader, and has no link
 		calm = Opinion{}
 		own  = func(list ...Opinion) []Opinion { return list } // of the others
 	)
@@ -109,7 +109,7 @@ func TestDecide(t *testing.T) {
 	expect.Equal(t, s.Turn(), 2*turnStep+turnTie, "two stand first, one of them has a lower id: it waits")
 }
 
-// An answer yields an opinion of the log, the leader and the server itself.
+// An answer becomes an opinion of the other server's log, of its leader and of the server itself.
 func TestOpinionOfAnAnswer(t *testing.T) {
 	own := peer.Status{ID: 2, LastTerm: 3, LastIndex: 10}
 	st := func(id, leader, linked uint32, index uint64, silent int64) peer.Status {
@@ -137,7 +137,8 @@ func TestOpinionOfAnAnswer(t *testing.T) {
 	}
 }
 
-// A vacancy is filled the later, the more elections have failed, and the longer votes take here.
+// A server waits longer before it fills a vacancy if more elections have failed and if votes take longer
+// here.
 func TestPatienceGrows(t *testing.T) {
 	for _, c := range []struct {
 		v      vacancy

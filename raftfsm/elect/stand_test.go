@@ -64,8 +64,8 @@ func TestWatchInAStartingCluster(t *testing.T) {
 	})
 }
 
-// A follower of a silent leader stands when a majority hears nothing from the leader, after those that stand
-// first.
+// A follower of a silent leader stands when a majority hears nothing from the leader. It first lets the
+// servers before it in line stand.
 func TestWatchReplacesASilentLeader(t *testing.T) {
 	const silence = heartbeat * 5 / 4
 	for _, c := range []struct {
@@ -115,7 +115,7 @@ func TestWatchReplacesASilentLeader(t *testing.T) {
 	}
 }
 
-// hearsNothing makes a server say that it hears of no leader.
+// hearsNothing makes a server answer that it hears of no leader.
 func (o *other) hearsNothing() {
 	o.set(func() { o.status.Leader, o.status.Silent = 0, 10*heartbeat.Milliseconds() })
 }
@@ -156,7 +156,7 @@ func TestWatchFillsAVacancy(t *testing.T) {
 			t.Errorf("%d terms begin within two heartbeats", n)
 		}
 		terms(10 * heartbeat)
-		if n := terms(10 * heartbeat); n < 6 || n > 14 { // ever less often
+		if n := terms(10 * heartbeat); n < 6 || n > 14 { // the pauses grow
 			t.Errorf("%d terms begin within ten heartbeats", n)
 		}
 		for _, o := range w.others {
@@ -206,7 +206,7 @@ func TestSucceed(t *testing.T) {
 	}
 }
 
-// A server asks the voters but the dead leader, and waits for answers that matter.
+// A server asks all voters except the dead leader, and waits for the answers that matter.
 func TestSurvey(t *testing.T) {
 	inWorld(t, "", 2, []uint32{1, 2, 3, 4}, []uint32{5}, func(w *world) {
 		survey := func() (s Survey, took time.Duration) {
@@ -238,7 +238,7 @@ func TestSurvey(t *testing.T) {
 		expect.Equal(t, s.count(func(o *Opinion) bool { return o.Mute && o.Lower && !o.Gone }), 1,
 			"an answer that may decide does not come: %+v after %v", s, took)
 		began := time.Now()
-		s = w.e.survey(w.ctx, 4, Dead) // it may stand without that answer
+		s = w.e.survey(w.ctx, 4, Dead) // the server may stand without that answer
 		took = time.Since(began)
 		expect.Equal(t, s.count(mute), 1,
 			"an answer that does not matter does not come: %+v after %v: s.count(mute)", s, took)

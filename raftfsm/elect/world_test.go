@@ -27,7 +27,7 @@ const heartbeat = time.Second
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// world is one server's raft among servers that give the answers a test sets, in virtual time. Raft's own
+// world is one server's raft in virtual time. The other servers give the answers that a test sets. Raft's own
 // timers never run out.
 type world struct {
 	t      *testing.T
@@ -47,8 +47,8 @@ type other struct {
 	status peer.Status
 	slow   time.Duration // until it answers a question
 	votes  bool          // it votes for the candidate, and takes entries
-	term   uint64        // the newest that it has seen
-	told   int           // to stand for election
+	term   uint64        // the newest term that the server has seen
+	told   int           // how often it was told to stand for election
 }
 
 // set changes what a server says or does.
@@ -62,7 +62,7 @@ func host(id uint32) string { return fmt.Sprintf("h%d", id) }
 
 func addr(id uint32) string { return host(id) + ":2888" }
 
-// inWorld runs f on one of several voters, with others that have no vote. All run, and know no leader.
+// inWorld runs f on one of several voters, beside servers without a vote. All servers run and know no leader.
 func inWorld(t *testing.T, what string, self uint32, voters, nonvoters []uint32, f func(w *world)) {
 	t.Run(what, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func (w *world) open(id uint32, h peer.Host) (*peer.Port, raft.Transport) {
 	return p, p.Transport(func() uint64 { return math.MaxUint64 })
 }
 
-// begin starts the raft of the server that is tested.
+// begin starts the raft of the tested server.
 func (w *world) begin(self uint32, servers []raft.Server) {
 	own := &other{status: w.own}
 	own.port, own.trans = w.open(self, own)
@@ -142,7 +142,7 @@ func (o *other) answer(ctx context.Context) {
 	}
 }
 
-// leads makes the tested server hear of a leader, in a term.
+// leads makes the tested server hear of a leader in a term.
 func (w *world) leads(id uint32, term uint64) {
 	w.t.Helper()
 	from := peer.ServerID(id)
@@ -170,7 +170,8 @@ func (w *world) elected() {
 	}
 }
 
-// stands returns the time until the tested server stands for election, 0 if it does not within limit.
+// stands returns the time until the tested server stands for election, or 0 if it does not stand within
+// limit.
 func (w *world) stands(limit time.Duration) time.Duration {
 	for began := time.Now(); time.Since(began) < limit; time.Sleep(time.Millisecond) {
 		if w.e.Raft.State() == raft.Candidate {
@@ -182,7 +183,7 @@ func (w *world) stands(limit time.Duration) time.Duration {
 	return 0
 }
 
-// until checks that a server stands after d, or slightly later.
+// until checks that the tested server stands after d, or slightly later.
 func (w *world) until(d time.Duration) {
 	w.t.Helper()
 	got := w.stands(20 * heartbeat)
@@ -192,7 +193,7 @@ func (w *world) until(d time.Duration) {
 		"it stands after %v, want %v: want d != 0 || got == 0", got, d)
 }
 
-// The rest makes an other the host of its port.
+// The remaining methods make an other the host of its port.
 
 func (o *other) Greeting(uint32) peer.Greeting            { return peer.Greeting{} }
 func (o *other) Admit(peer.Purpose, *peer.Greeting) error { return nil }

@@ -26,8 +26,8 @@ func linkFrom(t *testing.T, ls *Links, id uint32) (*Link, net.Conn) {
 	return l, there
 }
 
-// What waits on a link is bounded in blocks and in bytes. The other server waits until this server takes a
-// block, or its term ends.
+// The blocks that wait on a link are limited in number and in bytes. The other server waits until this server
+// takes a block, or its term ends.
 func TestWhatWaitsOnALinkIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ size, most int }{
@@ -68,8 +68,8 @@ func TestWhatWaitsOnALinkIsBounded(t *testing.T) {
 // same is a cluster that knows every server by the directory that its link names.
 func same(uint32) string { return "" }
 
-// A server that was replaced may still hold its link. What that says is not told of the new server, and the
-// link is closed as soon as the server is removed.
+// A server that was replaced may still hold its link. Its messages are not credited to the new server, and
+// the link is closed as soon as the old server is removed.
 func TestLinkOfAReplacedServerSaysNothingOfTheNewOne(t *testing.T) {
 	t.Parallel()
 	var ls Links
@@ -89,7 +89,7 @@ func TestLinkOfAReplacedServerSaysNothingOfTheNewOne(t *testing.T) {
 	}
 }
 
-// What a server tells over its link holds for a while, and ends with the link.
+// A server's reports over its link hold for a while, and end with the link.
 func TestLeaderKnowsWhatItsLinksTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -54,8 +54,8 @@ func TestWhoIsNudged(t *testing.T) {
 	want(true, true)
 }
 
-// A leader announces commits only for entries of its own term, while it leads. It does not know what is
-// committed of another term.
+// A leader announces commits only for entries of its own term, while it leads. It does not know which entries
+// another leader has committed.
 func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 	}
 }
 
-// A follower at which no client waits is told later, once for all entries until then.
+// A follower without waiting clients hears later, once for all entries until then.
 func TestOthersAreNudgedLater(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -85,7 +85,7 @@ func TestOthersAreNudgedLater(t *testing.T) {
 	f := &nudged{ch: make(chan state.Position, 1)}
 	g.followers["2"] = f
 	g.mu.Lock()
-	g.late = true // nothing is told until that is due
+	g.late = true // the leader sends no news until it is due
 	g.mu.Unlock()
 	applied.At(a.FSM, 6, 5)
 	g.Tell()
@@ -110,7 +110,7 @@ func TestOthersAreNudgedLater(t *testing.T) {
 	})
 }
 
-// nudges takes what is sent to followers.
+// nudges records the messages to followers.
 type nudges struct {
 	raft.Transport
 	sent chan uint64
@@ -124,8 +124,8 @@ func (n nudges) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.
 	return nil
 }
 
-// A follower that hears of a commit before it has the entry answers that an entry is missing. This costs a
-// round trip for nothing.
+// A follower that hears of a commit before it has the entry answers that an entry is missing. That would
+// waste a round trip, so the news follows the entry.
 func TestNudgesFollowTheirEntry(t *testing.T) {
 	t.Parallel()
 	trans := nudges{sent: make(chan uint64)}
@@ -169,11 +169,11 @@ func TestNudgesFollowTheirEntry(t *testing.T) {
 	tell(10)
 	told(10)
 	tell(11)
-	g.Close() // does not wait for what may never come
+	g.Close() // Close does not wait for an answer that may never come
 }
 
-// A term ends at once, also while a nudge is on its way to a server that does not
-// answer: this server may be elected again.
+// A term ends at once, even while a nudge is on its way to a server that does not answer: this server may be
+// elected again.
 func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 	t.Parallel()
 	trans := nudges{sent: make(chan uint64)}
@@ -198,7 +198,7 @@ func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 	<-trans.sent
 }
 
-// Followers of a leader are those of the newest configuration, at their newest addresses.
+// The followers of a leader are the members of the newest configuration, at their newest addresses.
 func TestFollowersThatAreNudged(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -258,7 +258,7 @@ func TestNudgesTellTheNewest(t *testing.T) {
 	expect.That(t, !g.all, "all are told again")
 	g.All()
 	g.Tell()
-	waits(0) // it was announced
+	waits(0) // the entry was announced
 	expect.That(t, g.all, "who is to be told is forgotten without an entry")
 	at(8)
 	g.Tell()
@@ -286,7 +286,7 @@ func TestNudgesTellTheNewest(t *testing.T) {
 	waits(11)
 }
 
-// How far another server is, by its newest word in the newest term.
+// The newest report in the newest term decides how far another server is.
 func TestNewestWordOfAFollowerCounts(t *testing.T) {
 	t.Parallel()
 	var s Stored

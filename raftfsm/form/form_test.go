@@ -21,7 +21,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// memoryDisk is the disk of a server that keeps all in memory.
+// memoryDisk returns the disk of a server that keeps all data in memory.
 func memoryDisk(t *testing.T, id uint32) *disk.Disk {
 	t.Helper()
 	d := must.Get(disk.Open(disk.Options{Server: id, Rand: rand.Reader, Logger: quiet,
@@ -30,11 +30,11 @@ func memoryDisk(t *testing.T, id uint32) *disk.Disk {
 	return d
 }
 
-// server is a server as its port sees it: it admits everyone and answers with its status.
+// server is a server as its port sees it: it admits every caller and answers with its status.
 type server struct{ peer.Status }
 
 type host struct {
-	peer.Host // of which a server that asks and is asked needs no more
+	peer.Host // the test needs no other method of a Host
 	s         *server
 }
 
@@ -118,8 +118,8 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// A member that has lost its data directory does not come in by the word of a server that was started again
-// and has not read its log to the end: there the member has no directory yet.
+// A member that has lost its data directory asks a server that has restarted and not read its whole log. In
+// that state the member has no directory yet. The answer must not let the member in.
 func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	members := map[uint32]string{1: "x", 2: "x", 4: "x"}
 	server := func(id uint32, asOf uint64, waits string, incarnations map[uint32]string) peer.Status {
@@ -163,8 +163,8 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	}
 }
 
-// A server takes part in forming a cluster only once, and only if the cluster names this very directory and
-// this list.
+// A server takes part in forming a cluster only once, and only if the cluster names its directory and its
+// list.
 func TestFormationsThatAServerRefuses(t *testing.T) {
 	d := memoryDisk(t, 2)
 	own := d.Identity().Incarnation
@@ -202,7 +202,7 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 			"%s: and yet it is part of the cluster: want !accepted()", says)
 	}
 	ours := formation(func(*peer.Formation) {})
-	for range 2 { // the word may come twice
+	for range 2 { // the request may come twice
 		must.OK(t, f.Accept(ours))
 		id := d.Identity()
 		expect.That(t, accepted(), "identity %+v: want accepted()", id)
@@ -219,11 +219,11 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 	expect.Equal(t, d.Identity().Cluster, "c")
 }
 
-// The server that forms a cluster is part of it at once and says so, or tells why it cannot be.
+// The server that forms a cluster is part of it at once and says so, or says why it cannot be.
 func TestServerThatFormsACluster(t *testing.T) {
 	var log must.Text
 	d := memoryDisk(t, 1)
-	peers := map[uint32]string{1: "one:1"} // a server asks no other one
+	peers := map[uint32]string{1: "one:1"} // a server asks no other server
 	f := New(Options{List: List{ID: 1, Peers: peers}, Disk: d, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	p := &peer.Formation{Cluster: "c", Incarnations: map[uint32]string{1: "another"}, Peers: peers}
 	done, err := f.form(t.Context(), p)
@@ -239,7 +239,7 @@ func TestServerThatFormsACluster(t *testing.T) {
 }
 
 // A new cluster's configuration is the same at all servers present; observers may be absent. A server that
-// came later, or was alone, begins without one.
+// comes later, or is alone, begins without a configuration.
 func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 	peers := map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1"}
 	all := map[uint32]string{1: "a", 2: "b", 3: "c"}
@@ -273,8 +273,8 @@ func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 	}
 }
 
-// A server that starts alone is a cluster, the same one at each start, unless its directory belongs to
-// another cluster.
+// A server that starts alone forms a cluster of its own. It is the same cluster at each start, unless its
+// directory belongs to another cluster.
 func TestServerThatIsStartedAlone(t *testing.T) {
 	d := memoryDisk(t, 4)
 	alone := func(peers map[uint32]string) *Forming {
@@ -305,7 +305,7 @@ func TestServerThatIsStartedAlone(t *testing.T) {
 	expect.Has(t, err.Error(), "belongs to server 4 of a cluster: give --peers 4=four:1,5=five:1")
 }
 
-// A server logs what it waits for when that changes, and does not repeat it.
+// A server logs what it waits for whenever that changes, and does not repeat it.
 func TestWhatAServerWaitsForIsToldOnce(t *testing.T) {
 	var log must.Text
 	var told []string
@@ -324,7 +324,7 @@ func TestWhatAServerWaitsForIsToldOnce(t *testing.T) {
 	expect.Equal(t, f.Waits(), "three")
 }
 
-// A server that starts tells where its --peers and the members differ.
+// A starting server logs where its --peers and the members differ.
 func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
 	members := []raft.Server{{ID: "1", Address: "one:1"}, {ID: "2", Address: "two:1"}, {ID: "3",
 		Address: "three:1"}}
@@ -364,7 +364,7 @@ func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
 	}
 }
 
-// A server that listens elsewhere than its --peers say looks whether it is reached there.
+// A server that listens at another address than its --peers name checks whether others reach it there.
 func TestServerLooksWhetherItIsReached(t *testing.T) {
 	nowhere := must.Refused(t)
 	port := openPort(t, 1, new(server))
@@ -393,8 +393,8 @@ func TestServerLooksWhetherItIsReached(t *testing.T) {
 	}
 }
 
-// A starting server asks every other server, but not itself. It records what each has shown, and lists the
-// answers in order of id.
+// A starting server asks every other server, but not itself. It records the promises in each answer, and
+// lists the answers in order of id.
 func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	one := &server{Status: peer.Status{ID: 1, Incarnation: "a", Now: peer.Shown{Start: 1}}}
 	three := &server{Status: peer.Status{ID: 3, Incarnation: "c", Now: peer.Shown{Start: 1}}}
@@ -429,7 +429,7 @@ func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	})
 }
 
-// A server that has shown another more than its directory holds does not start.
+// A server does not start if it has shown another server more than its directory holds.
 func TestServerThatStartsFromAnOldCopy(t *testing.T) {
 	d := memoryDisk(t, 2)
 	id := d.Identity()
@@ -447,8 +447,8 @@ func TestServerThatStartsFromAnOldCopy(t *testing.T) {
 	expect.Has(t, err.Error(), "the data directory of server 2 is an old copy: server 1 knows that")
 }
 
-// A cluster forms when all voters answer, and only the first of them forms it. After a question's time is
-// over, the missing answers mean nothing.
+// A cluster forms when all voters answer, and only the first voter forms it. Answers that are missing when
+// the time for a question is over mean nothing.
 func TestFirstVoterFormsTheCluster(t *testing.T) {
 	peers := map[uint32]string{1: must.Refused(t), 2: must.Refused(t), 3: must.Refused(t)}
 	port := openPort(t, 2, new(server))

@@ -14,7 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What others have shown is saved when it says more of their starts or terms, and is there at the next start.
+// A server saves a promise that names more starts or a later term of another server, and has it at the next
+// start.
 func TestR6PromisesAreSaved(t *testing.T) {
 	for _, c := range []struct {
 		was, now, is peer.Shown
