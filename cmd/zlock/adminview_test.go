@@ -80,7 +80,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 			expect.Has(t, text, w, "is missing in")
 		}
 	}
-	// The same is told either way.
+	// Both ways give the same answer.
 	for _, args := range [][]string{{"ls", "-R", "-o", "plain"}, {"ls", "/app", "-o", "plain"},
 		{"ls", "/", "-o", "plain"}, {"ls", "-o", "plain", "--chroot", "/app"}} {
 		cut := func(s string) (first []string) {
@@ -125,7 +125,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 	has(run(call.ExitFailed, "sessions", mine, "--ended"), "leave out the ID")
 }
 
-// TestWithoutAnAdminListener: what can be read node by node is, and the rest says what is missing.
+// Without an admin listener, zlock shows what the nodes tell, and says which information is missing.
 func TestWithoutAnAdminListener(t *testing.T) {
 	env := map[string]string{"ZLOCK_ADMIN": "127.0.0.1:1", "ZLOCK_SERVERS": server(t)}
 	if out, errs, code := runIn(t, env, "ls", "/no/such/place", "--server"); code != 0 ||

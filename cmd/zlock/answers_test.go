@@ -24,7 +24,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A command that only asks ends by itself at whatever moment the server falls silent.
+// A command that only reads ends by itself, at whatever moment the server falls silent.
 func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 	t.Parallel()
 	sequencer := fence.Sequencer{Path: "/l", Mode: fence.Exclusive, Token: 7, Node: "lock-0000000003"}.String()
@@ -73,7 +73,8 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 	}
 }
 
-// No proxy of the environment and no redirection gets to see the super user's password.
+// zlock shows the super user's password neither to a proxy of the environment nor to the target of a
+// redirection.
 func TestPasswordGoesToTheServerOnly(t *testing.T) {
 	t.Parallel()
 	var strangers atomic.Int32
@@ -128,7 +129,7 @@ func TestAnswersThatAreNotUnderstood(t *testing.T) {
 	}
 }
 
-// An answer that the server cut is shown, and the command says once that there is more.
+// The command shows an answer that the server cut, and says once that there is more.
 func TestAnswersThatAreCutAreSaidToBe(t *testing.T) {
 	pages := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -149,7 +150,7 @@ func TestAnswersThatAreCutAreSaidToBe(t *testing.T) {
 		"said: %s", errs)
 }
 
-// A server that was removed, or has no leader, knows what was: the command says so once.
+// A server that was removed, or has no leader, may answer with old data. The command says so once.
 func TestAnswersThatMayBeOldAreSaidToBe(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(answer.Stale, "this server was removed")
@@ -164,7 +165,7 @@ func TestAnswersThatMayBeOldAreSaidToBe(t *testing.T) {
 		strings.HasSuffix(errs, "may be old: this server was removed\n"), "said: %s", errs)
 }
 
-// Contenders of which a server cannot tell who holds are not called none.
+// If a server cannot tell which contender holds, zlock does not say that there are no contenders.
 func TestShowTellsOfContendersThatAreNotUnderstood(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"path":"/l","kind":"unknown",
@@ -205,7 +206,7 @@ func TestAnswersInJSONAreDescribed(t *testing.T) {
 	}
 }
 
-// fieldsOf are the names of an object's fields.
+// fieldsOf returns the names of an object's fields.
 func fieldsOf(t reflect.Type) (names []string) {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -219,7 +220,7 @@ func fieldsOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// Every object has a version, and one only.
+// Every JSON object has exactly one version.
 func TestAnswersInJSONHaveAVersion(t *testing.T) {
 	all := map[string]any{"empty": struct{}{}, "a server's": json.RawMessage(`{"v":1,"id":"0x1"}`),
 		"a part of a server's": json.RawMessage(`{"id":"0x1"}`)}

@@ -24,7 +24,7 @@ func TestRefusedIdentitiesGiveNoSession(t *testing.T) {
 		!strings.Contains(errs, "secret"), "exit code %d\n%s%s", code, out, errs)
 }
 
-// An answer of an admin listener that makes no sense is an error, not a crash.
+// An answer of an admin listener that zlock cannot understand is an error, not a crash.
 func TestAnswersOfTheAdminListenerThatMakeNoSense(t *testing.T) {
 	var status int
 	var body string

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Standard output has what came, so zlock does not say that nothing was written.
+// Standard output has the bytes that came, so zlock does not say that nothing was written.
 func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "no backup")
@@ -68,7 +68,7 @@ func TestBackupReplacesNothing(t *testing.T) {
 	expect.That(t, string(must.Get(os.ReadFile(file))(t)) != "good", "the file was not replaced")
 }
 
-// What a restore has done is told in one line, or in JSON; a refusal is told as the server says it.
+// zlock reports a finished restore in one line, or in JSON. It repeats a refusal in the server's words.
 func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 	refuses, breaks := false, false
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -173,7 +173,7 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 	}
 }
 
-// A client's name takes the place of no other certificate, and no certificate is over when it is made.
+// The certificate of a client replaces no other certificate, and no new certificate has already expired.
 func TestCAReplacesNoOtherCertificate(t *testing.T) {
 	dir := t.TempDir()
 	ca := func(args ...string) (string, int) {

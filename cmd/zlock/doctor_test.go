@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Who asks at a port of another kind is not told to give the cluster up.
+// If the user asks at a port of another kind, doctor does not advise to give the cluster up.
 func TestWrongPortIsNoLostMajority(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
@@ -32,7 +32,7 @@ func TestWrongPortIsNoLostMajority(t *testing.T) {
 	}
 }
 
-// doctor names the cause that is there, and gives no advice that would do harm.
+// doctor names the actual cause, and gives no advice that would do harm.
 func TestDoctorNamesTheCause(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // as a process that is stopped

@@ -43,8 +43,8 @@ func startRun(t *testing.T, lock string, options ...string) *running {
 	return startCommand(t, stubborn, lock, options...)
 }
 
-// startCommand runs a script under a lock. It is called with a file name, and
-// writes its processes into that with .pids behind.
+// startCommand runs a script under a lock. It passes the script a file name; the script writes its processes
+// into that file with the suffix .pids.
 func startCommand(t *testing.T, script, lock string, options ...string) *running {
 	t.Helper()
 	r := &running{beats: filepath.Join(t.TempDir(), "beats")}
@@ -53,7 +53,7 @@ func startCommand(t *testing.T, script, lock string, options ...string) *running
 	r.cmd = exec.Command(filepath.Join(built.dir, "zlock"), args...)
 	r.cmd.Env = scriptEnv(t)
 	r.cmd.Stdout, r.cmd.Stderr = os.Stderr, os.Stderr
-	// Its own group, as a shell gives a job.
+	// zlock gets its own process group, as a shell gives each job.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must.OK(t, r.cmd.Start())
 	t.Cleanup(func() {
@@ -82,7 +82,7 @@ func startCommand(t *testing.T, script, lock string, options ...string) *running
 	}
 }
 
-// lastBeat is when COMMAND was last seen alive.
+// lastBeat returns the last time at which COMMAND was alive.
 func (r *running) lastBeat(t *testing.T) time.Time {
 	t.Helper()
 	f := must.Get(os.Open(r.beats))(t)
@@ -114,7 +114,7 @@ func (r *running) awaitGone(t *testing.T, within time.Duration) {
 	}
 }
 
-// nextHolder takes the lock in the same chroot as soon as it moves, and returns when.
+// nextHolder takes the lock in the same chroot as soon as it is free, and returns that time.
 func nextHolder(t *testing.T, env []string, lock string, options ...string) <-chan time.Time {
 	args := append(append([]string{"run", "-w", "120"}, options...), lock, "--", "date", "+%s%N")
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), args...)
@@ -208,8 +208,7 @@ func TestCommandDiesAtTheLimitOfAStoppedZlock(t *testing.T) {
 	t.Error("the machine is too busy to end a process")
 }
 
-// pauses returns a function that tells the longest time, since the call of pauses, in which this process did
-// not run although it had to.
+// pauses returns a function that tells the longest pause of this process since the call of pauses.
 func pauses() (longest func() time.Duration) {
 	stop, most := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -396,7 +395,8 @@ func TestForegroundCommandSparesTheGroup(t *testing.T) {
 	}
 }
 
-// When zlock is killed the guard ends what came from COMMAND, which may itself obey and be gone.
+// When zlock is killed, the guard ends all processes that come from COMMAND, even if COMMAND itself has
+// already ended.
 func TestForegroundGuardEndsWhatAnObedientCommandLeavesBehind(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")

@@ -80,7 +80,7 @@ func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	awaitEnd(t, "the guard", guard)
 }
 
-// With the guard killed in the same instant only the kernel is left, which tells COMMAND itself.
+// If the guard is killed in the same instant, only the kernel is left to signal COMMAND.
 func TestKilledZlockAndGuardLeaveNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP INT; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; exec sleep 1000`, "/l")
@@ -130,7 +130,7 @@ func TestGuardDoesNotSpin(t *testing.T) {
 	}
 }
 
-// A command that waits for news ends with their reader.
+// A command that waits for news ends when the reader of its output ends.
 func TestWatchEndsWithItsReader(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"leader", "--watch", "/w"}, {"ls", "--watch", "/"}} {
@@ -159,8 +159,7 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 	}
 }
 
-// TestKilledTestRunLeavesNothing is about these tests: whatever ends them, no
-// zlock of theirs lives on. It runs itself and kills that.
+// However a test run ends, no zlock that it started lives on. The test runs itself and kills that run.
 func TestKilledTestRunLeavesNothing(t *testing.T) {
 	if file := os.Getenv("ZLOCK_TEST_VICTIM"); file != "" {
 		script := `(zlock leader --watch /v >/dev/null &); (zlock run /v -- sh -c 'sleep 1000 & wait' &); exec zlock run /w -- sh -c 'echo up; sleep 1000'`

@@ -273,7 +273,7 @@ func TestRestartOrderPutsTheLeaderLast(t *testing.T) {
 	}
 }
 
-// Without --wait a server that does not answer is not waited for.
+// Without --wait, the command does not wait for a server that does not answer.
 func TestRestartOrderGivesUp(t *testing.T) {
 	ctx, answer := context.WithCancel(t.Context())
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ctx.Done() }))
@@ -295,16 +295,15 @@ func TestRestartOrderGivesUp(t *testing.T) {
 	}
 }
 
-// One after the other is named, and none while another is missing. The last one
-// too must serve before the command ends. A server that is silent at first has not
-// been restarted when it answers.
+// The command names one server after the other, and none while another server is missing. It ends only when
+// the last server serves. An answer from a server that was silent at first is no proof of a restart.
 func TestRestartOrderWaitsForEach(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	for id := range f.voter {
 		f.far[id] = &status.Progress{Applied: 10, Heard: status.Ago(1), Starts: 1}
 	}
 	f.restarts, f.silent = true, 3
-	// --timeout is for an answer, not for those who restart servers.
+	// --timeout limits the wait for an answer, not the time to restart a server.
 	out, errs, code := runIn(t, env, "restart-order", "--wait", "--timeout", "0.5", "-o", "plain")
 	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || code != 0 {
 		t.Errorf("%q %d", out, code)
@@ -344,7 +343,7 @@ func TestRestartOrderWaitsForServersThatAListLacks(t *testing.T) {
 	}
 }
 
-// A first list without members is no cluster that has been restarted.
+// A first list without members does not show a cluster that has been restarted.
 func TestRestartOrderOfAServerThatKnowsNoMember(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	f.empty = func(int) bool { return true }

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// who asks whoAmI.
+// who returns the identities that whoAmI reports for c.
 func who(t *testing.T, c *wire.Conn) map[jute.ID]bool {
 	t.Helper()
 	ids := must.Get(c.WhoAmI())(t)
@@ -126,7 +126,7 @@ func TestSkipACLLetsEverybodyDoEverything(t *testing.T) {
 	wantKinds(t, c, "NodeDataChanged /n", 9)
 }
 
-// The watch is used up without a word: the client may not know.
+// The server drops the watch without an event, because the client may not read the node.
 func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b := r.client(), r.client()
@@ -216,12 +216,12 @@ func TestSASL(t *testing.T) {
 	}
 	call(t, a, jute.OK, jute.OpCreate, wire.Create("/bobs", []byte("x"), []jute.ACL{{Perms: 31, ID: bob}}, 0))
 	call(t, other, jute.NoAuth, jute.OpGetData, wire.PathWatch("/bobs", false))
-	// A second round on one connection, for another user.
+	// The client authenticates a second time on one connection, as another user.
 	must.Equal(t, authenticate(t, a, "root", "top"), jute.OK)
 	ids = who(t, a)
 	expect.That(t, ids[bob], "identities %v: want ids[bob]", ids)
 	expect.That(t, ids[identity.SuperID], "identities %v: want ids[identity.SuperID]", ids)
-	// Failure is answered, then the connection ends; the session does not.
+	// The server answers that the authentication failed and closes the connection. The session lives on.
 	session := other.Session
 	expect.Equal(t, authenticate(t, other, "bob", "wrong"), jute.AuthFailed, "a wrong password")
 	must.OK(t, other.Closed())
@@ -229,11 +229,11 @@ func TestSASL(t *testing.T) {
 	expect.Equal(t, authenticate(t, b, "eve", ""), jute.AuthFailed, "an unknown user")
 }
 
-// Without users the answer is the reference's, but not forever.
+// Without users the server answers as ZooKeeper does, for a limited number of rounds.
 func TestSASLWithoutUsers(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
-	// What else was proved counts for itself.
+	// Identities of other schemes do not count among these rounds.
 	for _, credentials := range []string{"u1:p1", "u2:p2", "u3:p3", "u4:p4"} {
 		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", credentials))
 	}
@@ -252,7 +252,7 @@ func TestRequireAuth(t *testing.T) {
 	for op, body := range map[jute.OpCode]wire.Body{
 		jute.OpGetData: wire.PathWatch("/", false), jute.OpSetData: wire.SetData("/", nil, -1), jute.OpWhoAmI: {},
 		jute.OpCreate: wire.Create("/x", nil, jute.WorldAnyone, 0),
-		// Longer than a frame, so that the server reads it while it arrives.
+		// This request is longer than a frame, so the server reads it while it arrives.
 		jute.OpSetWatches: wire.SetWatches(0, nil, nil, slices.Repeat([]string{"/zookeeper"}, 100_000)),
 	} {
 		c := r.client()
@@ -270,7 +270,7 @@ func TestRequireAuth(t *testing.T) {
 	expect.Equal(t, authenticate(t, c, "bob", "wrong"), jute.SessionClosedRequireAuth, "a wrong password")
 }
 
-// What credentials prove, by their scheme.
+// Each scheme derives its identity from the credentials.
 func TestWhatCredentialsProve(t *testing.T) {
 	super := acl.DigestID("super:secret").ID
 	address := jute.ID{Scheme: "ip", ID: "127.0.0.1"}

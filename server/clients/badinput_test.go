@@ -212,7 +212,7 @@ func TestImpossibleFramesCloseTheConnectionOnly(t *testing.T) {
 		must.OK(t, c.WriteRaw(append(p.b, bad...)))
 		wantKinds(t, c, 1)
 		if name == "a second handshake" {
-			// Its protocol version and zxid read as request 0, operation 0.
+			// The server reads the second handshake's protocol version and zxid as request 0, operation 0.
 			expect.Equal(t, must.Get(c.Next())(t).Code, jute.Unimplemented, "second handshake")
 		}
 		expect.OK(t, c.Closed(), "%s", name)

@@ -57,7 +57,7 @@ func (r *rig) end(id int64, gen uint32, body []byte) {
 	<-done
 }
 
-// TestWhatIsKnownOfAnEndedSession: its nodes, and why its connection had ended before.
+// The server records the nodes of an ended session, and why its connection had ended before.
 func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
@@ -84,7 +84,7 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	}
 }
 
-// TestSessionThatCameBackHasNotLostItsConnection: the log reports on the newest connection.
+// The log reports on the newest connection of a session, not on a connection that it lost before.
 func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
@@ -100,8 +100,8 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	expect.Equal(t, e.PathCount, 0, "%+v: e.PathCount", e)
 }
 
-// TestEndOfASessionThatWasElsewhere: whom it was of is known everywhere, and what
-// became of a connection that it had here before is no reason.
+// A server knows the address and the owner of a session that ended at another server. The end of the
+// session's earlier connection here is not given as the reason.
 func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
@@ -119,7 +119,7 @@ func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 		"%+v: e.Reason()", e)
 }
 
-// TestTroublesAreRemembered: times without service, and refused connections.
+// The server remembers times without service, and refused connections.
 func TestTroublesAreRemembered(t *testing.T) {
 	r := newRig(t, Options{MaxConnsPerAddr: 1})
 	first := r.client()
@@ -144,7 +144,7 @@ func TestTroublesAreRemembered(t *testing.T) {
 	}
 }
 
-// living is what the process has in live objects and stacks.
+// living returns the bytes of live objects and of stacks in this process.
 func living() (heap, stacks int) {
 	var m runtime.MemStats
 	for range 3 { // stacks shrink by half each time
@@ -154,7 +154,7 @@ func living() (heap, stacks int) {
 	return int(m.HeapAlloc), int(m.StackInuse)
 }
 
-// cpu is the processor time that this process has used.
+// cpu returns the processor time that this process has used.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
@@ -233,7 +233,7 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 	expect.That(t, n == many && f.Xid == 99, "%d ephemeral nodes of %d, reply %d", n, many, f.Xid)
 }
 
-// A panic ends the connection in which it happens, and is told and counted.
+// A panic ends only the connection in which it happens. The server logs and counts it.
 func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	var log must.Text
 	s, c := quiet(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -263,7 +263,7 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	s.wg.Done() // other has no goroutine
 }
 
-// closer is a connection of which only the end matters.
+// closer is a connection that only records that it was closed.
 type closer struct {
 	net.Conn
 	closes func()

@@ -106,8 +106,8 @@ func TestWatchersPayForTheirIdentities(t *testing.T) {
 	}
 }
 
-// If the watchers of an address cost too much, the server sends them no further events and closes them, like
-// every client that cannot take an event.
+// If the watchers of an address cost too much, the server sends them no further events and closes their
+// connections.
 func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	watcher := func(from *address) *conn {
@@ -150,7 +150,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	must.OK(t, s.Shutdown(t.Context()))
 }
 
-// What an address holds in watches leaves it less for frames; other addresses get theirs.
+// The watches of an address leave it less memory for frames. Other addresses keep their share.
 func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler), MaxWatchBytesPerConn: 10 << 20}))(t)
 	defer s.Shutdown(t.Context())
@@ -178,7 +178,7 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 		"%d bytes, after all was given back: bad[1].from.Account.Buffers()",
 		bad[1].from.Account.Buffers())
 
-	// Its watches have fired: a connection that waits finds the room.
+	// Once the watches have fired, a waiting connection gets their memory.
 	granted := make(chan bool, 1)
 	go func() { granted <- s.memory.Wait(bad[2], budget.Input, 4<<20) }()
 	select {
@@ -192,7 +192,7 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	}
 }
 
-// Many watches that end with their connection leave the address room again.
+// A connection that ends gives the memory of its watches back to the address.
 func TestWatchesOfAConnectionAreGivenBack(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
@@ -225,7 +225,8 @@ func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
 	})
 }
 
-// The cost of an address is limited while the number of its connections is, also when that setting changes.
+// The cost of an address is limited as long as its number of connections is limited, even if that setting
+// changes.
 func TestBoundOfAnAddressChanges(t *testing.T) {
 	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer s.Shutdown(t.Context())
@@ -284,7 +285,7 @@ func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
 	expect.Equal(t, c.from.Account.Owed(), burst+4, "an address that is trusted is charged")
 }
 
-// A server counts the members of the cluster that run, and not again at once.
+// A server counts the running members of the cluster, and does not repeat the count at once.
 func TestServersThatShareAreCounted(t *testing.T) {
 	s, _ := quiet(t, Options{})
 	g := &glances{Replica: still{state.New("test")}}
@@ -298,10 +299,10 @@ func TestServersThatShareAreCounted(t *testing.T) {
 	expect.Equal(t, g.n.Load(), 1, "they are counted again at once: g.n.Load()")
 }
 
-// owe makes an address owe so many steps.
+// owe makes an address owe exactly this number of steps.
 func owe(from *address, steps int64) { from.Account.Charge(steps - from.Account.Owed()) }
 
-// unpaid returns the account of a client's address, which owes nothing; its share pays nothing from now on.
+// unpaid clears the debt of a client's address, stops its payments, and returns its account.
 func unpaid(r *rig, c *wire.Conn) *budget.Account {
 	a := &r.srv.connOf(c.Session.ID).from.Account
 	r.srv.shares.Settle(a, math.MaxInt64)
@@ -309,7 +310,7 @@ func unpaid(r *rig, c *wire.Conn) *budget.Account {
 	return a
 }
 
-// An address pays for everything that its clients ask for, also for what takes no lock.
+// An address pays for every request of its clients, even for a request that takes no lock.
 func TestAnAddressPaysForEveryRequest(t *testing.T) {
 	r := newRig(t, Options{SASL: &sasl.Mechanisms{Users: saslUsers}})
 	for name, x := range map[string]struct {
@@ -336,7 +337,7 @@ func TestAnAddressPaysForEveryRequest(t *testing.T) {
 	}
 }
 
-// So do connections that get no session, and handshakes of TLS.
+// An address also pays for connections that get no session, and for TLS handshakes.
 func TestAnAddressPaysForItsConnections(t *testing.T) {
 	r, dial := secureRig(t, Options{})
 	c := r.client()

@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// asMany is the number in a variable of the environment, or the usual one.
+// asMany returns the number in an environment variable, or usual if the variable is not set.
 func asMany(variable string, usual int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
 		return n
@@ -29,7 +29,7 @@ func asMany(variable string, usual int) int {
 	return usual
 }
 
-// crowdOptions are those of a server that serves a crowd.
+// crowdOptions are the options of a server that serves a crowd.
 var crowdOptions = Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour,
 	HandshakeTimeout: time.Minute}
 
@@ -118,7 +118,7 @@ func (c *crowd) client(t *testing.T) *wire.Conn {
 	return w
 }
 
-// times are how long operations took.
+// times are the durations of operations.
 type times []time.Duration
 
 func (l times) String() string {
@@ -235,8 +235,8 @@ func TestWatchesTakeLittle(t *testing.T) {
 	}
 }
 
-// TestManyWatchersOfOneNode: all of them hear of its change, and other clients write. ZLOCKD_SESSIONS=100000
-// measures as many.
+// All watchers of one node hear of its change while other clients write. ZLOCKD_SESSIONS=100000 sets the
+// number of watchers.
 func TestManyWatchersOfOneNode(t *testing.T) {
 	c := newCrowd(asMany("ZLOCKD_SESSIONS", 2000))
 	r := newRigOn(t, crowdOptions, c.ln)
@@ -268,8 +268,8 @@ func TestManyWatchersOfOneNode(t *testing.T) {
 	}
 }
 
-// TestSessionsComeBackAfterTheLeadersDeath: all sessions attach at the remaining servers, none has expired,
-// and another client takes locks. ZLOCKD_SESSIONS=100000 measures as many.
+// After the leader's death all sessions attach at the remaining servers, no session expires, and another
+// client takes locks. ZLOCKD_SESSIONS=100000 sets the number of sessions.
 func TestSessionsComeBackAfterTheLeadersDeath(t *testing.T) {
 	n := asMany("ZLOCKD_SESSIONS", 2000)
 	rigs, crowds := newTrio(t, n)
@@ -345,7 +345,7 @@ func (c *memConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// send sends what the server has not yet been sent before.
+// send appends b to the bytes that the server has yet to read.
 func (c *memConn) send(b []byte) {
 	c.toServer <- b
 	c.poller.arrived(c)
@@ -439,8 +439,8 @@ func (p *memPoller) Close() {
 	p.cond.Broadcast()
 }
 
-// take waits for a frame from the server, or so many bytes, and returns nil when the server has closed the
-// connection instead.
+// take waits for a frame, or for size bytes, from the server. It returns nil if the server closes the
+// connection.
 func (c *memConn) take(size int) []byte {
 	for {
 		gone := c.gone.Load()

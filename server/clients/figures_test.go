@@ -45,7 +45,7 @@ func connFrom(s *Server, from *address) *conn {
 	return c
 }
 
-// Each end of a connection is counted for its reason, and told in the log as loudly as it deserves.
+// The server counts each end of a connection by its reason, and logs it at the level of that reason.
 func TestEndsOfConnectionsAreCounted(t *testing.T) {
 	ours := []ends.Reason{ends.Idle, ends.Stalled, ends.Length, ends.Malformed, ends.Slow, ends.Watches,
 		ends.Events, ends.Auth,
@@ -91,7 +91,7 @@ func TestEndsOfConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// Errors of the network, as the reasons for the end of a connection.
+// Each network error maps to a reason for the end of a connection.
 func TestErrorsOfTheNetworkAreReasons(t *testing.T) {
 	_, c := quiet(t, Options{})
 	late := fmt.Errorf("read: %w", os.ErrDeadlineExceeded)
@@ -144,7 +144,7 @@ func TestHostOfAConnection(t *testing.T) {
 	}
 }
 
-// What operators see of a connection in each state.
+// The server describes a connection to operators in each of its states.
 func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s, c := quiet(t, Options{Now: func() time.Time { return now }})
@@ -190,7 +190,7 @@ func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 	expect.Equal(t, d.LastCxid, -1, "a word: d.LastCxid")
 }
 
-// countingConn counts what goes through it.
+// countingConn counts the bytes that pass through it.
 type countingConn struct {
 	net.Conn
 	in, out int64
@@ -208,7 +208,7 @@ func (c *countingConn) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// proposed is a replica that has something done at each request for the log.
+// proposed is a replica that calls do whenever a request is proposed for the log.
 type proposed struct {
 	still
 	do func()
@@ -219,7 +219,7 @@ func (p proposed) Propose(state.Request, state.Waiter) error {
 	return nil
 }
 
-// A client that has the answer to a write finds it counted.
+// The server counts a write before it hands the request on, so a client with the answer finds it counted.
 func TestWriteIsCountedBeforeItsAnswer(t *testing.T) {
 	s, c := quiet(t, Options{})
 	counted := uint64(0)
@@ -256,7 +256,7 @@ func TestRequestsAndBytesAreCounted(t *testing.T) {
 	call(t, c, jute.OK, jute.OpPing, nil)
 	const writes, reads, others = 4, 3, 3 // whoAmI, a ping and the connect request
 
-	// A read is counted when its reply may have been written.
+	// The server may count a read only after it has written the reply, so the test waits.
 	m := &r.srv.metrics
 	eventually(t, "all requests counted", func() bool {
 		return m.Requests.Value(time.Now(), 1).Count == writes+reads+others && m.PacketsReceived.Load() == writes+reads+others
@@ -287,7 +287,7 @@ func TestRequestsAndBytesAreCounted(t *testing.T) {
 	expect.Equal(t, d.Received, writes+reads+others, "d.Received")
 	expect.Equal(t, d.LastOp, "PING", "d.LastOp")
 
-	// What is counted of connections that get nowhere.
+	// The server also counts connections that fail.
 	again := r.attach(c.Session)
 	eventually(t, "one that came again", func() bool { return m.Revalidated.Load() == 1 })
 	must.OK(t, again.WriteRaw([]byte{0x7f, 0, 0, 0}))

@@ -162,7 +162,7 @@ func (v *valve) open() {
 	v.held = nil
 }
 
-// waiting is how many requests are held back.
+// waiting returns the number of requests that the valve holds back.
 func (v *valve) waiting() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -177,14 +177,14 @@ func (echoWords) Answer(conn io.ReadWriter, first [4]byte) error {
 	return err
 }
 
-// status is what operators see of the server.
+// status returns the server's status as operators see it.
 func (r *rig) status() *admin.Status {
 	s := &admin.Status{Now: time.Now()}
 	r.srv.Fill(s, admin.NeedMetrics)
 	return s
 }
 
-// measured is the sum of the values that a metric has now.
+// measured returns the sum of a metric's present values.
 func (r *rig) measured(name string) (sum int) {
 	for _, x := range r.status().Extra {
 		if x.Name == name {
@@ -194,7 +194,7 @@ func (r *rig) measured(name string) (sum int) {
 	return sum
 }
 
-// parked is how many connections rest without a goroutine.
+// parked returns the number of connections that rest without a goroutine.
 func (r *rig) parked() int { return r.srv.resting.Len() }
 
 // dial opens a connection without a session.
@@ -229,7 +229,7 @@ func (r *rig) sessions() (ids []int64) {
 	return ids
 }
 
-// call sends a request and wants this code.
+// call sends a request and fails the test unless the answer has the code want.
 func call(t testing.TB, c *wire.Conn, want jute.ErrCode, op jute.OpCode, body wire.Body) wire.Frame {
 	t.Helper()
 	f := must.Get(c.Call(op, body))(t)
@@ -244,7 +244,7 @@ func create(t testing.TB, c *wire.Conn, path, data string, flags int32) wire.Fra
 	return call(t, c, jute.OK, jute.OpCreate, wire.Create(path, []byte(data), jute.WorldAnyone, flags))
 }
 
-// kinds reads n frames and says of each whether it is an event, as its path, or a reply, as its xid.
+// kinds reads n frames. It returns the path of each event and the xid of each reply.
 func kinds(t testing.TB, c *wire.Conn, n int) []any {
 	t.Helper()
 	var list []any

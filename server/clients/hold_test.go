@@ -64,8 +64,8 @@ func TestHoldSessions(t *testing.T) {
 	}
 }
 
-// TestIdleSessionsOverTCP bounds the memory of a session over TCP whose client only pings: what Go has
-// beside the heap counts as well. ZLOCKD_SESSIONS=18000 measures as many.
+// TestIdleSessionsOverTCP bounds the memory of a TCP session whose client only pings. The memory of the Go
+// runtime outside the heap counts as well. ZLOCKD_SESSIONS=18000 sets the number of sessions.
 func TestIdleSessionsOverTCP(t *testing.T) {
 	n := asMany("ZLOCKD_SESSIONS", 500)
 	r := newRig(t, Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour})
@@ -113,7 +113,7 @@ func TestIdleSessionsOverTCP(t *testing.T) {
 	}
 }
 
-// cpuParts is the processor time that this process has used, by itself and in the kernel.
+// cpuParts returns the processor time that this process has used in user mode and in the kernel.
 func cpuParts() (user, system time.Duration) {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// fakeGSSAPI takes the token "ticket" of the time at, once, and after its offer the token "choice".
+// fakeGSSAPI accepts the token "ticket" once, at the time at. After its offer it accepts the token "choice".
 type fakeGSSAPI struct {
 	at   time.Time
 	used bool
@@ -50,8 +50,8 @@ func (n *fakeNegotiation) User() (user, principal string, done bool) {
 	return "alice@ZK.TEST", "alice@ZK.TEST", true
 }
 
-// A mechanism that the program adds is asked with the tokens of clients that speak first; the others
-// are asked for passwords, where there are any.
+// The server passes the tokens of clients that speak first to the mechanism that the program adds. It asks
+// other clients for passwords if it has users.
 func TestKerberos(t *testing.T) {
 	for name, users := range map[string]sasl.Users{"alone": nil, "beside passwords": saslUsers} {
 		t.Run(name, func(t *testing.T) {
@@ -72,12 +72,12 @@ func TestKerberos(t *testing.T) {
 			expect.Equal(t, len(ids), 3, "identities")
 			expect.That(t, ids[jute.ID{Scheme: "sasl", ID: "alice@ZK.TEST"}], "identities %v, want alice", ids)
 			expect.That(t, ids[identity.SuperID], "identities %v, want the super user", ids)
-			// Recorded and played again, on another connection.
+			// A thief replays the recorded token on another connection.
 			thief := r.client()
 			code, _ = saslStep(t, thief, []byte("ticket"))
 			expect.Equal(t, code, jute.SessionClosedRequireAuth, "a replay")
 			must.OK(t, thief.Closed())
-			// Passwords: where there are any.
+			// A password works only if the server has users.
 			other := r.client()
 			want := jute.OK
 			if users == nil {

@@ -29,7 +29,7 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// How long the next bytes of a connection may take, by what has come before.
+// The read deadline of a connection depends on the bytes that it has received so far.
 func TestDeadlinesForTheNextBytes(t *testing.T) {
 	part := []byte{0, 0, 0, 99, 1}
 	oversized := binary.BigEndian.AppendUint32(nil, DefaultMaxFrame+1)
@@ -93,7 +93,8 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 	}
 }
 
-// Bytes show that a client is alive. The leader hears of it once, and of a read-only session never.
+// Bytes from a client show that it is alive. The server tells the leader once, and never for a read-only
+// session.
 func TestBytesShowThatAClientIsAlive(t *testing.T) {
 	s, c := quiet(t, Options{})
 	c.received(10)
@@ -121,7 +122,7 @@ func TestBytesShowThatAClientIsAlive(t *testing.T) {
 		"a read-only session is told of: len(s.heard.take())")
 }
 
-// What a server tells the leader of those that it heard from, and how long ago.
+// A server tells the leader which sessions it heard from, and how long ago.
 func TestHeardTellsAges(t *testing.T) {
 	s, silent := quiet(t, Options{})
 	s.start = s.start.Add(-time.Hour)
@@ -155,7 +156,8 @@ func TestHeardTellsAges(t *testing.T) {
 	expect.Equal(t, len(s.Heard(nil, true)), 2, "of all sessions")
 }
 
-// What the end of a session, or its move, does to the connection here.
+// The end or the move of a session ends its connection here. A connection that closes its own session stays
+// open for the answer.
 func TestEndsAndMovesOfSessions(t *testing.T) {
 	for _, x := range []struct {
 		name    string
@@ -213,7 +215,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 	}
 }
 
-// The newest connection of a session has it, unless it has ended already.
+// The newest connection of a session owns the session, unless that connection has ended.
 func TestConnectionsClaimTheirSessions(t *testing.T) {
 	s, first := quiet(t, Options{})
 	second, late := connFrom(s, first.from), connFrom(s, first.from)

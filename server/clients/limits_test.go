@@ -50,8 +50,8 @@ func TestConnectionsInAllAreBounded(t *testing.T) {
 	alive(t, b)
 }
 
-// New sessions are refused at a limit, as connections are. Existing ones live on, and a session's end makes
-// room.
+// The server refuses new sessions at a limit, as it does connections. Existing sessions live on, and a
+// session's end makes room.
 func TestSessionsAreBounded(t *testing.T) {
 	for name, o := range map[string]Options{
 		"in all":              {MaxSessions: 3, MaxAddrSessions: 100},
@@ -95,7 +95,7 @@ func TestSessionsThatComeAtOnceAreBounded(t *testing.T) {
 	expect.Equal(t, r.srv.creating.Load(), 0, "sessions being created")
 }
 
-// An address without a bound of connections has none of sessions.
+// An address without a limit of connections has no limit of sessions.
 func TestTrustedAddressesHaveNoBoundOfSessions(t *testing.T) {
 	r := newRig(t, Options{MaxAddrSessions: 1, MaxConnsPerAddr: -1})
 	alive(t, r.client())
@@ -177,7 +177,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 	long := func(i int) wire.Body {
 		return wire.PathWatch(fmt.Sprintf("/%d/%s", i, strings.Repeat("x", 10*kilo)), true)
 	}
-	// watch sets watches of 10 KiB until it is closed, or has n.
+	// watch sets watches of 10 KiB until the server closes c, or c has n watches.
 	watch := func(t *testing.T, c *wire.Conn, from, n int) (set int, err error) {
 		for i := range n {
 			if _, err := c.Call(jute.OpExists, long(from+i)); err != nil {
@@ -273,7 +273,7 @@ func TestOneReplyMayBeLargerThanTheBound(t *testing.T) {
 	}
 }
 
-// A client that pipelines and does not read is made to wait.
+// The server makes a client wait that pipelines requests and does not read the replies.
 func TestRepliesToAClientThatDoesNotReadHoldItBack(t *testing.T) {
 	r := newRig(t, Options{MaxOutboxBytes: 1 << 20})
 	c := r.client()
@@ -293,7 +293,7 @@ func TestRepliesToAClientThatDoesNotReadHoldItBack(t *testing.T) {
 	wg.Wait()
 }
 
-// glances counts how often the state was looked at.
+// glances counts the reads of the state.
 type glances struct {
 	Replica
 	n atomic.Int64
@@ -346,7 +346,7 @@ func TestAuthPacketsAreBounded(t *testing.T) {
 	must.OK(t, c.Closed())
 }
 
-// Identities travel with every write.
+// The server limits the bytes of a client's identities, because they travel with every write.
 func TestBytesOfIdentitiesAreBounded(t *testing.T) {
 	r := newRig(t, Options{})
 	long := strings.Repeat("x", identity.MaxBytes/4)
@@ -401,7 +401,8 @@ func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
 	eventually(t, "counted", func() bool { return s.metrics.TLSHandshakeFailed.Load() == 1 })
 }
 
-// TestOneLineForARefusedConnection: however often one address tries, and whatever speaks there.
+// The log has one line for an address whose connections are refused, however often and in whatever protocol
+// it tries.
 func TestOneLineForARefusedConnection(t *testing.T) {
 	var log must.Text
 	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})

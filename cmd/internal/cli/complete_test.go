@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// large is a program with every kind of flag and operand. It runs without a command as well if plain.
+// large is a program with every kind of flag and operand. If plain is set, it also runs without a command.
 func large(plain bool) *Program[*Call] {
 	p := &Program[*Call]{Name: "large", Does: "does much",
 		Groups: func() []Group {
@@ -151,7 +151,7 @@ func TestCompletionScripts(t *testing.T) {
 	expect.Has(t, complaints, `no completion for "csh"; there is one for bash, zsh, fish`)
 }
 
-// What a program does with its first word, and what its messages say of mistakes.
+// The program handles its first word, and its messages explain mistakes.
 func TestFirstWordsAndMistakes(t *testing.T) {
 	for _, c := range []struct {
 		plain      bool
@@ -207,7 +207,7 @@ func TestFirstWordsAndMistakes(t *testing.T) {
 	}
 }
 
-// The overview begins with the synopsis and ends with the exit codes; a part that a program lacks is left out.
+// The overview begins with the synopsis and ends with the exit codes. It has no empty parts.
 func TestOverview(t *testing.T) {
 	var out, complaints strings.Builder
 	must.Equal(t, small(&out, &complaints).Main([]string{"help"}), 0)

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An error decides the exit code and what is written.
+// An error decides the exit code and the text that the program writes.
 func TestErrorsBecomeExitCodes(t *testing.T) {
 	const try = "Try 'large cmd --help'.\n"
 	for _, c := range []struct {
@@ -75,7 +75,7 @@ func TestAnswersInJSON(t *testing.T) {
 	expect.Is(t, WriteJSON(w, struct{}{}), io.ErrClosedPipe)
 }
 
-// The first format is the default, and no other than those of the command can be set.
+// The first format is the default. A flag can set only the formats of the command.
 func TestOutputFormats(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	format := AddOutput(fs, "form", "table", "json")
@@ -86,7 +86,7 @@ func TestOutputFormats(t *testing.T) {
 	expect.Equal(t, *format+" "+fs.Lookup("output").Value.Type(), "json table|json")
 }
 
-// The file with secrets has one in a line; no error repeats a line.
+// The file with secrets has one secret on each line. No error repeats a line of it.
 func TestFileWithSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth")
 	for _, c := range []struct {

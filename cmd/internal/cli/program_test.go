@@ -110,7 +110,7 @@ large(1)
 `)
 }
 
-// Calls of a program: what each prints, and its exit code.
+// Each call of the program prints the expected text and has the expected exit code.
 func TestCallsOfAProgram(t *testing.T) {
 	for _, c := range []struct {
 		args            string

@@ -53,7 +53,7 @@ func TestTrustedAddressHasTheWholeLock(t *testing.T) {
 	}
 }
 
-// An address is paid for a minute at once at most, and not for less than a millisecond.
+// A payment covers at least a millisecond and at most a minute of the time that has passed.
 func TestAddressIsPaidForTheTimeThatPassed(t *testing.T) {
 	s := newShares(60)
 	second := s.Of(time.Second)
@@ -104,7 +104,8 @@ func TestMemoryOfAnAddressUpToItsBound(t *testing.T) {
 	}
 }
 
-// For an address that may have any number of connections nothing is limited, and that setting may change.
+// An address that may have any number of connections has no limit. The setting may change while the server
+// runs.
 func TestBoundChanges(t *testing.T) {
 	s, a := newShares(60), new(Account)
 	expect.That(t, !s.Room(a, 1001), "an address has more than its bound")

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// conn is a connection as the memory knows it.
+// conn is a connection with the state that the memory reads.
 type conn struct {
 	own    Account
 	from   *Account // nil: own
@@ -29,8 +29,8 @@ func (c *conn) Alive()                {}
 func (c *conn) CountWatches()         {}
 func (c *conn) Close(why ends.Reason) { c.why = why }
 
-// newMemory returns a memory of limit bytes. An address may have so many connections, and make the server
-// keep perAddress bytes.
+// newMemory returns a memory of limit bytes. An address may have conns connections, and the server keeps at
+// most perAddress bytes for it.
 func newMemory(limit, conns, perAddress int) *Memory {
 	shares := &Shares{Bytes: perAddress}
 	shares.SetConns(conns)
@@ -136,7 +136,7 @@ func TestSlowestConnectionIsFound(t *testing.T) {
 	m.held = map[Holder]*holding{}
 }
 
-// Progress is a frame that begins or is complete, and bytes that the client takes.
+// A connection makes progress when a frame begins or is complete, and when the client takes bytes.
 func TestProgressIsNoted(t *testing.T) {
 	m, c := newMemory(1000, 60, 1000), new(conn)
 	m.Partial(c, true) // holds nothing
@@ -165,7 +165,7 @@ func TestProgressIsNoted(t *testing.T) {
 	expect.That(t, since() > -time.Hour, "many bytes")
 }
 
-// Waiting connections get memory in order, but one whose address has too much lets others pass.
+// Waiting connections get memory in order. A connection whose address has too much lets others pass.
 func TestLineForMemory(t *testing.T) {
 	m, a, b, rich := newMemory(1010, 60, 600), new(conn), new(conn), new(conn)
 	must.That(t, m.Try(a, Input, 500, false),

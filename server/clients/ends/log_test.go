@@ -29,7 +29,7 @@ func TestLogLinesCausedByInputAreBounded(t *testing.T) {
 	expect.Equal(t, l.Dropped(), 100-linesPerSecond, "dropped")
 }
 
-// TestRepeatedLinesAreCounted: the next line tells how many there would have been.
+// The log leaves out repeated lines. The next line of that kind tells how many were left out.
 func TestRepeatedLinesAreCounted(t *testing.T) {
 	var log must.Text
 	now := time.Duration(0)
@@ -53,7 +53,7 @@ func TestRepeatedLinesAreCounted(t *testing.T) {
 	expect.That(t, len(l.kinds) <= keptLines, "%d kinds are remembered", len(l.kinds))
 }
 
-// The log has so many lines of a kind within a time, and values up to their bound.
+// The log limits the number of lines of a kind in a period, and the length of a value.
 func TestValuesOfLogLinesAreCut(t *testing.T) {
 	long := make([]byte, maxLogged+1)
 	for i := range long {

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// Each reason that the log and the metrics show has a name, which no other has.
+// Each reason that the log and the metrics show has a unique name.
 func TestReasonsHaveNames(t *testing.T) {
 	for why := Client; why < Reasons; why++ {
 		t.Run(fmt.Sprint(int(why)), func(t *testing.T) {

@@ -81,7 +81,7 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// Java writes U+FFFD for each of these; here the names stay apart.
+// Java writes U+FFFD for each of these strings. Our texts differ from each other.
 func TestSubjectInAnotherEncoding(t *testing.T) {
 	for value, want := range map[string]string{"\xe9": "CN=#1401e9", "\xe8": "CN=#1401e8"} {
 		expect.Equal(t, must.Get(Subject(subject(t, part{"CN", 20, value, false})))(t), want)

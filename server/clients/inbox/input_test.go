@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// What the beginning of a frame says, up to each bound.
+// The input reads the kind of a frame from its first bytes, up to each bound.
 func TestBeginningsOfFrames(t *testing.T) {
 	const limit = 1000
 	frame := func(length int, op jute.OpCode, have int) []byte {
@@ -67,7 +67,7 @@ func TestBeginningsOfFrames(t *testing.T) {
 	}
 }
 
-// How long the buffer becomes for the next bytes.
+// The test checks the size of the buffer for the next bytes.
 func TestRoomForTheNextBytes(t *testing.T) {
 	for _, x := range []struct {
 		name             string

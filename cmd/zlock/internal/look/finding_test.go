@@ -104,7 +104,7 @@ func TestFindingsAreJudged(t *testing.T) {
 	expect.Equal(t, fmt.Sprint(table[:3]...), "h:1zlockdleader", "first cells")
 }
 
-// What a server says of itself is told as it is said, and only of the server that says it.
+// doctor repeats a server's statement as it is, and only for the server that makes it.
 func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 	text := ""
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,8 +160,8 @@ func TestAdminListenerOfEachServer(t *testing.T) {
 	}
 }
 
-// Why a server cannot be reached is told in a few words; when its certificate
-// ends is known where it can be.
+// doctor says in a few words why it cannot reach a server, and when the server's certificate ends if it can
+// know that.
 func TestCausesAndCertificates(t *testing.T) {
 	dir := t.TempDir()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -232,7 +232,7 @@ func TestCausesAndCertificates(t *testing.T) {
 	}
 }
 
-// A server that says more than doctor reads, and goes on, is not left with an open connection.
+// If a server sends more than doctor reads, doctor closes the connection.
 func TestDoctorHangsUp(t *testing.T) {
 	const most = 256 << 10
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -65,7 +65,7 @@ func TestGuardThatDoesNotReadHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A guard that finds zlock gone reads first whether zlock has dismissed it: its will counts no longer then.
+// A guard that finds zlock gone first reads whether zlock has dismissed it. If so, the guard does nothing.
 func TestGuardThatIsDismissedLeavesTheWill(t *testing.T) {
 	w := &watchman{will: []byte("will"), carryOut: func([]byte) error {
 		t.Error("the will of a zlock that has dismissed its guard is carried out")
@@ -78,7 +78,7 @@ func TestGuardThatIsDismissedLeavesTheWill(t *testing.T) {
 	must.OK(t, w.serve(orders, nil))
 }
 
-// Without a word of dismissal the guard carries the will out.
+// If zlock has not dismissed the guard, the guard carries out zlock's will.
 func TestGuardCarriesOutTheWill(t *testing.T) {
 	got := ""
 	w := &watchman{carryOut: func(will []byte) error {
@@ -92,7 +92,7 @@ func TestGuardCarriesOutTheWill(t *testing.T) {
 	expect.Equal(t, got, "will", "carried out")
 }
 
-// A guard that dies before it has said that COMMAND runs leaves none behind: the lock moves next.
+// If a guard dies before it reports that COMMAND runs, no COMMAND is left, and only then the lock moves.
 func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
@@ -115,7 +115,7 @@ func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	expect.Equal(t, ended.Signal(), syscall.SIGKILL, "it was ended by")
 }
 
-// A process that has the number of another one that has ended gets no signal for that.
+// A process that got the number of an ended process receives no signal meant for the ended one.
 func TestSignalIsForOneProcess(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	must.OK(t, cmd.Start())

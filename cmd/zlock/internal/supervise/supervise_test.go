@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The guard by itself: the end of its input, or of the time, is the end of the group.
+// The guard alone ends the group when its input ends or its time is over.
 func TestWatchman(t *testing.T) {
 	t.Parallel()
 	in := func(d time.Duration) time.Duration { return BootClock() + d }

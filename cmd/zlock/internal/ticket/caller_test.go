@@ -16,7 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Callers that make one file at once have one ticket, whole at every moment, and leave nothing else.
+// Several callers that create one file at once share one ticket. The file is always whole, and no other file
+// is left.
 func TestTicketFileIsMadeAtOnce(t *testing.T) {
 	for range 100 {
 		dir := t.TempDir()

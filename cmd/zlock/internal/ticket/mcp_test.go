@@ -90,7 +90,7 @@ func (a *agent) write(line string) {
 	must.OK(a.t, err)
 }
 
-// rpcAnswer is what the program answers.
+// rpcAnswer is an answer of the program.
 type rpcAnswer struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
@@ -152,7 +152,7 @@ func (a *agent) state(name, arguments string) lockState {
 	return text
 }
 
-// says calls a tool that must fail for its model to mend.
+// says calls a tool that must fail with a text that helps the model to correct the call.
 func (a *agent) says(name, arguments, want string) {
 	a.t.Helper()
 	r := a.tool(name, arguments)
@@ -176,7 +176,7 @@ func (a *agent) end() {
 	must.OK(a.t, <-a.ended, "the end of zlock mcp")
 }
 
-// Two agents pass a lock on by three tools. Their holds outlive the program, and no secret comes to them.
+// Two agents pass a lock on with three tools. Their holds outlive the program, and the agents see no secret.
 func TestMCPPassesALockOn(t *testing.T) {
 	_, url := portForTickets(t)
 	one, two := t.TempDir(), t.TempDir()
@@ -283,7 +283,7 @@ func TestMCPRefusesOddArguments(t *testing.T) {
 	expect.Equal(t, len(must.Get(os.ReadDir(dir))(t)), 0, "files that are left")
 }
 
-// Whatever a client sends, it is answered as JSON-RPC says, and the program goes on.
+// The program answers every input of a client as JSON-RPC says, and goes on.
 func TestMCPAnswersOddMessages(t *testing.T) {
 	_, url := portForTickets(t)
 	a := startAgent(t, url, t.TempDir())
@@ -317,7 +317,7 @@ func TestMCPAnswersOddMessages(t *testing.T) {
 	code(strings.Repeat("[", 100_000), ``, rpcNotJSON)
 	code(`{"jsonrpc":"2.0","id":3,"method":"ping","params":{"x":"`+strings.Repeat("y", mostMessage)+`"}}`, ``,
 		rpcInvalid)
-	// These are not answered.
+	// The program does not answer these messages.
 	a.write(``)
 	a.write(`{"jsonrpc":"2.0","id":9,"result":{}}`)
 	a.write(`{"jsonrpc":"2.0","method":"notifications/unknown"}`)
@@ -330,7 +330,7 @@ func TestMCPAnswersOddMessages(t *testing.T) {
 		r := a.ask("initialize", fmt.Sprintf(`{"protocolVersion":%q}`, asked))
 		expect.Equal(t, r.Result.Revision, want, "the revision offered to a client of %s", asked)
 	}
-	// The last line needs no end.
+	// The last line needs no newline.
 	_, err := io.WriteString(a.in, `{"jsonrpc":"2.0","id":"last","method":"ping"}`)
 	must.OK(t, err)
 	must.OK(t, a.in.Close())
@@ -396,7 +396,7 @@ func TestMCPWaitsEnd(t *testing.T) {
 		err)
 }
 
-// A server that does not answer costs a call its patience, and the ticket's name is told.
+// If a server does not answer, a call ends after its patience, and its error names the ticket.
 func TestMCPWithoutAServer(t *testing.T) {
 	dir := t.TempDir()
 	a := startAgent(t, "http://127.0.0.1:1", dir, "--timeout", "300ms")
