@@ -35,7 +35,7 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	must.Is(t, err, ErrNotAcquired)
 	unlock(t, set)
 	must.Equal(t, c.take.Named(), 0, "locks that tasks hold")
-	// What is lost is not held.
+	// The lease is lost, so the lock is not held.
 	l = must.Get(m.Lock(task))(t)
 	remove(t, observer(t), l.Node())
 	soon(t, "loss", l.Lost())

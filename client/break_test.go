@@ -90,7 +90,7 @@ func TestE58Revocation(t *testing.T) {
 	r, asked := e.Asked()
 	must.That(t, asked, "the entry shows no request: %+v", e)
 	must.Equal(t, r.By, "operator")
-	// Curator's wish is understood, and not told a second time.
+	// The holder understands Curator's request, and reports it only once.
 	must.OK(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
 	must.OK(t, h.Check(ctx))
 	must.Equal(t, len(h.Asked()), 0, "more requests")
@@ -102,7 +102,7 @@ func TestE58Revocation(t *testing.T) {
 	soon(t, "the loss", h.Lost())
 	lostFor(t, h.Unlock(ctx), Revoked)
 	queued(t, o, d, 0)
-	// What Curator would see of our contenders.
+	// A request to a Curator contender writes the data that Curator expects.
 	peer, err := o.Create(d+"/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-", []byte("10.0.0.1"),
 		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	must.OK(t, err)

@@ -246,7 +246,7 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 	l.Unlock(testCtx(t))
 	queued(t, o, d, 0)
 
-	// A group of readers: one event each.
+	// Each reader of a group gets one event.
 	const readers = 10
 	w := lock(t, holder.RWMutex(d+"/rw").Lock)
 	gs = nil

@@ -193,7 +193,7 @@ func TestSetIsAskedForItsLocks(t *testing.T) {
 	lostFor(t, soon(t, "the set to leave", failed), Revoked)
 }
 
-// A hold that changed its mode goes on belonging to its task.
+// A hold that changed its mode still belongs to its task.
 func TestTaskStaysThroughAChangeOfMode(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -216,7 +216,7 @@ func TestTaskStaysThroughAChangeOfMode(t *testing.T) {
 	}
 }
 
-// Neither an error of the server nor one of its busy answers ends the look at a held node.
+// The client goes on looking at a held node after an error of the server, or an answer that it is busy.
 func TestMonitorOutlastsErrors(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -232,7 +232,7 @@ func TestMonitorOutlastsErrors(t *testing.T) {
 	lostFor(t, l.Unlock(testCtx(t)), Removed)
 }
 
-// A server that is busy may refuse to remove a node. It is asked again.
+// If a busy server refuses to remove a node, the client asks again.
 func TestNodesGoThoughTheServerIsBusy(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -106,7 +106,7 @@ func on(kind EventKind, f func(Event)) Option {
 	})
 }
 
-// join makes one option of several.
+// join combines several options into one.
 func join(opts ...Option) Option {
 	return func(o *options) {
 		for _, set := range opts {
@@ -217,7 +217,7 @@ func wantErr(t testing.TB, err, want error) {
 // errOf drops the value beside an error.
 func errOf[T any](_ T, err error) error { return err }
 
-// lostFor ends the test unless err is the loss of a lease for the reason.
+// lostFor ends the test unless err says that the lease was lost for this reason.
 func lostFor(t testing.TB, err error, why LostReason) {
 	t.Helper()
 	var lost *LostError
@@ -327,7 +327,7 @@ func (l *Lease) reason() LostReason {
 	return 0
 }
 
-// unlock gives a lock back that must be held.
+// unlock gives back a lock, which must be held.
 func unlock(t testing.TB, l *Lease) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -177,7 +177,7 @@ func TestE61LockDelay(t *testing.T) {
 	b := dial(t)
 	const delay = 2 * time.Second
 	opt, long := WithLockDelay(delay), WithLockDelay(time.Hour)
-	// After a clean unlock: at once.
+	// After a clean unlock, the next contender gets the lock at once.
 	unlock(t, lock(t, a.Mutex(d, long).Lock))
 	unlock(t, lock(t, b.Mutex(d, long).Lock))
 	unlock(t, lock(t, b.RWMutex(d, long).RLock))

@@ -160,7 +160,7 @@ func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 		remove(t, o, p)
 		unlock(t, g.wait(t))
 	}
-	// Nodes that only look like others' are no lock.
+	// A node that only looks like another program's contender is not a lock.
 	d := dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	for _, n := range []string{"lock", "leases", "locks", "5cbee2b62ae04ad2a2adc1a7a2a3f5ca"} {
@@ -288,7 +288,7 @@ func TestE49SemaphoreLimit(t *testing.T) {
 	wantErr(t, errOf(any.TryAcquire(ctx, 1)), ErrNotAcquired)
 	g := start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
 	queued(t, o, d+"/locks", 1)
-	// Raised: who waits hears of it.
+	// A waiter hears of a raised limit.
 	must.OK(t, s.SetPermits(ctx, 4))
 	l2 := g.wait(t)
 	// Lowered below what is in use: no holder is evicted, and no contender gets in.
@@ -391,7 +391,7 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 	must.OK(t, errOf(o.Create(d+"/closed", nil, 0, zk.WorldACL(zk.PermRead))))
 	wantErr(t, errOf(c.All(ctx, c.Mutex(d+"/a").Request(), c.Mutex(d+"/closed").Request(),
 		c.Mutex(d+"/new").Request())), ErrNoAuth)
-	// The same where the locks are taken one by one.
+	// A set whose locks are taken one by one is refused as well.
 	wantErr(t, errOf(c.All(ctx, c.Semaphore(d+"/a", 2).Request(1), c.Mutex(d+"/closed").Request())),
 		ErrNoAuth)
 	for _, p := range []string{"/a/leases", "/a/locks", "/closed", "/new"} {

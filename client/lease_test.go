@@ -19,7 +19,7 @@ import (
 
 type valueKey struct{}
 
-// The context given to Lock limits the wait. The hold is another matter.
+// The context given to Lock limits the wait, not the hold.
 func TestLeaseOutlivesTheContextOfTheWait(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -145,7 +145,7 @@ func TestMutexExcludesAndTokensGrow(t *testing.T) {
 	wg.Wait()
 }
 
-// What f makes of the end of its context must not hide why it ended.
+// Do reports why the lease was lost, whatever error f returns.
 func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -232,7 +232,7 @@ func TestUnlockOfAMutexBeforeAReadLockNestedInIt(t *testing.T) {
 	queued(t, o, d, 0)
 }
 
-// What Do runs is work under the lease, for the wait graph too.
+// The function that Do runs works under the lease, and the wait graph shows it so.
 func TestDoIsOneTaskWithItsLease(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)
@@ -298,7 +298,7 @@ func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 	c := dialTo(t, addr(t), steady()...)
 	l := lock(t, c.Mutex(dir(t)).Lock)
 	ctx, cancel := context.WithCancel(testCtx(t))
-	// A node that cannot be removed.
+	// This node cannot be removed.
 	c.keeper.LeaveBehind([]string{"/a"}, func(context.Context) { <-ctx.Done() })
 	defer cancel()
 	closed := make(chan error, 1)

@@ -173,7 +173,8 @@ func TestEveryLostMessageOfAPolicyLock(t *testing.T) {
 	shared(t)
 	for name, make := range policyRecipes {
 		for way, rule := range losses {
-			// The other ways differ in where the message is lost, not in what is known.
+			// The short form runs two ways: the others lose the message at another place, and the client
+			// knows no more.
 			if !envSet("ZLOCKD_CLIENT_FULL") && way != "cut after request" && way != "cut before request" {
 				continue
 			}

@@ -44,7 +44,7 @@ func TestDowngradeOfADisturbedHold(t *testing.T) {
 	}
 }
 
-// A lease that was unlocked, or lost, has no more calls.
+// After a lease was unlocked or lost, its calls fail.
 func TestCallsOfALeaseThatIsOver(t *testing.T) {
 	t.Parallel()
 	shared(t)

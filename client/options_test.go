@@ -23,7 +23,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What an option promises must be seen by others.
+// Other programs must see the effect of an option.
 
 func contentOf(t *testing.T, o *zk.Conn, node string) ([]byte, *zk.Stat) {
 	t.Helper()
@@ -221,7 +221,7 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 	}
 }
 
-// Who follows the state is told of every loss, by the clock here and by the server.
+// A program that follows the state hears of every loss, whether the client's clock or the server reports it.
 func TestStateTellsOfTheLoss(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -306,7 +306,7 @@ func TestRequestTellsOfTheLossOfTheLease(t *testing.T) {
 	expect.Is(t, l.Publish(testCtx(t), []byte("b")), ErrLost)
 }
 
-// The loss of a set names the lock that is to blame.
+// When a set is lost, the error names the lock that caused the loss.
 func TestLossOfASetNamesTheLock(t *testing.T) {
 	t.Parallel()
 	c, d, o := dial(t), dir(t), observer(t)
@@ -333,7 +333,7 @@ func TestLossOfASetNamesTheLock(t *testing.T) {
 	}
 }
 
-// A set that may not queue again says what became of the lock that it had.
+// If a set may not queue again, its error tells what happened to the lock that it had.
 func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
 	t.Parallel()
 	d, o, other := dir(t), observer(t), dial(t)

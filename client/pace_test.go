@@ -88,7 +88,7 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 			}
 			queued(t, o, d, 2+len(stay))
 			if who != "the last one leaves" {
-				// It looks again, and waits for another one.
+				// The waiter looks again, and waits for another contender.
 				eventually(t, "another look", func() bool { return under(p, d, faultproxy.OpGetChildren2) >= 2 })
 				watches(t, p, h.Node(), 1)
 			}
@@ -105,7 +105,7 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 	}
 }
 
-// The last one ahead is gone when its watch is asked for.
+// The last contender ahead is gone when the waiter asks for the watch.
 func TestLookingAheadTooLate(t *testing.T) {
 	t.Parallel()
 	shared(t)
