@@ -126,7 +126,8 @@ func TestSkipACLLetsEverybodyDoEverything(t *testing.T) {
 	wantKinds(t, c, "NodeDataChanged /n", 9)
 }
 
-// The server drops the watch without an event, because the client may not read the node.
+// The server sends no event of a node that the client may not read. A watch for one event is used up all the
+// same; a standing watch remains.
 func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b := r.client(), r.client()

@@ -401,8 +401,8 @@ func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
 	eventually(t, "counted", func() bool { return s.metrics.TLSHandshakeFailed.Load() == 1 })
 }
 
-// The log has one line for an address whose connections are refused, however often and in whatever protocol
-// it tries.
+// The log has one line for each reason for which the server refuses an address's connections, however often
+// the address tries.
 func TestOneLineForARefusedConnection(t *testing.T) {
 	var log must.Text
 	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})
