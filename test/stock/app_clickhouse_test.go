@@ -22,7 +22,7 @@ type house struct {
 	*process
 }
 
-// ask runs one statement and returns what it says.
+// ask runs one statement and returns its output.
 func (h house) ask(statement string) (string, error) {
 	c := http.Client{Timeout: 90 * time.Second}
 	r, err := c.Post(h.url, "text/plain", strings.NewReader(statement))
@@ -66,9 +66,9 @@ func startHouse(t *testing.T, c application, id int) house {
 	return h
 }
 
-// TestClickHouse fills a replicated table from both replicas at once. A block that was refused is given
-// again, and ClickHouse finds by its sum in ZooKeeper whether it had been taken: each row is there once, on
-// both, and a merge that one replica is asked for is made by the other too.
+// TestClickHouse fills a replicated table from both replicas at once. A writer sends a refused block again,
+// and ClickHouse finds by the block's checksum in ZooKeeper whether it already has the block. Each row is
+// there once, on both replicas. If one replica is asked for a merge, the other makes it too.
 func TestApplicationClickHouse(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/sbin/clickhouse-server")
@@ -103,8 +103,8 @@ func TestApplicationClickHouse(t *testing.T) {
 			}
 		}()
 	}
-	// While sessions last. A replica of this release that has lost one takes
-	// no more changes of columns until it is started again, on ZooKeeper too.
+	// The column is added while sessions last. A replica of this release that has lost a session accepts no
+	// more changes of columns until it restarts, on ZooKeeper too.
 	expect.OK(t, expect.Err(houses[0].ask("ALTER TABLE jobs ADD COLUMN note String")))
 	c.killLeaders(blocks.Load, 10)
 	close(stop)
@@ -129,14 +129,14 @@ func TestApplicationClickHouse(t *testing.T) {
 	expect("none waits, none is read-only",
 		"SELECT is_readonly, is_session_expired, queue_size, total_replicas, active_replicas FROM system.replicas",
 		"0\t0\t0\t2\t2")
-	// Refused while the replica that plans merges is being found again.
+	// ClickHouse refuses a merge until it has found the replica that plans merges again.
 	within(t, 30*time.Second, "a merge is asked for", func() error {
 		_, err := houses[1].ask("OPTIMIZE TABLE jobs FINAL")
 		return err
 	})
 	expect("merged", "SELECT count() FROM system.parts WHERE table = 'jobs' AND active", "1")
-	// Now, for a block whose commit was lost on the way stays beside what is
-	// common to both until a merge passes over it.
+	// The test counts after the merge: a block whose commit was lost stays beside the blocks that both
+	// replicas have until a merge drops it.
 	expect("each row once", "SELECT count(), uniqExact(writer, n) FROM jobs",
 		fmt.Sprintf("%d\t%[1]d", total*rows))
 	var sums []string

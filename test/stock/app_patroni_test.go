@@ -88,9 +88,9 @@ postgresql:
 	return m
 }
 
-// TestPatroni keeps two PostgreSQL servers, of which the application writes to the primary. The death of a
-// zlockd leader moves nothing: the same primary serves all the while. When the primary itself dies, and the
-// leader of zlockd with it, the other takes over, and every row that was acknowledged is there.
+// TestPatroni keeps two PostgreSQL servers; the application writes to the primary. When a zlockd leader dies,
+// the same primary serves on. When the primary dies together with the leader of zlockd, the other server
+// takes over, and has every acknowledged row.
 func TestApplicationPatroni(t *testing.T) {
 	t.Parallel()
 	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
@@ -99,7 +99,7 @@ func TestApplicationPatroni(t *testing.T) {
 		needApp(t, "/usr/lib/postgresql")
 	}
 	c := start(t)
-	dir, err := os.MkdirTemp("", "zlockd-patroni-") // one that user postgres may enter
+	dir, err := os.MkdirTemp("", "zlockd-patroni-") // a directory that user postgres may enter
 	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	must.OK(t, os.Chmod(dir, 0o755))
@@ -123,7 +123,7 @@ func TestApplicationPatroni(t *testing.T) {
 		return nil
 	})
 
-	// The application writes all the while and looks whether two call themselves primary.
+	// During the test the application writes, and checks whether two servers call themselves primary.
 	var rows, refused, looked atomic.Int64
 	stop := make(chan struct{})
 	done := make(chan struct{}, 2)
@@ -182,8 +182,8 @@ func TestApplicationPatroni(t *testing.T) {
 		"rows after it, not %q", want)
 }
 
-// announced is a service that has told where it is, by an ephemeral node in
-// the manner of Twitter's serversets and one in that of Airbnb's Nerve.
+// announced is a service that announces its address by two ephemeral nodes: one in the manner of Twitter's
+// serversets and one in that of Airbnb's Nerve.
 type announced struct {
 	addr string
 	conn *zk.Conn
@@ -210,8 +210,8 @@ func announce(t *testing.T, c application) announced {
 	return a
 }
 
-// TestPrometheus lets Prometheus find what to look at by serverset and Nerve nodes. It never loses a target
-// when the leader dies, looks at each that is announced since and forgets each whose session has ended.
+// TestPrometheus lets Prometheus find its targets by serverset and Nerve nodes. It loses no target when the
+// leader dies, scrapes each newly announced target, and forgets each target whose session has ended.
 func TestApplicationPrometheus(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/bin/prometheus")

@@ -20,8 +20,8 @@ import (
 
 const python = "/usr/bin/python3" // Debian's, which sees Debian's packages
 
-// TestTaskFlow posts jobs to a job board which three workers clear. Every job
-// that the board took is done, and none twice.
+// TestTaskFlow posts jobs to a job board. Three workers do the jobs. Each job that the board accepted is
+// done, and none is done twice.
 func TestApplicationTaskFlow(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/lib/python3/dist-packages/taskflow", "/usr/lib/python3/dist-packages/kazoo")
@@ -54,8 +54,8 @@ func TestApplicationTaskFlow(t *testing.T) {
 	t.Logf("%d jobs posted, %d done", len(lines(t, posted)), len(did))
 }
 
-// TestTooz runs three members of a group that stand for leader and count under a lock. No two are inside at
-// once, no turn is lost, all see the same members and the same one leader at the end.
+// TestTooz runs three members of a group that stand for leader and count under a lock. Two members never hold
+// the lock at once, and no increment is lost. At the end all see the same members and the same leader.
 func TestApplicationTooz(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/lib/python3/dist-packages/tooz", "/usr/lib/python3/dist-packages/kazoo")
@@ -105,9 +105,9 @@ func TestApplicationTooz(t *testing.T) {
 	t.Logf("%d turns", turns)
 }
 
-// TestCollectd has collectd's zookeeper plugin read each server, each second.
-// When the leader dies its numbers stop and the next leader's begin to count
-// followers; when it is back it is read again, and counts every node.
+// TestCollectd has collectd's zookeeper plugin read each server every second. When the leader dies its
+// numbers stop, and the next leader's numbers include followers. When the dead server is back, the plugin
+// reads it again, and its number of nodes is complete.
 func TestApplicationCollectd(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/sbin/collectd", "/usr/lib/collectd/zookeeper.so")

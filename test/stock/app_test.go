@@ -21,8 +21,8 @@ import (
 // kills is how many leaders each application loses at least.
 const kills = 3
 
-// needApp skips the test when a program it is about is not installed, and says
-// which; ZLTEST_REQUIRE_STOCK=1 fails it.
+// needApp skips the test if a program that it needs is not installed, and names the program. With
+// ZLTEST_REQUIRE_STOCK=1 it fails the test instead.
 func needApp(t *testing.T, files ...string) {
 	t.Helper()
 	for _, f := range files {
@@ -35,8 +35,8 @@ func needApp(t *testing.T, files ...string) {
 	}
 }
 
-// application is the three servers of one: zlockd's, or with ZLOCKD_APPS_TARGET=zookeeper
-// Debian's ZooKeeper, which proves the tests themselves.
+// application is the three servers of one application: zlockd's, or with ZLOCKD_APPS_TARGET=zookeeper those
+// of Debian's ZooKeeper, which proves the tests themselves.
 type application struct {
 	*cluster.Ensemble
 	t *testing.T
@@ -49,8 +49,8 @@ func start(t *testing.T) application {
 	return application{e, t}
 }
 
-// killLeader kills the server that leads, waits until another does, and
-// returns the dead one, and how many sessions it served.
+// killLeader kills the leading server and waits until another one leads. It returns the dead server, and how
+// many sessions that server had.
 func (c application) killLeader() (dead *cluster.Server, cut int) {
 	c.t.Helper()
 	within(c.t, 30*time.Second, "a leader", func() error {
@@ -73,9 +73,9 @@ func (c application) killLeader() (dead *cluster.Server, cut int) {
 	return dead, cut
 }
 
-// killLeaders kills one leader after another and, if none of them was the server that the application was
-// connected to, that one. After each death, and again when the dead one is back, it waits until the
-// application has got further.
+// killLeaders kills one leader after another. If the application was connected to none of them, it also kills
+// the server to which it is connected. After each death, and again after each restart, it waits until the
+// application has made progress.
 func (c application) killLeaders(progress func() int64, by int64) {
 	c.t.Helper()
 	advance := func(when string) {
@@ -115,7 +115,7 @@ func (c application) killLeaders(progress func() int64, by int64) {
 
 func sessions(s *cluster.Server) int { return strings.Count(s.Word("cons"), "sid=0x") }
 
-// within waits until ok says nil.
+// within waits until ok returns nil.
 func within(t *testing.T, limit time.Duration, what string, ok func() error) {
 	t.Helper()
 	var err error
@@ -127,7 +127,7 @@ func within(t *testing.T, limit time.Duration, what string, ok func() error) {
 	t.Fatalf("%s: not within %v: %v", what, limit, err)
 }
 
-// process is a program of an application; what it says goes to a file that a failed test shows.
+// process is a program of an application. Its output goes to a file, which a failed test shows.
 type process struct {
 	cmd    *exec.Cmd
 	log    string
@@ -173,7 +173,7 @@ func (p *process) tail(n int) []byte {
 	return b[max(0, len(b)-n):]
 }
 
-// wait waits until the program has ended, which must be in good order.
+// wait waits until the program has ended with exit code 0.
 func (p *process) wait(t *testing.T, limit time.Duration) {
 	t.Helper()
 	select {

@@ -122,8 +122,8 @@ func TestRedisKeyAsLock(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 
-	// The holder is paused for longer than the time to live: another one has
-	// the lock, and nothing has told the first, which learns it when it gives back.
+	// The holder is paused for longer than the time to live. Another client has the lock, and the first
+	// holder hears of it only when it gives the lock back.
 	a = dial(addr)
 	mustTake(t, a, "a", shortTTL, true)
 	takes(b, "b")
@@ -132,8 +132,8 @@ func TestRedisKeyAsLock(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 
-	// The server fails over: replication does not wait, and the lock is taken
-	// again at the replica that becomes the primary.
+	// The server fails over. Its replication does not wait, so that another client takes the lock again at
+	// the replica that becomes the primary.
 	way := startRelay(t, []string{addr})
 	host, port, _ := net.SplitHostPort(way.addr())
 	other, _ := startRedis(t, "--replicaof", host, port)
@@ -150,7 +150,7 @@ func TestRedisKeyAsLock(t *testing.T) {
 	mustTake(t, replica, "c", time.Hour, true)
 }
 
-// holding is a program that holds the lock /job, and what it says.
+// holding is a program that holds the lock /job, with its output.
 type holding struct {
 	*exec.Cmd
 	said must.Text
@@ -180,16 +180,16 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 	return h
 }
 
-// TestLocksOfSessions shows the same of locks that live as long as a session:
-// Curator's and zlock's, on zlockd and on ZooKeeper, one server and three.
+// TestLocksOfSessions makes the same comparison for locks that live as long as a session: Curator's and
+// zlock's, on zlockd and on ZooKeeper, with one server and three.
 func TestLocksOfSessions(t *testing.T) {
 	beside(t)
 	zlock := cluster.Zlock(t)
 	for _, maker := range []struct {
 		name string
 		args func(seconds int) []string // with a session timeout
-		held string                     // what it says when it knows that it holds
-		lost string                     // and when it is told that it does not
+		held string                     // the program's output once it knows that it holds
+		lost string                     // its output once it knows that it has lost the lock
 	}{
 		{"zlock", func(seconds int) []string {
 			return []string{zlock, "hold", "--session-timeout", fmt.Sprint(seconds, "s"), "/job"}
@@ -223,8 +223,8 @@ func TestLocksOfSessions(t *testing.T) {
 			first := next.Token()
 			must.OK(t, next.Unlock(t.Context()))
 
-			// The holder is paused: another one has the lock, with a larger token, and
-			// the first is told when it goes on.
+			// The holder is paused. Another client has the lock, with a larger token, and the first holder is
+			// told when it continues.
 			h = hold(6)
 			must.OK(t, h.Process.Signal(syscall.SIGSTOP))
 			next = must.Get(job.Lock(t.Context()))(t)
@@ -234,7 +234,7 @@ func TestLocksOfSessions(t *testing.T) {
 			h.Process.Kill()
 			must.OK(t, next.Unlock(t.Context()))
 
-			// The server fails over: the lock is where it was, for longer than a session timeout.
+			// The server fails over. The holder keeps the lock, for longer than a session timeout.
 			h = hold(10)
 			g.ensemble.WaitLeader().Kill()
 			must.Await(t, "another leads", time.Minute, func() bool { return g.ensemble.Leader() != nil })

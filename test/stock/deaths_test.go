@@ -25,10 +25,9 @@ import (
 
 var deaths = flag.Duration("deaths", time.Minute, "how long locks are contended for while leaders die")
 
-// TestLocksOverDeathsOfLeaders lets Curator, kazoo, go-zookeeper and package client contend, each for all
-// its kinds of locks, on three servers whose leader is killed with kill -9 every few seconds and started
-// again. Mutual exclusion and the order of fencing tokens are judged by the referee; no session may be
-// lost.
+// TestLocksOverDeathsOfLeaders lets Curator, kazoo, go-zookeeper and package client contend, each for all its
+// kinds of locks, on three servers. Every few seconds it kills the leader with kill -9 and starts it again.
+// The referee judges mutual exclusion and the order of fencing tokens. No session may be lost.
 func TestLocksOverDeathsOfLeaders(t *testing.T) {
 	javaDriver(t, "SoakDriver") // compiled before the time begins
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
@@ -211,7 +210,7 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 	}
 }
 
-// again repeats what failed because the connection did: go-zookeeper leaves that to its caller.
+// again repeats an operation that failed with the connection: go-zookeeper leaves that to its caller.
 func again(f func() error) error {
 	for {
 		err := f()

@@ -27,8 +27,8 @@ type database struct {
 	client  []string // reads statements on standard input, and prints rows
 	begin   string   // begins a transaction
 	serial  string   // the type of a number that rises by itself
-	open    string   // counts transactions that have written, and are not over
-	blocked string   // counts those that wait for others
+	open    string   // counts unfinished transactions that have written
+	blocked string   // counts transactions that wait for others
 }
 
 func (d *database) command() *exec.Cmd { return exec.Command(d.client[0], d.client[1:]...) }
@@ -113,9 +113,9 @@ func startMariaDB(t *testing.T) *database {
 	return d
 }
 
-// TestFencesInDatabases lets a holder of a lock pause until the lock is another's: what it writes then into a
-// database with the functions of examples/sql changes nothing, and writes of many holders come in the order of
-// their tokens.
+// TestFencesInDatabases pauses a holder of a lock until another client has the lock. The paused holder's
+// later write into a database with the functions of examples/sql changes nothing. Writes of many holders come
+// in the order of their tokens.
 func TestFencesInDatabases(t *testing.T) {
 	beside(t)
 	for name, start := range map[string]func(*testing.T) *database{"postgresql": startPostgreSQL,
@@ -123,7 +123,7 @@ func TestFencesInDatabases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := start(t)
 			functions := string(must.Get(os.ReadFile("../../examples/sql/" + name + ".sql"))(t))
-			for range 2 { // they may be installed again
+			for range 2 { // an operator may install them again
 				must.Get(d.ask(functions))(t)
 			}
 			must.Get(d.ask("CREATE TABLE stock (id int PRIMARY KEY, amount int, who varchar(20));" +
@@ -141,8 +141,8 @@ func TestFencesInDatabases(t *testing.T) {
 	}
 }
 
-// pausedHolder has a writer with a ticket of four seconds. It is stopped before its write, and goes on when
-// the next holder has written.
+// pausedHolder stops a writer with a ticket of four seconds before its write. The writer continues after the
+// next holder has written.
 func (d *database) pausedHolder(t *testing.T) {
 	port := must.Get(cluster.FreePorts(1))(t)[0]
 	o := generous()
@@ -200,8 +200,8 @@ func writeOf(path string, token int) string {
 	return fmt.Sprintf("INSERT INTO written (token) SELECT %d WHERE zlock_fence('%s', %[1]d);", token, path)
 }
 
-// othersWait has a transaction of a holder that is not over when another holder writes: that one waits, and
-// then writes if it came later.
+// othersWait leaves the transaction of one holder open while another holder writes. The other holder waits,
+// and then writes if its token is newer.
 func (d *database) othersWait(t *testing.T, open, other int, want string) {
 	must.Get(d.ask("DELETE FROM written; DELETE FROM zlock_fences;" + writeOf("/open", 1)))(t)
 	cmd := d.command()
@@ -231,7 +231,8 @@ func (d *database) othersWait(t *testing.T, open, other int, want string) {
 	expect.Equal(t, strings.Join(strings.Fields(rows), " "), want, "tokens that were written")
 }
 
-// manyHolders has eight programs that write at once with tokens that rise and fall: what is written rises.
+// manyHolders runs eight programs that write at once with rising and falling tokens. The stored token only
+// rises.
 func (d *database) manyHolders(t *testing.T) {
 	must.Get(d.ask("DELETE FROM written;"))(t)
 	var all sync.WaitGroup

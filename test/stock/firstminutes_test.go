@@ -29,7 +29,7 @@ const firstPage = "../../docs/first-minutes.md"
 // firstSection is the program of a section of the page, and the lines that run it.
 type firstSection struct {
 	title, language, file string
-	needs                 []string // a section is followed where these are
+	needs                 []string // the section is skipped where these are missing
 	dir                   string   // where it was followed
 }
 
@@ -79,7 +79,7 @@ func firstBlock(t *testing.T, page, title, language string) string {
 	return m[1]
 }
 
-// firstRun runs lines for the shell, and returns what they wrote.
+// firstRun runs shell commands, and returns their output.
 func firstRun(t *testing.T, dir, script string, env ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
@@ -109,9 +109,8 @@ func firstShell(t *testing.T, page string) string {
 	return took
 }
 
-// follow writes the program, runs the section's lines on a server of its own, and returns how long they
-// took. The README shows lines of the same program. A program whose lock is its own (turn) waits for the
-// node before it.
+// follow writes the program and runs the section's lines on a new server. The README shows lines of the same
+// program. A program that implements its own lock (turn) waits for the node before it.
 func (s *firstSection) follow(t *testing.T, page string) string {
 	program := firstBlock(t, page, s.title, s.language)
 	shown := readmeBlock(t, s.language)

@@ -281,7 +281,7 @@ func (s *goSuite) words(t *testing.T) {
 		check(t, s.target.addrs[i]+" ruok", ok, true)
 	}
 	c := s.connect(t)
-	c.caughtUp(t) // a session that has asked nothing shows no lcxid
+	c.caughtUp(t) // a session without a request shows no lcxid
 	// The second result is false with every ZooKeeper: the line of the command's
 	// own connection has fewer fields than the parser wants.
 	clients, _ := zk.FLWCons(s.target.addrs, 30*time.Second)

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// contender stands in the queue of a shared lock: HOST-R-n for a reader, which waits for the writers before
-// it, HOST-W-n for a writer, which waits for all before it.
+// contender stands in the queue of a shared lock: HOST-R-n for a reader, which waits for all writers before
+// it, HOST-W-n for a writer, which waits for all contenders before it.
 type contender struct {
 	*zk.Conn
 	node  string
@@ -38,8 +38,8 @@ func before(children []string, node string) (list []string) {
 	return list
 }
 
-// herd is the shared lock in its simplest form: a waiter watches the
-// directory, and looks again at every change.
+// herd is the shared lock in its simplest form: a waiter watches the directory, and reads it again at every
+// change.
 func herd(t *testing.T, c *contender) {
 	children, _, err := c.Children(t.Context(), "/shared")
 	if err == nil && len(before(children, c.node)) > 0 {
@@ -61,7 +61,7 @@ func orderly(t *testing.T, c *contender) {
 			return
 		}
 		st, watch := must.Get2(c.ExistsW(t.Context(), "/shared/"+ahead[len(ahead)-1]))(t)
-		if st != nil { // else it has just gone: look again
+		if st != nil { // otherwise the node has just gone: read again
 			c.watch = watch
 			return
 		}
@@ -121,8 +121,8 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 	return events
 }
 
-// The herd wakes all at every release, n²/2 notifications for n writers; the mended lock wakes one, n
-// in all. Readers between them change the factor, not the shape.
+// The herd wakes all waiters at every release: n²/2 notifications for n writers. The better lock wakes one
+// waiter: n in all. Readers among the writers change the factor, not the shape.
 func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	beside(t)
 	for _, n := range []uint64{5, 10, 20} {
@@ -139,7 +139,8 @@ func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	t.Logf("%s: %d notifications in a herd, %d without", mixed, herded, one)
 }
 
-// beside lets a test run beside others, which have servers of their own, unless all are given the same.
+// beside runs a test in parallel with others that start their own servers, unless all tests share given
+// servers.
 func beside(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ZLOCKD_STOCK_SERVERS") == "" {

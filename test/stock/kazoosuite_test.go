@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestKazoosOwnTests runs those tests of kazoo that need servers started in one
-// way or another: reconfiguration, read-only mode, SASL.
+// TestKazoosOwnTests runs the kazoo tests that need servers with special settings: reconfiguration, read-only
+// mode, SASL.
 func TestKazoosOwnTests(t *testing.T) {
 	beside(t)
 	zlockd := kerberosServers(t)

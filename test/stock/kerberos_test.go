@@ -41,9 +41,9 @@ var kerberosRules = []string{
 	"sessionRequireClientSASLAuth=true",
 }
 
-// TestKerberos lets kazoo, the Java and the C client sign in with tickets of a
-// KDC, at a ZooKeeper and at zlockd from the same JAAS file: what they see, and
-// what is refused, is the same. At the end the server's key is replaced.
+// TestKerberos lets kazoo, the Java client and the C client sign in with tickets of a KDC. They sign in at a
+// ZooKeeper and at zlockd with the same JAAS file, and must get the same answers and the same refusals. At
+// the end the test replaces the server's key.
 func TestKerberos(t *testing.T) {
 	zlockd := kerberosServers(t)
 	need(t, "java", "gcc", "apt-get", "/usr/bin/python3", "/usr/share/zookeeper/bin/zkCli.sh",
@@ -94,7 +94,7 @@ func kerberosCli(t *testing.T) string {
 	return filepath.Join(dir, "cli")
 }
 
-// kerberosSeen is what the clients see of a server, one fact a line.
+// kerberosSeen lists the clients' view of a server, one fact per line.
 func kerberosSeen(t *testing.T, kind cluster.Kind, zlockd string, config []string, cli string) string {
 	k := startKDC(t, "ZK.TEST", "zookeeper/localhost", "other/localhost", "alice", "app/host")
 	jaas := k.file("server.jaas")
@@ -153,8 +153,8 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, zlockd string, config []strin
 	return strings.Join(facts, "\n")
 }
 
-// runCli gives the C client's shell one line and returns what it says of it. The
-// shell ends with its input, so that is held open until then.
+// runCli gives the C client's shell one line and returns its output. The shell ends with its input, so the
+// input stays open until then.
 func runCli(t *testing.T, env []string, line string, words ...string) (result string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -24,7 +24,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// holder starts a program that holds locks by its session a and waits by b, and returns both once it is done.
+// holder starts a program that holds locks by its session a and waits by its session b. It returns both
+// sessions once the program is ready.
 func holder(t *testing.T, g target, args ...string) map[string]string {
 	t.Helper()
 	sessions, lines := contending(t, g, args...)
@@ -48,7 +49,7 @@ func contending(t *testing.T, g target, args ...string) (sessions map[string]str
 	out := must.Get(cmd.StdoutPipe())(t)
 	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
-		in.Close() // that is how it is told to end
+		in.Close() // the program ends with its input
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
@@ -98,7 +99,7 @@ func (v *viewed) get(path string, into any) bool {
 	return json.NewDecoder(r.Body).Decode(into) == nil && r.StatusCode == http.StatusOK
 }
 
-// wants waits until a lock is as told: sessions in order, holders first.
+// wants waits until the view shows a lock in this state: its sessions in order, holders first.
 func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 	v.t.Helper()
 	var l lock
@@ -271,12 +272,12 @@ func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 	b.js("document.getElementById('act-do').click()")
 	said("Done: remove /cur/mutex/")
 	v.wants("/cur/mutex", "lock", "curator", []string{cur["b"]}, nil)
-	// The same again, with the password that the page has cleared: the node has gone.
+	// The same action with the password that the page has cleared: the node no longer exists.
 	b.js("document.getElementById('act-password').value = 'test'; document.getElementById('act-dry').click()")
 	said("has no contender")
 	b.js("document.getElementById('act-close').click()")
 
-	// Another hold than the one that was looked at.
+	// The lock has a newer hold than the page shows.
 	var l lock
 	must.That(t, v.get("/locks/kz/lock", &l) && len(l.Holders) == 1, "%+v", l)
 	b.open(v.base + "/?tab=lock&path=/kz/lock")
@@ -310,7 +311,7 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 	must.Await(t, "locks by the keyboard", time.Minute, func() bool {
 		return b.js("return document.querySelector('h2').innerText") == "Locks"
 	})
-	// A table that is put in place again keeps the focus.
+	// A table that the page redraws keeps the focus.
 	b.js("document.querySelector('a[data-key=\"l-/cur/sem\"]').focus(); " +
 		"document.querySelector('#content').dataset.old = 1")
 	s := &goSuite{target: v.g}
@@ -354,7 +355,7 @@ func narrow(t *testing.T, v *viewed, b *browser) {
 	b.width(1200)
 }
 
-// foreign looks at what the browser noted: nothing left the page's origin, and nothing went wrong.
+// foreign checks the browser's log: the page loaded nothing from another origin, and had no errors.
 func foreign(t *testing.T, v *viewed, b *browser) {
 	t.Helper()
 	for _, line := range b.log("browser") {

@@ -59,7 +59,8 @@ func startPrometheus(t *testing.T, e ...*cluster.Ensemble) *prometheus {
 	return &prometheus{t, "http://" + ports[0]}
 }
 
-// ask returns the values of an expression's series; an error of Prometheus, as while it starts, is not one.
+// ask returns the values of an expression's series. It ignores errors of Prometheus, for example while it
+// starts.
 func (p *prometheus) ask(expr string) (values []float64) {
 	p.t.Helper()
 	r, err := http.Get(p.base + "/api/v1/query?query=" + url.QueryEscape(expr))
@@ -100,8 +101,8 @@ func (p *prometheus) await(what, expr string, yes func(float64) bool) {
 	p.t.Errorf("%s: %s has no such series: %v", what, expr, p.ask(expr))
 }
 
-// silence waits until an alert rule finds nothing: earlier samples may be in its window, and a server that
-// stood still for a moment is slow or down to a Prometheus. calm, if set, is done before it is asked again.
+// silence waits until an alert rule finds nothing. Earlier samples may still be in its window, and a server
+// that stood still for a moment is slow or down to Prometheus. Before each new query it calls calm, if set.
 func (p *prometheus) silence(what, expr string, calm func()) {
 	p.t.Helper()
 	got := p.ask(expr)
@@ -149,9 +150,9 @@ func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 	}
 }
 
-// TestBoards asks a Prometheus that looks at three servers every query of our board, of the public boards
-// and of the public alert rules, after load, a snapshot, an election and a restart. Each has a series;
-// those that are to move move; the public alerts are silent until their cause is there.
+// TestBoards sends a Prometheus that scrapes three servers every query of our board, of the public boards and
+// of the public alert rules, after load, a snapshot, an election and a restart. Each query has a series, and
+// the values that must change change. The public alerts are silent until their cause occurs.
 func TestBoards(t *testing.T) {
 	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--snapshot-entries", "40",
 		"--backup-dir", t.TempDir()}}
@@ -167,8 +168,8 @@ func TestBoards(t *testing.T) {
 	handOffs(t, e, 30)
 	p.await("scraped since", `sum(zlockd_lock_grants_total) > 0`, exists)
 
-	// The forming of the cluster is an election too, and the window of the
-	// public rule is longer than this test: what counts is that it rises at those that stay.
+	// The forming of the cluster is an election too, and the window of the public rule is longer than this
+	// test. So the test checks only that the number rises at the servers that stay.
 	led := e.WaitLeader()
 	counted := fmt.Sprintf(`sum(election_time_count{instance!=%q})`, led.Admin)
 	elections := p.ask(counted)
@@ -352,7 +353,7 @@ func TestTelegraf(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(out) {
-		// Numbers are numbers: a text among them breaks the database behind it.
+		// A number must not become text: that would break the database to which Telegraf writes.
 		if f := strings.Fields(line); len(f) < 5 || f[3] == "string" && f[2] != "version" && f[2] != "peer_state" {
 			t.Errorf("not a number: %s", line)
 		}

@@ -23,7 +23,7 @@ import (
 
 var layoutRuns = flag.Int("layout.runs", 100, "how often Curator and kazoo take one path at once")
 
-// taker is a program that takes a lock at each path that it is given, and says what it was told.
+// taker is a program that takes a lock at each given path, and prints the result.
 type taker struct {
 	t   *testing.T
 	in  io.Writer
@@ -56,8 +56,8 @@ func (k *taker) said() string {
 	return k.out.Text()
 }
 
-// TestOneLayout lets Curator and kazoo take one path at the same time, many times: without --one-layout both
-// hold it each time, with it one holds and the other shows an error.
+// TestOneLayout lets Curator and kazoo take one path at the same time, many times. Without --one-layout both
+// hold it each time. With it one holds and the other shows an error.
 func TestOneLayout(t *testing.T) {
 	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
@@ -105,7 +105,7 @@ func TestOneLayout(t *testing.T) {
 	}
 }
 
-// What each library shows of the error is its word for NOAUTH, at once: none of them tries again.
+// Each library shows its name for NOAUTH at once, and does not try again.
 func TestOneLayoutIsShownByStockClients(t *testing.T) {
 	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py",

@@ -239,8 +239,8 @@ func (c *pgConn) prepare() error {
 	return err
 }
 
-// take inserts a row: the unique key lets one succeed. Nothing ends it but a
-// delete, so that ttl is of no use.
+// take inserts a row; the unique key lets only one client succeed. Only a delete ends the lock, so ttl has no
+// effect.
 func (c *pgConn) take(name, owner string, _ time.Duration) (bool, error) {
 	tag, _, err := c.query("INSERT INTO lock VALUES ('%s', '%s') ON CONFLICT DO NOTHING", name, owner)
 	return tag == "INSERT 0 1", err

@@ -23,9 +23,9 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestPermitsOfAllReleases lets Curator's semaphore, zlock of the first release, zlock of this one, package
-// client and tickets take permits of one semaphore: no more hold at once than there are permits. Some programs
-// are killed while they hold.
+// TestPermitsOfAllReleases lets Curator's semaphore, zlock of the first release, zlock of this release,
+// package client and tickets take permits of one semaphore. There are never more holders than permits. Some
+// programs are killed while they hold.
 func TestPermitsOfAllReleases(t *testing.T) {
 	beside(t)
 	const path, limit, rounds = "/gpu", 3, 25

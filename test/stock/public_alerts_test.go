@@ -23,8 +23,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// alertSeries are, for each public rule, series with which it fires and with
-// which it does not, in promtool's notation.
+// alertSeries has two series for each public rule, in promtool's notation: the rule fires with the first one
+// and not with the second.
 var alertSeries = map[string][2]string{
 	"server is down":       {`up{job="zlockd"} 0x30`, `up{job="zlockd"} 1x30`},
 	"too many znodes":      {`znode_count 1000001x30`, `znode_count 1000000x30`},
@@ -97,10 +97,10 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 	}
 }
 
-// TestPublicAlertsByTheirCause brings about, on running servers, what the public rules are about, but for
-// what TestBoards does (a server that is down, elections, a quorum that is missing), for memory that fills
-// up, and for what cannot be: threads that are deadlocked, a server that answers other than imok. Where a
-// rule wants gigabytes or minutes it is asked with a smaller number.
+// TestPublicAlertsByTheirCause makes the causes of the public rules occur on running servers. It leaves out
+// the causes that TestBoards makes (a server that is down, elections, a missing quorum), memory that fills
+// up, and impossible ones: deadlocked threads, a server that does not answer imok. If a rule needs gigabytes
+// or minutes, the test uses a smaller number.
 func TestPublicAlertsByTheirCause(t *testing.T) {
 	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--max-client-cnxns", "0",
 		"--snapshot-entries", "500"}}
@@ -111,7 +111,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	conn := must.Get(zk.Dial(t.Context(), lead.Client, zk.Options{}))(t)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 
-	// rule asks a public rule, or one with another number or window.
+	// rule returns the query of a public rule, with another number or window if change says so.
 	rule := func(name string, change ...string) string {
 		for _, a := range golden.Alerts() {
 			if a.Panel == name {
@@ -224,8 +224,8 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	}
 }
 
-// TestTwoClustersInOneJobAreTooManyLeaders: what the public rule can find here.
-// It is silent when one of them has gone.
+// TestTwoClustersInOneJobAreTooManyLeaders shows what the public rule can find here: two clusters in one job.
+// The rule is silent once one cluster has gone.
 func TestTwoClustersInOneJobAreTooManyLeaders(t *testing.T) {
 	beside(t)
 	var two []*cluster.Ensemble

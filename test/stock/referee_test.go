@@ -262,7 +262,7 @@ func (y *relay) pass(c net.Conn) {
 	io.Copy(c, s)
 }
 
-// TestRefereeSeesViolations keeps the judge honest.
+// TestRefereeSeesViolations checks that the referee reports violations.
 func TestRefereeSeesViolations(t *testing.T) {
 	type entry struct {
 		mode  string

@@ -23,8 +23,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestAlertRules lets promtool check the alert rules and try each of them, with
-// its cause and without it, and holds the manual against them.
+// TestAlertRules lets promtool check the alert rules and try each rule with and without its cause. It also
+// compares the rules with the manual.
 func TestAlertRules(t *testing.T) {
 	beside(t)
 	const dir = "../../deploy/prometheus"
@@ -60,8 +60,8 @@ type asked struct {
 // whose addresses are each ensemble's own.
 type answered struct{ anybody, super string }
 
-// TestReconfigAsZooKeeper asks a ZooKeeper ensemble and a cluster of zlockd the
-// same, as any client and as the super user, one after the other.
+// TestReconfigAsZooKeeper sends the same requests to a ZooKeeper ensemble and to a cluster of zlockd, one
+// after the other, as any client and as the super user.
 func TestReconfigAsZooKeeper(t *testing.T) {
 	beside(t)
 	ownServers(t)
@@ -177,8 +177,8 @@ const saslClient = `Client {
 };
 `
 
-// TestSASL lets kazoo and the Java client authenticate by SASL DIGEST-MD5, with
-// users of a JAAS file, and fail to.
+// TestSASL lets kazoo and the Java client authenticate by SASL DIGEST-MD5 as users of a JAAS file, with right
+// and with wrong passwords.
 func TestSASL(t *testing.T) {
 	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py",

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestCClient runs libzookeeper_mt. The library ends its process when a reply
-// comes that it does not expect, so the driver's clean end is a check too.
+// TestCClient runs libzookeeper_mt. The library ends its process when it gets an unexpected reply, so the
+// driver's orderly end is a check too.
 func TestCClient(t *testing.T) {
 	beside(t)
 	need(t, "gcc", "/usr/include/zookeeper/zookeeper.h")
@@ -72,8 +72,8 @@ func TestCliMt(t *testing.T) {
 	}
 }
 
-// TestNodeClient runs node-zookeeper-client, which npm installs into a temporary directory. It is the one
-// client that is skipped when it cannot be had.
+// TestNodeClient runs node-zookeeper-client, which npm installs into a temporary directory. Only this client
+// is skipped when it cannot be installed.
 func TestNodeClient(t *testing.T) {
 	beside(t)
 	need(t, "node", "npm")

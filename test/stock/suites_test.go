@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// ownServers skips a suite that starts servers of its own, where others are to
-// be tested, and returns the zlockd to start.
+// ownServers skips a suite that starts its own servers if the run tests other servers. It returns the zlockd
+// to start.
 func ownServers(t *testing.T) (zlockd string) {
 	t.Helper()
 	if os.Getenv("ZLOCKD_STOCK_SERVERS") != "" || os.Getenv("ZLOCKD_STOCK_TARGET") == "zookeeper" {
@@ -49,8 +49,8 @@ type suite struct {
 	least  int                             // that must pass
 }
 
-// run turns the tests of the suite into subtests. Clients' tests wait for a second or a few, and have
-// sessions as short, which a busy machine outlasts: a test that fails is run again, twice at most.
+// run turns the tests of the suite into subtests. The clients' tests wait only for seconds, and their
+// sessions are as short; a busy machine can be slower. So a failed test runs again, at most twice.
 func (s suite) run(t *testing.T) {
 	t.Helper()
 	name, word := s.ended.SubexpIndex("name"), s.ended.SubexpIndex("word")

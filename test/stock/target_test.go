@@ -46,8 +46,8 @@ func startTarget(t *testing.T, o cluster.Options) target {
 	return target{addrs: strings.Split(e.Addrs(), ","), kind: o.Kind, ensemble: e}
 }
 
-// generous is what the recipe tests need of a server: on ZooKeeper TTL nodes
-// are off by default, and a super user makes ACL checks possible on both.
+// generous returns options that the recipe tests need: on ZooKeeper TTL nodes are off by default, and a super
+// user makes ACL checks possible on both servers.
 func generous() cluster.Options {
 	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
 	return cluster.Options{

@@ -96,9 +96,9 @@ func startCli(t *testing.T, args ...string) *cli {
 	return c
 }
 
-// collect reads what the current command prints: until it has printed as many lines as want, and then until
-// nothing comes for a moment. The commands run one after the other, so a line that comes later still shows:
-// as a surplus of the next command.
+// collect reads the output of the current command: first as many lines as want has, then until no line comes
+// for a moment. The commands run one after the other, so a later line still shows as a surplus line of the
+// next command.
 func (c *cli) collect(want step) (out, err []string) {
 	patience := time.After(90 * time.Second) // Java starts before the first
 	settle := 40 * time.Millisecond

@@ -125,7 +125,7 @@ func (b *browser) js(script string, args ...any) string {
 	return fmt.Sprint(v)
 }
 
-// text is what the page shows.
+// text returns the text that the page shows.
 func (b *browser) text() string { b.t.Helper(); return b.js("return document.body.innerText") }
 
 // keys presses keys, wherever the focus is.

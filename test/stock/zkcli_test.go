@@ -32,8 +32,8 @@ type difference struct {
 	reason string
 }
 
-// differences of zlockd. Besides, zxids are compared by order only: a failed
-// write consumes no zxid in zlockd, and does in ZooKeeper.
+// differences lists where zlockd differs. In addition zxids are compared by their order only: a failed write
+// consumes no zxid in zlockd, but one in ZooKeeper.
 var differences = []difference{
 	{
 		script: "fresh", cmd: "create -t 10000 /demo/ttl x", send: "create -t 10000 /demo/none/ttl x",

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The table by which zlockd's reading of a zoo.cfg is tested says what ZooKeeper's own classes say.
+// The test compares the table for zlockd's reading of a zoo.cfg with the answers of ZooKeeper's own classes.
 func TestTableOfZooKeysIsZooKeepers(t *testing.T) {
 	cmd := javaDriver(t, "ZooCfg")
 	var rows [][]string

@@ -14,8 +14,8 @@ import (
 // DefaultTimeout bounds every wait of a Conn for one frame.
 const DefaultTimeout = 30 * time.Second
 
-// ErrRefused is the error of Connect if the server declares the session ended: a real client
-// reports that answer as "session expired".
+// ErrRefused is the error of Connect if the server declares the session ended. A real client reports that
+// answer as "session expired".
 var ErrRefused = errors.New("wire: session refused")
 
 // Event is a watch event.
@@ -220,8 +220,8 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	return b, nil
 }
 
-// plainEOF maps a reset to io.EOF: when the server closes, bytes still under way decide which
-// of the two a client sees, not the server.
+// plainEOF maps a reset to io.EOF. When the server closes, a client sees one or the other, depending on the
+// bytes that are still under way.
 func plainEOF(err error) error {
 	if errors.Is(err, io.EOF) || isReset(err) {
 		return io.EOF

@@ -47,7 +47,7 @@ func AttachPipe(addr string, s Session, zxid int64) (*Pipe, error) {
 	return &Pipe{Session: c.Session, Zxid: zxid, c: c, in: make([]byte, 4096)}, nil
 }
 
-// append appends a request. The record is in the room that c.record has.
+// append appends a request. The record uses the memory of c.record.
 func (c *Pipe) append(op jute.OpCode, record Body) {
 	c.record = record[:0]
 	c.c.xid++

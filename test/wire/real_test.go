@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 )
 
-// The methods are proven against the real server: what they decode is then what the protocol means.
+// The test runs the methods against a real ZooKeeper, which proves that they decode the protocol correctly.
 func TestRealServer(t *testing.T) {
 	tryAll(t, func(t *testing.T) string {
 		return cluster.StartZooKeeper(t, "extendedTypesEnabled=true").Client

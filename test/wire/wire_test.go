@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// TestZlockd tries everything on zlockd; TestRealServer, which needs a
-// ZooKeeper, on the server that says what is right.
+// TestZlockd tries all methods on zlockd. TestRealServer, which needs a ZooKeeper, tries them on the
+// reference server.
 func TestZlockd(t *testing.T) {
 	tryAll(t, func(t *testing.T) string { return zlocktest.Start(t).Addr })
 }
