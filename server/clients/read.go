@@ -232,7 +232,9 @@ func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	if code == jute.OK {
 		var steps int
 		b, w, steps, code = request.AppendRecord(st.Tree(), b, c.session, *c.proof.ids.Load(), op, body)
-		c.reads.cost += int64(steps)
+		if op == jute.OpMultiRead { // never parked: only the connection's own goroutine uses reads.cost
+			c.reads.cost += int64(steps)
+		}
 	}
 	o.EndReply(b, at, code)
 	if o.Size() > outbox.FlushSize || o.Reserved() > 0 {
