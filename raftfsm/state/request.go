@@ -245,9 +245,9 @@ func PeekRequest(b []byte) (session int64, rest []byte) {
 
 // Forget returns the request that ends the stream of a removed server. The next server with its id then
 // counts as a new server. The request opens a stream for an empty incarnation, which no server has: so the
-// births of that id never repeat, and a request from before the removal cannot match a later stream. A server that was
-// removed and added again while it ran sees that its stream has ended, and opens another. The nonce must be
-// random.
+// births of that id never repeat, and a request from before the removal cannot match a later stream. A server
+// that was removed and added again while it ran sees that its stream has ended, and opens another. The nonce
+// must be random.
 func Forget(id uint32, nonce int64) Request {
 	m := Member{ID: id}
 	return Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}

@@ -421,15 +421,15 @@ func TestFailedBackupIsTriedAgain(t *testing.T) {
 	stop := begin(t, k)
 	defer stop()
 	var tries []int64 // minutes
+	var seen int64    // failures
 	for minute := range int64(4 * 60) {
-		before := k.State().Failed
 		if minute > 0 {
 			c.move(time.Minute)
 		}
 		c.tick <- c.now()
 		c.tick <- c.now()
-		if k.State().Failed > before {
-			tries = append(tries, minute)
+		if failed := k.State().Failed; failed > seen {
+			tries, seen = append(tries, minute), failed
 		}
 		expect.Has(t, k.Notice(), "have failed since "+since+", and there is none yet: ", "after %d min", minute)
 	}

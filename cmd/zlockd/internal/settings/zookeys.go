@@ -73,8 +73,8 @@ var zooRules = map[string]rule{
 	"ssl.trustStore.type":            storeType,
 	"ssl.quorum.keyStore.type":       storeType,
 	"ssl.quorum.trustStore.type":     storeType,
-	"ssl.trustStore.password":        ignored("PEM files have no password"), "ssl.trustStore.passwordPath": ignored(
-		"PEM files have no password"),
+	"ssl.trustStore.password":        ignored("PEM files have no password"),
+	"ssl.trustStore.passwordPath":    ignored("PEM files have no password"),
 	"ssl.quorum.trustStore.password":     ignored("PEM files have no password"),
 	"ssl.quorum.trustStore.passwordPath": ignored("PEM files have no password"),
 	"ssl.clientAuth":                     {"none, want or need a certificate of the client", clientAuth},
