@@ -11,7 +11,6 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
@@ -225,13 +224,9 @@ func (s *semaphore) grant(place string, o recipe.Owner, n int) (ops []byte) {
 // promote gives a ticket its permits. It returns an answer if the ticket cannot have them; otherwise the next
 // look shows the result.
 func (s *Server) promote(ctx context.Context, q *Request, g *sight) *Answer {
-	out, err := s.do(ctx, state.Request{Session: g.session.ID, Gen: g.session.Gen, Op: jute.OpMulti, IDs: q.IDs,
-		Body: g.grant})
+	out, err := s.transact(ctx, g, q.IDs, g.grant)
 	if err != nil {
 		return unavailable(err)
-	}
-	if out.Code == jute.OK && !out.Refused {
-		out.Code = state.FirstFailure(out.Reply)
 	}
 	switch out.Code {
 	case jute.OK, jute.NoNode, jute.NodeExists, jute.BadVersion: // another request was faster

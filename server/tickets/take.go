@@ -159,12 +159,12 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			}
 			return g, notHere(g.mixed)
 		case g.asked != nil && !g.held:
-			if away, err := s.stepsAside(ctx, &g); err != nil {
-				return g, unavailable(err)
-			} else if !away {
-				continue
+			if a := s.stepsAside(ctx, &g, func() *Answer {
+				return s.leaves(ctx, q, &g, session.TicketRevoked)
+			}); a != nil {
+				return g, a
 			}
-			return g, s.leaves(ctx, q, &g, session.TicketRevoked)
+			continue
 		case g.grant != nil && renews && grants < triesMost:
 			grants++
 			if a := s.promote(ctx, q, &g); a != nil {
@@ -172,12 +172,10 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			}
 			continue
 		case q.Try && renews && !g.held && g.session.Ticket.Mode == permit:
-			if away, err := s.stepsAside(ctx, &g); err != nil {
-				return g, unavailable(err)
-			} else if !away {
-				continue
+			if a := s.stepsAside(ctx, &g, func() *Answer { return s.withdraw(ctx, q, &g) }); a != nil {
+				return g, a
 			}
-			return g, s.withdraw(ctx, q, &g)
+			continue
 		case g.asked != nil, over, q.IfNoneMatch == "" && g.held,
 			q.IfNoneMatch != "" && q.IfNoneMatch != g.etag():
 			return g, nil
@@ -208,9 +206,9 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 }
 
 // stepsAside removes the contender of a ticket that waits, unless the ticket has got its lock since the look:
-// another request may have told the caller so, and then the ticket must not end. It reports whether the
-// contender is gone.
-func (s *Server) stepsAside(ctx context.Context, g *sight) (away bool, err error) {
+// another request may have told the caller so, and then the ticket must not end. Once the contender is gone,
+// end ends the ticket and returns the answer. stepsAside returns nil if the ticket must be looked at again.
+func (s *Server) stepsAside(ctx context.Context, g *sight, end func() *Answer) *Answer {
 	var ops []byte
 	add := func(op jute.OpCode, path string) {
 		ops = jute.AppendMultiHeader(ops, op, false, -1)
@@ -220,20 +218,31 @@ func (s *Server) stepsAside(ctx context.Context, g *sight) (away bool, err error
 		add(jute.OpCheck, g.blocker)
 	}
 	add(jute.OpDelete, g.node)
-	out, err := s.do(ctx, state.Request{Session: g.session.ID, Gen: g.session.Gen, Op: jute.OpMulti,
-		IDs: acl.Super, Body: jute.AppendMultiHeader(ops, jute.OpError, true, -1)})
+	out, err := s.transact(ctx, g, acl.Super, jute.AppendMultiHeader(ops, jute.OpError, true, -1))
 	switch {
 	case err != nil:
-		return false, err
+		return unavailable(err)
 	case out.Refused: // another request has changed the ticket's time or ended the ticket
-		return false, nil
-	case out.Code == jute.OK:
+		return nil
+	}
+	switch out.Code {
+	case jute.OK:
+		return end()
+	case jute.NoNode:
+		return nil
+	}
+	return unavailable(errAgain)
+}
+
+// transact sends a transaction in a ticket's session. The code of the outcome is that of the operation for
+// which the transaction failed.
+func (s *Server) transact(ctx context.Context, g *sight, ids []jute.ID, ops []byte) (state.Outcome, error) {
+	out, err := s.do(ctx, state.Request{Session: g.session.ID, Gen: g.session.Gen, Op: jute.OpMulti, IDs: ids,
+		Body: ops})
+	if err == nil && out.Code == jute.OK && !out.Refused {
 		out.Code = state.FirstFailure(out.Reply)
 	}
-	if out.Code != jute.OK && out.Code != jute.NoNode {
-		return false, errAgain
-	}
-	return out.Code == jute.OK, nil
+	return out, err
 }
 
 // leaves ends a ticket that has lost its place, and returns the answer.
