@@ -224,17 +224,14 @@ func withoutSecrets(text string) string {
 	}
 	lines := strings.SplitAfter(lineEnds.Replace(text), "\n")
 	for i := 0; i < len(lines); i++ {
-		line := strings.TrimLeft(strings.TrimSuffix(lines[i], "\n"), " \t\f")
-		if line != "" && (line[0] == '#' || line[0] == '!') {
+		first := i
+		line, last := joined(lines, i)
+		i = last
+		if isComment(line) {
 			if secret(line) {
 				lines[i] = "# (not shown)\n"
 			}
-			continue // comments have no continuation
-		}
-		first := i
-		for continued(line) && i+1 < len(lines) {
-			i++
-			line = line[:len(line)-1] + strings.TrimLeft(strings.TrimSuffix(lines[i], "\n"), " \t\f")
+			continue
 		}
 		key, _ := splitProperty(line)
 		if key = unescape(key); secret(key) {

@@ -24,13 +24,10 @@ func parseProperties(text string) []property {
 	lines := strings.Split(lineEnds.Replace(text), "\n")
 	for i := 0; i < len(lines); i++ {
 		first := i + 1
-		line := strings.TrimLeft(lines[i], " \t\f")
-		if line == "" || line[0] == '#' || line[0] == '!' {
+		line, last := joined(lines, i)
+		i = last
+		if line == "" || isComment(line) {
 			continue
-		}
-		for continued(line) && i+1 < len(lines) {
-			i++
-			line = line[:len(line)-1] + strings.TrimLeft(lines[i], " \t\f")
 		}
 		key, value := splitProperty(line)
 		// ZooKeeper itself trims the values, as Java does: of blanks and control characters.
@@ -45,6 +42,20 @@ func parseProperties(text string) []property {
 	}
 	return list
 }
+
+// joined returns the line at i joined with the lines that continue it, and the place of the last of them. A
+// comment has no continuation. The lines may have their ends.
+func joined(lines []string, i int) (line string, last int) {
+	text := func(i int) string { return strings.TrimLeft(strings.TrimSuffix(lines[i], "\n"), " \t\f") }
+	line = text(i)
+	for !isComment(line) && continued(line) && i+1 < len(lines) {
+		i++
+		line = line[:len(line)-1] + text(i)
+	}
+	return line, i
+}
+
+func isComment(line string) bool { return line != "" && (line[0] == '#' || line[0] == '!') }
 
 // continued reports whether a line ends in an odd number of backslashes.
 func continued(line string) bool {
