@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
 )
@@ -39,7 +37,8 @@ type semaphore struct {
 	dir     tree.Ref // the directory of the permits
 	there   bool
 	permits []string
-	err     error // set if the path has another kind of lock
+	err     error    // set if the path has another kind of lock
+	rival   obstacle // a node of that kind
 }
 
 // semaphoreAt reads a semaphore. If the caller holds permits, token is their token, and semaphoreAt ignores
@@ -60,7 +59,7 @@ func semaphoreAt(t *tree.Tree, path string, token int64) (s semaphore) {
 	if token == 0 && (!ok || s.rec.Layout != "") {
 		s.err = recipe.ErrMixedLayout
 	} else {
-		s.err = rivals(t, dir, recipe.UsePermits, childrenOf(dir), token)
+		s.rival, s.err = rivals(t, dir, recipe.UsePermits, childrenOf(dir), token)
 	}
 	return s
 }
@@ -142,7 +141,7 @@ func (g *sight) lookPermits(t *tree.Tree, ids []jute.ID) {
 // lookHeld reads the permits that a ticket has.
 func (g *sight) lookHeld(t *tree.Tree, own []string) {
 	g.dir = recipe.Join(g.session.Ticket.Path, recipe.PermitsName)
-	g.node, g.held = recipe.Join(g.dir, own[0]), true
+	g.node = recipe.Join(g.dir, own[0])
 	for _, name := range own {
 		n, _ := t.Find(recipe.Join(g.dir, name))
 		g.token = n.Stat().Czxid
@@ -151,7 +150,7 @@ func (g *sight) lookHeld(t *tree.Tree, own []string) {
 	}
 	s := semaphoreAt(t, g.session.Ticket.Path, g.token)
 	g.slots, g.noSlots = s.numbers(t, own, g.token)
-	g.mixed = s.err
+	g.held, g.mixed, g.obstacle = s.err == nil, s.err, s.rival
 }
 
 // lookPlace finds the contender or the permits for which a ticket in a semaphore's queue waits.
@@ -161,14 +160,18 @@ func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	if !ok {
 		return
 	}
-	g.own, g.dir = own, tree.ParentPath(place)
+	g.node, g.own, g.dir = place, own, tree.ParentPath(place)
 	data := g.readNode(n)
 	var p recipe.Place
-	p, g.of, g.mixed = placeIn(t, n.Parent(), rule(layout, own.Kind), own, n.Stat().Czxid)
-	if g.mixed != nil || !p.Found {
+	p, g.of, _, g.mixed = placeIn(t, n.Parent(), rule(layout, own.Kind), own, n.Stat().Czxid)
+	switch {
+	case g.mixed != nil:
+		return
+	case !p.Found:
+		g.node = ""
 		return
 	}
-	g.node, g.ahead = place, p.Ahead+1
+	g.ahead = p.Ahead + 1
 	if p.Blocked {
 		g.blocker = recipe.Join(g.dir, p.Blocker.Name)
 		g.behind = holderOf(t, g.blocker, ids)
@@ -235,16 +238,6 @@ func (s *Server) promote(ctx context.Context, q *Request, g *sight) *Answer {
 	return refusal(&out)
 }
 
-// withdraw ends a ticket that tried to get permits and does not have them.
-func (s *Server) withdraw(ctx context.Context, q *Request, g *sight) *Answer {
-	if err := s.end(ctx, q, g.session.ID, session.TicketTried); err != nil {
-		return unavailable(err)
-	}
-	a := fail(http.StatusConflict, "held", "the permits are in use")
-	a.Body.(*failure).Behind = g.behind
-	return a
-}
-
 // lookAtPermits looks at a semaphore for a new ticket.
 func lookAtPermits(t *tree.Tree, q *Request) (c newcomer) {
 	s := semaphoreAt(t, q.Path, 0)
@@ -259,7 +252,7 @@ func lookAtPermits(t *tree.Tree, q *Request) (c newcomer) {
 	if dir, there := t.Find(queue); there {
 		c.seen = dir.Stat().Pzxid
 		var p recipe.Place
-		p, _, c.err = placeIn(t, dir, rule(recipe.LayoutCurator, recipe.RoleLock), recipe.Contender{}, 0)
+		p, _, _, c.err = placeIn(t, dir, rule(recipe.LayoutCurator, recipe.RoleLock), recipe.Contender{}, 0)
 		if p.Blocked {
 			c.blocked, c.behind = true, holderOf(t, recipe.Join(queue, p.Blocker.Name), q.IDs)
 		}

@@ -63,10 +63,17 @@ func (s *Server) renewByEntry(ctx context.Context, id int64, timeout int32) (at 
 	return at, true, nil
 }
 
+// noteConfirmed keeps the time for a ticket that lives. It asks the state, which calls Ended for each end:
+// otherwise the time of a ticket that ends during a confirmation would stay.
 func (s *Server) noteConfirmed(id int64, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.confirmed[id].Before(at) {
-		s.confirmed[id] = at
-	}
+	(*s.node.Load()).View(func(st *state.State) {
+		if x, _ := st.Sessions().Get(id); x.Ticket == nil {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.confirmed[id].Before(at) {
+			s.confirmed[id] = at
+		}
+	})
 }

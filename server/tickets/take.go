@@ -152,16 +152,13 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			return g, gone(q, &g)
 		case g.node == "":
 			return g, s.leaves(ctx, q, &g, session.TicketRemoved)
-		case g.mixed != nil:
-			// The ticket was opened beside contenders of another kind, so it can never hold the lock.
-			if err := s.end(ctx, q, g.session.ID, session.TicketGiven); err != nil {
-				return g, unavailable(err)
+		case g.mixed != nil: // the ticket was opened beside contenders of another kind
+			if a := s.stepsAside(ctx, q, &g, session.TicketGiven); a != nil {
+				return g, a
 			}
-			return g, notHere(g.mixed)
+			continue
 		case g.asked != nil && !g.held:
-			if a := s.stepsAside(ctx, &g, func() *Answer {
-				return s.leaves(ctx, q, &g, session.TicketRevoked)
-			}); a != nil {
+			if a := s.stepsAside(ctx, q, &g, session.TicketRevoked); a != nil {
 				return g, a
 			}
 			continue
@@ -172,7 +169,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			}
 			continue
 		case q.Try && renews && !g.held && g.session.Ticket.Mode == permit:
-			if a := s.stepsAside(ctx, &g, func() *Answer { return s.withdraw(ctx, q, &g) }); a != nil {
+			if a := s.stepsAside(ctx, q, &g, session.TicketTried); a != nil {
 				return g, a
 			}
 			continue
@@ -205,19 +202,19 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 	}
 }
 
-// stepsAside removes the contender of a ticket that waits, unless the ticket has got its lock since the look:
-// another request may have told the caller so, and then the ticket must not end. Once the contender is gone,
-// end ends the ticket and returns the answer. stepsAside returns nil if the ticket must be looked at again.
-func (s *Server) stepsAside(ctx context.Context, g *sight, end func() *Answer) *Answer {
+// stepsAside removes a node of a ticket that does not hold, unless the ticket has got its lock since the look:
+// another request may have told the caller so, and then the ticket must not end. Once the node is gone,
+// stepsAside ends the ticket and returns the answer. It returns nil if the ticket must be looked at again.
+func (s *Server) stepsAside(ctx context.Context, q *Request, g *sight, why session.TicketEnd) *Answer {
 	var ops []byte
-	add := func(op jute.OpCode, path string) {
+	add := func(op jute.OpCode, o obstacle) {
 		ops = jute.AppendMultiHeader(ops, op, false, -1)
-		ops = jute.AppendInt(jute.AppendString(ops, path), -1)
+		ops = jute.AppendInt(jute.AppendString(ops, o.path), o.version)
 	}
-	if g.session.Ticket.Mode != permit { // for permits, the node in the queue goes with the grant
-		add(jute.OpCheck, g.blocker)
+	if g.obstacle.path != "" {
+		add(jute.OpCheck, g.obstacle)
 	}
-	add(jute.OpDelete, g.node)
+	add(jute.OpDelete, obstacle{g.node, -1})
 	out, err := s.transact(ctx, g, acl.Super, jute.AppendMultiHeader(ops, jute.OpError, true, -1))
 	switch {
 	case err != nil:
@@ -227,8 +224,8 @@ func (s *Server) stepsAside(ctx context.Context, g *sight, end func() *Answer) *
 	}
 	switch out.Code {
 	case jute.OK:
-		return end()
-	case jute.NoNode:
+		return s.leaves(ctx, q, g, why)
+	case jute.NoNode, jute.BadVersion:
 		return nil
 	}
 	return unavailable(errAgain)
@@ -245,10 +242,18 @@ func (s *Server) transact(ctx context.Context, g *sight, ids []jute.ID, ops []by
 	return out, err
 }
 
-// leaves ends a ticket that has lost its place, and returns the answer.
+// leaves ends a ticket that has lost its node, and returns the answer.
 func (s *Server) leaves(ctx context.Context, q *Request, g *sight, why session.TicketEnd) *Answer {
 	if err := s.end(ctx, q, g.session.ID, why); err != nil {
 		return unavailable(err)
+	}
+	switch why {
+	case session.TicketGiven:
+		return notHere(g.mixed)
+	case session.TicketTried:
+		a := fail(http.StatusConflict, "held", "the permits are in use")
+		a.Body.(*failure).Behind = g.behind
+		return a
 	}
 	now := s.view(q)
 	return gone(q, &now)

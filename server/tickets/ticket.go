@@ -38,10 +38,20 @@ type sight struct {
 	mixed   error // set if the path has another kind of lock, so that the ticket cannot hold it
 	seen    int   // number of nodes that were read
 
+	// A ticket that does not hold cannot hold as long as this node stays. It has no path if the ticket's own
+	// node shows that the ticket waits: the place of a ticket for permits goes with the grant.
+	obstacle obstacle
+
 	slots   []int    // numbers of its permits
 	noSlots string   // why the caller must not use slots
 	grant   []byte   // the transaction that makes its permits; nil: the ticket must wait
 	watch   []string // further paths whose changes may change the sight
+}
+
+// obstacle is a node with its version; -1 stands for any version.
+type obstacle struct {
+	path    string
+	version int32
 }
 
 // lives reports whether there is such a ticket.
@@ -80,7 +90,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	g.node, g.dir, g.own, g.token = nodes[0], tree.ParentPath(nodes[0]), own, n.Stat().Czxid
 	g.readNode(n)
 	var p recipe.Place
-	p, g.of, g.mixed = placeIn(st.Tree(), n.Parent(), rule(layout, own.Kind), own, g.token)
+	p, g.of, g.obstacle, g.mixed = placeIn(st.Tree(), n.Parent(), rule(layout, own.Kind), own, g.token)
 	switch {
 	case g.mixed != nil:
 	case !p.Found: // another client has changed the meaning of the directory's names
@@ -90,6 +100,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	}
 	if p.Blocked {
 		g.blocker = recipe.Join(g.dir, p.Blocker.Name)
+		g.obstacle = obstacle{g.blocker, -1}
 		g.behind = holderOf(st.Tree(), g.blocker, ids)
 	}
 	return g
@@ -139,11 +150,12 @@ func (g *sight) readNode(n tree.Ref) []byte {
 // placeIn finds a contender's place among the children of a directory. own is empty for a new contender.
 // placeIn ignores contenders that came later: if a later contender belongs to another kind of lock, that
 // contender is refused, not this one. But a node that takes over the number of another node always counts.
+// With an error, by is the node that causes it, if there is one such node.
 func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, token int64) (
-	p recipe.Place, of int, err error) {
+	p recipe.Place, of int, by obstacle, err error) {
+	more := true
 	counted := func(yield func(string) bool) {
 		var walk tree.ChildWalk
-		more := true
 		walk.Next(dir, math.MaxInt, func(n tree.Ref) int {
 			c, _, numbered := recipe.ParseName(n.Name())
 			if numbered && n.Session() != 0 {
@@ -151,52 +163,57 @@ func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, to
 			}
 			late := own.Name != "" && n.Stat().Czxid > token
 			if more && (!late || numbered && !recipe.Before(own.Seq, c.Seq)) {
-				more = yield(n.Name())
+				if more = yield(n.Name()); !more {
+					by = obstacle{n.Path(), -1}
+				}
 			}
 			return 1
 		})
 	}
 	if p, err = q.Place(iter.Seq[string](counted), own); err == nil {
-		err = alone(t, dir, p.Others, token)
+		by, err = alone(t, dir, p.Others, token)
 	}
-	return p, of, err
+	return p, of, by, err
 }
 
-// alone returns an error if a lock of another kind is taken at the path of a queue.
-func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
-	if err := rivals(t, dir, recipe.UseQueue, others, token); err != nil {
-		return err
+// alone returns an error, and the node that causes it, if a lock of another kind is taken at the path of a
+// queue.
+func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) (by obstacle, err error) {
+	if by, err = rivals(t, dir, recipe.UseQueue, others, token); err != nil {
+		return by, err
 	}
 	data, _ := dir.Data(acl.Super)
 	if _, policy := recipe.ParsePolicyRecord([]byte(data)); policy && data != "" {
-		return recipe.ErrMixedLayout
+		return obstacle{dir.Path(), dir.Stat().Version}, recipe.ErrMixedLayout
 	}
-	return nil
+	return by, nil
 }
 
-// rivals returns an error if a living child belongs to another kind of lock. If token is not 0, only children
-// that were created before it count.
-func rivals(t *tree.Tree, dir tree.Ref, own recipe.Use, names []string, token int64) error {
+// rivals returns an error if a living child belongs to another kind of lock, and the node that shows it. If
+// token is not 0, only children that were created before it count.
+func rivals(t *tree.Tree, dir tree.Ref, own recipe.Use, names []string, token int64) (by obstacle, _ error) {
 	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
 	for name, use := range own.Rivals(names) {
 		n, there := t.Child(dir, name)
 		if !there {
 			continue
 		}
-		taken := live(n)
 		if use == recipe.UsePermits {
 			var walk tree.ChildWalk
-			taken = false
 			walk.Next(n, math.MaxInt, func(permit tree.Ref) int {
-				taken = taken || live(permit)
+				if by.path == "" && live(permit) {
+					by = obstacle{permit.Path(), -1}
+				}
 				return 1
 			})
+		} else if live(n) {
+			by = obstacle{n.Path(), -1}
 		}
-		if taken {
-			return recipe.ErrMixedLayout
+		if by.path != "" {
+			return by, recipe.ErrMixedLayout
 		}
 	}
-	return nil
+	return by, nil
 }
 
 // newcomer is the result of a look at a lock for a new ticket.
@@ -226,7 +243,7 @@ func lookAt(t *tree.Tree, q *Request) (c newcomer) {
 	if q.Mode == exclusive && q.Layout != recipe.LayoutKazoo && hasReaders(dir) {
 		c.role = recipe.RoleWrite // contenders of Curator's recipes see only contenders of the same recipe
 	}
-	p, _, err := placeIn(t, dir, rule(q.Layout, c.role), recipe.Contender{}, 0)
+	p, _, _, err := placeIn(t, dir, rule(q.Layout, c.role), recipe.Contender{}, 0)
 	c.blocked, c.err = p.Blocked, err
 	if p.Blocked {
 		c.behind = holderOf(t, recipe.Join(q.Path, p.Blocker.Name), q.IDs)
