@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/tickets"
 	"github.com/zlockd/zlockd/server/view"
@@ -26,7 +27,7 @@ type Instance struct {
 	Admin   *admin.Admin
 
 	o      Options
-	c      clients.Options              // the options, with their defaults filled in
+	c      options.Options              // the options, with their defaults filled in
 	node   atomic.Pointer[raftfsm.Node] // nil until the server has joined its cluster
 	client net.Listener
 	secure net.Listener

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/members"
 )
 
@@ -80,7 +80,7 @@ func (n wishes) Config() (text string) {
 func (n wishes) Servers() []status.Member { return n.Status().Members }
 
 // reconfigure carries out the operation reconfig.
-func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, known bool) {
+func (i *Instance) reconfigure(r options.ReconfigRequest) (code jute.ErrCode, known bool) {
 	node := i.node.Load()
 	switch {
 	case node == nil:

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -280,7 +281,7 @@ func TestRefusedReconfigIsLogged(t *testing.T) {
 		LoneVoter: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for joining, why := range map[string]string{"no server": "no server",
 		"server.300=127.0.0.1:1:2:observer;3": "an id is a number from 0 to 254"} {
-		code, known := i.reconfigure(clients.ReconfigRequest{Joining: joining, Version: -1, May: true})
+		code, known := i.reconfigure(options.ReconfigRequest{Joining: joining, Version: -1, May: true})
 		expect.That(t, code == jute.BadArguments && known, "%v, known: %v", code, known)
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 		last := lines[len(lines)-1]

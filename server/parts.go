@@ -2,15 +2,15 @@ package server
 
 import (
 	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
 // clientOptions returns the part of the options that is about clients.
-func (i *Instance) clientOptions() clients.Options {
+func (i *Instance) clientOptions() options.Options {
 	o := &i.o
-	c := clients.Options{
+	c := options.Options{
 		ID:                o.ID,
 		MinSessionTimeout: o.MinSessionTimeout,
 		MaxSessionTimeout: o.MaxSessionTimeout,

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/members"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -29,21 +29,24 @@ func TestReconfigOfARunningCluster(t *testing.T) {
 	id, led := e.leader()
 	other := 3 - id
 	absent := fmt.Sprintf("server.3=%s:1:participant;127.0.0.1:1", must.Refused(t))
-	leave := clients.ReconfigRequest{Version: -1, Leaving: fmt.Sprint(other), May: true}
-	try := func(what string, r clients.ReconfigRequest, want jute.ErrCode) {
+	leave := options.ReconfigRequest{Version: -1, Leaving: fmt.Sprint(other), May: true}
+	try := func(what string, r options.ReconfigRequest, want jute.ErrCode) {
 		t.Helper()
 		code, known := led.reconfigure(r)
 		expect.That(t, known && code == want, "%s: %v, known: %v", what, code, known)
 	}
 	try("the last but one voter leaves", leave, jute.BadArguments)
 	led.o.LoneVoter = true
-	try("a client without the right", clients.ReconfigRequest{Version: -1, Leaving: leave.Leaving}, jute.NoAuth)
-	try("another version", clients.ReconfigRequest{Version: 7, Leaving: leave.Leaving, May: true}, jute.BadVersion)
+	try("a client without the right", options.ReconfigRequest{Version: -1, Leaving: leave.Leaving}, jute.NoAuth)
+	try("another version", options.ReconfigRequest{Version: 7, Leaving: leave.Leaving, May: true},
+		jute.BadVersion)
 	two := fmt.Sprintf("server.%d=%s:7:participant;127.0.0.1:1,%s", id, e.peers[id], absent)
-	try("without the right, and no majority runs", clients.ReconfigRequest{Version: -1, Members: two}, jute.NoAuth)
-	try("no majority runs", clients.ReconfigRequest{Version: -1, Members: two, May: true}, jute.NewConfigNoQuorum)
+	try("without the right, and no majority runs", options.ReconfigRequest{Version: -1, Members: two},
+		jute.NoAuth)
+	try("no majority runs", options.ReconfigRequest{Version: -1, Members: two, May: true},
+		jute.NewConfigNoQuorum)
 	words := fmt.Sprintf("server.%d=%s:7:participant;127.0.0.1:9", other, e.peers[other])
-	try("other words of a member", clients.ReconfigRequest{Version: -1, Joining: words, May: true}, jute.OK)
+	try("other words of a member", options.ReconfigRequest{Version: -1, Joining: words, May: true}, jute.OK)
 	expect.Has(t, wishes{led.Node()}.Config(), words)
 	led.reconfiguring.Lock()
 	try("beside another reconfig", leave, jute.ReconfigInProgress)

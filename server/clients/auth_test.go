@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -31,7 +32,7 @@ func who(t *testing.T, c *wire.Conn) map[jute.ID]bool {
 }
 
 func TestAuthAddsIdentities(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	ip := jute.ID{Scheme: "ip", ID: "127.0.0.1"}
 	ids := who(t, c)
@@ -53,7 +54,7 @@ func TestAuthAddsIdentities(t *testing.T) {
 }
 
 func TestRequestsAreCheckedWithTheIdentitiesOfTheirTime(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
 	call(t, a, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
 	mine := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "auth"}}}
@@ -70,7 +71,7 @@ func TestRequestsAreCheckedWithTheIdentitiesOfTheirTime(t *testing.T) {
 }
 
 func TestFailedAuthIsAnsweredThenClosed(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	for _, scheme := range []string{"world", "auth", "super", "sasl", "x509", "", "unknown"} {
 		c := r.attach(a.Session)
@@ -93,7 +94,7 @@ func TestFailedAuthIsAnsweredThenClosed(t *testing.T) {
 // Null credentials do not count as credentials: they suffice for the scheme ip, and for no other. zkCli sends
 // them for an addauth with only a scheme.
 func TestAuthWithoutCredentials(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	null := func(scheme string) wire.Body { return wire.Body{}.Int(0).Str(scheme).Null() }
 	call(t, c, jute.OK, jute.OpAuth, null("ip"))
@@ -104,7 +105,7 @@ func TestAuthWithoutCredentials(t *testing.T) {
 
 func TestSuperUserMayDoEverything(t *testing.T) {
 	nobody := []jute.ACL{{Perms: 0, ID: jute.ID{Scheme: "world", ID: "anyone"}}}
-	r := newRig(t, Options{Super: identity.Super{Digest: acl.DigestID("root:secret").ID}})
+	r := newRig(t, options.Options{Super: identity.Super{Digest: acl.DigestID("root:secret").ID}})
 	c := r.client()
 	call(t, c, jute.OK, jute.OpCreate, wire.Create("/n", nil, nobody, 0))
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "other:secret"))
@@ -117,7 +118,7 @@ func TestSuperUserMayDoEverything(t *testing.T) {
 
 func TestSkipACLLetsEverybodyDoEverything(t *testing.T) {
 	nobody := []jute.ACL{{Perms: 0, ID: jute.ID{Scheme: "world", ID: "anyone"}}}
-	r := newRig(t, Options{SkipACL: true})
+	r := newRig(t, options.Options{SkipACL: true})
 	c := r.client()
 	call(t, c, jute.OK, jute.OpCreate, wire.Create("/n", nil, nobody, 0))
 	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/n", true))
@@ -129,7 +130,7 @@ func TestSkipACLLetsEverybodyDoEverything(t *testing.T) {
 // The server sends no event of a node that the client may not read. A watch for one event is used up all the
 // same; a standing watch remains.
 func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
 	call(t, a, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
 	mine := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "auth"}}}
@@ -149,7 +150,7 @@ func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 // name passes, and so does every name until names are configured.
 func TestEnsembleNames(t *testing.T) {
 	for _, names := range [][]string{nil, {"one", "two"}} {
-		r := newRig(t, Options{EnsembleNames: names})
+		r := newRig(t, options.Options{EnsembleNames: names})
 		for name, fits := range map[string]bool{"": true, "one": true, "two": true, " one": false, "one,two": false,
 			"three": false} {
 			c := r.client()
@@ -207,7 +208,8 @@ func authenticate(t *testing.T, c *wire.Conn, user, password string) jute.ErrCod
 }
 
 func TestSASL(t *testing.T) {
-	r := newRig(t, Options{SASL: &sasl.Mechanisms{Users: saslUsers}, Super: identity.Super{SASL: "root"}})
+	r := newRig(t, options.Options{SASL: &sasl.Mechanisms{Users: saslUsers},
+		Super: identity.Super{SASL: "root"}})
 	a, other := r.client(), r.client()
 	must.Equal(t, authenticate(t, a, "bob", "secret"), jute.OK)
 	bob := jute.ID{Scheme: "sasl", ID: "bob"}
@@ -232,7 +234,7 @@ func TestSASL(t *testing.T) {
 
 // Without users the server answers as ZooKeeper does, for a limited number of rounds.
 func TestSASLWithoutUsers(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	// Identities of other schemes do not count among these rounds.
 	for _, credentials := range []string{"u1:p1", "u2:p2", "u3:p3", "u4:p4"} {
@@ -249,7 +251,8 @@ func TestSASLWithoutUsers(t *testing.T) {
 }
 
 func TestRequireAuth(t *testing.T) {
-	r := newRig(t, Options{SASL: &sasl.Mechanisms{Users: saslUsers}, RequireAuth: []string{"sasl", "digest"}})
+	r := newRig(t, options.Options{SASL: &sasl.Mechanisms{Users: saslUsers},
+		RequireAuth: []string{"sasl", "digest"}})
 	for op, body := range map[jute.OpCode]wire.Body{
 		jute.OpGetData: wire.PathWatch("/", false), jute.OpSetData: wire.SetData("/", nil, -1), jute.OpWhoAmI: {},
 		jute.OpCreate: wire.Create("/x", nil, jute.WorldAnyone, 0),
@@ -297,7 +300,7 @@ func TestWhatCredentialsProve(t *testing.T) {
 		{"super", []byte(""), nil, false, 0},
 		{"", nil, nil, false, 0},
 	} {
-		_, c := quiet(t, Options{Super: identity.Super{Digest: super}, EnsembleNames: x.names})
+		_, c := quiet(t, options.Options{Super: identity.Super{Digest: super}, EnsembleNames: x.names})
 		for range 2 { // the second time proves nothing new
 			expect.Equal(t, c.prove(x.scheme, x.credentials), x.want, "%s %q", x.scheme, x.credentials)
 			ids := *c.proof.ids.Load()

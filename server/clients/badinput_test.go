@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -23,7 +24,7 @@ func alive(t *testing.T, c *wire.Conn) {
 }
 
 func TestEveryOperationNumberIsAnsweredAsItMust(t *testing.T) {
-	r := newRig(t, Options{MaxConnsPerAddr: -1})
+	r := newRig(t, options.Options{MaxConnsPerAddr: -1})
 	ops := []jute.OpCode{math.MinInt32, math.MaxInt32, 65535, 1 << 16, -1000}
 	for op := jute.OpCode(-64); op < 192; op++ {
 		ops = append(ops, op)
@@ -70,7 +71,7 @@ func TestEveryOperationNumberIsAnsweredAsItMust(t *testing.T) {
 }
 
 func TestServersOwnOperationsAreUnknownToClients(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	for op := jute.OpCode(-18); op <= -10; op++ {
 		if op == jute.OpCloseSession {
 			continue
@@ -83,7 +84,7 @@ func TestServersOwnOperationsAreUnknownToClients(t *testing.T) {
 }
 
 func TestMalformedRequests(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	create(t, c, "/a", "", 0)
 	acl := jute.WorldAnyone
@@ -195,7 +196,7 @@ func TestMalformedRequests(t *testing.T) {
 
 // A malformed frame ends the connection after the replies to the earlier frames. The session lives on.
 func TestImpossibleFramesCloseTheConnectionOnly(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	frame := func(n int) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(n)), make([]byte, max(0, min(n, 16)))...)
@@ -222,7 +223,7 @@ func TestImpossibleFramesCloseTheConnectionOnly(t *testing.T) {
 
 func TestFrameLimitIsExact(t *testing.T) {
 	const limit = 0xfffff
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	create(t, c, "/a", "", 0)
 	overhead := inbox.HeaderSize + len(wire.SetData("/a", nil, -1))
@@ -238,7 +239,7 @@ func TestFrameLimitIsExact(t *testing.T) {
 }
 
 func TestSetWatchesMayExceedTheFrameLimit(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	path := "/" + strings.Repeat("x", 99)
 	body := wire.SetWatches(1<<60, nil, slices.Repeat([]string{path}, 20_000), nil)
@@ -257,7 +258,7 @@ func TestSetWatchesMayExceedTheFrameLimit(t *testing.T) {
 }
 
 func TestBadInputLeavesNothingBehind(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	for i := range 50 {
 		c := r.client()
 		must.OK(t, c.WriteRaw(fmt.Appendf(nil, "\x00\x00\x00\x20garbage %d", i)))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -28,7 +29,7 @@ func (r *rig) loose() *conn {
 }
 
 func TestReadsDoNotAllocate(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	w := r.client()
 	create(t, w, "/a", strings.Repeat("x", 100), 0)
 	c := r.loose()
@@ -92,7 +93,7 @@ func pump(b *testing.B, r *rig, conns, depth int, op jute.OpCode, body wire.Body
 func BenchmarkGetData(b *testing.B) {
 	for _, s := range []struct{ conns, depth int }{{1, 1}, {16, 1}, {16, 16}} {
 		b.Run(fmt.Sprintf("conns=%d/depth=%d", s.conns, s.depth), func(b *testing.B) {
-			r := newRig(b, Options{})
+			r := newRig(b, options.Options{})
 			create(b, r.client(), "/a", strings.Repeat("x", 100), 0)
 			pump(b, r, s.conns, s.depth, jute.OpGetData, wire.PathWatch("/a", false))
 		})
@@ -102,7 +103,7 @@ func BenchmarkGetData(b *testing.B) {
 func BenchmarkSetData(b *testing.B) {
 	for _, s := range []struct{ conns, depth int }{{1, 1}, {16, 16}} {
 		b.Run(fmt.Sprintf("conns=%d/depth=%d", s.conns, s.depth), func(b *testing.B) {
-			r := newRig(b, Options{})
+			r := newRig(b, options.Options{})
 			create(b, r.client(), "/a", "", 0)
 			pump(b, r, s.conns, s.depth, jute.OpSetData, wire.SetData("/a", make([]byte, 100), -1))
 		})
@@ -111,7 +112,7 @@ func BenchmarkSetData(b *testing.B) {
 
 // BenchmarkHandle is the server's part of a read: no network, no client.
 func BenchmarkHandle(b *testing.B) {
-	r := newRig(b, Options{})
+	r := newRig(b, options.Options{})
 	create(b, r.client(), "/a", strings.Repeat("x", 100), 0)
 	c := r.loose()
 	one := wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false))

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -18,7 +19,7 @@ import (
 
 // Events of a setWatches count among the frames that a connection may leave unread.
 func TestMissedEventsAreCountedAsFrames(t *testing.T) {
-	_, c := quiet(t, Options{MaxOutboxFrames: 3})
+	_, c := quiet(t, options.Options{MaxOutboxFrames: 3})
 	c.out.Hush() // no flusher is to come
 	u := &catchUp{c: c, open: true}
 	for n := range 5 {
@@ -31,7 +32,7 @@ func TestMissedEventsAreCountedAsFrames(t *testing.T) {
 
 // The events of a long setWatches leave with the paths that have been compared: they do not wait for the rest.
 func TestMissedEventsLeaveInPieces(t *testing.T) {
-	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	client, server := net.Pipe()
 	var got atomic.Int64
 	go func() {

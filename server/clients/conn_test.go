@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -21,7 +22,7 @@ import (
 )
 
 func TestClientCreatesReadsChangesAndDeletes(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	create(t, c, "/a", "one", 0)
 	f := call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
@@ -38,7 +39,7 @@ func TestClientCreatesReadsChangesAndDeletes(t *testing.T) {
 
 // A server that is cut off serves no client, and health checks hear so at once.
 func TestServerThatIsCutOffServesNobody(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.dial()
 	must.OK(t, c.Connect(wire.NewSession(4000)))
 	alive(t, c)
@@ -59,7 +60,7 @@ func (r *rig) end(id int64, gen uint32, body []byte) {
 
 // The server records the nodes of an ended session, and why its connection had ended before.
 func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	for i := range 8 + 3 {
 		create(t, a, fmt.Sprintf("/e%02d", i), "", jute.FlagEphemeral)
@@ -86,7 +87,7 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 
 // The log reports on the newest connection of a session, not on a connection that it lost before.
 func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	must.OK(t, a.Close())
 	eventually(t, "connection gone", func() bool { return r.status().Conns == 0 })
@@ -103,7 +104,7 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 // A server knows the address and the owner of a session that ended at another server. The end of the
 // session's earlier connection here is not given as the reason.
 func TestEndOfASessionThatWasElsewhere(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	must.OK(t, a.Close())
 	eventually(t, "connection gone", func() bool { return r.status().Conns == 0 })
@@ -121,7 +122,7 @@ func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 
 // The server remembers times without service, and refused connections.
 func TestTroublesAreRemembered(t *testing.T) {
-	r := newRig(t, Options{MaxConnsPerAddr: 1})
+	r := newRig(t, options.Options{MaxConnsPerAddr: 1})
 	first := r.client()
 	second := r.dial()
 	must.OK(t, second.Closed())
@@ -195,7 +196,7 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 // The server assembles a long list without the state lock, so changes happen during that time. The list shows
 // a single moment. The client gets events only for changes after it, and only after the list.
 func TestLongListsAreOfOneMoment(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c, other := r.client(), r.client()
 	create(t, other, "/dir", "", 0)
 	const many = 5000
@@ -236,7 +237,7 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 // A panic ends only the connection in which it happens. The server logs and counts it.
 func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	var log must.Text
-	s, c := quiet(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s, c := quiet(t, options.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	other := newConn(s, &net.TCPConn{}, nil)
 	must.That(t, s.add(c), "the connections are not taken: want s.add(c)")
 	must.That(t, s.add(other), "the connections are not taken: want s.add(other)")

@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/sasl"
@@ -31,7 +32,7 @@ import (
 // Requests are charged: a write what its outcome says, however long it was, a read by its
 // path, its answer and the identities of its client, and each watch that setWatches sets.
 func TestRequestsAreCharged(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	account := func() *budget.Account {
 		for _, c := range r.srv.all() {
@@ -84,7 +85,7 @@ func TestRequestsAreCharged(t *testing.T) {
 
 // A watcher pays for the search of its identities in the ACL of the node.
 func TestWatchersPayForTheirIdentities(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	from := &r.srv.all()[0].from.Account
 	r.srv.shares.Settle(from, 1000*time.Hour) // nothing is paid during this test
@@ -109,7 +110,7 @@ func TestWatchersPayForTheirIdentities(t *testing.T) {
 // If the watchers of an address cost too much, the server sends them no further events and closes their
 // connections.
 func TestWatchersOfAnAddressAreBounded(t *testing.T) {
-	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	watcher := func(from *address) *conn {
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from, c.watcher.From = from, &from.Address
@@ -152,7 +153,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 
 // The watches of an address leave it less memory for frames. Other addresses keep their share.
 func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
-	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler), MaxWatchBytesPerConn: 10 << 20}))(t)
+	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler), MaxWatchBytesPerConn: 10 << 20}))(t)
 	defer s.Shutdown(t.Context())
 	conns := func(from *address) (list [3]*conn) {
 		for i := range list {
@@ -194,7 +195,7 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 
 // A connection that ends gives the memory of its watches back to the address.
 func TestWatchesOfAConnectionAreGivenBack(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	from := r.srv.all()[0].from
 	for i := range 2 * watchers.WatchStep / 1000 {
@@ -210,7 +211,7 @@ func TestWatchesOfAConnectionAreGivenBack(t *testing.T) {
 // A request that waits for its address is counted once, however long it waits.
 func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the clock pays
-		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		defer s.Shutdown(t.Context())
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from = new(address)
@@ -228,19 +229,19 @@ func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
 // The cost of an address is limited as long as its number of connections is limited, even if that setting
 // changes.
 func TestBoundOfAnAddressChanges(t *testing.T) {
-	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer s.Shutdown(t.Context())
 	from := new(address)
 	s.perAddr["a"] = from
 	most := 2 * s.o.MaxWatchBytesPerConn
 	expect.That(t, !s.shares.Room(&from.Account, most), "an address has the memory of all")
-	s.Change(Options{MaxConnsPerAddr: -1})
+	s.Change(options.Options{MaxConnsPerAddr: -1})
 	expect.That(t, s.shares.Room(&from.Account, most),
 		"an address that is trusted has a bound: want s.shares.Room(&from.Account, most)")
 	expect.That(t, s.shares.Of(time.Second) > 1<<50,
 		"an address that is trusted has a bound: want s.shares.Of(time.Second) > 1<<50")
 	owe(from, 1<<40)
-	s.Change(Options{MaxConnsPerAddr: 60})
+	s.Change(options.Options{MaxConnsPerAddr: 60})
 	expect.That(t, !s.shares.Room(&from.Account, most),
 		"an address has no bound again: want !s.shares.Room(&from.Account, most)")
 	expect.That(t, s.shares.Of(time.Second) < 1<<30,
@@ -250,7 +251,7 @@ func TestBoundOfAnAddressChanges(t *testing.T) {
 
 // An address without connections is remembered until it owes nothing.
 func TestDebtsOutliveConnections(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	from := r.srv.all()[0].from
 	owe(from, 1<<40)
@@ -270,7 +271,7 @@ func TestDebtsOutliveConnections(t *testing.T) {
 
 // A request that waits for its address ends with its connection.
 func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
-	s, c := quiet(t, Options{})
+	s, c := quiet(t, options.Options{})
 	c.reader.arrived = s.now()
 	s.shares.Settle(&c.from.Account, 1000*time.Hour) // nothing is paid during this test
 	burst := s.shares.Of(budget.Burst)
@@ -280,14 +281,14 @@ func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
 	c.out.Die(ends.Moved)
 	expect.That(t, !c.afford(1), "beyond it, and the connection has ended")
 	expect.Equal(t, c.from.Account.Owed(), burst+4, "a request that is not carried out is charged")
-	s.Change(Options{MaxConnsPerAddr: -1})
+	s.Change(options.Options{MaxConnsPerAddr: -1})
 	expect.That(t, c.afford(1<<40), "an address that is trusted waits")
 	expect.Equal(t, c.from.Account.Owed(), burst+4, "an address that is trusted is charged")
 }
 
 // A server counts the running members of the cluster, and does not repeat the count at once.
 func TestServersThatShareAreCounted(t *testing.T) {
-	s, _ := quiet(t, Options{})
+	s, _ := quiet(t, options.Options{})
 	g := &glances{Replica: still{state.New("test")}}
 	s.countServers(g)
 	expect.Equal(t, g.n.Load(), 1, "looks at the members")
@@ -312,7 +313,7 @@ func unpaid(r *rig, c *wire.Conn) *budget.Account {
 
 // An address pays for every request of its clients, even for a request that takes no lock.
 func TestAnAddressPaysForEveryRequest(t *testing.T) {
-	r := newRig(t, Options{SASL: &sasl.Mechanisms{Users: saslUsers}})
+	r := newRig(t, options.Options{SASL: &sasl.Mechanisms{Users: saslUsers}})
 	for name, x := range map[string]struct {
 		op   jute.OpCode
 		body wire.Body
@@ -339,7 +340,7 @@ func TestAnAddressPaysForEveryRequest(t *testing.T) {
 
 // An address also pays for connections that get no session, and for TLS handshakes.
 func TestAnAddressPaysForItsConnections(t *testing.T) {
-	r, dial := secureRig(t, Options{})
+	r, dial := secureRig(t, options.Options{})
 	c := r.client()
 	owed := unpaid(r, c)
 	wrong := c.Session

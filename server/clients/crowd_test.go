@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/rest"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
@@ -30,7 +31,7 @@ func asMany(variable string, usual int) int {
 }
 
 // crowdOptions are the options of a server that serves a crowd.
-var crowdOptions = Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour,
+var crowdOptions = options.Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour,
 	HandshakeTimeout: time.Minute}
 
 // crowd is many connections in memory with one server, and their sessions.

@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/test/expect"
@@ -28,7 +29,7 @@ import (
 )
 
 // quiet returns a server that serves no client, and a connection of it.
-func quiet(t testing.TB, o Options) (*Server, *conn) {
+func quiet(t testing.TB, o options.Options) (*Server, *conn) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -58,7 +59,8 @@ func TestEndsOfConnectionsAreCounted(t *testing.T) {
 		}{{name: "with a session", session: 7}, {name: "with a line", session: 7, said: true},
 			{name: "without a session"}, {name: "that came back", asked: 9}} {
 			var log must.Text
-			s, c := quiet(t, Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+			all := &slog.HandlerOptions{Level: slog.LevelDebug}
+			s, c := quiet(t, options.Options{Logger: slog.New(slog.NewTextHandler(&log, all))})
 			c.from.Host, c.session, c.asked, c.reader.said = "10.0.0.1", x.session, x.asked, x.said
 			s.connEnded(c, why)
 			name := fmt.Sprintf("%v, of one %s", why, x.name)
@@ -93,7 +95,7 @@ func TestEndsOfConnectionsAreCounted(t *testing.T) {
 
 // Each network error maps to a reason for the end of a connection.
 func TestErrorsOfTheNetworkAreReasons(t *testing.T) {
-	_, c := quiet(t, Options{})
+	_, c := quiet(t, options.Options{})
 	late := fmt.Errorf("read: %w", os.ErrDeadlineExceeded)
 	closed, reset := fmt.Errorf("read: %w", net.ErrClosed), os.NewSyscallError("read", syscall.ECONNRESET)
 	for _, x := range []struct {
@@ -147,7 +149,7 @@ func TestHostOfAConnection(t *testing.T) {
 // The server describes a connection to operators in each of its states.
 func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 	now := time.Unix(1000, 0)
-	s, c := quiet(t, Options{Now: func() time.Time { return now }})
+	s, c := quiet(t, options.Options{Now: func() time.Time { return now }})
 	c.pulse.received.Store(77)
 	c.session, c.timeout = 7, 10*time.Second
 	c.out.Push(outbox.Pending{Xid: 1})
@@ -221,7 +223,7 @@ func (p proposed) Propose(state.Request, state.Waiter) error {
 
 // The server counts a write before it hands the request on, so a client with the answer finds it counted.
 func TestWriteIsCountedBeforeItsAnswer(t *testing.T) {
-	s, c := quiet(t, Options{})
+	s, c := quiet(t, options.Options{})
 	counted := uint64(0)
 	c.replica = proposed{still{state.New("test")}, func() {
 		status := &admin.Status{Now: time.Now()}
@@ -236,7 +238,7 @@ func TestWriteIsCountedBeforeItsAnswer(t *testing.T) {
 // Every request, reply and byte of a client is counted once: for the server, for the connection, and for the
 // first part of the path.
 func TestRequestsAndBytesAreCounted(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	through := &countingConn{Conn: must.Get(net.Dial("tcp", r.ln.Addr().String()))(t)}
 	c := wire.New(through)
 	defer c.Close()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -17,7 +18,7 @@ import (
 // fuzzRig is a server for many short connections over pipes.
 func fuzzRig(f *testing.F) (*rig, *pipeListener) {
 	ln := newPipeListener()
-	return newRigOn(f, Options{MaxConnsPerAddr: -1, MinSessionTimeout: time.Second,
+	return newRigOn(f, options.Options{MaxConnsPerAddr: -1, MinSessionTimeout: time.Second,
 		MaxSessionTimeout: time.Second}, ln), ln
 }
 

@@ -184,7 +184,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 		s.metrics.ClosedNotServing.Add(1)
 		return ends.Serving
 	}
-	body := state.SessionBody{Timeout: s.o.negotiate(r.Timeout), Owner: s.o.ID, Addr: c.from.Host}
+	body := state.SessionBody{Timeout: s.o.Negotiate(r.Timeout), Owner: s.o.ID, Addr: c.from.Host}
 	if !c.caughtUp(r.LastZxidSeen, time.Duration(body.Timeout)*time.Millisecond) {
 		return ends.Behind // check this before the password: a server that lags must not refuse
 	}

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
 func TestConnectResponseHasReadOnlyByteIffRequestHadIt(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	for _, has := range []bool{false, true} {
 		c := r.dial()
 		hello := wire.NewSession(10000)
@@ -35,7 +36,7 @@ func TestConnectResponseHasReadOnlyByteIffRequestHadIt(t *testing.T) {
 }
 
 func TestTimeoutIsClamped(t *testing.T) {
-	r := newRig(t, Options{MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: 9 * time.Second})
+	r := newRig(t, options.Options{MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: 9 * time.Second})
 	for asked, want := range map[int32]int32{-5: 2000, 0: 2000, 1999: 2000, 2000: 2000, 5000: 5000, 9000: 9000,
 		9001: 9000, 1<<31 - 1: 9000} {
 		c := r.dial()
@@ -45,7 +46,7 @@ func TestTimeoutIsClamped(t *testing.T) {
 }
 
 func TestPasswordOfNewSessionDoesNotMatter(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	for _, pw := range [][]byte{nil, {}, make([]byte, 15), make([]byte, 17), make([]byte, 300)} {
 		c := r.dial()
 		hello := wire.NewSession(10000)
@@ -55,7 +56,7 @@ func TestPasswordOfNewSessionDoesNotMatter(t *testing.T) {
 }
 
 func TestReattachKeepsSessionAndClosesOlderConnection(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	create(t, a, "/e", "", jute.FlagEphemeral)
 	hello := wire.Attach(a.Session, a.Zxid)
@@ -74,7 +75,7 @@ func TestReattachKeepsSessionAndClosesOlderConnection(t *testing.T) {
 }
 
 func TestWrongPasswordIsRefusedAndHarmsNobody(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	flipped := bytes.Clone(a.Session.Password)
 	flipped[15] ^= 1
@@ -93,7 +94,7 @@ func TestWrongPasswordIsRefusedAndHarmsNobody(t *testing.T) {
 }
 
 func TestUnknownSessionIsRefused(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	call(t, a, jute.OK, jute.OpCloseSession, nil)
 	must.OK(t, a.Closed())
@@ -116,7 +117,7 @@ func TestUnknownSessionIsRefused(t *testing.T) {
 }
 
 func TestClientAheadIsClosedWithoutAnswer(t *testing.T) {
-	r := newRig(t, Options{MinSessionTimeout: 30 * time.Millisecond})
+	r := newRig(t, options.Options{MinSessionTimeout: 30 * time.Millisecond})
 	a := r.client()
 	for _, id := range []int64{0, a.Session.ID} {
 		c := r.dial()
@@ -128,7 +129,7 @@ func TestClientAheadIsClosedWithoutAnswer(t *testing.T) {
 }
 
 func TestClientAheadIsServedOnceTheServerHasCaughtUp(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	f := create(t, a, "/a", "", 0)
 	c := r.dial()
@@ -143,7 +144,7 @@ func TestClientAheadIsServedOnceTheServerHasCaughtUp(t *testing.T) {
 }
 
 func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	r.valve.close()
 	c := r.dial()
 	b := wire.AppendConnectRequest(nil, wire.NewSession(10000))
@@ -163,7 +164,7 @@ func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
 }
 
 func TestConnectRequestThatIsNoneIsClosed(t *testing.T) {
-	r := newRig(t, Options{HandshakeTimeout: time.Hour}) // what cannot be a request ends before
+	r := newRig(t, options.Options{HandshakeTimeout: time.Hour}) // what cannot be a request ends before
 	whole := wire.AppendConnectRequest(nil, wire.NewSession(10000))
 	frame := func(body []byte) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
@@ -193,7 +194,7 @@ func TestConnectRequestThatIsNoneIsClosed(t *testing.T) {
 }
 
 func TestConnectRequestCutShortAnywhereIsClosed(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	whole := wire.AppendConnectRequest(nil, wire.NewSession(10000))
 	for n := range len(whole) {
 		c := r.dial()
@@ -205,7 +206,7 @@ func TestConnectRequestCutShortAnywhereIsClosed(t *testing.T) {
 }
 
 func TestConnectBytesMayTrickle(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.dial()
 	for _, b := range append(wire.AppendConnectRequest(nil, wire.NewSession(10000)), 0xee) {
 		must.OK(t, c.WriteRaw([]byte{b}))
@@ -215,7 +216,7 @@ func TestConnectBytesMayTrickle(t *testing.T) {
 }
 
 func TestServerThatDoesNotServeClosesAfterFourBytes(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	idle := r.dial()
 	eventually(t, "accepted", func() bool { return r.status().Conns == 2 })
@@ -232,7 +233,7 @@ func TestServerThatDoesNotServeClosesAfterFourBytes(t *testing.T) {
 }
 
 func TestSessionThatCannotBeMadeIsNotAnswered(t *testing.T) {
-	r := newRig(t, Options{Rand: errReader{}})
+	r := newRig(t, options.Options{Rand: errReader{}})
 	c := r.dial()
 	expect.Equal(t, c.Connect(wire.NewSession(10000)), io.EOF, "connect")
 }
@@ -242,7 +243,7 @@ type errReader struct{}
 func (errReader) Read([]byte) (int, error) { return 0, errors.New("no randomness") }
 
 func TestWaitServingEndsWithItsContext(t *testing.T) {
-	s := must.Get(New(Options{}))(t)
+	s := must.Get(New(options.Options{}))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	expect.Is(t, s.WaitServing(ctx), context.DeadlineExceeded, "err")
@@ -253,7 +254,7 @@ func TestWaitServingEndsWithItsContext(t *testing.T) {
 // However many clients connect at once, only a few of their requests are in the stream, so other clients do
 // not wait for them.
 func TestConnectRequestsComeAFewAtATime(t *testing.T) {
-	virtual(t, Options{MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
 		r.valve.close()
 		const many = 2*maxConnecting + 10
 		came := make(chan error, many)

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -33,13 +34,13 @@ type rig struct {
 
 // newRig starts a server on loopback, and stops it when the test ends. A panic
 // in a connection fails the test.
-func newRig(t testing.TB, o Options) *rig {
+func newRig(t testing.TB, o options.Options) *rig {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	return newRigOn(t, o, ln)
 }
 
-func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
+func newRigOn(t testing.TB, o options.Options, ln net.Listener) *rig {
 	t.Helper()
 	r := prepare(t, o, ln)
 	r.start()
@@ -48,7 +49,7 @@ func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 }
 
 // prepare makes a rig that does not run yet.
-func prepare(t testing.TB, o Options, ln net.Listener) *rig {
+func prepare(t testing.TB, o options.Options, ln net.Listener) *rig {
 	t.Helper()
 	r := &rig{t: t, ln: ln, log: new(must.Text)}
 	if o.Logger == nil {

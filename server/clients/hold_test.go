@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
@@ -68,7 +69,7 @@ func TestHoldSessions(t *testing.T) {
 // runtime outside the heap counts as well. ZLOCKD_SESSIONS=18000 sets the number of sessions.
 func TestIdleSessionsOverTCP(t *testing.T) {
 	n := asMany("ZLOCKD_SESSIONS", 500)
-	r := newRig(t, Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour})
+	r := newRig(t, options.Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour})
 	alive(t, r.client())
 	r.asleep(1)
 	heap, stacks := living()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -56,7 +57,7 @@ func TestKerberos(t *testing.T) {
 	for name, users := range map[string]sasl.Users{"alone": nil, "beside passwords": saslUsers} {
 		t.Run(name, func(t *testing.T) {
 			at := time.Unix(1_700_000_000, 0)
-			r := newRig(t, Options{
+			r := newRig(t, options.Options{
 				SASL:        &sasl.Mechanisms{Users: users, GSSAPI: &fakeGSSAPI{at: at}},
 				Super:       identity.Super{SASL: "alice@ZK.TEST"},
 				RequireAuth: []string{"sasl"}, Now: func() time.Time { return at },

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
@@ -32,7 +33,7 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 // The read deadline of a connection depends on the bytes that it has received so far.
 func TestDeadlinesForTheNextBytes(t *testing.T) {
 	part := []byte{0, 0, 0, 99, 1}
-	oversized := binary.BigEndian.AppendUint32(nil, DefaultMaxFrame+1)
+	oversized := binary.BigEndian.AppendUint32(nil, options.DefaultMaxFrame+1)
 	for _, x := range []struct {
 		name       string
 		bytes      []byte
@@ -56,7 +57,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		{name: "before the header of a long frame", bytes: oversized, want: headerGrace},
 		{name: "in a frame, at the end", bytes: part, ending: true},
 	} {
-		s, c := quiet(t, Options{})
+		s, c := quiet(t, options.Options{})
 		s.start = s.start.Add(-time.Hour) // it has run for an hour
 		nc := &deadlines{}
 		c.out.NC, c.timeout = nc, 10*time.Second
@@ -96,7 +97,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 // Bytes from a client show that it is alive. The server tells the leader once, and never for a read-only
 // session.
 func TestBytesShowThatAClientIsAlive(t *testing.T) {
-	s, c := quiet(t, Options{})
+	s, c := quiet(t, options.Options{})
 	c.received(10)
 	c.received(5)
 	expect.That(t, c.reader.arrived > 0,
@@ -124,7 +125,7 @@ func TestBytesShowThatAClientIsAlive(t *testing.T) {
 
 // A server tells the leader which sessions it heard from, and how long ago.
 func TestHeardTellsAges(t *testing.T) {
-	s, silent := quiet(t, Options{})
+	s, silent := quiet(t, options.Options{})
 	s.start = s.start.Add(-time.Hour)
 	busy, gone, early := connFrom(s, new(address)), connFrom(s, new(address)), connFrom(s, new(address))
 	for i, c := range []*conn{silent, busy, gone, early} {
@@ -170,7 +171,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		{"that expires while it closes", true, state.EndExpired, "ending"},
 		{"that an operator ends", false, state.EndOperator, "ending"},
 	} {
-		s, c := quiet(t, Options{})
+		s, c := quiet(t, options.Options{})
 		c.out.Hush() // no flusher is to come
 		other := connFrom(s, new(address))
 		s.sessions[7], s.sessions[8] = c, other
@@ -189,7 +190,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: 99}}) // has no connection here
 	}
 	var told []string
-	s, c := quiet(t, Options{Ended: func(id int64, events []tree.Event) {
+	s, c := quiet(t, options.Options{Ended: func(id int64, events []tree.Event) {
 		told = append(told, fmt.Sprint(id, " ", len(events)))
 	}})
 	c.out.Hush()
@@ -199,7 +200,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 	}
 	expect.Equal(t, strings.Join(told, ", "), "7 2, 99 2", "ends that were told")
 	for gen, open := range map[uint32]bool{4: true, 5: true, 6: false} {
-		s, c := quiet(t, Options{})
+		s, c := quiet(t, options.Options{})
 		c.out.Hush()
 		c.gen = 5
 		s.sessions[7] = c
@@ -217,7 +218,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 
 // The newest connection of a session owns the session, unless that connection has ended.
 func TestConnectionsClaimTheirSessions(t *testing.T) {
-	s, first := quiet(t, Options{})
+	s, first := quiet(t, options.Options{})
 	second, late := connFrom(s, first.from), connFrom(s, first.from)
 	older, ok := s.claim(first, 7)
 	if expect.That(t, ok, "the first: want ok") {

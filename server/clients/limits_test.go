@@ -18,13 +18,14 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
 func TestConnectionsPerAddressAreBounded(t *testing.T) {
-	r := newRig(t, Options{MaxConnsPerAddr: 3})
+	r := newRig(t, options.Options{MaxConnsPerAddr: 3})
 	var held []*wire.Conn
 	for range 3 {
 		held = append(held, r.client())
@@ -43,7 +44,7 @@ func TestConnectionsPerAddressAreBounded(t *testing.T) {
 }
 
 func TestConnectionsInAllAreBounded(t *testing.T) {
-	r := newRig(t, Options{MaxConns: 2, MaxConnsPerAddr: -1})
+	r := newRig(t, options.Options{MaxConns: 2, MaxConnsPerAddr: -1})
 	a, b := r.client(), r.client()
 	must.Fails(t, r.dial().Connect(wire.NewSession(10000)), "a third connection is served")
 	alive(t, a)
@@ -53,7 +54,7 @@ func TestConnectionsInAllAreBounded(t *testing.T) {
 // The server refuses new sessions at a limit, as it does connections. Existing sessions live on, and a
 // session's end makes room.
 func TestSessionsAreBounded(t *testing.T) {
-	for name, o := range map[string]Options{
+	for name, o := range map[string]options.Options{
 		"in all":              {MaxSessions: 3, MaxAddrSessions: 100},
 		"in all, trusted":     {MaxSessions: 3, MaxConnsPerAddr: -1},
 		"from an address":     {MaxAddrSessions: 3},
@@ -80,7 +81,7 @@ func TestSessionsAreBounded(t *testing.T) {
 // Clients that connect at once get exactly as many sessions as allowed.
 func TestSessionsThatComeAtOnceAreBounded(t *testing.T) {
 	const most, clients = 10, 50
-	r := newRig(t, Options{MaxAddrSessions: most})
+	r := newRig(t, options.Options{MaxAddrSessions: most})
 	var created atomic.Int64
 	var all sync.WaitGroup
 	for range clients {
@@ -97,44 +98,14 @@ func TestSessionsThatComeAtOnceAreBounded(t *testing.T) {
 
 // An address without a limit of connections has no limit of sessions.
 func TestTrustedAddressesHaveNoBoundOfSessions(t *testing.T) {
-	r := newRig(t, Options{MaxAddrSessions: 1, MaxConnsPerAddr: -1})
+	r := newRig(t, options.Options{MaxAddrSessions: 1, MaxConnsPerAddr: -1})
 	alive(t, r.client())
 	alive(t, r.client())
-}
-
-func TestBoundsOfSessionsByDefault(t *testing.T) {
-	for name, x := range map[string]struct{ all, of, want int }{
-		"of many":  {10_000_000, 0, 50_000},
-		"of some":  {80_000, 0, 40_000},
-		"of few":   {3, 0, 1},
-		"of any":   {-1, 0, 50_000},
-		"as given": {80_000, 7, 7},
-		"none":     {80_000, -1, -1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := must.Get(Options{MaxSessions: x.all, MaxAddrSessions: x.of}.withDefaults())(t)
-			expect.Equal(t, o.MaxAddrSessions, x.want, "sessions of an address")
-		})
-	}
-}
-
-func TestConnectionsAreAsManyAsThereIsRoomFor(t *testing.T) {
-	for _, c := range []struct {
-		descriptors int64
-		memory      uint64
-		want        int
-	}{{0, 0, 1 << 30}, {1024, 0, 816}, {1 << 20, 1 << 30, 8192}, {100, 1 << 40, 80}} {
-		expect.Equal(t, roomForConns(c.descriptors, c.memory), c.want,
-			"%d descriptors, %d bytes", c.descriptors, c.memory)
-	}
-	o := must.Get(Options{}.withDefaults())(t)
-	most := roomForConns(admin.MaxOpenFiles(), admin.UsableMemory())
-	expect.Equal(t, o.MaxConns, most, "by default, there is room for")
 }
 
 func TestPendingRequestsAreBounded(t *testing.T) {
 	const limit = 10
-	r := newRig(t, Options{MaxPending: limit})
+	r := newRig(t, options.Options{MaxPending: limit})
 	c := r.client()
 	r.valve.close()
 	var p batch
@@ -153,7 +124,7 @@ func TestPendingRequestsAreBounded(t *testing.T) {
 }
 
 func TestWatchesAreBounded(t *testing.T) {
-	for _, o := range []Options{{MaxWatchesPerConn: 5}, {MaxWatches: 5}} {
+	for _, o := range []options.Options{{MaxWatchesPerConn: 5}, {MaxWatches: 5}} {
 		r := newRig(t, o)
 		c := r.client()
 		for i := range 5 {
@@ -187,7 +158,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 		return n, nil
 	}
 	t.Run("of one connection", func(t *testing.T) {
-		r := newRig(t, Options{MaxWatchBytesPerConn: 300 * kilo})
+		r := newRig(t, options.Options{MaxWatchBytesPerConn: 300 * kilo})
 		c := r.client()
 		if n, err := watch(t, c, 0, 100); err == nil || n < 25 || n > 30 {
 			t.Errorf("%d watches, then %v", n, err)
@@ -195,7 +166,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 		eventually(t, "counted", func() bool { return r.srv.counts.ends[ends.Watches].Load() == 1 })
 	})
 	t.Run("of one address", func(t *testing.T) {
-		r := newRig(t, Options{MaxWatchBytesPerConn: 300 * kilo})
+		r := newRig(t, options.Options{MaxWatchBytesPerConn: 300 * kilo})
 		closed := 0
 		for i := range 10 {
 			if _, err := watch(t, r.client(), 100*i, 25); err != nil {
@@ -205,7 +176,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 			expect.That(t, b <= (2*300+64)*kilo, "%d KiB", b/kilo)
 		}
 		expect.That(t, closed >= 7, "%d of 10 closed", closed)
-		r = newRig(t, Options{MaxWatchBytesPerConn: 300 * kilo, MaxConnsPerAddr: -1})
+		r = newRig(t, options.Options{MaxWatchBytesPerConn: 300 * kilo, MaxConnsPerAddr: -1})
 		for i := range 4 {
 			if n, err := watch(t, r.client(), 100*i, 25); err != nil {
 				t.Errorf("%d watches, then %v", n, err)
@@ -213,7 +184,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 		}
 	})
 	t.Run("in all", func(t *testing.T) {
-		r := newRig(t, Options{MaxWatchBytes: 300 * kilo})
+		r := newRig(t, options.Options{MaxWatchBytes: 300 * kilo})
 		greedy := r.client()
 		if n, err := watch(t, greedy, 0, 28); err != nil {
 			t.Errorf("%d watches, then %v", n, err)
@@ -230,7 +201,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 }
 
 func TestClientThatDoesNotReadIsClosed(t *testing.T) {
-	for name, o := range map[string]Options{"frames": {MaxOutboxFrames: 1000}, "bytes": {
+	for name, o := range map[string]options.Options{"frames": {MaxOutboxFrames: 1000}, "bytes": {
 		MaxOutboxBytes: 500_000}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, o)
@@ -264,7 +235,7 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 }
 
 func TestOneReplyMayBeLargerThanTheBound(t *testing.T) {
-	r := newRig(t, Options{MaxOutboxBytes: 1000})
+	r := newRig(t, options.Options{MaxOutboxBytes: 1000})
 	c := r.client()
 	create(t, c, "/big", strings.Repeat("x", 1_000_000), 0)
 	for range 3 {
@@ -275,7 +246,7 @@ func TestOneReplyMayBeLargerThanTheBound(t *testing.T) {
 
 // The server makes a client wait that pipelines requests and does not read the replies.
 func TestRepliesToAClientThatDoesNotReadHoldItBack(t *testing.T) {
-	r := newRig(t, Options{MaxOutboxBytes: 1 << 20})
+	r := newRig(t, options.Options{MaxOutboxBytes: 1 << 20})
 	c := r.client()
 	create(t, c, "/big", strings.Repeat("x", 100_000), 0)
 	var wg sync.WaitGroup
@@ -312,7 +283,7 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 		op   jute.OpCode
 		many bool
 	}{{jute.OpGetEphemerals, true}, {jute.OpGetAllChildrenNumber, false}} {
-		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		g := &glances{Replica: still{state.New("test")}}
 		s.UseMeanwhile(g)
 		s.ReadOnly(true)
@@ -330,7 +301,7 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 }
 
 func TestAuthPacketsAreBounded(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	for range maxAuths {
 		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
@@ -348,7 +319,7 @@ func TestAuthPacketsAreBounded(t *testing.T) {
 
 // The server limits the bytes of a client's identities, because they travel with every write.
 func TestBytesOfIdentitiesAreBounded(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	long := strings.Repeat("x", identity.MaxBytes/4)
 	c := r.client()
 	for i := range 3 {
@@ -382,7 +353,7 @@ func (l *flakyListener) Accept() (net.Conn, error) {
 func TestAcceptBacksOffAndGoesOn(t *testing.T) {
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	start := time.Now()
-	r := newRigOn(t, Options{}, &flakyListener{Listener: ln, fails: 4})
+	r := newRigOn(t, options.Options{}, &flakyListener{Listener: ln, fails: 4})
 	r.client()
 	d := time.Since(start)
 	expect.That(t, d >= (5+10+20+40)*time.Millisecond, "accepted after %v", d)
@@ -390,7 +361,7 @@ func TestAcceptBacksOffAndGoesOn(t *testing.T) {
 }
 
 func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
-	s := must.Get(New(Options{TLSConfig: &tls.Config{}, Logger: slog.New(slog.DiscardHandler)}))(t)
+	s := must.Get(New(options.Options{TLSConfig: &tls.Config{}, Logger: slog.New(slog.DiscardHandler)}))(t)
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go s.ServeTLS(ln)
 	defer s.Shutdown(t.Context())
@@ -405,7 +376,7 @@ func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
 // the address tries.
 func TestOneLineForARefusedConnection(t *testing.T) {
 	var log must.Text
-	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})
+	r := newRig(t, options.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})
 	gone := r.client()
 	id := admin.Hex(gone.Session.ID)
 	must.OK(t, gone.Close())

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -46,7 +47,7 @@ func (r *rig) pass(out *state.Outcome) {
 // A linearizable read waits for a request through the log that was made after the read has come, not for
 // that of a read of another client.
 func TestLinearizableReadsWaitForTheirOwnRequests(t *testing.T) {
-	r := newRig(t, Options{LinearizableReads: true})
+	r := newRig(t, options.Options{LinearizableReads: true})
 	a, b := r.client(), r.client()
 	must.OK(t, completed(t, "a read", reading(a)))
 	r.valve.close()
@@ -73,7 +74,7 @@ func TestLinearizableReadsWaitForTheirOwnRequests(t *testing.T) {
 
 // A read whose request has no known outcome is not answered.
 func TestLinearizableReadWithoutAnOutcomeEndsTheConnection(t *testing.T) {
-	r := newRig(t, Options{LinearizableReads: true})
+	r := newRig(t, options.Options{LinearizableReads: true})
 	a, b := r.client(), r.client()
 	r.valve.close()
 	lost := reading(a)
@@ -86,7 +87,7 @@ func TestLinearizableReadWithoutAnOutcomeEndsTheConnection(t *testing.T) {
 
 // The server tells which sessions watch a path, exactly that one.
 func TestWatchersOfAPath(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
 	create(t, a, "/w", "", 0)
 	for _, c := range []*wire.Conn{a, b} {
@@ -116,7 +117,7 @@ func TestWatchersOfAPath(t *testing.T) {
 }
 
 func TestOptionsOfClientsThatAreRefused(t *testing.T) {
-	for name, o := range map[string]Options{
+	for name, o := range map[string]options.Options{
 		"short sessions":     {MinSessionTimeout: time.Microsecond},
 		"no longer sessions": {MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Second},
 		"endless sessions":   {MaxSessionTimeout: 1 << 31 * time.Millisecond},
@@ -126,7 +127,7 @@ func TestOptionsOfClientsThatAreRefused(t *testing.T) {
 		_, err := New(o)
 		expect.Fails(t, err, "%s", name)
 	}
-	for _, o := range []Options{{MinSessionTimeout: time.Second, MaxSessionTimeout: time.Second},
+	for _, o := range []options.Options{{MinSessionTimeout: time.Second, MaxSessionTimeout: time.Second},
 		{MaxSessionTimeout: (1<<31 - 1) * time.Millisecond}, {MaxFrame: 128}} {
 		_, err := New(o)
 		expect.OK(t, err, "%+v", o)
@@ -135,13 +136,13 @@ func TestOptionsOfClientsThatAreRefused(t *testing.T) {
 
 // Bounds of connections may be changed while the server runs.
 func TestBoundsOfConnectionsAreChanged(t *testing.T) {
-	r := newRig(t, Options{MaxConnsPerAddr: 5})
+	r := newRig(t, options.Options{MaxConnsPerAddr: 5})
 	expect.Equal(t, r.srv.MaxConnsPerAddr(), 5)
 	r.client()
-	expect.That(t, !r.srv.Change(Options{MaxConnsPerAddr: 1}), "the users of SASL are others")
+	expect.That(t, !r.srv.Change(options.Options{MaxConnsPerAddr: 1}), "the users of SASL are others")
 	expect.Equal(t, r.srv.MaxConnsPerAddr(), 1)
 	c := r.dial()
 	must.Fails(t, c.Connect(wire.NewSession(30000)), "a second connection of one address")
-	r.srv.Change(Options{MaxConnsPerAddr: -1})
+	r.srv.Change(options.Options{MaxConnsPerAddr: -1})
 	call(t, r.client(), jute.OK, jute.OpExists, wire.PathWatch("/", false))
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -14,7 +15,7 @@ func BenchmarkLists(b *testing.B) {
 	for _, n := range []int{5_000, 100_000, 300_000} {
 		for _, changes := range []bool{false, true} {
 			b.Run(fmt.Sprintf("names=%d/changes=%v", n, changes), func(b *testing.B) {
-				r := newRig(b, Options{MaxConnsPerAddr: -1})
+				r := newRig(b, options.Options{MaxConnsPerAddr: -1})
 				c := r.client()
 				create(b, c, "/dir", "", 0)
 				for at := 0; at < n; at += 500 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -24,7 +25,7 @@ func (r *rig) buffered() int { return r.srv.memory.Used() }
 
 func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	const bound = 2 << 20
-	virtual(t, Options{MaxBuffers: bound}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{MaxBuffers: bound}, func(t *testing.T, r *rig, ln *pipeListener) {
 		big := wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, 1_000_000),
 			jute.WorldAnyone, 0))
 		hello := wire.NewSession(40000)
@@ -62,7 +63,8 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 // connection stays, even if others wait longer for its memory than they would for a stalled connection.
 func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 	const bound, size = 1 << 20, 900_000
-	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+	o := options.Options{MaxBuffers: bound, MaxConnsPerAddr: -1}
+	virtual(t, o, func(t *testing.T, r *rig, ln *pipeListener) {
 		big := wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, size), jute.WorldAnyone, 0))
 		slow, fast := ln.dial(t), ln.dial(t)
 		for _, c := range []*wire.Conn{slow, fast} {
@@ -95,7 +97,7 @@ func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 
 // A small request needs no memory of those that large ones wait for.
 func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
-	virtual(t, Options{MaxBuffers: 1 << 20}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{MaxBuffers: 1 << 20}, func(t *testing.T, r *rig, ln *pipeListener) {
 		a, b := ln.dial(t), ln.dial(t)
 		must.OK(t, a.Connect(wire.NewSession(40000)))
 		must.OK(t, b.Connect(wire.NewSession(40000)))
@@ -110,7 +112,8 @@ func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 }
 
 func TestClientThatWaitsForMemoryIsNotSilent(t *testing.T) {
-	virtual(t, Options{MaxBuffers: 1 << 20, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+	o := options.Options{MaxBuffers: 1 << 20, MaxConnsPerAddr: -1}
+	virtual(t, o, func(t *testing.T, r *rig, ln *pipeListener) {
 		frame := wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, 1_000_000),
 			jute.WorldAnyone, 0))
 		for range 15 {
@@ -130,7 +133,8 @@ func TestClientThatWaitsForMemoryIsNotSilent(t *testing.T) {
 
 func TestLongAnswersWaitForEachOther(t *testing.T) {
 	const bound = 1 << 20
-	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+	o := options.Options{MaxBuffers: bound, MaxConnsPerAddr: -1}
+	virtual(t, o, func(t *testing.T, r *rig, ln *pipeListener) {
 		owner := ln.dial(t)
 		must.OK(t, owner.Connect(wire.NewSession(40000)))
 		create(t, owner, "/dir", "", 0)
@@ -166,7 +170,8 @@ func TestLongAnswersWaitForEachOther(t *testing.T) {
 
 func TestOutcomesForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 	const bound = 1 << 20
-	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+	o := options.Options{MaxBuffers: bound, MaxConnsPerAddr: -1}
+	virtual(t, o, func(t *testing.T, r *rig, ln *pipeListener) {
 		var p batch
 		for range 100 {
 			p.add(jute.OpSync, wire.Path("/"+strings.Repeat("x", 10_000)))
@@ -189,7 +194,8 @@ func TestOutcomesForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 
 func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 	const bound = 1 << 20
-	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+	o := options.Options{MaxBuffers: bound, MaxConnsPerAddr: -1}
+	virtual(t, o, func(t *testing.T, r *rig, ln *pipeListener) {
 		owner := ln.dial(t)
 		must.OK(t, owner.Connect(wire.NewSession(40000)))
 		var deaf []*wire.Conn
@@ -213,7 +219,8 @@ func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 
 // A setWatches of any length takes no more memory than a piece of it.
 func TestLongSetWatchesIsReadInPieces(t *testing.T) {
-	virtual(t, Options{MaxFrame: 4 << 10, MaxBuffers: 64 << 10}, func(t *testing.T, r *rig, ln *pipeListener) {
+	o := options.Options{MaxFrame: 4 << 10, MaxBuffers: 64 << 10}
+	virtual(t, o, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(40000)))
 		create(t, c, "/there", "", 0)
@@ -273,7 +280,7 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 		"before": func(c *conn) bool { c.out.Close(ends.Moved); return c.out.Reserve(1<<20, true) },
 		"after":  func(c *conn) bool { defer c.out.Close(ends.Moved); return !c.out.Reserve(1<<20, true) },
 	} {
-		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		client, server := net.Pipe()
 		c := newConn(s, server, nil)
 		c.out.Pretend(true, false, 100<<10, 0)
@@ -288,7 +295,7 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 
 // A setWatches in one piece takes no more memory than its frame, however short the paths are.
 func TestSetWatchesIsNotDecodedAtOnce(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	body := wire.SetWatches(1<<60, slices.Repeat([]string{"/"}, 150_000), nil, nil)
 	var before, after runtime.MemStats
@@ -302,7 +309,7 @@ func TestSetWatchesIsNotDecodedAtOnce(t *testing.T) {
 // TestReservedMemoryIsThereBeforeTheStateLock: the answer to a multiRead allocates nothing of its size
 // while it holds the lock of the state.
 func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
-	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer s.Shutdown(t.Context())
 	client, server := net.Pipe()
 	defer client.Close()
@@ -324,7 +331,7 @@ func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
 
 // A multiRead with too large an answer is refused before it allocates memory for that answer.
 func TestMultiReadThatIsTooLargeTakesNoMemory(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	must.Get(c.Create("/n", make([]byte, 1<<19), 0))(t)
 	get := wire.Op{Type: jute.OpGetData, Body: wire.PathWatch("/n", false)}

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/test/expect"
@@ -26,7 +27,7 @@ import (
 )
 
 func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
 	r.srv.SessionMoved(a.Session.ID, 1) // its own
 	r.srv.SessionMoved(b.Session.ID, 2)
@@ -51,7 +52,7 @@ func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
 }
 
 func TestExpiredSessionIsClosedBehindItsEvents(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	create(t, a, "/e", "", jute.FlagEphemeral)
 	call(t, a, jute.OK, jute.OpExists, wire.PathWatch("/e", true))
@@ -78,7 +79,7 @@ func (w waiter) Done(o *state.Outcome, _ *state.State) { w(o) }
 
 // A second handle may end the session of the first: tests of clients do so.
 func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	end := make(chan struct{})
 	must.OK(t, r.node.Propose(state.Request{Op: jute.OpCloseSession, Session: a.Session.ID},
@@ -92,7 +93,7 @@ func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
 }
 
 func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
 	call(t, a, jute.OK, jute.OpAddWatch, wire.PathInt("/", 1))
 	first := r.dial()
@@ -105,7 +106,7 @@ func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
 }
 
 func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	for _, o := range []state.Outcome{{Unknown: true}, {Refused: true}} {
 		c := r.client()
 		r.valve.close()
@@ -133,7 +134,7 @@ func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
 }
 
 func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	alive(t, c)
 	r.valve.setCut(true)
@@ -150,7 +151,7 @@ func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
 }
 
 func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
 	gone := r.client()
 	var first []state.Touch
@@ -192,7 +193,7 @@ func TestHeardTellsTwoWhoAskAtOnce(t *testing.T) {
 }
 
 func TestConnectionsAreDescribed(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	create(t, c, "/a", "", 0)
 	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
@@ -258,7 +259,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 		long[i] = jute.ACL{Perms: jute.PermRead, ID: acl.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))}
 	}
 	told := func(list []jute.ACL) (least time.Duration) {
-		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		for range 20 {
 			c := newConn(s, &net.TCPConn{}, nil)
 			ids := make([]jute.ID, identity.MaxIDs)
@@ -297,7 +298,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
-	r := newRig(t, Options{Follow: func(q *observe.Request) {
+	r := newRig(t, options.Options{Follow: func(q *observe.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		expect.That(t, q.Arrived <= q.Begun && q.Begun <= q.Answered,
@@ -333,7 +334,7 @@ func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 
 // A client's requests are counted when its connection has ended: some connect for each request.
 func TestClientsThatConnectForEachRequestAreCounted(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	const connections = 20
 	for range connections {
 		c := r.client()

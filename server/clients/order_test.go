@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -26,7 +27,7 @@ func (p *batch) add(op jute.OpCode, body wire.Body) *batch {
 }
 
 func TestRepliesKeepTheOrderOfPipelinedRequests(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	var p batch
 	var want []any
@@ -46,7 +47,7 @@ func TestRepliesKeepTheOrderOfPipelinedRequests(t *testing.T) {
 }
 
 func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	create(t, c, "/a", "0", 0)
 	for i := range 100 {
@@ -66,7 +67,7 @@ func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
 // With linearizable reads a read waits for a request that went through the log after it, which its address
 // pays for and the client does not see.
 func TestLinearizableReadWaitsForTheLog(t *testing.T) {
-	r := newRig(t, Options{LinearizableReads: true})
+	r := newRig(t, options.Options{LinearizableReads: true})
 	c := r.client()
 	create(t, c, "/a", "", 0)
 	for n := range 3 {
@@ -86,7 +87,7 @@ func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 
 // A read, a ping or an auth after a stuck write waits for it. Replies to earlier requests do not wait.
 func TestWhatIsAnsweredHereWaitsForPendingWrites(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	for _, later := range []struct {
 		op   jute.OpCode
 		body wire.Body
@@ -120,7 +121,7 @@ func TestWhatIsAnsweredHereWaitsForPendingWrites(t *testing.T) {
 }
 
 func TestEventComesBeforeTheReplyThatCausedIt(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	create(t, c, "/a", "", 0)
 	var p batch
@@ -136,7 +137,7 @@ func TestEventComesBeforeTheReplyThatCausedIt(t *testing.T) {
 // Another connection changes the node all the time. A client that sees the new data has already received the
 // event, and a watch fires only after the reply that set it.
 func TestEventComesBeforeAnyReplyThatShowsTheChange(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
 	create(t, a, "/a", "0", 0)
 	stop := make(chan struct{})
@@ -192,7 +193,7 @@ func mzxidOf(t *testing.T, f wire.Frame) int64 {
 }
 
 func TestRequestsBehindCloseSessionAreDropped(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	for range 20 {
 		c := r.client()
 		var p batch
@@ -212,7 +213,7 @@ func TestRequestsBehindCloseSessionAreDropped(t *testing.T) {
 // A read waits for the writes before it, and a close for all; that is order, and
 // not a server that has too much to do.
 func TestWaitingForOnesOwnIsNotThrottling(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	var p batch
 	p.add(jute.OpCreate, wire.Create("/a", nil, jute.WorldAnyone, 0)).
@@ -226,7 +227,7 @@ func TestWaitingForOnesOwnIsNotThrottling(t *testing.T) {
 }
 
 func TestXidsAreEchoedWhateverTheyAre(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	for _, xid := range []int32{0, 1, -1, -2, -4, -8, -100, 1<<31 - 1, -1 << 31} {
 		for _, op := range []jute.OpCode{jute.OpGetData, jute.OpSync, jute.OpAddWatch, jute.OpSetWatches} {
@@ -251,7 +252,7 @@ func TestXidsAreEchoedWhateverTheyAre(t *testing.T) {
 }
 
 func TestCatchUpEventsComeBeforeTheReply(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a := r.client()
 	create(t, a, "/same", "", 0)
 	create(t, a, "/gone", "", 0)
@@ -277,7 +278,7 @@ func TestCatchUpEventsComeBeforeTheReply(t *testing.T) {
 }
 
 func TestCatchUpOfManyPathsArmsThemAll(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
 	var data, exist []string
 	for i := range 1200 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -18,7 +19,7 @@ import (
 // Reads after writes of their connection do not delay the requests after them. Each read sees exactly the
 // writes before it, and its watch reports those after it.
 func TestReadsParkBehindWrites(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	create(t, c, "/a", "0", 0)
 	r.valve.close()
@@ -63,7 +64,7 @@ func TestReadsParkBehindWrites(t *testing.T) {
 
 // A read with a possibly long answer waits for the writes before it, and so do all requests after it.
 func TestLongReadsDoNotPark(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	create(t, c, "/long", strings.Repeat("x", parkedAnswer+1), 0)
 	create(t, c, "/short", "", 0)
@@ -90,7 +91,7 @@ func TestLongReadsDoNotPark(t *testing.T) {
 
 // The list of an ACL is as long as another answer: a read of it does not park either.
 func TestLongACLsDoNotPark(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	acl := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "digest", ID: strings.Repeat("u", parkedAnswer) + ":x"}}}
 	call(t, c, jute.OK, jute.OpCreate, wire.Create("/long", nil, append(acl, jute.WorldAnyone...), 0))
@@ -108,7 +109,7 @@ func TestLongACLsDoNotPark(t *testing.T) {
 // Another client may make the answers to parked reads long. They count toward the memory of their address; a
 // connection whose answers do not fit is closed.
 func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
-	r := newRig(t, Options{MaxWatchBytesPerConn: 1 << 20})
+	r := newRig(t, options.Options{MaxWatchBytesPerConn: 1 << 20})
 	b := r.client()
 	list := []*wire.Conn{r.client(), r.client(), r.client()}
 	create(t, b, "/big", "", 0)
@@ -141,7 +142,7 @@ func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
 
 // The goroutine that applies the log may answer a parked read in the moment in which its connection ends.
 func TestConnectionThatHasEndedGetsNoWatch(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.client()
 	s := r.srv.connOf(c.Session.ID)
 	c.Close()
@@ -153,7 +154,7 @@ func TestConnectionThatHasEndedGetsNoWatch(t *testing.T) {
 
 // Any pipeline of small requests is answered as one request at a time is.
 func TestPipelinesAnswerAsSingleRequestsDo(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for round := range 50 {
 		var ops []jute.OpCode

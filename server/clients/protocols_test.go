@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
@@ -17,7 +18,7 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 		"\x15\x03\x01\x02": {false, false},
 		"\x00\x00\x00\x2d": {false, false},
 	} {
-		s, c := quiet(t, Options{})
+		s, c := quiet(t, options.Options{})
 		s.adminURL = "http://a:8181"
 		expect.Equal(t, c.foreign([4]byte([]byte(first))), want.foreign, "%q", first)
 		expect.Equal(t, c.reader.said, want.foreign, "%q: c.reader.said", first)
@@ -31,7 +32,7 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 	}
 	for n, want := range map[byte]ends.Reason{0: ends.Client,
 		1: ends.Length} { // of a length of 1 KiB and n bytes
-		s, c := quiet(t, Options{})
+		s, c := quiet(t, options.Options{})
 		client, server := net.Pipe()
 		c.out.NC = server
 		client.Close()

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/test/expect"
@@ -85,7 +86,7 @@ func TestLongAnswersAskForTheirMemory(t *testing.T) {
 		{"an ACL", jute.OpGetACL, wire.Path("/few"), 0, false, jute.OK, 0, true},
 		{"ephemeral nodes", jute.OpGetEphemerals, wire.Path("/"), 0, false, jute.OK, 0, true},
 	} {
-		_, c := quiet(t, Options{})
+		_, c := quiet(t, options.Options{})
 		c.out.Pretend(false, false, 0, x.reserved)
 		long, refusal := c.longAnswer(st, x.op, x.body)
 		expect.That(t, long == x.long && refusal == x.refusal, "%s: %v, %v", x.name, long, refusal)
@@ -134,7 +135,7 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 		{"a multiRead", 1, false, frame(jute.OpMultiRead, "/"), false, true},
 		{"a watch", 1, false, frame(jute.OpAddWatch, "/"), false, true},
 	} {
-		s, c := quiet(t, Options{MaxPending: 10})
+		s, c := quiet(t, options.Options{MaxPending: 10})
 		for i := range x.pending {
 			c.out.Push(outbox.Pending{Xid: int32(i), Long: x.long})
 		}
@@ -180,7 +181,7 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 		{"of much data", 10, jute.OpGetData, "/data", 5},
 		{"of long lists", 3, jute.OpGetChildren, "/many", 6}, // each asks for its memory first
 	} {
-		s, c := quiet(t, Options{})
+		s, c := quiet(t, options.Options{})
 		client, server := net.Pipe()
 		defer client.Close()
 		go io.Copy(io.Discard, client)
@@ -199,7 +200,7 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 
 // A read pays its estimate before, and the rest once it is answered.
 func TestStepsOfARead(t *testing.T) {
-	_, c := quiet(t, Options{})
+	_, c := quiet(t, options.Options{})
 	c.reads.cost = 100
 	expect.That(t, c.foresee(30), "the connection is open")
 	expect.Equal(t, c.reads.cost, 70,

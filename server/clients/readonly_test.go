@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -18,7 +19,7 @@ import (
 
 // withoutLeader returns a server that knows no leader, and how to connect to it.
 func withoutLeader(t *testing.T, st *state.State) (s *Server, dial func() *wire.Conn) {
-	s, _ = quiet(t, Options{MaxSessionTimeout: 10 * time.Second})
+	s, _ = quiet(t, options.Options{MaxSessionTimeout: 10 * time.Second})
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
@@ -123,7 +124,7 @@ func (refusing) Propose(state.Request, state.Waiter) error { return errors.New("
 
 // A request that cannot be proposed ends its connection, and a request that comes too late is not proposed.
 func TestRequestsThatAreNotProposed(t *testing.T) {
-	s, c := quiet(t, Options{})
+	s, c := quiet(t, options.Options{})
 	c.replica = refusing{still{state.New("test")}}
 	expect.That(t, !c.propose(outbox.Pending{Xid: 1, Op: jute.OpSync}, state.Request{}), "it is proposed")
 	expect.Equal(t, c.out.Look().State, "dead", "c.out.Look().State")
@@ -163,7 +164,7 @@ func TestOutcomes(t *testing.T) {
 		{"an unknown session", state.OpCreateSession, state.Outcome{Unknown: true}, "dead",
 			ends.Unknown, 0},
 	} {
-		s, c := quiet(t, Options{})
+		s, c := quiet(t, options.Options{})
 		owe(c.from, 100)
 		c.out.Push(outbox.Pending{Xid: 3, Op: x.op, Est: 7})
 		x.out.Steps = 50
@@ -207,7 +208,7 @@ func TestReadsAreAnsweredTogether(t *testing.T) {
 		{"one more", maxRun + 1, jute.OpExists, wire.PathWatch("/", false), 2},
 		{"many", 10 * maxRun, jute.OpGetData, wire.PathWatch("/", false), 10},
 	} {
-		s, c := quiet(t, Options{})
+		s, c := quiet(t, options.Options{})
 		g := &glances{Replica: still{state.New("test")}}
 		c.replica = g
 		for xid := range int32(x.n) {
@@ -224,7 +225,7 @@ func TestReadsAreAnsweredTogether(t *testing.T) {
 
 // An outcome is written once its batch is applied. An unknown outcome has no batch and is written at once.
 func TestOutcomesAreWrittenWithTheirBatch(t *testing.T) {
-	s, c := quiet(t, Options{})
+	s, c := quiet(t, options.Options{})
 	waiting := func() int {
 		n, _ := s.outboxes.Due()
 		return n

@@ -6,6 +6,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/tree/acl"
@@ -14,7 +15,7 @@ import (
 // reconfig changes the members, if the options allow that, for clients that may write /zookeeper/config.
 func (c *conn) reconfig(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
-	var r ReconfigRequest
+	var r options.ReconfigRequest
 	for _, field := range []*string{&r.Joining, &r.Leaving, &r.Members} {
 		s, _ := d.String()
 		*field = strings.Clone(s)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -27,7 +28,7 @@ func (r *rig) asleep(n int) {
 }
 
 func TestRestingConnectionsNeedNoGoroutine(t *testing.T) {
-	r := newRig(t, Options{MaxConnsPerAddr: -1})
+	r := newRig(t, options.Options{MaxConnsPerAddr: -1})
 	r.client().Close()
 	eventually(t, "no connection", func() bool { return r.status().Conns == 0 })
 	before := runtime.NumGoroutine()
@@ -61,7 +62,7 @@ func TestRestingConnectionsNeedNoGoroutine(t *testing.T) {
 
 // A connection at rest is told of changes at once, and its pings come in any number of pieces.
 func TestRestingConnectionHearsOfChanges(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c, other := r.client(), r.client()
 	create(t, other, "/a", "", 0)
 	for i := range 20 {
@@ -115,7 +116,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 		"unknown operation": func(r *rig, c *wire.Conn) { must.OK(r.t, c.SendXid(1, 1000, nil)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Options{MinSessionTimeout: time.Second, MaxSessionTimeout: time.Hour})
+			r := newRig(t, options.Options{MinSessionTimeout: time.Second, MaxSessionTimeout: time.Hour})
 			c := r.dial()
 			timeout := int32(3_600_000) // its session does not expire in the time of this test
 			if name == "cut off from the leader" {
@@ -136,7 +137,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 
 // Sessions whose connections rest end like others: the client is told by the end of the connection.
 func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
-	r := newRig(t, Options{MinSessionTimeout: 2 * time.Second})
+	r := newRig(t, options.Options{MinSessionTimeout: 2 * time.Second})
 	c := r.dial()
 	must.OK(t, c.Connect(wire.NewSession(2000))) // on a busy machine it rests before that is over
 	alive(t, c)
@@ -148,7 +149,7 @@ func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
 
 // Clients rest, wake, are woken and end at random moments. Each wants every answer and every event.
 func TestConnectionsRestAndWakeAtRandom(t *testing.T) {
-	r := newRig(t, Options{MaxConnsPerAddr: -1})
+	r := newRig(t, options.Options{MaxConnsPerAddr: -1})
 	create(t, r.client(), "/d", "", 0)
 	stop := time.Now().Add(2 * time.Second)
 	var wg sync.WaitGroup

@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/rest"
 	"github.com/zlockd/zlockd/server/clients/watchers"
@@ -50,7 +51,7 @@ type Words interface {
 
 // Server serves clients from a Replica. It learns of changes as the replica's raftfsm.Observer.
 type Server struct {
-	o     Options
+	o     options.Options
 	words Words // set before Serve
 
 	start   time.Time // the moment at which the clock now was zero
@@ -100,8 +101,8 @@ type Server struct {
 
 // New returns a Server that serves no client yet. It can already observe a replica, which the caller then
 // passes to Use.
-func New(o Options) (*Server, error) {
-	o, err := o.withDefaults()
+func New(o options.Options) (*Server, error) {
+	o, err := o.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -132,12 +133,12 @@ func New(o Options) (*Server, error) {
 }
 
 // Options returns the options given to New, with every default filled in.
-func (s *Server) Options() Options { return s.o }
+func (s *Server) Options() options.Options { return s.o }
 
 // Change applies MaxConns, MaxConnsPerAddr and SASL of o, and reports whether the SASL users have changed.
 // Existing connections, and identities that clients have proved, stay.
-func (s *Server) Change(o Options) (users bool) {
-	o.boundConns()
+func (s *Server) Change(o options.Options) (users bool) {
+	o.BoundConns()
 	s.mu.Lock()
 	s.maxConns = o.MaxConns
 	s.shares.SetConns(o.MaxConnsPerAddr)

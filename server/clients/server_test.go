@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -24,7 +25,7 @@ func newFrom(s *Server, host string) *conn {
 
 // Connections are registered up to each bound, share what is of their address, and leave nothing behind.
 func TestConnectionsAreRegistered(t *testing.T) {
-	s, _ := quiet(t, Options{MaxConns: 3, MaxConnsPerAddr: 2})
+	s, _ := quiet(t, options.Options{MaxConns: 3, MaxConnsPerAddr: 2})
 	var conns []*conn
 	for _, x := range []struct{ host, problem string }{
 		{"a", ""}, {"a", ""}, {"a", "too many connections from this address"}, {"b", ""}, {"c", "too many connections"},
@@ -81,7 +82,7 @@ func TestConnectionsAreRegistered(t *testing.T) {
 
 // A refused connection is counted, told in the log and remembered.
 func TestRefusedConnectionsAreCounted(t *testing.T) {
-	s, _ := quiet(t, Options{MaxConns: 1, MaxConnsPerAddr: -1})
+	s, _ := quiet(t, options.Options{MaxConns: 1, MaxConnsPerAddr: -1})
 	first := newFrom(s, "a")
 	must.That(t, s.add(first), "added")
 	expect.Equal(t, s.metrics.ConnectionRejected.Load(), 0)
@@ -97,7 +98,7 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 
 // An address without connections stays while it owes something, and is not forgotten while it has some.
 func TestAddressesThatOweAreKept(t *testing.T) {
-	s, _ := quiet(t, Options{})
+	s, _ := quiet(t, options.Options{})
 	c := newFrom(s, "a")
 	must.Equal(t, s.tryAdd(c), "")
 	from := c.from
@@ -128,7 +129,7 @@ func TestAddressesThatOweAreKept(t *testing.T) {
 // A server serves once it has a replica and that one serves, and clients that wait for it hear of both.
 func TestServerServesItsReplica(t *testing.T) {
 	for _, first := range []string{"the replica", "its service"} {
-		s, _ := quiet(t, Options{})
+		s, _ := quiet(t, options.Options{})
 		steps := []func(){func() { s.Use(still{state.New("test")}) }, func() { s.Serving(true) }}
 		if first == "its service" {
 			steps[0], steps[1] = steps[1], steps[0]
@@ -147,7 +148,7 @@ func TestServerServesItsReplica(t *testing.T) {
 			t.Fatalf("%s first: a client that waits hears of nothing", first)
 		}
 	}
-	s, _ := quiet(t, Options{})
+	s, _ := quiet(t, options.Options{})
 	s.UseMeanwhile(still{state.New("test")})
 	s.Serving(true)
 	expect.That(t, !s.serves(), "it serves what it was given for the meantime")
@@ -169,7 +170,7 @@ func TestEndOfServiceSendsClientsAway(t *testing.T) {
 		"service": func(s *Server) { s.Serving(false) }, "reads": func(s *Server) { s.ReadOnly(false) },
 		"the state": func(s *Server) { s.Reset() },
 	} {
-		s, _ := quiet(t, Options{})
+		s, _ := quiet(t, options.Options{})
 		var conns []*conn
 		for p := phaseFirst; p <= phaseOpen; p++ {
 			c := newFrom(s, "a")
@@ -197,7 +198,7 @@ func TestEndOfServiceSendsClientsAway(t *testing.T) {
 
 // Serve ends with its listener, and closes it where the server stops.
 func TestAcceptEndsWithItsListener(t *testing.T) {
-	s, _ := quiet(t, Options{})
+	s, _ := quiet(t, options.Options{})
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
@@ -229,7 +230,7 @@ func TestPiecesOfASetWatches(t *testing.T) {
 		{"a string beyond the frame limit", 1 << 20, wire.Body{}.Long(1).Int(2).Int(4097).Int(0),
 			"1 2  0", ends.Malformed},
 	} {
-		_, c := quiet(t, Options{MaxFrame: 4096})
+		_, c := quiet(t, options.Options{MaxFrame: 4096})
 		c.reader.within = x.within
 		c.reader.in.Put(append([]byte(nil), x.bytes...))
 		p := pieces{c: c}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -15,7 +16,7 @@ import (
 // Many clients come, work on the same nodes, watch each other's and leave in every way there is. Each wants
 // its replies in order; at the end nothing of them is left.
 func TestManyClientsComeAndGo(t *testing.T) {
-	r := newRig(t, Options{MaxConnsPerAddr: -1, MaxPending: 20})
+	r := newRig(t, options.Options{MaxConnsPerAddr: -1, MaxPending: 20})
 	create(t, r.client(), "/d", "", 0)
 	stop := time.Now().Add(time.Second)
 	var wg sync.WaitGroup

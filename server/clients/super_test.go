@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -20,7 +21,7 @@ import (
 )
 
 // secureRig is a rig that also serves clients over TLS, with and without certificates.
-func secureRig(t *testing.T, o Options) (r *rig, dial func(certs ...tls.Certificate) *wire.Conn) {
+func secureRig(t *testing.T, o options.Options) (r *rig, dial func(certs ...tls.Certificate) *wire.Conn) {
 	t.Helper()
 	cert, leaf := certificate(t, "server")
 	o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert}
@@ -78,7 +79,7 @@ func TestWhichClientsAreTheSuperUser(t *testing.T) {
 		{"digest without a user", identity.Super{Digest: digest("")}, ""},
 		{"sasl", identity.Super{SASL: "root"}, "sasl"},
 	} {
-		r, dial := secureRig(t, Options{Super: x.super, SASL: &sasl.Mechanisms{Users: saslUsers}})
+		r, dial := secureRig(t, options.Options{Super: x.super, SASL: &sasl.Mechanisms{Users: saslUsers}})
 		for kind, k := range kinds {
 			for port, c := range map[string]*wire.Conn{"TLS": dial(k.certificates...), "plain": r.client()} {
 				t.Run(fmt.Sprintf("%s/%s/%s", x.name, kind, port), func(t *testing.T) {
@@ -98,7 +99,7 @@ func TestWhichClientsAreTheSuperUser(t *testing.T) {
 
 // A certificate proves all of its subject: with a second name in it, it is not that of the second name.
 func TestCertificateWithTwoNames(t *testing.T) {
-	_, dial := secureRig(t, Options{Super: identity.Super{X509: "CN=admin"}})
+	_, dial := secureRig(t, options.Options{Super: identity.Super{X509: "CN=admin"}})
 	cert, _ := certificateOf(t, pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{
 		{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "eve"},
 		{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "admin"}}})
@@ -109,7 +110,7 @@ func TestCertificateWithTwoNames(t *testing.T) {
 
 // A subject that is not there does not count as authentication.
 func TestCertificateWithoutSubjectProvesNothing(t *testing.T) {
-	_, dial := secureRig(t, Options{RequireAuth: []string{"x509"}})
+	_, dial := secureRig(t, options.Options{RequireAuth: []string{"x509"}})
 	named, _ := certificate(t, "client")
 	unnamed, _ := certificate(t, "")
 	call(t, dial(named), jute.OK, jute.OpExists, wire.PathWatch("/zookeeper", false))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -28,7 +29,7 @@ func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 			if x.long && testing.Short() {
 				t.Skip("the shortest of these is enough")
 			}
-			r := newRig(t, Options{MaxConnsPerAddr: x.conns})
+			r := newRig(t, options.Options{MaxConnsPerAddr: x.conns})
 			owner := r.client()
 			create(t, owner, "/registry", "", 0)
 			var watchers []*wire.Conn
@@ -72,7 +73,7 @@ func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 
 // A client that does not read is closed, however the events are kept. A reading client is not.
 func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
-	r := newRig(t, Options{MaxOutboxFrames: 1000})
+	r := newRig(t, options.Options{MaxOutboxFrames: 1000})
 	owner, reads, deaf := r.client(), r.client(), r.client()
 	for _, c := range []*wire.Conn{reads, deaf} {
 		must.OK(t, c.AddWatch("/", jute.AddWatchRecursive))

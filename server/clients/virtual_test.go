@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -61,7 +62,7 @@ func (l *pipeListener) dial(t *testing.T) *wire.Conn {
 }
 
 // virtual runs a server in virtual time, without a network.
-func virtual(t *testing.T, o Options, f func(t *testing.T, r *rig, ln *pipeListener)) {
+func virtual(t *testing.T, o options.Options, f func(t *testing.T, r *rig, ln *pipeListener)) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := newPipeListener()
 		f(t, newRigOn(t, o, ln), ln)
@@ -78,7 +79,7 @@ func closedAfter(t *testing.T, c *wire.Conn) time.Duration {
 }
 
 func TestHandshakeHasADeadline(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		hello := wire.AppendConnectRequest(nil, wire.NewSession(10000))
 		for _, n := range []int{0, 1, 3, 4, len(hello) - 2} {
 			c := ln.dial(t)
@@ -93,7 +94,7 @@ func TestHandshakeHasADeadline(t *testing.T) {
 }
 
 func TestTrickledHandshakeHasTheSameDeadline(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		start := time.Now()
 		var wg sync.WaitGroup
@@ -114,7 +115,7 @@ func TestTrickledHandshakeHasTheSameDeadline(t *testing.T) {
 // Sessions live as long as anything arrives, for exactly their timeout after
 // that, and their connections not much longer.
 func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(6000)))
 		for range 20 {
@@ -133,7 +134,7 @@ func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
 
 // The leader may give a session more time, as after its own stall: a connection does not end before.
 func TestConnectionLastsAsLongAsItsSession(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(4000)))
 		for range 2 { // before and after it rests
@@ -149,7 +150,7 @@ func TestConnectionLastsAsLongAsItsSession(t *testing.T) {
 // No leader ends a read-only session.
 func TestSilentReadOnlyConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		ln := newPipeListener()
 		go s.Serve(ln)
 		s.UseMeanwhile(still{state.New("test")})
@@ -166,7 +167,7 @@ func TestSilentReadOnlyConnectionIsClosed(t *testing.T) {
 }
 
 func TestFrameThatIsNotFinishedEndsTheConnection(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(40000)))
 		must.OK(t, c.WriteRaw([]byte{0, 0, 1, 0, 0}))
@@ -196,7 +197,7 @@ func TestFrameThatIsNotFinishedEndsTheConnection(t *testing.T) {
 
 // Bytes keep the session, and the deadline of the connection moves on.
 func TestFrameDeadlineEndsWithTheFrame(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(40000)))
 		ping := wire.AppendRequest(nil, -2, jute.OpPing, nil)
@@ -212,7 +213,7 @@ func TestFrameDeadlineEndsWithTheFrame(t *testing.T) {
 }
 
 func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		a, slow := ln.dial(t), ln.dial(t)
 		must.OK(t, a.Connect(wire.NewSession(40000)))
 		must.OK(t, slow.Connect(wire.NewSession(40000)))
@@ -230,7 +231,7 @@ func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
 }
 
 func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(40000)))
 		create(t, c, "/a", strings.Repeat("x", 20_000), 0)
@@ -247,7 +248,8 @@ func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
 // To end TLS takes a last record, for which a client may leave no room.
 func TestNobodyWaitsForTheEndOfTLS(t *testing.T) {
 	cert, _ := certificate(t, "server")
-	o := Options{TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}, MaxSessionTimeout: time.Hour}
+	o := options.Options{TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
+		MaxSessionTimeout: time.Hour}
 	virtual(t, o, func(t *testing.T, r *rig, ln *pipeListener) {
 		secure := newPipeListener()
 		go r.srv.ServeTLS(secure)
@@ -272,7 +274,7 @@ func TestNobodyWaitsForTheEndOfTLS(t *testing.T) {
 
 // While the server writes to a slow client, it does not read the client's pings.
 func TestClientThatReadsSlowlyAndPingsIsNotSilent(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(4000)))
 		create(t, c, "/a", strings.Repeat("x", 20_000), 0)
@@ -295,11 +297,11 @@ func TestClientThatReadsSlowlyAndPingsIsNotSilent(t *testing.T) {
 }
 
 func TestClientThatWaitsForAReconfigIsNotSilent(t *testing.T) {
-	slow := func(ReconfigRequest) (jute.ErrCode, bool) {
+	slow := func(options.ReconfigRequest) (jute.ErrCode, bool) {
 		time.Sleep(20 * time.Second)
 		return jute.BadVersion, true
 	}
-	virtual(t, Options{Reconfigure: slow}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{Reconfigure: slow}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(4000)))
 		call(t, c, jute.BadVersion, jute.OpReconfig, wire.Body{}.Null().Null().Str("x").Long(-1))
@@ -311,7 +313,7 @@ func TestClientThatWaitsForAReconfigIsNotSilent(t *testing.T) {
 // While a write is stuck the server reads nothing more of its client. It must not take that client for dead,
 // neither then nor afterwards.
 func TestClientWhoseWriteIsStuckIsNotSilent(t *testing.T) {
-	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(4000)))
 		create(t, c, "/e", "", jute.FlagEphemeral)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -13,7 +14,7 @@ import (
 
 // The answers to what clients ask of their watches.
 func TestRequestsAboutWatches(t *testing.T) {
-	s, c := quiet(t, Options{})
+	s, c := quiet(t, options.Options{})
 	st := state.New("test")
 	const persistent, recursive = jute.AddWatchPersistent, jute.AddWatchRecursive
 	for i, x := range []struct {

@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -40,7 +41,7 @@ func tell(t *testing.T, c *wire.Conn, text string, half bool) string {
 }
 
 func TestFourLetterWordIsAnsweredAndTheConnectionClosed(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	for _, text := range []string{"ruok", "srvr\n", "stmk12345678", "mntr and much more that nobody reads"} {
 		for _, half := range []bool{false, true} {
 			expect.Equal(t, tell(t, r.dial(), text, half), "word "+text[:4], "%q", text)
@@ -52,7 +53,7 @@ func TestFourLetterWordIsAnsweredAndTheConnectionClosed(t *testing.T) {
 }
 
 func TestFourLetterWordMayTrickle(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	c := r.dial()
 	for _, b := range []byte("ruo") {
 		must.OK(t, c.WriteRaw([]byte{b}))
@@ -62,7 +63,7 @@ func TestFourLetterWordMayTrickle(t *testing.T) {
 }
 
 func TestHTTPIsTurnedAway(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	for _, text := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST /x HTTP/1.1\r\n\r\nbody",
 		"HEAD / HTTP/1.0\r\n\r\n", "PUT /x HTTP/1.1\r\n\r\n"} {
 		got := tell(t, r.dial(), text, false)
@@ -101,7 +102,7 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 		p.AddCert(c)
 		return p
 	}
-	r := newRig(t, Options{
+	r := newRig(t, options.Options{
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert},
 			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(clientLeaf)},
 	})
@@ -140,7 +141,7 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 }
 
 func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, options.Options{})
 	nc := must.Get(net.Dial("tcp", r.ln.Addr().String()))(t)
 	defer nc.Close()
 	expect.Fails(t, tls.Client(nc, &tls.Config{InsecureSkipVerify: true}).Handshake(),
@@ -162,7 +163,7 @@ func (s still) PingOK(time.Duration) bool            { return false }
 // Without a leader no server asks which clients were heard from, for as long as that lasts:
 // connections that have ended must not wait for it.
 func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
-	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
@@ -186,11 +187,11 @@ func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 }
 
 func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
-	var asked []ReconfigRequest
+	var asked []options.ReconfigRequest
 	var r *rig
-	r = newRig(t, Options{
+	r = newRig(t, options.Options{
 		Super: identity.Super{Digest: acl.DigestID("root:secret").ID},
-		Reconfigure: func(q ReconfigRequest) (jute.ErrCode, bool) {
+		Reconfigure: func(q options.ReconfigRequest) (jute.ErrCode, bool) {
 			asked = append(asked, q)
 			owed := r.srv.all()[0].from.Account.Owed()
 			expect.That(t, owed >= request.ReconfigSteps, "the address owes %d steps", owed)

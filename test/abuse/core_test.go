@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
@@ -55,7 +56,7 @@ type proposal struct {
 func newCore(t testing.TB) *core {
 	c := &core{state: state.New("abuse"), queue: make(chan proposal, 64)}
 	var err error
-	if c.srv, err = clients.New(clients.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if c.srv, err = clients.New(options.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	must.OK(t, c.state.Apply(state.Founding([]state.Server{{ID: 1, Peer: "127.0.0.1:1", Voter: true}}, 1),

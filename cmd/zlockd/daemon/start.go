@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/options"
 )
 
 // running adapts a server to the daemon.
@@ -163,7 +163,7 @@ func (r running) Change(s *settings.Settings, log *slog.Logger) (users bool, err
 	if r.audit != nil {
 		r.audit.Reopen()
 	}
-	return r.Clients.Change(clients.Options{MaxConnsPerAddr: orNoLimit(s.MaxConnsPerAddr), MaxConns: s.MaxConns,
+	return r.Clients.Change(options.Options{MaxConnsPerAddr: orNoLimit(s.MaxConnsPerAddr), MaxConns: s.MaxConns,
 		SASL: mechanisms}), nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/backup"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/tickets"
 )
 
@@ -75,7 +75,7 @@ func Groups(s *Settings) []cli.Group {
 		"shortest session timeout a client gets (default 2 ticks)")
 	f.Var(millis(&s.MaxSessionTimeout), "max-session-timeout",
 		"longest session timeout a client gets (default 20 ticks)")
-	f.IntVar(&s.MaxConnsPerAddr, "max-client-cnxns", clients.DefaultMaxConnsPerAddr,
+	f.IntVar(&s.MaxConnsPerAddr, "max-client-cnxns", options.DefaultMaxConnsPerAddr,
 		"at most `N` connections from one address, 0 = no limit")
 	f.IntVar(&s.MaxConns, "max-cnxns", 0,
 		"at most `N` connections in all, 0 = as many as descriptors and memory allow")
@@ -85,7 +85,7 @@ func Groups(s *Settings) []cli.Group {
 		"refuse new sessions beyond `N` from one address, 0 = half of --max-sessions, -1 = no limit")
 	s.MaxTicket = tickets.DefaultMax
 	f.Var(withUnit(&s.MaxTicket), "max-ticket", "the longest time a ticket gets between two requests")
-	f.IntVar(&s.MaxFrame, "max-frame", clients.DefaultMaxFrame, "longest request in `BYTES`")
+	f.IntVar(&s.MaxFrame, "max-frame", options.DefaultMaxFrame, "longest request in `BYTES`")
 	f.BoolVar(&s.ReadOnlyMode, "read-only-mode", false,
 		"while no leader is known, let clients read this server's data, if they allow read-only mode")
 	f.BoolVar(&s.LinearizableReads, "linearizable-reads", false,

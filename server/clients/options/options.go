@@ -1,4 +1,6 @@
-package clients
+// Package options says on which terms a server takes clients: its bounds, timeouts and rules, each with a
+// default.
+package options
 
 import (
 	"cmp"
@@ -30,7 +32,7 @@ const (
 	maxAddrSessions = 50_000
 )
 
-// Options say how a Server treats its clients. The zero value of each field
+// Options say how a server treats its clients. The zero value of each field
 // means its default.
 type Options struct {
 	// These fields are the same as in server.Options.
@@ -87,8 +89,8 @@ type Options struct {
 	Ended func(session int64, events []tree.Event)
 }
 
-// withDefaults returns o with all defaults, or an error.
-func (o Options) withDefaults() (Options, error) {
+// WithDefaults returns o with all defaults, or an error.
+func (o Options) WithDefaults() (Options, error) {
 	o.ID = cmp.Or(o.ID, 1)
 	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, 4*time.Second)
 	o.MaxSessionTimeout = cmp.Or(o.MaxSessionTimeout, 40*time.Second)
@@ -108,7 +110,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	o.boundConns()
+	o.BoundConns()
 	o.MaxSessions = cmp.Or(o.MaxSessions, max(1000, quarter/sessionBytes))
 	if o.MaxAddrSessions == 0 {
 		o.MaxAddrSessions = maxAddrSessions
@@ -119,8 +121,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, o.validate()
 }
 
-// boundConns fills in the bounds of connections.
-func (o *Options) boundConns() {
+// BoundConns fills in the bounds of connections.
+func (o *Options) BoundConns() {
 	o.MaxConnsPerAddr = cmp.Or(o.MaxConnsPerAddr, DefaultMaxConnsPerAddr)
 	if o.MaxConns >= 0 {
 		o.MaxConns = min(cmp.Or(o.MaxConns, 1<<30), roomForConns(admin.MaxOpenFiles(), admin.UsableMemory()))
@@ -155,8 +157,8 @@ func roomForConns(descriptors int64, memory uint64) int {
 	return n
 }
 
-// negotiate clamps the session timeout a client asked for, in ms.
-func (o *Options) negotiate(asked int32) int32 {
+// Negotiate clamps the session timeout a client asked for, in ms.
+func (o *Options) Negotiate(asked int32) int32 {
 	return int32(min(max(int64(asked), o.MinSessionTimeout.Milliseconds()), o.MaxSessionTimeout.Milliseconds()))
 }
 

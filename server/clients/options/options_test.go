@@ -1,4 +1,4 @@
-package clients
+package options
 
 import (
 	"log/slog"
@@ -17,7 +17,7 @@ func TestDefaultsOfOptions(t *testing.T) {
 	if quarter == 0 {
 		quarter = 1 << 30
 	}
-	o := must.Get(Options{}.withDefaults())(t)
+	o := must.Get(Options{}.WithDefaults())(t)
 	for name, x := range map[string]struct{ got, want int }{
 		"ID":                {int(o.ID), 1},
 		"shortest session":  {int(o.MinSessionTimeout), int(4 * time.Second)},
@@ -35,10 +35,10 @@ func TestDefaultsOfOptions(t *testing.T) {
 		"from an address":   {o.MaxConnsPerAddr, DefaultMaxConnsPerAddr},
 		"connections":       {o.MaxConns, roomForConns(admin.MaxOpenFiles(), admin.UsableMemory())},
 		"a clock":           {int(time.Since(o.Now()) / time.Hour), 0},
-		"buffers of frames": {must.Get(Options{MaxFrame: 60 << 20}.withDefaults())(t).MaxBuffers, 120 << 20},
-		"no bound":          {must.Get(Options{MaxConns: -1}.withDefaults())(t).MaxConns, -1},
-		"a small bound":     {must.Get(Options{MaxConns: 3}.withDefaults())(t).MaxConns, 3},
-		"a trusted address": {must.Get(Options{MaxConnsPerAddr: -1}.withDefaults())(t).MaxConnsPerAddr, -1},
+		"buffers of frames": {must.Get(Options{MaxFrame: 60 << 20}.WithDefaults())(t).MaxBuffers, 120 << 20},
+		"no bound":          {must.Get(Options{MaxConns: -1}.WithDefaults())(t).MaxConns, -1},
+		"a small bound":     {must.Get(Options{MaxConns: 3}.WithDefaults())(t).MaxConns, 3},
+		"a trusted address": {must.Get(Options{MaxConnsPerAddr: -1}.WithDefaults())(t).MaxConnsPerAddr, -1},
 	} {
 		expect.Equal(t, x.got, x.want, "%s", name)
 	}
@@ -47,7 +47,7 @@ func TestDefaultsOfOptions(t *testing.T) {
 		MaxConnsPerAddr: 6, MaxConns: 7, MaxPending: 8, MaxOutboxBytes: 9, MaxOutboxFrames: 10, MaxWatchesPerConn: 11,
 		MaxWatches: 12, MaxWatchBytesPerConn: 13, MaxWatchBytes: 14, MaxBuffers: 15, HandshakeTimeout: 16,
 		Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return then }}
-	o = must.Get(set.withDefaults())(t)
+	o = must.Get(set.WithDefaults())(t)
 	expect.Equal(t, o.Now(), then, "clock, random numbers or log: o.Now()")
 	if expect.That(t, o.Rand != nil, "clock, random numbers or log: want o.Rand != nil") {
 		expect.Equal(t, o.Logger, set.Logger, "clock, random numbers or log: o.Logger")
@@ -62,15 +62,45 @@ func TestSessionTimeoutsAreClamped(t *testing.T) {
 	o := Options{MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: 40 * time.Second}
 	for asked, want := range map[int32]int32{0: 4000, -1: 4000, -1 << 31: 4000, 3999: 4000, 4000: 4000, 4001: 4001,
 		39_999: 39_999, 40_000: 40_000, 40_001: 40_000, 1<<31 - 1: 40_000} {
-		expect.Equal(t, o.negotiate(asked), want, "%d ms", asked)
+		expect.Equal(t, o.Negotiate(asked), want, "%d ms", asked)
 	}
 	for frame, ok := range map[int]bool{127: false, 128: true, inbox.MaxWatchFrame: true,
 		inbox.MaxWatchFrame + 1: false} {
-		_, err := Options{MaxFrame: frame}.withDefaults()
+		_, err := Options{MaxFrame: frame}.WithDefaults()
 		expect.Equal(t, err == nil, ok, "frames of %d bytes: %v", frame, err)
 	}
 	for least, ok := range map[time.Duration]bool{time.Millisecond: true, time.Millisecond - 1: false} {
-		_, err := Options{MinSessionTimeout: least}.withDefaults()
+		_, err := Options{MinSessionTimeout: least}.WithDefaults()
 		expect.Equal(t, err == nil, ok, "sessions of %v: %v", least, err)
 	}
+}
+
+func TestBoundsOfSessionsByDefault(t *testing.T) {
+	for name, x := range map[string]struct{ all, of, want int }{
+		"of many":  {10_000_000, 0, 50_000},
+		"of some":  {80_000, 0, 40_000},
+		"of few":   {3, 0, 1},
+		"of any":   {-1, 0, 50_000},
+		"as given": {80_000, 7, 7},
+		"none":     {80_000, -1, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := must.Get(Options{MaxSessions: x.all, MaxAddrSessions: x.of}.WithDefaults())(t)
+			expect.Equal(t, o.MaxAddrSessions, x.want, "sessions of an address")
+		})
+	}
+}
+
+func TestConnectionsAreAsManyAsThereIsRoomFor(t *testing.T) {
+	for _, c := range []struct {
+		descriptors int64
+		memory      uint64
+		want        int
+	}{{0, 0, 1 << 30}, {1024, 0, 816}, {1 << 20, 1 << 30, 8192}, {100, 1 << 40, 80}} {
+		expect.Equal(t, roomForConns(c.descriptors, c.memory), c.want,
+			"%d descriptors, %d bytes", c.descriptors, c.memory)
+	}
+	o := must.Get(Options{}.WithDefaults())(t)
+	most := roomForConns(admin.MaxOpenFiles(), admin.UsableMemory())
+	expect.Equal(t, o.MaxConns, most, "by default, there is room for")
 }
