@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/entrance"
 )
 
 // unformedGrace is how long a server waits for the other servers before it admits clients that ask for
@@ -15,14 +15,14 @@ const unformedGrace = 2 * time.Second
 // unformed is the replica of a server that has not joined its cluster yet. Its state is the empty tree with
 // which every cluster begins. It has only the methods that connections of read-only sessions call.
 type unformed struct {
-	clients.Replica // nil: no other method is called
-	state           *state.State
+	entrance.Replica // nil: no other method is called
+	state            *state.State
 }
 
-// View implements clients.Replica.
+// View implements entrance.Replica.
 func (u unformed) View(f func(*state.State)) { f(u.state) }
 
-// Zxid implements clients.Replica.
+// Zxid implements entrance.Replica.
 func (unformed) Zxid() int64 { return 0 }
 
 // readMeanwhile lets clients with read-only sessions read an empty tree while this server waits for the

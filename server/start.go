@@ -11,12 +11,13 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/entrance"
 )
 
 // The compiler checks that a node implements the replica of the connections, and that the connections
 // implement the observer of the node.
 var (
-	_ clients.Replica  = (*raftfsm.Node)(nil)
+	_ entrance.Replica = (*raftfsm.Node)(nil)
 	_ raftfsm.Observer = (*clients.Server)(nil)
 )
 

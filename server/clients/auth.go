@@ -41,14 +41,14 @@ func (c *conn) prove(scheme string, credentials []byte) bool {
 	case identity.Digest:
 		return credentials != nil && !fips140.Enforced() && c.proved(acl.DigestID(string(credentials)))
 	case "ensemble": // a name of an ensemble proves no identity
-		names := c.srv.o.EnsembleNames
+		names := c.shared.o.EnsembleNames
 		return len(names) == 0 || len(credentials) == 0 || slices.Contains(names, string(credentials))
 	}
 	return false
 }
 
 // proved adds an identity to the connection. It returns false if the client may not have the identity.
-func (c *conn) proved(id jute.ID) bool { return c.proof.ids.Add(id, c.srv.o.Super) }
+func (c *conn) proved(id jute.ID) bool { return c.proof.ids.Add(id, c.shared.o.Super) }
 
 func (c *conn) authFailed(xid int32, scheme string) bool {
 	if scheme == "digest" && fips140.Enforced() {
@@ -56,7 +56,7 @@ func (c *conn) authFailed(xid int32, scheme string) bool {
 	} else {
 		c.say("authentication failed", "scheme", scheme)
 	}
-	c.srv.metrics.AuthFailed.Add(1)
+	c.shared.metrics.AuthFailed.Add(1)
 	if !c.reply(xid, jute.OpAuth, 0, jute.AuthFailed, nil) {
 		return false
 	}
@@ -87,14 +87,14 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 	var answer []byte
 	var err error
 	if c.proof.exchange == nil {
-		m := c.srv.mechanisms.Load()
+		m := c.shared.mechanisms.Load()
 		if m == nil {
 			if c.proof.empties++; c.proof.empties > saslEmpty {
 				return c.saslFailed(xid)
 			}
 			return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, nil))
 		}
-		c.proof.exchange, err = m.Begin(len(token) == 0, c.srv.o.Rand)
+		c.proof.exchange, err = m.Begin(len(token) == 0, c.shared.o.Rand)
 	}
 	if err == nil {
 		answer, err = c.negotiate(token)
@@ -109,7 +109,7 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 // negotiate passes the client's token to the negotiation. When that is complete, it adds the identity that
 // the client has proved.
 func (c *conn) negotiate(token []byte) (answer []byte, err error) {
-	if answer, err = c.proof.exchange.Answer(token, c.srv.o.Now()); err != nil {
+	if answer, err = c.proof.exchange.Answer(token, c.shared.o.Now()); err != nil {
 		return nil, err
 	}
 	user, principal, done := c.proof.exchange.User()
@@ -118,7 +118,7 @@ func (c *conn) negotiate(token []byte) (answer []byte, err error) {
 	}
 	c.proof.exchange = nil
 	if principal != "" {
-		c.srv.log.Debug("signed in with Kerberos", "addr", c.from.Host, "principal", principal, "user", user)
+		c.shared.log.Debug("signed in with Kerberos", "addr", c.from.Host, "principal", principal, "user", user)
 	}
 	if !c.proved(jute.ID{Scheme: identity.SASL, ID: user}) {
 		return nil, errNoRoom
@@ -129,10 +129,10 @@ func (c *conn) negotiate(token []byte) (answer []byte, err error) {
 // saslFailed answers that the negotiation has failed, and ends the connection.
 func (c *conn) saslFailed(xid int32) bool {
 	code := jute.AuthFailed
-	if slices.Contains(c.srv.o.RequireAuth, identity.SASL) {
+	if slices.Contains(c.shared.o.RequireAuth, identity.SASL) {
 		code = jute.SessionClosedRequireAuth
 	}
-	c.srv.metrics.AuthFailed.Add(1)
+	c.shared.metrics.AuthFailed.Add(1)
 	// The answer itself is delayed: a client that fails at the moment of connecting mistakes an early answer
 	// for a time-out.
 	time.Sleep(authPenalty)

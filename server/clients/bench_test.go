@@ -21,8 +21,8 @@ import (
 func (r *rig) loose() *conn {
 	a, b := net.Pipe()
 	r.t.Cleanup(func() { a.Close() })
-	c := newConn(r.srv, b, nil)
-	c.replica = *r.srv.replica.Load()
+	c := newConn(&r.srv.shared, b, nil)
+	c.replica = r.srv.entrance.Replica()
 	c.proof.ids.Store(identity.Unproved(c.from.Host, false))
 	c.session = 1
 	return c

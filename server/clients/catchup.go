@@ -72,7 +72,7 @@ func (u *catchUp) view(st *state.State) {
 }
 
 func (u *catchUp) arm(k watches.Kind, path string) {
-	u.open = u.open && u.c.srv.watches.Add(&u.c.watcher, path, k)
+	u.open = u.open && u.c.shared.watches.Add(&u.c.watcher, path, k)
 }
 
 func (u *catchUp) tell(e jute.EventType, path string) {
@@ -134,7 +134,7 @@ type pieces struct {
 // take returns the next n bytes, or nil. They are valid until the next call.
 func (p *pieces) take(n int) []byte {
 	c := p.c
-	if n < 0 || n > c.reader.within || n > c.srv.o.MaxFrame {
+	if n < 0 || n > c.reader.within || n > c.shared.o.MaxFrame {
 		p.fail()
 	}
 	for p.why == ends.None && c.reader.in.Len() < n {

@@ -41,7 +41,7 @@ func TestMissedEventsLeaveInPieces(t *testing.T) {
 			got.Add(int64(n))
 		}
 	}()
-	c := newConn(s, server, nil)
+	c := newConn(&s.shared, server, nil)
 	c.from = new(address)
 	c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 	c.replica = still{state.New("test")}

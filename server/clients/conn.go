@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/budget"
+	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/entrance"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/clients/outbox"
@@ -36,7 +39,7 @@ const (
 // come from the goroutine that applies the log. Each part below says which goroutines may use it. The
 // embedded parts do not change once the client has its session; from then on any goroutine may read them.
 type conn struct {
-	srv *Server
+	shared *shared
 
 	socket
 	seat
@@ -45,12 +48,12 @@ type conn struct {
 	reads   readRun
 	proof   proof
 	pulse   pulse
-	place   rest.Place // guarded by the lock of srv.resting
+	place   rest.Place // guarded by the lock of shared.resting
 	watcher watchers.Watcher
 	out     outbox.Outbox // has a lock of its own
 
 	phase   atomic.Int32 // its stage, one of the phases
-	removed bool         // the server has forgotten it; under srv.mu
+	removed bool         // the server has forgotten it; under the lock of the registry
 }
 
 // socket says where the connection comes from. It is set before the connection's first goroutine starts.
@@ -62,9 +65,9 @@ type socket struct {
 
 // seat is the session that the connection serves. The connection's goroutine fills in the request's fields;
 // the outcome of the handshake writes the rest, once, before the phase is open. The session is written under
-// srv.mu, because others may read it at any time.
+// the lock of the registry, because others may read it at any time.
 type seat struct {
-	replica  Replica // the state that serves the client, from the connect request on
+	replica  entrance.Replica // the state that serves the client, from the connect request on
 	gen      uint32
 	readOnly bool  // the session was opened while the server had no leader
 	mayRead  bool  // the connect request said whether it accepts such a session
@@ -79,7 +82,7 @@ type seat struct {
 // waits for its session, the goroutine that applies the log may read followed.
 type reader struct {
 	in         *inbox.Input     // nil while the connection rests
-	held       int              // bytes of in counted by srv.memory
+	held       int              // bytes of in counted by shared.memory
 	within     int              // unread bytes of a long setWatches
 	arrived    time.Duration    // when the newest bytes came
 	frameStart time.Duration    // when the wait for the rest of a frame began; 0: no wait
@@ -117,7 +120,7 @@ type proof struct {
 type pulse struct {
 	heard    atomic.Int64 // time of the last bytes, on the server's clock, ns
 	received atomic.Int64 // bytes
-	listed   atomic.Bool  // the connection is in srv.heard
+	listed   atomic.Bool  // the connection is in shared.heard
 	retired  atomic.Bool  // the session has moved or ended: bytes no longer keep it alive
 }
 
@@ -128,4 +131,50 @@ func (c *conn) margin() time.Duration { return c.timeout/2 + time.Second }
 type longReply struct {
 	list *tree.Long
 	head []byte // the first bytes of the frame
+}
+
+// Account implements budget.Holder.
+func (c *conn) Account() *budget.Account { return &c.from.Account }
+
+// Number implements budget.Holder.
+func (c *conn) Number() uint64 { return c.number }
+
+// IsOpen implements budget.Holder and rest.Sleeper.
+func (c *conn) IsOpen() bool { return c.out.IsOpen() }
+
+// Alive implements budget.Holder.
+func (c *conn) Alive() { c.alive(c.shared.now()) }
+
+// Close implements budget.Holder.
+func (c *conn) Close(why ends.Reason) { c.out.Close(why) }
+
+// Wake implements outbox.Owner.
+func (c *conn) Wake() { c.shared.resting.Wake(c) }
+
+// Kill ends the connection on behalf of the goroutine that applies the log.
+func (c *conn) Kill(why ends.Reason) { c.out.Kill(why) }
+
+// retire ends a connection whose session has a newer connection, or has ended.
+func (c *conn) retire(why ends.Reason) {
+	c.pulse.retired.Store(true)
+	c.out.Kill(why)
+}
+
+// CountWatches implements budget.Holder.
+func (c *conn) CountWatches() { c.shared.watches.Recount(&c.from.Address) }
+
+// alive records that the client was not silent at that time: bytes came, or the server did not read the bytes
+// that the client had sent.
+func (c *conn) alive(at time.Duration) {
+	c.pulse.heard.Store(int64(at))
+	if !c.pulse.listed.Load() && !c.readOnly { // a read-only session has no leader to report to
+		c.shared.heard.add(c)
+	}
+}
+
+// owed reports whether the client waits for the outcome of a request.
+func (c *conn) owed() bool {
+	c.out.Lock()
+	defer c.out.Unlock()
+	return c.out.Open() && c.out.Pending() > 0
 }

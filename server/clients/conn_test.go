@@ -238,7 +238,7 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	var log must.Text
 	s, c := quiet(t, options.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	other := newConn(s, &net.TCPConn{}, nil)
+	other := newConn(&s.shared, &net.TCPConn{}, nil)
 	must.That(t, s.add(c), "the connections are not taken: want s.add(c)")
 	must.That(t, s.add(other), "the connections are not taken: want s.add(other)")
 	c.replica = panicking{still{state.New("test")}}

@@ -4,11 +4,48 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/entrance"
 )
+
+// afford waits until the address may spend steps steps, and charges them. It returns false when the
+// connection has ended.
+func (c *conn) afford(steps int64) bool {
+	shares := &c.shared.shares
+	if !shares.Bound() {
+		return true
+	}
+	now := c.reader.arrived // accurate enough, because reading the clock costs as much as answering a read
+	for waited := false; ; {
+		wait := shares.Spend(&c.from.Account, steps, now)
+		if wait == 0 {
+			return true
+		}
+		if now = c.shared.now(); !waited {
+			waited = true
+			c.shared.metrics.Throttled.Add(1)
+			c.out.Flush()
+			continue
+		}
+		if !c.out.IsOpen() || c.shared.ctx.Err() != nil {
+			return false
+		}
+		time.Sleep(wait)
+		c.alive(c.shared.now()) // this server delays the client's next bytes
+	}
+}
+
+// charge corrects the amount that afford has charged. The next request waits until the account has paid.
+func (c *conn) charge(steps int64) { c.from.Account.Charge(steps) }
+
+// foresee is afford for reads, which are charged exactly when they are answered.
+func (c *conn) foresee(steps int64) bool {
+	c.reads.cost -= steps
+	return c.afford(steps)
+}
 
 // countServers counts, about once a second, the servers among which an address shares its time under the
 // lock.
-func (s *Server) countServers(r Replica) {
+func (s *shared) countServers(r entrance.Replica) {
 	if s.shares.CountDue(s.now()) {
 		r.View(func(st *state.State) {
 			n := int64(0)
@@ -20,40 +57,4 @@ func (s *Server) countServers(r Replica) {
 			s.shares.SetServers(n)
 		})
 	}
-}
-
-// afford waits until the address may spend steps steps, and charges them. It returns false when the
-// connection has ended.
-func (c *conn) afford(steps int64) bool {
-	shares := &c.srv.shares
-	if !shares.Bound() {
-		return true
-	}
-	now := c.reader.arrived // accurate enough, because reading the clock costs as much as answering a read
-	for waited := false; ; {
-		wait := shares.Spend(&c.from.Account, steps, now)
-		if wait == 0 {
-			return true
-		}
-		if now = c.srv.now(); !waited {
-			waited = true
-			c.srv.metrics.Throttled.Add(1)
-			c.out.Flush()
-			continue
-		}
-		if !c.out.IsOpen() || c.srv.ctx.Err() != nil {
-			return false
-		}
-		time.Sleep(wait)
-		c.alive(c.srv.now()) // this server delays the client's next bytes
-	}
-}
-
-// charge corrects the amount that afford has charged. The next request waits until the account has paid.
-func (c *conn) charge(steps int64) { c.from.Account.Charge(steps) }
-
-// foresee is afford for reads, which are charged exactly when they are answered.
-func (c *conn) foresee(steps int64) bool {
-	c.reads.cost -= steps
-	return c.afford(steps)
 }

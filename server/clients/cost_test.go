@@ -112,7 +112,7 @@ func TestWatchersPayForTheirIdentities(t *testing.T) {
 func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	watcher := func(from *address) *conn {
-		c := newConn(s, &net.TCPConn{}, nil)
+		c := newConn(&s.shared, &net.TCPConn{}, nil)
 		c.from, c.watcher.From = from, &from.Address
 		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 		s.watches.Add(&c.watcher, "/a", watches.Persistent)
@@ -157,7 +157,7 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	defer s.Shutdown(t.Context())
 	conns := func(from *address) (list [3]*conn) {
 		for i := range list {
-			list[i] = newConn(s, &net.TCPConn{}, nil)
+			list[i] = newConn(&s.shared, &net.TCPConn{}, nil)
 			list[i].from = from
 		}
 		return list
@@ -213,7 +213,7 @@ func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the clock pays
 		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		defer s.Shutdown(t.Context())
-		c := newConn(s, &net.TCPConn{}, nil)
+		c := newConn(&s.shared, &net.TCPConn{}, nil)
 		c.from = new(address)
 		c.reader.arrived = s.now()
 		s.shares.Settle(&c.from.Account, c.reader.arrived)

@@ -18,13 +18,15 @@
 //     whose request has no certain outcome, is closed; the client's reconnect
 //     is the retry.
 //
-// The files, from the ground up: conn.go defines the state of one client; cost.go charges requests to the
-// accounts of package budget; reply.go, read.go, outcome.go and the files named after a request answer
-// requests; request.go chooses among them; serve.go and resting.go run a connection; server.go, listen.go and
-// observer.go run the whole server. Below are rooms that do not know what a connection is for: request says
-// what a client asks for; outbox holds what waits for a client, writes it and ends the connection; watchers
-// delivers events; budget, rest, inbox, identity and ends.
+// The files, from the ground up: conn.go defines the state of one client, and shared.go what it has in common
+// with all others, which is all that it knows of its server; registry.go holds those that are present; cost.go
+// charges requests to the accounts of package budget; read.go, outcome.go and the files named after a request
+// answer requests; request.go chooses among them; serve.go and resting.go run a connection; server.go,
+// listen.go, observer.go and figures.go run the whole server. Below are rooms that do not know what a
+// connection is for: request says what a client asks for; outbox holds what waits for a client, writes it and
+// ends the connection; watchers delivers events; entrance says whether clients are let in, and options on
+// which terms; budget, rest, inbox, identity and ends.
 //
-// The package knows nothing of raft. It calls the replicated state through [Replica], and learns of changes
-// as a raftfsm.Observer.
+// The package knows nothing of raft. It calls the replicated state through [entrance.Replica], and learns of
+// changes as a raftfsm.Observer.
 package clients

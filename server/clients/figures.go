@@ -1,22 +1,17 @@
 package clients
 
 import (
-	"log/slog"
-	"net"
-	"time"
-
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/metrics"
-	"github.com/zlockd/zlockd/server/observe"
 )
 
 // Fill adds the connections and counters of the server to a status. It takes a lock of each connection.
 func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	to.Fill(&s.metrics, need)
 	list := s.all()
-	to.Serving, to.ReadOnly, to.Uptime, to.Conns = s.serves(), s.readOnly.Load(), s.now(), len(list)
+	to.Serving, to.ReadOnly, to.Uptime, to.Conns = s.entrance.Open(), s.entrance.ReadOnly(), s.now(), len(list)
 	for _, c := range list {
 		c.out.Lock()
 		to.Outstanding += c.out.Pending()
@@ -107,72 +102,28 @@ func (s *Server) WatchScan(f func(path string, session int64) bool) {
 	}
 }
 
-// describe returns the description of the connection for operators.
-func (c *conn) describe() admin.Conn {
-	d := admin.Conn{Addr: addrOf(c.out.NC), Secure: c.out.Secure,
-		Established: c.srv.o.Now().Add(c.born - c.srv.now()),
-		LastCxid:    -1}
-	if phase(c.phase.Load()) == phaseWord {
-		d.Received = 1
-		return d
-	}
-	o := &c.out
-	o.Lock()
-	defer o.Unlock()
-	d.Queued, d.BytesIn = int64(o.Pending()), c.pulse.received.Load()
-	switch flushing, waiting := o.Busy(); {
-	case flushing:
-		d.Interest = 5
-	case !waiting:
-		d.Interest = 1
-	}
-	if phase(c.phase.Load()) == phaseOpen {
-		d.Session, d.Timeout = c.session, c.timeout
-		silent := c.srv.now() - time.Duration(c.pulse.heard.Load())
-		d.Expires = c.srv.o.Now().Add(c.timeout + c.margin() - silent)
-	}
-	o.Stat.Describe(&d)
-	return d
+// watching returns the connection that watches.
+func watching(w *watchers.Watcher) *conn { return w.Out.Owner().(*conn) }
+
+// Watching reports whether a session watches exactly this path; known is false if the session is not
+// connected to this server.
+func (s *Server) Watching(session int64, path string) (watching, known bool) {
+	c := s.connOf(session)
+	return c != nil && s.watches.Has(&c.watcher, path), c != nil
 }
 
-func addrOf(nc net.Conn) string {
-	if a := nc.RemoteAddr(); a != nil {
-		return a.String()
-	}
-	return ""
+// Watchers returns up to most of the sessions connected here that watch exactly
+// this path.
+func (s *Server) Watchers(path string, most int) (sessions []int64) {
+	s.watches.At(path, most, func(w *watchers.Watcher) { sessions = append(sessions, watching(w).session) })
+	return sessions
 }
 
-// connEnded counts a connection's end.
-func (s *Server) connEnded(c *conn, why ends.Reason) {
-	s.counts.ends[why].Add(1)
-	if phase(c.phase.Load()) == phaseOpen {
-		c.out.Lock()
-		requests, sent := c.out.Stat.Total()
-		c.out.Unlock()
-		bytes := c.pulse.received.Load() + sent
-		s.Observed.ConnEnded(c.from.Host, observe.Count{Requests: requests, Bytes: bytes})
-		if !c.pulse.retired.Load() && why != ends.Session && why != ends.Gone && why != ends.Moved {
-			s.Observed.ConnLost(c.session, why.String(), time.Duration(c.pulse.heard.Load()))
-		}
+// WatchCount returns how many watches a session has at this server.
+func (s *Server) WatchCount(session int64) int {
+	c := s.connOf(session)
+	if c == nil {
+		return 0
 	}
-	if why.Ours() {
-		s.metrics.ConnectionDropped.Add(1)
-	}
-	if why == ends.Handshake {
-		s.metrics.SessionlessExpired.Add(1)
-	}
-	switch {
-	case why == ends.Client || why == ends.Session || why == ends.Word || c.reader.said:
-		s.o.Logger.Debug("connection ended", "session", admin.Hex(c.session), "addr", c.from.Host, "reason",
-			why.String())
-	case c.session != 0:
-		s.log.Info("connection closed", "session", admin.Hex(c.session), "addr", c.from.Host, "reason",
-			why.String())
-	case c.asked != 0 && why == ends.Gone:
-		s.log.Of(c.from.Host, slog.LevelInfo, "connection refused", "reason",
-			"its session is over, or was never there",
-			"session", admin.Hex(c.asked))
-	default:
-		s.log.Of(c.from.Host, slog.LevelInfo, "connection refused", "reason", why.String())
-	}
+	return s.watches.Of(&c.watcher)
 }

@@ -40,7 +40,7 @@ func quiet(t testing.TB, o options.Options) (*Server, *conn) {
 
 // connFrom returns a connection from an address.
 func connFrom(s *Server, from *address) *conn {
-	c := newConn(s, &net.TCPConn{}, nil)
+	c := newConn(&s.shared, &net.TCPConn{}, nil)
 	c.from, c.watcher.From = from, &from.Address
 	c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 	return c

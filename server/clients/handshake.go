@@ -36,11 +36,11 @@ func (c *conn) open() ends.Reason {
 		if n, err := c.reader.in.Fill(c.out.NC); err != nil {
 			return c.readFailed(err)
 		} else {
-			c.srv.metrics.BytesReceived.Add(int64(n))
+			c.shared.metrics.BytesReceived.Add(int64(n))
 		}
 	}
 	first := [4]byte(c.reader.in.Bytes())
-	if admin.IsWord(first) && c.srv.words != nil {
+	if admin.IsWord(first) && c.shared.words != nil {
 		return c.answerWord(first)
 	}
 	if c.foreign(first) {
@@ -49,13 +49,13 @@ func (c *conn) open() ends.Reason {
 	// Store the phase before asking whether the server serves. Serving(false) does both in the other order,
 	// so at least one of the two closes the connection.
 	c.phase.Store(int32(phaseConnect))
-	c.readOnly = !c.srv.serves()
-	r := c.srv.replica.Load()
-	if r == nil || c.readOnly && !c.srv.readOnly.Load() {
-		c.srv.metrics.ClosedNotServing.Add(1)
+	c.readOnly = !c.shared.entrance.Open()
+	r := c.shared.entrance.Replica()
+	if r == nil || c.readOnly && !c.shared.entrance.ReadOnly() {
+		c.shared.metrics.ClosedNotServing.Add(1)
 		return ends.Serving
 	}
-	c.replica = *r
+	c.replica = r
 	frame, why := c.helloFrame(first)
 	if why != ends.None {
 		return why
@@ -72,15 +72,15 @@ func (c *conn) startTLS() ends.Reason {
 	if !c.afford(request.HandshakeSteps) {
 		return ends.Else
 	}
-	if err := t.HandshakeContext(c.srv.ctx); err != nil {
-		c.srv.metrics.TLSHandshakeFailed.Add(1)
+	if err := t.HandshakeContext(c.shared.ctx); err != nil {
+		c.shared.metrics.TLSHandshakeFailed.Add(1)
 		c.say("TLS handshake failed", "err", err)
 		return ends.TLS
 	}
 	if certs := t.ConnectionState().PeerCertificates; len(certs) > 0 {
 		subject, err := identity.Subject(certs[0].RawSubject)
 		if err != nil {
-			c.srv.metrics.TLSHandshakeFailed.Add(1)
+			c.shared.metrics.TLSHandshakeFailed.Add(1)
 			c.say("the subject of the client's certificate has no text", "err", err)
 			return ends.TLS
 		}
@@ -95,7 +95,7 @@ func (c *conn) startTLS() ends.Reason {
 // helloFrame returns the first frame.
 func (c *conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
 	if binary.BigEndian.Uint32(first[:]) > maxHello { // a negative length counts as too large
-		c.srv.metrics.HandshakeFailed.Add(1)
+		c.shared.metrics.HandshakeFailed.Add(1)
 		return nil, ends.Length
 	}
 	for {
@@ -107,7 +107,7 @@ func (c *conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
 		if err != nil {
 			return nil, c.readFailed(err)
 		}
-		c.srv.metrics.BytesReceived.Add(int64(n))
+		c.shared.metrics.BytesReceived.Add(int64(n))
 	}
 }
 
@@ -117,7 +117,7 @@ func (c *conn) foreign(first [4]byte) bool {
 	switch string(first[:]) {
 	case "GET ", "POST", "HEAD", "PUT ":
 		text := "This port speaks the ZooKeeper protocol.\n"
-		if at := c.srv.adminURL; at != "" {
+		if at := c.shared.adminURL; at != "" {
 			text = fmt.Sprintf("This port speaks the ZooKeeper protocol. The admin pages are at %s/\n", at)
 		}
 		c.out.Last([]byte(fmt.Sprintf(
@@ -128,7 +128,7 @@ func (c *conn) foreign(first [4]byte) bool {
 			return false
 		}
 	}
-	c.srv.counts.foreign.Add(1)
+	c.shared.counts.foreign.Add(1)
 	c.say("not the ZooKeeper protocol", "bytes", fmt.Sprintf("%q", first[:]))
 	return true
 }
@@ -142,8 +142,8 @@ func (c *conn) answerWord(first [4]byte) ends.Reason {
 	c.reader.in.Skip(4)
 	c.out.NC.SetDeadline(time.Now().Add(wordTime))
 	conn := wordConn{c.out.NC, io.MultiReader(bytes.NewReader(c.reader.in.Bytes()), c.out.NC)}
-	if err := c.srv.words.Answer(conn, first); err != nil {
-		c.srv.log.Info("four-letter word not answered", "word", string(first[:]), "addr", c.from.Host,
+	if err := c.shared.words.Answer(conn, first); err != nil {
+		c.shared.log.Info("four-letter word not answered", "word", string(first[:]), "addr", c.from.Host,
 			"err", err)
 	}
 	c.out.Last(nil, ends.Word)
@@ -163,7 +163,7 @@ func (w wordConn) Read(b []byte) (int, error) { return w.in.Read(b) }
 // answer. A client takes a refusal as the end of its session, so the server refuses only when the session has
 // certainly ended. While the server knows no leader it admits only clients that ask for a read-only session.
 func (c *conn) connect(frame []byte) ends.Reason {
-	s := c.srv
+	s := c.shared
 	r, err := jute.DecodeConnectRequest(frame)
 	if err != nil {
 		s.metrics.HandshakeFailed.Add(1)
@@ -209,7 +209,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 		return c.openReadOnly(&body)
 	}
 	req.Body = body.Append(nil)
-	c.srv.countServers(c.replica)
+	c.shared.countServers(c.replica)
 	s.connecting <- struct{}{} // bounded by the life of the connections that hold a place
 	defer func() { <-s.connecting }()
 	if !c.out.IsOpen() {
@@ -232,7 +232,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 // mayCreate counts a session that this connection will create, or returns which limit forbids it. Sessions
 // that other servers create at the same moment are not counted.
 func (c *conn) mayCreate() (problem string) {
-	s := c.srv
+	s := c.shared
 	c.replica.View(func(st *state.State) {
 		all := st.Sessions().Len() + int(s.creating.Load())
 		of := st.Sessions().Of(c.from.Host) + int(c.from.creating.Load())
@@ -255,7 +255,7 @@ func (c *conn) openReadOnly(body *state.SessionBody) ends.Reason {
 	s := session.Session{ID: c.asked, Timeout: body.Timeout, Password: body.Password}
 	if s.ID == 0 {
 		var random [8]byte
-		if _, err := io.ReadFull(c.srv.o.Rand, random[:]); err != nil {
+		if _, err := io.ReadFull(c.shared.o.Rand, random[:]); err != nil {
 			return ends.Unknown
 		}
 		s.ID = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64 // logged ids are positive
@@ -285,7 +285,7 @@ func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
 	if c.readOnly {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(c.srv.ctx, timeout/3)
+	ctx, cancel := context.WithTimeout(c.shared.ctx, timeout/3)
 	defer cancel()
 	return c.replica.WaitZxid(ctx, zxid)
 }
@@ -304,17 +304,17 @@ func (c *conn) refusal() {
 	if !c.out.Open() {
 		return
 	}
-	c.srv.counts.refused.Add(1)
+	c.shared.counts.refused.Add(1)
 	c.out.Append(jute.AppendConnectResponse(nil, 0, 0, [jute.PasswordSize]byte{}, c.mayRead, false))
 	c.out.End(ends.Gone)
-	c.follow(c.reader.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.srv.now())
+	c.follow(c.reader.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.shared.now())
 }
 
 // attached gives the connection its session and answers the connect request. It returns false when the
 // connection has ended. The caller applies the log and holds the state lock, so no event, and no later move
 // of the session, can come between the two.
 func (c *conn) attached(s *session.Session) bool {
-	older, ok := c.srv.claim(c, s.ID)
+	older, ok := c.shared.claim(c, s.ID)
 	if !ok {
 		return false
 	}

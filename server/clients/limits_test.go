@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/entrance"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
@@ -266,7 +267,7 @@ func TestRepliesToAClientThatDoesNotReadHoldItBack(t *testing.T) {
 
 // glances counts the reads of the state.
 type glances struct {
-	Replica
+	entrance.Replica
 	n atomic.Int64
 }
 
@@ -287,7 +288,7 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 		g := &glances{Replica: still{state.New("test")}}
 		s.UseMeanwhile(g)
 		s.ReadOnly(true)
-		c := newConn(s, &net.TCPConn{}, nil)
+		c := newConn(&s.shared, &net.TCPConn{}, nil)
 		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 		c.replica = g
 		for xid := range int32(requests) {

@@ -1,13 +1,11 @@
 package clients
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync"
 	"time"
-
-	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
 // Pauses between attempts to accept while the system refuses, for example without free descriptors.
@@ -15,6 +13,33 @@ const (
 	acceptWaitMin = 5 * time.Millisecond
 	acceptWaitMax = time.Second
 )
+
+// listeners holds the listeners of a server.
+type listeners struct {
+	lock sync.Mutex
+	open map[net.Listener]bool
+}
+
+// close closes all listeners.
+func (l *listeners) close() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	for ln := range l.open {
+		ln.Close()
+	}
+}
+
+// opened counts a listener, unless the server stops.
+func (s *Server) opened(ln net.Listener) bool {
+	s.listeners.lock.Lock()
+	defer s.listeners.lock.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.listeners.open[ln] = true
+	s.wg.Add(1)
+	return true
+}
 
 // Serve accepts clients from ln until ln or the server is closed. It returns
 // nil after Shutdown.
@@ -29,15 +54,10 @@ func (s *Server) ServeTLS(ln net.Listener) error {
 }
 
 func (s *Server) serve(ln net.Listener, config *tls.Config) error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.opened(ln) {
 		ln.Close()
 		return nil
 	}
-	s.listeners[ln] = true
-	s.wg.Add(1)
-	s.mu.Unlock()
 	defer s.wg.Done()
 	defer ln.Close()
 	wait := acceptWaitMin
@@ -62,51 +82,5 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 		}
 		wait = acceptWaitMin
 		s.handle(nc, config)
-	}
-}
-
-// handle gives a new connection its goroutine, or closes it at once. It applies the limits before
-// the first byte is read, TLS or not.
-func (s *Server) handle(nc net.Conn, config *tls.Config) {
-	c := newConn(s, nc, config)
-	if !s.add(c) {
-		nc.Close()
-		return
-	}
-	go c.serve(ends.None)
-}
-
-// Shutdown stops accepting, closes every connection and waits for all goroutines, or until ctx ends. Sessions
-// stay alive: their clients find another server, or this server again.
-func (s *Server) Shutdown(ctx context.Context) error {
-	s.CutOff()
-	done := make(chan struct{})
-	go func() {
-		s.outboxes.Stop()
-		s.resting.Stop()
-		s.wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// CutOff closes every listener and every connection without waiting.
-func (s *Server) CutOff() {
-	s.serving.Store(false)
-	s.readOnly.Store(false)
-	s.cancel() // cancel first: the end of ctx explains the closed listeners
-	s.mu.Lock()
-	s.closed = true
-	for ln := range s.listeners {
-		ln.Close()
-	}
-	s.mu.Unlock()
-	for _, c := range s.all() {
-		c.out.Close(ends.Stopped)
 	}
 }

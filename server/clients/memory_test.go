@@ -282,7 +282,7 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	} {
 		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		client, server := net.Pipe()
-		c := newConn(s, server, nil)
+		c := newConn(&s.shared, server, nil)
 		c.out.Pretend(true, false, 100<<10, 0)
 		expect.That(t, !end(c), "%s: wrong about the end of the connection", name)
 		s.memory.Drop(c)
@@ -313,7 +313,7 @@ func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
 	defer s.Shutdown(t.Context())
 	client, server := net.Pipe()
 	defer client.Close()
-	c := newConn(s, server, nil)
+	c := newConn(&s.shared, server, nil)
 	const size = 1 << 20
 	expect.That(t, c.out.Reserve(size, true),
 		"%d bytes are there, %d are held: want c.out.Reserve(size, true)",

@@ -64,9 +64,8 @@ func (s *Server) Serving(serve bool) {
 	if s.ctx.Err() != nil {
 		return
 	}
-	s.serving.Store(serve)
 	s.Observed.NoteServing(serve)
-	s.news()
+	s.entrance.SetServing(serve)
 	if !serve {
 		s.sendAway()
 	}
@@ -78,7 +77,7 @@ func (s *Server) ReadOnly(on bool) {
 	if s.ctx.Err() != nil {
 		return
 	}
-	s.readOnly.Store(on)
+	s.entrance.SetReadOnly(on)
 	if !on {
 		s.sendAway()
 	}
@@ -118,11 +117,4 @@ func (s *Server) Heard(touches []state.Touch, all bool) []state.Touch {
 		touches = append(touches, state.Touch{Session: c.session, Age: uint32(max(age, 0).Milliseconds())})
 	}
 	return touches
-}
-
-// owed reports whether the client waits for the outcome of a request.
-func (c *conn) owed() bool {
-	c.out.Lock()
-	defer c.out.Unlock()
-	return c.out.Open() && c.out.Pending() > 0
 }

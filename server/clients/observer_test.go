@@ -261,7 +261,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 	told := func(list []jute.ACL) (least time.Duration) {
 		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		for range 20 {
-			c := newConn(s, &net.TCPConn{}, nil)
+			c := newConn(&s.shared, &net.TCPConn{}, nil)
 			ids := make([]jute.ID, identity.MaxIDs)
 			for i := range ids {
 				ids[i] = acl.DigestID(fmt.Sprintf("%02d:x", i))

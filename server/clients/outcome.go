@@ -27,7 +27,7 @@ func (c *conn) Done(out *state.Outcome, st *state.State) {
 	c.out.Touch()
 	o.Unlock()
 	if out.Unknown {
-		c.srv.outboxes.Kick() // no later batch may end this one
+		c.shared.outboxes.Kick() // no later batch may end this one
 	}
 }
 
@@ -37,10 +37,10 @@ func (c *conn) done(p outbox.Pending, out *state.Outcome) {
 	switch {
 	case out.Unknown:
 		o.Die(ends.Unknown)
-		c.follow(p.Followed, p.Xid, out, c.srv.now())
+		c.follow(p.Followed, p.Xid, out, c.shared.now())
 	case out.Refused:
 		o.Die(ends.Gone)
-		c.follow(p.Followed, p.Xid, out, c.srv.now())
+		c.follow(p.Followed, p.Xid, out, c.shared.now())
 	case p.Op == state.OpBarrier: // the read after it has the reply
 	case c.out.Accepts():
 		b, at := o.BeginReply(p.Xid, out.Zxid, len(out.Reply))
@@ -51,7 +51,7 @@ func (c *conn) done(p outbox.Pending, out *state.Outcome) {
 		c.out.Grown(true)
 		c.applied(p, out)
 		if out.Divided {
-			c.srv.counts.divided.Add(1)
+			c.shared.counts.divided.Add(1)
 		}
 		if p.Op == jute.OpCloseSession {
 			o.End(ends.Session)
@@ -74,5 +74,31 @@ func (c *conn) helloDone(p outbox.Pending, out *state.Outcome) {
 		if attached {
 			c.applied(p, out)
 		}
+	}
+}
+
+// reply appends a reply that needs no state.
+func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, record []byte) bool {
+	o := &c.out
+	o.Lock()
+	defer o.Unlock()
+	if !c.out.Accepts() {
+		return false
+	}
+	b, at := o.BeginReply(xid, zxid, len(record))
+	if b = append(b, record...); op == jute.OpSASL {
+		o.EndWhole(b, at, code) // a failed negotiation also has a record
+	} else {
+		o.EndReply(b, at, code)
+	}
+	c.answered(outbox.Pending{Xid: xid, Op: op, At: c.reader.arrived, Followed: c.reader.followed},
+		&state.Outcome{Code: code, Zxid: zxid, Reply: record}, c.shared.now())
+	return true
+}
+
+// replyLast appends an error reply and ends the connection after it.
+func (c *conn) replyLast(xid int32, zxid int64, code jute.ErrCode, why ends.Reason) {
+	if c.reply(xid, jute.OpError, zxid, code, nil) {
+		c.out.Last(nil, why)
 	}
 }

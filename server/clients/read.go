@@ -53,7 +53,7 @@ func (c *conn) read(frame []byte) bool {
 // catchUp, with LinearizableReads, proposes an empty request after the read has arrived, and waits until it
 // has gone through the log. The read then sees everything that was acknowledged to any client before.
 func (c *conn) catchUp() bool {
-	if !c.srv.o.LinearizableReads || c.readOnly {
+	if !c.shared.o.LinearizableReads || c.readOnly {
 		return true
 	}
 	c.reader.followed = nil
@@ -90,7 +90,7 @@ func (c *conn) run(st *state.State) {
 			request.TakesLong(op) {
 			break
 		}
-		next, _, err := c.reader.in.Peek(c.srv.o.MaxFrame)
+		next, _, err := c.reader.in.Peek(c.shared.o.MaxFrame)
 		if err != nil || len(next) < inbox.HeaderSize {
 			break
 		}
@@ -194,7 +194,7 @@ func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 	}
 	w, size, ok := c.appendRead(st, xid, op, body)
 	if ok && w.Set {
-		ok = c.srv.watches.Add(&c.watcher, w.Path, w.Kind)
+		ok = c.shared.watches.Add(&c.watcher, w.Path, w.Kind)
 	}
 	return size, ok
 }
@@ -241,7 +241,7 @@ func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 		o.Replied(o.Pending() > 0) // the read itself, if it was parked
 	}
 	if code == jute.OK {
-		c.srv.metrics.Reads.Observe(w.Path, int64(len(b)-at))
+		c.shared.metrics.Reads.Observe(w.Path, int64(len(b)-at))
 	}
 	return w, b[at+4+jute.ReplyHeaderSize:], code
 }
@@ -272,7 +272,7 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	default:
 		return false, true
 	}
-	if n >= c.srv.o.MaxPending/2 || len(frame) > parkedFrame || o.LongPending() > 0 {
+	if n >= c.shared.o.MaxPending/2 || len(frame) > parkedFrame || o.LongPending() > 0 {
 		return false, true
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
@@ -284,7 +284,7 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	p.Followed = c.reader.followed
 	o.Push(p)
 	o.Stat.Received(1)
-	c.srv.metrics.PacketsReceived.Add(1)
+	c.shared.metrics.PacketsReceived.Add(1)
 	return true, false
 }
 
@@ -306,12 +306,30 @@ func (c *conn) answerOne(st *state.State, p outbox.Pending) {
 	w, reply, code := c.answerRead(st, p.Xid, op, body, jute.OK)
 	c.charge(w.Steps(*c.proof.ids.Load(), len(reply)))
 	out := state.Outcome{Code: code, Zxid: st.Zxid(), Reply: reply}
-	now := c.srv.batchTime(&out)
+	now := c.shared.batchTime(&out)
 	c.answered(p, &out, now)
-	c.srv.metrics.ReadLatency.ObserveTime(max(now-p.At, 0))
+	c.shared.metrics.ReadLatency.ObserveTime(max(now-p.At, 0))
 	if w.Set {
 		o.Unlock() // the lock of the watches must be taken before it
-		c.srv.watches.Add(&c.watcher, w.Path, w.Kind)
+		c.shared.watches.Add(&c.watcher, w.Path, w.Kind)
 		o.Lock()
 	}
+}
+
+// watchOp answers addWatch, removeWatches and checkWatches. It asks the table before it locks the outbox,
+// because the locks have this order.
+func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
+	w, which, code := request.WatchOp(op, body)
+	c.reads.cost += int64(tree.WatchSteps(w.Path))
+	var record []byte
+	open = true
+	switch {
+	case code != jute.OK:
+	case w.Set:
+		open = c.shared.watches.Add(&c.watcher, w.Path, w.Kind)
+		record = []byte{0, 0, 0, 0}
+	case !c.shared.watches.Find(&c.watcher, op, w.Path, which):
+		code = jute.NoWatcher
+	}
+	return open && c.reply(xid, op, st.Zxid(), code, record)
 }

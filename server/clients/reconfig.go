@@ -25,7 +25,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 	switch {
 	case d.Err() != nil:
 		code = jute.MarshallingError
-	case c.srv.o.Reconfigure == nil:
+	case c.shared.o.Reconfigure == nil:
 		code = jute.ReconfigDisabled
 	default:
 		if !c.afford(request.ReconfigSteps) {
@@ -38,7 +38,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 		// A client that waits for its answer is not silent.
 		o.Push(outbox.Pending{Xid: xid, Op: jute.OpReconfig})
 		o.Unlock()
-		code, known = c.srv.o.Reconfigure(r)
+		code, known = c.shared.o.Reconfigure(r)
 		o.Lock()
 		o.Pop()
 		o.Unlock()

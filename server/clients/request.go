@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/request"
+	"github.com/zlockd/zlockd/server/observe"
 )
 
 // handle carries out one request. It returns false when nothing more may be read from the connection. A
@@ -69,12 +70,13 @@ func (c *conn) handle(frame []byte) bool {
 }
 
 // admitted reports whether the client may send requests other than authentication.
-func (c *conn) admitted() bool { return c.proof.ids.HasOneOf(c.srv.o.RequireAuth) }
+func (c *conn) admitted() bool { return c.proof.ids.HasOneOf(c.shared.o.RequireAuth) }
 
 // turnAway answers a request of a client that must authenticate first.
 func (c *conn) turnAway(xid int32) bool {
-	c.srv.metrics.AuthFailed.Add(1)
-	c.say("closed: the client asks for something before it has authenticated", "required", c.srv.o.RequireAuth)
+	c.shared.metrics.AuthFailed.Add(1)
+	c.say("closed: the client asks for something before it has authenticated", "required",
+		c.shared.o.RequireAuth)
 	c.replyLast(xid, 0, jute.SessionClosedRequireAuth, ends.Auth)
 	return false
 }
@@ -85,8 +87,8 @@ const pingPoll = 20 * time.Millisecond
 // ping answers only while the leader hears this server: otherwise the client must find another server before
 // its session ends. Between two leaders the answer waits, for at most a third of the session's timeout.
 func (c *conn) ping() bool {
-	for began := c.srv.now(); !c.readOnly && !c.replica.PingOK(c.timeout); {
-		if c.srv.now()-began > c.timeout/3 || !c.out.IsOpen() {
+	for began := c.shared.now(); !c.readOnly && !c.replica.PingOK(c.timeout); {
+		if c.shared.now()-began > c.timeout/3 || !c.out.IsOpen() {
 			c.out.Close(ends.CutOff)
 			return false
 		}
@@ -106,7 +108,7 @@ func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
 
 // writeOp proposes a client's request.
 func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
-	if !c.out.Await(c.srv.o.MaxPending-1, c.srv.o.MaxPending/2) {
+	if !c.out.Await(c.shared.o.MaxPending-1, c.shared.o.MaxPending/2) {
 		return false
 	}
 	r := state.Request{Session: c.session, Gen: c.gen, Op: op, Body: body}
@@ -124,7 +126,7 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if op != jute.OpMulti { // count it before the answer, after which the client may read the metrics
 		d := jute.NewDecoder(body)
 		path, _ := d.String()
-		c.srv.metrics.Writes.Observe(path, int64(len(body)))
+		c.shared.metrics.Writes.Observe(path, int64(len(body)))
 	}
 	return c.propose(outbox.Pending{Xid: xid, Op: op, At: c.reader.arrived, Est: est,
 		Long: len(body) > parkedAnswer}, r)
@@ -140,4 +142,37 @@ func (c *conn) mayOnlyRead(class request.Class, xid int32, op jute.OpCode) bool 
 		c.out.Last(nil, ends.Session)
 	}
 	return false
+}
+
+// propose proposes a request and adds it to the pending ones. It returns false when the connection has ended,
+// or ends because this server no longer serves.
+func (c *conn) propose(p outbox.Pending, r state.Request) bool {
+	o := &c.out
+	if p.Followed = c.reader.followed; p.Followed != nil {
+		p.Followed.Body, p.Followed.Begun = observe.WithoutData(p.Op, p.Followed.Body), c.shared.now()
+	}
+	o.Lock()
+	if !o.Open() {
+		o.Unlock()
+		return false
+	}
+	o.Push(p)
+	if p.Op == jute.OpCloseSession {
+		o.SetClosing()
+	}
+	o.Unlock()
+	if c.replica.Propose(r, c) != nil {
+		if r.Op == state.OpCreateSession {
+			c.countCreating(-1)
+		}
+		c.out.Close(ends.Serving)
+		return false
+	}
+	return true
+}
+
+// countCreating counts the sessions that are not in the state yet.
+func (c *conn) countCreating(n int64) {
+	c.shared.creating.Add(n)
+	c.from.creating.Add(n)
 }

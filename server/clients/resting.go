@@ -24,7 +24,7 @@ const pingSize = 4 + inbox.HeaderSize
 // deadline, because no leader ends it.
 func (c *conn) mayRest() bool {
 	return c.reader.idle && c.reader.in.Len() == 0 && c.reader.held == 0 && !c.readOnly &&
-		c.srv.resting.Takes(c)
+		c.shared.resting.Takes(c)
 }
 
 // lieDown makes the connection rest and frees its buffers. The caller no longer owns the connection.
@@ -36,7 +36,7 @@ func (c *conn) lieDown() {
 	case !c.reader.rested:
 		c.reader.rested = true
 		go c.awaitFirst()
-	case !c.srv.resting.Park(c):
+	case !c.shared.resting.Park(c):
 		c.reader.idle = false // the connection is not idle before the next ping
 		c.Rise(nil, nil)
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/zlockd/zlockd/server/clients/watchers"
 )
 
-func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
+func newConn(s *shared, nc net.Conn, config *tls.Config) *conn {
 	from := &address{Address: watchers.Address{Host: hostOf(nc)}}
-	c := &conn{srv: s, socket: socket{from: from, born: s.now()}}
+	c := &conn{shared: s, socket: socket{from: from, born: s.now()}}
 	c.reader.in, c.reads.view = new(inbox.Input), c.run
 	c.out.Init(&s.outboxes, c, nc, config)
 	c.watcher = watchers.Watcher{Out: &c.out, IDs: &c.proof.ids, From: &c.from.Address}
@@ -56,7 +56,7 @@ func (c *conn) serve(why ends.Reason) {
 			return
 		}
 		c.finish(why)
-		c.srv.wg.Done()
+		c.shared.wg.Done()
 	}()
 	if why == ends.None && !c.reader.rested {
 		why = c.begin()
@@ -75,7 +75,7 @@ func (c *conn) serve(why ends.Reason) {
 
 // begin opens the connection, within the handshake timeout.
 func (c *conn) begin() ends.Reason {
-	limit := time.AfterFunc(c.srv.o.HandshakeTimeout, func() {
+	limit := time.AfterFunc(c.shared.o.HandshakeTimeout, func() {
 		if phase(c.phase.Load()) != phaseWord { // the answer has deadlines of its own
 			c.out.Close(ends.Handshake)
 		}
@@ -91,18 +91,18 @@ func (c *conn) begin() ends.Reason {
 
 // panicked ends only this connection after a panic.
 func (c *conn) panicked(p any) {
-	c.srv.metrics.UnrecoverableErrors.Add(1)
+	c.shared.metrics.UnrecoverableErrors.Add(1)
 	c.out.Close(ends.Panic)
-	c.srv.log.Error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
+	c.shared.log.Error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
 }
 
 // finish releases all that the connection held.
 func (c *conn) finish(why ends.Reason) {
 	c.out.Close(why)
-	c.srv.remove(c)
-	c.srv.watches.Drop(&c.watcher)
-	c.srv.memory.Drop(c)
-	c.srv.connEnded(c, c.out.Why())
+	c.shared.remove(c)
+	c.shared.watches.Drop(&c.watcher)
+	c.shared.memory.Drop(c)
+	c.shared.connEnded(c, c.out.Why())
 }
 
 // loop serves an open connection until the connection ends, or rests (ends.None).
@@ -125,13 +125,13 @@ func (c *conn) loop() ends.Reason {
 // frames handles the bytes received.
 func (c *conn) frames() ends.Reason {
 	for {
-		frame, _, err := c.reader.in.Peek(c.srv.o.MaxFrame)
+		frame, _, err := c.reader.in.Peek(c.shared.o.MaxFrame)
 		switch {
 		case errors.Is(err, inbox.ErrLong): // setWatches reads the rest
 			b := c.reader.in.Bytes()
 			frame, c.reader.within = b[4:4+inbox.HeaderSize], int(binary.BigEndian.Uint32(b))-inbox.HeaderSize
 		case err != nil:
-			c.srv.metrics.LargeRejected.Add(1)
+			c.shared.metrics.LargeRejected.Add(1)
 			return ends.Length
 		case frame == nil:
 			return ends.None
@@ -139,7 +139,7 @@ func (c *conn) frames() ends.Reason {
 			return ends.Malformed
 		}
 		if c.reader.held > 0 {
-			c.srv.memory.Partial(c, false)
+			c.shared.memory.Partial(c, false)
 		}
 		c.reader.in.Take(frame)
 		c.reader.frameStart = 0
@@ -169,11 +169,11 @@ func (c *conn) fill() ends.Reason {
 
 // received records that n bytes have just arrived: the client is alive.
 func (c *conn) received(n int) {
-	c.reader.arrived = c.srv.now()
-	c.srv.metrics.BytesReceived.Add(int64(n))
+	c.reader.arrived = c.shared.now()
+	c.shared.metrics.BytesReceived.Add(int64(n))
 	c.pulse.received.Add(int64(n))
 	if c.reader.held > 0 {
-		c.srv.memory.Moved(c, n)
+		c.shared.memory.Moved(c, n)
 	}
 	c.alive(c.reader.arrived)
 }
@@ -190,12 +190,12 @@ func (c *conn) grow() bool {
 		size = 0
 	}
 	if size != c.reader.held {
-		if !c.srv.memory.Wait(c, budget.Input, size) {
+		if !c.shared.memory.Wait(c, budget.Input, size) {
 			return false
 		}
 		c.reader.held = size
 	}
-	c.srv.memory.Partial(c, c.reader.in.Len() > 0)
+	c.shared.memory.Partial(c, c.reader.in.Len() > 0)
 	return true
 }
 
@@ -204,10 +204,10 @@ func (c *conn) grow() bool {
 // a silent client, and the connection ends with the session. A read-only session has no leader, so it needs a
 // deadline.
 func (c *conn) armDeadline() {
-	now := c.srv.now()
+	now := c.shared.now()
 	if c.reader.in.Len() == 0 && c.reader.within == 0 {
 		if c.readOnly {
-			c.out.SetReadDeadline(c.srv.start.Add(now + c.timeout + c.margin()))
+			c.out.SetReadDeadline(c.shared.start.Add(now + c.timeout + c.margin()))
 		} else if c.reader.unfinished {
 			c.out.SetReadDeadline(time.Time{})
 		}
@@ -222,7 +222,7 @@ func (c *conn) armDeadline() {
 	if c.headerMissing() {
 		stall = min(stall, now+headerGrace)
 	}
-	c.out.SetReadDeadline(c.srv.start.Add(stall))
+	c.out.SetReadDeadline(c.shared.start.Add(stall))
 }
 
 // headerMissing reports whether the header of an oversized frame is still missing.
@@ -230,7 +230,7 @@ func (c *conn) headerMissing() bool {
 	if c.reader.within > 0 {
 		return false
 	}
-	_, wait, _ := c.reader.in.Peek(c.srv.o.MaxFrame)
+	_, wait, _ := c.reader.in.Peek(c.shared.o.MaxFrame)
 	return wait
 }
 
@@ -262,4 +262,15 @@ func (c *conn) discard() {
 		}
 		total += n
 	}
+}
+
+// handle gives a new connection its goroutine, or closes it at once. It applies the limits before
+// the first byte is read, TLS or not.
+func (s *shared) handle(nc net.Conn, config *tls.Config) {
+	c := newConn(s, nc, config)
+	if !s.add(c) {
+		nc.Close()
+		return
+	}
+	go c.serve(ends.None)
 }

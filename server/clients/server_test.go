@@ -18,7 +18,7 @@ import (
 
 // newFrom returns a connection from a host that no server has registered.
 func newFrom(s *Server, host string) *conn {
-	c := newConn(s, &net.TCPConn{}, nil)
+	c := newConn(&s.shared, &net.TCPConn{}, nil)
 	c.from.Host = host
 	return c
 }
@@ -137,10 +137,10 @@ func TestServerServesItsReplica(t *testing.T) {
 		waits := make(chan error, 1)
 		go func() { waits <- s.WaitServing(context.Background()) }()
 		for i, step := range steps {
-			expect.That(t, !s.serves(), "%s first: it serves before step %d", first, i)
+			expect.That(t, !s.entrance.Open(), "%s first: it serves before step %d", first, i)
 			step()
 		}
-		expect.That(t, s.serves(), "%s first: it does not serve", first)
+		expect.That(t, s.entrance.Open(), "%s first: it does not serve", first)
 		select {
 		case err := <-waits:
 			must.OK(t, err)
@@ -151,7 +151,7 @@ func TestServerServesItsReplica(t *testing.T) {
 	s, _ := quiet(t, options.Options{})
 	s.UseMeanwhile(still{state.New("test")})
 	s.Serving(true)
-	expect.That(t, !s.serves(), "it serves what it was given for the meantime")
+	expect.That(t, !s.entrance.Open(), "it serves what it was given for the meantime")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	expect.Is(t, s.WaitServing(ctx), context.Canceled)
@@ -159,9 +159,9 @@ func TestServerServesItsReplica(t *testing.T) {
 	expect.Is(t, s.WaitServing(context.Background()), net.ErrClosed)
 	s.ReadOnly(true)
 	s.Serving(true)
-	expect.That(t, !s.readOnly.Load(),
-		"a server that stops serves: want !s.readOnly.Load()")
-	expect.That(t, !s.serving.Load(), "a server that stops serves: want !s.serving.Load()")
+	s.Use(still{state.New("test")})
+	expect.That(t, !s.entrance.ReadOnly(), "a server that stops lets clients read")
+	expect.That(t, !s.entrance.Open(), "a server that stops serves")
 }
 
 // The end of service ends connections with a session and those that ask for one, and no others.

@@ -67,6 +67,8 @@ var layers = [][]string{
 	{"./server/clients/rest", "./server/clients"},
 	{"./server/clients/ends", "./server/clients"},
 	{"./server/clients/inbox", "./server/clients"},
+	{"./server/clients/options", "./server/clients"},
+	{"./server/clients/entrance", "./server/clients"},
 	{"./server/clients", "./server/admin", "./server/view", "./test/sim", "./client"},
 	{"./server/admin", "./server", "./cmd/zlockd/daemon"},
 	{"./server/metrics", "./server/admin", "./server/clients", "./server"},

@@ -181,7 +181,7 @@ var States = []State{
 	{"a read waits behind writes of its connection", "server/clients/read.go",
 		"@\tp := outbox.Pending{Xid: xid, Op: op, At: c.reader.arrived, Parked: bytes.Clone(frame)}", ""},
 	{"a read is answered long behind a write because it cannot be parked", "server/clients/read.go",
-		"\tif n >= c.srv.o.MaxPending/2 || len(frame) > parkedFrame || o.LongPending() > 0 {\n@", ""},
+		"\tif n >= c.shared.o.MaxPending/2 || len(frame) > parkedFrame || o.LongPending() > 0 {\n@", ""},
 	{"a connection ends before the read behind its write is answered", "server/clients/read.go",
 		"@\t\tif st != nil && c.out.Accepts() {", "st == nil || !c.out.Accepts()"},
 	{"the end of a session that has ended comes again", "raftfsm/state/state.go",

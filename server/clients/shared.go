@@ -1,0 +1,128 @@
+package clients
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/budget"
+	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/entrance"
+	"github.com/zlockd/zlockd/server/clients/options"
+	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/clients/rest"
+	"github.com/zlockd/zlockd/server/clients/watchers"
+	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/sasl"
+)
+
+// shared is what the connections of a server have in common, and all that a connection knows of its server.
+// The options and the front are set before the first connection comes. Each part below says who may use it;
+// the parts from other packages guard themselves.
+type shared struct {
+	o options.Options
+	front
+	mechanisms atomic.Pointer[sasl.Mechanisms] // Change replaces them
+
+	life
+	clock
+	entrance entrance.Entrance
+	registry
+	admission
+	figures
+
+	watches  watchers.Table
+	shares   budget.Shares
+	memory   budget.Memory
+	resting  rest.Rest
+	outboxes outbox.Shared
+}
+
+// init prepares all that connections share, before the first one comes.
+func (s *shared) init(o options.Options) {
+	s.o, s.start = o, time.Now()
+	s.registry.init()
+	s.Observed.Init(&s.metrics, s.start, o.Now, o.Follow)
+	s.log.Init(o.Logger, s.now)
+	s.connecting = make(chan struct{}, maxConnecting)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.shares.Bytes = o.MaxWatchBytesPerConn
+	s.watches.Init(watchers.Bounds{PerConn: o.MaxWatchesPerConn, All: o.MaxWatches,
+		BytesPerConn: o.MaxWatchBytesPerConn, Bytes: o.MaxWatchBytes}, &s.shares, &s.outboxes, s.watchersFrom)
+	s.memory.Limit, s.memory.Shares, s.memory.Now, s.memory.Done = o.MaxBuffers, &s.shares, s.now, s.ctx.Done()
+	s.memory.Waits = func() { s.metrics.Throttled.Add(1) }
+	s.outboxes.Memory, s.outboxes.Metrics, s.outboxes.Now, s.outboxes.Go = &s.memory, &s.metrics, s.now, s.wg.Go
+	s.outboxes.MaxBytes, s.outboxes.MaxFrames = o.MaxOutboxBytes, o.MaxOutboxFrames
+	s.outboxes.Start(&s.wg)
+	s.resting.Start(s.wg.Go)
+}
+
+// Words answers four-letter words; an admin.Admin implements it.
+type Words interface {
+	// Answer answers the word with which a connection began. It may read the word's arguments from conn,
+	// which the caller closes.
+	Answer(conn io.ReadWriter, first [4]byte) error
+}
+
+// front answers clients that want no session.
+type front struct {
+	words    Words
+	adminURL string // shown to clients that speak HTTP here
+}
+
+// life is how long the server runs: until cancel is called, and then until every goroutine has ended.
+type life struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // every goroutine
+}
+
+// clock measures times since the server started. Only differences of such times have a meaning.
+type clock struct {
+	start time.Time // the moment at which now was zero
+	// batch is when the first reply of the present batch was appended, or 0 if there is none yet. It belongs
+	// to the goroutine that applies the log.
+	batch time.Duration
+}
+
+// now returns the time since the server started.
+func (k *clock) now() time.Duration { return time.Since(k.start) }
+
+// batchTime returns the time at which the server answers the batch being applied. The goroutine
+// that applies the log reads the clock once per batch.
+func (k *clock) batchTime(o *state.Outcome) time.Duration {
+	if k.batch == 0 && !o.Unknown {
+		k.batch = k.now()
+	}
+	return k.batch
+}
+
+// maxConnecting bounds how many connect requests are in the stream at a time. After a server's death tens of
+// thousands arrive at once, and other requests must not wait for all of them.
+const maxConnecting = 256
+
+// admission counts the clients that are about to have a session. Any goroutine may use it.
+type admission struct {
+	connecting chan struct{} // a token for each connect request that waits for its outcome
+	creating   atomic.Int64  // how many of these create sessions that are not in the state yet
+}
+
+// figures is what operators are shown of the clients. Any goroutine may use it.
+type figures struct {
+	metrics  metrics.Set
+	counts   counts
+	log      ends.Log
+	Observed observe.Clients
+}
+
+// refused logs and counts a client that a limit has refused.
+func (f *figures) refused(c *conn, what, problem string) {
+	f.metrics.ConnectionRejected.Add(1)
+	f.Observed.Refuse(c.from.Host, problem)
+	f.log.Of(c.from.Host, slog.LevelWarn, what, "reason", problem)
+}
