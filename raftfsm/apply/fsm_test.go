@@ -25,8 +25,8 @@ func entryOf(index uint64, r state.Request) *raft.Log {
 	return applied.Logged(index, state.Block{Count: 1, Requests: r.Append(nil)})
 }
 
-// refuses checks that a server with a doubtful state no longer changes it, and shows it to no server and no
-// operator.
+// refuses checks that a server with a doubtful state applies no entry, and hands out no snapshot and no
+// backup.
 func refuses(t *testing.T, a *applied.State) {
 	t.Helper()
 	sessions := len(a.Sessions())
@@ -34,9 +34,8 @@ func refuses(t *testing.T, a *applied.State) {
 	expect.Equal(t, len(a.Sessions()), sessions, "sessions after an entry")
 	expect.That(t, a.Last > a.Index(), "the entry counts as applied")
 	snap, err := a.Snapshot()
-	if expect.Fails(t, err, "a snapshot is taken") {
-		expect.That(t, snap == nil, "a snapshot is taken: %v: want snap == nil", err)
-	}
+	expect.Fails(t, err, "a snapshot is taken")
+	expect.That(t, snap == nil, "a snapshot comes back together with the error %v", err)
 	for range 2 { // a refused backup does not block the next one
 		_, err = a.Backup(t.Context())
 		expect.Fails(t, err, "a backup is taken")
@@ -76,7 +75,7 @@ func TestG26ServerThatCannotApplyAnEntryEnds(t *testing.T) {
 	refuses(t, a)
 }
 
-// Raft's own entries do not change the state.
+// An entry of raft's own (noop, barrier, configuration) does not change the state.
 func TestEntriesOfRaftAreNotApplied(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -88,8 +87,8 @@ func TestEntriesOfRaftAreNotApplied(t *testing.T) {
 	expect.Equal(t, len(a.Fatals), 0, "the server ended: %v", a.Fatals)
 }
 
-// A leader keeps deadlines for the existing sessions: for a new session from its entry on, and for none that
-// has ended.
+// A leader keeps a deadline for each session: from the term's begin or the session's entry on, until the
+// session's end.
 func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -164,9 +163,9 @@ func (w *teller) tell(what string, zxid int64) {
 func (w *teller) Events(zxid int64, _ []tree.Event)     { w.tell("change", zxid) }
 func (w *teller) Done(o *state.Outcome, _ *state.State) { w.tell("outcome", o.Zxid) }
 
-// While an entry is applied, the server sends replies of its own, for example to pings. Their zxid is not
-// lower than that of an outcome that a client has. It is also lower than that of a change whose event the
-// client does not have yet; otherwise the client would not ask for this event on its next connection.
+// While a server applies an entry, it sends other replies too, for example to pings. The zxid in such a reply
+// is at least that of each outcome that a client has. The zxid is lower than that of a change whose event no
+// client has; otherwise a client that reconnects would not ask for the event.
 func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
 	t.Parallel()
 	w := new(teller)
@@ -191,8 +190,8 @@ func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
 		"change 3 at 2, outcome 3 at 3")
 }
 
-// A leader notes that a session deleted a node that had siblings. The delete of the last node in line gives
-// its lock to no other session.
+// A leader notes that a session deleted a node which had siblings: the session may pass a lock on. A leader
+// does not note the delete of the last node in a directory, nor the end of a session.
 func TestDeletesBesideOthersPassOn(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -225,7 +224,8 @@ func TestDeletesBesideOthersPassOn(t *testing.T) {
 		"a client that is gone does not queue again")
 }
 
-// The newest entry shows how far the leader's clock is ahead. An old entry shows nothing.
+// The newest entry shows how far the leader's clock is ahead of this server's. An entry older than that clock
+// shows nothing.
 func TestClockOfTheLeader(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	f := apply.New(apply.Options{ID: 1, Cluster: "c", Observer: new(applied.Ear),
@@ -278,8 +278,7 @@ func TestStreamOfAnotherProcessIsOpenedAgain(t *testing.T) {
 	expect.Equal(t, opened, 2, "streams opened")
 }
 
-// Ephemerals passes all ephemeral nodes to its caller, each with its session, however many there are. The
-// caller may stop it.
+// Ephemerals passes each ephemeral node with its session to its caller, in pieces. The caller may stop it.
 func TestEphemeralsAreToldInPieces(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -36,7 +36,7 @@ func writtenBy(t *testing.T, a *applied.State, at state.Position) (file []byte) 
 	return file
 }
 
-// opened returns a file as raft opens it.
+// opened returns the content of a snapshot as raft opens it.
 func opened(file []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(file)) }
 
 // snapshotAt returns the opened snapshot of a state.
@@ -56,8 +56,8 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-// Only one snapshot or backup is open at a time: raft's snapshot is put off, an operator's backup waits.
-// Neither contains a restore that is under way.
+// A server has one snapshot or backup open at a time: beside it a snapshot is refused, and a backup waits.
+// While a restore is under way, no snapshot is taken.
 func TestOneSnapshotAtATime(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -140,7 +140,7 @@ func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
 	}
 }
 
-// A server that takes its state from a snapshot serves before it applies another entry: the snapshot says
+// A server that reads its state from a snapshot serves before it applies another entry. So the snapshot says
 // whether the members are published.
 func TestSnapshotTellsThatTheMembersArePublished(t *testing.T) {
 	t.Parallel()
@@ -157,8 +157,8 @@ func TestSnapshotTellsThatTheMembersArePublished(t *testing.T) {
 	}
 }
 
-// A server keeps the state that it read from a received snapshot, and uses it for that snapshot only. The
-// test installs half a file: it has the position, but not the state.
+// A server that has verified a received snapshot keeps the state, and installs this snapshot without reading
+// its file again. The test shows this with half a file, from which no server can read a state.
 func TestSnapshotThatWasReadIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	file := func(index, term uint64) []byte {
@@ -203,8 +203,8 @@ func (w *waits) Done(o *state.Outcome, _ *state.State) {
 	}
 }
 
-// A snapshot hides the outcomes of pending requests. The outcomes of the requests that it covers are unknown.
-// If it hides that the stream was opened or removed, all outcomes are unknown.
+// A snapshot from the leader hides the outcomes of pending requests. A request that the snapshot covers gets
+// the outcome "unknown". If the snapshot hides that the stream was opened or removed, all requests get it.
 func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	t.Parallel()
 	from := applied.New()
@@ -251,8 +251,8 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	}
 }
 
-// A complete snapshot becomes the newest, and its entries no longer count as log after the snapshot. An
-// incomplete one changes nothing.
+// Once a snapshot is written, it is the newest, and its entries no longer count as log after the snapshot. A
+// snapshot whose write fails changes neither.
 func TestWrittenSnapshotCountsItsEntries(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []error{nil, errors.New("the disk is full")} {
@@ -351,7 +351,7 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	})}
 	must.OK(t, snap.Persist(sink), "R24")
 	snap.Release()
-	// So an entry waits at most for the read of one piece, however slow the disk is.
+	// An entry waits for the read of one piece at most, however slow the disk is.
 	must.That(t, entries >= 100, "R24: %d entries between the pieces of %d bytes", entries, size)
 	expect.That(t, size/entries <= 256<<10, "R24: %d entries between the pieces of %d bytes", entries, size)
 	reads := 0
@@ -363,8 +363,8 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	expect.That(t, reads >= nodes/1000, "R24: the state is locked %d times for %d nodes", reads, nodes)
 }
 
-// TestLogBehindARestoredSnapshotIsEmpty restores a snapshot. The restored snapshot contains the log that was
-// counted towards the next snapshot, so that count is zero.
+// After a restore from a snapshot the log counts zero requests and bytes towards the next snapshot: the
+// restored state contains all that was counted.
 func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -382,9 +382,8 @@ type refusedSink struct{ discard }
 
 func (refusedSink) Close() error { return errors.New("a newer one was sent") }
 
-// TestSnapshotThatIsRefusedCountsNothing replaces the state by another server's snapshot while this server
-// writes its own, which is then refused. The log after the new state is empty; its length does not become
-// negative.
+// A server writes a snapshot, and another server's snapshot replaces its state before the end. The sink then
+// refuses the server's own snapshot. The log after the new state counts zero, not less.
 func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -28,7 +28,7 @@ type slowDisk struct {
 	log   *seglog.Log
 
 	mu   sync.Mutex
-	flow chan struct{} // closed: syncs pass
+	flow chan struct{} // while it is closed, syncs pass
 }
 
 func newSlowDisk(t *testing.T) *slowDisk {
@@ -66,7 +66,8 @@ func (s *slowDisk) hold() (release func()) {
 
 func command(index uint64) *raft.Log { return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand} }
 
-// A leader's entries from clients do not wait for the disk. WaitDurable waits for them.
+// A leader's entries from clients can be read before the disk has them. WaitDurable waits until the disk has
+// them.
 func TestAheadLeadersEntriesAreReadableAtOnce(t *testing.T) {
 	s := newSlowDisk(t)
 	s.Ahead(func() bool { return true }, false)
@@ -74,7 +75,8 @@ func TestAheadLeadersEntriesAreReadableAtOnce(t *testing.T) {
 	defer release()
 	must.OK(t, s.Log().StoreLogs([]*raft.Log{command(1), command(2)}))
 	last, _ := s.Log().LastIndex()
-	expect.That(t, last == 2 && s.Durable() == 0, "last entry %d, durable %d", last, s.Durable())
+	expect.Equal(t, last, 2, "last entry")
+	expect.Equal(t, s.Durable(), 0, "last durable entry while syncs hang")
 	waited := make(chan error)
 	go func() { waited <- s.WaitDurable(2) }()
 	select {
@@ -83,20 +85,19 @@ func TestAheadLeadersEntriesAreReadableAtOnce(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	release()
-	if err := <-waited; err != nil || s.Durable() != math.MaxUint64 {
-		t.Errorf("WaitDurable: %v, durable %d", err, s.Durable())
-	}
+	expect.OK(t, <-waited, "WaitDurable")
+	expect.Equal(t, s.Durable(), math.MaxUint64, "last durable entry once syncs pass")
 	count, _, _ := s.Syncs()
 	expect.That(t, count != 0, "the append is not counted")
 }
 
-// All other operations wait until they and all earlier writes are durable.
+// Every other operation on the log waits until its own write and all earlier ones are durable.
 func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 	leads, follows := func() bool { return true }, func() bool { return false }
 	for what, c := range map[string]struct {
 		leads func() bool
 		do    func(*slowDisk) error
-		last  uint64 // of the log afterwards
+		last  uint64 // the last entry in the log afterwards
 	}{
 		"a follower's entry": {follows, func(s *slowDisk) error { return s.Log().StoreLog(command(2)) }, 2},
 		"a leader's first": {leads, func(s *slowDisk) error {
@@ -211,15 +212,15 @@ func orders(n int, f func(order []int)) {
 	next()
 }
 
-// A leader sends snapshots and entries on several connections, gives up, and sends again, so its messages
-// arrive in any order. The follower never goes back and keeps every entry that it acknowledged. It accepts
-// all later entries of the leader in a bounded number of messages.
+// A leader sends snapshots and entries over several connections, gives up, and sends again, so its messages
+// come in any order. The follower never goes back, and keeps each entry that it acknowledged. It accepts the
+// leader's later entries after a limited number of messages.
 func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 	s10, s20 := snapshotOf(t, 10), snapshotOf(t, 20)
-	const end = 30 // of the leader's log, which begins at 15
+	const end = 30 // of the leader's log, which starts at 15
 	for _, kind := range []string{"simulated", "bolt", "memory"} {
 		if kind == "bolt" && testing.Short() {
-			continue // it tests the same as the simulated disk, and is slower
+			continue // slower than the simulated disk, with the same result
 		}
 		t.Run(kind, func(t *testing.T) {
 			orders(5, func(order []int) {
@@ -227,7 +228,7 @@ func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 				f := startFollowerWith(t, kind, fsm)
 				defer f.stop()
 				acked := uint64(0)
-				// Port.toRaft, on another goroutine, answers most late snapshots, but not all.
+				// In half of the orders Port.toRaft answers the late snapshots.
 				relayed := order[0]%2 == 0
 				snapshot := func(index uint64, b []byte) bool {
 					if relayed && f.d.HasApplied(index) {
@@ -289,10 +290,11 @@ func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 				}
 				first, err := f.d.stores.Log.FirstIndex()
 				last, err2 := f.d.stores.Log.LastIndex()
-				if err := errors.Join(err, err2); err != nil || last != end || first > f.d.covered.newest()+1 {
-					t.Errorf("order %v: the log has entries %d to %d behind a snapshot at %d, %v", order, first, last,
-						f.d.covered.newest(), err)
-				}
+				must.OK(t, errors.Join(err, err2))
+				expect.Equal(t, last, end, "order %v: the last entry in the log", order)
+				expect.That(t, first <= f.d.covered.newest()+1,
+					"order %v: the log starts at %d, want %d at the latest: the snapshot ends before",
+					order, first, f.d.covered.newest()+1)
 			})
 		})
 	}

@@ -30,9 +30,9 @@ func (nothing) Restore(r io.ReadCloser) error {
 	return err
 }
 
-// A follower gets a snapshot up to entry 10, and then entry 11. It stores the entry, but its answer is lost;
-// or it already had twenty entries of an older term. Whatever the leader repeats, replication must complete
-// with either log store. Raft alone would send the snapshot forever.
+// A follower gets a snapshot up to entry 10, and then entry 11. It either stores this entry and the answer
+// gets lost, or its log has twenty entries of an older term. With both kinds of log the leader's repetitions
+// must succeed. Raft without this package would send the snapshot forever.
 func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	var content bytes.Buffer
 	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
@@ -45,7 +45,7 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 			expect.That(t, f.put(2, 10, 2, 11, 12), "the same entry and one more are refused")
 			f.holds(2, 11, 12)
 
-			// A leader does not know of entries that another server did not send.
+			// The log of a leader does not answer for an entry that only its snapshot has.
 			f.d.Ahead(func() bool { return true }, false)
 			expect.Is(t, f.d.Log().GetLog(10, new(raft.Log)), raft.ErrLogNotFound,
 				"a leader reads an entry that it does not have")
@@ -71,7 +71,7 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	}
 }
 
-// A second copy of a snapshot arrives late. It must not remove the entries stored in between, because the
+// A second copy of a snapshot comes late. The entries stored after the first copy must stay, because the
 // leader counts on them.
 func TestF5LateSnapshotLeavesTheLog(t *testing.T) {
 	var content bytes.Buffer
@@ -95,7 +95,7 @@ type follower struct {
 	t     *testing.T
 	d     *Disk
 	here  raft.ServerAddress
-	trans *raft.InmemTransport // the leader's
+	trans *raft.InmemTransport // of the leader
 	head  raft.RPCHeader
 	conf  raft.Configuration
 	r     *raft.Raft
@@ -182,25 +182,25 @@ func (f *follower) append(term, prev, prevTerm, commit uint64, entries ...uint64
 	return resp
 }
 
-// holds fails the test unless the log ends with these entries of this term.
+// holds checks that the log ends with these entries of one term.
 func (f *follower) holds(term uint64, entries ...uint64) {
 	f.t.Helper()
-	if last, err := f.d.Log().LastIndex(); err != nil || last != entries[len(entries)-1] {
-		f.t.Errorf("the log ends at %d, %v", last, err)
-	}
+	last, err := f.d.Log().LastIndex()
+	expect.OK(f.t, err)
+	expect.Equal(f.t, last, entries[len(entries)-1], "the last entry in the log")
 	for _, i := range entries {
 		var l raft.Log
-		if err := f.d.Log().GetLog(i, &l); err != nil || l.Index != i || l.Term != term ||
-			l.Type != raft.LogCommand {
-			f.t.Errorf("entry %d: %+v, %v", i, l, err)
+		if expect.OK(f.t, f.d.Log().GetLog(i, &l), "entry %d", i) {
+			expect.Equal(f.t, l.Index, i, "index of entry %d", i)
+			expect.Equal(f.t, l.Term, term, "term of entry %d", i)
+			expect.Equal(f.t, l.Type, raft.LogCommand, "type of entry %d", i)
 		}
 	}
 }
 
-// A server writes its own snapshot so slowly that, before the end, another server's snapshot replaces the
-// whole log. The own snapshot is then no longer the newest. If raft believed it was, a leader could not name
-// the entry before its log begins, and would send the snapshot again and again instead of the entries after
-// it.
+// A server writes its own snapshot so slowly that another server's snapshot replaces the whole log before the
+// end. Its own snapshot is then not the newest, and must fail. Otherwise raft would take it for the newest,
+// and a leader would send the snapshot again and again instead of entries.
 func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt", "memory"} {
 		t.Run(kind, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 			}
 			own := create(5)
 			early := create(5)
-			if err := early.Close(); err != nil { // raft has not noted it yet
+			if err := early.Close(); err != nil { // raft has not recorded it yet
 				t.Fatal(err)
 			}
 			expect.Fails(t, f.send(&content),
@@ -225,7 +225,7 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 			Done(early)
 			f.install(&content)
 			expect.Fails(t, own.Close(), "it is taken for the newest")
-			if err := own.Cancel(); err != nil { // raft does this
+			if err := own.Cancel(); err != nil { // as raft does
 				t.Error(err)
 			}
 			expect.That(t, f.put(2, 10, 2, 11), "the entry behind the newest is refused")
@@ -234,7 +234,7 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 	}
 }
 
-// The disk knows the index of the newest configuration after every operation of raft on its log.
+// The disk knows the index of the newest configuration after each of raft's operations on the log.
 func TestConfigFollowsTheLog(t *testing.T) {
 	d := openTest(t, t.TempDir())
 	log := d.Log()
@@ -256,11 +256,11 @@ func TestConfigFollowsTheLog(t *testing.T) {
 		store(index, typ)
 	}
 	wants(8)
-	if err := log.DeleteRange(1, 5); err != nil { // after a snapshot
+	if err := log.DeleteRange(1, 5); err != nil { // as after a snapshot
 		t.Fatal(err)
 	}
 	wants(8)
-	if err := log.DeleteRange(8, 9); err != nil { // entries of another leader
+	if err := log.DeleteRange(8, 9); err != nil { // as for entries of another leader
 		t.Fatal(err)
 	}
 	wants(4)
@@ -270,7 +270,7 @@ func TestConfigFollowsTheLog(t *testing.T) {
 	wants(9)
 }
 
-// A snapshot that another server sent brings its configuration when it is published, and not before.
+// The configuration of a received snapshot counts from the moment at which the snapshot is published.
 func TestConfigComesWithASnapshot(t *testing.T) {
 	d := openTest(t, t.TempDir())
 	read := func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }

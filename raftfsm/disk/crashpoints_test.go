@@ -21,17 +21,18 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// This file enumerates crash points. A script of elections, entries, snapshots, changes of members and
-// restarts runs on a simulated disk, once for each disk operation in it. At that operation the server ends,
-// by kill -9 or by loss of power. Then it starts again, and its state must agree with its answers to other
-// servers.
+// This file tries each crash point. A script of elections, entries, snapshots, changes of members and
+// restarts runs on a simulated disk, once for each disk operation in the script. At that operation the server
+// ends, by kill -9 or a loss of power. Then it starts again, and its state must agree with its answers to
+// other servers.
 
-// crashed is a server on a disk that ends at a chosen operation. Later actions of its process change nothing.
+// crashed is a server whose disk ends at a chosen operation. What its process does after that changes nothing
+// on the disk.
 type crashed struct {
 	t     *testing.T
 	what  string
 	power *sim.Disk
-	ops   int // operations to go
+	ops   int // operations so far
 	hit   sim.DiskOp
 	over  chan struct{} // closed when the server ends
 
@@ -50,8 +51,8 @@ type crashed struct {
 type told struct {
 	term    uint64
 	votes   map[uint64]string // by term
-	last    uint64            // acknowledged entry
-	lastIn  uint64            // its term
+	last    uint64            // the last acknowledged entry
+	lastIn  uint64            // and its term
 	applied uint64
 	cluster string
 }
@@ -144,7 +145,7 @@ func (c *crashed) vote(candidate string, term, last, lastTerm uint64) bool {
 	return resp.Granted
 }
 
-// members is a configuration entry's content.
+// members returns the content of a configuration entry.
 func members(ids ...string) []byte {
 	var list []raft.Server
 	for _, id := range ids {
@@ -153,8 +154,8 @@ func members(ids ...string) []byte {
 	return raft.EncodeConfiguration(raft.Configuration{Servers: list})
 }
 
-// entries sends entries from+1 to to, all committed. If change is not empty, the last entry changes the
-// members.
+// entries sends the entries after from, up to to, all committed. If change is not empty, the last entry
+// changes the members.
 func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change ...string) bool {
 	if !c.append(leader, term, prev, prevTerm, to, to, change...) {
 		return false
@@ -163,7 +164,7 @@ func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change
 	return true
 }
 
-// append sends entries prev+1 to to, and the commit index.
+// append sends the entries after prev, up to to, with a commit index.
 func (c *crashed) append(leader string, term, prev, prevTerm, to, commit uint64, change ...string) bool {
 	tr, head := c.from(leader)
 	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
@@ -192,7 +193,7 @@ func (c *crashed) snapshot(leader string, term, index uint64, content []byte) {
 	}
 }
 
-// settle waits until the log is applied up to an entry. So the operations have the same order in every run.
+// settle waits until the server has applied an entry, so that the operations have the same order in each run.
 func (c *crashed) settle(index uint64) {
 	for !c.ended.Load() && c.fsm.at.Load() < index {
 		time.Sleep(100 * time.Microsecond)
@@ -200,7 +201,7 @@ func (c *crashed) settle(index uint64) {
 	c.note(func(o *told) { o.applied = index })
 }
 
-// script is a short life of a server. Other servers hear of each step.
+// script is a short life of a server. Each step that other servers hear of is recorded.
 func (c *crashed) script(sent []byte) {
 	if c.open() != nil {
 		return
@@ -221,7 +222,7 @@ func (c *crashed) script(sent []byte) {
 	c.vote("2", 4, 9, 2)
 	c.entries("2", 4, 9, 2, 10, "1", "2", "3", "4")
 	c.settle(9)
-	c.append("2", 4, 10, 4, 22, 9) // no other server has these entries; the next leader has different ones
+	c.append("2", 4, 10, 4, 22, 9) // entries that only this server has; the next leader has others
 	c.snapshot("2", 5, sentIndex, sent)
 	c.entries("2", 5, sentIndex, 2, 24)
 	c.settle(24)
@@ -240,8 +241,8 @@ func (c *crashed) restart() {
 	expect.OK(c.t, err, "%s: it does not restart", c.what)
 }
 
-// run runs the script up to the operation and then starts the server again. done reports that the script has
-// fewer operations.
+// run runs the script until its nth operation, and then starts the server again. done reports that the script
+// ended before.
 func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
 	c.over, c.told.votes = make(chan struct{}), map[uint64]string{}
 	c.power.OnOp(func(op sim.DiskOp) error {
@@ -297,20 +298,20 @@ func (c *crashed) check(was told) {
 	}
 	defer func() { _ = errors.Join(c.r.Shutdown().Error(), c.d.Close()) }()
 	term, end, err := c.d.Promised()
-	if err != nil || term < was.term || end < was.last {
-		c.t.Errorf("%s: it is in term %d with a log up to %d, and was in %d with %d (%v)", c.what, term, end,
-			was.term, was.last, err)
-	}
+	expect.OK(c.t, err, "%s", c.what)
+	expect.That(c.t, term >= was.term, "%s: it is in term %d, and was in term %d", c.what, term, was.term)
+	expect.That(c.t, end >= was.last, "%s: its log ends at entry %d, and it acknowledged entry %d", c.what, end,
+		was.last)
 	if is := c.d.Identity(); was.cluster != "" && is.Cluster != was.cluster {
 		c.t.Errorf("%s: it has forgotten its cluster", c.what)
 	}
 	if newest := c.d.covered.newest(); was.last > newest {
 		var l raft.Log
-		if err := c.d.Log().GetLog(was.last, &l); err != nil || l.Term != was.lastIn {
-			c.t.Errorf("%s: acknowledged entry %d of term %d is %+v, %v", c.what, was.last, was.lastIn, l, err)
+		if expect.OK(c.t, c.d.Log().GetLog(was.last, &l), "%s: acknowledged entry %d", c.what, was.last) {
+			expect.Equal(c.t, l.Term, was.lastIn, "%s: term of the acknowledged entry %d", c.what, was.last)
 		}
 	}
-	// Every candidate asks for a vote in every term, once with an empty log and once with a complete one.
+	// Each candidate asks for a vote in each term, once with an empty log and once with a complete one.
 	for in := uint64(1); in <= term; in++ {
 		for _, candidate := range []string{"2", "3", "4"} {
 			given, voted := was.votes[in]
@@ -322,17 +323,17 @@ func (c *crashed) check(was told) {
 			}
 		}
 	}
-	// A leader whose log begins after the snapshot that it sent continues there.
+	// A leader whose log starts after the snapshot that it sent goes on with its entries.
 	next := term + 1
 	if c.d.covered.newest() == sentIndex && was.last <= sentIndex &&
 		!c.entries("2", next, sentIndex, 2, sentIndex+3) {
 		c.t.Errorf("%s: it takes no entries behind the snapshot up to %d that it was sent", c.what, sentIndex)
 		return
 	}
-	// Any leader finds the last entry that both logs share, and the server takes the entries after it.
+	// Any other leader finds the last entry that both logs have. The server takes the entries after it.
 	_, have, _ := c.d.Promised()
 	var l raft.Log
-	lastTerm := uint64(2) // of a snapshot
+	lastTerm := uint64(2) // the term at the end of a snapshot
 	if have > 0 && c.d.Log().GetLog(have, &l) == nil {
 		lastTerm = l.Term
 	}
@@ -347,9 +348,9 @@ func (c *crashed) check(was told) {
 	for c.fsm.at.Load() < have+3 && time.Since(began) < time.Minute {
 		time.Sleep(100 * time.Microsecond)
 	}
-	if at := c.fsm.at.Load(); at < have+3 || at < was.applied {
-		c.t.Errorf("%s: it has applied %d", c.what, at)
-	}
+	at := c.fsm.at.Load()
+	expect.That(c.t, at >= have+3, "%s: it has applied %d, and not the new entry %d", c.what, at, have+3)
+	expect.That(c.t, at >= was.applied, "%s: it has applied %d, and had applied %d before", c.what, at, was.applied)
 	if bad := c.fsm.bad.Load(); bad != nil {
 		c.t.Errorf("%s: %s", c.what, *bad)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server refuses a directory that could hold another server's data, before it writes anything there. Any
-// other files may be in a data directory before its first use.
+// A server refuses a directory that may hold another server's data, and writes nothing there. Other files are
+// no reason to refuse a new data directory.
 func TestForeignDirectoriesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -57,7 +57,7 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 	}
 }
 
-// A directory that holds a server's data is still accepted whatever other files are in it.
+// A directory with a server's data is accepted whatever other files are in it.
 func TestDataDirectoriesHaveRoomForOthers(t *testing.T) {
 	dir := t.TempDir()
 	d := must.Get(open(dir))(t)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -34,8 +33,8 @@ func (s *synced) SyncDir(dir string) error {
 	return s.FS.SyncDir(dir)
 }
 
-// An operator may delete the source of a directory once the directory is made. So a loss of power must not
-// remove the new directory or any of its new parents.
+// An operator may delete the source once a directory is made from it. So after a loss of power the new
+// directory and its new parents must still be there.
 func TestFoundDirectoryIsDurable(t *testing.T) {
 	s := &synced{FS: osFiles.FS}
 	osFiles.FS = s
@@ -68,16 +67,16 @@ func TestIdentityIsKept(t *testing.T) {
 	made.Cluster, made.Incarnations, made.Peers = "c", map[uint32]string{3: made.Incarnation}, map[uint32]string{
 		3: "a:1"}
 	must.OK(t, d.saveIdentity(made))
-	if again, err := d.loadIdentity(3, rand.Reader); err != nil || !reflect.DeepEqual(again, made) {
-		t.Errorf("read back as %+v, %v", again, err)
-	}
-	if _, err := d.loadIdentity(4, rand.Reader); err == nil ||
-		!strings.Contains(err.Error(), "belongs to server 3") {
-		t.Errorf("of another server: %v", err)
+	again, err := d.loadIdentity(3, rand.Reader)
+	expect.OK(t, err)
+	expect.That(t, reflect.DeepEqual(again, made), "%+v is read back as %+v", made, again)
+	_, err = d.loadIdentity(4, rand.Reader)
+	if expect.Fails(t, err, "the identity of server 3 at server 4") {
+		expect.Has(t, err.Error(), "belongs to server 3")
 	}
 }
 
-// A server that accepted half an identity would vote as another server.
+// An identity that was cut short is refused: with half of it a server would vote as another server.
 func TestIdentityCutShortIsDamaged(t *testing.T) {
 	d := openDir(t, t.TempDir())
 	id := Identity{Server: 3, Incarnation: "i", Cluster: "c"}
@@ -85,21 +84,23 @@ func TestIdentityCutShortIsDamaged(t *testing.T) {
 	whole := must.Get(os.ReadFile(d.sub(identityFile)))(t)
 	for n := range len(whole) - 1 { // the last byte is the end of the line
 		must.OK(t, os.WriteFile(d.sub(identityFile), whole[:n], 0o600))
-		if got, err := d.loadIdentity(3, rand.Reader); err == nil || !strings.Contains(err.Error(), "is damaged") ||
-			!reflect.DeepEqual(got, Identity{}) {
-			t.Errorf("%d of %d bytes: %+v, %v", n, len(whole), got, err)
+		got, err := d.loadIdentity(3, rand.Reader)
+		if expect.Fails(t, err, "%d of %d bytes", n, len(whole)) {
+			expect.Has(t, err.Error(), "is damaged", "%d of %d bytes", n, len(whole))
 		}
+		expect.That(t, reflect.DeepEqual(got, Identity{}), "%d of %d bytes are read as %+v", n, len(whole), got)
 	}
 	for _, text := range []string{`{"server":3}`, `{"server":3,"incarnation":""}`, `[]`} {
 		os.WriteFile(d.sub(identityFile), []byte(text), 0o600)
 		_, err := d.loadIdentity(3, rand.Reader)
-		expect.That(t, err != nil && strings.Contains(err.Error(), "is damaged"), "%s: %v", text, err)
+		if expect.Fails(t, err, "%s", text) {
+			expect.Has(t, err.Error(), "is damaged", "%s", text)
+		}
 	}
 }
 
-// A log in bolt has a hole after a snapshot that another server sent: it holds an older entry, and the
-// entries after the snapshot. The check of the log accepts this hole, and refuses a missing entry that no
-// snapshot covers.
+// After a received snapshot a log in bolt has a hole: an old entry, and then the entries after the snapshot.
+// The check of the log accepts this hole. It refuses a missing entry that no snapshot covers.
 func TestCheckAcceptsAHoleThatASnapshotCovers(t *testing.T) {
 	log := raft.NewInmemStore()
 	for _, i := range []uint64{3, 9, 10} {
@@ -110,7 +111,7 @@ func TestCheckAcceptsAHoleThatASnapshotCovers(t *testing.T) {
 	expect.Is(t, d.CheckLog(7), raft.ErrLogNotFound, "a snapshot up to 7")
 }
 
-// Bolt does not detect that an entry has changed on disk, so the server must.
+// Bolt does not notice that an entry has changed on the disk, so the server checks it.
 func TestCheckFindsADamagedEntry(t *testing.T) {
 	dir := t.TempDir()
 	open := func() (*Disk, error) {
@@ -141,12 +142,12 @@ func TestCheckFindsADamagedEntry(t *testing.T) {
 	}
 }
 
-// replacing records what is durable in a directory each time another part of it becomes durable.
+// replacing lists the parts of a directory that are durable, each time they change.
 type replacing struct {
 	vfs.FS
 	dir  string
 	last []string   // durable names
-	all  [][]string // one list for each sync that changed the names
+	all  [][]string // a list for each sync that changed the names
 }
 
 func (r *replacing) SyncDir(dir string) error {
@@ -156,8 +157,8 @@ func (r *replacing) SyncDir(dir string) error {
 	return r.FS.SyncDir(dir)
 }
 
-// If power fails during a replacement, the identity must not survive without the other parts. The directory
-// would be incomplete, and the replacement could not continue.
+// While a directory is replaced, its identity becomes durable last. If power fails before, the directory has
+// no identity, and the replacement can continue.
 func TestReplacedIdentityIsDurableLast(t *testing.T) {
 	r := &replacing{FS: osFiles.FS, dir: filepath.Join(t.TempDir(), "d")}
 	f := Founding{Server: 1, Cluster: "c", Index: 1, Term: 1}
@@ -170,25 +171,24 @@ func TestReplacedIdentityIsDurableLast(t *testing.T) {
 	has := func(names []string, parts ...string) bool {
 		return !slices.ContainsFunc(parts, func(p string) bool { return !slices.Contains(names, p) })
 	}
-	moved := -1 // the sync that removed the old parts
+	moved := -1 // the sync after which the old parts are gone
 	for i, names := range r.all {
 		if !has(names, identityFile) && moved < 0 {
 			moved = i
 		}
 		if moved >= 0 && has(names, identityFile) {
-			must.That(t, i > moved+1, "the syncs found %q: want i > moved+1", r.all)
-			must.That(t, has(r.all[i-1], "raft", "snapshots"),
-				"the syncs found %q: want has(r.all[i-1], \"raft\", \"snapshots\")", r.all)
+			must.That(t, i > moved+1, "the identity is durable together with the first new part: %q", r.all)
+			must.That(t, has(r.all[i-1], "raft", "snapshots"), "the identity is durable before the other parts: %q", r.all)
 			return
 		}
 	}
-	t.Fatalf("the syncs found %q", r.all)
+	t.Fatalf("the identity never becomes durable: %q", r.all)
 }
 
 var errRefused = errors.New("refused by the disk")
 
-// Raft cuts its log once a snapshot reports success. So if any single operation fails, the snapshot must
-// return an error.
+// A snapshot returns an error if any of its disk operations fails, because raft cuts its log after a snapshot
+// that succeeds.
 func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 	for nth := 1; ; nth++ {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(1, 1)))
@@ -216,22 +216,19 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 		}()
 		power.OnOp(nil)
 		if done < nth {
-			if expect.OK(t, err, "nothing failed in %d operations", done) {
-				expect.That(t, nth >= 5,
-					"nothing failed in %d operations: %v: want nth >= 5", done, err)
-			}
+			expect.OK(t, err, "nothing failed in %d operations", done)
+			expect.That(t, nth >= 5, "a snapshot has %d operations, want 5 or more", done)
 			return
 		}
 		expect.Is(t, err, errRefused, "%s of %s failed, and what is said", what.Kind, what.Name)
-		// after this the store removes old snapshots
-		if published := what.Kind == "list" || what.Kind == "remove"; published != (store.size != before) {
-			t.Errorf("%s of %s failed: the snapshot counts: %v", what.Kind, what.Name, !published)
-		}
+		// With these operations the store removes old snapshots, after it has published the new one.
+		published := what.Kind == "list" || what.Kind == "remove"
+		expect.Equal(t, store.size != before, published, "%s of %s failed: the snapshot counts", what.Kind, what.Name)
 	}
 }
 
-// The last life published a snapshot, but ended before it synced the snapshot's name. The next start counts
-// this snapshot, so a loss of power must not remove it.
+// A server ended after it had published a snapshot, but before the snapshot's name was durable. The next
+// start counts this snapshot, so it must survive a loss of power from then on.
 func TestSnapshotFoundIsDurable(t *testing.T) {
 	for seed := range uint64(30) {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))
@@ -257,17 +254,17 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 		}
 		before := offered()
 		power.PowerLoss()
-		if after := offered(); before != 1 || after != 1 {
-			t.Errorf("seed %d: %d snapshots were offered, and %d after a loss of power", seed, before, after)
-		}
+		after := offered()
+		expect.Equal(t, before, 1, "seed %d: snapshots after the start", seed)
+		expect.Equal(t, after, 1, "seed %d: snapshots after a loss of power", seed)
 	}
 }
 
 // keptStable is a stable store that survives a loss of power.
 type keptStable struct{ *raft.InmemStore }
 
-// The parts of a new directory survive a loss of power once the server has started on it: the directory
-// itself, its identity, its log and its snapshots.
+// Once a server has started on a new directory, all of its parts survive a loss of power: the directory, its
+// identity, its log and its snapshots.
 func TestNewDirectorySurvivesAPowerLoss(t *testing.T) {
 	for seed := range uint64(60) {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))
@@ -303,8 +300,8 @@ func TestNewDirectorySurvivesAPowerLoss(t *testing.T) {
 		expect.Equal(t, is.Incarnation, who.Incarnation, "seed %d: is.Incarnation", seed)
 		expect.Equal(t, is.Cluster, who.Cluster, "seed %d: is.Cluster", seed)
 		expect.Equal(t, is.Start, who.Start+1, "seed %d: is.Start", seed)
-		if _, end, err := d.Promised(); err != nil || end != 1 {
-			t.Errorf("seed %d: the log and the snapshots end at %d, %v", seed, end, err)
-		}
+		_, end, err := d.Promised()
+		expect.OK(t, err, "seed %d", seed)
+		expect.Equal(t, end, 1, "seed %d: the last entry in the log and the snapshots", seed)
 	}
 }

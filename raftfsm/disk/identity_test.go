@@ -33,11 +33,11 @@ func filled(t *testing.T) string {
 	return dir
 }
 
-// A server must not treat a directory that lost a part as empty: it has voted, and has acknowledged entries
-// that others count on.
+// A server does not take a directory that lost a part for an empty one: it has voted, and other servers count
+// on the entries that it acknowledged.
 func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 	for _, part := range []string{"raft", "raft/stable.db", "raft/log", "snapshots", "identity"} {
-		for _, starts := range []int{0, 1} { // number of starts since the directory was filled
+		for _, starts := range []int{0, 1} { // starts since the directory was filled
 			dir := filled(t)
 			for range starts {
 				d := must.Get(open(dir))(t)
@@ -53,7 +53,7 @@ func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 			}
 		}
 	}
-	// A server that starts again leaves no empty part in the directory.
+	// A directory with one part alone is refused too.
 	for _, left := range []string{"raft", "snapshots"} {
 		dir := filled(t)
 		for _, part := range []string{"identity", "raft", "snapshots"} {
@@ -66,7 +66,7 @@ func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 			t.Errorf("%s alone is left: opened", left)
 		}
 	}
-	// The part is emptied, not removed.
+	// Here the part is empty, not missing.
 	dir := filled(t)
 	d := must.Get(open(dir))(t)
 	d.Close()
@@ -112,8 +112,8 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 	must.OK(t, d.Close())
 	d = must.Get(open(dir))(t)
 	var got raft.Log
-	if err := d.Log().GetLog(1, &got); err != nil || !bytes.Equal(got.Data, entry) {
-		t.Errorf("%d bytes came back of %d: %v", len(got.Data), len(entry), err)
-	}
+	expect.OK(t, d.Log().GetLog(1, &got))
+	expect.That(t, bytes.Equal(got.Data, entry), "an entry of %d bytes is read back as %d, or as others", len(entry),
+		len(got.Data))
 	expect.OK(t, d.Close())
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A follower ends after it has published its leader's snapshot and before it empties its log. After a restart
-// it accepts the leader's entries after the snapshot, whatever its log held. It drops entries of another
-// history and keeps those that agree with the snapshot.
+// A follower ends after it has published its leader's snapshot, and before it empties its log. After a
+// restart it accepts the leader's next entries, whatever its log held: it keeps entries that agree with the
+// snapshot, and drops entries of another history.
 func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		for _, c := range []struct {
 			name     string
-			from     uint64 // entries from here on are of term 3, those before of term 2
-			snapTerm uint64 // of entry 10, the last one in the snapshot
-			last     uint64 // in the log after the start
+			from     uint64 // from this entry on the log has term 3, before it term 2
+			snapTerm uint64 // of entry 10, where the snapshot ends
+			last     uint64 // the last entry in the log after the start
 		}{
 			{"entries of another term up to the snapshot and beyond", 9, 5, 0},
 			{"the last entry of the snapshot alone", 10, 5, 0},
@@ -62,7 +62,8 @@ func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	}
 }
 
-// A snapshot replaced a log that was one entry longer. The log still answers for that entry.
+// A snapshot up to entry 100 has replaced a log up to 102. The log answers for these entries until others are
+// stored.
 func TestLogAnswersForAllThatASnapshotReplaced(t *testing.T) {
 	var c covered
 	c.snapshot(100, 5, config{})
@@ -75,12 +76,13 @@ func TestLogAnswersForAllThatASnapshotReplaced(t *testing.T) {
 	expect.That(t, !c.get(101, new(raft.Log)), "entry 101 is still known when others were stored")
 }
 
-// The server remembers where the last two snapshots end: the leader may still compare with the older one.
+// The log answers for the last entries of the newest two snapshots: a leader may still compare with the older
+// one.
 func TestLogAnswersForTheLastTwoSnapshots(t *testing.T) {
 	var c covered
 	c.snapshot(50, 2, config{})
 	c.snapshot(100, 5, config{})
-	c.snapshot(100, 5, config{}) // it is opened after it was published
+	c.snapshot(100, 5, config{}) // the snapshot is opened after it was published
 	for index, term := range map[uint64]uint64{50: 2, 100: 5} {
 		var l raft.Log
 		must.That(t, c.get(index, &l), "entry %d, the end of a snapshot, is not known", index)

@@ -54,8 +54,8 @@ func readBack(store *snapshotStore) error {
 	return err
 }
 
-// A server verifies a received snapshot before it publishes it. It does not mistake faults in it for faults
-// of its own disk.
+// A server verifies a received snapshot before it publishes it, and does not report a fault in it as a fault
+// of its own disk. It does not verify its own snapshots.
 func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 	var good bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2})
@@ -85,16 +85,16 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 		must.Get(sink.Write(c.content))(t)
 		expect.Equal(t, sink.Close() == nil, c.ok, "%s", c.name)
 		left, err := filepath.Glob(filepath.Join(store.dir, "*"))
-		expect.That(t, err == nil && (len(left) == 1) == c.ok,
-			"%s: left behind: %v %v", c.name, left, err)
+		expect.OK(t, err)
+		expect.Equal(t, len(left) == 1, c.ok, "%s: one file is left; the files are %v", c.name, left)
 		if !c.ok {
 			continue
 		}
 		_, r := must.Get2(watched.Open(sink.ID()))(t)
 		_, err = io.Copy(io.Discard, r)
-		if bad := bytes.Equal(c.content, rotten); (err != nil) != bad || (damaged != nil) != bad {
-			t.Errorf("%s, read back: %v, told %v", c.name, err, damaged)
-		}
+		bad := bytes.Equal(c.content, rotten)
+		expect.Equal(t, err != nil, bad, "%s: reading back fails; the error is %v", c.name, err)
+		expect.Equal(t, damaged != nil, bad, "%s: the damage is reported; the report is %v", c.name, damaged)
 		expect.OK(t, r.Close())
 	}
 }
@@ -115,14 +115,17 @@ func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
 		}
 		before, err := store.List()
 		must.OK(t, errors.Join(err, end()))
-		expect.That(t, len(before) <= 0 || before[0].Index != c.index,
-			"the snapshot up to %d counts before its end", c.index)
-		list, err := store.List()
-		must.That(t, err == nil && len(list) == 1, "%v %v", list, err)
-		_, r := must.Get2(store.Open(list[0].ID))(t)
-		if b, err := io.ReadAll(r); string(b) != c.want || err != nil || list[0].Size != int64(len(c.want)) {
-			t.Errorf("after %d the newest is %q (%v)", c.index, b, err)
+		if len(before) > 0 {
+			expect.That(t, before[0].Index != c.index, "the snapshot up to %d counts before its end", c.index)
 		}
+		list, err := store.List()
+		must.OK(t, err)
+		must.Equal(t, len(list), 1, "snapshots")
+		_, r := must.Get2(store.Open(list[0].ID))(t)
+		b, err := io.ReadAll(r)
+		expect.OK(t, err)
+		expect.Equal(t, string(b), c.want, "the newest snapshot after the one up to %d", c.index)
+		expect.Equal(t, list[0].Size, int64(len(c.want)), "its size")
 	}
 }
 
@@ -132,7 +135,7 @@ func write(t *testing.T, s *snapshotStore, index uint64) (id string) {
 	sink := must.Get(s.Create(1, index, 2, raft.Configuration{}, 1, nil))(t)
 	must.Get(io.WriteString(sink, "content"))(t)
 	must.OK(t, sink.Close())
-	if err := errors.Join(sink.Close(), sink.Cancel()); err != nil { // no work remains
+	if err := errors.Join(sink.Close(), sink.Cancel()); err != nil { // the snapshot is closed already
 		t.Errorf("closed twice: %v", err)
 	}
 	return sink.ID()
@@ -145,34 +148,30 @@ func at(s *snapshotStore) time.Time {
 
 func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 	s := must.Get(openSnapshotStore(vfs.OS, t.TempDir(), 2))(t)
-	if list, err := s.List(); err != nil || len(list) != 0 || !at(s).IsZero() {
-		t.Errorf("an empty store offers %v, %v", list, err)
-	}
-	for index := uint64(8); index <= 12; index++ { // 9 is older than 10
+	list, err := s.List()
+	expect.OK(t, err)
+	expect.Equal(t, len(list), 0, "snapshots in an empty store")
+	expect.That(t, at(s).IsZero(), "an empty store has a snapshot of %v", at(s))
+	for index := uint64(8); index <= 12; index++ { // as text 9 would come after 10
 		write(t, s, index)
 	}
 	names, err := s.names()
-	if expect.OK(t, err, "kept %q, %v", names, err) {
-		if expect.Equal(t, len(names), 2, "kept %q, %v: len(names)", names, err) {
-			expect.That(t, strings.HasPrefix(names[0], "00000000000000000012-"),
-				"kept %q, %v: want strings.HasPrefix(names[0], \"00000000000000000012-\")", names, err)
-			expect.That(t, strings.HasPrefix(names[1], "00000000000000000011-"),
-				"kept %q, %v: want strings.HasPrefix(names[1], \"00000000000000000011-\")", names, err)
-		}
+	if expect.OK(t, err) && expect.Equal(t, len(names), 2, "kept files") {
+		expect.That(t, strings.HasPrefix(names[0], "00000000000000000012-"), "the newest kept file is %s", names[0])
+		expect.That(t, strings.HasPrefix(names[1], "00000000000000000011-"), "the other kept file is %s", names[1])
 	}
-	list, err := s.List()
-	must.OK(t, err, "offered %+v, %v", list, err)
-	must.Equal(t, len(list), 1, "offered %+v, %v: len(list)", list, err)
-	must.Equal(t, list[0].Index, 12, "offered %+v, %v: list[0].Index", list, err)
-	must.Equal(t, list[0].Term, 2, "offered %+v, %v: list[0].Term", list, err)
-	must.Equal(t, list[0].Size, int64(len("content")),
-		"offered %+v, %v: list[0].Size", list, err)
-	must.That(t, !at(s).IsZero(), "offered %+v, %v: want !at(s).IsZero()", list, err)
+	list, err = s.List()
+	must.OK(t, err)
+	must.Equal(t, len(list), 1, "snapshots that are offered")
+	must.Equal(t, list[0].Index, 12, "index of the snapshot that is offered")
+	must.Equal(t, list[0].Term, 2, "term of the snapshot that is offered")
+	must.Equal(t, list[0].Size, int64(len("content")), "size of the snapshot that is offered")
+	must.That(t, !at(s).IsZero(), "the snapshot that is offered has no time")
 	_, r := must.Get2(s.Open(list[0].ID))(t)
 	defer r.Close()
-	if b, err := io.ReadAll(r); err != nil || string(b) != "content" {
-		t.Errorf("read back as %q, %v", b, err)
-	}
+	b, err := io.ReadAll(r)
+	expect.OK(t, err)
+	expect.Equal(t, string(b), "content", "read back")
 	if _, _, err := s.Open("none"); err == nil {
 		t.Error("a snapshot that there is not was opened")
 	}
@@ -187,7 +186,8 @@ func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	cancelled := must.Get(s.Create(1, 6, 2, raft.Configuration{}, 1, nil))(t)
 	must.OK(t, cancelled.Cancel())
 	list, err := s.List()
-	expect.That(t, err == nil && len(list) == 0, "offered %v, %v", list, err)
+	expect.OK(t, err)
+	expect.Equal(t, len(list), 0, "snapshots that are offered")
 	files, _ := os.ReadDir(dir)
 	expect.Equal(t, len(files), 1, "%d files", len(files))
 	must.Get(openSnapshotStore(vfs.OS, dir, 2))(t)
@@ -205,15 +205,17 @@ func TestSnapshotThatFailsIsNone(t *testing.T) {
 		sink := must.Get(s.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
 		spoil(sink.(*snapshotSink))
 		_, err := io.WriteString(sink, "content")
-		expect.That(t, err != nil || name != "write", "%s: content that was not written", name)
-		expect.Fails(t, sink.Close(), "%s: a snapshot that is not there was closed", name)
-		if list, err := s.List(); err != nil || len(list) != 0 {
-			t.Errorf("%s: offered %v, %v", name, list, err)
+		if name == "write" {
+			expect.Fails(t, err, "a write to a closed file")
 		}
+		expect.Fails(t, sink.Close(), "%s: a snapshot that is not there was closed", name)
+		list, err := s.List()
+		expect.OK(t, err, "%s", name)
+		expect.Equal(t, len(list), 0, "%s: snapshots that are offered", name)
 	}
 }
 
-// A start returns an error that names the store if a store cannot be opened.
+// A start whose store cannot be opened returns an error that names the store.
 func TestStoresThatCannotBeOpenedAreErrors(t *testing.T) {
 	for part, want := range map[string]string{"raft/stable.db": "stable store", "raft/log": "log",
 		"snapshots": "snapshots"} {
@@ -225,9 +227,9 @@ func TestStoresThatCannotBeOpenedAreErrors(t *testing.T) {
 		must.OK(t, d.Close())
 		path := filepath.Join(dir, part)
 		must.OK(t, os.RemoveAll(path))
-		if part == "raft/stable.db" { // a directory cannot be a file
+		if part == "raft/stable.db" { // a directory where a file must be
 			err = os.MkdirAll(filepath.Join(path, "x"), 0o700)
-		} else { // nor a file a directory
+		} else { // a file where a directory must be
 			err = os.WriteFile(path, nil, 0o600)
 		}
 		must.OK(t, err)
@@ -253,7 +255,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // brokenLog is a log store whose writes fail or hang on demand.
 type brokenLog struct {
 	raft.LogStore
-	fail chan error // StoreLogs reads its error from here; nil channel: it works
+	fail chan error // StoreLogs returns an error from here; a nil channel: it works
 }
 
 func (b *brokenLog) StoreLogs(l []*raft.Log) error {
@@ -280,7 +282,7 @@ func TestR9FirstStorageErrorEndsTheServer(t *testing.T) {
 	expect.Equal(t, s.d.Writing(), 0, "the write under way")
 }
 
-// A server that runs alone and in memory keeps no snapshot and need not write any.
+// A server alone and in memory keeps no snapshot. If it has others, it keeps one.
 func TestSnapshotOfALoneServerInMemoryIsForgotten(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		d := must.Get(Open(Options{Server: 1, Alone: alone, Rand: rand.Reader, Logger: quiet}))(t)

@@ -54,8 +54,8 @@ func hasVoted(t *testing.T) (dir, file string, v voted) {
 	return dir, filepath.Join(dir, "raft", "stable.db"), v
 }
 
-// One wrong bit anywhere in the file with the term and the vote must not lead the server to another term or
-// vote.
+// A wrong bit anywhere in the file with the term and the vote is refused, or leaves term and vote as they
+// were.
 func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	race := debug.BuildSetting{Key: "-race", Value: "true"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, race) {
@@ -81,9 +81,9 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 			return
 		}
 		defer bolt.Close()
-		if is, err := readVoted(stable); err != nil || is != want {
-			t.Errorf("byte %d, bit %d: %+v is believed, %v; it is %+v", at, bit, is, err, want)
-		}
+		is, err := readVoted(stable)
+		expect.OK(t, err, "byte %d, bit %d", at, bit)
+		expect.Equal(t, is, want, "byte %d, bit %d: term and vote", at, bit)
 	}
 	step := 3
 	if testing.Short() {
@@ -92,7 +92,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	for at := 0; at < len(right); at += step {
 		flip(at, at%8)
 	}
-	// The test flips every bit of the keys and of the record.
+	// The test flips each bit of the keys and of the record.
 	record := termRecord{want.term, want.in, []byte(want.whom)}
 	for _, part := range [][]byte{[]byte(termsKey), record.encode()} {
 		for at := 0; ; {
@@ -110,7 +110,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 		}
 	}
 	expect.That(t, refused >= 100, "only %d flips were refused", refused)
-	// It also flips bits of the file that a server opens.
+	// A server that opens a directory with such a file is refused, and writes nothing to the file.
 	b := bytes.Clone(right)
 	at := bytes.LastIndex(right, record.encode()) + 7
 	b[at] ^= 1
@@ -119,15 +119,16 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 		"Open":        func() error { _, err := open(dir); return err },
 		"OpenStopped": func() error { _, err := OpenStopped(dir); return err },
 	} {
-		if err := opened(); err == nil || !strings.Contains(err.Error(), "stable.db") {
-			t.Errorf("%s of a directory with a flipped term: %v", what, err)
+		err := opened()
+		if expect.Fails(t, err, "%s of a directory with a flipped term", what) {
+			expect.Has(t, err.Error(), "stable.db", "%s", what)
 		}
 	}
 	is, _ := os.ReadFile(file)
 	expect.List(t, is, b, "the damaged file was written to")
 }
 
-// One wrong bit anywhere in the identity must be refused as well.
+// A wrong bit anywhere in the identity is refused, or leaves the identity as it was.
 func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
 	whole := Identity{Server: 1, Incarnation: "ab", Cluster: "c", Incarnations: map[uint32]string{1: "ab"},
 		Start: 5, Life: "cd", Begun: true, LogStore: "wal"}
@@ -148,9 +149,9 @@ func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
 	b, _ := os.ReadFile(d.sub(identityFile))
 	b[bytes.Index(b, []byte("incarnation"))+15] ^= 1
 	os.WriteFile(d.sub(identityFile), b, 0o600)
-	if _, err := d.loadIdentity(1, rand.Reader); err == nil ||
-		!strings.Contains(err.Error(), d.sub(identityFile)) ||
-		!strings.Contains(err.Error(), "remove the directory") {
-		t.Errorf("a flipped identity: %v", err)
+	_, err := d.loadIdentity(1, rand.Reader)
+	if expect.Fails(t, err, "a flipped identity") {
+		expect.Has(t, err.Error(), d.sub(identityFile))
+		expect.Has(t, err.Error(), "remove the directory")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// countedStable lets the first writes pass and fails all later ones, as if the server ended there.
+// countedStable fails from its first write after left on, as if the server ended there.
 type countedStable struct {
 	raft.StableStore
 	left   int
@@ -69,7 +69,7 @@ func (v *voter) from(id string) (*raft.InmemTransport, raft.RPCHeader) {
 		Addr: other.EncodePeer(raft.ServerID(id), addr)}
 }
 
-// votes asks for a vote without a pre-vote, as zlockd's own elections do.
+// votes asks for a vote as zlockd's elections do, without a pre-vote.
 func (v *voter) votes(candidate string, term, lastIndex, lastTerm uint64) bool {
 	v.t.Helper()
 	tr, head := v.from(candidate)
@@ -92,12 +92,11 @@ func (v *voter) appends(leader string, term uint64, from, to uint64) {
 	var resp raft.AppendEntriesResponse
 	err := tr.AppendEntries("1", v.here, req, &resp)
 	must.OK(v.t, err)
-	must.That(v.t, resp.Success, "%v %v: want resp.Success", err, resp)
+	must.That(v.t, resp.Success, "the server refuses entries %d to %d of term %d", from, to, term)
 }
 
-// A server votes for server 3 in term 2 and stores entries of term 3. Then it votes for server 2 in term 4,
-// and ends at any write of the stable store during that vote. Whatever that vote left on the disk, server 3,
-// whose log is empty, gets no vote.
+// A server with entries of term 3 votes for server 2 in term 4, and ends at one of the writes that store this
+// vote. Whatever is on the disk then, server 3, whose log is empty, gets no vote in term 4.
 func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		for left := 0; ; left++ {
@@ -115,7 +114,7 @@ func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 			stable := d.stores.Stable.(*terms)
 			counted := &countedStable{StableStore: stable.below, left: left}
 			stable.below = counted
-			// Raft makes these calls to store a term and then a vote in it. A crash loses one of them and all
+			// Raft stores a new term and then its vote by these calls. A crash loses one of them and all
 			// later ones.
 			err = stable.SetUint64([]byte(keyCurrentTerm), 4)
 			if err == nil {
@@ -142,7 +141,7 @@ func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 	}
 }
 
-// The server refuses an old copy of the terms file next to a newer log: it may have voted since.
+// A server refuses an old copy of its terms file beside a newer log or snapshot: it may have voted since.
 func TestTermsOlderThanTheLogAreRefused(t *testing.T) {
 	for what, put := range map[string]func(*Disk) error{
 		"log": func(d *Disk) error { return d.Log().StoreLog(&raft.Log{Index: 1, Term: 5, Type: raft.LogNoop}) },

@@ -8,72 +8,71 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The test checks what a server reports as its leader: before it knows one, while it follows one, and while
-// it leads.
+// TestWhatRaftKnows checks which leader a server knows, and since when the server has not heard from it:
+// without a leader, as a follower, as the leader, and as a leader whose log hangs.
 func TestWhatRaftKnows(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, []uint32{4}, func(w *world) {
 		r := w.e.Raft
-		if id, _ := r.Known(); id != 0 || r.Leads() || !r.NobodyLeadsBut(0) || !r.NobodyLeadsBut(3) {
-			t.Errorf("no leader: %d is known", id)
-		}
+		id, _ := r.Known()
+		expect.Equal(t, id, 0, "no leader: the leader that it knows")
+		expect.That(t, !r.Leads(), "no leader: it leads")
+		expect.That(t, r.NobodyLeadsBut(0), "no leader: it knows a leader")
+		expect.That(t, r.NobodyLeadsBut(3), "no leader: it knows a leader other than server 3")
 		time.Sleep(time.Second)
-		expect.That(t, r.HeardOfLeader().IsZero(),
-			"no leader: heard %v, silence %v: want r.HeardOfLeader().IsZero()",
-			r.HeardOfLeader(), r.Silence())
-		expect.Equal(t, r.Silence(), time.Since(r.Began),
-			"no leader: heard %v, silence %v: r.Silence()", r.HeardOfLeader(), r.Silence())
+		expect.That(t, r.HeardOfLeader().IsZero(), "no leader: it heard of one at %v", r.HeardOfLeader())
+		expect.Equal(t, r.Silence(), time.Since(r.Began), "no leader: the silence counts from the start")
 		w.leads(3, 5)
 		heard := time.Now()
-		if id, at := r.Known(); id != 3 || at != addr(3) || r.Leads() || r.NobodyLeadsBut(2) || !r.NobodyLeadsBut(3) {
-			t.Errorf("a leader: %d at %s is known", id, at)
-		}
+		id, at := r.Known()
+		expect.Equal(t, id, 3, "server 3 leads: the leader that it knows")
+		expect.Equal(t, at, addr(3), "server 3 leads: the address that it knows")
+		expect.That(t, !r.Leads(), "server 3 leads: this server leads")
+		expect.That(t, !r.NobodyLeadsBut(2), "server 3 leads: it knows no leader other than server 2")
+		expect.That(t, r.NobodyLeadsBut(3), "server 3 leads: it knows a leader other than server 3")
 		m := r.moment()
 		time.Sleep(time.Second)
 		since := heard.Sub(r.HeardOfLeader())
 		expect.That(t, since >= 0 && since <= 10*time.Millisecond,
-			"a leader: heard %v before, silence %v: want since >= 0 && since <= 10*time.Millisecond",
-			since, r.Silence())
+			"the leader's message is noted %v before it returns, want 0 to 10 ms", since)
 		expect.That(t, r.Silence() >= time.Second && r.Silence() <= time.Second+10*time.Millisecond,
-			"a leader: heard %v before, silence %v", since, r.Silence())
-		expect.That(t, r.isStill(m), "nothing has happened: want r.isStill(m)")
-		expect.That(t, r.isStill(moment{term: 5}),
-			"nothing has happened: want r.isStill(moment{term: 5})")
-		expect.That(t, !r.isStill(moment{term: 4}),
-			"nothing has happened: want !r.isStill(moment{term: 4})")
-		if w.leads(3, 5); r.isStill(m) || !r.isStill(moment{term: 5}) {
-			t.Error("the leader was heard of")
-		}
-		if w.leads(3, 6); r.isStill(moment{term: 5}) {
-			t.Error("a term has begun")
-		}
+			"a second after the message the silence is %v, want 1 s to 1.01 s", r.Silence())
+		expect.That(t, r.isStill(m), "nothing has happened, and the moment is over")
+		expect.That(t, r.isStill(moment{term: 5}), "nothing has happened, and term 5 is over")
+		expect.That(t, !r.isStill(moment{term: 4}), "term 5 has begun, and term 4 is not over")
+		w.leads(3, 5)
+		expect.That(t, !r.isStill(m), "the leader was heard of again, and the moment is not over")
+		expect.That(t, r.isStill(moment{term: 5}), "the leader was heard of again, and term 5 is over")
+		w.leads(3, 6)
+		expect.That(t, !r.isStill(moment{term: 5}), "term 6 has begun, and term 5 is not over")
 		d := r.Beat(time.Minute)
-		expect.That(t, d > 0, "the next beat is in %v: want d > 0", d)
+		expect.That(t, d > 0, "the next beat is in %v, want a time to come", d)
 		expect.Equal(t, time.Since(r.Began.Add(-d))%time.Minute, 0,
-			"the next beat is in %v", d)
-		if others, own := r.voters(); len(others) != 2 || !own {
-			t.Errorf("the other voters are %v, and this server is one: %v", others, own)
-		}
-		if w.elected(); !r.Leads() || r.Silence() != 0 || !r.HeardOfLeader().IsZero() || !r.NobodyLeadsBut(1) {
-			t.Error("it leads")
-		}
-		if r.stuck.Store(true); r.Leads() || r.State() != raft.Leader {
-			t.Error("its log hangs")
-		}
+			"the next beat is in %v; from the start to the beat, beyond whole minutes", d)
+		others, own := r.voters()
+		expect.Equal(t, len(others), 2, "other voters")
+		expect.That(t, own, "this server is not a voter")
+		w.elected()
+		expect.That(t, r.Leads(), "it is elected and does not lead")
+		expect.Equal(t, r.Silence(), 0, "silence at a leader")
+		expect.That(t, r.HeardOfLeader().IsZero(), "it leads, and heard of a leader at %v", r.HeardOfLeader())
+		expect.That(t, r.NobodyLeadsBut(1), "it leads, and knows another leader")
+		r.stuck.Store(true)
+		expect.That(t, !r.Leads(), "its log hangs, and it leads")
+		expect.Equal(t, r.State(), raft.Leader, "the state of its raft while its log hangs")
 	})
 }
 
-// A server waits until raft has completed its request, but not longer than allowed.
+// drained waits until raft has completed the requests before it, but not longer than its limit.
 func TestDrained(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2}, nil, func(w *world) {
 		r := w.e.Raft
 		w.leads(2, 5)
 		was := r.moment()
-		expect.That(t, r.drained(w.ctx, time.Second),
-			"raft has nothing to do: want r.drained(w.ctx, time.Second)")
-		expect.That(t, r.isStill(was), "raft has nothing to do: want r.isStill(was)")
+		expect.That(t, r.drained(w.ctx, time.Second), "raft has nothing to do, and is not drained")
+		expect.That(t, r.isStill(was), "the wait for raft has ended the moment")
 		w.e.Raft.Shutdown().Error() // raft's main loop accepts nothing more
-		for began := time.Now(); r.drained(w.ctx, time.Second) || time.Since(began) != time.Second; {
-			t.Fatalf("raft hangs: after %v", time.Since(began))
-		}
+		began := time.Now()
+		expect.That(t, !r.drained(w.ctx, time.Second), "raft answers nothing, and is drained")
+		expect.Equal(t, time.Since(began), time.Second, "raft answers nothing: the time waited")
 	})
 }

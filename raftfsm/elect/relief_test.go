@@ -2,7 +2,6 @@ package elect
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,7 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A disk hangs if a write takes longer than a second and a half, and longer than recent writes took.
+// A leader takes its disk for a hanging one if a write lasts longer than a second and a half, and longer than
+// recent writes lasted.
 func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
 	r := new(Relief)
 	call := uint64(0)
@@ -36,18 +36,19 @@ func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
 	}
 	expect.Equal(t, write(4*time.Second), reliefLeast+reliefLook, "a write of 4 s was noticed after")
 	expect.Equal(t, write(4*time.Second), 0, "the second write of 4 s was noticed after")
-	if at := write(8 * time.Second); at < 4*time.Second || at > reliefMost+time.Second {
-		t.Errorf("a write of 8 s was noticed after %v", at)
-	}
+	at := write(8 * time.Second)
+	expect.That(t, at >= 4*time.Second && at <= reliefMost+time.Second,
+		"a write of 8 s was noticed after %v, want 4 s to %v", at, reliefMost+time.Second)
 	for range 2 * reliefSpan {
 		r.look(0)
 	}
-	if at := write(4 * time.Second); at < reliefLeast || at > 2*time.Second {
-		t.Errorf("a minute later a write of 4 s was noticed after %v", at)
-	}
+	at = write(4 * time.Second)
+	expect.That(t, at >= reliefLeast && at <= 2*time.Second,
+		"a minute later a write of 4 s was noticed after %v, want %v to 2 s", at, reliefLeast)
 }
 
-// relieved makes the server lead a cluster. The logs of the other voters differ in length.
+// relieved makes the server lead four other voters whose logs differ in length. Server 5 has the longest log,
+// but is not up.
 func (w *world) relieved() (r *Relief, writing *atomic.Uint64) {
 	w.elected()
 	for id, last := range map[uint32]uint64{2: 10, 3: 12, 4: 12, 5: 13} {
@@ -67,7 +68,8 @@ func (w *world) told() (list []int) {
 	return list
 }
 
-// A leader whose log hangs asks the voters to stand one after another, the longest log first.
+// A leader whose log hangs asks the voters to stand one after another, the longest log first and only voters
+// that are up. It stops asking when another server leads, and leads again when its log goes on.
 func TestReliefAsksTheLongestLog(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, []uint32{6}, func(w *world) {
 		r, writing := w.relieved()
@@ -75,33 +77,23 @@ func TestReliefAsksTheLongestLog(t *testing.T) {
 		time.Sleep(time.Minute)
 		writing.Store(1)
 		time.Sleep(reliefLeast)
-		if got := w.told(); !slices.Equal(got, []int{0, 0, 0, 0}) || !w.e.Raft.Leads() {
-			t.Errorf("too early: %v", got)
-		}
+		expect.List(t, w.told(), []int{0, 0, 0, 0}, "told to stand, too early")
+		expect.That(t, w.e.Raft.Leads(), "it gives up leadership too early")
 		time.Sleep(2*reliefIdle + reliefAsk)
-		if got := w.told(); !slices.Equal(got, []int{0, 1, 0, 0}) || w.e.Raft.Leads() {
-			t.Errorf("at first: %v", got)
-		}
+		expect.List(t, w.told(), []int{0, 1, 0, 0}, "told to stand, at first")
+		expect.That(t, !w.e.Raft.Leads(), "it asked a voter to stand, and still leads")
 		time.Sleep((reliefRest + 1) * reliefLook)
-		if got := w.told(); !slices.Equal(got, []int{0, 1, 1, 0}) {
-			t.Errorf("then: %v", got)
-		}
+		expect.List(t, w.told(), []int{0, 1, 1, 0}, "told to stand, then")
 		w.others[4].set(func() { w.others[4].status.Leader = 4 })
 		time.Sleep(10 * (reliefRest + 1) * reliefLook)
-		if got := w.told(); !slices.Equal(got, []int{0, 1, 1, 0}) {
-			t.Errorf("another server leads: %v", got)
-		}
+		expect.List(t, w.told(), []int{0, 1, 1, 0}, "told to stand, while another server leads")
 		w.others[4].set(func() { w.others[4].status.Leader = 1 })
 		writing.Store(2)
 		time.Sleep(reliefLook * 2)
-		if !w.e.Raft.Leads() {
-			t.Error("the log goes on, and it does not lead")
-		}
+		expect.That(t, w.e.Raft.Leads(), "the log goes on, and it does not lead")
 		w.leads(3, w.e.Raft.CurrentTerm()+1)
 		time.Sleep(time.Minute)
-		if got := w.told(); !slices.Equal(got, []int{0, 1, 1, 0}) {
-			t.Errorf("it follows: %v", got)
-		}
+		expect.List(t, w.told(), []int{0, 1, 1, 0}, "told to stand, while this server follows")
 	})
 }
 
@@ -121,17 +113,16 @@ func TestReliefAsksWhenItLeadsNoMore(t *testing.T) {
 			w.others[3].set(func() { asked = w.others[3].told > 0 })
 			asks = time.Since(began)
 		}
-		expect.That(t, asked, "it leads for %v, and asks after %v: want asked", leads, asks)
-		expect.That(t, leads > reliefLeast && asks >= leads,
-			"it leads for %v, and asks after %v: want leads > reliefLeast && asks >= leads",
-			leads, asks)
+		must.That(t, asked, "it asks no voter to stand within a minute")
+		expect.That(t, leads > reliefLeast, "it leads for %v, want longer than %v", leads, reliefLeast)
+		expect.That(t, asks >= leads, "it asks after %v, and leads for %v: it must ask later", asks, leads)
 		expect.That(t, asks-leads < reliefLook/2,
-			"it leads for %v, and asks after %v: want asks-leads < reliefLook/2", leads, asks)
+			"it asks %v after it has stopped leading, want less than %v", asks-leads, reliefLook/2)
 	})
 }
 
-// A leader whose raft never completes a hand-over gives leadership away, but not too soon. A leader that
-// writes keeps it.
+// A leader whose raft has reported a hand-over under way for longer than the limit asks the next voter to
+// stand. Any other result of raft starts the limit again.
 func TestReliefBegan(t *testing.T) {
 	const limit = 2 * time.Second
 	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, nil, func(w *world) {
@@ -139,9 +130,7 @@ func TestReliefBegan(t *testing.T) {
 		began := func(err error, want ...int) {
 			t.Helper()
 			r.Began(w.ctx, err, limit)
-			if got := w.told(); !slices.Equal(got, want) {
-				t.Errorf("%v were told to stand, want %v", got, want)
-			}
+			expect.List(t, w.told(), want, "told to stand")
 		}
 		barred := raft.ErrLeadershipTransferInProgress
 		began(barred, 0, 0, 0, 0)
@@ -150,7 +139,7 @@ func TestReliefBegan(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		began(barred, 0, 1, 0, 0)
 		time.Sleep(limit / 2)
-		began(barred, 0, 1, 0, 0) // the limit begins again
+		began(barred, 0, 1, 0, 0) // the limit starts again
 		time.Sleep(limit)
 		began(barred, 0, 1, 1, 0)
 		began(nil, 0, 1, 1, 0)
@@ -159,6 +148,6 @@ func TestReliefBegan(t *testing.T) {
 		began(errors.New("another"), 0, 1, 1, 0)
 		began(barred, 0, 1, 1, 0)
 		time.Sleep(2 * limit)
-		began(barred, 0, 2, 1, 0) // the first again
+		began(barred, 0, 2, 1, 0) // the first voter again
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A server that stands with a shorter log than another loses the election, and costs the cluster a whole
-// election timeout.
+// The server with the longest log stands first; with equal logs, the server with the lowest id. A server that
+// stands with a shorter log than another loses the election, and costs the cluster a whole election timeout.
 func TestTheLongestLogStandsFirst(t *testing.T) {
 	status := func(id uint32, term, index uint64) peer.Status {
 		return peer.Status{ID: id, LastTerm: term, LastIndex: index}
@@ -26,31 +26,29 @@ func TestTheLongestLogStandsFirst(t *testing.T) {
 		{"a later term before a longer log", status(2, 4, 9), status(1, 3, 10)},
 	} {
 		expect.That(t, StandsBefore(&c.first, &c.second),
-			"%s: the order is not %d, %d: want StandsBefore(&c.first, &c.second)",
-			c.name, c.first.ID, c.second.ID)
+			"%s: server %d does not stand before %d", c.name, c.first.ID, c.second.ID)
 		expect.That(t, !StandsBefore(&c.second, &c.first),
-			"%s: the order is not %d, %d: want !StandsBefore(&c.second, &c.first)",
-			c.name, c.first.ID, c.second.ID)
+			"%s: server %d stands before %d", c.name, c.second.ID, c.first.ID)
 	}
 }
 
-// The test checks each rule: from the answers of the other voters to the decision of this server.
+// TestDecide checks what a server decides from the answers of the other voters.
 func TestDecide(t *testing.T) {
 	var (
-		// with the same log, and a higher id
+		// Opinions of other servers. This one has the same log, and a higher id.
 		agrees = Opinion{Silent: true, Vacant: true}
-		hears  = Opinion{Linked: true}                                           // the leader
-		mute   = Opinion{Mute: true}                                             // it may be busy
-		gone   = Opinion{Mute: true, Gone: true}                                 // its process
+		hears  = Opinion{Linked: true}                                           // its link to the leader lives
+		mute   = Opinion{Mute: true}                                             // no answer; it may be busy
+		gone   = Opinion{Mute: true, Gone: true}                                 // its process is gone
 		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // it has more entries
-		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // it stands first, and now
+		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // the first in line, which stands
 		lower  = Opinion{Before: true, Lower: true, Silent: true, Vacant: true}  // the same log, a lower id
 		short  = Opinion{Short: true, Lower: true, Silent: true, Vacant: true}   // a shorter log, a lower id
-		leads  = Opinion{Leads: true}                                            // it claims to lead
-		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // a follower of the leader
-		// the other server hears of a leader, and has no link
+		leads  = Opinion{Leads: true}                                            // it says that it leads
+		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // more entries, and a live link
+		// It hears of a leader, and has no link.
 		calm = Opinion{}
-		own  = func(list ...Opinion) []Opinion { return list } // of the others
+		own  = func(list ...Opinion) []Opinion { return list } // opinions of the other servers
 	)
 	const unwaited, waited, over = 0, time.Second, 2 * time.Second
 	for _, c := range []struct {
@@ -109,7 +107,7 @@ func TestDecide(t *testing.T) {
 	expect.Equal(t, s.Turn(), 2*turnStep+turnTie, "two stand first, one of them has a lower id: it waits")
 }
 
-// An answer becomes an opinion of the other server's log, of its leader and of the server itself.
+// opinionOf turns another server's answer, or its failure to answer, into an opinion.
 func TestOpinionOfAnAnswer(t *testing.T) {
 	own := peer.Status{ID: 2, LastTerm: 3, LastIndex: 10}
 	st := func(id, leader, linked uint32, index uint64, silent int64) peer.Status {
@@ -137,8 +135,8 @@ func TestOpinionOfAnAnswer(t *testing.T) {
 	}
 }
 
-// A server waits longer before it fills a vacancy if more elections have failed and if votes take longer
-// here.
+// A server gives an election more time after each failed one, up to eight times as much. A candidate also gives
+// it more time where disks are slow.
 func TestPatienceGrows(t *testing.T) {
 	for _, c := range []struct {
 		v      vacancy

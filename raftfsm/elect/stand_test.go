@@ -12,9 +12,10 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// In a starting cluster the first voter in line stands as soon as a majority runs.
+// In a starting cluster the first voter in line stands as soon as a majority runs. The others wait for their
+// turn.
 func TestWatchInAStartingCluster(t *testing.T) {
-	const at = time.Nanosecond // once
+	const at = time.Nanosecond // without a wait
 	runs := func(w *world, id uint32, after time.Duration) {
 		w.others[id].status.Up = false
 		time.AfterFunc(after, func() { w.others[id].set(func() { w.others[id].status.Up = true }) })
@@ -58,14 +59,14 @@ func TestWatchInAStartingCluster(t *testing.T) {
 		const late = 2 * heartbeat
 		runs(w, 2, late)
 		go w.e.Watch(w.ctx)
-		if got := w.stands(20 * heartbeat); got < late || got > late+voteTime+2*look {
-			w.t.Errorf("it stands after %v", got)
-		}
+		got := w.stands(20 * heartbeat)
+		expect.That(t, got >= late && got <= late+voteTime+2*look,
+			"it stands after %v, want %v to %v", got, late, late+voteTime+2*look)
 	})
 }
 
-// A follower of a silent leader stands when a majority hears nothing from the leader. It first lets the
-// servers before it in line stand.
+// A follower of a silent leader stands when a majority hears nothing from the leader. The servers that stand
+// first have time to do so.
 func TestWatchReplacesASilentLeader(t *testing.T) {
 	const silence = heartbeat * 5 / 4
 	for _, c := range []struct {
@@ -120,7 +121,8 @@ func (o *other) hearsNothing() {
 	o.set(func() { o.status.Leader, o.status.Silent = 0, 10*heartbeat.Milliseconds() })
 }
 
-// Servers without a leader elect one, and try again if an election fails.
+// A cluster without a leader elects one. While no vote is given the server stands again and again, with
+// growing pauses.
 func TestWatchFillsAVacancy(t *testing.T) {
 	for _, c := range []struct {
 		what    string
@@ -152,24 +154,22 @@ func TestWatchFillsAVacancy(t *testing.T) {
 			time.Sleep(within)
 			return w.e.Raft.CurrentTerm() - was
 		}
-		if n := terms(2 * heartbeat); n < 5 || n > 8 {
-			t.Errorf("%d terms begin within two heartbeats", n)
-		}
+		n := terms(2 * heartbeat)
+		expect.That(t, n >= 5 && n <= 8, "%d terms begin within two heartbeats, want 5 to 8", n)
 		terms(10 * heartbeat)
-		if n := terms(10 * heartbeat); n < 6 || n > 14 { // the pauses grow
-			t.Errorf("%d terms begin within ten heartbeats", n)
-		}
+		n = terms(10 * heartbeat) // the pauses have grown
+		expect.That(t, n >= 6 && n <= 14, "%d terms begin within the next ten heartbeats, want 6 to 14", n)
 		for _, o := range w.others {
 			o.set(func() { o.votes = true })
 		}
 		terms(5 * heartbeat)
-		if n := terms(10 * heartbeat); n != 0 || w.e.Raft.State() != raft.Leader {
-			t.Errorf("it is elected, and begins %d terms", n)
-		}
+		expect.Equal(t, terms(10*heartbeat), 0, "terms that begin after its election")
+		expect.Equal(t, w.e.Raft.State(), raft.Leader, "its state once the others vote")
 	})
 }
 
-// When the leader's process is gone, the first server in line stands at once and the others after it.
+// When the leader's process is gone, the first server in line stands at once, and the next one after a while
+// unless another server leads by then.
 func TestSucceed(t *testing.T) {
 	for _, c := range []struct {
 		what    string
@@ -198,15 +198,17 @@ func TestSucceed(t *testing.T) {
 			began := time.Now()
 			w.e.Succeed(w.ctx, 3)
 			took, stands := time.Since(began), w.stands(1) > 0
-			expect.Equal(t, stands, c.want >= 0,
-				"it stands: %v, after %v, want %v: stands", stands, took, c.want)
-			expect.That(t, !stands || !(took < c.want || took > c.want+60*time.Millisecond),
-				"it stands: %v, after %v, want %v", stands, took, c.want)
+			expect.Equal(t, stands, c.want >= 0, "it stands")
+			if stands {
+				expect.That(t, took >= c.want && took <= c.want+60*time.Millisecond,
+					"it stands after %v, want %v to 60 ms more", took, c.want)
+			}
 		})
 	}
 }
 
-// A server asks all voters except the dead leader, and waits for the answers that matter.
+// A survey asks all voters except the leader in question. It waits longer for an answer that may decide than
+// for one that cannot.
 func TestSurvey(t *testing.T) {
 	inWorld(t, "", 2, []uint32{1, 2, 3, 4}, []uint32{5}, func(w *world) {
 		survey := func() (s Survey, took time.Duration) {
@@ -216,48 +218,47 @@ func TestSurvey(t *testing.T) {
 		}
 		mute := func(o *Opinion) bool { return o.Mute }
 		s, took := survey()
-		expect.That(t, s.Voter, "all answer: %+v after %v: want s.Voter", s, took)
-		expect.Equal(t, s.Voters, 4, "all answer: %+v after %v: s.Voters", s, took)
-		if expect.Equal(t, len(s.Opinions), 2,
-			"all answer: %+v after %v: len(s.Opinions)", s, took) {
-			expect.Equal(t, s.count(mute), 0, "all answer: %+v after %v: s.count(mute)", s, took)
-			expect.That(t, took <= askFirst,
-				"all answer: %+v after %v: want took <= askFirst", s, took)
+		expect.That(t, s.Voter, "all answer: this server is not a voter")
+		expect.Equal(t, s.Voters, 4, "all answer: voters")
+		if expect.Equal(t, len(s.Opinions), 2, "all answer: opinions") {
+			expect.Equal(t, s.count(mute), 0, "all answer: missing answers")
+			expect.That(t, took <= askFirst, "all answer: it takes %v, want at most %v", took, askFirst)
 		}
 		w.others[1].set(func() { w.others[1].slow = heartbeat / 2 })
-		if s, took = survey(); s.count(mute) != 0 || took < heartbeat/2 {
-			t.Errorf("an answer that may decide is slow: %+v after %v", s, took)
-		}
+		s, took = survey()
+		expect.Equal(t, s.count(mute), 0, "an answer that may decide is slow: missing answers")
+		expect.That(t, took >= heartbeat/2,
+			"an answer that may decide is slow: the survey takes %v, want at least %v", took, heartbeat/2)
 		w.others[1].set(func() { w.others[1].slow = time.Hour })
 		s, took = survey()
-		expect.Equal(t, s.count(mute), 1,
-			"an answer that may decide does not come: %+v after %v: s.count(mute)", s, took)
+		expect.Equal(t, s.count(mute), 1, "an answer that may decide does not come: missing answers")
 		expect.That(t, took >= heartbeat && took <= heartbeat*5/4,
-			"an answer that may decide does not come: %+v after %v",
-			s, took)
+			"an answer that may decide does not come: the survey takes %v, want %v to %v",
+			took, heartbeat, heartbeat*5/4)
 		expect.Equal(t, s.count(func(o *Opinion) bool { return o.Mute && o.Lower && !o.Gone }), 1,
-			"an answer that may decide does not come: %+v after %v", s, took)
+			"an answer that may decide does not come: servers with a lower id that may live")
 		began := time.Now()
 		s = w.e.survey(w.ctx, 4, Dead) // the server may stand without that answer
 		took = time.Since(began)
-		expect.Equal(t, s.count(mute), 1,
-			"an answer that does not matter does not come: %+v after %v: s.count(mute)", s, took)
+		expect.Equal(t, s.count(mute), 1, "an answer that cannot decide does not come: missing answers")
 		expect.That(t, took >= askFirst && took <= 2*askFirst+askAgain,
-			"an answer that does not matter does not come: %+v after %v",
-			s, took)
+			"an answer that cannot decide does not come: the survey takes %v, want %v to %v",
+			took, askFirst, 2*askFirst+askAgain)
 		time.AfterFunc(heartbeat/4, func() { w.leads(3, 7) })
-		if _, took = survey(); took < heartbeat/4 || took > heartbeat/2 {
-			t.Errorf("another server leads: it waits %v", took)
-		}
+		_, took = survey()
+		expect.That(t, took >= heartbeat/4 && took <= heartbeat/2,
+			"another server leads: the survey takes %v, want %v to %v", took, heartbeat/4, heartbeat/2)
 	})
 	inWorld(t, "without a vote", 2, []uint32{1, 3}, []uint32{2}, func(w *world) {
-		if s := w.e.survey(w.ctx, 3, Dead); s.Voter || s.Voters != 2 || len(s.Opinions) != 1 {
-			t.Errorf("%+v", s)
-		}
+		s := w.e.survey(w.ctx, 3, Dead)
+		expect.That(t, !s.Voter, "a server without a vote counts as a voter")
+		expect.Equal(t, s.Voters, 2, "voters")
+		expect.Equal(t, len(s.Opinions), 1, "opinions")
 	})
 }
 
-// A server stands only if nothing has changed. If it already stands, it withdraws first.
+// A server stands only if nothing has happened since it decided to. If it already stands, it first withdraws,
+// and then stands in another term.
 func TestStandAt(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
 		r := w.e.Raft
@@ -268,65 +269,57 @@ func TestStandAt(t *testing.T) {
 			t.Error("it stands although it has heard of the leader")
 		}
 		if w.e.standAt(w.ctx, r.moment(), 2, Silent); w.stands(1) > 0 {
-			t.Error("it stands although another leads than the dead one")
+			t.Error("it stands to succeed server 2, although server 3 leads")
 		}
 		if w.e.standAt(w.ctx, r.moment(), 3, Silent); w.stands(1) == 0 {
 			t.Error("it does not stand")
 		}
 		m = r.moment()
 		w.e.standAt(w.ctx, m, 0, Vacant)
-		expect.That(t, w.stands(1) != 0,
-			"it stood in term %d, withdrew, and stands in %d: want w.stands(1) != 0",
-			m.term, r.CurrentTerm())
-		expect.Equal(t, r.CurrentTerm(), m.term+2,
-			"it stood in term %d, withdrew, and stands in %d: r.CurrentTerm()",
-			m.term, r.CurrentTerm())
+		expect.That(t, w.stands(1) != 0, "it stood in term %d, and does not stand again", m.term)
+		expect.Equal(t, r.CurrentTerm(), m.term+2, "the term in which it stands again")
 		m.term--
 		now := r.CurrentTerm()
-		expect.That(t, !r.withdraw(m),
-			"it withdraws from a term that is over: want !r.withdraw(m)")
-		expect.Equal(t, r.CurrentTerm(), now,
-			"it withdraws from a term that is over: r.CurrentTerm()")
+		expect.That(t, !r.withdraw(m), "it withdraws from a term that is over")
+		expect.Equal(t, r.CurrentTerm(), now, "the term, after a withdrawal from a term that is over")
 		w.elected()
-		expect.That(t, !r.withdraw(r.moment()),
-			"it withdraws where it leads by now: want !r.withdraw(r.moment())")
-		expect.Equal(t, r.State(), raft.Leader,
-			"it withdraws where it leads by now: r.State()")
+		expect.That(t, !r.withdraw(r.moment()), "a leader withdraws")
+		expect.Equal(t, r.State(), raft.Leader, "its state, after a leader's withdrawal")
 	})
 }
 
-// A server forgets the leader of a term that is over, and may vote in the next term.
+// A server that forgets its leader begins a term, gives its vote in it, and later stands itself. It keeps the
+// leader of a term later than the named one.
 func TestForget(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
 		r := w.e.Raft
 		w.leads(3, 5)
-		if r.Forget(4); r.CurrentTerm() != 5 || r.NobodyLeadsBut(0) {
-			t.Error("it forgets a leader of a later term")
-		}
-		if r.Forget(5); r.CurrentTerm() != 6 || !r.NobodyLeadsBut(0) || r.State() != raft.Follower {
-			t.Error("it does not forget the leader")
-		}
+		r.Forget(4)
+		expect.Equal(t, r.CurrentTerm(), 5, "the term, after the leader of term 4 was forgotten")
+		expect.That(t, !r.NobodyLeadsBut(0), "it forgets the leader of a later term")
+		r.Forget(5)
+		expect.Equal(t, r.CurrentTerm(), 6, "the term, after its leader was forgotten")
+		expect.That(t, r.NobodyLeadsBut(0), "it does not forget its leader")
+		expect.Equal(t, r.State(), raft.Follower, "its state, after its leader was forgotten")
 		var resp raft.RequestVoteResponse
 		id := peer.ServerID(2)
 		req := &raft.RequestVoteRequest{Term: 6, LastLogTerm: 5, LastLogIndex: 9, RPCHeader: raft.RPCHeader{
 			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(addr(2))}}
 		must.OK(t, w.others[2].trans.RequestVote(peer.ServerID(1), r.Self, req, &resp))
-		if !resp.Granted {
-			t.Error("it does not vote")
-		}
+		expect.That(t, resp.Granted, "it does not vote")
 		time.Sleep(heartbeat) // the cluster is no longer starting
 		go w.e.Watch(w.ctx)
 		w.until(voteTime)
 	})
 	inWorld(t, "without a vote", 1, []uint32{2, 3}, []uint32{1}, func(w *world) {
 		w.leads(3, 5)
-		if w.e.Raft.Forget(5); w.e.Raft.CurrentTerm() != 5 {
-			t.Error("it asks itself for a vote that it does not have")
-		}
+		w.e.Raft.Forget(5)
+		expect.Equal(t, w.e.Raft.CurrentTerm(), 5, "the term at a server without a vote, which asks for none")
 	})
 }
 
-// A server that waits for its turn stops waiting when anything happens.
+// A server that waits for its turn stops waiting when it hears of the leader, when another server leads, or
+// when its context ends.
 func TestIdle(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
 		ended, cancel := context.WithCancel(w.ctx)
@@ -347,9 +340,8 @@ func TestIdle(t *testing.T) {
 			m, began := w.e.Raft.moment(), time.Now()
 			time.AfterFunc(heartbeat/2, c.happen)
 			got := w.e.idle(c.ctx, heartbeat, m, c.but)
-			expect.Equal(t, got, c.want, "%s: got", c.what)
-			expect.Equal(t, time.Since(began) >= heartbeat, c.want,
-				"%s: time.Since(began) >= heartbeat", c.what)
+			expect.Equal(t, got, c.want, "%s: it waits to the end", c.what)
+			expect.Equal(t, time.Since(began) >= heartbeat, c.want, "%s: the whole time has passed", c.what)
 			time.Sleep(heartbeat)
 		}
 	})

@@ -26,8 +26,8 @@ func linkFrom(t *testing.T, ls *Links, id uint32) (*Link, net.Conn) {
 	return l, there
 }
 
-// The blocks that wait on a link are limited in number and in bytes. The other server waits until this server
-// takes a block, or its term ends.
+// A link holds a limited number and size of blocks that wait. Push waits until a block is taken, or until the
+// term ends.
 func TestWhatWaitsOnALinkIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ size, most int }{
@@ -65,11 +65,11 @@ func TestWhatWaitsOnALinkIsBounded(t *testing.T) {
 	expect.That(t, !ok, "a block comes from an empty link")
 }
 
-// same is a cluster that knows every server by the directory that its link names.
+// same knows no server's directory, so any directory that a link names is right.
 func same(uint32) string { return "" }
 
-// A server that was replaced may still hold its link. Its messages are not credited to the new server, and
-// the link is closed as soon as the old server is removed.
+// The link of a replaced server may still live. Its reports do not count for the new server, and the leader
+// closes it as soon as the old server is removed.
 func TestLinkOfAReplacedServerSaysNothingOfTheNewOne(t *testing.T) {
 	t.Parallel()
 	var ls Links
@@ -89,7 +89,7 @@ func TestLinkOfAReplacedServerSaysNothingOfTheNewOne(t *testing.T) {
 	}
 }
 
-// A server's reports over its link hold for a while, and end with the link.
+// What a server reports over its link counts for a limited time, and no longer than the link lives.
 func TestLeaderKnowsWhatItsLinksTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestLeaderKnowsWhatItsLinksTold(t *testing.T) {
 		two.SetFull("little room")
 		for _, c := range []struct {
 			wait  time.Duration
-			heard int64 // ms ago
+			heard int64 // ms since the report
 			full  string
 			late  bool
 		}{
@@ -118,10 +118,10 @@ func TestLeaderKnowsWhatItsLinksTold(t *testing.T) {
 				"9.2", 3))
 			expect.Equal(t, ls.Full(), c.full)
 			at, known := ls.Progress(same)[2]
-			expect.That(t, known != c.late,
-				"progress %d, known: %v: want known != c.late", at, known)
-			expect.That(t, c.late || at == 7,
-				"progress %d, known: %v: want c.late || at == 7", at, known)
+			expect.Equal(t, known, !c.late, "its progress is known after %d ms", c.heard)
+			if known {
+				expect.Equal(t, at, 7, "progress")
+			}
 		}
 		two.SetFull("")
 		expect.Equal(t, ls.Full(), "", "a server without a word of its disk")

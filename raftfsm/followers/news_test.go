@@ -28,8 +28,8 @@ func newsOf(t *testing.T, a *applied.State) *News {
 		Go:     ran.Go, Log: slog.New(slog.DiscardHandler)})
 }
 
-// TestWhoIsNudged checks which followers hear of a commit at once: those with sessions, those whose requests
-// were in the entry, and all of them when the leader acted on its own account.
+// The followers that hear of a commit at once are those with sessions, those whose requests are in the entry,
+// and all when the leader acts by itself.
 func TestWhoIsNudged(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -48,18 +48,18 @@ func TestWhoIsNudged(t *testing.T) {
 	want(false, false)
 	g.Asked(3)
 	want(false, true)
-	g.TellBefore() // of an earlier entry
+	g.TellBefore() // the news of an earlier entry
 	want(false, true)
 	g.All()
 	want(true, true)
 }
 
-// A leader announces commits only for entries of its own term, while it leads. It does not know which entries
-// another leader has committed.
+// A leader announces a commit only while it leads, and only if the entry is of its own term: it does not know
+// which entries another leader has committed.
 func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		term        uint64 // of the entry applied last
+		term        uint64 // of the last applied entry
 		leads, told bool
 	}{{5, true, true}, {5, false, false}, {4, true, false}, {6, true, false}} {
 		a := applied.New()
@@ -76,7 +76,7 @@ func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 	}
 }
 
-// A follower without waiting clients hears later, once for all entries until then.
+// A follower without waiting clients hears of commits later, and at once of all entries until then.
 func TestOthersAreNudgedLater(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -98,8 +98,8 @@ func TestOthersAreNudgedLater(t *testing.T) {
 	}
 	select {
 	case at := <-f.ch:
-		expect.That(t, at.Index >= 7, "told of %+v: want at.Index >= 7", at)
-		expect.Equal(t, at.Term, 5, "told of %+v: at.Term", at)
+		expect.That(t, at.Index >= 7, "told of entry %d, want 7 or later", at.Index)
+		expect.Equal(t, at.Term, 5, "term of the entry that it is told of")
 	case <-time.After(30 * time.Second):
 		t.Fatal("not told")
 	}
@@ -124,8 +124,8 @@ func (n nudges) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.
 	return nil
 }
 
-// A follower that hears of a commit before it has the entry answers that an entry is missing. That would
-// waste a round trip, so the news follows the entry.
+// The news of a commit follows the entry. A follower without the entry would answer that an entry is missing,
+// which wastes a round trip.
 func TestNudgesFollowTheirEntry(t *testing.T) {
 	t.Parallel()
 	trans := nudges{sent: make(chan uint64)}
@@ -172,8 +172,8 @@ func TestNudgesFollowTheirEntry(t *testing.T) {
 	g.Close() // Close does not wait for an answer that may never come
 }
 
-// A term ends at once, even while a nudge is on its way to a server that does not answer: this server may be
-// elected again.
+// The end of a term does not wait for news that is on its way to a server that does not answer: this server
+// may be elected again.
 func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 	t.Parallel()
 	trans := nudges{sent: make(chan uint64)}
@@ -198,7 +198,7 @@ func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 	<-trans.sent
 }
 
-// The followers of a leader are the members of the newest configuration, at their newest addresses.
+// A leader tells the members of the newest configuration, at their newest addresses.
 func TestFollowersThatAreNudged(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -210,28 +210,22 @@ func TestFollowersThatAreNudged(t *testing.T) {
 	must.Equal(t, len(g.followers), 2, "followers")
 	two, three := g.followers["2"], g.followers["3"]
 	g.Follow([]raft.Server{server(1, "a"), server(2, "b"), server(3, "moved"), server(4, "d")})
-	if expect.Equal(t, len(g.followers), 3,
-		"a follower that stays is another: len(g.followers)") {
-		expect.Equal(t, g.followers["2"], two, "a follower that stays is another")
-	}
-	expect.That(t, g.followers["3"] != three,
-		"a follower that has moved is the same: want g.followers[\"3\"] != three")
-	expect.Equal(t, g.followers["3"].addr, "moved",
-		"a follower that has moved is the same")
+	expect.Equal(t, len(g.followers), 3, "followers, when one has come and one has moved")
+	expect.That(t, g.followers["2"] == two, "a follower that stays is replaced")
+	expect.That(t, g.followers["3"] != three, "a follower that has moved is not replaced")
+	expect.Equal(t, g.followers["3"].addr, "moved", "address of the follower that has moved")
 	_, open := <-three.ch
 	expect.That(t, !open, "a follower at its former address is nudged")
 	g.Follow([]raft.Server{server(1, "a"), server(4, "d")})
-	if expect.Equal(t, len(g.followers), 1, "followers %v: len(g.followers)", g.followers) {
-		expect.That(t, g.followers["4"] != nil,
-			"followers %v: want g.followers[\"4\"] != nil", g.followers)
-	}
+	expect.Equal(t, len(g.followers), 1, "followers, when two have gone")
+	expect.That(t, g.followers["4"] != nil, "the follower that stays is not told: %v", g.followers)
 	g.Close()
 	expect.Equal(t, len(g.followers), 0, "followers of a term that is over")
 	g.Follow([]raft.Server{server(2, "b")})
 	expect.Equal(t, len(g.followers), 0, "followers of a term that is over")
 }
 
-// Each entry is announced once. A newer entry replaces one whose announcement still waits.
+// A leader announces each entry once. News of a newer entry replaces news that still waits.
 func TestNudgesTellTheNewest(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -286,13 +280,13 @@ func TestNudgesTellTheNewest(t *testing.T) {
 	waits(11)
 }
 
-// The newest report in the newest term decides how far another server is.
+// Of a follower's reports the newest term counts, and within a term the highest index.
 func TestNewestWordOfAFollowerCounts(t *testing.T) {
 	t.Parallel()
 	var s Stored
 	b := s.of(2)
-	expect.Equal(t, s.of(2), b, "servers are not told apart: s.of(2)")
-	expect.That(t, s.of(3) != b, "servers are not told apart: want s.of(3) != b")
+	expect.That(t, s.of(2) == b, "server 2 has two records")
+	expect.That(t, s.of(3) != b, "servers 2 and 3 have one record")
 	for _, c := range []struct{ now, is state.Position }{
 		{state.Position{Index: 5, Term: 2}, state.Position{Index: 5, Term: 2}},
 		{state.Position{Index: 4, Term: 2}, state.Position{Index: 5, Term: 2}},
@@ -303,13 +297,13 @@ func TestNewestWordOfAFollowerCounts(t *testing.T) {
 		b.note(c.now)
 		expect.Equal(t, b.at, c.is)
 		expect.Equal(t, len(b.grown), 1, "news")
-		expect.That(t, b.has(c.is), "it has up to %+v: want b.has(c.is)", c.is)
+		expect.That(t, b.has(c.is), "it lacks the last stored entry %+v", c.is)
 		expect.That(t, !b.has(state.Position{Index: c.is.Index + 1, Term: c.is.Term}),
-			"it has up to %+v", c.is)
+			"it has the entry after %+v", c.is)
 		expect.That(t, !b.has(state.Position{Index: c.is.Index, Term: c.is.Term - 1}),
-			"it has up to %+v", c.is)
+			"it has entry %d of the term before %d", c.is.Index, c.is.Term)
 		expect.That(t, b.has(state.Position{Index: c.is.Index - 1, Term: c.is.Term}),
-			"it has up to %+v", c.is)
+			"it lacks the entry before %+v", c.is)
 		<-b.grown
 	}
 }

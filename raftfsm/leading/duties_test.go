@@ -22,7 +22,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// sweeper is a leader with nodes that are due, made of their paths.
+// sweeper returns a leader's term whose state has nodes with a time to live that is over. Node i has
+// paths(i).
 func sweeper(t *testing.T, paths func(i int) string, nodes int) *Term {
 	t.Helper()
 	a := applied.New()
@@ -36,7 +37,7 @@ func sweeper(t *testing.T, paths func(i int) string, nodes int) *Term {
 	return termOf(t, a)
 }
 
-// One sweep proposes a limited number of removals, so that others have their turn soon. The next sweep
+// One sweep proposes a limited number of removals, so that requests have their turn soon. The next sweep
 // proposes the rest.
 func TestSweepsAreBounded(t *testing.T) {
 	t.Parallel()
@@ -63,7 +64,8 @@ func TestSweepsAreBounded(t *testing.T) {
 	}
 }
 
-// A leader ends sessions some time after their timeout, based on the state's own record of them.
+// A leader proposes the end of a session some time after its timeout, as the state knows the session; it
+// forgets a session that the state does not know.
 func TestG11ExpiryIsProposed(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -88,16 +90,13 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 		expect.List(t, bl.Requests, end.Append(nil))
 		expect.Equal(t, len(tm.work), 1, "the batcher is told")
 		left := tm.deadlines.All()
-		if expect.Equal(t, len(left), 1, "it is ended again if that is lost: len(left)") {
-			expect.That(t, left[s.ID] > 0,
-				"it is ended again if that is lost: %v: want left[s.ID] > 0", left)
-		}
+		expect.Equal(t, len(left), 1, "sessions with a deadline after the proposal")
+		expect.That(t, left[s.ID] > 0, "the session has no time before the leader proposes its end again: %v", left)
 	})
 }
 
 // Many sessions stay silent for several timeouts while the log accepts nothing. The leader proposes the end
-// of each session once, in entries of a limited number of sessions and nodes. What the leader publishes goes
-// first.
+// of each session once, a limited number in each entry. The members are published before.
 func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 	t.Parallel()
 	const many = 2*endsInEntry + 300
@@ -134,7 +133,7 @@ func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 	})
 }
 
-// Every server compares its state with the leader's now and then, where there are others.
+// A leader with other servers proposes now and then to compare a digest of the state; a lone server does not.
 func TestDigestsAreCompared(t *testing.T) {
 	t.Parallel()
 	tm, a := publisher(t)
@@ -151,10 +150,11 @@ func TestDigestsAreCompared(t *testing.T) {
 		{last.Zxid - digestGap + 1, last.Zxid - digestGap + 1},
 		{last.Zxid, last.Zxid},
 	} {
-		expect.Equal(t, tm.compareDigests(c.done), c.then, "behind 0x%x, at 0x%x", c.done, last.Zxid)
+		expect.Equal(t, tm.compareDigests(c.done), c.then, "last compared at 0x%x, newest digest at 0x%x", c.done,
+			last.Zxid)
 		list := tm.proposes()
 		if c.then == c.done {
-			expect.Equal(t, len(list), 0, "digests behind 0x%x", c.done)
+			expect.Equal(t, len(list), 0, "digests proposed soon after 0x%x", c.done)
 		} else {
 			expect.List(t, list, []string{string(want.Append(nil))})
 		}
@@ -164,7 +164,8 @@ func TestDigestsAreCompared(t *testing.T) {
 	expect.Equal(t, len(tm.proposes()), 0, "digests of a server without others")
 }
 
-// The next entry tells that requests are refused for lack of room, once.
+// A leader logs once that requests are refused for lack of room, and once that they are accepted again. When
+// its disk gets low or has room again, it proposes an entry.
 func TestL20RoomIsLookedAt(t *testing.T) {
 	t.Parallel()
 	var log must.Text
@@ -176,7 +177,7 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 	for _, c := range []struct {
 		low       string
 		most      int
-		full, own bool // and the disk
+		full, own bool // full: requests are refused; own: the leader's disk is low
 		told      string
 		barrier   bool
 	}{
@@ -192,18 +193,18 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 		tm.o.Upkeep.NoteDisk(c.low)
 		before := log.String()
 		tm.lookAtRoom()
-		expect.Equal(t, tm.full.Load(), c.full, "%+v: tm.full.Load()", c)
-		expect.Equal(t, tm.low.Load(), c.own, "%+v: tm.low.Load()", c)
+		expect.Equal(t, tm.full.Load(), c.full, "%+v: requests are refused", c)
+		expect.Equal(t, tm.low.Load(), c.own, "%+v: the leader's disk is low", c)
 		said := strings.TrimPrefix(log.String(), before)
-		expect.That(t, strings.Contains(said, c.told) && (said == "") == (c.told == ""), "%+v: says %q", c,
-			said)
+		expect.Has(t, said, c.told, "%+v", c)
+		expect.Equal(t, said == "", c.told == "", "%+v: the log stays silent; it says %q", c, said)
 		list := tm.proposes()
 		expect.Equal(t, len(list) == 1, c.barrier, "%+v: an entry tells it", c)
 		if len(list) == 1 {
 			expect.Equal(t, list[0], string(barrier.Append(nil)))
 		}
 	}
-	for range 100 { // while nothing changes
+	for range 100 { // nothing changes
 		tm.lookAtRoom()
 	}
 	expect.Equal(t, len(tm.proposes()), 0, "entries of looks")
@@ -232,7 +233,8 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	})
 }
 
-// A stall right after the look at the clock counts as a stall. What is due depends on that look.
+// A leader looks at the clock, stalls, and then ends the sessions that were due at its look. The time of the
+// stall does not count, so a session that became due during the stall lives on.
 func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -244,6 +246,6 @@ func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
 		func() bool { return tm.deadlines.All()[1] < -2*tm.grace() })
 	tm.expire(looked)
 	expect.That(t, known(), "a session ended before the stall was seen")
-	tm.expire(time.Now()) // the state does not know the session: it is forgotten
+	tm.expire(time.Now()) // it forgets the session, which the state does not know
 	expect.That(t, !known(), "a silent session lives on")
 }

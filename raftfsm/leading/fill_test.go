@@ -17,8 +17,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// All of an entry is applied while the state is locked, so a great many nodes or sessions that end
-// together go into several.
+// A server applies one entry under the lock of its state. So a leader divides a great many acts among several
+// entries.
 func TestActsGoIntoSeveralEntries(t *testing.T) {
 	t.Parallel()
 	var q actQueue
@@ -29,15 +29,14 @@ func TestActsGoIntoSeveralEntries(t *testing.T) {
 		entry, more := q.take(nil)
 		bl, rest, err := state.NextBlock(entry)
 		must.OK(t, err)
-		expect.Equal(t, bl.Count, want, "%d acts, more: bl.Count", bl.Count)
-		if expect.Equal(t, len(rest), 0, "%d acts, more: len(rest)", bl.Count) {
-			expect.Equal(t, more, want != 50, "%d acts, more: more", bl.Count)
-		}
+		expect.Equal(t, bl.Count, want, "acts in the entry")
+		expect.Equal(t, len(rest), 0, "bytes after the block of acts")
+		expect.Equal(t, more, want != 50, "more acts wait")
 	}
 }
 
-// A leader's own acts fill at most half an entry; a longer act goes alone. Requests of servers to open their
-// streams come first, once each.
+// A leader's own acts fill at most half an entry; a longer act goes alone. Requests of servers for a stream
+// come first, once each.
 func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	t.Parallel()
 	var q actQueue
@@ -50,7 +49,7 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	_, _ = q.take(nil)
 	const half = state.BatchBytes / 2
 	third := half/3 - overhead
-	waits := add(third) + add(third) + add(half-2*(third+overhead)-overhead) // which fill a half
+	waits := add(third) + add(third) + add(half-2*(third+overhead)-overhead) // together half an entry
 	waits += add(1) + add(half) + add(1)
 	wish := applied.OpenStream()
 	open := state.Block{Origin: 2, Count: 1, Requests: wish.Append(nil)}
@@ -64,33 +63,27 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 			for range 2 {
 				bl, rest, err := state.NextBlock(entry)
 				must.OK(t, err)
-				expect.Equal(t, bl.Origin, 2, "bl.Origin")
-				expect.That(t, bytes.Equal(bl.Requests, open.Requests),
-					"%+v: want bytes.Equal(bl.Requests, open.Requests)", bl)
+				expect.Equal(t, bl.Origin, 2, "origin of a request for a stream")
+				expect.That(t, bytes.Equal(bl.Requests, open.Requests), "a block of other requests: %+v", bl)
 				entry = rest
 			}
 		}
 		bl, rest, err := state.NextBlock(entry)
 		must.OK(t, err)
-		expect.Equal(t, bl.Count, want,
-			"%d acts, %d bytes, more: bl.Count", bl.Count, len(rest))
-		expect.Equal(t, bl.Origin, 0,
-			"%d acts, %d bytes, more: bl.Origin", bl.Count, len(rest))
-		if expect.Equal(t, len(rest), 0,
-			"%d acts, %d bytes, more: len(rest)", bl.Count, len(rest)) {
-			expect.Equal(t, more, i < 3, "%d acts, %d bytes, more: more", bl.Count, len(rest))
-		}
+		expect.Equal(t, bl.Count, want, "acts in entry %d", i)
+		expect.Equal(t, bl.Origin, 0, "origin of the acts in entry %d", i)
+		expect.Equal(t, len(rest), 0, "bytes after the acts in entry %d", i)
+		expect.Equal(t, more, i < 3, "more acts wait after entry %d", i)
 		waits -= len(bl.Requests)
 		expect.Equal(t, q.reaping(), waits, "bytes that wait")
 	}
 	entry, more := q.take(nil)
-	if expect.Equal(t, len(entry), 0, "%d bytes of nothing, more: len(entry)", len(entry)) {
-		expect.That(t, !more, "%d bytes of nothing, more: %v: want !more", len(entry), more)
-	}
+	expect.Equal(t, len(entry), 0, "bytes of an entry without acts")
+	expect.That(t, !more, "acts wait in an empty queue")
 }
 
-// An entry holds a limited number of requests and bytes. Servers share it, and each may use what others
-// leave.
+// An entry holds a limited number of requests and bytes. The servers with requests share it, and each may use
+// what the others leave.
 func TestServersShareAnEntry(t *testing.T) {
 	t.Parallel()
 	filled := func(own, linked, size int) (entry []byte, mine, others int) {
@@ -137,10 +130,10 @@ func TestServersShareAnEntry(t *testing.T) {
 	for _, c := range [][2]int{{100, 0}, {0, 100}, {100, 100}} {
 		entry, mine, others := filled(c[0], c[1], long)
 		expect.That(t, len(entry) > stream.BatchBytes*7/10 && len(entry) <= stream.BatchBytes+2*long,
-			"an entry of %d bytes",
-			len(entry))
+			"the entry has %d bytes, want %d to %d", len(entry), stream.BatchBytes*7/10, stream.BatchBytes+2*long)
 		if c[0] == c[1] {
-			expect.That(t, mine >= 4 && others >= 4, "%d requests of its own, %d linked", mine, others)
+			expect.That(t, mine >= 4, "%d requests of this server, want 4 or more", mine)
+			expect.That(t, others >= 4, "%d requests of the other server, want 4 or more", others)
 		}
 	}
 	// A request too large for any share goes alone.
@@ -148,7 +141,7 @@ func TestServersShareAnEntry(t *testing.T) {
 	expect.Equal(t, mine+others, 1, "long requests")
 }
 
-// A proposed request is word of its session.
+// A leader that proposes a session's request has heard from the session: its deadline begins again.
 func TestProposedRequestsTouchTheirSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +164,7 @@ func TestProposedRequestsTouchTheirSessions(t *testing.T) {
 	})
 }
 
-// Once a server's blocks fill its share of an entry, no more of them go in.
+// An entry takes blocks of a server until they have filled its share, and then no more of them.
 func TestLinkTakesItsShare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ share, want int }{{1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}} {

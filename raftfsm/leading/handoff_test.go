@@ -25,7 +25,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// heard is a transport that takes the news of commits.
+// heard is a transport that counts the news of commits.
 type heard struct {
 	raft.Transport
 	times atomic.Int64
@@ -39,7 +39,7 @@ func (h *heard) AppendEntries(raft.ServerID, raft.ServerAddress, *raft.AppendEnt
 	return nil
 }
 
-// newsOf is the news of server 1, which leads term 5, to a server 2 that has stored all entries.
+// newsOf returns the news of server 1, which leads term 5. Server 2 has stored all entries.
 func newsOf(t *testing.T, f *apply.FSM, to *heard) *followers.News {
 	var ran sync.WaitGroup
 	stored := new(followers.Stored)
@@ -51,7 +51,8 @@ func newsOf(t *testing.T, f *apply.FSM, to *heard) *followers.News {
 	return news
 }
 
-// passing is a term in which entries take 3 ms, and follower 2 may be told of the entry applied last.
+// passing returns a term in which an entry takes 3 ms. Follower 2 has stored the last entry, and may be told
+// of it.
 func passing(t *testing.T) (*handoff, *heard) {
 	a := applied.New()
 	tm := termOf(t, a)
@@ -66,7 +67,7 @@ func passing(t *testing.T) (*handoff, *heard) {
 	return &handoff{t: tm, took: 3 * time.Millisecond}, follower
 }
 
-// toldAtOnce reports whether the follower is told at once of the next entry's commit. Others are told later.
+// toldAtOnce reports whether the follower is told of the next entry's commit at once, and not later.
 func toldAtOnce(tm *Term, follower *heard) bool {
 	time.Sleep(time.Minute)
 	before := follower.times.Load()
@@ -76,8 +77,8 @@ func toldAtOnce(tm *Term, follower *heard) bool {
 	return follower.times.Load() > before
 }
 
-// Followers whose requests are in an entry hear of its commit at once. If the leader acts on its own account,
-// all followers do.
+// A follower whose request is in an entry hears of its commit at once. If the leader acts by itself, every
+// follower does.
 func TestEntryNotesWhoAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestEntryNotesWhoAsked(t *testing.T) {
 		h.t.acts.add(state.Request{Op: state.OpBarrier})
 		h.t.fill(nil)
 		expect.That(t, toldAtOnce(h.t, follower), "the follower is not told of the leader's act")
-		expect.That(t, !toldAtOnce(h.t, follower), "the follower is told for ever")
+		expect.That(t, !toldAtOnce(h.t, follower), "the follower is told of the entry after the leader's act")
 	})
 }
 
@@ -117,15 +118,16 @@ func (h *handoff) fill(now ...*state.Request) (requests int, waited time.Duratio
 	return h.t.requests, time.Since(began)
 }
 
-// A create that comes before the next owner's delete shares its entry, for which the followers hear
-// of the entry before. Nothing else waits, and a create no longer than an entry takes.
+// A lock has just been passed on. A create that comes before the delete of the next owner waits for this
+// delete, for no longer than an entry takes, and both share an entry. While it waits, the followers hear of
+// the entry before. No other request waits.
 func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 	t.Parallel()
 	const entry = 3 * time.Millisecond
 	for name, c := range map[string]struct {
 		due      bool
 		now      []*state.Request
-		later    *state.Request // after 1 ms
+		later    *state.Request // it comes after 1 ms
 		requests int
 		waited   time.Duration
 	}{
@@ -158,8 +160,8 @@ func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 	}
 }
 
-// A request of another server's client ends the wait as well, and so does the end of the term. Where
-// entries take long, it is short.
+// The wait of a create ends with a request from another server, and with the term. Where entries take long,
+// the wait has a limit.
 func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,8 +191,8 @@ func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 	})
 }
 
-// For a client without a successor, the waits soon stop. After two waits in vain, eight hand-offs go without
-// a wait, then twice as many.
+// A client without a successor soon stops to wait. After two waits in vain, eight hand-offs go without a
+// wait, then sixteen. A wait that was not in vain starts this again.
 func TestWaitsInVainEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,13 +212,12 @@ func TestWaitsInVainEnd(t *testing.T) {
 		h.fill(queues)
 		h.due = true
 		_, waited := h.fill(queues)
-		expect.That(t, waited > 0,
-			"after a hand-off the next is not waited for: want waited > 0")
-		expect.Equal(t, h.rest, 0, "after a hand-off the next is not waited for: h.rest")
+		expect.That(t, waited > 0, "after a wait that was not in vain the next create does not wait")
+		expect.Equal(t, h.rest, 0, "hand-offs that go without a wait")
 	})
 }
 
-// A wait of a create is as long as an entry takes, of late.
+// The limit of a create's wait is the time that entries took of late: one slow entry changes it little.
 func TestEntriesAreTimed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -241,7 +242,7 @@ func TestEntriesAreTimed(t *testing.T) {
 			do(jute.OpDelete, jute.AppendInt(jute.AppendString(nil, fmt.Sprint("/lock/", i+1)), -1))
 			h.applied()
 			expect.Equal(t, h.took, c.took)
-			expect.That(t, h.due, "a hand-off is due: %v: want h.due", h.due)
+			expect.That(t, h.due, "a delete beside siblings passes nothing on")
 			expect.That(t, !a.PassedOn(), "the same hand-off is due again")
 		}
 		h.applied()

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// latePort asks a server that is down, until it is up.
+// latePort asks a server that is down until the test sets up.
 type latePort struct {
 	port
 	up atomic.Bool
@@ -26,8 +26,8 @@ func (p *latePort) AskAll(ctx context.Context, at []peer.Place, q peer.Question)
 	return port{err: errors.New("it is down")}.AskAll(ctx, at, q)
 }
 
-// A cluster accepts contenders of another layout until all servers have said that they can refuse them. The
-// leader says which server it waits for.
+// A cluster accepts contenders of another layout until each server has said that it can refuse them. The
+// leader says which server it waits for. The next leader does not ask again.
 func TestOneLayoutWaitsForAServer(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -49,12 +49,12 @@ func TestOneLayoutWaitsForAServer(t *testing.T) {
 	expect.Equal(t, tm.LayoutWaits(), "")
 	next := termOf(t, a)
 	next.o.OneLayout = true
-	next.layout.begin(next) // and asks no server
+	next.layout.begin(next) // asks no server
 	expect.That(t, next.layout.on.Load(), "the next leader waits")
 	expect.OK(t, next.AllowTickets(t.Context()), "they are allowed")
 }
 
-// A server of a release that does not know tickets keeps them away.
+// A cluster has no tickets while a server's release does not know them.
 func TestTicketsNeedEveryServer(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

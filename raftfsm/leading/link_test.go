@@ -20,7 +20,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A leader records what arrives over a link, and reports it only while it leads.
+// A leader keeps what a server sends over its link: the room on its disk, its requests, its sessions. It
+// answers only while it leads.
 func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
@@ -43,10 +44,8 @@ func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	request := state.Request{Op: jute.OpSync, Session: 1, Body: jute.AppendString(nil, "/")}
 	bl := state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: request.Append(nil)}
 	must.OK(t, receive(peer.LinkBlock, bl.Append(nil)))
-	if expect.Equal(t, len(tm.work), 1, "the block is not proposed soon: len(tm.work)") {
-		expect.Equal(t, len(tm.links.Waiting()), 1,
-			"the block is not proposed soon: len(tm.links.Waiting())")
-	}
+	expect.Equal(t, len(tm.work), 1, "the batcher is told of the block")
+	expect.Equal(t, len(tm.links.Waiting()), 1, "links with a block")
 
 	tm.deadlines.Touch(5, 10_000)
 	tm.deadlines.Touch(6, 10_000)
@@ -76,9 +75,8 @@ func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	(&Leader{o: *tm.o}).ServeLink(t.Context(), here, &peer.Greeting{From: 2}) // returns at once
 }
 
-// A link to a server that was elected waits until the server's term begins. The links of a leader end with
-// its term: the other server sends what it has to the next leader, and no block waits for an entry that this
-// server does not propose.
+// A server was elected, and a link to it waits until its term begins. The leader's links end with the term,
+// and the leader takes no more blocks: the servers send them to the next leader.
 func TestLinksBeginAndEndWithTheTerm(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -100,7 +98,8 @@ func TestLinksBeginAndEndWithTheTerm(t *testing.T) {
 	must.OK(t, peer.WriteMessage(w, peer.LinkTouches, (&peer.Touches{Number: 1, Applied: 4}).Append(nil)))
 	must.OK(t, w.Flush())
 	typ, _, err := peer.ReadMessage(bufio.NewReader(here))
-	must.That(t, err == nil && typ == peer.LinkAck, "message %d, %v", typ, err)
+	must.OK(t, err)
+	must.Equal(t, typ, peer.LinkAck, "the answer over the link")
 	tm.links.Close()
 	must.Equal(t, expect.Err(here.Read(make([]byte, 1))), io.EOF, "the link goes on")
 	<-served

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server that lags far behind, or does not answer, cannot vote yet. The leader says what it waits for.
+// A server that lags far behind, or does not answer, gets no vote yet. The leader says what it waits for.
 func TestServerThatIsNotReadyToVote(t *testing.T) {
 	t.Parallel()
 	const ours = 10_000
@@ -91,7 +91,7 @@ func TestChangesThatRaftRefuses(t *testing.T) {
 	expect.Is(t, tm.change(t.Context(), stale, is, 0), ErrStale)
 }
 
-// A server of an earlier release than that of the log is refused.
+// A server is refused as a member if its release is older than that of every member.
 func TestServersThatAreTooOld(t *testing.T) {
 	t.Parallel()
 	tm := termOf(t, applied.New())

@@ -22,7 +22,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// termOf is term 5 of server 1, which has a state and no others. Its parts are a test's own.
+// termOf returns term 5 of server 1, which has a state and no other servers.
 func termOf(t *testing.T, a *applied.State) *Term {
 	t.Helper()
 	o := &Options{ID: 1, State: a.FSM, Incarnation: incarnations(a), Instead: func(_ uint32,
@@ -38,7 +38,7 @@ func termOf(t *testing.T, a *applied.State) *Term {
 		members: signal.New()}
 }
 
-// incarnations are those that a state knows.
+// incarnations returns what a state knows of the servers' directories.
 func incarnations(a *applied.State) func(uint32) string {
 	return func(id uint32) (incarnation string) {
 		a.View(func(s *state.State) {
@@ -57,7 +57,7 @@ func memoryDisk(t *testing.T) *disk.Disk {
 	return d
 }
 
-// raftOf is raft on server 1, which leads a cluster of one and applies its log to f.
+// raftOf starts the raft of server 1, which leads a cluster of one and applies its log to f.
 func raftOf(t *testing.T, f *apply.FSM) *consensus.Raft {
 	t.Helper()
 	self := raft.Server{ID: "1", Address: "127.0.0.1:1", Suffrage: raft.Voter}
@@ -73,7 +73,7 @@ func raftOf(t *testing.T, f *apply.FSM) *consensus.Raft {
 	return r
 }
 
-// port asks other servers, which all say the same.
+// port asks other servers. All of them give the same answer.
 type port struct {
 	says peer.Status
 	err  error

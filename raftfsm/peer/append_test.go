@@ -24,7 +24,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// applied is a state that remembers which entries it was given.
+// applied is a state that keeps the content of the entries that raft applies.
 type applied struct {
 	mu   sync.Mutex
 	data []string
@@ -46,8 +46,8 @@ func (a *applied) list() []string {
 func (a *applied) Snapshot() (raft.FSMSnapshot, error) { return nil, io.EOF }
 func (a *applied) Restore(io.ReadCloser) error         { return nil }
 
-// A leader's commit index may reach a follower before the entries that it covers. If the follower holds other
-// entries there, from an earlier leader, raft would take those for committed.
+// A message of a leader may come before the entries that its commit index covers. The follower holds other
+// entries there, from an earlier leader. Raft must not take those for committed.
 func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
 	members := raft.Configuration{Servers: []raft.Server{
@@ -75,13 +75,13 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 			Term: 3, PrevLogEntry: prev, PrevLogTerm: prevTerm, Entries: entries, LeaderCommitIndex: 4}
 		err := m.AppendEntries(ServerID(1), raft.ServerAddress(one.Addr()), &req, &resp)
 		must.OK(t, err)
-		must.That(t, resp.Success, "%+v, %v: want resp.Success", resp, err)
+		must.That(t, resp.Success, "the follower refuses the entries after %d: %+v", prev, resp)
 	}
-	// raft read how long its log was before it read what is committed
+	// The messages, as raft sends them: it reads how long its log is before it reads what is committed.
 	ask(2, 1)
-	ask(1, 1, &raft.Log{Index: 2, Term: 1, Data: []byte("both")})          // as many as a message takes
-	ask(2, 1, &raft.Log{Index: 3, Term: 3, Data: []byte("committed")})     // and here they come
-	ask(3, 3, &raft.Log{Index: 4, Term: 3, Data: []byte("committed too")}) // and the commit index with them
+	ask(1, 1, &raft.Log{Index: 2, Term: 1, Data: []byte("both")})          // as many entries as fit
+	ask(2, 1, &raft.Log{Index: 3, Term: 3, Data: []byte("committed")})     // the entries of the commit index
+	ask(3, 3, &raft.Log{Index: 4, Term: 3, Data: []byte("committed too")}) // and the last one
 	for end := time.Now().Add(20 * time.Second); len(fsm.list()) < 3 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
@@ -93,8 +93,8 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	}
 }
 
-// A message that cannot be sent fails when its server is reachable again. Raft waits ever longer after each
-// failure; this failure makes it try again at once.
+// A message to a server that is away fails as soon as the server is reachable again. Raft waits longer after
+// each failure, and this failure makes it try again at once.
 func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 	away := raft.ServerAddress(must.Refused(t))
 	h := &host{}
@@ -143,22 +143,21 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 	}
 }
 
-// A heartbeat that raft is too busy for is dropped. Raft would take it for a current one, from a leader that
-// may be gone. Entries wait instead.
+// A port answers "busy" to a heartbeat while raft takes no requests: later raft would take the heartbeat for
+// a fresh one, from a leader that may be gone by then. Other requests wait for raft.
 func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	// no reader of p.rpcs
+	// Nothing reads p.rpcs, as if raft were busy.
 	p := &Port{o: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: ctx, rpcs: make(chan raft.RPC)}
 	here, there := net.Pipe()
 	defer here.Close()
 	go p.serveRaft(&asked{Conn: there}, 1)
 	c := &raftConn{Conn: here, r: bufio.NewReader(here)}
 	var resp raft.AppendEntriesResponse
-	if why, err := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3}, &resp, nil); err != nil ||
-		why != errBusy.Error() {
-		t.Fatalf("answered %q, %v", why, err)
-	}
+	why, err := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3}, &resp, nil)
+	must.OK(t, err)
+	must.Equal(t, why, errBusy.Error(), "the answer to a heartbeat")
 	answered := make(chan string, 1)
 	go func() {
 		why, _ := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2,
@@ -169,12 +168,11 @@ func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	rpc := <-p.rpcs
 	expect.Equal(t, rpc.Command.(*raft.AppendEntriesRequest).PrevLogEntry, 7, "raft is handed")
 	rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
-	if why := <-answered; why != "" || !resp.Success {
-		t.Errorf("answered %q, %+v", why, resp)
-	}
+	expect.Equal(t, <-answered, "", "why raft refuses")
+	expect.That(t, resp.Success, "raft's answer does not come back: %+v", resp)
 }
 
-// A server that no longer admits this one is distinguished from a server that is down.
+// A server that no longer admits this server is told apart from a server that is down.
 func TestRefusalIsRemembered(t *testing.T) {
 	p := &Port{reach: reach{log: slog.New(slog.DiscardHandler), lost: map[uint32]*outage{}}}
 	down := errors.New("connection refused")
@@ -215,8 +213,8 @@ func TestCutKeepsWhatFits(t *testing.T) {
 	}
 }
 
-// On a link of 20 Mbit/s, or of one, a message soon holds no more than the link moves in rpcTimeout. A fast
-// link gets full messages again.
+// On a link of 20 Mbit/s, and of 1 Mbit/s, a message soon holds no more than the link moves in rpcTimeout.
+// Once the link is fast, messages are full again.
 func TestPaceFollowsTheLink(t *testing.T) {
 	for _, rate := range []float64{20e6 / 8, 1e6 / 8} {
 		p := pace{bytes: map[raft.ServerID]int{}}
@@ -233,16 +231,12 @@ func TestPaceFollowsTheLink(t *testing.T) {
 			}
 			p.note("2", size, took, err)
 		}
-		expect.That(t, failed <= 4,
-			"at %.0f bytes a second: %d messages failed, %d MiB went: want failed <= 4",
-			rate, failed, moved>>20)
-		expect.That(t, moved >= 100<<20,
-			"at %.0f bytes a second: %d messages failed, %d MiB went: want moved >= 100<<20",
-			rate, failed, moved>>20)
+		expect.That(t, failed <= 4, "at %.0f bytes a second %d of 200 messages failed, want at most 4", rate, failed)
+		expect.That(t, moved >= 100<<20, "at %.0f bytes a second %d MiB arrived, want 100 or more", rate, moved>>20)
 		for range 20 {
 			p.note("2", p.limit("2"), time.Millisecond, nil)
 		}
-		expect.Equal(t, p.limit("2"), paceMost, "a fast link is sent %d bytes at once", p.limit("2"))
+		expect.Equal(t, p.limit("2"), paceMost, "bytes of a message on a fast link")
 	}
 }
 
@@ -254,8 +248,8 @@ func entries(n, size int) []int {
 	return list
 }
 
-// A server that was away for a while gets full messages again. Its absence has led to the smallest messages,
-// and no number of entries may fill those exactly.
+// An outage leads to the smallest messages. Afterwards messages grow until they are full, even if entries
+// never fill a message exactly.
 func TestPaceRisesAfterAnOutage(t *testing.T) {
 	for _, entry := range []int{3_000, 10_000, 40_000, 60_000} {
 		p := pace{bytes: map[raft.ServerID]int{}}
@@ -263,18 +257,16 @@ func TestPaceRisesAfterAnOutage(t *testing.T) {
 			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond,
 				errors.New("connection refused"))
 		}
-		must.Equal(t, p.limit("2"), paceLeast,
-			"after an outage it is sent %d bytes at once", p.limit("2"))
+		must.Equal(t, p.limit("2"), paceLeast, "bytes of a message after an outage")
 		for range 20 {
 			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond, nil)
 		}
-		expect.Equal(t, p.limit("2"), paceMost,
-			"entries of %d bytes are sent %d bytes at once", entry, p.limit("2"))
+		expect.Equal(t, p.limit("2"), paceMost, "bytes of a message with entries of %d bytes", entry)
 	}
 }
 
-// The log has one line when an outage begins, one when it lasts, and one when it ends, however many tries
-// there were.
+// However often a server is tried in an outage, the log has one line for its begin, one when it lasts, and
+// one for its end.
 func TestReachSaysEachThingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -304,8 +296,8 @@ func TestReachSaysEachThingOnce(t *testing.T) {
 	})
 }
 
-// A server that waits on an empty directory refuses rafts and keeps asking what to do: that is one outage. A
-// server that was down is back when it asks.
+// A server on an empty directory refuses raft's messages and asks others what to do. Both together are one
+// outage. A server that was down is back when it asks.
 func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
@@ -336,8 +328,8 @@ func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
 	}
 }
 
-// A leader's commit index covers only what the leader knows. It covers entries as of the leader's own
-// message, no entry after the message, and none that is not durable here.
+// The commit index in a message is at most raft's own, at most the last entry of the message, and at most the
+// last entry that is durable at the leader.
 func TestCommitIndexThatIsSent(t *testing.T) {
 	entries := []*raft.Log{{Index: 6}, {Index: 7}, {Index: 8}}
 	for _, c := range []struct {

@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// startTransport is raft's on a port, and answers until the test ends what comes
-// there, with the term it was asked in.
+// startTransport returns raft's transport on a port. Until the test ends it answers each request with the
+// request's term, and refuses entries while refuse is set.
 func startTransport(t *testing.T, p *Port, refuse *atomic.Bool) *transport {
 	t.Helper()
 	m := p.Transport(func() uint64 { return math.MaxUint64 }).(*transport)
@@ -64,7 +64,7 @@ func (m *transport) appendTo(p *Port, term uint64, entries ...*raft.Log) (raft.A
 	return resp, err
 }
 
-// purposes counts what a port lets others in for.
+// purposes is a host that counts the connections for raft's messages.
 type purposes struct {
 	host
 	raft atomic.Int32
@@ -77,8 +77,8 @@ func (h *purposes) Admit(p Purpose, _ *Greeting) error {
 	return nil
 }
 
-// All that raft asks goes on one connection while one request is under way at a
-// time, and arrives where it is for raft's main loop.
+// Requests of raft that follow each other use one connection, also after raft has refused one, and reach
+// raft's main loop.
 func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 	var refuse atomic.Bool
 	h := &purposes{}
@@ -90,32 +90,31 @@ func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 		must.OK(t, err)
 		must.Equal(t, resp.Term, term, "resp.Term")
 		must.Equal(t, resp.LastLog, 2, "resp.LastLog")
-		must.That(t, resp.Success, "%+v, %v: want resp.Success", resp, err)
+		must.That(t, resp.Success, "the entries are refused: %+v", resp)
 	}
 	expect.Equal(t, h.raft.Load(), 1, "connections")
 	refuse.Store(true)
-	if resp, err := m.appendTo(one, 6); err == nil || err.Error() != "not today" || resp.Term != 6 {
-		t.Errorf("an error of raft's comes as %+v, %v", resp, err)
+	resp, err := m.appendTo(one, 6)
+	if expect.Fails(t, err, "raft refuses a request") {
+		expect.Equal(t, err.Error(), "not today", "raft's error")
 	}
+	expect.Equal(t, resp.Term, 6, "the term that comes with raft's error")
 	refuse.Store(false)
-	if _, err := m.appendTo(one, 7); err != nil || h.raft.Load() != 1 {
-		t.Errorf("after an error of raft's: %v, %d connections", err, h.raft.Load())
-	}
+	expect.OK(t, expect.Err(m.appendTo(one, 7)), "after an error of raft's")
+	expect.Equal(t, h.raft.Load(), 1, "connections after an error of raft's")
 	var vote raft.RequestVoteResponse
-	if err := m.RequestVote(ServerID(1), raft.ServerAddress(one.Addr()), &raft.RequestVoteRequest{},
-		&vote); err != nil || vote.Term != 9 {
-		t.Errorf("a vote: %+v, %v", vote, err)
-	}
+	err = m.RequestVote(ServerID(1), raft.ServerAddress(one.Addr()), &raft.RequestVoteRequest{}, &vote)
+	expect.OK(t, err, "a vote")
+	expect.Equal(t, vote.Term, 9, "the term of a vote")
 	var pre raft.RequestPreVoteResponse
-	err := m.RequestPreVote(ServerID(1), raft.ServerAddress(one.Addr()), &raft.RequestPreVoteRequest{}, &pre)
-	if expect.OK(t, err, "a vote before the vote") {
-		expect.Equal(t, pre.Term, 8, "a vote before the vote: pre.Term")
-		expect.That(t, pre.Granted,
-			"a vote before the vote: %+v, %v: want pre.Granted", pre, err)
+	err = m.RequestPreVote(ServerID(1), raft.ServerAddress(one.Addr()), &raft.RequestPreVoteRequest{}, &pre)
+	if expect.OK(t, err, "a pre-vote") {
+		expect.Equal(t, pre.Term, 8, "the term of a pre-vote")
+		expect.That(t, pre.Granted, "a granted pre-vote comes as refused")
 	}
 }
 
-// The host hears of snapshots that another server has taken, and of no others.
+// The host hears of each snapshot that another server has taken, and does not hear of a refused one.
 func TestSnapshotSentIsToldWhenItWasTaken(t *testing.T) {
 	h := &host{}
 	one, two := open(t, 1, &host{}), open(t, 2, h)
@@ -135,8 +134,8 @@ func TestSnapshotSentIsToldWhenItWasTaken(t *testing.T) {
 	}
 }
 
-// When a server has restarted, all connections to it are dead; the first that
-// shows it is the last that fails.
+// When a server restarts, all connections to it break. The first request that fails closes the others, so no
+// second request fails.
 func TestRestartedServerIsCalledAgain(t *testing.T) {
 	var refuse atomic.Bool
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
@@ -166,18 +165,17 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n := len(m.conns.idle[1])
-	expect.That(t, failed == 1 && n == 1, "%d requests failed, %d connections after that", failed, n)
-	// A server that has moved is not called at its old address.
+	expect.Equal(t, failed, 1, "requests that failed")
+	expect.Equal(t, len(m.conns.idle[1]), 1, "connections after the failure")
+	// A connection to the former address of a server that has moved is not used.
 	c := must.Get(m.conns.take(1, one.Addr()))(t)
 	c.addr = "where it was"
 	m.conns.done(c, nil)
-	if _, err := m.appendTo(one, 3); err != nil || m.conns.idle[1][0].addr != one.Addr() {
-		t.Errorf("after a move: %v", err)
-	}
+	expect.OK(t, expect.Err(m.appendTo(one, 3)), "a request after a move")
+	expect.Equal(t, m.conns.idle[1][0].addr, one.Addr(), "address of the connection after a move")
 }
 
-// A vote, and the wish that a server lead, survive the restart of that server: the first failure on a
+// A request for a vote, or to stand, survives the restart of the asked server: the first failure on a
 // connection to its former process is not the answer.
 func TestRestartedServerIsAskedForItsVote(t *testing.T) {
 	var refuse atomic.Bool
@@ -207,7 +205,7 @@ func TestRestartedServerIsAskedForItsVote(t *testing.T) {
 	}
 }
 
-// A raft that does not answer delays no caller when the transport is closed.
+// Closing a transport ends the calls that wait for another server's raft.
 func TestClosingTheTransportEndsAppends(t *testing.T) {
 	var refuse atomic.Bool
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
@@ -217,7 +215,7 @@ func TestClosingTheTransportEndsAppends(t *testing.T) {
 		_, err := m.appendTo(one, 1)
 		ended <- err
 	}()
-	<-one.rpcs // which is never answered
+	<-one.rpcs // this raft never answers
 	m.Close()
 	select {
 	case err := <-ended:
@@ -229,12 +227,12 @@ func TestClosingTheTransportEndsAppends(t *testing.T) {
 	must.Await(t, "the end of the connection that came too late", 20*time.Second, func() bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		return len(one.conns) == 1 // the other one waits for raft
+		return len(one.conns) == 1 // the other connection waits for raft
 	})
 }
 
-// slowClose takes its time to close: as a connection with TLS does to a server
-// that takes nothing, because it says goodbye first.
+// slowClose is a connection whose Close takes long, as with TLS: Close says goodbye first, and the other
+// server reads nothing.
 type slowClose struct {
 	net.Conn
 	closing, closed chan struct{}
@@ -246,8 +244,8 @@ func (c *slowClose) Close() error {
 	return nil
 }
 
-// A connection that is slow to close must not delay calls to another server, or this server would lose its
-// leadership.
+// A connection that is slow to close does not delay calls to another server. Otherwise a leader would lose
+// its leadership.
 func TestClosingAConnectionHoldsUpNoOther(t *testing.T) {
 	idle := &raftConn{to: 2}
 	a := &raftConns{idle: map[uint32]conns{2: {idle}}, busy: map[*raftConn]uint64{}}
@@ -268,13 +266,13 @@ func TestClosingAConnectionHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// host is a Host that admits whom it is told to.
+// host is a Host whose answers a test sets.
 type host struct {
 	admit error
 	asked []*Question
 	said  error
 	links chan uint32
-	sent  int // snapshots
+	sent  int // snapshots sent
 
 	replicates atomic.Bool
 	term       uint64
@@ -320,21 +318,24 @@ func openTLS(t *testing.T, id uint32, h Host, secure *TLS) *Port {
 	return p
 }
 
-// ended waits for the end of a connection without a byte before it.
+// ended checks that the other end closes a connection and sends nothing before.
 func ended(t *testing.T, c net.Conn) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(20 * time.Second))
-	if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection goes on: %d bytes, %v", n, err)
-	}
+	n, err := c.Read(make([]byte, 1))
+	expect.Equal(t, n, 0, "bytes before the end of the connection")
+	expect.Fails(t, err, "the connection goes on")
+	expect.That(t, !errors.Is(err, os.ErrDeadlineExceeded), "the connection does not end: %v", err)
 }
 
+// A caller that a host refuses is told the host's reason.
 func TestWhoIsRefusedIsToldWhy(t *testing.T) {
 	h := &host{admit: errors.New("you are a stranger")}
 	one, two := open(t, 1, h), open(t, 2, &host{})
 	_, err := two.Call(t.Context(), Ask, 1, one.Addr())
-	expect.That(t, errors.Is(err, ErrRefused) && strings.Contains(err.Error(), "you are a stranger"),
-		"refused: %v", err)
+	if expect.Is(t, err, ErrRefused) {
+		expect.Has(t, err.Error(), "you are a stranger")
+	}
 }
 
 // A connection that does not begin with a greeting is closed.
@@ -367,12 +368,9 @@ func TestQuestionsAreAnswered(t *testing.T) {
 		expect.Equal(t, st.ID, 1, "st.ID")
 		expect.Equal(t, st.Cluster, "c", "st.Cluster")
 	}
-	if expect.Equal(t, len(h.asked), 1, "asked %+v: len(h.asked)", h.asked) {
-		if expect.That(t, h.asked[0].Form != nil,
-			"asked %+v: want h.asked[0].Form != nil", h.asked) {
-			expect.Equal(t, h.asked[0].Form.Cluster, "new",
-				"asked %+v: h.asked[0].Form.Cluster", h.asked)
-		}
+	must.Equal(t, len(h.asked), 1, "questions: %+v", h.asked)
+	if expect.That(t, h.asked[0].Form != nil, "the question comes without its formation") {
+		expect.Equal(t, h.asked[0].Form.Cluster, "new", "the cluster of the question's formation")
 	}
 	h.said = errors.New("I do not want to")
 	st, err = two.Ask(t.Context(), 1, one.Addr(), Question{})
@@ -382,7 +380,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	}
 }
 
-// A server that hangs before its greeting may be asked again, as a server that dies may.
+// A caller may ask a server again that hung before its greeting, as it may ask a server that died.
 func TestQuestionToASilentServerMayBeAskedAgain(t *testing.T) {
 	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()

@@ -6,14 +6,14 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A server that runs from an old copy of its directory has forgotten promises. What other servers have shown
-// reveals this.
+// A server on an old copy of its directory has forgotten promises. What it has shown other servers before
+// gives it away.
 func TestOldCopyOfADirectoryIsBehind(t *testing.T) {
 	before := Shown{Start: 3, Life: "third", Term: 7, Index: 40}
 	for name, c := range map[string]struct {
 		now  Shown
 		end  uint64
-		part string // of the answer; empty: it is not behind
+		part string // part of the answer; empty: the server is not behind
 	}{
 		"the same process":               {Shown{3, "third", 7, 40}, 40, ""},
 		"its words overtake each other":  {Shown{3, "third", 6, 30}, 30, ""},

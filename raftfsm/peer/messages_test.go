@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// samples are messages of each kind with random content.
+// samples returns messages of each kind with random content.
 func samples(rnd *rand.Rand) (requests, answers []any) {
 	some := func() []byte {
 		switch n := rnd.IntN(40); n {
@@ -34,7 +33,7 @@ func samples(rnd *rand.Rand) (requests, answers []any) {
 		return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: some(), Addr: some()}
 	}
 	yes := func() bool { return rnd.IntN(2) == 0 }
-	r := &raft.AppendEntriesRequest{RPCHeader: head(), Leader: some(), //nolint:staticcheck // what raft 1.7 itself still sends
+	r := &raft.AppendEntriesRequest{RPCHeader: head(), Leader: some(), //nolint:staticcheck // raft 1.7 itself sends it
 		Term: rnd.Uint64(), PrevLogEntry: rnd.Uint64(), PrevLogTerm: rnd.Uint64(), LeaderCommitIndex: rnd.Uint64()}
 	for range rnd.IntN(4) {
 		e := &raft.Log{Index: rnd.Uint64(), Term: rnd.Uint64(), Type: raft.LogType(rnd.IntN(6)), Data: some(),
@@ -45,7 +44,7 @@ func samples(rnd *rand.Rand) (requests, answers []any) {
 		r.Entries = append(r.Entries, e)
 	}
 	requests = []any{r,
-		&raft.RequestVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), Candidate: some(), //nolint:staticcheck // as above
+		&raft.RequestVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), Candidate: some(), //nolint:staticcheck // likewise
 			LastLogIndex: rnd.Uint64(), LastLogTerm: rnd.Uint64(), LeadershipTransfer: yes()},
 		&raft.RequestPreVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), LastLogIndex: rnd.Uint64(),
 			LastLogTerm: rnd.Uint64()},
@@ -62,8 +61,8 @@ func samples(rnd *rand.Rand) (requests, answers []any) {
 	return requests, answers
 }
 
-// A message is read back as written, field by field, even if raft's structures get new fields. Nothing else
-// is accepted as a message.
+// A coded message is read back equal in every field, also in fields that raft may add later. A changed or
+// shortened message is refused.
 func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 	for fields, kind := range map[reflect.Type]int{
 		reflect.TypeFor[raft.RPCHeader](): 3, reflect.TypeFor[raft.Log](): 6,
@@ -74,7 +73,7 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 		reflect.TypeFor[raft.InstallSnapshotRequest](): 10, reflect.TypeFor[raft.InstallSnapshotResponse](): 3,
 	} {
 		n := fields.NumField()
-		expect.Equal(t, n, kind, "%v has %d fields, not %d: is there one that", fields, n, kind)
+		expect.Equal(t, n, kind, "fields of %v; does the coder write a new one?", fields)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -82,11 +81,10 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 		for i, want := range requests {
 			b := appendRequest([]byte("before"), want)[len("before"):]
 			must.Equal(t, int(binary.BigEndian.Uint32(b)), len(b)-4,
-				"%d bytes say that they are %d", len(b), binary.BigEndian.Uint32(b))
+				"the length in a message of %d bytes", len(b))
 			got, err := parseRequest(b[4:])
-			must.OK(t, err, "%+v, %v instead of %+v", got, err, want)
-			must.That(t, reflect.DeepEqual(got, want),
-				"%+v, %v instead of %+v: want reflect.DeepEqual(got, want)", got, err, want)
+			must.OK(t, err, "%+v is not read back", want)
+			must.That(t, reflect.DeepEqual(got, want), "%+v is read back as %+v", want, got)
 			if got, err := parseRequest(b[4 : 4+rnd.IntN(len(b)-4)]); err == nil {
 				t.Fatalf("a part is taken for %+v", got)
 			}
@@ -102,9 +100,8 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 				b := appendAnswer(nil, answers[i], why)
 				got := reflect.New(reflect.TypeOf(answers[i]).Elem()).Interface()
 				said := must.Get(parseAnswer(b[4:], got))(t)
-				must.Equal(t, said, why, "said")
-				must.That(t, reflect.DeepEqual(got, answers[i]),
-					"want reflect.DeepEqual(got, answers[i])")
+				must.Equal(t, said, why, "the error in an answer")
+				must.That(t, reflect.DeepEqual(got, answers[i]), "the answer %+v is read back as %+v", answers[i], got)
 				other := reflect.New(reflect.TypeOf(answers[(i+1)%len(answers)]).Elem()).Interface()
 				if _, err := parseAnswer(b[4:], other); err == nil {
 					t.Fatalf("%+v is taken for %+v", answers[i], other)
@@ -118,20 +115,19 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// A claimed length takes memory only as the bytes arrive, and a length beyond the limit takes none. A message
-// that ends in the middle is an error.
+// The length that a message claims takes no memory before its bytes arrive. A length beyond the limit, and a
+// message that ends early, are errors.
 func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 	claim := binary.BigEndian.AppendUint32(nil, maxRequest)
-	n := testing.AllocsPerRun(20, func() { // what other goroutines allocate is little of so many
+	n := testing.AllocsPerRun(20, func() { // many, so that allocations of other goroutines count little
 		b, err := readFrame(bufio.NewReader(bytes.NewReader(append(claim, make([]byte, 100)...))), maxRequest, nil)
-		expect.Is(t, err, io.ErrUnexpectedEOF, "%d bytes, %v", cap(b), err)
-		expect.That(t, cap(b) <= 2<<20, "%d bytes, %v: want cap(b) <= 2<<20", cap(b), err)
+		expect.Is(t, err, io.ErrUnexpectedEOF, "a message that ends early")
+		expect.That(t, cap(b) <= 2<<20, "a claim takes %d bytes, want at most %d", cap(b), 2<<20)
 	})
 	expect.That(t, n <= 20, "%v allocations", n)
-	if _, err := readFrame(bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, maxRequest+1))),
-		maxRequest, nil); !errors.Is(err, errCoding) {
-		t.Errorf("a message longer than any: %v", err)
-	}
+	_, err := readFrame(bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, maxRequest+1))),
+		maxRequest, nil)
+	expect.Is(t, err, errCoding, "a length beyond the limit")
 	expect.Equal(t, expect.Err(readFrame(bufio.NewReader(bytes.NewReader(nil)), maxRequest, nil)), io.EOF,
 		"the end between two messages")
 	for _, size := range []int{0, 1, 1 << 20, 3<<20 + 5} {
@@ -141,8 +137,7 @@ func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 				bufio.NewReader(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(size)), want...))),
 				maxRequest, buf)
 			if expect.OK(t, err, "%d bytes", size) {
-				expect.That(t, bytes.Equal(got, want),
-					"%d bytes: %d, %v: want bytes.Equal(got, want)", size, len(got), err)
+				expect.That(t, bytes.Equal(got, want), "%d bytes are read back as %d, or as others", size, len(got))
 			}
 		}
 	}
@@ -156,22 +151,21 @@ func FuzzParseRequest(f *testing.F) {
 			f.Add(appendRequest(nil, r)[4+4:])
 		}
 	}
-	f.Fuzz(func(t *testing.T, b []byte) { // without the checksum, which nothing random has
+	f.Fuzz(func(t *testing.T, b []byte) { // b lacks the checksum, which random bytes never match
 		b = append(binary.BigEndian.AppendUint32(nil, crc32.Checksum(b, crcTable)), b...)
 		r, err := parseRequest(b)
 		if err != nil {
 			return
 		}
 		again, err := parseRequest(appendRequest(nil, r)[4:])
-		if expect.OK(t, err, "%+v, %v instead of %+v", again, err, r) {
-			expect.That(t, reflect.DeepEqual(again, r),
-				"%+v, %v instead of %+v: want reflect.DeepEqual(again, r)", again, err, r)
+		if expect.OK(t, err, "%+v is not read back", r) {
+			expect.That(t, reflect.DeepEqual(again, r), "%+v is read back as %+v", r, again)
 		}
 	})
 }
 
-// Raft hands one request to several goroutines, one for each server. The race detector
-// finds a coder that writes to it.
+// Raft hands one request to a goroutine for each server. The race detector finds a coder that writes to the
+// request.
 func TestOneRequestGoesToSeveralServersAtOnce(t *testing.T) {
 	head := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("1"), Addr: []byte("a:1")}
 	for _, request := range []any{
@@ -189,8 +183,7 @@ func TestOneRequestGoesToSeveralServersAtOnce(t *testing.T) {
 	}
 }
 
-// What comes over a link is whole, or it is an error.
-
+// A message over a link that lacks bytes, or is too long, is an error.
 func TestMessagesCutShortAreErrors(t *testing.T) {
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
@@ -202,12 +195,13 @@ func TestMessagesCutShortAreErrors(t *testing.T) {
 		}
 	}
 	typ, payload, err := ReadMessage(bufio.NewReader(bytes.NewReader(whole)))
-	expect.That(t, err == nil && typ == LinkBlock && string(payload) == "payload",
-		"read back as %d %q, %v", typ, payload, err)
+	expect.OK(t, err)
+	expect.Equal(t, typ, LinkBlock, "the type of the message read back")
+	expect.Equal(t, string(payload), "payload", "the content read back")
 	huge := binary.BigEndian.AppendUint32([]byte{LinkBlock}, MaxMessage+1)
-	if _, _, err := ReadMessage(bufio.NewReader(bytes.NewReader(huge))); err == nil ||
-		!strings.Contains(err.Error(), "message of") {
-		t.Errorf("a message larger than any: %v", err)
+	_, _, err = ReadMessage(bufio.NewReader(bytes.NewReader(huge)))
+	if expect.Fails(t, err, "a message beyond the limit") {
+		expect.Has(t, err.Error(), "message of")
 	}
 	full := bufio.NewWriterSize(refusing{}, 16)
 	expect.Fails(t, errors.Join(WriteMessage(full, LinkBlock, make([]byte, 100))),
@@ -224,28 +218,20 @@ func TestTouchesAndAcksHaveTheirLength(t *testing.T) {
 	for n := range len(whole) + 13 {
 		b := append(bytes.Clone(whole), make([]byte, 13)...)[:n]
 		got, err := ParseTouches(b)
-		expect.Equal(t, n >= 16 && (n-16)%12 == 0, err == nil,
-			"touches of %d bytes: %+v, %v", n, got, err)
+		expect.Equal(t, err == nil, n >= 16 && (n-16)%12 == 0, "touches of %d bytes are accepted: %+v, %v", n, got, err)
 	}
 	got, err := ParseTouches(whole)
-	if expect.OK(t, err, "read back as %+v, %v", got, err) {
-		expect.Equal(t, got.Number, 5, "read back as %+v, %v: got.Number", got, err)
-		expect.Equal(t, got.Applied, 6, "read back as %+v, %v: got.Applied", got, err)
-		if expect.Equal(t, len(got.Heard), 2, "read back as %+v, %v: len(got.Heard)", got, err) {
-			expect.Equal(t, got.Heard[0], touches.Heard[0],
-				"read back as %+v, %v: got.Heard[0]", got, err)
-			expect.Equal(t, got.Heard[1], touches.Heard[1],
-				"read back as %+v, %v: got.Heard[1]", got, err)
-		}
+	if expect.OK(t, err, "touches") {
+		expect.Equal(t, got.Number, 5, "number of the touches")
+		expect.Equal(t, got.Applied, 6, "the entry applied, in the touches")
+		expect.List(t, got.Heard, touches.Heard, "sessions in the touches")
 	}
 	ack := Touches{Number: 3, Applied: 4}
 	got, err = ParseTouches(ack.Append(nil))
-	if expect.OK(t, err, "an ack is read back as %+v, %v", got, err) {
-		expect.Equal(t, got.Number, 3, "an ack is read back as %+v, %v: got.Number", got, err)
-		expect.Equal(t, got.Applied, 4,
-			"an ack is read back as %+v, %v: got.Applied", got, err)
-		expect.Equal(t, len(got.Heard), 0,
-			"an ack is read back as %+v, %v: len(got.Heard)", got, err)
+	if expect.OK(t, err, "an acknowledgement") {
+		expect.Equal(t, got.Number, 3, "number of the acknowledgement")
+		expect.Equal(t, got.Applied, 4, "the entry applied, in the acknowledgement")
+		expect.Equal(t, len(got.Heard), 0, "sessions in the acknowledgement")
 	}
 }
 
@@ -254,13 +240,13 @@ func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
 	must.OK(t, writeAnswer(&b, errors.New("not now")))
 	refusal := b.Bytes()
 	for n := range refusal {
-		if err := readAnswer(bytes.NewReader(refusal[:n])); err == nil || errors.Is(err, ErrRefused) {
-			t.Errorf("%d of %d bytes of a refusal: %v", n, len(refusal), err)
-		}
+		err := readAnswer(bytes.NewReader(refusal[:n]))
+		expect.Fails(t, err, "%d of %d bytes of a refusal", n, len(refusal))
+		expect.That(t, !errors.Is(err, ErrRefused), "%d of %d bytes count as a refusal", n, len(refusal))
 	}
-	if err := readAnswer(bytes.NewReader(refusal)); !errors.Is(err, ErrRefused) ||
-		!strings.Contains(err.Error(), "not now") {
-		t.Errorf("a refusal: %v", err)
+	err := readAnswer(bytes.NewReader(refusal))
+	if expect.Is(t, err, ErrRefused) {
+		expect.Has(t, err.Error(), "not now")
 	}
 	expect.OK(t, readAnswer(bytes.NewReader([]byte{0})), "consent")
 	b.Reset()
@@ -272,17 +258,17 @@ func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
 			"%d of %d bytes of a greeting were taken", n, len(whole))
 	}
 	var g Greeting
-	err := readJSON(bytes.NewReader(whole), &g)
+	err = readJSON(bytes.NewReader(whole), &g)
 	if expect.OK(t, err, "a greeting") {
-		expect.Equal(t, g.From, 7, "a greeting: g.From")
+		expect.Equal(t, g.From, 7, "sender of the greeting")
 	}
-	if err := readJSON(bytes.NewReader([]byte{0, 16, 0, 1}), &g); err == nil ||
-		!strings.Contains(err.Error(), "message of") {
-		t.Errorf("a greeting larger than any: %v", err)
+	err = readJSON(bytes.NewReader([]byte{0, 16, 0, 1}), &g)
+	if expect.Fails(t, err, "a greeting beyond the limit") {
+		expect.Has(t, err.Error(), "message of")
 	}
 }
 
-// The longest block passes a link; a block too long for the reader is not sent.
+// The longest block passes a link. WriteMessage refuses a block too long for the reader.
 func TestLongestBlockPassesALink(t *testing.T) {
 	for _, off := range []int{-1, 0, 1} {
 		bl := state.Block{Origin: 1, Birth: 1, First: 1, Requests: make([]byte, state.MaxRequest+off)}

@@ -74,8 +74,8 @@ func (n pipes) open(t *testing.T, id uint32, addr string, h Host) *Port {
 	return p
 }
 
-// A called server waits a while for a greeting, and a caller for the answer; an admitted server may then
-// be silent for as long as it likes.
+// A called server waits a limited time for the greeting, and a caller for the answer. After that a connection
+// may be silent for any time.
 func TestOnlyGreetingsAreInAHurry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}
@@ -107,11 +107,11 @@ func TestOnlyGreetingsAreInAHurry(t *testing.T) {
 	})
 }
 
-// slowHost takes its time with an answer.
+// slowHost answers after some time.
 type slowHost struct {
 	host
 	takes time.Duration
-	limit atomic.Int64 // of time.Duration: what Answer was given
+	limit atomic.Int64 // the time that Answer was given, a time.Duration
 }
 
 func (h *slowHost) Answer(ctx context.Context, _ *Question) (Told, error) {
@@ -147,7 +147,7 @@ func TestQuestionsAreWaitedForNoLongerThanAsked(t *testing.T) {
 		expect.Equal(t, time.Since(began), 3*time.Second, "asked for")
 		expect.Equal(t, time.Duration(h.limit.Load()), AnswerTime, "the other server has")
 
-		// A server is admitted to ask a question, but asks nothing.
+		// A server was admitted, and asks nothing.
 		began = time.Now()
 		c := must.Get(two.Call(t.Context(), Ask, 1, "one"))(t)
 		defer c.Close()
@@ -168,7 +168,7 @@ func TestQuestionsAreWaitedForNoLongerThanAsked(t *testing.T) {
 	})
 }
 
-// Each server's answer or error comes, and the end of all.
+// AskAll passes on each server's answer or error, and then ends.
 func TestAllAreAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}
@@ -182,13 +182,13 @@ func TestAllAreAsked(t *testing.T) {
 		must.Equal(t, len(got), 3, "answers")
 		one := got[Place{1, "one"}]
 		expect.OK(t, one.Err, "of a server that runs")
-		expect.Equal(t, one.Status.Cluster, "c", "of a server that runs: one.Status.Cluster")
+		expect.Equal(t, one.Status.Cluster, "c", "the cluster of a server that runs")
 		expect.Is(t, got[Place{2, "two"}].Err, ErrRefused, "of a server that refuses")
 		expect.Has(t, got[Place{4, "nowhere"}].Err.Error(), "no server", "of a server that is down")
 	})
 }
 
-// A server's raft asks itself without a connection.
+// Requests of a server's raft to itself need no connection.
 func TestRaftAsksItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -204,17 +204,19 @@ func TestRaftAsksItself(t *testing.T) {
 		}
 		go answer(&raft.RequestVoteResponse{Term: 5, Granted: true}, nil)
 		got := must.Get(vote())(t)
-		expect.Equal(t, got.Term, 5, "a vote: got.Term")
-		expect.That(t, got.Granted, "a vote: %+v: want got.Granted", got)
+		expect.Equal(t, got.Term, 5, "term of the vote")
+		expect.That(t, got.Granted, "a granted vote comes as refused")
 		go answer(nil, errors.New("not today"))
 		_, err := vote()
-		expect.That(t, err != nil && err.Error() == "this server's raft: not today", "raft refuses: %v", err)
+		if expect.Fails(t, err, "raft refuses") {
+			expect.Equal(t, err.Error(), "this server's raft: not today")
+		}
 		go answer(&raft.TimeoutNowResponse{}, nil)
 		expect.OK(t, m.TimeoutNow("1", "one", &raft.TimeoutNowRequest{}, new(raft.TimeoutNowResponse)),
 			"a request to stand")
 		began := time.Now()
 		expect.Is(t, expect.Err(vote()), errBusy, "raft says nothing")
-		expect.Equal(t, time.Since(began), rpcTimeout, "it was waited for")
+		expect.Equal(t, time.Since(began), rpcTimeout, "the wait for raft")
 		cancel()
 		expect.Is(t, expect.Err(vote()), raft.ErrTransportShutdown, "at the end of the port")
 	})
@@ -225,20 +227,20 @@ type ahead struct{ host }
 
 func (h *ahead) HasApplied(term, _ uint64) bool { return term == h.term }
 
-// A server reads a snapshot that it has already applied to the end, and reports it as taken. Raft does not
-// hear of it, because it would go back to that snapshot.
+// A server that has already applied a snapshot reads it to the end and answers that it was taken. Raft does
+// not get the snapshot, because raft would go back to it.
 func TestSnapshotThatIsAppliedAlreadyIsNotInstalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}
 		h := &ahead{host{term: 4}}
 		one, two := n.open(t, 1, "one", h), n.open(t, 2, "two", &host{})
 		m := two.Transport(func() uint64 { return math.MaxUint64 })
-		for range 2 { // on one connection
+		for range 2 { // over one connection
 			var resp raft.InstallSnapshotResponse
 			must.OK(t, m.InstallSnapshot("1", "one", &raft.InstallSnapshotRequest{Term: 4, Size: 5}, &resp,
 				strings.NewReader("state")))
-			expect.Equal(t, resp.Term, 4, "answered: resp.Term")
-			expect.That(t, resp.Success, "answered: %+v: want resp.Success", resp)
+			expect.Equal(t, resp.Term, 4, "term of the answer")
+			expect.That(t, resp.Success, "the snapshot is refused")
 		}
 		one.mu.Lock()
 		expect.Equal(t, len(one.conns), 1, "connections")
@@ -246,7 +248,8 @@ func TestSnapshotThatIsAppliedAlreadyIsNotInstalled(t *testing.T) {
 	})
 }
 
-// Clients choose the bytes of a snapshot. The bytes that raft leaves unread must not be taken for a request.
+// Clients choose the bytes in a snapshot. The rest of a snapshot that raft does not read must not count as a
+// request: the connection is closed.
 func TestRestOfASnapshotIsNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}
@@ -261,7 +264,8 @@ func TestRestOfASnapshotIsNoRequest(t *testing.T) {
 		var resp raft.InstallSnapshotResponse
 		err := m.InstallSnapshot("1", "one", &raft.InstallSnapshotRequest{Size: int64(len(evil))}, &resp,
 			strings.NewReader(evil))
-		must.That(t, err != nil && err.Error() == "not today", "%v", err)
+		must.Fails(t, err)
+		must.Equal(t, err.Error(), "not today")
 		synctest.Wait()
 		select {
 		case rpc := <-one.rpcs:
@@ -274,7 +278,7 @@ func TestRestOfASnapshotIsNoRequest(t *testing.T) {
 	})
 }
 
-// A damaged message ends its connection, and raft does not receive it.
+// A damaged message ends its connection and does not reach raft.
 func TestDamagedRequestEndsItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}
@@ -303,7 +307,8 @@ type reachable struct {
 
 func (h *reachable) AddrOf(id uint32) string { return h.addr[id] }
 
-// A server that does not answer at its address is gone; one whose address is not known may live.
+// A server counts as gone if it does not answer at its address. A server whose address is not known counts as
+// alive.
 func TestSignsOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}
@@ -314,21 +319,23 @@ func TestSignsOfLife(t *testing.T) {
 		expect.That(t, !p.alive(3), "a server that is down lives")
 		began := time.Now()
 		expect.That(t, !p.alive(4), "a server that does not answer lives")
-		expect.Equal(t, time.Since(began), messageProbe, "it was waited for")
+		expect.Equal(t, time.Since(began), messageProbe, "the wait for an answer")
 		expect.That(t, p.alive(5), "a server without an address is gone")
 	})
 }
 
-// The progress of a snapshot is told while it is on its way.
+// A port shows how much of a snapshot has been sent, until the transfer ends.
 func TestSnapshotOnItsWay(t *testing.T) {
 	p := &Port{}
 	r, done := p.sent.begin(2, 10, strings.NewReader("0123456789"))
 	must.OK(t, expect.Err(r.Read(make([]byte, 4))))
 	sent, size := p.Sending(2)
-	expect.That(t, sent == 4 && size == 10, "%d of %d bytes", sent, size)
+	expect.Equal(t, sent, 4, "bytes sent")
+	expect.Equal(t, size, 10, "bytes of the snapshot")
 	done()
 	sent, size = p.Sending(2)
-	expect.That(t, sent == 0 && size == 0, "after its end: %d of %d bytes", sent, size)
+	expect.Equal(t, sent, 0, "bytes sent, after the transfer")
+	expect.Equal(t, size, 0, "bytes of the snapshot, after the transfer")
 }
 
 // nothing is a state that ignores the log.
@@ -336,8 +343,8 @@ type nothing struct{ raft.FSM }
 
 func (nothing) Apply(*raft.Log) any { return nil }
 
-// A vote is given to a server, not to an address. Server 3 at an address has the vote of a term, and a log. Then
-// server 2 is started at that address, and asks for the vote of the same term with an empty log.
+// A vote belongs to a server, not to an address. Server 3 has voted, and has a log. Then server 2 starts at
+// the same address, and asks for the vote of the same term with an empty log.
 func TestR7VoteIsOfAServerNotOfAnAddress(t *testing.T) {
 	one := open(t, 1, &host{term: 1})
 	conf := raft.DefaultConfig()
@@ -362,10 +369,8 @@ func TestR7VoteIsOfAServerNotOfAnAddress(t *testing.T) {
 	stored := must.Get(store.Get([]byte("LastVoteCand")))(t)
 	expect.Equal(t, string(stored), "X\x003")
 	expect.Equal(t, (&transport{}).DecodePeer(stored), "X")
-	// A vote that the release before has stored is given to no server again, whatever its address.
+	// A vote that the release before stored with an address goes to no server again.
 	must.OK(t, store.Set([]byte("LastVoteCand"), []byte("X")))
-	expect.That(t, !ask(3, "X"),
-		"the vote of an address is given again: want !ask(3, \"X\")")
-	expect.That(t, !ask(2, "X"),
-		"the vote of an address is given again: want !ask(2, \"X\")")
+	expect.That(t, !ask(3, "X"), "server 3 has the vote of an address")
+	expect.That(t, !ask(2, "X"), "server 2 has the vote of an address")
 }

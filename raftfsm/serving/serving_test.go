@@ -21,9 +21,9 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// fakeRaft is a raft as the Service asks it.
+// fakeRaft tells the Service what a test sets.
 type fakeRaft struct {
-	heard time.Time // of a leader
+	heard time.Time // from a leader
 	lacks bool
 	leads bool
 	state raft.RaftState
@@ -35,7 +35,7 @@ func (r *fakeRaft) Leads() bool                        { return r.leads }
 func (r *fakeRaft) State() raft.RaftState              { return r.state }
 func (r *fakeRaft) Beat(d time.Duration) time.Duration { return d }
 
-// clients are told whether they are served, and how often they were told that they may read.
+// clients keeps what it was told: whether clients are served, and whether they may read.
 type clients struct {
 	served, read atomic.Bool
 	told         int
@@ -44,15 +44,15 @@ type clients struct {
 func (c *clients) Serving(on bool)  { c.served.Store(on) }
 func (c *clients) ReadOnly(on bool) { c.read.Store(on); c.told++ }
 
-// world is a Service and all that it looks at. Its server serves.
+// world is a Service and all that it looks at. At first its server serves.
 type world struct {
 	*Service
 	raft        fakeRaft
 	state       *applied.State
 	clients     clients
 	log         must.Text
-	term        bool // of this server
-	gone        bool // it was removed
+	term        bool // this server leads
+	gone        bool // this server was removed
 	closed      atomic.Bool
 	unavailable []int64
 }
@@ -71,7 +71,8 @@ func newWorld(port *peer.Port) *world {
 	return w
 }
 
-// A server that stops serving warns, unless it was told to stop: then the others may have stopped, too.
+// A server that stops serving logs a warning. A server that was told to stop does not warn: the others may
+// have been told, too.
 func TestStoppingServerDoesNotWarn(t *testing.T) {
 	t.Parallel()
 	g := newWorld(nil)
@@ -88,7 +89,7 @@ func TestStoppingServerDoesNotWarn(t *testing.T) {
 	expect.Has(t, g.log.String(), `level=INFO msg="not serving clients" reason="a third reason"`)
 }
 
-// Why a server serves its clients or not, to the moment.
+// Each reason for which a server serves its clients or not, to the nanosecond at which it begins to hold.
 func TestG23WhyAServerServesOrNot(t *testing.T) {
 	t.Parallel()
 	const outlasts = time.Second + grace
@@ -201,16 +202,20 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 				expect.Equal(t, g.clients.read.Load(), c.reads, "clients are told that they may read")
 				expect.Equal(t, g.Reads(), c.reads)
 				if on {
-					expect.That(t, again >= lookOff && again <= lookOn, "looks again after %v", again)
-					expect.That(t, again <= max(outlasts-now.Sub(g.lastGood), lookOff),
-						"looks again after %v", again)
+					expect.That(t, again >= lookOff && again <= lookOn, "it looks again after %v, want %v to %v",
+						again, lookOff, lookOn)
+					most := max(outlasts-now.Sub(g.lastGood), lookOff)
+					expect.That(t, again <= most, "it looks again after %v, want at most %v", again, most)
 				} else {
 					expect.Equal(t, again, lookOff)
 				}
 				expect.Equal(t, g.removed.IsZero(), !g.raft.lacks, "since when it is no member")
-				expect.That(t, g.behind == 0 || g.behind > 10, "behind entry %d", g.behind)
+				expect.That(t, g.behind == 0 || g.behind > 10, "it lags behind entry %d, which it has applied", g.behind)
 				advised := g.advised != ""
-				expect.That(t, !advised || c.want != "" && g.port != nil, "advises %q", g.advised)
+				if advised {
+					expect.That(t, c.want != "", "it serves, and advises %q", g.advised)
+					expect.That(t, g.port != nil, "it is alone, and advises %q", g.advised)
+				}
 				expect.Equal(t, status.Of(g.NoLeader()),
 					map[bool]status.Code{false: status.NoLeader, true: status.NoMajority}[advised])
 				if advised {
@@ -223,7 +228,8 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 	}
 }
 
-// A server looks whether it was removed until it stops.
+// Watch ends when raft has ended because the server was removed, and when the server is told to stop. Its
+// result tells which.
 func TestServerLooksWhetherItWasRemoved(t *testing.T) {
 	t.Parallel()
 	g := newWorld(nil)
@@ -234,7 +240,8 @@ func TestServerLooksWhetherItWasRemoved(t *testing.T) {
 	expect.That(t, !g.Watch(over, nil), "the server is told to stop")
 }
 
-// A server looks at once when its stream is opened, and as often as it must else.
+// A server looks at once when its stream is opened. It looks again by itself, and stops serving without a
+// leader.
 func TestServerLooksWhenItsStreamIsOpened(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,15 +263,15 @@ func TestServerLooksWhenItsStreamIsOpened(t *testing.T) {
 	})
 }
 
-// The messages from its leader decide how far a server lags behind, and whether it answers pings.
+// The leader's messages decide which entry a server must reach, and whether it answers pings.
 func TestWordOfTheLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newWorld(nil)
 		now := time.Now()
 		for _, c := range []struct {
-			leader, behind uint64 // before, and after
-			want           string // behind, started, since now
+			leader, behind uint64 // entries: of the leader's message, and what g.behind was before
+			want           string // g.behind, g.started, and whether since is now
 		}{
 			{10, 0, "0 true false"}, {10, 12, "0 true false"}, {9, 0, "0 true false"},
 			{11, 0, "11 false true"}, {12, 11, "11 false false"}, {12, 10, "12 false true"}, {12, 9,
@@ -274,21 +281,16 @@ func TestWordOfTheLeader(t *testing.T) {
 			sent := now.Add(-time.Duration(c.leader) * time.Second)
 			g.Acked(sent, c.leader)
 			expect.Equal(t, fmt.Sprint(g.behind, g.started, g.since.Equal(now)), c.want,
-				"the leader is at %d, behind %d",
-				c.leader, c.behind)
-			expect.That(t, g.lastAck.Equal(sent), "acked %v", g.lastAck)
+				"the leader is at entry %d, this server lagged behind %d", c.leader, c.behind)
+			expect.That(t, g.lastAck.Equal(sent), "last acknowledged: got %v, want %v", g.lastAck, sent)
 		}
 		g.started, g.behind = false, 12
 		g.Contact()
-		expect.That(t, g.started,
-			"as a leader: %v %v %v %v: want g.started", g.started, g.behind, g.lastAck, g.lastGood)
-		expect.Equal(t, g.behind, 0, "as a leader: g.behind")
-		expect.That(t, g.lastAck.Equal(now),
-			"as a leader: %v %v %v %v: want g.lastAck.Equal(now)",
-			g.started, g.behind, g.lastAck, g.lastGood)
-		expect.That(t, g.lastGood.Equal(now.Add(-time.Second)),
-			"as a leader: %v %v %v %v: want g.lastGood.Equal(now.Add(-time.Second))",
-			g.started, g.behind, g.lastAck, g.lastGood)
+		expect.That(t, g.started, "a leader has not started")
+		expect.Equal(t, g.behind, 0, "the entry that a leader lags behind")
+		expect.That(t, g.lastAck.Equal(now), "at a leader, last acknowledged: got %v, want %v", g.lastAck, now)
+		expect.That(t, g.lastGood.Equal(now.Add(-time.Second)), "at a leader, last good: got %v, want %v", g.lastGood,
+			now.Add(-time.Second))
 		time.Sleep(time.Second - 1)
 		expect.That(t, g.PingOK(3*time.Second), "a ping is not answered in time")
 		time.Sleep(time.Nanosecond)
@@ -296,7 +298,7 @@ func TestWordOfTheLeader(t *testing.T) {
 	})
 }
 
-// A server that stops serves no more, whatever comes, and no client reads from it.
+// A server that stops does not serve clients, and lets none read, whatever the Service sees later.
 func TestServerThatStopsServesNoMore(t *testing.T) {
 	t.Parallel()
 	g := newWorld(nil)
@@ -326,7 +328,7 @@ func TestServerThatStopsServesNoMore(t *testing.T) {
 	expect.That(t, !g.on, "it serves again")
 }
 
-// An entry that the leader acknowledges counts here once this server has applied as much as the leader had.
+// Acknowledged waits until this server has applied as much as the leader had at its acknowledgement.
 func TestAcknowledgedIsNotOlderThanTheLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,7 +352,7 @@ func TestAcknowledgedIsNotOlderThanTheLeader(t *testing.T) {
 	})
 }
 
-// A goroutine that waits for a later acknowledgement hears of each.
+// A goroutine that waits for a later acknowledgement is woken by each one.
 func TestAcknowledgementsAreAwaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
