@@ -12,7 +12,7 @@ LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: go abuse build kerberos deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-long test-stock test-apps test-soak race sim sim-repeat sim-shrink races farm mutants mutants-random robustness fuzz bench rivals ways lint sign vulncheck help
+.PHONY: go abuse build kerberos deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-long test-stock test-apps test-soak race sim sim-long sim-repeat sim-shrink races farm mutants mutants-random robustness fuzz bench rivals ways lint sign vulncheck help
 
 build: go ## build bin/zlockd and bin/zlock
 	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -84,8 +84,12 @@ EXACT = go run ./test/sim/overlay bin/_sim $(PLANT) && CGO_ENABLED=0 go test -co
 sim: ## simulate whole clusters under faults, in virtual time, for HOURS (2) from SEED on, and note it in the ledger
 	$(EXACT) -run Sim -timeout 24h -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),2) -sim.ways $(or $(WAYS),0) -sim.ledger ledger.jsonl
 
-sim-repeat: ## run SEEDS (20) seeds twice, each in two processes, and want all runs equal
+sim-long: ## simulate long days with few requests and quiet hours between faults, for HOURS (24) from SEED on, and note it
+	$(EXACT) -run Histories -timeout 24h -v -sim.long -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),24) -sim.ways $(or $(WAYS),0) -sim.ledger $(or $(LEDGER),ledger.jsonl)
+
+sim-repeat: ## run SEEDS (20) seeds and three hours of a long day twice, each in two processes, and want all runs equal
 	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(SEEDS),20)e-1 -sim.twice
+	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.long -sim.day 3h -sim.hours 0 -sim.twice
 
 sim-shrink: ## cut the failing run of SEED to few faults and requests that still fail, with RUNS (300) runs
 	$(EXACT) -run Shrink -timeout 3h -v -sim.seed $(SEED) -sim.ways $(or $(WAYS),0) -sim.shrink $(or $(RUNS),300)
@@ -93,8 +97,8 @@ sim-shrink: ## cut the failing run of SEED to few faults and requests that still
 races: ## plant races that were found by reading, and count the seeds (SEEDS at most) that find each; RACE names some
 	go test -count 1 -timeout 24h ./test/mutants -run RacesAreLookedFor -mutants.races $(or $(SEEDS),20) -mutants.race '$(RACE)' -v
 
-farm: ## simulate new seeds until it is stopped; the output of those that fail is kept below bin/farm
-	$(EXACT) -run Histories -timeout 0 -sim.hours 1e6 -sim.ways $(or $(WAYS),0) -sim.ledger ledger.jsonl -sim.farm ../../bin/farm
+farm: ## simulate new seeds until it is stopped, with LONG=1 long days; the output of those that fail is kept below bin/farm
+	$(EXACT) -run Histories -timeout 0 -sim.hours 1e6 -sim.ways $(or $(WAYS),0) $(if $(LONG),-sim.long) -sim.ledger $(or $(LEDGER),ledger.jsonl) -sim.farm ../../bin/farm
 
 abuse: ## set hostile clients on servers under limits, an innocent one beside them (TIME for each, DRAWS random ones)
 	go test -count 1 -timeout 60m ./test/abuse -run RandomAttacks -abuse.draws $(or $(DRAWS),300) -abuse.strict -v

@@ -167,7 +167,7 @@ const steadyTimeout = 20 * time.Second
 type steady struct {
 	c     *cluster
 	host  string
-	reads bool // it reads every second; else it only pings
+	reads time.Duration // how often it reads; 0: it only pings
 	at    uint32
 
 	session wire.Session
@@ -214,8 +214,8 @@ func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
 	w.Timeout = steadyTimeout / 3
 	for {
 		wait, op, body := steadyTimeout/3, jute.OpPing, wire.Body(nil)
-		if s.reads {
-			wait, op, body = time.Second, jute.OpExists, wire.PathWatch(Root, false)
+		if s.reads > 0 {
+			wait, op, body = s.reads, jute.OpExists, wire.PathWatch(Root, false)
 		}
 		// A client reads all the time: it hears at once of a connection that ends.
 		if w.Silent(wait) != nil || closed(stop) {

@@ -35,10 +35,14 @@ type Client struct {
 	Only func(number int) bool
 	// Bulk, if set, makes some values and identities large.
 	Bulk *rand.Rand
+	// Rest, if set, returns before every few requests for how long the client rests first. Such a client keeps
+	// its session for hours.
+	Rest func() time.Duration
 
 	session wire.Session
 	zxid    int64
 	watches history.Watches
+	queue   []string   // its sequential nodes, if it rests
 	drawn   int        // how many requests were drawn
 	draw    *rand.Rand // draws the current request
 }
@@ -82,7 +86,7 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	switch err := w.Connect(request); {
 	case errors.Is(err, wire.ErrRefused):
 		c.Record.Add(history.Record{Expired: &history.Expired{Session: c.session.ID, At: c.Clock()}})
-		c.session, c.watches = wire.Session{}, history.NewWatches()
+		c.lose()
 		return true
 	case err != nil:
 		return false
@@ -101,6 +105,11 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	c.zxid = max(c.zxid, w.Zxid)
 	x.fail()
 	return true
+}
+
+// lose begins without a session.
+func (c *Client) lose() {
+	c.session, c.watches, c.queue = wire.Session{}, history.NewWatches(), nil
 }
 
 // identify gives some connections identities that are much longer than their requests.
@@ -126,8 +135,12 @@ type exchange struct {
 // run sends requests, up to three at once, until the connection is lost, the client decides to
 // leave, or stop is closed.
 func (x *exchange) run(stop <-chan struct{}) {
+	often := 400
+	if x.c.Rest != nil {
+		often = 2000
+	}
 	for !closed(stop) && !x.end {
-		switch x.c.Rand.IntN(400) {
+		switch x.c.Rand.IntN(often) {
 		case 0:
 			return // like a client that lost its network
 		case 1: // or like a client that hangs: its session may end while it hangs
@@ -135,6 +148,9 @@ func (x *exchange) run(stop <-chan struct{}) {
 		case 2:
 			x.w.Close()
 			x.silence(stop)
+			return
+		}
+		if x.c.Rest != nil && !x.rest(x.c.Rest(), stop) {
 			return
 		}
 		for range 1 + x.c.Rand.IntN(3) {
@@ -153,6 +169,25 @@ func (x *exchange) run(stop <-chan struct{}) {
 	}
 }
 
+// rest receives events for a time, and pings as often as a client library does.
+func (x *exchange) rest(d time.Duration, stop <-chan struct{}) bool {
+	patience := x.w.Timeout
+	defer func() { x.w.Timeout = patience }()
+	for end := x.c.Clock() + d; !closed(stop) && x.c.Clock() < end; {
+		x.w.Timeout = min(end-x.c.Clock(), x.c.Timeout/3)
+		err := x.receive()
+		if err != nil && !isTimeout(err) {
+			return false
+		}
+		if x.w.Timeout = patience; err != nil {
+			if !x.send(&history.Op{Step: history.Step{Op: jute.OpPing}}) || !x.receiveAll() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // silence sends nothing for up to twice the session's timeout.
 func (x *exchange) silence(stop <-chan struct{}) {
 	select {
@@ -164,7 +199,7 @@ func (x *exchange) silence(stop <-chan struct{}) {
 // receiveAll waits for the replies to all pending requests.
 func (x *exchange) receiveAll() bool {
 	for len(x.pending) > 0 {
-		if !x.receive() {
+		if x.receive() != nil {
 			return false
 		}
 	}
@@ -193,16 +228,16 @@ func (x *exchange) send(op *history.Op) bool {
 }
 
 // receive records one frame.
-func (x *exchange) receive() bool {
+func (x *exchange) receive() error {
 	f, err := x.w.Next()
 	if err != nil {
-		return false
+		return err
 	}
 	if f.Event != nil {
 		x.c.watches.Fired(f.Event.Type, f.Event.Path)
 		x.c.Record.Add(history.Record{Event: &history.Event{Conn: x.conn, At: x.c.Clock(), Zxid: f.Zxid,
 			Type: f.Event.Type, Path: f.Event.Path}})
-		return true
+		return nil
 	}
 	at := slices.Index(x.xids, f.Xid) // it is the first, unless the server mixed up the replies
 	if at < 0 {
@@ -219,9 +254,12 @@ func (x *exchange) receive() bool {
 		panic(fmt.Sprintf("reply to %v does not decode: %v", op.Op, d.Err()))
 	}
 	if op.Op == jute.OpCloseSession && f.Code == jute.OK {
-		x.c.session, x.c.watches = wire.Session{}, history.NewWatches()
+		x.c.lose()
+	}
+	if x.c.Rest != nil && op.Flags == jute.FlagEphemeralSequential && op.Created != "" {
+		x.c.queue = append(x.c.queue, op.Created)
 	}
 	x.c.watches.Answered(op)
 	x.c.Record.Add(history.Record{Op: op})
-	return true
+	return nil
 }

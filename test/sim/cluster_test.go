@@ -53,11 +53,14 @@ type cluster struct {
 	seed  uint64
 	lives uint64
 	trace *Trace
-	only  selection // nil: all faults and requests
+	only  selection     // nil: all faults and requests
+	day   *day          // nil: a run of some busy minutes
+	lived time.Duration // the longest life of a server
 }
 
 // running is one life of a server.
 type running struct {
+	began  time.Time
 	cancel context.CancelFunc
 	dead   atomic.Bool
 	ends   atomic.Bool                     // the server may end by itself, as a process exits
@@ -138,7 +141,7 @@ func (e *entropy) Read(b []byte) (int, error) {
 func (c *cluster) start(id uint32) {
 	disk := c.disk(id)
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &running{cancel: cancel}
+	l := &running{began: time.Now(), cancel: cancel}
 	c.mu.Lock()
 	c.run[id] = l
 	c.lives++
@@ -227,8 +230,8 @@ func (c *cluster) mayStop(id uint32) {
 func (c *cluster) crash(id uint32) {
 	c.mu.Lock()
 	l := c.run[id]
-	c.run[id] = nil
 	disk := c.disks[id]
+	c.forget(id)
 	c.mu.Unlock()
 	if l == nil {
 		return
@@ -243,11 +246,19 @@ func (c *cluster) crash(id uint32) {
 	}
 }
 
+// forget notes that the life of a server ends. The caller holds the lock.
+func (c *cluster) forget(id uint32) {
+	if l := c.run[id]; l != nil {
+		c.lived = max(c.lived, time.Since(l.began))
+	}
+	c.run[id] = nil
+}
+
 // stop ends a server in order.
 func (c *cluster) stop(id uint32) {
 	c.mu.Lock()
 	l := c.run[id]
-	c.run[id] = nil
+	c.forget(id)
 	c.mu.Unlock()
 	if l == nil {
 		return

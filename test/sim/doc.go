@@ -29,6 +29,14 @@
 // In two of three seeds messages and disks keep to a grid of half a millisecond or a whole one. Many events
 // then happen at one instant, in an order that the seed chooses.
 //
+//	make sim-long HOURS=48
+//
+// runs long days: each seed is six to 24 hours. Few clients rest for minutes between bursts of requests, and
+// in the nights for hours; their sessions and watches last for hours, and so do the lives of servers. Storms
+// and drizzles of faults alternate with quiet times, some fifty faults an hour in all. At the beginning and at
+// the end of each quiet time all servers must serve and be equal, with few goroutines, connections and bytes
+// on their disks. All other judges are the same.
+//
 //	make sim-shrink SEED=1007
 //
 // cuts a failing run to few faults and requests that still fail. Both have numbers, and what one of them is

@@ -86,8 +86,8 @@ func exactly(t *testing.T, seed uint64) {
 	setSeed(seed, ways)
 }
 
-// apart makes each seed's run in its own process, in parallel on all processors. So no run can affect the
-// next.
+// apart makes each seed's run in its own process, as many in parallel as GOMAXPROCS says. So no run can affect
+// the next.
 func apart(t *testing.T, seed uint64, n int) bool {
 	if *aloneFlag {
 		return false
@@ -98,7 +98,7 @@ func apart(t *testing.T, seed uint64, n int) bool {
 	c := &campaign{t: t, test: t.Name(), ledger: newEntry(seed), reached: map[string]int{}}
 	seeds := make(chan uint64)
 	var wg sync.WaitGroup
-	for range runtime.NumCPU() {
+	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for s := range seeds {
 				c.one(s)
@@ -130,7 +130,7 @@ func (c *campaign) visited() {
 		case now && !before:
 			first = append(first, s.Name)
 		case now:
-		case before && c.hours >= *reachFlag:
+		case before && c.hours >= *reachFlag && !*longFlag:
 			c.t.Errorf("not reached in %.1f simulated hours: %s", c.hours, s.Name)
 		default:
 			never = append(never, s.Name)
@@ -187,7 +187,7 @@ func (c *campaign) one(seed uint64) {
 		c.t.Errorf("seed %d:\n%s", seed, text)
 		c.keep(seed, text)
 	}
-	if *farmFlag != "" && c.ledger.Seeds == 100 {
+	if *farmFlag != "" && (c.ledger.Seeds == 100 || *longFlag) {
 		c.write()
 		c.ledger = newEntry(seed + 1)
 	}
@@ -212,15 +212,23 @@ const alone = "ZLOCKD_SIM_ALONE=1 GOMAXPROCS=1 GOGC=off " +
 
 // command returns the command that makes one run.
 func (c *campaign) command(seed uint64) []string {
-	return []string{os.Args[0], "-test.run", "^" + c.test + "$", "-test.v", "-test.timeout", "5m",
+	line := []string{os.Args[0], "-test.run", "^" + c.test + "$", "-test.v", "-test.timeout", "5m",
 		"-sim.alone", "-sim.seed", fmt.Sprint(seed), "-sim.hours", "0.01", "-sim.ways", fmt.Sprint(*waysFlag),
 		"-sim.only", *onlyFlag}
+	if *longFlag {
+		line = append(line, "-sim.long", "-sim.day", fmt.Sprint(*dayFlag), "-test.timeout", "5h")
+	}
+	return line
 }
 
 // child makes one run in a process of its own.
 func (c *campaign) child(line []string) (r report, text string, ok bool) {
 	// The timer inside the child does not fire if a goroutine of the run never yields.
-	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
+	limit := 6 * time.Minute
+	if *longFlag {
+		limit = 6 * time.Hour // a campaign may have a low priority
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // the stacks show where it hangs
@@ -261,10 +269,16 @@ type entry struct {
 	Faults   map[string]int // faults that took effect, by kind
 	Reached  map[string]int `json:",omitempty"` // how often the runs reached each rare state
 	Found    []uint64       `json:",omitempty"` // seeds that failed
+	Profile  string         `json:",omitempty"` // "long": days; else some busy minutes for each seed
+	Longest  *longest       `json:",omitempty"` // of the long profile
 }
 
 func newEntry(first uint64) entry {
-	return entry{Commit: commit(), First: first, Faults: map[string]int{}, Reached: map[string]int{}}
+	e := entry{Commit: commit(), First: first, Faults: map[string]int{}, Reached: map[string]int{}}
+	if *longFlag {
+		e.Profile, e.Longest = "long", new(longest)
+	}
+	return e
 }
 
 func (e *entry) add(r report) {
@@ -272,6 +286,9 @@ func (e *entry) add(r report) {
 	e.Hours += r.Hours
 	e.Answered += r.Answered
 	e.Unknown += r.Unknown
+	if e.Longest != nil {
+		*e.Longest = e.Longest.or(r.Longest)
+	}
 	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
 		e.Faults[kind] += r.Faults[kind]
 	}

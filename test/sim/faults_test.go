@@ -109,28 +109,41 @@ var collect = func() {}
 // runFaults makes faults for a run's length, then repairs everything.
 func (c *cluster) runFaults(kinds []fault) *faults {
 	f := newFaults(c)
-	only := c.only.of("f")
+	f.during(runLength(), 8*time.Second, kinds)
+	f.mend()
+	return f
+}
+
+// mend repairs everything.
+func (f *faults) mend() {
+	f.wg.Wait()
+	f.net.Heal()
+}
+
+// during makes faults for a time, with pauses of up to most between them.
+func (f *faults) during(d, most time.Duration, kinds []fault) {
+	only := f.only.of("f")
 	sum := 0
 	for _, k := range kinds {
 		sum += k.often
 	}
-	for end := time.Now().Add(runLength()); time.Now().Before(end); f.drawn["f"]++ {
-		time.Sleep(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
+	for end := time.Now().Add(d); time.Now().Before(end); f.drawn["f"]++ {
+		time.Sleep(time.Duration(f.cluster.rng.Int64N(int64(most))))
 		if f.drawn["f"]%15 == 14 {
 			collect()
 		}
-		at := c.rng.IntN(sum)
-		id := uint32(1 + c.rng.IntN(3))
+		at := f.cluster.rng.IntN(sum)
+		id := uint32(1 + f.cluster.rng.IntN(3))
 		// The draws of a fault depend only on its number, so that leaving out one fault changes no other
 		// fault.
-		f.rng = rand.New(rand.NewPCG(c.seed, 1<<32+uint64(f.drawn["f"])))
+		f.rng = rand.New(rand.NewPCG(f.seed, 1<<32+uint64(f.drawn["f"])))
 		if only != nil && !only(f.drawn["f"]) {
 			continue
 		}
 		for _, k := range kinds {
 			if at -= k.often; at < 0 {
 				if f.idle = k.name == "heal"; only != nil {
-					c.t.Logf("fault %d: %s, server %d", f.drawn["f"], k.name, id)
+					f.t.Logf("fault %d: %s, server %d", f.drawn["f"], k.name, id)
 				}
 				if k.do(f, id); !f.idle {
 					f.count[k.name]++
@@ -139,9 +152,6 @@ func (c *cluster) runFaults(kinds []fault) *faults {
 			}
 		}
 	}
-	f.wg.Wait()
-	c.net.Heal()
-	return f
 }
 
 func (f *faults) total() (n int) {

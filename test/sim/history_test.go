@@ -28,7 +28,11 @@ import (
 // G12), and that all servers are equal (G9).
 func TestSimHistoriesG1ToG22(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
-		synctest.Test(t, func(t *testing.T) { simHistory(t, seed) })
+		var d *day
+		if *longFlag {
+			d = newDay(seed, dayLength(seed))
+		}
+		synctest.Test(t, func(t *testing.T) { simHistory(t, seed, d) })
 	})
 }
 
@@ -41,13 +45,18 @@ type observed struct {
 
 func (o *observed) clock() time.Duration { return time.Since(o.begin) }
 
-func simHistory(t *testing.T, seed uint64) {
+// simHistory makes the run of a seed: a day if it has one, and otherwise some busy minutes.
+func simHistory(t *testing.T, seed uint64, d *day) {
 	oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
 	set := drawSettings(rand.New(rand.NewPCG(seed, 4)))
 	set.bulky = seed%5 == 4
 	set.tickets = seed%4 == 3
 	c := newCluster(t, seed, set)
 	rec := &observed{begin: time.Now()}
+	c.day = d
+	if d != nil {
+		d.begin = rec.begin
+	}
 	c.makeRoot(rec)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -59,6 +68,9 @@ func simHistory(t *testing.T, seed uint64) {
 			Timeout: time.Duration(4+rng.IntN(10)) * time.Second, Pause: 200 * time.Millisecond,
 			Clock: rec.clock, Record: &rec.Recorder, Conns: func() int { return int(rec.conns.Add(1)) },
 			Rand: rng, Seed: seed<<8 + uint64(k), Only: c.only.of(fmt.Sprint(k))}
+		if d != nil {
+			w.Timeout, w.Rest = calmTimeout(rng), d.rests(rng)
+		}
 		workers = append(workers, w)
 		if set.bulky {
 			w.Bulk = rand.New(rand.NewPCG(seed, uint64(200+k)))
@@ -66,7 +78,11 @@ func simHistory(t *testing.T, seed uint64) {
 		wg.Go(func() { w.Run(stop) })
 	}
 	turns := c.contenders(rec, &wg, stop)
-	calm := []*steady{{c: c, host: "s0", reads: true}, {c: c, host: "s1"}, {c: c, host: "s2"}}
+	reads, apart, stay := time.Second, always(10*time.Second), always(20*time.Second)
+	if d != nil {
+		reads, apart, stay = 5*time.Second, d.stays(2*time.Hour), d.stays(3*time.Hour)
+	}
+	calm := []*steady{{c: c, host: "s0", reads: reads}, {c: c, host: "s1"}, {c: c, host: "s2"}}
 	for k, s := range calm {
 		s.at = uint32(k)
 		wg.Go(func() { s.run(stop) })
@@ -76,23 +92,28 @@ func simHistory(t *testing.T, seed uint64) {
 	changing := seed%3 == 0
 	var members sync.WaitGroup
 	if changing {
-		members.Go(func() { rounds = c.members(still) })
+		members.Go(func() { rounds = c.members(still, apart, stay) })
 	}
 	harm := kinds
 	if set.bulky {
 		harm = slices.Concat(kinds, bulkyKinds)
 	}
-	f := c.runFaults(harm)
+	var f *faults
+	if d != nil {
+		f = c.runDay(d, harm, rec)
+	} else {
+		f = c.runFaults(harm)
+	}
 	close(still)
 	c.recovers()
 	members.Wait()
 	time.Sleep(20 * time.Second)
 	close(stop)
 	wg.Wait()
-	if *probesFlag {
+	if *probesFlag && (d == nil || d.length > time.Hour) {
 		c.probes()
 	}
-	time.Sleep(45 * time.Second)
+	time.Sleep(45 * time.Second) // longer than any session waits for its client
 	c.allEqual(&rec.Recorder)
 	c.shutDown()
 	for k, w := range workers {
@@ -103,15 +124,30 @@ func simHistory(t *testing.T, seed uint64) {
 	}
 	c.judge(rec, f, fmt.Sprintf("%d changes of membership, %+v", rounds, c.set))
 	for _, s := range calm {
-		if s.served <= minutes()*2/3 {
+		if s.served <= int(c.length().Minutes())*2/3 {
 			t.Errorf("%s was answered %d times", s.host, s.served)
 		}
 	}
 }
 
-// minutes returns how many simulated minutes a run has at least. The counts of events that a run must reach
-// are proportional to it.
-func minutes() int { return int(runLength().Minutes()) }
+func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
+// length returns for how long faults happen in a run.
+func (c *cluster) length() time.Duration {
+	if c.day != nil {
+		return c.day.length
+	}
+	return runLength()
+}
+
+// few reports whether a run had too few requests, events, turns or draws for its length.
+func (c *cluster) few(answered, events, turns, draws int) bool {
+	n := int(c.length().Minutes())
+	if c.day != nil {
+		return answered < 40*n || events < 3*n || c.set.tickets && (turns < 4*n || draws < n)
+	}
+	return answered < 170*n || events < 8*n || c.set.tickets && (turns < 30*n || draws < 20*n)
+}
 
 // makeRoot creates the node below which the clients work, and records that.
 func (c *cluster) makeRoot(rec *observed) {
@@ -151,6 +187,7 @@ func (c *cluster) recovers() {
 
 // allEqual compares the servers after all clients have been silent for longer than their session timeouts.
 func (c *cluster) allEqual(rec *history.Recorder) {
+	c.compare(rec)
 	for id := range c.ids() {
 		if ok, why := c.server(id).Node().Serving(); !ok {
 			c.t.Errorf("G22: server %d does not serve long after the last fault: %s", id, why)
@@ -162,9 +199,6 @@ func (c *cluster) allEqual(rec *history.Recorder) {
 		})
 		c.server(id).Node().View(func(s *state.State) {
 			rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: s.Zxid(), Sum: s.Digest()}})
-			for _, d := range s.Digests() {
-				rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: d.Zxid, Sum: d.Sum}})
-			}
 			if n := s.Sessions().Len(); n > 0 {
 				c.t.Errorf("G11: server %d has %d sessions, long after the last client was heard from", id, n)
 			}
@@ -198,8 +232,7 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 	}
 	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d turns at locks, "+
 		"%d draws, %d faults, %s", answered, unknown, events, expired, turns, draws, f.total(), about)
-	if n := minutes(); c.only == nil && (answered < 170*n || events < 8*n ||
-		c.set.tickets && (turns < 30*n || draws < 20*n)) {
+	if c.only == nil && c.few(answered, events, turns, draws) {
 		c.t.Errorf("too little happened to judge")
 	}
 	if c.trace != nil {
@@ -210,6 +243,10 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 	told := report{Seed: c.seed, Trace: c.trace.String(), Runtime: fmt.Sprintf("%x", runtimeNow()),
 		Hours: rec.clock().Hours(), Answered: answered, Unknown: unknown, Faults: f.count, Drawn: f.drawn,
 		Reached: reached.Counts()}
+	if c.day != nil {
+		told.Longest = longestOf(records).or(longest{Server: c.lived.Hours()})
+		c.t.Logf("%+v hours", told.Longest)
+	}
 	c.t.Logf("report %s", must.Get(json.Marshal(told))(c.t))
 	if *traceFlag != "" {
 		must.OK(c.t, os.WriteFile(*traceFlag, c.trace.log, 0o644))

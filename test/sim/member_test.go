@@ -19,7 +19,7 @@ const fourth = 4
 
 // members adds a fourth server to the cluster and removes it again, repeatedly, until stop is closed. At the
 // end the cluster has the members that it began with.
-func (c *cluster) members(stop <-chan struct{}) (rounds int) {
+func (c *cluster) members(stop <-chan struct{}, apart, stay func() time.Duration) (rounds int) {
 	pause := func(d time.Duration) bool {
 		select {
 		case <-stop:
@@ -28,7 +28,7 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 			return true
 		}
 	}
-	for pause(10 * time.Second) {
+	for pause(apart()) {
 		if c.change(change.Change{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}) != nil {
 			continue
 		}
@@ -41,7 +41,7 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 		for tries := 0; tries < 30 && c.change(change.Change{Op: "promote", ID: fourth}) != nil &&
 			pause(time.Second); tries++ {
 		}
-		pause(20 * time.Second)
+		pause(stay())
 		c.removeFourth(stop)
 		c.crash(fourth)
 		<-joined

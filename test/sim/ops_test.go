@@ -8,7 +8,14 @@ import (
 	"github.com/zlockd/zlockd/test/history"
 )
 
-func (c *Client) key() string { return fmt.Sprintf("%s/k%d", Root, c.draw.IntN(keys)) }
+// key returns a random key. Clients that rest use the last one rarely, so that its watches wait for long.
+func (c *Client) key() string {
+	n := c.draw.IntN(keys)
+	if c.Rest != nil && n == keys-1 && c.draw.IntN(40) > 0 {
+		n = 0
+	}
+	return fmt.Sprintf("%s/k%d", Root, n)
+}
 
 func (c *Client) data() []byte {
 	b := fmt.Appendf(nil, "%s-%d", c.Name, c.draw.IntN(1_000_000))
@@ -51,6 +58,9 @@ func (c *Client) random() *history.Op {
 		op.Step = history.Step{Op: jute.OpCreate, Path: c.key(), Data: c.data()}
 	case k < 18:
 		op.Step = history.Step{Op: jute.OpCreate2, Path: c.key(), Data: c.data(), Flags: jute.FlagEphemeral}
+	case k < 24 && len(c.queue) > 3:
+		op.Step = history.Step{Op: jute.OpDelete, Path: c.queue[0], Version: -1}
+		c.queue = c.queue[1:]
 	case k < 24:
 		op.Step = history.Step{Op: jute.OpCreate, Path: Root + "/q-", Data: c.data(),
 			Flags: jute.FlagEphemeralSequential}
@@ -77,6 +87,8 @@ func (c *Client) random() *history.Op {
 		for range 1 + c.draw.IntN(3) {
 			op.Steps = append(op.Steps, c.step())
 		}
+	case c.Rest != nil && c.draw.IntN(20) > 0:
+		op.Op = jute.OpPing
 	default:
 		op.Op = jute.OpCloseSession
 	}

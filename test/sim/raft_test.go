@@ -51,7 +51,7 @@ func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
 	if testing.Short() {
 		hours = min(hours, runLength().Hours())
 	}
-	n := max(1, int(hours*float64(time.Hour)/float64(runLength())+0.5))
+	n := seedsFor(seed, hours)
 	if apart(t, seed, n) {
 		return
 	}
@@ -64,6 +64,17 @@ func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
 			return
 		}
 	}
+}
+
+// seedsFor returns how many seeds together simulate some hours.
+func seedsFor(first uint64, hours float64) (n int) {
+	if !*longFlag {
+		return max(1, int(hours*float64(time.Hour)/float64(runLength())+0.5))
+	}
+	for n = 0; n == 0 || hours > 0; n++ {
+		hours -= dayLength(first + uint64(n)).Hours()
+	}
+	return n
 }
 
 func logger(id uint32) *slog.Logger {

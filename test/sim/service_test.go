@@ -65,7 +65,8 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 	defer close(stop)
 	defer w.Close()
 	for k := range 4 { // one client begins at each server
-		s := &steady{c: c, host: fmt.Sprintf("s%d", k), reads: k%2 == 0, at: uint32(k)}
+		s := &steady{c: c, host: fmt.Sprintf("s%d", k), reads: time.Duration(1-k%2) * time.Second,
+			at: uint32(k)}
 		wg.Go(func() { s.run(stop) })
 	}
 	time.Sleep(5 * time.Second)

@@ -15,4 +15,5 @@ type report struct {
 	Faults   map[string]int
 	Drawn    map[string]int // how many faults ("f") and requests of each client have a number
 	Reached  map[string]int `json:",omitempty"` // how often each rare state was reached
+	Longest  longest        // of a long day
 }

@@ -39,6 +39,7 @@ type contender struct {
 	seed  uint64
 	only  func(number int) bool
 	drawn int
+	rests func() time.Duration // see Client.Rest
 }
 
 // contenders runs contenders until stop is closed, if the servers have ports for tickets.
@@ -50,6 +51,9 @@ func (c *cluster) contenders(rec *observed, wg *sync.WaitGroup, stop <-chan stru
 		x := &contender{c: c, rec: rec, name: fmt.Sprintf("t%d", k), host: fmt.Sprintf("c%d", 6+k%2),
 			seed: c.seed<<8 + 128 + uint64(k)}
 		x.only = c.only.of(x.name)
+		if c.day != nil {
+			x.rests = c.day.rests(rand.New(rand.NewPCG(x.seed, 1<<32)))
+		}
 		all = append(all, x)
 		run := x.callForTickets
 		if k >= turnCallers {
@@ -77,6 +81,19 @@ func (x *contender) next(stop <-chan struct{}) bool {
 	}
 }
 
+// rested lets the contender rest, and reports whether it rested for minutes. Then it has lost what it held.
+func (x *contender) rested(stop <-chan struct{}) bool {
+	if x.rests == nil {
+		return false
+	}
+	d := x.rests()
+	select {
+	case <-stop:
+	case <-time.After(d):
+	}
+	return d > time.Minute
+}
+
 func (x *contender) upTo(d time.Duration) time.Duration { return time.Duration(x.rng.Int64N(int64(d))) }
 
 // call is a ticket as its caller knows it.
@@ -96,6 +113,10 @@ func (x *contender) callForTickets(stop <-chan struct{}) {
 	var k call
 	h := x.http()
 	for x.next(stop) {
+		if x.rested(stop) && k.secret != "" { // the servers know the ticket no longer, or still know its end
+			x.send(h, &k, k.at, "GET", "", 4*time.Second)
+			k = call{}
+		}
 		if k.secret == "" {
 			k = x.newCall()
 		}
@@ -254,6 +275,7 @@ func (x *contender) request(h *http.Client, id uint32, method, path, secret stri
 func (x *contender) drawFromRates(stop <-chan struct{}) {
 	h := x.http()
 	for x.next(stop) {
+		x.rested(stop)
 		d := history.Draw{Rate: "/r/few", Limit: 3, Per: 2 * time.Second}
 		if x.rng.IntN(2) == 0 {
 			d = history.Draw{Rate: "/r/more", Limit: 20, Per: 10 * time.Second}
@@ -304,6 +326,10 @@ func (x *contender) lockBySession(stop <-chan struct{}) {
 	var w *wire.Conn
 	var heard time.Duration
 	for x.next(stop) {
+		if x.rested(stop) && w != nil {
+			w.Close()
+			w = nil
+		}
 		if w == nil {
 			heard = x.rec.clock()
 			nc, err := x.c.dialTo(x.host, 1+uint32(x.rng.IntN(3)))

@@ -32,6 +32,15 @@ type commit struct {
 	Answered, Unknown int
 	Faults, Reached   map[string]int
 	Found             []uint64
+	Profile           string
+	Longest           struct{ Session, Server, Watch float64 } // hours
+}
+
+// profiles are the kinds of runs that the ledger has, with what the page says of each.
+var profiles = []struct{ name, about string }{
+	{"", "Busy minutes: each seed is some six minutes with all clients at work and a fault every few seconds."},
+	{"long", "Long days: each seed is six to 24 hours with clients that rest for minutes, groups of faults " +
+		"with quiet times between them, and nights."},
 }
 
 func main() {
@@ -62,14 +71,36 @@ func write() error {
 	return os.WriteFile(page, []byte(before+begin+made+end+after), 0o644)
 }
 
-// table has a row for each commit, in the order of their first runs.
+// table has a part for each profile.
 func table(lines []byte) (string, error) {
+	states := map[string]int{}
+	var b strings.Builder
+	for _, p := range profiles {
+		made, err := part(lines, p.name, states)
+		if err != nil {
+			return "", err
+		}
+		if made != "" {
+			b.WriteString("\n" + wrap(p.about) + made)
+		}
+	}
+	b.WriteString("\n" + wrap(told(states)) + "\n")
+	return b.String(), nil
+}
+
+// part has a row for each commit, in the order of their first runs with a profile. It adds up the rare states
+// that they reached.
+func part(lines []byte, profile string, states map[string]int) (string, error) {
 	var list []*commit
-	kinds, states := map[string]int{}, map[string]int{}
+	kinds := map[string]int{}
+	var longest commit
 	for line := range bytes.Lines(lines) {
 		var e commit
 		if err := json.Unmarshal(line, &e); err != nil {
 			return "", fmt.Errorf("%s: %w", source, err)
+		}
+		if e.Profile != profile {
+			continue
 		}
 		at := slices.IndexFunc(list, func(c *commit) bool { return c.Commit == e.Commit })
 		if at < 0 {
@@ -80,6 +111,9 @@ func table(lines []byte) (string, error) {
 		c.Date, c.Seeds, c.Hours = e.Date, c.Seeds+e.Seeds, c.Hours+e.Hours
 		c.Found = append(c.Found, e.Found...)
 		c.Answered, c.Unknown = c.Answered+e.Answered, c.Unknown+e.Unknown
+		longest.Longest.Session = max(longest.Longest.Session, e.Longest.Session)
+		longest.Longest.Server = max(longest.Longest.Server, e.Longest.Server)
+		longest.Longest.Watch = max(longest.Longest.Watch, e.Longest.Watch)
 		for kind, n := range e.Faults {
 			c.Faults[kind] += n
 			kinds[kind] += n
@@ -87,6 +121,9 @@ func table(lines []byte) (string, error) {
 		for state, n := range e.Reached {
 			states[state] += n
 		}
+	}
+	if len(list) == 0 {
+		return "", nil
 	}
 	var b strings.Builder
 	b.WriteString("\n| last run | commit | seeds | simulated hours | requests judged | unknown | faults | " +
@@ -110,8 +147,11 @@ func table(lines []byte) (string, error) {
 		hours, seeds = hours+c.Hours, seeds+c.Seeds
 	}
 	b.WriteString("\n" + wrap(fmt.Sprintf("In %.0f simulated hours of %d seeds %d faults took effect: %s.", hours,
-		seeds, all, strings.Join(each, ", "))) + "\n")
-	b.WriteString(wrap(told(states)) + "\n")
+		seeds, all, strings.Join(each, ", "))))
+	if l := longest.Longest; l.Server > 0 {
+		b.WriteString(wrap(fmt.Sprintf("The longest session lived %.1f hours, the longest life of a server took "+
+			"%.1f, and the longest wait of a watch %.1f.", l.Session, l.Server, l.Watch)))
+	}
 	return b.String(), nil
 }
 
