@@ -11,6 +11,7 @@
 //	run: Histories            a test of test/sim, or "package test"; default Histories
 //	seeds: 1 4                the first seed and how many; default 1 6
 //	short: yes                run without -mutants.all as well
+//	long: 2h                  a long day of that length; default busy minutes
 //	probes: no                without the probes of simulated runs, which would notice it otherwise
 //	== raftfsm/state/state.go
 //	-- old

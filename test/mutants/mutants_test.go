@@ -64,6 +64,9 @@ func run(t *testing.T, m *plant.Bug, binary, root string) (out string, failed bo
 	if m.Pkg == "./test/sim" {
 		args = append(args, fmt.Sprintf("-sim.seed=%d", m.Seed),
 			fmt.Sprintf("-sim.hours=%g", 0.1*float64(m.Seeds)), fmt.Sprintf("-sim.probes=%t", !m.NoProbes))
+		if m.Long != "" {
+			args = append(args, "-sim.long", "-sim.day="+m.Long)
+		}
 	}
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = filepath.Join(root, m.Pkg)

@@ -17,7 +17,8 @@ type Bug struct {
 	Pkg, Test   string
 	Seed, Seeds int
 	Short       bool
-	NoProbes    bool // the probes at the end of a simulated run notice it before the check that is meant
+	Long        string // the length of the long day that shows it; empty: busy minutes do
+	NoProbes    bool   // the probes at the end of a simulated run notice it before the check that is meant
 	edits       []edit
 }
 
@@ -50,6 +51,8 @@ func Load(path string) (m Bug, err error) {
 			_, err = fmt.Sscan(value, &m.Seed, &m.Seeds)
 		case key == "short":
 			m.Short = value == "yes"
+		case key == "long":
+			m.Long = value
 		case key == "probes":
 			m.NoProbes = value == "no"
 		default:
