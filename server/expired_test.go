@@ -60,10 +60,10 @@ func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	c := must.Get(wire.Dial(i.ClientAddr()))(t)
 	must.OK(t, c.Connect(wire.NewSession(200)))
 	must.OK(t, c.Close())
-	for len(i.Clients.Observed.EndedSince(-1)) == 0 {
+	for len(i.Clients.Observed().EndedSince(-1)) == 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
-	before := i.Clients.Observed.EndedSince(-1)[0]
+	before := i.Clients.Observed().EndedSince(-1)[0]
 	for !strings.Contains(log.String(), "session expired") {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -71,7 +71,7 @@ func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 
 	i = run()
 	defer i.Close(context.Background())
-	if list := i.Clients.Observed.EndedSince(-1); len(list) != 1 || !list[0].Time.Equal(before.Time) {
+	if list := i.Clients.Observed().EndedSince(-1); len(list) != 1 || !list[0].Time.Equal(before.Time) {
 		t.Fatalf("%+v, before the restart %+v", list, before)
 	}
 	// One that expires now is told of after all that was before.

@@ -20,7 +20,7 @@ func (i *Instance) openView(pages map[string]http.Handler) {
 		return
 	}
 	i.view = view.New(view.Options{
-		Source: viewSource{i, i.Clients, &i.Clients.Observed}, Authorize: i.authorize(), Now: i.o.Now,
+		Source: viewSource{i, i.Clients, i.Clients.Observed()}, Authorize: i.authorize(), Now: i.o.Now,
 		Log: i.o.Logger, ShowAll: i.o.SkipACL,
 	})
 	maps.Copy(pages, i.view.Pages())

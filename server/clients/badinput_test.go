@@ -265,8 +265,6 @@ func TestBadInputLeavesNothingBehind(t *testing.T) {
 		c.Close()
 	}
 	eventually(t, "no connection left", func() bool {
-		r.srv.mu.Lock()
-		defer r.srv.mu.Unlock()
-		return len(r.srv.conns) == 0 && len(r.srv.perAddr) == 0 && len(r.srv.sessions) == 0
+		return r.srv.conns.Empty()
 	})
 }

@@ -3,54 +3,16 @@ package clients
 import (
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/options"
-	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
-
-// loose makes a connection of the server that no goroutine serves.
-func (r *rig) loose() *conn {
-	a, b := net.Pipe()
-	r.t.Cleanup(func() { a.Close() })
-	c := newConn(&r.srv.shared, b, nil)
-	c.replica = r.srv.entrance.Replica()
-	c.proof.ids.Store(identity.Unproved(c.from.Host, false))
-	c.session = 1
-	return c
-}
-
-func TestReadsDoNotAllocate(t *testing.T) {
-	r := newRig(t, options.Options{})
-	w := r.client()
-	create(t, w, "/a", strings.Repeat("x", 100), 0)
-	c := r.loose()
-	for _, req := range []struct {
-		op   jute.OpCode
-		body wire.Body
-	}{
-		{jute.OpGetData, wire.PathWatch("/a", false)},
-		{jute.OpExists, wire.PathWatch("/a", false)},
-		{jute.OpGetChildren2, wire.PathWatch("/", false)},
-		{jute.OpGetData, wire.PathWatch("/a", true)}, // the same watch again
-		{jute.OpGetData, wire.PathWatch("/missing", true)},
-	} {
-		frame := wire.AppendRequest(nil, 1, req.op, req.body)[4:]
-		n := testing.AllocsPerRun(100, func() {
-			must.That(t, c.handle(frame), "ended")
-			c.out.Discard()
-		})
-		expect.Equal(t, n, 0, "%v allocates %v times", req.op, n)
-	}
-}
 
 // pump keeps depth requests under way on each of several connections.
 func pump(b *testing.B, r *rig, conns, depth int, op jute.OpCode, body wire.Body) {
@@ -107,29 +69,5 @@ func BenchmarkSetData(b *testing.B) {
 			create(b, r.client(), "/a", "", 0)
 			pump(b, r, s.conns, s.depth, jute.OpSetData, wire.SetData("/a", make([]byte, 100), -1))
 		})
-	}
-}
-
-// BenchmarkHandle is the server's part of a read: no network, no client.
-func BenchmarkHandle(b *testing.B) {
-	r := newRig(b, options.Options{})
-	create(b, r.client(), "/a", strings.Repeat("x", 100), 0)
-	c := r.loose()
-	one := wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false))
-	input := slices.Repeat(one, 16)
-	b.ReportAllocs()
-	b.ResetTimer()
-	for n := 0; n < b.N; n += 16 {
-		c.reader.in.Drop()
-		c.reader.in.Put(input)
-		for {
-			frame, _, _ := c.reader.in.Peek(1 << 20)
-			if frame == nil {
-				break
-			}
-			c.reader.in.Take(frame)
-			c.handle(frame)
-		}
-		c.out.Discard()
 	}
 }

@@ -178,3 +178,9 @@ func (c *conn) owed() bool {
 	defer c.out.Unlock()
 	return c.out.Open() && c.out.Pending() > 0
 }
+
+// Session returns the session that the connection serves, or 0.
+func (c *conn) Session() int64 { return c.session }
+
+// Watcher returns the connection as one that watches.
+func (c *conn) Watcher() *watchers.Watcher { return &c.watcher }

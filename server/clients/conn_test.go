@@ -2,8 +2,6 @@ package clients
 
 import (
 	"fmt"
-	"log/slog"
-	"net"
 	"runtime"
 	"strings"
 	"syscall"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
@@ -68,7 +65,7 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	must.OK(t, a.Close())
 	eventually(t, "connection gone", func() bool { return r.status().Conns == 0 })
 	r.end(a.Session.ID, 1, nil)
-	e := r.srv.Observed.EndedSince(-1)[0]
+	e := r.srv.conns.Observed.EndedSince(-1)[0]
 	expect.Equal(t, e.PathCount, 8+3, "%d nodes: e.PathCount", e.PathCount)
 	if expect.Equal(t, len(e.Paths), 4, "%d nodes: len(e.Paths)", e.PathCount) {
 		expect.Equal(t, e.Paths[0], "/e00", "%d nodes: e.Paths[0]", e.PathCount)
@@ -79,7 +76,7 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	expect.That(t, strings.HasSuffix(e.Reason(), "closed by the client"),
 		"%+v: %s: want strings.HasSuffix(e.Reason(), \"closed by the client\")", e, e.Reason())
 	select {
-	case <-r.srv.Observed.EndedNews():
+	case <-r.srv.conns.Observed.EndedNews():
 	default:
 		t.Error("nobody was told")
 	}
@@ -94,7 +91,7 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	b := r.attach(a.Session)
 	r.end(a.Session.ID, 2, []byte{1})
 	must.OK(t, b.Closed())
-	e := r.srv.Observed.EndedSince(-1)[0]
+	e := r.srv.conns.Observed.EndedSince(-1)[0]
 	expect.Equal(t, e.Lost, "", "%+v: e.Lost", e)
 	expect.Equal(t, e.Reason(), "ended by an operator", "%+v: e.Reason()", e)
 	expect.Equal(t, e.Cause, state.EndOperator, "%+v: e.Cause", e)
@@ -111,7 +108,7 @@ func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	r.srv.SessionMoved(a.Session.ID, 2)
 	r.srv.SessionEnded(&state.Ending{Session: session.Session{ID: a.Session.ID, Gen: 2, Timeout: 12_000,
 		Owner: 3, Addr: "10.0.0.7"}, Cause: state.EndExpired, Zxid: 99, Time: 1_700_000_000_000})
-	e := r.srv.Observed.EndedSince(-1)[0]
+	e := r.srv.conns.Observed.EndedSince(-1)[0]
 	expect.Equal(t, e.Addr, "10.0.0.7", "%+v: e.Addr", e)
 	expect.Equal(t, e.Server, 3, "%+v: e.Server", e)
 	expect.Equal(t, e.Timeout, 12*time.Second, "%+v: e.Timeout", e)
@@ -127,18 +124,18 @@ func TestTroublesAreRemembered(t *testing.T) {
 	second := r.dial()
 	must.OK(t, second.Closed())
 	eventually(t, "refusal", func() bool {
-		f, ok := r.srv.Observed.Refused("127.0.0.1")
+		f, ok := r.srv.conns.Observed.Refused("127.0.0.1")
 		return ok && strings.Contains(f.Why, "too many connections")
 	})
-	if _, ok := r.srv.Observed.Refused("10.0.0.1"); ok {
+	if _, ok := r.srv.conns.Observed.Refused("10.0.0.1"); ok {
 		t.Error("another address was refused, too")
 	}
-	before := len(r.srv.Observed.Downs())
+	before := len(r.srv.conns.Observed.Downs())
 	r.srv.Serving(false)
 	must.OK(t, first.Closed())
 	r.srv.Serving(false)
 	r.srv.Serving(true)
-	downs := r.srv.Observed.Downs()
+	downs := r.srv.conns.Observed.Downs()
 	if expect.Equal(t, len(downs), before+1, "len(downs)") {
 		expect.That(t, !downs[before].Until.Before(downs[before].Since),
 			"%v: want !downs[before].Until.Before(downs[before].Since)", downs)
@@ -168,7 +165,7 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 	n := asMany("ZLOCKD_SESSIONS", 2000)
 	c := newCrowd(n)
 	r := newRigOn(t, crowdOptions, c.ln)
-	r.srv.resting.Use(c.poller)
+	r.srv.conns.resting.Use(c.poller)
 	ping := wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)
 	heap, stacks := living()
 	began := time.Now()
@@ -233,48 +230,3 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 	n := d.Int()
 	expect.That(t, n == many && f.Xid == 99, "%d ephemeral nodes of %d, reply %d", n, many, f.Xid)
 }
-
-// A panic ends only the connection in which it happens. The server logs and counts it.
-func TestPanicEndsItsConnectionAlone(t *testing.T) {
-	var log must.Text
-	s, c := quiet(t, options.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	other := newConn(&s.shared, &net.TCPConn{}, nil)
-	must.That(t, s.add(c), "the connections are not taken: want s.add(c)")
-	must.That(t, s.add(other), "the connections are not taken: want s.add(other)")
-	c.replica = panicking{still{state.New("test")}}
-	c.reader.rested = true
-	counted := int64(-1)
-	c.out.NC = closer{c.out.NC, func() {
-		if counted < 0 {
-			counted = s.metrics.UnrecoverableErrors.Load()
-		}
-	}}
-	c.reader.in.Put(wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false)))
-	c.serve(ends.None)
-	expect.Has(t, log.String(), "panic in a client connection")
-	expect.Has(t, log.String(), "the state is broken")
-	expect.Equal(t, counted, 1, "panics counted when the client learns of it")
-	expect.Equal(t, s.metrics.UnrecoverableErrors.Load(), 1)
-	expect.Equal(t, s.counts.ends[ends.Panic].Load(), 1)
-	expect.That(t, !c.out.IsOpen(), "the connections left: %d: want !c.out.IsOpen()", len(s.all()))
-	expect.That(t, other.out.IsOpen(),
-		"the connections left: %d: want other.out.IsOpen()", len(s.all()))
-	expect.Equal(t, len(s.all()), 1, "the connections left: len(s.all())")
-	other.finish(ends.Stopped)
-	s.wg.Done() // other has no goroutine
-}
-
-// closer is a connection that only records that it was closed.
-type closer struct {
-	net.Conn
-	closes func()
-}
-
-func (c closer) Close() error {
-	c.closes()
-	return nil
-}
-
-type panicking struct{ still }
-
-func (panicking) View(func(*state.State)) { panic("the state is broken") }

@@ -9,15 +9,13 @@ import (
 
 // Fill adds the connections and counters of the server to a status. It takes a lock of each connection.
 func (s *Server) Fill(to *admin.Status, need admin.Need) {
-	to.Fill(&s.metrics, need)
-	list := s.all()
-	to.Serving, to.ReadOnly, to.Uptime, to.Conns = s.entrance.Open(), s.entrance.ReadOnly(), s.now(), len(list)
+	to.Fill(&s.conns.metrics, need)
+	list := s.conns.all()
+	to.Serving, to.ReadOnly, to.Uptime, to.Conns = s.conns.entrance.Open(), s.conns.entrance.ReadOnly(), s.conns.now(), len(list)
 	for _, c := range list {
-		c.out.Lock()
-		to.Outstanding += c.out.Pending()
-		c.out.Unlock()
+		to.Outstanding += c.Waits()
 	}
-	watched := s.watches.Figures()
+	watched := s.conns.watches.Figures()
 	to.WatchConns, to.WatchPaths, to.Watches = watched.Conns, watched.Paths, watched.Watches
 	to.AllWatches = watched.All
 	if need&admin.NeedMetrics == 0 {
@@ -25,55 +23,52 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	}
 	watchers := make([]*watchers.Watcher, len(list))
 	for i, c := range list {
-		watchers[i] = &c.watcher
+		watchers[i] = c.Watcher()
 	}
-	largest := s.watches.Largest(watchers)
-	buffers := s.memory.Used()
+	largest := s.conns.watches.Largest(watchers)
+	buffers := s.conns.memory.Used()
 	to.Measure("watches", "Watches of all kinds.", float64(to.AllWatches))
 	to.Measure("watch_memory_bytes", "Memory that watches take.", float64(watched.Bytes))
-	to.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(s.o.MaxWatchBytes))
+	to.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(s.conns.o.MaxWatchBytes))
 	to.Measure("watch_memory_largest_bytes", "Memory that the watches of one connection take, at most.",
 		float64(largest))
 	to.Measure("buffer_bytes",
 		"Memory of large requests being received, and of answers and events to be sent.", float64(buffers))
-	to.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(s.o.MaxBuffers))
+	to.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(s.conns.o.MaxBuffers))
 	to.Measure("accept_errors_total", "Connections that the server failed to accept.",
-		float64(s.counts.acceptErrors.Load()))
+		float64(s.conns.counts.acceptErrors.Load()))
 	to.Measure("foreign_connections_total", "Connections that spoke another protocol.",
-		float64(s.counts.foreign.Load()))
-	to.Measure("sessions_refused_total", "Clients whose session had ended.", float64(s.counts.refused.Load()))
+		float64(s.conns.counts.foreign.Load()))
+	to.Measure("sessions_refused_total", "Clients whose session had ended.", float64(s.conns.counts.refused.Load()))
 	to.Measure("new_sessions_refused_total", "Clients that got no session because there were too many.",
-		float64(s.counts.refusedNew.Load()))
+		float64(s.conns.counts.refusedNew.Load()))
 	to.Measure("contenders_refused_total", "Requests of clients that --one-layout refused with NOAUTH.",
-		float64(s.counts.divided.Load()))
+		float64(s.conns.counts.divided.Load()))
 	to.Measure("log_lines_dropped_total", "Log lines about clients dropped because there were too many.",
-		float64(s.log.Dropped()))
+		float64(s.conns.log.Dropped()))
 	for r := ends.Client; r < ends.Reasons; r++ {
-		to.Measure("connection_ends_total", "Connections that ended, by reason.", float64(s.counts.ends[r].Load()),
+		to.Measure("connection_ends_total", "Connections that ended, by reason.", float64(s.conns.counts.ends[r].Load()),
 			admin.Pair{Key: "reason", Value: r.String()})
 	}
 }
 
 // Metrics are the values the server measures.
-func (s *Server) Metrics() *metrics.Set { return &s.metrics }
+func (s *Server) Metrics() *metrics.Set { return &s.conns.metrics }
 
 // Conns describes every client connection.
 func (s *Server) Conns() []admin.Conn {
-	list := s.all()
+	list := s.conns.all()
 	conns := make([]admin.Conn, 0, len(list))
 	for _, c := range list {
-		conns = append(conns, c.describe())
+		conns = append(conns, c.Describe())
 	}
 	return conns
 }
 
 // ResetConns zeroes the statistics of every connection.
 func (s *Server) ResetConns() {
-	for _, c := range s.all() {
-		o := &c.out
-		o.Lock()
-		o.Stat.Reset()
-		o.Unlock()
+	for _, c := range s.conns.all() {
+		c.Forget()
 	}
 }
 
@@ -88,11 +83,11 @@ func (s *Server) WatchScan(f func(path string, session int64) bool) {
 	var pairs []pair
 	for from := uint32(0); ; {
 		pairs = pairs[:0]
-		from = s.watches.Scan(from, step, func(path string, w *watchers.Watcher) {
+		from = s.conns.watches.Scan(from, step, func(path string, w *watchers.Watcher) {
 			pairs = append(pairs, pair{path, watching(w)})
 		})
 		for _, p := range pairs {
-			if !f(p.path, p.c.session) {
+			if !f(p.path, p.c.Session()) {
 				return
 			}
 		}
@@ -102,28 +97,25 @@ func (s *Server) WatchScan(f func(path string, session int64) bool) {
 	}
 }
 
-// watching returns the connection that watches.
-func watching(w *watchers.Watcher) *conn { return w.Out.Owner().(*conn) }
-
 // Watching reports whether a session watches exactly this path; known is false if the session is not
 // connected to this server.
 func (s *Server) Watching(session int64, path string) (watching, known bool) {
-	c := s.connOf(session)
-	return c != nil && s.watches.Has(&c.watcher, path), c != nil
+	c := s.conns.connOf(session)
+	return c != nil && s.conns.watches.Has(c.Watcher(), path), c != nil
 }
 
 // Watchers returns up to most of the sessions connected here that watch exactly
 // this path.
 func (s *Server) Watchers(path string, most int) (sessions []int64) {
-	s.watches.At(path, most, func(w *watchers.Watcher) { sessions = append(sessions, watching(w).session) })
+	s.conns.watches.At(path, most, func(w *watchers.Watcher) { sessions = append(sessions, watching(w).Session()) })
 	return sessions
 }
 
 // WatchCount returns how many watches a session has at this server.
 func (s *Server) WatchCount(session int64) int {
-	c := s.connOf(session)
+	c := s.conns.connOf(session)
 	if c == nil {
 		return 0
 	}
-	return s.watches.Of(&c.watcher)
+	return s.conns.watches.Of(c.Watcher())
 }

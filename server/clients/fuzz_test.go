@@ -40,15 +40,13 @@ func feed(t *testing.T, ln *pipeListener, b []byte) {
 
 // check demands that nothing remains of the connections that feed made.
 func (r *rig) check(t *testing.T) {
-	if n := r.srv.metrics.UnrecoverableErrors.Load(); n != 0 {
+	if n := r.srv.Metrics().UnrecoverableErrors.Load(); n != 0 {
 		t.Fatalf("panic in a connection:\n%s", r.log)
 	}
 	eventually(t, "all connections gone", func() bool {
-		r.srv.mu.Lock()
-		defer r.srv.mu.Unlock()
-		return len(r.srv.conns) == 0 && len(r.srv.sessions) == 0 && len(r.srv.perAddr) == 0
+		return r.srv.conns.Empty()
 	})
-	must.Equal(t, r.srv.watches.Figures().All, 0, "watches of connections that have ended")
+	must.Equal(t, r.srv.conns.watches.Figures().All, 0, "watches of connections that have ended")
 }
 
 func FuzzHandshake(f *testing.F) {

@@ -85,7 +85,7 @@ func (r *rig) serve() {
 		expect.OK(r.t, r.node.Close(ctx), "close node")
 		expect.OK(r.t, r.srv.Shutdown(ctx), "shutdown")
 		<-served
-		if n := r.srv.metrics.UnrecoverableErrors.Load(); n != 0 {
+		if n := r.srv.Metrics().UnrecoverableErrors.Load(); n != 0 {
 			r.t.Errorf("%d panics in connections:\n%s", n, r.log)
 		}
 	})
@@ -196,7 +196,7 @@ func (r *rig) measured(name string) (sum int) {
 }
 
 // parked returns the number of connections that rest without a goroutine.
-func (r *rig) parked() int { return r.srv.resting.Len() }
+func (r *rig) parked() int { return r.srv.conns.resting.Len() }
 
 // dial opens a connection without a session.
 func (r *rig) dial() *wire.Conn {
@@ -270,4 +270,29 @@ func wantKinds(t testing.TB, c *wire.Conn, want ...any) {
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	must.Await(t, "never: "+what, time.Minute, func() bool { return ok() })
+}
+
+// still is a replica of a server that knows no leader.
+type still struct{ st *state.State }
+
+func (s still) Propose(state.Request, state.Waiter) error {
+	panic("nothing is written without a leader")
+}
+
+func (s still) View(f func(*state.State)) { f(s.st) }
+
+func (s still) WaitZxid(context.Context, int64) bool { return false }
+
+func (s still) Zxid() int64 { return s.st.Zxid() }
+
+func (s still) PingOK(time.Duration) bool { return false }
+
+// idle returns a server that serves no client, and stops it when the test ends.
+func idle(t testing.TB, o options.Options) *Server {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := must.Get(New(o))(t)
+	t.Cleanup(func() { s.Shutdown(context.Background()) })
+	return s
 }

@@ -14,10 +14,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
-	"github.com/zlockd/zlockd/server/clients/entrance"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
@@ -36,7 +34,7 @@ func TestConnectionsPerAddressAreBounded(t *testing.T) {
 	for _, c := range held {
 		alive(t, c)
 	}
-	expect.Equal(t, r.srv.metrics.ConnectionRejected.Load(), 1, "rejections counted")
+	expect.Equal(t, r.srv.Metrics().ConnectionRejected.Load(), 1, "rejections counted")
 	held[0].Close()
 	eventually(t, "room again", func() bool {
 		c := r.dial()
@@ -66,7 +64,7 @@ func TestSessionsAreBounded(t *testing.T) {
 			held := []*wire.Conn{r.client(), r.client(), r.client()}
 			must.Fails(t, r.dial().Connect(wire.NewSession(10_000)), "a fourth session is created")
 			expect.Equal(t, r.measured("new_sessions_refused_total"), 1, "refused sessions")
-			expect.Equal(t, r.srv.metrics.ConnectionRejected.Load(), 1, "rejected connections")
+			expect.Equal(t, r.srv.Metrics().ConnectionRejected.Load(), 1, "rejected connections")
 			expect.Has(t, r.log.String(), "too many sessions")
 			held[0].Close()
 			held[0] = r.attach(held[0].Session)
@@ -94,7 +92,7 @@ func TestSessionsThatComeAtOnceAreBounded(t *testing.T) {
 	}
 	all.Wait()
 	expect.Equal(t, created.Load(), most, "sessions created")
-	expect.Equal(t, r.srv.creating.Load(), 0, "sessions being created")
+	expect.Equal(t, r.srv.conns.creating.Load(), 0, "sessions being created")
 }
 
 // An address without a limit of connections has no limit of sessions.
@@ -138,7 +136,7 @@ func TestWatchesAreBounded(t *testing.T) {
 		}
 		expect.Equal(t, err, io.EOF, "after too many watches")
 		eventually(t, "its watches gone", func() bool { return r.status().AllWatches == 0 })
-		eventually(t, "counted", func() bool { return r.srv.counts.ends[ends.Watches].Load() == 1 })
+		eventually(t, "counted", func() bool { return r.srv.conns.counts.ends[ends.Watches].Load() == 1 })
 	}
 }
 
@@ -164,7 +162,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 		if n, err := watch(t, c, 0, 100); err == nil || n < 25 || n > 30 {
 			t.Errorf("%d watches, then %v", n, err)
 		}
-		eventually(t, "counted", func() bool { return r.srv.counts.ends[ends.Watches].Load() == 1 })
+		eventually(t, "counted", func() bool { return r.srv.conns.counts.ends[ends.Watches].Load() == 1 })
 	})
 	t.Run("of one address", func(t *testing.T) {
 		r := newRig(t, options.Options{MaxWatchBytesPerConn: 300 * kilo})
@@ -214,7 +212,7 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 			for range 50 {
 				p.add(jute.OpSetData, wire.SetData(path, nil, -1))
 			}
-			for n := 0; r.srv.counts.ends[ends.Slow].Load() == 0; n++ {
+			for n := 0; r.srv.conns.counts.ends[ends.Slow].Load() == 0; n++ {
 				must.That(t, n <= 1000, "many events, and the client is still there")
 				must.OK(t, a.WriteRaw(p.b))
 				for range 50 {
@@ -263,42 +261,6 @@ func TestRepliesToAClientThatDoesNotReadHoldItBack(t *testing.T) {
 		wantKinds(t, c, i+1)
 	}
 	wg.Wait()
-}
-
-// glances counts the reads of the state.
-type glances struct {
-	entrance.Replica
-	n atomic.Int64
-}
-
-func (g *glances) View(f func(*state.State)) {
-	g.n.Add(1)
-	g.Replica.View(f)
-}
-
-// A session may list few of its ephemeral nodes, but the server goes through all of them. A client that asks
-// repeatedly must not delay the log.
-func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
-	const requests = 50
-	for _, tt := range []struct {
-		op   jute.OpCode
-		many bool
-	}{{jute.OpGetEphemerals, true}, {jute.OpGetAllChildrenNumber, false}} {
-		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
-		g := &glances{Replica: still{state.New("test")}}
-		s.UseMeanwhile(g)
-		s.ReadOnly(true)
-		c := newConn(&s.shared, &net.TCPConn{}, nil)
-		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
-		c.replica = g
-		for xid := range int32(requests) {
-			c.reader.in.Put(wire.AppendRequest(nil, xid, tt.op, wire.Path("/none")))
-		}
-		c.frames()
-		n := g.n.Load()
-		expect.Equal(t, n == requests, tt.many, "%v: the state was looked at %d times", tt.op, n)
-		must.OK(t, s.Shutdown(t.Context()))
-	}
 }
 
 func TestAuthPacketsAreBounded(t *testing.T) {
@@ -370,7 +332,7 @@ func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
 	defer c.Close()
 	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
 	io.Copy(io.Discard, c) // an alert, perhaps; then the end
-	eventually(t, "counted", func() bool { return s.metrics.TLSHandshakeFailed.Load() == 1 })
+	eventually(t, "counted", func() bool { return s.Metrics().TLSHandshakeFailed.Load() == 1 })
 }
 
 // The log has one line for each reason for which the server refuses an address's connections, however often

@@ -16,8 +16,9 @@ const (
 
 // listeners holds the listeners of a server.
 type listeners struct {
-	lock sync.Mutex
-	open map[net.Listener]bool
+	lock    sync.Mutex
+	open    map[net.Listener]bool
+	running sync.WaitGroup // a goroutine of each
 }
 
 // close closes all listeners.
@@ -33,12 +34,22 @@ func (l *listeners) close() {
 func (s *Server) opened(ln net.Listener) bool {
 	s.listeners.lock.Lock()
 	defer s.listeners.lock.Unlock()
-	if s.ctx.Err() != nil {
+	if s.stops() {
 		return false
 	}
 	s.listeners.open[ln] = true
-	s.wg.Add(1)
+	s.listeners.running.Add(1)
 	return true
+}
+
+// stops reports whether the server stops.
+func (s *Server) stops() bool {
+	select {
+	case <-s.conns.Stopped():
+		return true
+	default:
+		return false
+	}
 }
 
 // Serve accepts clients from ln until ln or the server is closed. It returns
@@ -47,10 +58,10 @@ func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
 
 // ServeTLS is Serve for clients that speak TLS.
 func (s *Server) ServeTLS(ln net.Listener) error {
-	if s.o.TLSConfig == nil {
+	if s.conns.o.TLSConfig == nil {
 		return errors.New("no TLS configuration")
 	}
-	return s.serve(ln, s.o.TLSConfig)
+	return s.serve(ln, s.conns.o.TLSConfig)
 }
 
 func (s *Server) serve(ln net.Listener, config *tls.Config) error {
@@ -58,29 +69,29 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 		ln.Close()
 		return nil
 	}
-	defer s.wg.Done()
+	defer s.listeners.running.Done()
 	defer ln.Close()
 	wait := acceptWaitMin
 	for {
 		nc, err := ln.Accept()
 		if err != nil {
-			if s.ctx.Err() != nil {
+			if s.stops() {
 				return nil
 			}
 			if errors.Is(err, net.ErrClosed) {
 				return err
 			}
-			s.counts.acceptErrors.Add(1)
-			s.log.Warn("accept failed", "err", err)
+			s.conns.counts.acceptErrors.Add(1)
+			s.conns.log.Warn("accept failed", "err", err)
 			select {
 			case <-time.After(wait):
-			case <-s.ctx.Done():
+			case <-s.conns.Stopped():
 				return nil
 			}
 			wait = min(2*wait, acceptWaitMax)
 			continue
 		}
 		wait = acceptWaitMin
-		s.handle(nc, config)
+		s.conns.Handle(nc, config)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/request"
+	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -106,8 +107,8 @@ func (c *conn) say(msg string, args ...any) {
 	c.shared.log.Of(c.from.Host, slog.LevelInfo, msg, args...)
 }
 
-// describe returns the description of the connection for operators.
-func (c *conn) describe() admin.Conn {
+// Describe returns the description of the connection for operators.
+func (c *conn) Describe() admin.Conn {
 	d := admin.Conn{Addr: addrOf(c.out.NC), Secure: c.out.Secure,
 		Established: c.shared.o.Now().Add(c.born - c.shared.now()),
 		LastCxid:    -1}
@@ -174,4 +175,21 @@ func (s *shared) connEnded(c *conn, why ends.Reason) {
 	default:
 		s.log.Of(c.from.Host, slog.LevelInfo, "connection refused", "reason", why.String())
 	}
+}
+
+// watching returns the connection that watches.
+func watching(w *watchers.Watcher) *conn { return w.Out.Owner().(*conn) }
+
+// Waits returns how many requests of the connection have no answer yet.
+func (c *conn) Waits() int {
+	c.out.Lock()
+	defer c.out.Unlock()
+	return c.out.Pending()
+}
+
+// Forget zeroes the statistics of the connection.
+func (c *conn) Forget() {
+	c.out.Lock()
+	defer c.out.Unlock()
+	c.out.Stat.Reset()
 }

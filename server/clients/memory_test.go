@@ -2,8 +2,6 @@ package clients
 
 import (
 	"fmt"
-	"log/slog"
-	"net"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,7 +19,7 @@ import (
 )
 
 // buffered is what the server's buffers hold.
-func (r *rig) buffered() int { return r.srv.memory.Used() }
+func (r *rig) buffered() int { return r.srv.conns.memory.Used() }
 
 func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	const bound = 2 << 20
@@ -40,7 +38,7 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		used := r.buffered()
 		expect.That(t, used <= bound && used >= bound/2, "%d bytes for unfinished frames", used)
-		expect.Equal(t, r.srv.counts.ends[ends.Stalled].Load(), 0, "closed before their time")
+		expect.Equal(t, r.srv.conns.counts.ends[ends.Stalled].Load(), 0, "closed before their time")
 		c := ln.dial(t)
 		must.OK(t, c.Connect(hello))
 		start := time.Now()
@@ -48,7 +46,7 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		wantKinds(t, c, 7)
 		d := time.Since(start)
 		expect.That(t, d <= 2*time.Second, "a whole frame waited %v for unfinished ones", d)
-		n := r.srv.counts.ends[ends.Stalled].Load()
+		n := r.srv.conns.counts.ends[ends.Stalled].Load()
 		expect.That(t, n != 0, "nobody was closed")
 		for _, c := range stalled {
 			c.Close()
@@ -90,7 +88,7 @@ func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 		}
 		f := must.Get(fast.Next())(t)
 		expect.Equal(t, f.Xid, 10, "the answer to the other")
-		counts := &r.srv.counts.ends
+		counts := &r.srv.conns.counts.ends
 		expect.Equal(t, counts[ends.Stalled].Load()+counts[ends.Slow].Load(), 0, "closed")
 	})
 }
@@ -163,7 +161,7 @@ func TestLongAnswersWaitForEachOther(t *testing.T) {
 				t.Errorf("an answer of %d bytes that is read took %v", len(f.Body), d)
 			}
 		}
-		n := r.srv.counts.ends[ends.Slow].Load()
+		n := r.srv.conns.counts.ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
 }
@@ -187,7 +185,7 @@ func TestOutcomesForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 		}
 		used := r.buffered()
 		expect.That(t, used <= bound+10*4*outbox.FlushSize, "%d bytes of outcomes", used)
-		n := r.srv.counts.ends[ends.Slow].Load()
+		n := r.srv.conns.counts.ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
 }
@@ -212,7 +210,7 @@ func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 		synctest.Wait()
 		used := r.buffered()
 		expect.That(t, used <= bound+len(deaf)*4*outbox.FlushSize, "%d bytes of events", used)
-		n := r.srv.counts.ends[ends.Slow].Load()
+		n := r.srv.conns.counts.ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
 }
@@ -269,28 +267,8 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		expect.Equal(t, r.srv.counts.ends[ends.Malformed].Load(), 3, "found malformed")
+		expect.Equal(t, r.srv.conns.counts.ends[ends.Malformed].Load(), 3, "found malformed")
 	})
-}
-
-// A connection may end after it got memory for a long reply and before the reply, during another write. Its
-// memory must be free then, also once that write has failed.
-func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
-	for name, end := range map[string]func(*conn) bool{
-		"before": func(c *conn) bool { c.out.Close(ends.Moved); return c.out.Reserve(1<<20, true) },
-		"after":  func(c *conn) bool { defer c.out.Close(ends.Moved); return !c.out.Reserve(1<<20, true) },
-	} {
-		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
-		client, server := net.Pipe()
-		c := newConn(&s.shared, server, nil)
-		c.out.Pretend(true, false, 100<<10, 0)
-		expect.That(t, !end(c), "%s: wrong about the end of the connection", name)
-		s.memory.Drop(c)
-		c.out.Write() // its client is gone: this ends the flush
-		expect.Equal(t, s.memory.Used(), 0, "%s: bytes that are held", name)
-		client.Close()
-		must.OK(t, s.Shutdown(t.Context()))
-	}
 }
 
 // A setWatches in one piece takes no more memory than its frame, however short the paths are.
@@ -304,29 +282,6 @@ func TestSetWatchesIsNotDecodedAtOnce(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	took := after.TotalAlloc - before.TotalAlloc
 	expect.That(t, took < uint64(5*len(body)), "%d bytes allocated for a frame of %d", took, len(body))
-}
-
-// TestReservedMemoryIsThereBeforeTheStateLock: the answer to a multiRead allocates nothing of its size
-// while it holds the lock of the state.
-func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
-	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
-	defer s.Shutdown(t.Context())
-	client, server := net.Pipe()
-	defer client.Close()
-	c := newConn(&s.shared, server, nil)
-	const size = 1 << 20
-	expect.That(t, c.out.Reserve(size, true),
-		"%d bytes are there, %d are held: want c.out.Reserve(size, true)",
-		cap(c.out.Look().Buf), c.out.Look().Held)
-	expect.That(t, cap(c.out.Look().Buf) >= size,
-		"%d bytes are there, %d are held: want cap(c.out.Look().Buf) >= size",
-		cap(c.out.Look().Buf), c.out.Look().Held)
-	if expect.Equal(t, len(c.out.Look().Buf), 0,
-		"%d bytes are there, %d are held: len(c.out.Look().Buf)", cap(c.out.Look().Buf), c.out.Look().Held) {
-		expect.That(t, c.out.Look().Held >= size,
-			"%d bytes are there, %d are held: want c.out.Look().Held >= size",
-			cap(c.out.Look().Buf), c.out.Look().Held)
-	}
 }
 
 // A multiRead with too large an answer is refused before it allocates memory for that answer.

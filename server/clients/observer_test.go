@@ -2,8 +2,6 @@ package clients
 
 import (
 	"fmt"
-	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -14,16 +12,12 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
-	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
-	"github.com/zlockd/zlockd/tree/acl"
-	"github.com/zlockd/zlockd/tree/watches"
 )
 
 func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
@@ -62,7 +56,7 @@ func TestExpiredSessionIsClosedBehindItsEvents(t *testing.T) {
 	<-end
 	wantKinds(t, a, "NodeDeleted /e")
 	must.OK(t, a.Closed())
-	ended := r.srv.Observed.EndedSince(-1)
+	ended := r.srv.conns.Observed.EndedSince(-1)
 	if expect.Equal(t, len(ended), 1, "ended %+v: len(ended)", ended) {
 		expect.Equal(t, ended[0].Session, a.Session.ID, "ended %+v: ended[0].Session", ended)
 		expect.Equal(t, ended[0].Cause, state.EndExpired, "ended %+v: ended[0].Cause", ended)
@@ -86,7 +80,7 @@ func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
 		waiter(func(*state.Outcome) { close(end) })))
 	<-end
 	must.OK(t, a.Closed())
-	e := r.srv.Observed.EndedSince(-1)
+	e := r.srv.conns.Observed.EndedSince(-1)
 	if expect.Equal(t, len(e), 1, "ended %+v: len(e)", e) {
 		expect.Equal(t, e[0].Reason(), "closed by its client", "ended %+v: e[0].Reason()", e)
 	}
@@ -147,7 +141,7 @@ func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
 	must.OK(t, short.Connect(wire.NewSession(4000)))
 	must.Get(short.Send(jute.OpPing, nil))(t)
 	must.OK(t, short.Closed())
-	eventually(t, "counted", func() bool { return r.srv.counts.ends[ends.CutOff].Load() == 1 })
+	eventually(t, "counted", func() bool { return r.srv.conns.counts.ends[ends.CutOff].Load() == 1 })
 }
 
 func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
@@ -177,19 +171,6 @@ func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
 			"heard %v, want %d alone: want len(only) != 1 || only[0].Session == a.Session.ID",
 			only, a.Session.ID)
 	}
-}
-
-// A server that leads no more may ask while it already follows another leader.
-func TestHeardTellsTwoWhoAskAtOnce(t *testing.T) {
-	var h heardList
-	var conns [4]conn
-	for i := range 3 {
-		h.add(&conns[i])
-	}
-	first := h.take()
-	expect.Equal(t, len(h.take()), 0, "told a second time")
-	h.add(&conns[3])
-	must.List(t, first, []*conn{&conns[0], &conns[1], &conns[2]}, "the list of the first who asked")
 }
 
 func TestConnectionsAreDescribed(t *testing.T) {
@@ -251,49 +232,6 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	}
 }
 
-// Clients that watch a node of a long ACL, with many identities each, must not keep the log
-// waiting for each of the many events that one multi may cause.
-func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
-	long := make([]jute.ACL, 1000)
-	for i := range long {
-		long[i] = jute.ACL{Perms: jute.PermRead, ID: acl.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))}
-	}
-	told := func(list []jute.ACL) (least time.Duration) {
-		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
-		for range 20 {
-			c := newConn(&s.shared, &net.TCPConn{}, nil)
-			ids := make([]jute.ID, identity.MaxIDs)
-			for i := range ids {
-				ids[i] = acl.DigestID(fmt.Sprintf("%02d:x", i))
-			}
-			ids[identity.MaxIDs-1] = list[len(list)-1].ID
-			c.proof.ids.Store(&ids)
-			s.watches.Add(&c.watcher, "/a", watches.Persistent)
-		}
-		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: acl.New(list)}}, 500)
-		least = time.Hour
-		for zxid := range int64(5) {
-			began := time.Now()
-			s.Events(zxid, events)
-			least = min(least, time.Since(began))
-		}
-		expect.Equal(t, s.watches.Asked(), 0, "answers are kept")
-		_, told := s.outboxes.Due()
-		for _, o := range told {
-			expect.Equal(t, o.Look().Frames, 5*500, "frames of events")
-		}
-		must.OK(t, s.Shutdown(t.Context()))
-		return least
-	}
-	var few, many time.Duration
-	for range 10 { // other programs may take the processor from either
-		if few, many = told(jute.WorldAnyone), told(long); many <= 20*few {
-			return
-		}
-	}
-	t.Errorf("a thousand entries: %v, one: %v", many, few)
-}
-
 // A log of requests gets each request once, with its answer, in the order of the answers.
 func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 	var mu sync.Mutex
@@ -342,7 +280,7 @@ func TestClientsThatConnectForEachRequestAreCounted(t *testing.T) {
 		c.Close()
 	}
 	eventually(t, "connections gone", func() bool { return r.status().Conns == 0 })
-	n := r.srv.Observed.GoneClients()["127.0.0.1"]
+	n := r.srv.conns.Observed.GoneClients()["127.0.0.1"]
 	expect.That(t, n.Requests >= connections,
 		"%+v of %d connections: want n.Requests >= connections", n, connections)
 	expect.That(t, n.Bytes >= 100*connections,

@@ -72,11 +72,11 @@ func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 	create(t, c, "/a", "", 0)
 	for n := range 3 {
 		r.valve.close()
-		from := r.srv.connOf(c.Session.ID).from
-		owe(from, 0)
+		from := r.srv.conns.connOf(c.Session.ID).Account()
+		from.Forgive()
 		must.OK(t, c.SendXid(int32(1+n), jute.OpGetData, wire.PathWatch("/a", false)))
 		eventually(t, "it waits", func() bool { return r.valve.waiting() == 1 })
-		owed := from.Account.Owed()
+		owed := from.Owed()
 		expect.That(t, owed >= request.WriteSteps, "its address owes %d steps", owed)
 		r.valve.open()
 		wantKinds(t, c, 1+n)
@@ -222,7 +222,7 @@ func TestWaitingForOnesOwnIsNotThrottling(t *testing.T) {
 		add(jute.OpCloseSession, nil)
 	must.OK(t, c.WriteRaw(p.b))
 	wantKinds(t, c, 1, 2, 3, 4)
-	n := r.srv.metrics.Throttled.Load()
+	n := r.srv.Metrics().Throttled.Load()
 	expect.Equal(t, n, 0, "throttled %d times", n)
 }
 

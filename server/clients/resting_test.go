@@ -3,7 +3,6 @@
 package clients
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -105,8 +104,8 @@ func TestRestingConnectionsEnd(t *testing.T) {
 			must.OK(r.t, c.WriteRaw(wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)))
 		},
 		"its outbox is full": func(r *rig, c *wire.Conn) {
-			s := r.srv.connOf(c.Session.ID)
-			s.out.Ignore(r.srv.o.MaxOutboxFrames)
+			s := r.srv.conns.connOf(c.Session.ID)
+			s.Out().Ignore(r.srv.Options().MaxOutboxFrames)
 			must.OK(r.t, c.WriteRaw(wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)))
 			must.OK(r.t, c.Closed()) // before its session expires
 		},
@@ -144,7 +143,7 @@ func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
 	r.asleep(1)
 	closedAfter(t, c)
 	eventually(t, "ended", func() bool { return r.status().Conns == 0 })
-	eventually(t, "its session ended", func() bool { return len(r.srv.Observed.EndedSince(-1)) == 1 })
+	eventually(t, "its session ended", func() bool { return len(r.srv.conns.Observed.EndedSince(-1)) == 1 })
 }
 
 // Clients rest, wake, are woken and end at random moments. Each wants every answer and every event.
@@ -215,18 +214,5 @@ func restAndWake(t *testing.T, r *rig, rng *rand.Rand, path string) {
 	case 1:
 		must.OK(t, c.WriteRaw(ping))
 		c.Close()
-	}
-}
-
-func TestBytesThatAreAPing(t *testing.T) {
-	ping := wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)
-	must.Equal(t, len(ping), pingSize)
-	expect.That(t, isPing(ping), "a ping: want isPing(ping)")
-	expect.That(t, isPing(append(ping, 9)), "a ping: want isPing(append(ping, 9))")
-	expect.That(t, isPing(wire.AppendRequest(nil, 7, jute.OpPing, nil)), "a ping with another number")
-	for _, at := range []int{0, 1, 2, 3, 8, 9, 10, 11} {
-		other := bytes.Clone(ping)
-		other[at] ^= 1
-		expect.That(t, !isPing(other), "another byte %d", at)
 	}
 }

@@ -264,9 +264,9 @@ func (c *conn) discard() {
 	}
 }
 
-// handle gives a new connection its goroutine, or closes it at once. It applies the limits before
+// Handle gives a new connection its goroutine, or closes it at once. It applies the limits before
 // the first byte is read, TLS or not.
-func (s *shared) handle(nc net.Conn, config *tls.Config) {
+func (s *shared) Handle(nc net.Conn, config *tls.Config) {
 	c := newConn(s, nc, config)
 	if !s.add(c) {
 		nc.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,8 +44,9 @@ type shared struct {
 	outboxes outbox.Shared
 }
 
-// init prepares all that connections share, before the first one comes.
-func (s *shared) init(o options.Options) {
+// newShared returns what the connections of a server share, before the first one comes. o has every default.
+func newShared(o options.Options) *shared {
+	s := new(shared)
 	s.o, s.start = o, time.Now()
 	s.registry.init()
 	s.Observed.Init(&s.metrics, s.start, o.Now, o.Follow)
@@ -60,6 +62,8 @@ func (s *shared) init(o options.Options) {
 	s.outboxes.MaxBytes, s.outboxes.MaxFrames = o.MaxOutboxBytes, o.MaxOutboxFrames
 	s.outboxes.Start(&s.wg)
 	s.resting.Start(s.wg.Go)
+	s.Change(o)
+	return s
 }
 
 // Words answers four-letter words; an admin.Admin implements it.
@@ -125,4 +129,41 @@ func (f *figures) refused(c *conn, what, problem string) {
 	f.metrics.ConnectionRejected.Add(1)
 	f.Observed.Refuse(c.from.Host, problem)
 	f.log.Of(c.from.Host, slog.LevelWarn, what, "reason", problem)
+}
+
+// Change applies MaxConns, MaxConnsPerAddr and SASL of o, and reports whether the SASL users have changed.
+// Existing connections, and identities that clients have proved, stay.
+func (s *shared) Change(o options.Options) (users bool) {
+	o.BoundConns()
+	s.mu.Lock()
+	s.maxConns = o.MaxConns
+	s.shares.SetConns(o.MaxConnsPerAddr)
+	for _, from := range s.perAddr {
+		from.Account.Forgive() // costs from a time without a bound are not a debt
+	}
+	s.mu.Unlock()
+	old := s.mechanisms.Swap(o.SASL)
+	return old != nil && o.SASL != nil && !maps.Equal(old.Users, o.SASL.Users)
+}
+
+// Answer sets the answerer of four-letter words, and the URL that the server shows to clients that speak HTTP
+// to the client port. Call it before Serve.
+func (s *shared) Answer(w Words, adminURL string) { s.words, s.adminURL = w, adminURL }
+
+// Stop closes every connection without waiting, and lets no other one in.
+func (s *shared) Stop() {
+	s.cancel()
+	for _, c := range s.all() {
+		c.out.Close(ends.Stopped)
+	}
+}
+
+// Stopped is closed when the server stops.
+func (s *shared) Stopped() <-chan struct{} { return s.ctx.Done() }
+
+// Wait waits, after Stop, until every goroutine has ended.
+func (s *shared) Wait() {
+	s.outboxes.Stop()
+	s.resting.Stop()
+	s.wg.Wait()
 }

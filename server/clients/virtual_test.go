@@ -89,7 +89,7 @@ func TestHandshakeHasADeadline(t *testing.T) {
 			expect.Equal(t, closedAfter(t, c), 10*time.Second, "%d bytes: closed after", n)
 		}
 		synctest.Wait()
-		expect.Equal(t, r.srv.metrics.SessionlessExpired.Load(), 5, "counted")
+		expect.Equal(t, r.srv.Metrics().SessionlessExpired.Load(), 5, "counted")
 	})
 }
 
@@ -124,7 +124,7 @@ func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
 		}
 		d := closedAfter(t, c)
 		expect.That(t, d >= 6*time.Second && d <= 10*time.Second, "closed after %v", d)
-		ended := r.srv.Observed.EndedSince(-1)
+		ended := r.srv.conns.Observed.EndedSince(-1)
 		if expect.Equal(t, len(ended), 1, "ended %+v: len(ended)", ended) {
 			expect.That(t, ended[0].Silent >= 6*time.Second,
 				"ended %+v: want ended[0].Silent >= 6*time.Second", ended)
@@ -140,7 +140,7 @@ func TestConnectionLastsAsLongAsItsSession(t *testing.T) {
 		for range 2 { // before and after it rests
 			for range 20 {
 				time.Sleep(time.Second)
-				r.srv.connOf(c.Session.ID).alive(r.srv.now())
+				r.srv.conns.connOf(c.Session.ID).Alive()
 			}
 			alive(t, c)
 		}
@@ -221,7 +221,7 @@ func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
 		call(t, slow, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
 		start := time.Now()
 		call(t, a, jute.OK, jute.OpSetData, wire.SetData("/a", nil, -1))
-		for r.srv.counts.ends[ends.Slow].Load() == 0 {
+		for r.srv.conns.counts.ends[ends.Slow].Load() == 0 {
 			time.Sleep(time.Second)
 			alive(t, a)
 		}
@@ -292,7 +292,7 @@ func TestClientThatReadsSlowlyAndPingsIsNotSilent(t *testing.T) {
 		for n := 0; n < 20_000; n += must.Get(c.Read(p[:]))(t) {
 			time.Sleep(time.Second)
 		}
-		expect.Equal(t, len(r.srv.Observed.EndedSince(-1)), 0, "sessions ended")
+		expect.Equal(t, len(r.srv.conns.Observed.EndedSince(-1)), 0, "sessions ended")
 	})
 }
 
@@ -306,7 +306,7 @@ func TestClientThatWaitsForAReconfigIsNotSilent(t *testing.T) {
 		must.OK(t, c.Connect(wire.NewSession(4000)))
 		call(t, c, jute.BadVersion, jute.OpReconfig, wire.Body{}.Null().Null().Str("x").Long(-1))
 		alive(t, c)
-		expect.Equal(t, len(r.srv.Observed.EndedSince(-1)), 0, "sessions ended")
+		expect.Equal(t, len(r.srv.conns.Observed.EndedSince(-1)), 0, "sessions ended")
 	})
 }
 
@@ -331,6 +331,6 @@ func TestClientWhoseWriteIsStuckIsNotSilent(t *testing.T) {
 		alive(t, c)
 		expect.OK(t, expect.Err(c.Exists("/e", false)))
 		closedAfter(t, c)
-		expect.Equal(t, len(r.srv.Observed.EndedSince(-1)), 1, "sessions ended")
+		expect.Equal(t, len(r.srv.conns.Observed.EndedSince(-1)), 1, "sessions ended")
 	})
 }

@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -149,17 +148,6 @@ func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
 	expect.Equal(t, r.measured("foreign_connections_total"), 1, "counted")
 }
 
-// still is a replica of a server that knows no leader.
-type still struct{ st *state.State }
-
-func (s still) Propose(state.Request, state.Waiter) error {
-	panic("nothing is written without a leader")
-}
-func (s still) View(f func(*state.State))            { f(s.st) }
-func (s still) WaitZxid(context.Context, int64) bool { return false }
-func (s still) Zxid() int64                          { return s.st.Zxid() }
-func (s still) PingOK(time.Duration) bool            { return false }
-
 // Without a leader no server asks which clients were heard from, for as long as that lasts:
 // connections that have ended must not wait for it.
 func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
@@ -181,8 +169,8 @@ func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 		call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/", true))
 		must.Get(c.Drop())(t)
 	}
-	eventually(t, "no connection is left", func() bool { return len(s.all()) == 0 })
-	n := len(s.heard.take())
+	eventually(t, "no connection is left", func() bool { return len(s.conns.all()) == 0 })
+	n := len(s.Heard(nil, false))
 	expect.That(t, n <= 0, "%d connections that have ended are remembered", n)
 }
 
@@ -193,7 +181,7 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 		Super: identity.Super{Digest: acl.DigestID("root:secret").ID},
 		Reconfigure: func(q options.ReconfigRequest) (jute.ErrCode, bool) {
 			asked = append(asked, q)
-			owed := r.srv.all()[0].from.Account.Owed()
+			owed := r.srv.conns.all()[0].Account().Owed()
 			expect.That(t, owed >= request.ReconfigSteps, "the address owes %d steps", owed)
 			switch q.Version {
 			case 5:

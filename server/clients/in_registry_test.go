@@ -1,9 +1,7 @@
 package clients
 
 import (
-	"encoding/binary"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -19,108 +17,128 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// deadlines remembers the read deadlines of a connection.
-type deadlines struct {
-	net.Conn
-	set []time.Time
-}
-
-func (d *deadlines) SetReadDeadline(at time.Time) error {
-	d.set = append(d.set, at)
-	return nil
-}
-
-// The read deadline of a connection depends on the bytes that it has received so far.
-func TestDeadlinesForTheNextBytes(t *testing.T) {
-	part := []byte{0, 0, 0, 99, 1}
-	oversized := binary.BigEndian.AppendUint32(nil, options.DefaultMaxFrame+1)
-	for _, x := range []struct {
-		name       string
-		bytes      []byte
-		within     int
-		readOnly   bool
-		unfinished bool
-		begun      time.Duration // how long ago the frame began; 0: just now
-		ending     bool
-		want       time.Duration // from now; 0: the deadline stays, -1: the deadline is removed
-	}{
-		{name: "between frames"},
-		{name: "behind a frame", unfinished: true, want: -1},
-		{name: "between frames, without a leader", readOnly: true, want: 10*time.Second + 6*time.Second},
-		{name: "in a frame", bytes: part, want: outbox.StallTime},
-		{name: "in a frame, without a leader", bytes: part, readOnly: true, want: outbox.StallTime},
-		{name: "in a frame that goes on", bytes: part, unfinished: true, begun: time.Second,
-			want: outbox.StallTime},
-		{name: "in a frame that takes long", bytes: part, unfinished: true, begun: frameTime - time.Second, want: time.Second},
-		{name: "in a setWatches", within: 5, want: outbox.StallTime},
-		{name: "in a setWatches, with a part", bytes: oversized, within: 5, want: outbox.StallTime},
-		{name: "before the header of a long frame", bytes: oversized, want: headerGrace},
-		{name: "in a frame, at the end", bytes: part, ending: true},
+// Connections are registered up to each bound, share what is of their address, and leave nothing behind.
+func TestConnectionsAreRegistered(t *testing.T) {
+	s, _ := quiet(t, options.Options{MaxConns: 3, MaxConnsPerAddr: 2})
+	var conns []*conn
+	for _, x := range []struct{ host, problem string }{
+		{"a", ""}, {"a", ""}, {"a", "too many connections from this address"}, {"b", ""}, {"c", "too many connections"},
+		{"a", "too many connections"},
 	} {
-		s, c := quiet(t, options.Options{})
-		s.start = s.start.Add(-time.Hour) // it has run for an hour
-		nc := &deadlines{}
-		c.out.NC, c.timeout = nc, 10*time.Second
-		c.reader.in.Put(x.bytes)
-		c.reader.within, c.readOnly, c.reader.unfinished = x.within, x.readOnly, x.unfinished
-		before := time.Now()
-		if x.begun > 0 {
-			c.reader.frameStart = s.now() - x.begun
+		c := newFrom(s, x.host)
+		problem := s.tryAdd(c)
+		must.Equal(t, problem, x.problem, "of %s, number %d", x.host, len(conns))
+		if problem == "" {
+			conns = append(conns, c)
 		}
-		if x.ending {
-			c.out.End(ends.Auth)
+	}
+	a := conns[0].from
+	expect.Equal(t, conns[1].from, a, "addresses are shared wrongly: conns[1].from")
+	expect.That(t, conns[2].from != a,
+		"addresses are shared wrongly: want conns[2].from != a")
+	if expect.Equal(t, len(a.conns), 2, "addresses are shared wrongly: len(a.conns)") {
+		expect.Equal(t, conns[0].proof.ids.Load(), a.ids,
+			"addresses are shared wrongly: conns[0].proof.ids.Load()")
+	}
+	expect.Equal(t, fmt.Sprint(*conns[2].proof.ids.Load()), "[{ip b}]")
+	if expect.Equal(t, len(s.all()), 3, "%d connections: len(s.all())", len(s.all())) {
+		if expect.Equal(t, len(s.watchersFrom("a")), 2, "%d connections", len(s.all())) {
+			expect.Equal(t, len(s.watchersFrom("c")), 0, "%d connections", len(s.all()))
 		}
-		c.armDeadline()
-		after := time.Now()
-		switch {
-		case x.want == 0:
-			expect.Equal(t, len(nc.set), 0, "%s: deadlines", x.name)
-		case !expect.Equal(t, len(nc.set), 1, "%s: deadlines", x.name):
-		case x.want < 0:
-			expect.That(t, nc.set[0].IsZero(), "%s: a deadline in %v", x.name, nc.set[0].Sub(before))
-		default:
-			expect.That(t, nc.set[0].Sub(before) >= x.want,
-				"%s: a deadline in %v, want %v: want nc.set[0].Sub(before) >= x.want",
-				x.name, nc.set[0].Sub(before), x.want)
-			expect.That(t, nc.set[0].Sub(after) <= x.want,
-				"%s: a deadline in %v, want %v: want nc.set[0].Sub(after) <= x.want",
-				x.name, nc.set[0].Sub(before), x.want)
+	}
+	older, ok := s.claim(conns[0], 7)
+	must.That(t, ok, "claimed: want ok")
+	must.That(t, older == nil, "claimed: want older == nil")
+	_, ok = s.claim(conns[1], 7)
+	must.That(t, ok, "claimed")
+	s.remove(conns[0]) // whose session has another connection
+	expect.Equal(t, s.connOf(7), conns[1], "the first is removed: s.connOf(7)")
+	if expect.Equal(t, len(s.watchersFrom("a")), 1, "the first is removed") {
+		expect.That(t, conns[0].removed, "the first is removed: want conns[0].removed")
+	}
+	s.remove(conns[1])
+	expect.That(t, s.connOf(7) == nil, "the second is removed: want s.connOf(7) == nil")
+	expect.That(t, s.perAddr["a"] == nil,
+		"the second is removed: want s.perAddr[\"a\"] == nil")
+	expect.Equal(t, len(s.all()), 1, "the second is removed: len(s.all())")
+	s.remove(conns[2])
+	for range conns {
+		s.wg.Done() // which ends of their goroutines do
+	}
+	s.Stop()
+	expect.Equal(t, s.tryAdd(newFrom(s, "d")), "server stopping")
+	if expect.Equal(t, len(s.conns), 0, "something is left: len(s.conns)") {
+		if expect.Equal(t, len(s.perAddr), 0, "something is left: len(s.perAddr)") {
+			expect.Equal(t, len(s.sessions), 0, "something is left: len(s.sessions)")
 		}
-		inFrame := len(x.bytes) > 0 || x.within > 0
-		expect.Equal(t, c.reader.unfinished, inFrame, "%s: c.reader.unfinished", x.name)
-		expect.Equal(t, c.reader.frameStart > 0, inFrame ||
-			x.begun > 0,
-			"%s: c.reader.frameStart > 0", x.name)
 	}
 }
 
-// Bytes from a client show that it is alive. The server tells the leader once, and never for a read-only
-// session.
-func TestBytesShowThatAClientIsAlive(t *testing.T) {
-	s, c := quiet(t, options.Options{})
-	c.received(10)
-	c.received(5)
-	expect.That(t, c.reader.arrived > 0,
-		"heard at %v, bytes came at %v: want c.reader.arrived > 0",
-		time.Duration(c.pulse.heard.Load()), c.reader.arrived)
-	expect.Equal(t, c.pulse.heard.Load(), int64(c.reader.arrived),
-		"heard at %v, bytes came at %v: c.pulse.heard.Load()",
-		time.Duration(c.pulse.heard.Load()), c.reader.arrived)
-	expect.Equal(t, c.pulse.received.Load(), 15,
-		"%d bytes: c.pulse.received.Load()", c.pulse.received.Load())
-	expect.Equal(t, s.metrics.BytesReceived.Load(), 15,
-		"%d bytes: s.metrics.BytesReceived.Load()", c.pulse.received.Load())
-	must.List(t, s.heard.take(), []*conn{c}, "heard of")
-	c.alive(7)
-	expect.Equal(t, c.pulse.heard.Load(), 7)
-	expect.Equal(t, len(s.heard.take()), 0, "it is listed, as nothing was asked since")
-	c.pulse.listed.Store(false)
-	c.readOnly = true
-	c.alive(8)
-	expect.Equal(t, c.pulse.heard.Load(), 8,
-		"a read-only session is told of: c.pulse.heard.Load()")
-	expect.Equal(t, len(s.heard.take()), 0,
-		"a read-only session is told of: len(s.heard.take())")
+// A refused connection is counted, told in the log and remembered.
+func TestRefusedConnectionsAreCounted(t *testing.T) {
+	s, _ := quiet(t, options.Options{MaxConns: 1, MaxConnsPerAddr: -1})
+	first := newFrom(s, "a")
+	must.That(t, s.add(first), "added")
+	expect.Equal(t, s.metrics.ConnectionRejected.Load(), 0)
+	expect.That(t, !s.add(newFrom(s, "b")), "added")
+	why, known := s.Observed.Refused("b")
+	expect.Equal(t, s.metrics.ConnectionRejected.Load(), 1,
+		"s.metrics.ConnectionRejected.Load()")
+	expect.That(t, known, "%v: want known", why)
+	expect.Equal(t, why.Why, "too many connections", "why.Why")
+	s.remove(first)
+	s.wg.Done()
+}
+
+// An address without connections stays while it owes something, and is not forgotten while it has some.
+func TestAddressesThatOweAreKept(t *testing.T) {
+	s, _ := quiet(t, options.Options{})
+	c := newFrom(s, "a")
+	must.Equal(t, s.tryAdd(c), "")
+	from := c.from
+	s.shares.Settle(&from.Account, 1000*time.Hour) // nothing is paid during this test
+	for _, x := range []struct {
+		owed int64
+		kept bool
+	}{{1, true}, {0, false}} {
+		s.perAddr["a"] = from
+		owe(from, x.owed)
+		s.mu.Lock()
+		s.forget(from)
+		_, kept := s.perAddr["a"]
+		s.mu.Unlock()
+		expect.Equal(t, kept, x.kept, "an address that owes %d", x.owed)
+	}
+	s.cancel()
+	s.mu.Lock()
+	s.perAddr["a"] = from
+	owe(from, 1)
+	s.forget(from)
+	_, kept := s.perAddr["a"]
+	s.mu.Unlock()
+	expect.That(t, !kept, "a server that stops keeps it")
+	s.wg.Done()
+}
+
+// The end of service ends connections with a session and those that ask for one, and no others.
+func TestEndOfServiceSendsClientsAway(t *testing.T) {
+	s, _ := quiet(t, options.Options{})
+	var conns []*conn
+	for p := phaseFirst; p <= phaseOpen; p++ {
+		c := newFrom(s, "a")
+		must.Equal(t, s.tryAdd(c), "")
+		c.phase.Store(int32(p))
+		conns = append(conns, c)
+	}
+	s.sendAway()
+	for p, c := range conns {
+		open := phase(p) < phaseConnect
+		expect.Equal(t, c.out.IsOpen(), open, "phase %d: open", p)
+		expect.That(t, c.out.Look().Why == ends.Serving != open, "phase %d: it ends because %v", p,
+			c.out.Look().Why)
+		s.remove(c)
+		s.wg.Done()
+	}
 }
 
 // A server tells the leader which sessions it heard from, and how long ago.
@@ -270,4 +288,17 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 	expect.Equal(t, third.out.Size(), 0, "a refusal for one that ends: third.out.Size()")
 	expect.Equal(t, s.counts.refused.Load(), 0,
 		"a refusal for one that ends: s.counts.refused.Load()")
+}
+
+// A server that leads no more may ask while it already follows another leader.
+func TestHeardTellsTwoWhoAskAtOnce(t *testing.T) {
+	var h heardList
+	var conns [4]conn
+	for i := range 3 {
+		h.add(&conns[i])
+	}
+	first := h.take()
+	expect.Equal(t, len(h.take()), 0, "told a second time")
+	h.add(&conns[3])
+	must.List(t, first, []*conn{&conns[0], &conns[1], &conns[2]}, "the list of the first who asked")
 }

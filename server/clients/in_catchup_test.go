@@ -1,11 +1,13 @@
 package clients
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -15,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // Events of a setWatches count among the frames that a connection may leave unread.
@@ -32,7 +35,7 @@ func TestMissedEventsAreCountedAsFrames(t *testing.T) {
 
 // The events of a long setWatches leave with the paths that have been compared: they do not wait for the rest.
 func TestMissedEventsLeaveInPieces(t *testing.T) {
-	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
 	client, server := net.Pipe()
 	var got atomic.Int64
 	go func() {
@@ -41,7 +44,7 @@ func TestMissedEventsLeaveInPieces(t *testing.T) {
 			got.Add(int64(n))
 		}
 	}()
-	c := newConn(&s.shared, server, nil)
+	c := newConn(s, server, nil)
 	c.from = new(address)
 	c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 	c.replica = still{state.New("test")}
@@ -50,8 +53,42 @@ func TestMissedEventsLeaveInPieces(t *testing.T) {
 	for first := true; first || u.n > 0; first = false {
 		must.That(t, u.add(&u.step.Data, path), "the connection ended: %v", c.out.Look().Why)
 	}
-	eventually(t, "the events of these paths", func() bool { return got.Load() >= outbox.FlushSize })
+	must.Await(t, "the events of these paths are missing", time.Minute,
+		func() bool { return got.Load() >= outbox.FlushSize })
 	c.out.Close(ends.Stopped)
 	client.Close()
-	must.OK(t, s.Shutdown(t.Context()))
+}
+
+// What a setWatches is read by, where it ends or lies.
+func TestPiecesOfASetWatches(t *testing.T) {
+	text := wire.Body{}.Long(1 << 40).Int(7).Str("/a").Int(-1)
+	for _, x := range []struct {
+		name   string
+		within int
+		bytes  []byte
+		want   string
+		why    ends.Reason
+	}{
+		{"whole", len(text), text, "1099511627776 7 /a -1", ends.None},
+		{"a byte is missing from the frame", len(text) - 1, text, "1099511627776 7 /a 0", ends.Malformed},
+		{"nothing", 0, nil, "0 0  0", ends.Malformed},
+		{"a null string", 16, wire.Body{}.Long(1).Int(2).Null(), "1 2  0", ends.Malformed},
+		{"a longer string", 20, wire.Body{}.Long(1).Int(2).Int(5).Int(0), "1 2  0", ends.Malformed},
+		{"a string beyond the frame limit", 1 << 20, wire.Body{}.Long(1).Int(2).Int(4097).Int(0),
+			"1 2  0", ends.Malformed},
+	} {
+		_, c := quiet(t, options.Options{MaxFrame: 4096})
+		c.reader.within = x.within
+		c.reader.in.Put(append([]byte(nil), x.bytes...))
+		p := pieces{c: c}
+		got := fmt.Sprint(p.long(), " ", p.int(), " ", p.string(), " ", p.int())
+		expect.That(t, got == x.want && p.why == x.why, "%s: %q, %v", x.name, got, p.why)
+		p.fail()
+		expect.Equal(t, p.why, ends.Malformed, "%s", x.name)
+		p.why = ends.Client
+		p.fail()
+		expect.Equal(t, p.why, ends.Client, "%s: p.why", x.name)
+		expect.That(t, p.take(0) == nil,
+			"%s: the first reason is another: want p.take(0) == nil", x.name)
+	}
 }

@@ -3,6 +3,7 @@ package clients
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
@@ -209,4 +211,57 @@ func TestStepsOfARead(t *testing.T) {
 		"%d and %d steps: c.from.Account.Owed()", c.reads.cost, c.from.Account.Owed())
 	c.charge(-5)
 	expect.Equal(t, c.from.Account.Owed(), 25)
+}
+
+// Reads are answered together, so many at a time, and until they have cost so much.
+func TestReadsAreAnsweredTogether(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		n     int
+		op    jute.OpCode
+		body  wire.Body
+		views int
+	}{
+		{"one", 1, jute.OpExists, wire.PathWatch("/", false), 1},
+		{"as many as may", maxRun, jute.OpExists, wire.PathWatch("/", false), 1},
+		{"one more", maxRun + 1, jute.OpExists, wire.PathWatch("/", false), 2},
+		{"many", 10 * maxRun, jute.OpGetData, wire.PathWatch("/", false), 10},
+	} {
+		s, c := quiet(t, options.Options{})
+		g := &glances{Replica: still{state.New("test")}}
+		c.replica = g
+		for xid := range int32(x.n) {
+			c.reader.in.Put(wire.AppendRequest(nil, xid, x.op, x.body))
+		}
+		expect.Equal(t, c.frames(), ends.None, "%s", x.name)
+		expect.Equal(t, g.n.Load(), int64(x.views), "%s: holds of the lock", x.name)
+		expect.Equal(t, c.reader.in.Len(), 0, "%s: bytes that no read took", x.name)
+		expect.Equal(t, s.metrics.PacketsReceived.Load(), int64(x.n),
+			"%s: s.metrics.PacketsReceived.Load()", x.name)
+		expect.Equal(t, c.reads.cost, 0, "%s: c.reads.cost", x.name)
+	}
+}
+
+// A session may list few of its ephemeral nodes, but the server goes through all of them. A client that asks
+// repeatedly must not delay the log.
+func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
+	const requests = 50
+	for _, tt := range []struct {
+		op   jute.OpCode
+		many bool
+	}{{jute.OpGetEphemerals, true}, {jute.OpGetAllChildrenNumber, false}} {
+		s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
+		g := &glances{Replica: still{state.New("test")}}
+		s.entrance.UseMeanwhile(g)
+		s.entrance.SetReadOnly(true)
+		c := newConn(s, &net.TCPConn{}, nil)
+		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
+		c.replica = g
+		for xid := range int32(requests) {
+			c.reader.in.Put(wire.AppendRequest(nil, xid, tt.op, wire.Path("/none")))
+		}
+		c.frames()
+		n := g.n.Load()
+		expect.Equal(t, n == requests, tt.many, "%v: the state was looked at %d times", tt.op, n)
+	}
 }

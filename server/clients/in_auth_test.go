@@ -1,0 +1,52 @@
+package clients
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/tree/acl"
+)
+
+// Each scheme derives its identity from the credentials.
+func TestWhatCredentialsProve(t *testing.T) {
+	super := acl.DigestID("super:secret").ID
+	address := jute.ID{Scheme: "ip", ID: "127.0.0.1"}
+	for _, x := range []struct {
+		scheme      string
+		credentials []byte
+		names       []string
+		want        bool
+		ids         int // beside the address
+	}{
+		{"ip", []byte("10.0.0.1"), nil, true, 0},
+		{"digest", []byte("a:b"), nil, true, 1},
+		{"digest", []byte(""), nil, true, 1},
+		{"digest", nil, nil, false, 0},
+		{"digest", []byte("super:secret"), nil, true, 2},
+		{"digest", []byte("super:other"), nil, true, 1},
+		{"ensemble", []byte("any"), nil, true, 0},
+		{"ensemble", []byte("one"), []string{"one", "two"}, true, 0},
+		{"ensemble", []byte("three"), []string{"one", "two"}, false, 0},
+		{"ensemble", nil, []string{"one"}, true, 0},
+		{"x509", []byte("CN=a"), nil, false, 0},
+		{"sasl", []byte("a"), nil, false, 0},
+		{"super", []byte(""), nil, false, 0},
+		{"", nil, nil, false, 0},
+	} {
+		_, c := quiet(t, options.Options{Super: identity.Super{Digest: super}, EnsembleNames: x.names})
+		for range 2 { // the second time proves nothing new
+			expect.Equal(t, c.prove(x.scheme, x.credentials), x.want, "%s %q", x.scheme, x.credentials)
+			ids := *c.proof.ids.Load()
+			if expect.Equal(t, len(ids), 1+x.ids, "%s %q: len(ids)", x.scheme, x.credentials) {
+				expect.That(t, slices.Contains(ids, address),
+					"%s %q: %v: want slices.Contains(ids, address)", x.scheme, x.credentials, ids)
+				expect.Equal(t, slices.Contains(ids, identity.SuperID), x.ids == 2,
+					"%s %q: slices.Contains(ids, identity.SuperID)", x.scheme, x.credentials)
+			}
+		}
+	}
+}

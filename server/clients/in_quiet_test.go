@@ -1,0 +1,79 @@
+package clients
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/entrance"
+	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/options"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// quiet returns a server that serves no client, and a connection of it.
+func quiet(t testing.TB, o options.Options) (*shared, *conn) {
+	s := quietly(t, o)
+	return s, connFrom(s, new(address))
+}
+
+// quietly returns what the connections of a server share, and stops it when the test ends.
+func quietly(t testing.TB, o options.Options) *shared {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := newShared(must.Get(o.WithDefaults())(t))
+	t.Cleanup(func() {
+		s.Stop()
+		s.Wait()
+	})
+	return s
+}
+
+// connFrom returns a connection from an address.
+func connFrom(s *shared, from *address) *conn {
+	c := newConn(s, &net.TCPConn{}, nil)
+	c.from, c.watcher.From = from, &from.Address
+	c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
+	return c
+}
+
+// newFrom returns a connection from a host that no server has registered.
+func newFrom(s *shared, host string) *conn {
+	c := newConn(s, &net.TCPConn{}, nil)
+	c.from.Host = host
+	return c
+}
+
+// glances counts the reads of the state.
+type glances struct {
+	entrance.Replica
+	n atomic.Int64
+}
+
+func (g *glances) View(f func(*state.State)) {
+	g.n.Add(1)
+	g.Replica.View(f)
+}
+
+// owe makes an address owe exactly this number of steps.
+func owe(from *address, steps int64) { from.Account.Charge(steps - from.Account.Owed()) }
+
+// refusing is a replica that takes no requests.
+type refusing struct{ still }
+
+func (refusing) Propose(state.Request, state.Waiter) error { return errors.New("no") }
+
+// loose makes a connection with a session, over a state, that no goroutine serves.
+func loose(t testing.TB, st *state.State) *conn {
+	a, b := net.Pipe()
+	t.Cleanup(func() { a.Close() })
+	c := newConn(quietly(t, options.Options{}), b, nil)
+	c.replica = still{st}
+	c.proof.ids.Store(identity.Unproved(c.from.Host, false))
+	c.session = 1
+	return c
+}
