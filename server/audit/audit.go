@@ -207,7 +207,7 @@ func appendUsers(b []byte, ids []jute.ID) []byte {
 }
 
 // Ended writes a line for each ephemeral node that the end of a session removed. It can be
-// clients.Options.Ended.
+// options.Options.Ended.
 func (l *Log) Ended(session int64, events []tree.Event) {
 	var paths []string // copy the paths, because the list of events belongs to the caller
 	size := 0
@@ -234,7 +234,7 @@ func (l *Log) Ended(session int64, events []tree.Event) {
 }
 
 // Request writes the lines of a client's request, if the request asks for a change or is a login that failed.
-// It can be clients.Options.Follow.
+// It can be options.Options.Follow.
 func (l *Log) Request(r *observe.Request) {
 	e := Event{Session: r.Session, IP: r.Addr, IDs: r.IDs}
 	if r.Code != jute.OK || r.Refused || r.Unknown {

@@ -165,7 +165,7 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 	n := asMany("ZLOCKD_SESSIONS", 2000)
 	c := newCrowd(n)
 	r := newRigOn(t, crowdOptions, c.ln)
-	r.srv.conns.resting.Use(c.poller)
+	r.srv.conns.Resting.Use(c.poller)
 	ping := wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)
 	heap, stacks := living()
 	began := time.Now()

@@ -26,7 +26,7 @@ func TestRequestsAreCharged(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
 	account := func() *budget.Account {
-		for _, c := range r.srv.conns.all() {
+		for _, c := range r.srv.conns.All() {
 			return c.Account()
 		}
 		t.Fatal("no connection")
@@ -44,7 +44,7 @@ func TestRequestsAreCharged(t *testing.T) {
 		acl[i] = jute.ACL{Perms: 31, ID: jute.ID{Scheme: "ip", ID: fmt.Sprintf("10.0.%d.%d", i/250, i%250)}}
 	}
 	call(t, c, jute.OK, jute.OpCreate, wire.Create("/acl", nil, append(acl, jute.WorldAnyone...), 0))
-	r.srv.conns.shares.Settle(account, 1000*time.Hour) // nothing is paid during this test
+	r.srv.conns.Shares.Settle(account, 1000*time.Hour) // nothing is paid during this test
 	for name, x := range map[string]struct {
 		op          jute.OpCode
 		body        []byte
@@ -78,8 +78,8 @@ func TestRequestsAreCharged(t *testing.T) {
 func TestWatchersPayForTheirIdentities(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
-	from := r.srv.conns.all()[0].Account()
-	r.srv.conns.shares.Settle(from, 1000*time.Hour) // nothing is paid during this test
+	from := r.srv.conns.All()[0].Account()
+	r.srv.conns.Shares.Settle(from, 1000*time.Hour) // nothing is paid during this test
 	must.Get(c.Create("/n", nil, 0))(t)
 	cost := func() int64 {
 		must.OK(t, c.AddWatch("/n", jute.AddWatchPersistent))
@@ -102,7 +102,7 @@ func TestWatchersPayForTheirIdentities(t *testing.T) {
 func TestWatchesOfAConnectionAreGivenBack(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
-	from := r.srv.conns.all()[0].Account()
+	from := r.srv.conns.All()[0].Account()
 	for i := range 2 * watchers.WatchStep / 1000 {
 		must.Get(c.Call(jute.OpExists, wire.PathWatch(fmt.Sprintf("/%d/%s", i, strings.Repeat("x", 1000)), true)))(t)
 	}
@@ -115,8 +115,8 @@ func TestWatchesOfAConnectionAreGivenBack(t *testing.T) {
 
 // unpaid clears the debt of a client's address, stops its payments, and returns its account.
 func unpaid(r *rig, c *wire.Conn) *budget.Account {
-	a := r.srv.conns.connOf(c.Session.ID).Account()
-	r.srv.conns.shares.Settle(a, math.MaxInt64)
+	a := r.srv.conns.Of(c.Session.ID).Account()
+	r.srv.conns.Shares.Settle(a, math.MaxInt64)
 	a.Forgive()
 	return a
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/conn"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/rest"
 	"github.com/zlockd/zlockd/test/must"
@@ -177,7 +178,7 @@ func newTrio(t *testing.T, n int) (rigs [3]*rig, crowds [3]*crowd) {
 	wg.Wait()
 	for i, r := range rigs {
 		r.serve()
-		r.srv.conns.resting.Use(crowds[i].poller)
+		r.srv.conns.Resting.Use(crowds[i].poller)
 	}
 	return rigs, crowds
 }
@@ -201,7 +202,7 @@ func TestWatchesTakeLittle(t *testing.T) {
 		c := newCrowd(sessions)
 		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
 			r := newRigOn(t, crowdOptions, c.ln)
-			r.srv.conns.resting.Use(c.poller)
+			r.srv.conns.Resting.Use(c.poller)
 			c.open(t)
 			heap, _ := living()
 			for at := 0; at < each; {
@@ -241,7 +242,7 @@ func TestWatchesTakeLittle(t *testing.T) {
 func TestManyWatchersOfOneNode(t *testing.T) {
 	c := newCrowd(asMany("ZLOCKD_SESSIONS", 2000))
 	r := newRigOn(t, crowdOptions, c.ln)
-	r.srv.conns.resting.Use(c.poller)
+	r.srv.conns.Resting.Use(c.poller)
 	c.open(t)
 	admin, other := c.client(t), c.client(t)
 	create(t, admin, "/watched", "", 0)
@@ -391,16 +392,19 @@ func (p *memPoller) arrived(c *memConn) {
 	}
 }
 
-func (p *memPoller) Takes(c rest.Sleeper) bool { _, ok := c.(*conn).Out().NC.(*memConn); return ok }
+func (p *memPoller) Takes(c rest.Sleeper) bool {
+	_, ok := c.(*conn.Conn).Out().NC.(*memConn)
+	return ok
+}
 
 func (p *memPoller) Add(c rest.Sleeper, slot uint32) error {
-	m := c.(*conn).Out().NC.(*memConn)
+	m := c.(*conn.Conn).Out().NC.(*memConn)
 	m.slot.Store(int64(slot) + 1)
 	p.arrived(m)
 	return nil
 }
 
-func (p *memPoller) Remove(c rest.Sleeper) { c.(*conn).Out().NC.(*memConn).slot.Store(0) }
+func (p *memPoller) Remove(c rest.Sleeper) { c.(*conn.Conn).Out().NC.(*memConn).slot.Store(0) }
 
 func (p *memPoller) Wait(buf []rest.Arrival) (n int, err error) {
 	p.mu.Lock()
@@ -419,7 +423,7 @@ func (p *memPoller) Wait(buf []rest.Arrival) (n int, err error) {
 }
 
 func (p *memPoller) Read(c rest.Sleeper, b []byte) (n int, err error) {
-	m := c.(*conn).Out().NC.(*memConn)
+	m := c.(*conn.Conn).Out().NC.(*memConn)
 	select {
 	case in, open := <-m.toServer:
 		if !open {

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/conn"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/metrics"
@@ -9,13 +10,14 @@ import (
 
 // Fill adds the connections and counters of the server to a status. It takes a lock of each connection.
 func (s *Server) Fill(to *admin.Status, need admin.Need) {
-	to.Fill(&s.conns.metrics, need)
-	list := s.conns.all()
-	to.Serving, to.ReadOnly, to.Uptime, to.Conns = s.conns.entrance.Open(), s.conns.entrance.ReadOnly(), s.conns.now(), len(list)
+	to.Fill(&s.conns.Metrics, need)
+	list := s.conns.All()
+	to.Serving, to.ReadOnly = s.conns.Entrance.Open(), s.conns.Entrance.ReadOnly()
+	to.Uptime, to.Conns = s.conns.Now(), len(list)
 	for _, c := range list {
 		to.Outstanding += c.Waits()
 	}
-	watched := s.conns.watches.Figures()
+	watched := s.conns.Watches.Figures()
 	to.WatchConns, to.WatchPaths, to.Watches = watched.Conns, watched.Paths, watched.Watches
 	to.AllWatches = watched.All
 	if need&admin.NeedMetrics == 0 {
@@ -25,39 +27,41 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	for i, c := range list {
 		watchers[i] = c.Watcher()
 	}
-	largest := s.conns.watches.Largest(watchers)
-	buffers := s.conns.memory.Used()
+	largest := s.conns.Watches.Largest(watchers)
+	buffers := s.conns.Memory.Used()
 	to.Measure("watches", "Watches of all kinds.", float64(to.AllWatches))
 	to.Measure("watch_memory_bytes", "Memory that watches take.", float64(watched.Bytes))
-	to.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(s.conns.o.MaxWatchBytes))
+	to.Measure("watch_memory_limit_bytes", "Memory that watches may take.",
+		float64(s.conns.Options.MaxWatchBytes))
 	to.Measure("watch_memory_largest_bytes", "Memory that the watches of one connection take, at most.",
 		float64(largest))
 	to.Measure("buffer_bytes",
 		"Memory of large requests being received, and of answers and events to be sent.", float64(buffers))
-	to.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(s.conns.o.MaxBuffers))
+	to.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(s.conns.Options.MaxBuffers))
 	to.Measure("accept_errors_total", "Connections that the server failed to accept.",
-		float64(s.conns.counts.acceptErrors.Load()))
+		float64(s.conns.Counts.AcceptErrors.Load()))
 	to.Measure("foreign_connections_total", "Connections that spoke another protocol.",
-		float64(s.conns.counts.foreign.Load()))
-	to.Measure("sessions_refused_total", "Clients whose session had ended.", float64(s.conns.counts.refused.Load()))
+		float64(s.conns.Counts.Foreign.Load()))
+	to.Measure("sessions_refused_total", "Clients whose session had ended.",
+		float64(s.conns.Counts.Refused.Load()))
 	to.Measure("new_sessions_refused_total", "Clients that got no session because there were too many.",
-		float64(s.conns.counts.refusedNew.Load()))
+		float64(s.conns.Counts.RefusedNew.Load()))
 	to.Measure("contenders_refused_total", "Requests of clients that --one-layout refused with NOAUTH.",
-		float64(s.conns.counts.divided.Load()))
+		float64(s.conns.Counts.Divided.Load()))
 	to.Measure("log_lines_dropped_total", "Log lines about clients dropped because there were too many.",
-		float64(s.conns.log.Dropped()))
+		float64(s.conns.Log.Dropped()))
 	for r := ends.Client; r < ends.Reasons; r++ {
-		to.Measure("connection_ends_total", "Connections that ended, by reason.", float64(s.conns.counts.ends[r].Load()),
-			admin.Pair{Key: "reason", Value: r.String()})
+		to.Measure("connection_ends_total", "Connections that ended, by reason.",
+			float64(s.conns.Counts.Ends[r].Load()), admin.Pair{Key: "reason", Value: r.String()})
 	}
 }
 
 // Metrics are the values the server measures.
-func (s *Server) Metrics() *metrics.Set { return &s.conns.metrics }
+func (s *Server) Metrics() *metrics.Set { return &s.conns.Metrics }
 
 // Conns describes every client connection.
 func (s *Server) Conns() []admin.Conn {
-	list := s.conns.all()
+	list := s.conns.All()
 	conns := make([]admin.Conn, 0, len(list))
 	for _, c := range list {
 		conns = append(conns, c.Describe())
@@ -67,7 +71,7 @@ func (s *Server) Conns() []admin.Conn {
 
 // ResetConns zeroes the statistics of every connection.
 func (s *Server) ResetConns() {
-	for _, c := range s.conns.all() {
+	for _, c := range s.conns.All() {
 		c.Forget()
 	}
 }
@@ -77,14 +81,14 @@ func (s *Server) ResetConns() {
 func (s *Server) WatchScan(f func(path string, session int64) bool) {
 	type pair struct {
 		path string
-		c    *conn
+		c    *conn.Conn
 	}
 	const step = 1000
 	var pairs []pair
 	for from := uint32(0); ; {
 		pairs = pairs[:0]
-		from = s.conns.watches.Scan(from, step, func(path string, w *watchers.Watcher) {
-			pairs = append(pairs, pair{path, watching(w)})
+		from = s.conns.Watches.Scan(from, step, func(path string, w *watchers.Watcher) {
+			pairs = append(pairs, pair{path, conn.Watching(w)})
 		})
 		for _, p := range pairs {
 			if !f(p.path, p.c.Session()) {
@@ -100,22 +104,24 @@ func (s *Server) WatchScan(f func(path string, session int64) bool) {
 // Watching reports whether a session watches exactly this path; known is false if the session is not
 // connected to this server.
 func (s *Server) Watching(session int64, path string) (watching, known bool) {
-	c := s.conns.connOf(session)
-	return c != nil && s.conns.watches.Has(c.Watcher(), path), c != nil
+	c := s.conns.Of(session)
+	return c != nil && s.conns.Watches.Has(c.Watcher(), path), c != nil
 }
 
 // Watchers returns up to most of the sessions connected here that watch exactly
 // this path.
 func (s *Server) Watchers(path string, most int) (sessions []int64) {
-	s.conns.watches.At(path, most, func(w *watchers.Watcher) { sessions = append(sessions, watching(w).Session()) })
+	s.conns.Watches.At(path, most, func(w *watchers.Watcher) {
+		sessions = append(sessions, conn.Watching(w).Session())
+	})
 	return sessions
 }
 
 // WatchCount returns how many watches a session has at this server.
 func (s *Server) WatchCount(session int64) int {
-	c := s.conns.connOf(session)
+	c := s.conns.Of(session)
 	if c == nil {
 		return 0
 	}
-	return s.conns.watches.Of(c.Watcher())
+	return s.conns.Watches.Of(c.Watcher())
 }

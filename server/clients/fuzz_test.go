@@ -46,7 +46,7 @@ func (r *rig) check(t *testing.T) {
 	eventually(t, "all connections gone", func() bool {
 		return r.srv.conns.Empty()
 	})
-	must.Equal(t, r.srv.conns.watches.Figures().All, 0, "watches of connections that have ended")
+	must.Equal(t, r.srv.conns.Watches.Figures().All, 0, "watches of connections that have ended")
 }
 
 func FuzzHandshake(f *testing.F) {

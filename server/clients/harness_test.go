@@ -196,7 +196,7 @@ func (r *rig) measured(name string) (sum int) {
 }
 
 // parked returns the number of connections that rest without a goroutine.
-func (r *rig) parked() int { return r.srv.conns.resting.Len() }
+func (r *rig) parked() int { return r.srv.conns.Resting.Len() }
 
 // dial opens a connection without a session.
 func (r *rig) dial() *wire.Conn {
@@ -296,3 +296,11 @@ func idle(t testing.TB, o options.Options) *Server {
 	t.Cleanup(func() { s.Shutdown(context.Background()) })
 	return s
 }
+
+// Bounds of single connections, which tests of the whole server reach.
+const (
+	maxAuths      = 100
+	maxConnecting = 256
+	parkedAnswer  = 4 << 10
+	saslEmpty     = 3
+)

@@ -92,7 +92,7 @@ func TestSessionsThatComeAtOnceAreBounded(t *testing.T) {
 	}
 	all.Wait()
 	expect.Equal(t, created.Load(), most, "sessions created")
-	expect.Equal(t, r.srv.conns.creating.Load(), 0, "sessions being created")
+	expect.Equal(t, r.srv.conns.Creating(), 0, "sessions being created")
 }
 
 // An address without a limit of connections has no limit of sessions.
@@ -136,7 +136,7 @@ func TestWatchesAreBounded(t *testing.T) {
 		}
 		expect.Equal(t, err, io.EOF, "after too many watches")
 		eventually(t, "its watches gone", func() bool { return r.status().AllWatches == 0 })
-		eventually(t, "counted", func() bool { return r.srv.conns.counts.ends[ends.Watches].Load() == 1 })
+		eventually(t, "counted", func() bool { return r.srv.conns.Counts.Ends[ends.Watches].Load() == 1 })
 	}
 }
 
@@ -162,7 +162,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 		if n, err := watch(t, c, 0, 100); err == nil || n < 25 || n > 30 {
 			t.Errorf("%d watches, then %v", n, err)
 		}
-		eventually(t, "counted", func() bool { return r.srv.conns.counts.ends[ends.Watches].Load() == 1 })
+		eventually(t, "counted", func() bool { return r.srv.conns.Counts.Ends[ends.Watches].Load() == 1 })
 	})
 	t.Run("of one address", func(t *testing.T) {
 		r := newRig(t, options.Options{MaxWatchBytesPerConn: 300 * kilo})
@@ -212,7 +212,7 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 			for range 50 {
 				p.add(jute.OpSetData, wire.SetData(path, nil, -1))
 			}
-			for n := 0; r.srv.conns.counts.ends[ends.Slow].Load() == 0; n++ {
+			for n := 0; r.srv.conns.Counts.Ends[ends.Slow].Load() == 0; n++ {
 				must.That(t, n <= 1000, "many events, and the client is still there")
 				must.OK(t, a.WriteRaw(p.b))
 				for range 50 {

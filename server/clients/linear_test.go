@@ -41,7 +41,7 @@ func (r *rig) pass(out *state.Outcome) {
 	v.held = v.held[1:]
 	v.mu.Unlock()
 	oldest.w.Done(out, nil)
-	r.srv.conns.outboxes.Kick()
+	r.srv.conns.Outboxes.Kick()
 }
 
 // A linearizable read waits for a request through the log that was made after the read has come, not for

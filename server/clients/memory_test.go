@@ -19,7 +19,7 @@ import (
 )
 
 // buffered is what the server's buffers hold.
-func (r *rig) buffered() int { return r.srv.conns.memory.Used() }
+func (r *rig) buffered() int { return r.srv.conns.Memory.Used() }
 
 func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	const bound = 2 << 20
@@ -38,7 +38,7 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		used := r.buffered()
 		expect.That(t, used <= bound && used >= bound/2, "%d bytes for unfinished frames", used)
-		expect.Equal(t, r.srv.conns.counts.ends[ends.Stalled].Load(), 0, "closed before their time")
+		expect.Equal(t, r.srv.conns.Counts.Ends[ends.Stalled].Load(), 0, "closed before their time")
 		c := ln.dial(t)
 		must.OK(t, c.Connect(hello))
 		start := time.Now()
@@ -46,7 +46,7 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		wantKinds(t, c, 7)
 		d := time.Since(start)
 		expect.That(t, d <= 2*time.Second, "a whole frame waited %v for unfinished ones", d)
-		n := r.srv.conns.counts.ends[ends.Stalled].Load()
+		n := r.srv.conns.Counts.Ends[ends.Stalled].Load()
 		expect.That(t, n != 0, "nobody was closed")
 		for _, c := range stalled {
 			c.Close()
@@ -88,7 +88,7 @@ func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 		}
 		f := must.Get(fast.Next())(t)
 		expect.Equal(t, f.Xid, 10, "the answer to the other")
-		counts := &r.srv.conns.counts.ends
+		counts := &r.srv.conns.Counts.Ends
 		expect.Equal(t, counts[ends.Stalled].Load()+counts[ends.Slow].Load(), 0, "closed")
 	})
 }
@@ -161,7 +161,7 @@ func TestLongAnswersWaitForEachOther(t *testing.T) {
 				t.Errorf("an answer of %d bytes that is read took %v", len(f.Body), d)
 			}
 		}
-		n := r.srv.conns.counts.ends[ends.Slow].Load()
+		n := r.srv.conns.Counts.Ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
 }
@@ -185,7 +185,7 @@ func TestOutcomesForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 		}
 		used := r.buffered()
 		expect.That(t, used <= bound+10*4*outbox.FlushSize, "%d bytes of outcomes", used)
-		n := r.srv.conns.counts.ends[ends.Slow].Load()
+		n := r.srv.conns.Counts.Ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
 }
@@ -210,7 +210,7 @@ func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 		synctest.Wait()
 		used := r.buffered()
 		expect.That(t, used <= bound+len(deaf)*4*outbox.FlushSize, "%d bytes of events", used)
-		n := r.srv.conns.counts.ends[ends.Slow].Load()
+		n := r.srv.conns.Counts.Ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
 }
@@ -267,7 +267,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		expect.Equal(t, r.srv.conns.counts.ends[ends.Malformed].Load(), 3, "found malformed")
+		expect.Equal(t, r.srv.conns.Counts.Ends[ends.Malformed].Load(), 3, "found malformed")
 	})
 }
 

@@ -7,14 +7,14 @@ import (
 
 // Events implements raftfsm.Observer.
 func (s *Server) Events(zxid int64, events []tree.Event) {
-	s.conns.watches.Tell(zxid, events)
+	s.conns.Watches.Tell(zxid, events)
 }
 
 // Reset implements raftfsm.Observer. The state has skipped changes that watching clients would miss, so they
 // must start again from the new state with a new connection.
 func (s *Server) Reset() {
-	s.conns.watches.Reset()
-	s.conns.sendAway()
+	s.conns.Watches.Reset()
+	s.conns.SendAway()
 }
 
 // Serving implements raftfsm.Observer.
@@ -23,9 +23,9 @@ func (s *Server) Serving(serve bool) {
 		return
 	}
 	s.conns.Observed.NoteServing(serve)
-	s.conns.entrance.SetServing(serve)
+	s.conns.Entrance.SetServing(serve)
 	if !serve {
-		s.conns.sendAway()
+		s.conns.SendAway()
 	}
 }
 
@@ -35,9 +35,9 @@ func (s *Server) ReadOnly(on bool) {
 	if s.stops() {
 		return
 	}
-	s.conns.entrance.SetReadOnly(on)
+	s.conns.Entrance.SetReadOnly(on)
 	if !on {
-		s.conns.sendAway()
+		s.conns.SendAway()
 	}
 }
 

@@ -141,7 +141,7 @@ func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
 	must.OK(t, short.Connect(wire.NewSession(4000)))
 	must.Get(short.Send(jute.OpPing, nil))(t)
 	must.OK(t, short.Closed())
-	eventually(t, "counted", func() bool { return r.srv.conns.counts.ends[ends.CutOff].Load() == 1 })
+	eventually(t, "counted", func() bool { return r.srv.conns.Counts.Ends[ends.CutOff].Load() == 1 })
 }
 
 func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {

@@ -72,7 +72,7 @@ func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 	create(t, c, "/a", "", 0)
 	for n := range 3 {
 		r.valve.close()
-		from := r.srv.conns.connOf(c.Session.ID).Account()
+		from := r.srv.conns.Of(c.Session.ID).Account()
 		from.Forgive()
 		must.OK(t, c.SendXid(int32(1+n), jute.OpGetData, wire.PathWatch("/a", false)))
 		eventually(t, "it waits", func() bool { return r.valve.waiting() == 1 })

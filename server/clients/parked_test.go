@@ -144,10 +144,10 @@ func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
 func TestConnectionThatHasEndedGetsNoWatch(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
-	s := r.srv.conns.connOf(c.Session.ID)
+	s := r.srv.conns.Of(c.Session.ID)
 	c.Close()
 	eventually(t, "it may watch no more", func() bool {
-		return !r.srv.conns.watches.Add(s.Watcher(), "/a", watches.Data)
+		return !r.srv.conns.Watches.Add(s.Watcher(), "/a", watches.Data)
 	})
 	expect.Equal(t, r.status().AllWatches, 0, "watches")
 }

@@ -58,12 +58,12 @@ func TestSessionsWithoutALeader(t *testing.T) {
 		c := dial()
 		hello := wire.NewSession(5000)
 		hello.ReadOnly, hello.SessionID, hello.Password, hello.LastZxidSeen = x.readOnly, x.session, x.password, x.zxid
-		counted := s.conns.counts.ends[x.why].Load()
+		counted := s.conns.Counts.Ends[x.why].Load()
 		err := c.Connect(hello)
 		if x.why != ends.None {
 			expect.Fails(t, err, "%s: it is let in", x.name)
 			eventually(t, fmt.Sprint("the end of ", x.name),
-				func() bool { return s.conns.counts.ends[x.why].Load() == counted+1 })
+				func() bool { return s.conns.Counts.Ends[x.why].Load() == counted+1 })
 			continue
 		}
 		must.OK(t, err, "%s", x.name)
@@ -80,7 +80,7 @@ func TestSessionsWithoutALeader(t *testing.T) {
 	}
 	expect.Equal(t, s.Metrics().ClosedNotServing.Load(), 2, "clients that were turned away before their session")
 	s.ReadOnly(false)
-	eventually(t, "no connection left", func() bool { return len(s.conns.all()) == 0 })
+	eventually(t, "no connection left", func() bool { return len(s.conns.All()) == 0 })
 	expect.Fails(t, dial().Connect(wire.NewSession(5000)), "a client of a server that serves no reads either")
 	expect.Equal(t, s.Metrics().ClosedNotServing.Load(), 3, "clients that were turned away")
 }

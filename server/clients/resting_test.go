@@ -104,7 +104,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 			must.OK(r.t, c.WriteRaw(wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)))
 		},
 		"its outbox is full": func(r *rig, c *wire.Conn) {
-			s := r.srv.conns.connOf(c.Session.ID)
+			s := r.srv.conns.Of(c.Session.ID)
 			s.Out().Ignore(r.srv.Options().MaxOutboxFrames)
 			must.OK(r.t, c.WriteRaw(wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)))
 			must.OK(r.t, c.Closed()) // before its session expires

@@ -24,10 +24,10 @@ func TestServerServesItsReplica(t *testing.T) {
 		waits := make(chan error, 1)
 		go func() { waits <- s.WaitServing(context.Background()) }()
 		for i, step := range steps {
-			expect.That(t, !s.conns.entrance.Open(), "%s first: it serves before step %d", first, i)
+			expect.That(t, !s.conns.Entrance.Open(), "%s first: it serves before step %d", first, i)
 			step()
 		}
-		expect.That(t, s.conns.entrance.Open(), "%s first: it does not serve", first)
+		expect.That(t, s.conns.Entrance.Open(), "%s first: it does not serve", first)
 		select {
 		case err := <-waits:
 			must.OK(t, err)
@@ -38,7 +38,7 @@ func TestServerServesItsReplica(t *testing.T) {
 	s := idle(t, options.Options{})
 	s.UseMeanwhile(still{state.New("test")})
 	s.Serving(true)
-	expect.That(t, !s.conns.entrance.Open(), "it serves what it was given for the meantime")
+	expect.That(t, !s.conns.Entrance.Open(), "it serves what it was given for the meantime")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	expect.Is(t, s.WaitServing(ctx), context.Canceled)
@@ -47,8 +47,8 @@ func TestServerServesItsReplica(t *testing.T) {
 	s.ReadOnly(true)
 	s.Serving(true)
 	s.Use(still{state.New("test")})
-	expect.That(t, !s.conns.entrance.ReadOnly(), "a server that stops lets clients read")
-	expect.That(t, !s.conns.entrance.Open(), "a server that stops serves")
+	expect.That(t, !s.conns.Entrance.ReadOnly(), "a server that stops lets clients read")
+	expect.That(t, !s.conns.Entrance.Open(), "a server that stops serves")
 }
 
 // Serve ends with its listener, and closes it where the server stops.

@@ -89,7 +89,7 @@ func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 		}
 	})
 	name := strings.Repeat("x", 1000)
-	for deadline := time.Now().Add(time.Minute); r.srv.conns.counts.ends[ends.Slow].Load() == 0; {
+	for deadline := time.Now().Add(time.Minute); r.srv.conns.Counts.Ends[ends.Slow].Load() == 0; {
 		must.That(t, time.Now().Before(deadline), "the client that does not read is still there")
 		c := r.client()
 		var p batch
@@ -105,5 +105,5 @@ func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 	create(t, owner, "/end", "", 0)
 	<-heard
 	wg.Wait()
-	expect.Equal(t, r.srv.conns.counts.ends[ends.Slow].Load(), 1, "closed")
+	expect.Equal(t, r.srv.conns.Counts.Ends[ends.Slow].Load(), 1, "closed")
 }

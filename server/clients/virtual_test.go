@@ -140,7 +140,7 @@ func TestConnectionLastsAsLongAsItsSession(t *testing.T) {
 		for range 2 { // before and after it rests
 			for range 20 {
 				time.Sleep(time.Second)
-				r.srv.conns.connOf(c.Session.ID).Alive()
+				r.srv.conns.Of(c.Session.ID).Alive()
 			}
 			alive(t, c)
 		}
@@ -221,7 +221,7 @@ func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
 		call(t, slow, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
 		start := time.Now()
 		call(t, a, jute.OK, jute.OpSetData, wire.SetData("/a", nil, -1))
-		for r.srv.conns.counts.ends[ends.Slow].Load() == 0 {
+		for r.srv.conns.Counts.Ends[ends.Slow].Load() == 0 {
 			time.Sleep(time.Second)
 			alive(t, a)
 		}

@@ -169,7 +169,7 @@ func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 		call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/", true))
 		must.Get(c.Drop())(t)
 	}
-	eventually(t, "no connection is left", func() bool { return len(s.conns.all()) == 0 })
+	eventually(t, "no connection is left", func() bool { return len(s.conns.All()) == 0 })
 	n := len(s.Heard(nil, false))
 	expect.That(t, n <= 0, "%d connections that have ended are remembered", n)
 }
@@ -181,7 +181,7 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 		Super: identity.Super{Digest: acl.DigestID("root:secret").ID},
 		Reconfigure: func(q options.ReconfigRequest) (jute.ErrCode, bool) {
 			asked = append(asked, q)
-			owed := r.srv.conns.all()[0].Account().Owed()
+			owed := r.srv.conns.All()[0].Account().Owed()
 			expect.That(t, owed >= request.ReconfigSteps, "the address owes %d steps", owed)
 			switch q.Version {
 			case 5:

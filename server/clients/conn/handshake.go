@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ const maxHello = 1 << 10
 const wordTime = 5 * time.Second
 
 // open opens the connection's session. It returns ends.None, or the reason of a failure.
-func (c *conn) open() ends.Reason {
+func (c *Conn) open() ends.Reason {
 	if why := c.startTLS(); why != ends.None {
 		return why
 	}
@@ -36,7 +36,7 @@ func (c *conn) open() ends.Reason {
 		if n, err := c.reader.in.Fill(c.out.NC); err != nil {
 			return c.readFailed(err)
 		} else {
-			c.shared.metrics.BytesReceived.Add(int64(n))
+			c.shared.Metrics.BytesReceived.Add(int64(n))
 		}
 	}
 	first := [4]byte(c.reader.in.Bytes())
@@ -49,10 +49,10 @@ func (c *conn) open() ends.Reason {
 	// Store the phase before asking whether the server serves. Serving(false) does both in the other order,
 	// so at least one of the two closes the connection.
 	c.phase.Store(int32(phaseConnect))
-	c.readOnly = !c.shared.entrance.Open()
-	r := c.shared.entrance.Replica()
-	if r == nil || c.readOnly && !c.shared.entrance.ReadOnly() {
-		c.shared.metrics.ClosedNotServing.Add(1)
+	c.readOnly = !c.shared.Entrance.Open()
+	r := c.shared.Entrance.Replica()
+	if r == nil || c.readOnly && !c.shared.Entrance.ReadOnly() {
+		c.shared.Metrics.ClosedNotServing.Add(1)
 		return ends.Serving
 	}
 	c.replica = r
@@ -64,7 +64,7 @@ func (c *conn) open() ends.Reason {
 }
 
 // startTLS completes the TLS handshake, if the port has TLS.
-func (c *conn) startTLS() ends.Reason {
+func (c *Conn) startTLS() ends.Reason {
 	t, ok := c.out.NC.(*tls.Conn)
 	if !ok {
 		return ends.None
@@ -73,14 +73,14 @@ func (c *conn) startTLS() ends.Reason {
 		return ends.Else
 	}
 	if err := t.HandshakeContext(c.shared.ctx); err != nil {
-		c.shared.metrics.TLSHandshakeFailed.Add(1)
+		c.shared.Metrics.TLSHandshakeFailed.Add(1)
 		c.say("TLS handshake failed", "err", err)
 		return ends.TLS
 	}
 	if certs := t.ConnectionState().PeerCertificates; len(certs) > 0 {
 		subject, err := identity.Subject(certs[0].RawSubject)
 		if err != nil {
-			c.shared.metrics.TLSHandshakeFailed.Add(1)
+			c.shared.Metrics.TLSHandshakeFailed.Add(1)
 			c.say("the subject of the client's certificate has no text", "err", err)
 			return ends.TLS
 		}
@@ -93,9 +93,9 @@ func (c *conn) startTLS() ends.Reason {
 }
 
 // helloFrame returns the first frame.
-func (c *conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
+func (c *Conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
 	if binary.BigEndian.Uint32(first[:]) > maxHello { // a negative length counts as too large
-		c.shared.metrics.HandshakeFailed.Add(1)
+		c.shared.Metrics.HandshakeFailed.Add(1)
 		return nil, ends.Length
 	}
 	for {
@@ -107,13 +107,13 @@ func (c *conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
 		if err != nil {
 			return nil, c.readFailed(err)
 		}
-		c.shared.metrics.BytesReceived.Add(int64(n))
+		c.shared.Metrics.BytesReceived.Add(int64(n))
 	}
 }
 
 // foreign answers clients that speak HTTP instead of ZooKeeper's protocol. It also recognises clients that
 // speak TLS on a port without TLS.
-func (c *conn) foreign(first [4]byte) bool {
+func (c *Conn) foreign(first [4]byte) bool {
 	switch string(first[:]) {
 	case "GET ", "POST", "HEAD", "PUT ":
 		text := "This port speaks the ZooKeeper protocol.\n"
@@ -128,7 +128,7 @@ func (c *conn) foreign(first [4]byte) bool {
 			return false
 		}
 	}
-	c.shared.counts.foreign.Add(1)
+	c.shared.Counts.Foreign.Add(1)
 	c.say("not the ZooKeeper protocol", "bytes", fmt.Sprintf("%q", first[:]))
 	return true
 }
@@ -136,14 +136,14 @@ func (c *conn) foreign(first [4]byte) bool {
 // answerWord answers a four-letter word. The client may have closed its side already, so answerWord reads
 // only the bytes that belong to the word. The Words bounds its costly answers; cheap ones, such as health
 // checks, do not wait for those.
-func (c *conn) answerWord(first [4]byte) ends.Reason {
+func (c *Conn) answerWord(first [4]byte) ends.Reason {
 	c.phase.Store(int32(phaseWord))
 	c.seen(1, 0, nil)
 	c.reader.in.Skip(4)
 	c.out.NC.SetDeadline(time.Now().Add(wordTime))
 	conn := wordConn{c.out.NC, io.MultiReader(bytes.NewReader(c.reader.in.Bytes()), c.out.NC)}
 	if err := c.shared.words.Answer(conn, first); err != nil {
-		c.shared.log.Info("four-letter word not answered", "word", string(first[:]), "addr", c.from.Host,
+		c.shared.Log.Info("four-letter word not answered", "word", string(first[:]), "addr", c.from.Host,
 			"err", err)
 	}
 	c.out.Last(nil, ends.Word)
@@ -162,15 +162,15 @@ func (w wordConn) Read(b []byte) (int, error) { return w.in.Read(b) }
 // connect answers the connect request with a session or a refusal, or closes the connection without an
 // answer. A client takes a refusal as the end of its session, so the server refuses only when the session has
 // certainly ended. While the server knows no leader it admits only clients that ask for a read-only session.
-func (c *conn) connect(frame []byte) ends.Reason {
+func (c *Conn) connect(frame []byte) ends.Reason {
 	s := c.shared
 	r, err := jute.DecodeConnectRequest(frame)
 	if err != nil {
-		s.metrics.HandshakeFailed.Add(1)
+		s.Metrics.HandshakeFailed.Add(1)
 		return ends.Malformed
 	}
-	s.metrics.ConnectionRequests.Add(1)
-	c.reader.arrived = s.now()
+	s.Metrics.ConnectionRequests.Add(1)
+	c.reader.arrived = s.Now()
 	if !c.afford(request.SessionSteps) { // a refused session costs the same
 		return ends.Else
 	}
@@ -181,15 +181,15 @@ func (c *conn) connect(frame []byte) ends.Reason {
 	c.seen(1, req.Op, nil) // the body contains a password
 	c.mayRead = r.HasReadOnly
 	if c.readOnly && !r.ReadOnly {
-		s.metrics.ClosedNotServing.Add(1)
+		s.Metrics.ClosedNotServing.Add(1)
 		return ends.Serving
 	}
-	body := state.SessionBody{Timeout: s.o.Negotiate(r.Timeout), Owner: s.o.ID, Addr: c.from.Host}
+	body := state.SessionBody{Timeout: s.Options.Negotiate(r.Timeout), Owner: s.Options.ID, Addr: c.from.Host}
 	if !c.caughtUp(r.LastZxidSeen, time.Duration(body.Timeout)*time.Millisecond) {
 		return ends.Behind // check this before the password: a server that lags must not refuse
 	}
 	if r.SessionID != 0 {
-		s.metrics.Revalidated.Add(1)
+		s.Metrics.Revalidated.Add(1)
 		c.asked = r.SessionID
 		if len(r.Password) != len(body.Password) {
 			return c.refuse() // no session has a password of this length
@@ -201,8 +201,8 @@ func (c *conn) connect(frame []byte) ends.Reason {
 		case known && !right:
 			return c.refuse()
 		}
-	} else if _, err := io.ReadFull(s.o.Rand, body.Password[:]); err != nil {
-		s.log.Error("no random bytes for a session password", "err", err)
+	} else if _, err := io.ReadFull(s.Options.Rand, body.Password[:]); err != nil {
+		s.Log.Error("no random bytes for a session password", "err", err)
 		return ends.Unknown
 	}
 	if c.readOnly {
@@ -217,7 +217,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 	}
 	if req.Op == state.OpCreateSession {
 		if problem := c.mayCreate(); problem != "" {
-			s.counts.refusedNew.Add(1)
+			s.Counts.RefusedNew.Add(1)
 			s.refused(c, "session refused", problem)
 			c.reader.said = true
 			return ends.Sessions
@@ -231,15 +231,15 @@ func (c *conn) connect(frame []byte) ends.Reason {
 
 // mayCreate counts a session that this connection will create, or returns which limit forbids it. Sessions
 // that other servers create at the same moment are not counted.
-func (c *conn) mayCreate() (problem string) {
+func (c *Conn) mayCreate() (problem string) {
 	s := c.shared
 	c.replica.View(func(st *state.State) {
 		all := st.Sessions().Len() + int(s.creating.Load())
 		of := st.Sessions().Of(c.from.Host) + int(c.from.creating.Load())
-		switch most := s.o.MaxSessions; {
+		switch most := s.Options.MaxSessions; {
 		case most > 0 && all >= most:
 			problem = "too many sessions"
-		case s.shares.Bound() && s.o.MaxAddrSessions > 0 && of >= s.o.MaxAddrSessions:
+		case s.Shares.Bound() && s.Options.MaxAddrSessions > 0 && of >= s.Options.MaxAddrSessions:
 			problem = "too many sessions from this address"
 		default:
 			c.countCreating(1)
@@ -251,11 +251,11 @@ func (c *conn) mayCreate() (problem string) {
 // openReadOnly opens a session while this server knows no leader. A known session may continue to read, but
 // reads do not keep it alive at a leader. A new session exists only at this server, and ends with its
 // connection.
-func (c *conn) openReadOnly(body *state.SessionBody) ends.Reason {
+func (c *Conn) openReadOnly(body *state.SessionBody) ends.Reason {
 	s := session.Session{ID: c.asked, Timeout: body.Timeout, Password: body.Password}
 	if s.ID == 0 {
 		var random [8]byte
-		if _, err := io.ReadFull(c.shared.o.Rand, random[:]); err != nil {
+		if _, err := io.ReadFull(c.shared.Options.Rand, random[:]); err != nil {
 			return ends.Unknown
 		}
 		s.ID = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64 // logged ids are positive
@@ -268,7 +268,7 @@ func (c *conn) openReadOnly(body *state.SessionBody) ends.Reason {
 
 // knows reports whether the session is known here, and has this password. Passwords never change,
 // so no other server would disagree.
-func (c *conn) knows(id int64, password [jute.PasswordSize]byte) (known, right bool) {
+func (c *Conn) knows(id int64, password [jute.PasswordSize]byte) (known, right bool) {
 	c.replica.View(func(st *state.State) {
 		_, known = st.Sessions().Get(id)
 		right = st.Sessions().Check(id, password)
@@ -278,7 +278,7 @@ func (c *conn) knows(id int64, password [jute.PasswordSize]byte) (known, right b
 
 // caughtUp waits until this server has applied everything that the client has seen at other servers, for at
 // most a third of the client's timeout. Without a leader it does not wait.
-func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
+func (c *Conn) caughtUp(zxid int64, timeout time.Duration) bool {
 	if zxid <= c.replica.Zxid() {
 		return true
 	}
@@ -291,7 +291,7 @@ func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
 }
 
 // refuse answers the client that its session has ended, and closes the connection.
-func (c *conn) refuse() ends.Reason {
+func (c *Conn) refuse() ends.Reason {
 	c.out.Lock()
 	defer c.out.Unlock()
 	c.refusal()
@@ -300,20 +300,20 @@ func (c *conn) refuse() ends.Reason {
 
 // refusal appends the answer that informs a client of the end of its session. The caller holds the lock of
 // the outbox.
-func (c *conn) refusal() {
+func (c *Conn) refusal() {
 	if !c.out.Open() {
 		return
 	}
-	c.shared.counts.refused.Add(1)
+	c.shared.Counts.Refused.Add(1)
 	c.out.Append(jute.AppendConnectResponse(nil, 0, 0, [jute.PasswordSize]byte{}, c.mayRead, false))
 	c.out.End(ends.Gone)
-	c.follow(c.reader.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.shared.now())
+	c.follow(c.reader.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.shared.Now())
 }
 
 // attached gives the connection its session and answers the connect request. It returns false when the
 // connection has ended. The caller applies the log and holds the state lock, so no event, and no later move
 // of the session, can come between the two.
-func (c *conn) attached(s *session.Session) bool {
+func (c *Conn) attached(s *session.Session) bool {
 	older, ok := c.shared.claim(c, s.ID)
 	if !ok {
 		return false

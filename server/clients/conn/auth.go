@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"crypto/fips140"
@@ -17,7 +17,7 @@ const maxAuths = 100
 
 // auth adds to the client's identities. After a failure it answers, waits a moment to slow down guesses, and
 // closes the connection; the session stays alive.
-func (c *conn) auth(xid int32, body []byte) bool {
+func (c *Conn) auth(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	d.Int() // an unused type
 	scheme, _ := d.String()
@@ -34,29 +34,29 @@ func (c *conn) auth(xid int32, body []byte) bool {
 }
 
 // prove reports whether the credentials, which may be null, are valid, and adds the identity that they prove.
-func (c *conn) prove(scheme string, credentials []byte) bool {
+func (c *Conn) prove(scheme string, credentials []byte) bool {
 	switch scheme {
 	case "ip": // the server knows the address itself
 		return true
 	case identity.Digest:
 		return credentials != nil && !fips140.Enforced() && c.proved(acl.DigestID(string(credentials)))
 	case "ensemble": // a name of an ensemble proves no identity
-		names := c.shared.o.EnsembleNames
+		names := c.shared.Options.EnsembleNames
 		return len(names) == 0 || len(credentials) == 0 || slices.Contains(names, string(credentials))
 	}
 	return false
 }
 
 // proved adds an identity to the connection. It returns false if the client may not have the identity.
-func (c *conn) proved(id jute.ID) bool { return c.proof.ids.Add(id, c.shared.o.Super) }
+func (c *Conn) proved(id jute.ID) bool { return c.proof.ids.Add(id, c.shared.Options.Super) }
 
-func (c *conn) authFailed(xid int32, scheme string) bool {
+func (c *Conn) authFailed(xid int32, scheme string) bool {
 	if scheme == "digest" && fips140.Enforced() {
 		c.say("authentication failed: the scheme digest needs SHA-1, which fips140=only refuses")
 	} else {
 		c.say("authentication failed", "scheme", scheme)
 	}
-	c.shared.metrics.AuthFailed.Add(1)
+	c.shared.Metrics.AuthFailed.Add(1)
 	if !c.reply(xid, jute.OpAuth, 0, jute.AuthFailed, nil) {
 		return false
 	}
@@ -74,7 +74,7 @@ const saslEmpty = 3
 
 // sasl handles one token of a negotiation. Success adds the proved identity to the client's identities. A
 // second negotiation may follow.
-func (c *conn) sasl(xid int32, body []byte) bool {
+func (c *Conn) sasl(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	token := d.Buffer()
 	if d.Err() != nil {
@@ -94,7 +94,7 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 			}
 			return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, nil))
 		}
-		c.proof.exchange, err = m.Begin(len(token) == 0, c.shared.o.Rand)
+		c.proof.exchange, err = m.Begin(len(token) == 0, c.shared.Options.Rand)
 	}
 	if err == nil {
 		answer, err = c.negotiate(token)
@@ -108,8 +108,8 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 
 // negotiate passes the client's token to the negotiation. When that is complete, it adds the identity that
 // the client has proved.
-func (c *conn) negotiate(token []byte) (answer []byte, err error) {
-	if answer, err = c.proof.exchange.Answer(token, c.shared.o.Now()); err != nil {
+func (c *Conn) negotiate(token []byte) (answer []byte, err error) {
+	if answer, err = c.proof.exchange.Answer(token, c.shared.Options.Now()); err != nil {
 		return nil, err
 	}
 	user, principal, done := c.proof.exchange.User()
@@ -118,7 +118,7 @@ func (c *conn) negotiate(token []byte) (answer []byte, err error) {
 	}
 	c.proof.exchange = nil
 	if principal != "" {
-		c.shared.log.Debug("signed in with Kerberos", "addr", c.from.Host, "principal", principal, "user", user)
+		c.shared.Log.Debug("signed in with Kerberos", "addr", c.from.Host, "principal", principal, "user", user)
 	}
 	if !c.proved(jute.ID{Scheme: identity.SASL, ID: user}) {
 		return nil, errNoRoom
@@ -127,12 +127,12 @@ func (c *conn) negotiate(token []byte) (answer []byte, err error) {
 }
 
 // saslFailed answers that the negotiation has failed, and ends the connection.
-func (c *conn) saslFailed(xid int32) bool {
+func (c *Conn) saslFailed(xid int32) bool {
 	code := jute.AuthFailed
-	if slices.Contains(c.shared.o.RequireAuth, identity.SASL) {
+	if slices.Contains(c.shared.Options.RequireAuth, identity.SASL) {
 		code = jute.SessionClosedRequireAuth
 	}
-	c.shared.metrics.AuthFailed.Add(1)
+	c.shared.Metrics.AuthFailed.Add(1)
 	// The answer itself is delayed: a client that fails at the moment of connecting mistakes an early answer
 	// for a time-out.
 	time.Sleep(authPenalty)

@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"time"
@@ -9,13 +9,12 @@ import (
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/request"
-	"github.com/zlockd/zlockd/server/observe"
 )
 
 // handle carries out one request. It returns false when nothing more may be read from the connection. A
 // request that this server answers by itself waits for the replies to the connection's earlier writes; writes
 // do not wait.
-func (c *conn) handle(frame []byte) bool {
+func (c *Conn) handle(frame []byte) bool {
 	xid, op, body := inbox.Header(frame)
 	class := request.Of(op)
 	c.reader.idle = class == request.Ping
@@ -70,13 +69,13 @@ func (c *conn) handle(frame []byte) bool {
 }
 
 // admitted reports whether the client may send requests other than authentication.
-func (c *conn) admitted() bool { return c.proof.ids.HasOneOf(c.shared.o.RequireAuth) }
+func (c *Conn) admitted() bool { return c.proof.ids.HasOneOf(c.shared.Options.RequireAuth) }
 
 // turnAway answers a request of a client that must authenticate first.
-func (c *conn) turnAway(xid int32) bool {
-	c.shared.metrics.AuthFailed.Add(1)
+func (c *Conn) turnAway(xid int32) bool {
+	c.shared.Metrics.AuthFailed.Add(1)
 	c.say("closed: the client asks for something before it has authenticated", "required",
-		c.shared.o.RequireAuth)
+		c.shared.Options.RequireAuth)
 	c.replyLast(xid, 0, jute.SessionClosedRequireAuth, ends.Auth)
 	return false
 }
@@ -86,9 +85,9 @@ const pingPoll = 20 * time.Millisecond
 
 // ping answers only while the leader hears this server: otherwise the client must find another server before
 // its session ends. Between two leaders the answer waits, for at most a third of the session's timeout.
-func (c *conn) ping() bool {
-	for began := c.shared.now(); !c.readOnly && !c.replica.PingOK(c.timeout); {
-		if c.shared.now()-began > c.timeout/3 || !c.out.IsOpen() {
+func (c *Conn) ping() bool {
+	for began := c.shared.Now(); !c.readOnly && !c.replica.PingOK(c.timeout); {
+		if c.shared.Now()-began > c.timeout/3 || !c.out.IsOpen() {
 			c.out.Close(ends.CutOff)
 			return false
 		}
@@ -98,7 +97,7 @@ func (c *conn) ping() bool {
 }
 
 // refuseOp answers operations that clients may not use.
-func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
+func (c *Conn) refuseOp(xid int32, op jute.OpCode) bool {
 	code := jute.Unimplemented // check is valid only within a multi
 	if op == jute.OpDeleteContainer {
 		code = jute.BadArguments
@@ -107,8 +106,8 @@ func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
 }
 
 // writeOp proposes a client's request.
-func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
-	if !c.out.Await(c.shared.o.MaxPending-1, c.shared.o.MaxPending/2) {
+func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
+	if !c.out.Await(c.shared.Options.MaxPending-1, c.shared.Options.MaxPending/2) {
 		return false
 	}
 	r := state.Request{Session: c.session, Gen: c.gen, Op: op, Body: body}
@@ -126,14 +125,14 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if op != jute.OpMulti { // count it before the answer, after which the client may read the metrics
 		d := jute.NewDecoder(body)
 		path, _ := d.String()
-		c.shared.metrics.Writes.Observe(path, int64(len(body)))
+		c.shared.Metrics.Writes.Observe(path, int64(len(body)))
 	}
 	return c.propose(outbox.Pending{Xid: xid, Op: op, At: c.reader.arrived, Est: est,
 		Long: len(body) > parkedAnswer}, r)
 }
 
 // mayOnlyRead answers a request that a session without a leader cannot make.
-func (c *conn) mayOnlyRead(class request.Class, xid int32, op jute.OpCode) bool {
+func (c *Conn) mayOnlyRead(class request.Class, xid int32, op jute.OpCode) bool {
 	zxid := c.replica.Zxid()
 	if class != request.Close || c.asked != 0 { // a session in the log stays alive at a server with a leader
 		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
@@ -142,37 +141,4 @@ func (c *conn) mayOnlyRead(class request.Class, xid int32, op jute.OpCode) bool 
 		c.out.Last(nil, ends.Session)
 	}
 	return false
-}
-
-// propose proposes a request and adds it to the pending ones. It returns false when the connection has ended,
-// or ends because this server no longer serves.
-func (c *conn) propose(p outbox.Pending, r state.Request) bool {
-	o := &c.out
-	if p.Followed = c.reader.followed; p.Followed != nil {
-		p.Followed.Body, p.Followed.Begun = observe.WithoutData(p.Op, p.Followed.Body), c.shared.now()
-	}
-	o.Lock()
-	if !o.Open() {
-		o.Unlock()
-		return false
-	}
-	o.Push(p)
-	if p.Op == jute.OpCloseSession {
-		o.SetClosing()
-	}
-	o.Unlock()
-	if c.replica.Propose(r, c) != nil {
-		if r.Op == state.OpCreateSession {
-			c.countCreating(-1)
-		}
-		c.out.Close(ends.Serving)
-		return false
-	}
-	return true
-}
-
-// countCreating counts the sessions that are not in the state yet.
-func (c *conn) countCreating(n int64) {
-	c.shared.creating.Add(n)
-	c.from.creating.Add(n)
 }

@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"testing"
@@ -9,5 +9,5 @@ import (
 
 // There may be a hundred thousand connections, and each takes a block of memory of a fixed size: 768 bytes.
 func TestConnectionIsSmall(t *testing.T) {
-	expect.That(t, unsafe.Sizeof(conn{}) <= 768, "a connection takes %d bytes", unsafe.Sizeof(conn{}))
+	expect.That(t, unsafe.Sizeof(Conn{}) <= 768, "a connection takes %d bytes", unsafe.Sizeof(Conn{}))
 }

@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"testing"
@@ -79,7 +79,7 @@ func TestOutcomes(t *testing.T) {
 			expect.Equal(t, f.Code, x.out.Code, "%s: f.Code", x.name)
 			expect.Equal(t, string(f.Body), want, "%s: string(f.Body)", x.name)
 		}
-		expect.Equal(t, s.counts.refused.Load(), map[bool]int64{true: 1}[x.state == "ending" &&
+		expect.Equal(t, s.Counts.Refused.Load(), map[bool]int64{true: 1}[x.state == "ending" &&
 			x.why == ends.Gone],
 			"%s: sessions refused", x.name)
 	}
@@ -89,7 +89,7 @@ func TestOutcomes(t *testing.T) {
 func TestOutcomesAreWrittenWithTheirBatch(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	waiting := func() int {
-		n, _ := s.outboxes.Due()
+		n, _ := s.Outboxes.Due()
 		return n
 	}
 	c.out.Push(outbox.Pending{Xid: 1, Op: jute.OpSync})

@@ -1,4 +1,28 @@
-package clients
+// Package conn handles the connections of clients, from bytes to a call on the replicated state and back.
+//
+// Every connection has one goroutine, or none while its client only pings (resting.go). The goroutine
+// decodes all complete frames it has received, answers reads from the local state, hands writes to the
+// [entrance.Replica] and writes its outbox once no complete frame is left. The goroutine that applies the log
+// appends outcomes of writes and watch events to the outbox. It never touches a socket: a small pool
+// of flushers does, once per batch.
+//
+// Three rules hold throughout:
+//
+//   - Outbox order is state order. Replies and events are appended while the
+//     state lock is held, so a client never sees a change before its event,
+//     and a watch never fires before the reply of the read that set it.
+//   - Replies keep the order of requests. A request that is answered here waits until the connection's own
+//     writes have been answered.
+//   - Nothing is dropped in part. A connection that cannot take an event, or
+//     whose request has no certain outcome, is closed; the client's reconnect
+//     is the retry.
+//
+// The files, from the ground up: conn.go defines the state of one client; shared.go what it has in common with
+// all others, which is all that it knows of its server; registry.go which connections there are, and what
+// they do when the state changes; cost.go charges requests to the accounts of package budget; read.go,
+// outcome.go and the files named after a request answer requests; request.go chooses among them; serve.go and
+// resting.go run a connection. The packages beside this one do not know what a connection is for.
+package conn
 
 import (
 	"sync/atomic"
@@ -35,11 +59,11 @@ const (
 	phaseOpen                 // has a session
 )
 
-// conn is one client's connection. Its goroutine reads and, most of the time, writes it; outcomes and events
+// Conn is one client's connection. Its goroutine reads and, most of the time, writes it; outcomes and events
 // come from the goroutine that applies the log. Each part below says which goroutines may use it. The
 // embedded parts do not change once the client has its session; from then on any goroutine may read them.
-type conn struct {
-	shared *shared
+type Conn struct {
+	shared *Shared
 
 	socket
 	seat
@@ -125,7 +149,7 @@ type pulse struct {
 }
 
 // margin is how much longer than its session's timeout an idle connection may stay open.
-func (c *conn) margin() time.Duration { return c.timeout/2 + time.Second }
+func (c *Conn) margin() time.Duration { return c.timeout/2 + time.Second }
 
 // longReply is the reply to a read that answerLong builds without the state lock.
 type longReply struct {
@@ -134,38 +158,38 @@ type longReply struct {
 }
 
 // Account implements budget.Holder.
-func (c *conn) Account() *budget.Account { return &c.from.Account }
+func (c *Conn) Account() *budget.Account { return &c.from.Account }
 
 // Number implements budget.Holder.
-func (c *conn) Number() uint64 { return c.number }
+func (c *Conn) Number() uint64 { return c.number }
 
 // IsOpen implements budget.Holder and rest.Sleeper.
-func (c *conn) IsOpen() bool { return c.out.IsOpen() }
+func (c *Conn) IsOpen() bool { return c.out.IsOpen() }
 
 // Alive implements budget.Holder.
-func (c *conn) Alive() { c.alive(c.shared.now()) }
+func (c *Conn) Alive() { c.alive(c.shared.Now()) }
 
 // Close implements budget.Holder.
-func (c *conn) Close(why ends.Reason) { c.out.Close(why) }
+func (c *Conn) Close(why ends.Reason) { c.out.Close(why) }
 
 // Wake implements outbox.Owner.
-func (c *conn) Wake() { c.shared.resting.Wake(c) }
+func (c *Conn) Wake() { c.shared.Resting.Wake(c) }
 
 // Kill ends the connection on behalf of the goroutine that applies the log.
-func (c *conn) Kill(why ends.Reason) { c.out.Kill(why) }
+func (c *Conn) Kill(why ends.Reason) { c.out.Kill(why) }
 
 // retire ends a connection whose session has a newer connection, or has ended.
-func (c *conn) retire(why ends.Reason) {
+func (c *Conn) retire(why ends.Reason) {
 	c.pulse.retired.Store(true)
 	c.out.Kill(why)
 }
 
 // CountWatches implements budget.Holder.
-func (c *conn) CountWatches() { c.shared.watches.Recount(&c.from.Address) }
+func (c *Conn) CountWatches() { c.shared.Watches.Recount(&c.from.Address) }
 
 // alive records that the client was not silent at that time: bytes came, or the server did not read the bytes
 // that the client had sent.
-func (c *conn) alive(at time.Duration) {
+func (c *Conn) alive(at time.Duration) {
 	c.pulse.heard.Store(int64(at))
 	if !c.pulse.listed.Load() && !c.readOnly { // a read-only session has no leader to report to
 		c.shared.heard.add(c)
@@ -173,14 +197,14 @@ func (c *conn) alive(at time.Duration) {
 }
 
 // owed reports whether the client waits for the outcome of a request.
-func (c *conn) owed() bool {
+func (c *Conn) owed() bool {
 	c.out.Lock()
 	defer c.out.Unlock()
 	return c.out.Open() && c.out.Pending() > 0
 }
 
 // Session returns the session that the connection serves, or 0.
-func (c *conn) Session() int64 { return c.session }
+func (c *Conn) Session() int64 { return c.session }
 
 // Watcher returns the connection as one that watches.
-func (c *conn) Watcher() *watchers.Watcher { return &c.watcher }
+func (c *Conn) Watcher() *watchers.Watcher { return &c.watcher }

@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"encoding/binary"
@@ -35,7 +35,7 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	counted := int64(-1)
 	c.out.NC = closer{c.out.NC, func() {
 		if counted < 0 {
-			counted = s.metrics.UnrecoverableErrors.Load()
+			counted = s.Metrics.UnrecoverableErrors.Load()
 		}
 	}}
 	c.reader.in.Put(wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false)))
@@ -43,12 +43,12 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	expect.Has(t, log.String(), "panic in a client connection")
 	expect.Has(t, log.String(), "the state is broken")
 	expect.Equal(t, counted, 1, "panics counted when the client learns of it")
-	expect.Equal(t, s.metrics.UnrecoverableErrors.Load(), 1)
-	expect.Equal(t, s.counts.ends[ends.Panic].Load(), 1)
-	expect.That(t, !c.out.IsOpen(), "the connections left: %d: want !c.out.IsOpen()", len(s.all()))
+	expect.Equal(t, s.Metrics.UnrecoverableErrors.Load(), 1)
+	expect.Equal(t, s.Counts.Ends[ends.Panic].Load(), 1)
+	expect.That(t, !c.out.IsOpen(), "the connections left: %d: want !c.out.IsOpen()", len(s.All()))
 	expect.That(t, other.out.IsOpen(),
-		"the connections left: %d: want other.out.IsOpen()", len(s.all()))
-	expect.Equal(t, len(s.all()), 1, "the connections left: len(s.all())")
+		"the connections left: %d: want other.out.IsOpen()", len(s.All()))
+	expect.Equal(t, len(s.All()), 1, "the connections left: len(s.all())")
 	other.finish(ends.Stopped)
 	s.wg.Done() // other has no goroutine
 }
@@ -114,7 +114,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		c.reader.within, c.readOnly, c.reader.unfinished = x.within, x.readOnly, x.unfinished
 		before := time.Now()
 		if x.begun > 0 {
-			c.reader.frameStart = s.now() - x.begun
+			c.reader.frameStart = s.Now() - x.begun
 		}
 		if x.ending {
 			c.out.End(ends.Auth)
@@ -157,9 +157,9 @@ func TestBytesShowThatAClientIsAlive(t *testing.T) {
 		time.Duration(c.pulse.heard.Load()), c.reader.arrived)
 	expect.Equal(t, c.pulse.received.Load(), 15,
 		"%d bytes: c.pulse.received.Load()", c.pulse.received.Load())
-	expect.Equal(t, s.metrics.BytesReceived.Load(), 15,
+	expect.Equal(t, s.Metrics.BytesReceived.Load(), 15,
 		"%d bytes: s.metrics.BytesReceived.Load()", c.pulse.received.Load())
-	must.List(t, s.heard.take(), []*conn{c}, "heard of")
+	must.List(t, s.heard.take(), []*Conn{c}, "heard of")
 	c.alive(7)
 	expect.Equal(t, c.pulse.heard.Load(), 7)
 	expect.Equal(t, len(s.heard.take()), 0, "it is listed, as nothing was asked since")

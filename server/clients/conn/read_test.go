@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"fmt"
@@ -159,7 +159,7 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 		expect.Equal(t, p.Op, op, "%s: p.op", x.name)
 		expect.List(t, p.Parked, was, "%s: p.Parked", x.name)
 		expect.Equal(t, requests, 1, "%s: requests", x.name)
-		expect.Equal(t, s.metrics.PacketsReceived.Load(), 1,
+		expect.Equal(t, s.Metrics.PacketsReceived.Load(), 1,
 			"%s: s.metrics.PacketsReceived.Load()", x.name)
 	}
 }
@@ -195,7 +195,7 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 		}
 		must.Equal(t, c.frames(), ends.None, "%s", x.name)
 		expect.Equal(t, g.n.Load(), int64(x.want), "%s: holds of the lock", x.name)
-		expect.Equal(t, s.metrics.PacketsReceived.Load(), int64(x.n), "%s: requests counted", x.name)
+		expect.Equal(t, s.Metrics.PacketsReceived.Load(), int64(x.n), "%s: requests counted", x.name)
 		c.out.Close(ends.Moved)
 	}
 }
@@ -236,7 +236,7 @@ func TestReadsAreAnsweredTogether(t *testing.T) {
 		expect.Equal(t, c.frames(), ends.None, "%s", x.name)
 		expect.Equal(t, g.n.Load(), int64(x.views), "%s: holds of the lock", x.name)
 		expect.Equal(t, c.reader.in.Len(), 0, "%s: bytes that no read took", x.name)
-		expect.Equal(t, s.metrics.PacketsReceived.Load(), int64(x.n),
+		expect.Equal(t, s.Metrics.PacketsReceived.Load(), int64(x.n),
 			"%s: s.metrics.PacketsReceived.Load()", x.name)
 		expect.Equal(t, c.reads.cost, 0, "%s: c.reads.cost", x.name)
 	}
@@ -252,8 +252,8 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 	}{{jute.OpGetEphemerals, true}, {jute.OpGetAllChildrenNumber, false}} {
 		s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
 		g := &glances{Replica: still{state.New("test")}}
-		s.entrance.UseMeanwhile(g)
-		s.entrance.SetReadOnly(true)
+		s.Entrance.UseMeanwhile(g)
+		s.Entrance.SetReadOnly(true)
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 		c.replica = g

@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"testing"
@@ -56,5 +56,5 @@ func TestRequestsAboutWatches(t *testing.T) {
 		expect.Equal(t, f.Xid, int32(i), "%v %q: f.Xid", x.op, x.body)
 		expect.Equal(t, c.reads.cost-cost, int64(tree.WatchSteps("/p")), "the steps of request %d", i)
 	}
-	expect.Equal(t, s.watches.Figures().All, 1, "watches are left")
+	expect.Equal(t, s.Watches.Figures().All, 1, "watches are left")
 }

@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ const runSteps = 2000
 
 // read answers the read in frame and the reads right after it. It returns false when the connection has
 // ended.
-func (c *conn) read(frame []byte) bool {
+func (c *Conn) read(frame []byte) bool {
 	c.reads.frame, c.reads.stop = frame, false
 	for c.replica.View(c.reads.view); c.reads.need > 0 || c.reads.behind; c.replica.View(c.reads.view) {
 		if c.reads.behind {
@@ -52,8 +52,8 @@ func (c *conn) read(frame []byte) bool {
 
 // catchUp, with LinearizableReads, proposes an empty request after the read has arrived, and waits until it
 // has gone through the log. The read then sees everything that was acknowledged to any client before.
-func (c *conn) catchUp() bool {
-	if !c.shared.o.LinearizableReads || c.readOnly {
+func (c *Conn) catchUp() bool {
+	if !c.shared.Options.LinearizableReads || c.readOnly {
 		return true
 	}
 	c.reader.followed = nil
@@ -64,7 +64,7 @@ func (c *conn) catchUp() bool {
 }
 
 // run is the part of read under the state lock.
-func (c *conn) run(st *state.State) {
+func (c *Conn) run(st *state.State) {
 	frame, n, parked := c.reads.frame, 0, 0
 	for {
 		isParked, wait := c.park(st, frame)
@@ -90,7 +90,7 @@ func (c *conn) run(st *state.State) {
 			request.TakesLong(op) {
 			break
 		}
-		next, _, err := c.reader.in.Peek(c.shared.o.MaxFrame)
+		next, _, err := c.reader.in.Peek(c.shared.Options.MaxFrame)
 		if err != nil || len(next) < inbox.HeaderSize {
 			break
 		}
@@ -109,7 +109,7 @@ func (c *conn) run(st *state.State) {
 
 // takeLong begins a longReply, if the read lists so much that other clients would wait for it.
 // The outbox is locked.
-func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (
+func (c *Conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (
 	w request.Watch, taken bool) {
 
 	switch op {
@@ -140,7 +140,7 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 }
 
 // answerLong builds the reply that takeLong began. Other replies may share its list.
-func (c *conn) answerLong() {
+func (c *Conn) answerLong() {
 	l := c.reads.long
 	c.reads.long = nil
 	list := l.list.List()
@@ -154,7 +154,7 @@ func (c *conn) answerLong() {
 // longAnswer reports whether the reply to a read needs special care: it is so long that the connection must
 // first wait, without the state lock, for memory; or it takes so long to compute that it needs a hold of the
 // lock of its own. longAnswer refuses a multiRead whose answer is too large for any memory or budget.
-func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bool, refusal jute.ErrCode) {
+func (c *Conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bool, refusal jute.ErrCode) {
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpGetACL:
 	default:
@@ -185,7 +185,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 
 // readOne answers one read: it appends the reply to the outbox and sets the watch before the next change can
 // be applied. It returns the size of the outbox.
-func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
+func (c *Conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 	xid, op, body := inbox.Header(frame)
 	c.seen(0, op, body)
 	switch op {
@@ -194,13 +194,13 @@ func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 	}
 	w, size, ok := c.appendRead(st, xid, op, body)
 	if ok && w.Set {
-		ok = c.shared.watches.Add(&c.watcher, w.Path, w.Kind)
+		ok = c.shared.Watches.Add(&c.watcher, w.Path, w.Kind)
 	}
 	return size, ok
 }
 
 // appendRead appends the reply to one read.
-func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byte) (w request.Watch, size int,
+func (c *Conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byte) (w request.Watch, size int,
 	ok bool) {
 	o := &c.out
 	o.Lock()
@@ -225,7 +225,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 }
 
 // answerRead appends the reply to one read, or its refusal. The outbox is locked.
-func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byte, code jute.ErrCode) (
+func (c *Conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byte, code jute.ErrCode) (
 	w request.Watch, reply []byte, _ jute.ErrCode) {
 	o := &c.out
 	b, at := o.BeginReply(xid, st.Zxid(), o.Reserved())
@@ -241,7 +241,7 @@ func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 		o.Replied(o.Pending() > 0) // the read itself, if it was parked
 	}
 	if code == jute.OK {
-		c.shared.metrics.Reads.Observe(w.Path, int64(len(b)-at))
+		c.shared.Metrics.Reads.Observe(w.Path, int64(len(b)-at))
 	}
 	return w, b[at+4+jute.ReplyHeaderSize:], code
 }
@@ -258,7 +258,7 @@ const (
 
 // park parks a read if requests of its connection are pending. wait says that some are pending and that this
 // read cannot be parked.
-func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
+func (c *Conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	o := &c.out
 	o.Lock()
 	defer o.Unlock()
@@ -272,7 +272,7 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	default:
 		return false, true
 	}
-	if n >= c.shared.o.MaxPending/2 || len(frame) > parkedFrame || o.LongPending() > 0 {
+	if n >= c.shared.Options.MaxPending/2 || len(frame) > parkedFrame || o.LongPending() > 0 {
 		return false, true
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
@@ -284,13 +284,13 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	p.Followed = c.reader.followed
 	o.Push(p)
 	o.Stat.Received(1)
-	c.shared.metrics.PacketsReceived.Add(1)
+	c.shared.Metrics.PacketsReceived.Add(1)
 	return true, false
 }
 
 // answerParked answers the parked reads that are now at the front of the pending requests. The outbox is
 // locked, except while a watch is set.
-func (c *conn) answerParked(st *state.State) {
+func (c *Conn) answerParked(st *state.State) {
 	o := &c.out
 	for o.Pending() > 0 && o.Front().Parked != nil {
 		if st != nil && c.out.Accepts() {
@@ -300,7 +300,7 @@ func (c *conn) answerParked(st *state.State) {
 	}
 }
 
-func (c *conn) answerOne(st *state.State, p outbox.Pending) {
+func (c *Conn) answerOne(st *state.State, p outbox.Pending) {
 	o := &c.out
 	_, op, body := inbox.Header(p.Parked)
 	w, reply, code := c.answerRead(st, p.Xid, op, body, jute.OK)
@@ -308,17 +308,17 @@ func (c *conn) answerOne(st *state.State, p outbox.Pending) {
 	out := state.Outcome{Code: code, Zxid: st.Zxid(), Reply: reply}
 	now := c.shared.batchTime(&out)
 	c.answered(p, &out, now)
-	c.shared.metrics.ReadLatency.ObserveTime(max(now-p.At, 0))
+	c.shared.Metrics.ReadLatency.ObserveTime(max(now-p.At, 0))
 	if w.Set {
 		o.Unlock() // the lock of the watches must be taken before it
-		c.shared.watches.Add(&c.watcher, w.Path, w.Kind)
+		c.shared.Watches.Add(&c.watcher, w.Path, w.Kind)
 		o.Lock()
 	}
 }
 
 // watchOp answers addWatch, removeWatches and checkWatches. It asks the table before it locks the outbox,
 // because the locks have this order.
-func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
+func (c *Conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
 	w, which, code := request.WatchOp(op, body)
 	c.reads.cost += int64(tree.WatchSteps(w.Path))
 	var record []byte
@@ -326,9 +326,9 @@ func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) 
 	switch {
 	case code != jute.OK:
 	case w.Set:
-		open = c.shared.watches.Add(&c.watcher, w.Path, w.Kind)
+		open = c.shared.Watches.Add(&c.watcher, w.Path, w.Kind)
 		record = []byte{0, 0, 0, 0}
-	case !c.shared.watches.Find(&c.watcher, op, w.Path, which):
+	case !c.shared.Watches.Find(&c.watcher, op, w.Path, which):
 		code = jute.NoWatcher
 	}
 	return open && c.reply(xid, op, st.Zxid(), code, record)

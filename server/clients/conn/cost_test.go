@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"fmt"
@@ -27,16 +27,16 @@ import (
 // connections.
 func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
-	watcher := func(from *address) *conn {
+	watcher := func(from *address) *Conn {
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from, c.watcher.From = from, &from.Address
 		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
-		s.watches.Add(&c.watcher, "/a", watches.Persistent)
+		s.Watches.Add(&c.watcher, "/a", watches.Persistent)
 		return c
 	}
 	bad, good := new(address), new(address)
 	victim := watcher(good)
-	list := make([]*conn, 60)
+	list := make([]*Conn, 60)
 	for i := range list {
 		list[i] = watcher(bad)
 	}
@@ -44,7 +44,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	for i := range events {
 		events[i] = tree.Event{Type: jute.EventDataChanged, Path: "/a", ACL: acl.New(jute.WorldAnyone)}
 	}
-	s.watches.Tell(1, events)
+	s.Watches.Tell(1, events)
 	open := 0
 	for _, c := range list {
 		if c.out.IsOpen() {
@@ -69,7 +69,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 // The watches of an address leave it less memory for frames. Other addresses keep their share.
 func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler), MaxWatchBytesPerConn: 10 << 20})
-	conns := func(from *address) (list [3]*conn) {
+	conns := func(from *address) (list [3]*Conn) {
 		for i := range list {
 			list[i] = newConn(s, &net.TCPConn{}, nil)
 			list[i].from = from
@@ -78,15 +78,15 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	}
 	bad, good := conns(new(address)), conns(new(address))
 	bad[0].from.Account.SetWatches(15 << 20)
-	expect.That(t, s.memory.Try(bad[0], budget.Input, 4<<20, false), "there was room")
-	expect.That(t, !s.memory.Try(bad[1], budget.Input, 2<<20, false), "15 MiB and twice 6, of 20")
-	expect.That(t, s.memory.Try(good[0], budget.Input, 8<<20, false),
+	expect.That(t, s.Memory.Try(bad[0], budget.Input, 4<<20, false), "there was room")
+	expect.That(t, !s.Memory.Try(bad[1], budget.Input, 2<<20, false), "15 MiB and twice 6, of 20")
+	expect.That(t, s.Memory.Try(good[0], budget.Input, 8<<20, false),
 		"another address has no room: want s.memory.Try(good[0], budget.Input, 8<<20, false)")
-	expect.That(t, s.memory.Try(good[1], budget.Output, 2<<20,
+	expect.That(t, s.Memory.Try(good[1], budget.Output, 2<<20,
 		false),
 		"another address has no room: want s.memory.Try(good[1], budget.Output, 2<<20, false)")
-	s.memory.Drop(bad[0])
-	expect.That(t, s.memory.Try(bad[1], budget.Input, 2<<20, false),
+	s.Memory.Drop(bad[0])
+	expect.That(t, s.Memory.Try(bad[1], budget.Input, 2<<20, false),
 		"%d bytes, after all was given back: want s.memory.Try(bad[1], budget.Input, 2<<20, false)",
 		bad[1].from.Account.Buffers())
 	expect.Equal(t, bad[1].from.Account.Buffers(), 2<<20,
@@ -95,7 +95,7 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 
 	// Once the watches have fired, a waiting connection gets their memory.
 	granted := make(chan bool, 1)
-	go func() { granted <- s.memory.Wait(bad[2], budget.Input, 4<<20) }()
+	go func() { granted <- s.Memory.Wait(bad[2], budget.Input, 4<<20) }()
 	select {
 	case ok := <-granted:
 		if expect.That(t, ok, "granted: %v: want ok", ok) {
@@ -113,14 +113,14 @@ func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
 		s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from = new(address)
-		c.reader.arrived = s.now()
-		s.shares.Settle(&c.from.Account, c.reader.arrived)
-		owe(c.from, s.shares.Of(budget.Burst)+s.shares.Of(20*time.Millisecond))
+		c.reader.arrived = s.Now()
+		s.Shares.Settle(&c.from.Account, c.reader.arrived)
+		owe(c.from, s.Shares.Of(budget.Burst)+s.Shares.Of(20*time.Millisecond))
 		expect.That(t, c.afford(1), "the connection is open")
-		expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits")
-		c.reader.arrived = s.now()
+		expect.Equal(t, s.Metrics.Throttled.Load(), 1, "waits")
+		c.reader.arrived = s.Now()
 		expect.That(t, c.afford(1), "the connection is open")
-		expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits, as the second one has room")
+		expect.Equal(t, s.Metrics.Throttled.Load(), 1, "waits, as the second one has room")
 	})
 }
 
@@ -130,18 +130,18 @@ func TestBoundOfAnAddressChanges(t *testing.T) {
 	s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
 	from := new(address)
 	s.perAddr["a"] = from
-	most := 2 * s.o.MaxWatchBytesPerConn
-	expect.That(t, !s.shares.Room(&from.Account, most), "an address has the memory of all")
+	most := 2 * s.Options.MaxWatchBytesPerConn
+	expect.That(t, !s.Shares.Room(&from.Account, most), "an address has the memory of all")
 	s.Change(options.Options{MaxConnsPerAddr: -1})
-	expect.That(t, s.shares.Room(&from.Account, most),
+	expect.That(t, s.Shares.Room(&from.Account, most),
 		"an address that is trusted has a bound: want s.shares.Room(&from.Account, most)")
-	expect.That(t, s.shares.Of(time.Second) > 1<<50,
+	expect.That(t, s.Shares.Of(time.Second) > 1<<50,
 		"an address that is trusted has a bound: want s.shares.Of(time.Second) > 1<<50")
 	owe(from, 1<<40)
 	s.Change(options.Options{MaxConnsPerAddr: 60})
-	expect.That(t, !s.shares.Room(&from.Account, most),
+	expect.That(t, !s.Shares.Room(&from.Account, most),
 		"an address has no bound again: want !s.shares.Room(&from.Account, most)")
-	expect.That(t, s.shares.Of(time.Second) < 1<<30,
+	expect.That(t, s.Shares.Of(time.Second) < 1<<30,
 		"an address has no bound again: want s.shares.Of(time.Second) < 1<<30")
 	expect.Equal(t, from.Account.Owed(), 0, "it owes what it was trusted with")
 }
@@ -149,9 +149,9 @@ func TestBoundOfAnAddressChanges(t *testing.T) {
 // A request that waits for its address ends with its connection.
 func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
 	s, c := quiet(t, options.Options{})
-	c.reader.arrived = s.now()
-	s.shares.Settle(&c.from.Account, 1000*time.Hour) // nothing is paid during this test
-	burst := s.shares.Of(budget.Burst)
+	c.reader.arrived = s.Now()
+	s.Shares.Settle(&c.from.Account, 1000*time.Hour) // nothing is paid during this test
+	burst := s.Shares.Of(budget.Burst)
 	owe(c.from, burst-1)
 	expect.That(t, c.afford(5), "within the burst")
 	expect.Equal(t, c.from.Account.Owed(), burst+4)
@@ -169,10 +169,10 @@ func TestServersThatShareAreCounted(t *testing.T) {
 	g := &glances{Replica: still{state.New("test")}}
 	s.countServers(g)
 	expect.Equal(t, g.n.Load(), 1, "looks at the members")
-	expect.Equal(t, s.shares.Servers(), 0, "members of a cluster without any")
-	s.shares.SetServers(3)
+	expect.Equal(t, s.Shares.Servers(), 0, "members of a cluster without any")
+	s.Shares.SetServers(3)
 	s.countServers(g)
-	expect.Equal(t, s.shares.Servers(), 3,
+	expect.Equal(t, s.Shares.Servers(), 3,
 		"they are counted again at once: s.shares.Servers()")
 	expect.Equal(t, g.n.Load(), 1, "they are counted again at once: g.n.Load()")
 }
@@ -180,18 +180,18 @@ func TestServersThatShareAreCounted(t *testing.T) {
 // A connection may end after it got memory for a long reply and before the reply, during another write. Its
 // memory must be free then, also once that write has failed.
 func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
-	for name, end := range map[string]func(*conn) bool{
-		"before": func(c *conn) bool { c.out.Close(ends.Moved); return c.out.Reserve(1<<20, true) },
-		"after":  func(c *conn) bool { defer c.out.Close(ends.Moved); return !c.out.Reserve(1<<20, true) },
+	for name, end := range map[string]func(*Conn) bool{
+		"before": func(c *Conn) bool { c.out.Close(ends.Moved); return c.out.Reserve(1<<20, true) },
+		"after":  func(c *Conn) bool { defer c.out.Close(ends.Moved); return !c.out.Reserve(1<<20, true) },
 	} {
 		s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
 		client, server := net.Pipe()
 		c := newConn(s, server, nil)
 		c.out.Pretend(true, false, 100<<10, 0)
 		expect.That(t, !end(c), "%s: wrong about the end of the connection", name)
-		s.memory.Drop(c)
+		s.Memory.Drop(c)
 		c.out.Write() // its client is gone: this ends the flush
-		expect.Equal(t, s.memory.Used(), 0, "%s: bytes that are held", name)
+		expect.Equal(t, s.Memory.Used(), 0, "%s: bytes that are held", name)
 		client.Close()
 	}
 }
@@ -235,17 +235,17 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 			}
 			ids[identity.MaxIDs-1] = list[len(list)-1].ID
 			c.proof.ids.Store(&ids)
-			s.watches.Add(&c.watcher, "/a", watches.Persistent)
+			s.Watches.Add(&c.watcher, "/a", watches.Persistent)
 		}
 		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: acl.New(list)}}, 500)
 		least = time.Hour
 		for zxid := range int64(5) {
 			began := time.Now()
-			s.watches.Tell(zxid, events)
+			s.Watches.Tell(zxid, events)
 			least = min(least, time.Since(began))
 		}
-		expect.Equal(t, s.watches.Asked(), 0, "answers are kept")
-		_, told := s.outboxes.Due()
+		expect.Equal(t, s.Watches.Asked(), 0, "answers are kept")
+		_, told := s.Outboxes.Due()
 		for _, o := range told {
 			expect.Equal(t, o.Look().Frames, 5*500, "frames of events")
 		}
@@ -268,7 +268,7 @@ func TestDebtsOutliveConnections(t *testing.T) {
 	owe(c.from, 1<<40)
 	c.finish(ends.Client)
 	s.wg.Done() // it has no goroutine
-	expect.Equal(t, len(s.all()), 0, "connections")
+	expect.Equal(t, len(s.All()), 0, "connections")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	expect.Equal(t, s.perAddr["a"], c.from, "the debt is forgotten")

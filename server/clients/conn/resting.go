@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"net"
@@ -22,13 +22,13 @@ const pingSize = 4 + inbox.HeaderSize
 
 // mayRest reports whether the connection has nothing to do. A read-only session may not rest: it needs a
 // deadline, because no leader ends it.
-func (c *conn) mayRest() bool {
+func (c *Conn) mayRest() bool {
 	return c.reader.idle && c.reader.in.Len() == 0 && c.reader.held == 0 && !c.readOnly &&
-		c.shared.resting.Takes(c)
+		c.shared.Resting.Takes(c)
 }
 
 // lieDown makes the connection rest and frees its buffers. The caller no longer owns the connection.
-func (c *conn) lieDown() {
+func (c *Conn) lieDown() {
 	c.armDeadline() // the deadline of the last frame no longer applies
 	c.reader.in = nil
 	c.out.Shrink()
@@ -36,14 +36,14 @@ func (c *conn) lieDown() {
 	case !c.reader.rested:
 		c.reader.rested = true
 		go c.awaitFirst()
-	case !c.shared.resting.Park(c):
+	case !c.shared.Resting.Park(c):
 		c.reader.idle = false // the connection is not idle before the next ping
 		c.Rise(nil, nil)
 	}
 }
 
 // awaitFirst is the goroutine of a connection before its first ping. It keeps its stack small.
-func (c *conn) awaitFirst() {
+func (c *Conn) awaitFirst() {
 	buf := make([]byte, pingSize+1)
 	n, err := c.out.NC.Read(buf)
 	if n > 0 {
@@ -53,7 +53,7 @@ func (c *conn) awaitFirst() {
 }
 
 // Rise implements rest.Sleeper: it gives a connection that ends its rest a goroutine.
-func (c *conn) Rise(read []byte, err error) {
+func (c *Conn) Rise(read []byte, err error) {
 	c.reader.in = new(inbox.Input)
 	c.reader.in.Put(read)
 	why := ends.None
@@ -65,7 +65,7 @@ func (c *conn) Rise(read []byte, err error) {
 
 // Visit implements rest.Sleeper: it reads the arrived bytes and answers pings, until it reads something else.
 // A panic ends this connection alone.
-func (c *conn) Visit(p rest.Poller, last bool, buf []byte) (n int, err error) {
+func (c *Conn) Visit(p rest.Poller, last bool, buf []byte) (n int, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			c.panicked(v)
@@ -93,7 +93,7 @@ func isPing(b []byte) bool {
 }
 
 // pong answers a ping if it can do so at once.
-func (c *conn) pong(frame []byte) bool {
+func (c *Conn) pong(frame []byte) bool {
 	if !c.admitted() || !c.replica.PingOK(c.timeout) {
 		return false
 	}
@@ -109,7 +109,7 @@ func (c *conn) pong(frame []byte) bool {
 }
 
 // Place implements rest.Sleeper.
-func (c *conn) Place() *rest.Place { return &c.place }
+func (c *Conn) Place() *rest.Place { return &c.place }
 
 // Raw implements rest.Sleeper.
-func (c *conn) Raw() syscall.RawConn { return c.out.Raw }
+func (c *Conn) Raw() syscall.RawConn { return c.out.Raw }

@@ -1,15 +1,16 @@
-package clients
+package conn
 
 import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/observe"
 )
 
 // Done handles the outcome of the oldest pending request, and answers the reads that are parked after it. It
 // implements state.Waiter.
-func (c *conn) Done(out *state.Outcome, st *state.State) {
+func (c *Conn) Done(out *state.Outcome, st *state.State) {
 	o := &c.out
 	o.Lock()
 	p := o.Front()
@@ -27,20 +28,20 @@ func (c *conn) Done(out *state.Outcome, st *state.State) {
 	c.out.Touch()
 	o.Unlock()
 	if out.Unknown {
-		c.shared.outboxes.Kick() // no later batch may end this one
+		c.shared.Outboxes.Kick() // no later batch may end this one
 	}
 }
 
 // done appends the reply to p. The outbox is locked.
-func (c *conn) done(p outbox.Pending, out *state.Outcome) {
+func (c *Conn) done(p outbox.Pending, out *state.Outcome) {
 	o := &c.out
 	switch {
 	case out.Unknown:
 		o.Die(ends.Unknown)
-		c.follow(p.Followed, p.Xid, out, c.shared.now())
+		c.follow(p.Followed, p.Xid, out, c.shared.Now())
 	case out.Refused:
 		o.Die(ends.Gone)
-		c.follow(p.Followed, p.Xid, out, c.shared.now())
+		c.follow(p.Followed, p.Xid, out, c.shared.Now())
 	case p.Op == state.OpBarrier: // the read after it has the reply
 	case c.out.Accepts():
 		b, at := o.BeginReply(p.Xid, out.Zxid, len(out.Reply))
@@ -51,7 +52,7 @@ func (c *conn) done(p outbox.Pending, out *state.Outcome) {
 		c.out.Grown(true)
 		c.applied(p, out)
 		if out.Divided {
-			c.shared.counts.divided.Add(1)
+			c.shared.Counts.Divided.Add(1)
 		}
 		if p.Op == jute.OpCloseSession {
 			o.End(ends.Session)
@@ -61,7 +62,7 @@ func (c *conn) done(p outbox.Pending, out *state.Outcome) {
 
 // helloDone handles the outcome of a connect request. It unlocks the outbox while it registers the session's
 // connection.
-func (c *conn) helloDone(p outbox.Pending, out *state.Outcome) {
+func (c *Conn) helloDone(p outbox.Pending, out *state.Outcome) {
 	switch {
 	case out.Unknown:
 		c.out.Die(ends.Unknown)
@@ -78,7 +79,7 @@ func (c *conn) helloDone(p outbox.Pending, out *state.Outcome) {
 }
 
 // reply appends a reply that needs no state.
-func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, record []byte) bool {
+func (c *Conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, record []byte) bool {
 	o := &c.out
 	o.Lock()
 	defer o.Unlock()
@@ -92,13 +93,46 @@ func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 		o.EndReply(b, at, code)
 	}
 	c.answered(outbox.Pending{Xid: xid, Op: op, At: c.reader.arrived, Followed: c.reader.followed},
-		&state.Outcome{Code: code, Zxid: zxid, Reply: record}, c.shared.now())
+		&state.Outcome{Code: code, Zxid: zxid, Reply: record}, c.shared.Now())
 	return true
 }
 
 // replyLast appends an error reply and ends the connection after it.
-func (c *conn) replyLast(xid int32, zxid int64, code jute.ErrCode, why ends.Reason) {
+func (c *Conn) replyLast(xid int32, zxid int64, code jute.ErrCode, why ends.Reason) {
 	if c.reply(xid, jute.OpError, zxid, code, nil) {
 		c.out.Last(nil, why)
 	}
+}
+
+// propose proposes a request and adds it to the pending ones. It returns false when the connection has ended,
+// or ends because this server no longer serves.
+func (c *Conn) propose(p outbox.Pending, r state.Request) bool {
+	o := &c.out
+	if p.Followed = c.reader.followed; p.Followed != nil {
+		p.Followed.Body, p.Followed.Begun = observe.WithoutData(p.Op, p.Followed.Body), c.shared.Now()
+	}
+	o.Lock()
+	if !o.Open() {
+		o.Unlock()
+		return false
+	}
+	o.Push(p)
+	if p.Op == jute.OpCloseSession {
+		o.SetClosing()
+	}
+	o.Unlock()
+	if c.replica.Propose(r, c) != nil {
+		if r.Op == state.OpCreateSession {
+			c.countCreating(-1)
+		}
+		c.out.Close(ends.Serving)
+		return false
+	}
+	return true
+}
+
+// countCreating counts the sessions that are not in the state yet.
+func (c *Conn) countCreating(n int64) {
+	c.shared.creating.Add(n)
+	c.from.creating.Add(n)
 }

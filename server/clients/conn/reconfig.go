@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ import (
 )
 
 // reconfig changes the members, if the options allow that, for clients that may write /zookeeper/config.
-func (c *conn) reconfig(xid int32, body []byte) bool {
+func (c *Conn) reconfig(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	var r options.ReconfigRequest
 	for _, field := range []*string{&r.Joining, &r.Leaving, &r.Members} {
@@ -25,7 +25,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 	switch {
 	case d.Err() != nil:
 		code = jute.MarshallingError
-	case c.shared.o.Reconfigure == nil:
+	case c.shared.Options.Reconfigure == nil:
 		code = jute.ReconfigDisabled
 	default:
 		if !c.afford(request.ReconfigSteps) {
@@ -38,7 +38,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 		// A client that waits for its answer is not silent.
 		o.Push(outbox.Pending{Xid: xid, Op: jute.OpReconfig})
 		o.Unlock()
-		code, known = c.shared.o.Reconfigure(r)
+		code, known = c.shared.Options.Reconfigure(r)
 		o.Lock()
 		o.Pop()
 		o.Unlock()
@@ -58,7 +58,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 	return c.reply(xid, jute.OpReconfig, zxid, code, record)
 }
 
-func (c *conn) mayReconfigure() (may bool) {
+func (c *Conn) mayReconfigure() (may bool) {
 	c.replica.View(func(st *state.State) {
 		info, ok := st.Tree().Get(state.ConfigPath)
 		may = ok && acl.New(info.ACL).Allows(*c.proof.ids.Load(), jute.PermWrite)

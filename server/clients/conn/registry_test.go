@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ import (
 // Connections are registered up to each bound, share what is of their address, and leave nothing behind.
 func TestConnectionsAreRegistered(t *testing.T) {
 	s, _ := quiet(t, options.Options{MaxConns: 3, MaxConnsPerAddr: 2})
-	var conns []*conn
+	var conns []*Conn
 	for _, x := range []struct{ host, problem string }{
 		{"a", ""}, {"a", ""}, {"a", "too many connections from this address"}, {"b", ""}, {"c", "too many connections"},
 		{"a", "too many connections"},
@@ -41,9 +41,9 @@ func TestConnectionsAreRegistered(t *testing.T) {
 			"addresses are shared wrongly: conns[0].proof.ids.Load()")
 	}
 	expect.Equal(t, fmt.Sprint(*conns[2].proof.ids.Load()), "[{ip b}]")
-	if expect.Equal(t, len(s.all()), 3, "%d connections: len(s.all())", len(s.all())) {
-		if expect.Equal(t, len(s.watchersFrom("a")), 2, "%d connections", len(s.all())) {
-			expect.Equal(t, len(s.watchersFrom("c")), 0, "%d connections", len(s.all()))
+	if expect.Equal(t, len(s.All()), 3, "%d connections: len(s.all())", len(s.All())) {
+		if expect.Equal(t, len(s.watchersFrom("a")), 2, "%d connections", len(s.All())) {
+			expect.Equal(t, len(s.watchersFrom("c")), 0, "%d connections", len(s.All()))
 		}
 	}
 	older, ok := s.claim(conns[0], 7)
@@ -52,15 +52,15 @@ func TestConnectionsAreRegistered(t *testing.T) {
 	_, ok = s.claim(conns[1], 7)
 	must.That(t, ok, "claimed")
 	s.remove(conns[0]) // whose session has another connection
-	expect.Equal(t, s.connOf(7), conns[1], "the first is removed: s.connOf(7)")
+	expect.Equal(t, s.Of(7), conns[1], "the first is removed: s.connOf(7)")
 	if expect.Equal(t, len(s.watchersFrom("a")), 1, "the first is removed") {
 		expect.That(t, conns[0].removed, "the first is removed: want conns[0].removed")
 	}
 	s.remove(conns[1])
-	expect.That(t, s.connOf(7) == nil, "the second is removed: want s.connOf(7) == nil")
+	expect.That(t, s.Of(7) == nil, "the second is removed: want s.connOf(7) == nil")
 	expect.That(t, s.perAddr["a"] == nil,
 		"the second is removed: want s.perAddr[\"a\"] == nil")
-	expect.Equal(t, len(s.all()), 1, "the second is removed: len(s.all())")
+	expect.Equal(t, len(s.All()), 1, "the second is removed: len(s.all())")
 	s.remove(conns[2])
 	for range conns {
 		s.wg.Done() // which ends of their goroutines do
@@ -79,10 +79,10 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	s, _ := quiet(t, options.Options{MaxConns: 1, MaxConnsPerAddr: -1})
 	first := newFrom(s, "a")
 	must.That(t, s.add(first), "added")
-	expect.Equal(t, s.metrics.ConnectionRejected.Load(), 0)
+	expect.Equal(t, s.Metrics.ConnectionRejected.Load(), 0)
 	expect.That(t, !s.add(newFrom(s, "b")), "added")
 	why, known := s.Observed.Refused("b")
-	expect.Equal(t, s.metrics.ConnectionRejected.Load(), 1,
+	expect.Equal(t, s.Metrics.ConnectionRejected.Load(), 1,
 		"s.metrics.ConnectionRejected.Load()")
 	expect.That(t, known, "%v: want known", why)
 	expect.Equal(t, why.Why, "too many connections", "why.Why")
@@ -96,7 +96,7 @@ func TestAddressesThatOweAreKept(t *testing.T) {
 	c := newFrom(s, "a")
 	must.Equal(t, s.tryAdd(c), "")
 	from := c.from
-	s.shares.Settle(&from.Account, 1000*time.Hour) // nothing is paid during this test
+	s.Shares.Settle(&from.Account, 1000*time.Hour) // nothing is paid during this test
 	for _, x := range []struct {
 		owed int64
 		kept bool
@@ -123,14 +123,14 @@ func TestAddressesThatOweAreKept(t *testing.T) {
 // The end of service ends connections with a session and those that ask for one, and no others.
 func TestEndOfServiceSendsClientsAway(t *testing.T) {
 	s, _ := quiet(t, options.Options{})
-	var conns []*conn
+	var conns []*Conn
 	for p := phaseFirst; p <= phaseOpen; p++ {
 		c := newFrom(s, "a")
 		must.Equal(t, s.tryAdd(c), "")
 		c.phase.Store(int32(p))
 		conns = append(conns, c)
 	}
-	s.sendAway()
+	s.SendAway()
 	for p, c := range conns {
 		open := phase(p) < phaseConnect
 		expect.Equal(t, c.out.IsOpen(), open, "phase %d: open", p)
@@ -146,13 +146,13 @@ func TestHeardTellsAges(t *testing.T) {
 	s, silent := quiet(t, options.Options{})
 	s.start = s.start.Add(-time.Hour)
 	busy, gone, early := connFrom(s, new(address)), connFrom(s, new(address)), connFrom(s, new(address))
-	for i, c := range []*conn{silent, busy, gone, early} {
+	for i, c := range []*Conn{silent, busy, gone, early} {
 		c.session = int64(i + 1)
-		c.alive(s.now() - time.Minute)
+		c.alive(s.Now() - time.Minute)
 	}
 	busy.out.Push(outbox.Pending{Xid: 1})
 	gone.pulse.retired.Store(true)
-	early.alive(s.now() + time.Hour)
+	early.alive(s.Now() + time.Hour)
 	got := map[int64]uint32{}
 	for _, x := range s.Heard([]state.Touch{{Session: 99}}, false) {
 		got[x.Session] = x.Age
@@ -163,7 +163,7 @@ func TestHeardTellsAges(t *testing.T) {
 		expect.Equal(t, got[2], 0, "got[2]")
 		expect.Equal(t, got[4], 0, "got[4]")
 	}
-	must.List(t, s.heard.take(), []*conn{busy}, "told of again")
+	must.List(t, s.heard.take(), []*Conn{busy}, "told of again")
 	expect.That(t, !silent.pulse.listed.Load(),
 		"which is listed: want !silent.pulse.listed.Load()")
 	expect.That(t, busy.pulse.listed.Load(),
@@ -241,7 +241,7 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 	older, ok := s.claim(first, 7)
 	if expect.That(t, ok, "the first: want ok") {
 		expect.That(t, older == nil, "the first: want older == nil")
-		expect.Equal(t, s.connOf(7), first, "the first: s.connOf(7)")
+		expect.Equal(t, s.Of(7), first, "the first: s.connOf(7)")
 		expect.Equal(t, first.session, 7, "the first: first.session")
 	}
 	older, ok = s.claim(first, 7)
@@ -251,13 +251,13 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 	older, ok = s.claim(second, 7)
 	if expect.That(t, ok, "the second: want ok") {
 		expect.Equal(t, older, first, "the second: older")
-		expect.Equal(t, s.connOf(7), second, "the second: s.connOf(7)")
+		expect.Equal(t, s.Of(7), second, "the second: s.connOf(7)")
 	}
 	late.removed = true
 	older, ok = s.claim(late, 7)
 	expect.That(t, !ok, "one that has ended: want !ok")
 	expect.That(t, older == nil, "one that has ended: want older == nil")
-	expect.Equal(t, s.connOf(7), second, "one that has ended: s.connOf(7)")
+	expect.Equal(t, s.Of(7), second, "one that has ended: s.connOf(7)")
 	expect.Equal(t, late.session, 0, "one that has ended: late.session")
 	second.out.Hush()
 	third := connFrom(s, first.from)
@@ -286,19 +286,19 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 	expect.Equal(t, third.gen, 9, "one that ends: third.gen")
 	third.refusal()
 	expect.Equal(t, third.out.Size(), 0, "a refusal for one that ends: third.out.Size()")
-	expect.Equal(t, s.counts.refused.Load(), 0,
+	expect.Equal(t, s.Counts.Refused.Load(), 0,
 		"a refusal for one that ends: s.counts.refused.Load()")
 }
 
 // A server that leads no more may ask while it already follows another leader.
 func TestHeardTellsTwoWhoAskAtOnce(t *testing.T) {
 	var h heardList
-	var conns [4]conn
+	var conns [4]Conn
 	for i := range 3 {
 		h.add(&conns[i])
 	}
 	first := h.take()
 	expect.Equal(t, len(h.take()), 0, "told a second time")
 	h.add(&conns[3])
-	must.List(t, first, []*conn{&conns[0], &conns[1], &conns[2]}, "the list of the first who asked")
+	must.List(t, first, []*Conn{&conns[0], &conns[1], &conns[2]}, "the list of the first who asked")
 }

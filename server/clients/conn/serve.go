@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"crypto/tls"
@@ -19,11 +19,11 @@ import (
 	"github.com/zlockd/zlockd/server/clients/watchers"
 )
 
-func newConn(s *shared, nc net.Conn, config *tls.Config) *conn {
+func newConn(s *Shared, nc net.Conn, config *tls.Config) *Conn {
 	from := &address{Address: watchers.Address{Host: hostOf(nc)}}
-	c := &conn{shared: s, socket: socket{from: from, born: s.now()}}
+	c := &Conn{shared: s, socket: socket{from: from, born: s.Now()}}
 	c.reader.in, c.reads.view = new(inbox.Input), c.run
-	c.out.Init(&s.outboxes, c, nc, config)
+	c.out.Init(&s.Outboxes, c, nc, config)
 	c.watcher = watchers.Watcher{Out: &c.out, IDs: &c.proof.ids, From: &c.from.Address}
 	return c
 }
@@ -47,7 +47,7 @@ func hostOf(nc net.Conn) string {
 
 // serve is the connection's goroutine, unless the connection rests. If why is not ends.None, the connection
 // ended while it rested.
-func (c *conn) serve(why ends.Reason) {
+func (c *Conn) serve(why ends.Reason) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.panicked(p)
@@ -74,8 +74,8 @@ func (c *conn) serve(why ends.Reason) {
 }
 
 // begin opens the connection, within the handshake timeout.
-func (c *conn) begin() ends.Reason {
-	limit := time.AfterFunc(c.shared.o.HandshakeTimeout, func() {
+func (c *Conn) begin() ends.Reason {
+	limit := time.AfterFunc(c.shared.Options.HandshakeTimeout, func() {
 		if phase(c.phase.Load()) != phaseWord { // the answer has deadlines of its own
 			c.out.Close(ends.Handshake)
 		}
@@ -90,23 +90,23 @@ func (c *conn) begin() ends.Reason {
 }
 
 // panicked ends only this connection after a panic.
-func (c *conn) panicked(p any) {
-	c.shared.metrics.UnrecoverableErrors.Add(1)
+func (c *Conn) panicked(p any) {
+	c.shared.Metrics.UnrecoverableErrors.Add(1)
 	c.out.Close(ends.Panic)
-	c.shared.log.Error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
+	c.shared.Log.Error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
 }
 
 // finish releases all that the connection held.
-func (c *conn) finish(why ends.Reason) {
+func (c *Conn) finish(why ends.Reason) {
 	c.out.Close(why)
 	c.shared.remove(c)
-	c.shared.watches.Drop(&c.watcher)
-	c.shared.memory.Drop(c)
+	c.shared.Watches.Drop(&c.watcher)
+	c.shared.Memory.Drop(c)
 	c.shared.connEnded(c, c.out.Why())
 }
 
 // loop serves an open connection until the connection ends, or rests (ends.None).
-func (c *conn) loop() ends.Reason {
+func (c *Conn) loop() ends.Reason {
 	for {
 		why := c.frames()
 		if why == ends.None {
@@ -123,15 +123,15 @@ func (c *conn) loop() ends.Reason {
 }
 
 // frames handles the bytes received.
-func (c *conn) frames() ends.Reason {
+func (c *Conn) frames() ends.Reason {
 	for {
-		frame, _, err := c.reader.in.Peek(c.shared.o.MaxFrame)
+		frame, _, err := c.reader.in.Peek(c.shared.Options.MaxFrame)
 		switch {
 		case errors.Is(err, inbox.ErrLong): // setWatches reads the rest
 			b := c.reader.in.Bytes()
 			frame, c.reader.within = b[4:4+inbox.HeaderSize], int(binary.BigEndian.Uint32(b))-inbox.HeaderSize
 		case err != nil:
-			c.shared.metrics.LargeRejected.Add(1)
+			c.shared.Metrics.LargeRejected.Add(1)
 			return ends.Length
 		case frame == nil:
 			return ends.None
@@ -139,7 +139,7 @@ func (c *conn) frames() ends.Reason {
 			return ends.Malformed
 		}
 		if c.reader.held > 0 {
-			c.shared.memory.Partial(c, false)
+			c.shared.Memory.Partial(c, false)
 		}
 		c.reader.in.Take(frame)
 		c.reader.frameStart = 0
@@ -151,7 +151,7 @@ func (c *conn) frames() ends.Reason {
 }
 
 // fill reads once.
-func (c *conn) fill() ends.Reason {
+func (c *Conn) fill() ends.Reason {
 	if !c.grow() {
 		return ends.Else
 	}
@@ -168,18 +168,18 @@ func (c *conn) fill() ends.Reason {
 }
 
 // received records that n bytes have just arrived: the client is alive.
-func (c *conn) received(n int) {
-	c.reader.arrived = c.shared.now()
-	c.shared.metrics.BytesReceived.Add(int64(n))
+func (c *Conn) received(n int) {
+	c.reader.arrived = c.shared.Now()
+	c.shared.Metrics.BytesReceived.Add(int64(n))
 	c.pulse.received.Add(int64(n))
 	if c.reader.held > 0 {
-		c.shared.memory.Moved(c, n)
+		c.shared.Memory.Moved(c, n)
 	}
 	c.alive(c.reader.arrived)
 }
 
 // grow waits for the memory that the next fill takes.
-func (c *conn) grow() bool {
+func (c *Conn) grow() bool {
 	size := c.reader.in.Size()
 	switch {
 	case size > inbox.Keep:
@@ -190,12 +190,12 @@ func (c *conn) grow() bool {
 		size = 0
 	}
 	if size != c.reader.held {
-		if !c.shared.memory.Wait(c, budget.Input, size) {
+		if !c.shared.Memory.Wait(c, budget.Input, size) {
 			return false
 		}
 		c.reader.held = size
 	}
-	c.shared.memory.Partial(c, c.reader.in.Len() > 0)
+	c.shared.Memory.Partial(c, c.reader.in.Len() > 0)
 	return true
 }
 
@@ -203,8 +203,8 @@ func (c *conn) grow() bool {
 // have delayed the last bytes. While no frame has begun there is no deadline: the leader ends the session of
 // a silent client, and the connection ends with the session. A read-only session has no leader, so it needs a
 // deadline.
-func (c *conn) armDeadline() {
-	now := c.shared.now()
+func (c *Conn) armDeadline() {
+	now := c.shared.Now()
 	if c.reader.in.Len() == 0 && c.reader.within == 0 {
 		if c.readOnly {
 			c.out.SetReadDeadline(c.shared.start.Add(now + c.timeout + c.margin()))
@@ -226,16 +226,16 @@ func (c *conn) armDeadline() {
 }
 
 // headerMissing reports whether the header of an oversized frame is still missing.
-func (c *conn) headerMissing() bool {
+func (c *Conn) headerMissing() bool {
 	if c.reader.within > 0 {
 		return false
 	}
-	_, wait, _ := c.reader.in.Peek(c.shared.o.MaxFrame)
+	_, wait, _ := c.reader.in.Peek(c.shared.Options.MaxFrame)
 	return wait
 }
 
 // readFailed returns the end reason of a failed read.
-func (c *conn) readFailed(err error) ends.Reason {
+func (c *Conn) readFailed(err error) ends.Reason {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded) && c.reader.in.Len() > 0:
 		return ends.Stalled
@@ -249,7 +249,7 @@ func (c *conn) readFailed(err error) ends.Reason {
 
 // discard completes the end of a connection: it writes the outbox, and for a moment reads and drops the bytes
 // that still arrive.
-func (c *conn) discard() {
+func (c *Conn) discard() {
 	if !c.out.Drain() {
 		return
 	}
@@ -266,7 +266,7 @@ func (c *conn) discard() {
 
 // Handle gives a new connection its goroutine, or closes it at once. It applies the limits before
 // the first byte is read, TLS or not.
-func (s *shared) Handle(nc net.Conn, config *tls.Config) {
+func (s *Shared) Handle(nc net.Conn, config *tls.Config) {
 	c := newConn(s, nc, config)
 	if !s.add(c) {
 		nc.Close()

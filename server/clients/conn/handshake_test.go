@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"net"
@@ -22,7 +22,7 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 		s.adminURL = "http://a:8181"
 		expect.Equal(t, c.foreign([4]byte([]byte(first))), want.foreign, "%q", first)
 		expect.Equal(t, c.reader.said, want.foreign, "%q: c.reader.said", first)
-		expect.Equal(t, s.counts.foreign.Load() == 1, want.foreign,
+		expect.Equal(t, s.Counts.Foreign.Load() == 1, want.foreign,
 			"%q: s.counts.foreign.Load() == 1", first)
 		expect.Equal(t, c.out.Size() > 0 && c.out.Look().State == "ending" && c.out.Look().Why == ends.Plain,
 			want.answered, "%q", first)
@@ -38,7 +38,7 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 		client.Close()
 		_, why := c.helloFrame([4]byte{0, 0, 4, n})
 		expect.Equal(t, why, want, "%d bytes: why", 1024+int(n))
-		expect.Equal(t, s.metrics.HandshakeFailed.Load() == 1, want == ends.Length,
+		expect.Equal(t, s.Metrics.HandshakeFailed.Load() == 1, want == ends.Length,
 			"%d bytes: s.metrics.HandshakeFailed.Load() == 1", 1024+int(n))
 	}
 }

@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"time"
@@ -9,8 +9,8 @@ import (
 
 // afford waits until the address may spend steps steps, and charges them. It returns false when the
 // connection has ended.
-func (c *conn) afford(steps int64) bool {
-	shares := &c.shared.shares
+func (c *Conn) afford(steps int64) bool {
+	shares := &c.shared.Shares
 	if !shares.Bound() {
 		return true
 	}
@@ -20,9 +20,9 @@ func (c *conn) afford(steps int64) bool {
 		if wait == 0 {
 			return true
 		}
-		if now = c.shared.now(); !waited {
+		if now = c.shared.Now(); !waited {
 			waited = true
-			c.shared.metrics.Throttled.Add(1)
+			c.shared.Metrics.Throttled.Add(1)
 			c.out.Flush()
 			continue
 		}
@@ -30,23 +30,23 @@ func (c *conn) afford(steps int64) bool {
 			return false
 		}
 		time.Sleep(wait)
-		c.alive(c.shared.now()) // this server delays the client's next bytes
+		c.alive(c.shared.Now()) // this server delays the client's next bytes
 	}
 }
 
 // charge corrects the amount that afford has charged. The next request waits until the account has paid.
-func (c *conn) charge(steps int64) { c.from.Account.Charge(steps) }
+func (c *Conn) charge(steps int64) { c.from.Account.Charge(steps) }
 
 // foresee is afford for reads, which are charged exactly when they are answered.
-func (c *conn) foresee(steps int64) bool {
+func (c *Conn) foresee(steps int64) bool {
 	c.reads.cost -= steps
 	return c.afford(steps)
 }
 
 // countServers counts, about once a second, the servers among which an address shares its time under the
 // lock.
-func (s *shared) countServers(r entrance.Replica) {
-	if s.shares.CountDue(s.now()) {
+func (s *Shared) countServers(r entrance.Replica) {
+	if s.Shares.CountDue(s.Now()) {
 		r.View(func(st *state.State) {
 			n := int64(0)
 			for _, m := range st.Members() {
@@ -54,7 +54,7 @@ func (s *shared) countServers(r entrance.Replica) {
 					n++
 				}
 			}
-			s.shares.SetServers(n)
+			s.Shares.SetServers(n)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"fmt"
@@ -37,7 +37,7 @@ func TestEndsOfConnectionsAreCounted(t *testing.T) {
 			c.from.Host, c.session, c.asked, c.reader.said = "10.0.0.1", x.session, x.asked, x.said
 			s.connEnded(c, why)
 			name := fmt.Sprintf("%v, of one %s", why, x.name)
-			expect.Equal(t, s.counts.ends[why].Load(), 1, "%s", name)
+			expect.Equal(t, s.Counts.Ends[why].Load(), 1, "%s", name)
 			dropped, late := int64(0), int64(0)
 			if slices.Contains(ours, why) {
 				dropped = 1
@@ -45,9 +45,9 @@ func TestEndsOfConnectionsAreCounted(t *testing.T) {
 			if why == ends.Handshake {
 				late = 1
 			}
-			expect.Equal(t, s.metrics.ConnectionDropped.Load(), dropped,
+			expect.Equal(t, s.Metrics.ConnectionDropped.Load(), dropped,
 				"%s: s.metrics.ConnectionDropped.Load()", name)
-			expect.Equal(t, s.metrics.SessionlessExpired.Load(), late,
+			expect.Equal(t, s.Metrics.SessionlessExpired.Load(), late,
 				"%s: s.metrics.SessionlessExpired.Load()", name)
 			want := []string{"level=INFO", `msg="connection refused"`, "reason=", why.String()}
 			switch {
@@ -88,7 +88,7 @@ func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 	expect.That(t, !d.Established.After(now),
 		"since %v: want !d.Established.After(now)", d.Established)
 	c.phase.Store(int32(phaseOpen))
-	c.pulse.heard.Store(int64(s.now()))
+	c.pulse.heard.Store(int64(s.Now()))
 	c.out.Pretend(false, true, 0, 0)
 	d = c.Describe()
 	left := d.Expires.Sub(now)
@@ -100,7 +100,7 @@ func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 		left > 16*time.Second-time.Hour,
 		"with a session: %+v, %v left: want left <= 16*time.Second && left > 16*time.Second-time.Hour",
 		d, left)
-	c.pulse.heard.Store(int64(s.now() + time.Hour))
+	c.pulse.heard.Store(int64(s.Now() + time.Hour))
 	expect.That(t, c.Describe().Expires.Sub(d.Expires) > 30*time.Minute, "it ends when it was heard of and a time")
 	c.out.Pretend(true, true, 0, 0)
 	expect.Equal(t, c.Describe().Interest, 5, "while it is written")
@@ -129,7 +129,7 @@ func TestWriteIsCountedBeforeItsAnswer(t *testing.T) {
 	counted := uint64(0)
 	c.replica = proposed{still{state.New("test")}, func() {
 		status := &admin.Status{Now: time.Now()}
-		status.Fill(&s.metrics, admin.NeedMetrics)
+		status.Fill(&s.Metrics, admin.NeedMetrics)
 		counted = uint64(status.Keyed["write_per_namespace"]["first"].Count)
 	}}
 	proposes := c.writeOp(1, jute.OpCreate, wire.Create("/first", nil, jute.WorldAnyone, 0))

@@ -1,11 +1,13 @@
-package clients
+package conn
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/entrance"
@@ -15,17 +17,17 @@ import (
 )
 
 // quiet returns a server that serves no client, and a connection of it.
-func quiet(t testing.TB, o options.Options) (*shared, *conn) {
+func quiet(t testing.TB, o options.Options) (*Shared, *Conn) {
 	s := quietly(t, o)
 	return s, connFrom(s, new(address))
 }
 
 // quietly returns what the connections of a server share, and stops it when the test ends.
-func quietly(t testing.TB, o options.Options) *shared {
+func quietly(t testing.TB, o options.Options) *Shared {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := newShared(must.Get(o.WithDefaults())(t))
+	s := New(must.Get(o.WithDefaults())(t))
 	t.Cleanup(func() {
 		s.Stop()
 		s.Wait()
@@ -34,7 +36,7 @@ func quietly(t testing.TB, o options.Options) *shared {
 }
 
 // connFrom returns a connection from an address.
-func connFrom(s *shared, from *address) *conn {
+func connFrom(s *Shared, from *address) *Conn {
 	c := newConn(s, &net.TCPConn{}, nil)
 	c.from, c.watcher.From = from, &from.Address
 	c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
@@ -42,7 +44,7 @@ func connFrom(s *shared, from *address) *conn {
 }
 
 // newFrom returns a connection from a host that no server has registered.
-func newFrom(s *shared, host string) *conn {
+func newFrom(s *Shared, host string) *Conn {
 	c := newConn(s, &net.TCPConn{}, nil)
 	c.from.Host = host
 	return c
@@ -68,7 +70,7 @@ type refusing struct{ still }
 func (refusing) Propose(state.Request, state.Waiter) error { return errors.New("no") }
 
 // loose makes a connection with a session, over a state, that no goroutine serves.
-func loose(t testing.TB, st *state.State) *conn {
+func loose(t testing.TB, st *state.State) *Conn {
 	a, b := net.Pipe()
 	t.Cleanup(func() { a.Close() })
 	c := newConn(quietly(t, options.Options{}), b, nil)
@@ -77,3 +79,15 @@ func loose(t testing.TB, st *state.State) *conn {
 	c.session = 1
 	return c
 }
+
+// still is a replica of a server that knows no leader.
+type still struct{ st *state.State }
+
+func (s still) Propose(state.Request, state.Waiter) error {
+	panic("nothing is written without a leader")
+}
+
+func (s still) View(f func(*state.State))            { f(s.st) }
+func (s still) WaitZxid(context.Context, int64) bool { return false }
+func (s still) Zxid() int64                          { return s.st.Zxid() }
+func (s still) PingOK(time.Duration) bool            { return false }

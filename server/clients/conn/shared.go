@@ -1,9 +1,8 @@
-package clients
+package conn
 
 import (
 	"context"
 	"io"
-	"log/slog"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -22,46 +21,46 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// shared is what the connections of a server have in common, and all that a connection knows of its server.
+// Shared is what the connections of a server have in common, and all that a connection knows of its server.
 // The options and the front are set before the first connection comes. Each part below says who may use it;
 // the parts from other packages guard themselves.
-type shared struct {
-	o options.Options
+type Shared struct {
+	Options options.Options
 	front
 	mechanisms atomic.Pointer[sasl.Mechanisms] // Change replaces them
 
 	life
 	clock
-	entrance entrance.Entrance
+	Entrance entrance.Entrance
 	registry
 	admission
 	figures
 
-	watches  watchers.Table
-	shares   budget.Shares
-	memory   budget.Memory
-	resting  rest.Rest
-	outboxes outbox.Shared
+	Watches  watchers.Table
+	Shares   budget.Shares
+	Memory   budget.Memory
+	Resting  rest.Rest
+	Outboxes outbox.Shared
 }
 
-// newShared returns what the connections of a server share, before the first one comes. o has every default.
-func newShared(o options.Options) *shared {
-	s := new(shared)
-	s.o, s.start = o, time.Now()
+// New returns what the connections of a server share, before the first one comes. o has every default.
+func New(o options.Options) *Shared {
+	s := new(Shared)
+	s.Options, s.start = o, time.Now()
 	s.registry.init()
-	s.Observed.Init(&s.metrics, s.start, o.Now, o.Follow)
-	s.log.Init(o.Logger, s.now)
+	s.Observed.Init(&s.Metrics, s.start, o.Now, o.Follow)
+	s.Log.Init(o.Logger, s.Now)
 	s.connecting = make(chan struct{}, maxConnecting)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.shares.Bytes = o.MaxWatchBytesPerConn
-	s.watches.Init(watchers.Bounds{PerConn: o.MaxWatchesPerConn, All: o.MaxWatches,
-		BytesPerConn: o.MaxWatchBytesPerConn, Bytes: o.MaxWatchBytes}, &s.shares, &s.outboxes, s.watchersFrom)
-	s.memory.Limit, s.memory.Shares, s.memory.Now, s.memory.Done = o.MaxBuffers, &s.shares, s.now, s.ctx.Done()
-	s.memory.Waits = func() { s.metrics.Throttled.Add(1) }
-	s.outboxes.Memory, s.outboxes.Metrics, s.outboxes.Now, s.outboxes.Go = &s.memory, &s.metrics, s.now, s.wg.Go
-	s.outboxes.MaxBytes, s.outboxes.MaxFrames = o.MaxOutboxBytes, o.MaxOutboxFrames
-	s.outboxes.Start(&s.wg)
-	s.resting.Start(s.wg.Go)
+	s.Shares.Bytes = o.MaxWatchBytesPerConn
+	s.Watches.Init(watchers.Bounds{PerConn: o.MaxWatchesPerConn, All: o.MaxWatches,
+		BytesPerConn: o.MaxWatchBytesPerConn, Bytes: o.MaxWatchBytes}, &s.Shares, &s.Outboxes, s.watchersFrom)
+	s.Memory.Limit, s.Memory.Shares, s.Memory.Now, s.Memory.Done = o.MaxBuffers, &s.Shares, s.Now, s.ctx.Done()
+	s.Memory.Waits = func() { s.Metrics.Throttled.Add(1) }
+	s.Outboxes.Memory, s.Outboxes.Metrics, s.Outboxes.Now, s.Outboxes.Go = &s.Memory, &s.Metrics, s.Now, s.wg.Go
+	s.Outboxes.MaxBytes, s.Outboxes.MaxFrames = o.MaxOutboxBytes, o.MaxOutboxFrames
+	s.Outboxes.Start(&s.wg)
+	s.Resting.Start(s.wg.Go)
 	s.Change(o)
 	return s
 }
@@ -94,14 +93,14 @@ type clock struct {
 	batch time.Duration
 }
 
-// now returns the time since the server started.
-func (k *clock) now() time.Duration { return time.Since(k.start) }
+// Now returns the time since the server started.
+func (k *clock) Now() time.Duration { return time.Since(k.start) }
 
 // batchTime returns the time at which the server answers the batch being applied. The goroutine
 // that applies the log reads the clock once per batch.
 func (k *clock) batchTime(o *state.Outcome) time.Duration {
 	if k.batch == 0 && !o.Unknown {
-		k.batch = k.now()
+		k.batch = k.Now()
 	}
 	return k.batch
 }
@@ -116,28 +115,31 @@ type admission struct {
 	creating   atomic.Int64  // how many of these create sessions that are not in the state yet
 }
 
-// figures is what operators are shown of the clients. Any goroutine may use it.
-type figures struct {
-	metrics  metrics.Set
-	counts   counts
-	log      ends.Log
-	Observed observe.Clients
+// counts counts events that ZooKeeper's metrics lack.
+type counts struct {
+	AcceptErrors atomic.Int64 // failed accepts
+	Foreign      atomic.Int64 // connections with another protocol
+	Refused      atomic.Int64 // sessions refused
+	RefusedNew   atomic.Int64 // sessions refused because of a limit
+	Divided      atomic.Int64 // requests that --one-layout refused
+	Ends         [ends.Reasons]atomic.Int64
 }
 
-// refused logs and counts a client that a limit has refused.
-func (f *figures) refused(c *conn, what, problem string) {
-	f.metrics.ConnectionRejected.Add(1)
-	f.Observed.Refuse(c.from.Host, problem)
-	f.log.Of(c.from.Host, slog.LevelWarn, what, "reason", problem)
+// figures is what operators are shown of the clients. Any goroutine may use it.
+type figures struct {
+	Metrics  metrics.Set
+	Counts   counts
+	Log      ends.Log
+	Observed observe.Clients
 }
 
 // Change applies MaxConns, MaxConnsPerAddr and SASL of o, and reports whether the SASL users have changed.
 // Existing connections, and identities that clients have proved, stay.
-func (s *shared) Change(o options.Options) (users bool) {
+func (s *Shared) Change(o options.Options) (users bool) {
 	o.BoundConns()
 	s.mu.Lock()
 	s.maxConns = o.MaxConns
-	s.shares.SetConns(o.MaxConnsPerAddr)
+	s.Shares.SetConns(o.MaxConnsPerAddr)
 	for _, from := range s.perAddr {
 		from.Account.Forgive() // costs from a time without a bound are not a debt
 	}
@@ -148,22 +150,4 @@ func (s *shared) Change(o options.Options) (users bool) {
 
 // Answer sets the answerer of four-letter words, and the URL that the server shows to clients that speak HTTP
 // to the client port. Call it before Serve.
-func (s *shared) Answer(w Words, adminURL string) { s.words, s.adminURL = w, adminURL }
-
-// Stop closes every connection without waiting, and lets no other one in.
-func (s *shared) Stop() {
-	s.cancel()
-	for _, c := range s.all() {
-		c.out.Close(ends.Stopped)
-	}
-}
-
-// Stopped is closed when the server stops.
-func (s *shared) Stopped() <-chan struct{} { return s.ctx.Done() }
-
-// Wait waits, after Stop, until every goroutine has ended.
-func (s *shared) Wait() {
-	s.outboxes.Stop()
-	s.resting.Stop()
-	s.wg.Wait()
-}
+func (s *Shared) Answer(w Words, adminURL string) { s.words, s.adminURL = w, adminURL }

@@ -1,4 +1,4 @@
-package clients
+package conn
 
 import (
 	"encoding/binary"
@@ -22,7 +22,7 @@ const (
 // catchUp carries out one setWatches. It sends the client the events that it missed without a connection, and
 // sets the other watches.
 type catchUp struct {
-	c    *conn
+	c    *Conn
 	step jute.SetWatches // the paths of this chunk
 	n    int             // number of paths in step
 	size int
@@ -31,7 +31,7 @@ type catchUp struct {
 	open bool  // the connection has not ended
 }
 
-func newCatchUp(c *conn, since int64) *catchUp {
+func newCatchUp(c *Conn, since int64) *catchUp {
 	return &catchUp{c: c, step: jute.SetWatches{RelativeZxid: since}, zxid: c.replica.Zxid(), open: true}
 }
 
@@ -72,7 +72,7 @@ func (u *catchUp) view(st *state.State) {
 }
 
 func (u *catchUp) arm(k watches.Kind, path string) {
-	u.open = u.open && u.c.shared.watches.Add(&u.c.watcher, path, k)
+	u.open = u.open && u.c.shared.Watches.Add(&u.c.watcher, path, k)
 }
 
 func (u *catchUp) tell(e jute.EventType, path string) {
@@ -88,7 +88,7 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 // setWatches carries out a setWatches, a chunk at a time. If the frame is longer than other frames may be,
 // only its header has been read, and setWatches works while the rest arrives. It first checks a shorter frame
 // as a whole.
-func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
+func (c *Conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	p := pieces{c: c}
 	if c.reader.within == 0 {
 		if !request.WholeLists(op, body) {
@@ -127,14 +127,14 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 
 // pieces reads the rest of a frame while it arrives.
 type pieces struct {
-	c   *conn
+	c   *Conn
 	why ends.Reason // why no more bytes can be read; None: they can
 }
 
 // take returns the next n bytes, or nil. They are valid until the next call.
 func (p *pieces) take(n int) []byte {
 	c := p.c
-	if n < 0 || n > c.reader.within || n > c.shared.o.MaxFrame {
+	if n < 0 || n > c.reader.within || n > c.shared.Options.MaxFrame {
 		p.fail()
 	}
 	for p.why == ends.None && c.reader.in.Len() < n {
