@@ -7,15 +7,17 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // repeats limits how often a package runs again after its race detector crashed. In the long simulation two
@@ -32,9 +34,7 @@ func main() {
 		return
 	}
 	code, failed, crashed := run(os.Args[1:])
-	flags := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
-		return strings.HasPrefix(arg, "./")
-	})
+	flags, _, _ := divide(os.Args[1:])
 	for n := 0; n < repeats && code != 0 && len(crashed) > 0 && failed == len(crashed); n++ {
 		again := crashed
 		code, failed, crashed = 0, 0, nil
@@ -51,6 +51,37 @@ func main() {
 // run runs go test. It returns its exit code, how many packages failed, and which of them
 // failed by a crash of the race detector.
 func run(args []string) (code, failed int, crashed []string) {
+	flags, sets, total := divide(args)
+	out, in := io.Pipe()
+	errs := make([]error, len(sets))
+	var lines sync.Mutex
+	var running sync.WaitGroup
+	for i, set := range sets {
+		running.Go(func() { errs[i] = goTest(slices.Concat(flags, set), in, &lines) })
+	}
+	go func() {
+		running.Wait()
+		in.Close()
+	}()
+	failed, crashed = report(os.Stdout, out, total)
+	for _, err := range errs {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			code = max(code, exit.ExitCode())
+		} else if err != nil {
+			fmt.Fprintln(os.Stderr, "progress:", err)
+			code = max(code, 1)
+		}
+	}
+	if failed > 0 && code == 0 {
+		fmt.Fprintln(os.Stderr, "progress: failed:", failed)
+		code = 1
+	}
+	return code, failed, crashed
+}
+
+// goTest runs go test and passes what it says on, line by line.
+func goTest(args []string, w io.Writer, lines *sync.Mutex) error {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -58,35 +89,45 @@ func run(args []string) (code, failed int, crashed []string) {
 		err = cmd.Start()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "progress:", err)
-		return 1, 0, nil
+		return err
 	}
-	failed, crashed = report(os.Stdout, out, packages(args))
-	err = cmd.Wait()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		return exit.ExitCode(), failed, crashed
-	case err != nil || failed > 0:
-		fmt.Fprintln(os.Stderr, "progress: failed:", failed, err)
-		return 1, failed, crashed
-	}
-	return 0, 0, nil
-}
-
-// packages counts the packages that the arguments name.
-func packages(args []string) int {
-	list := []string{"list"}
-	for _, a := range args {
-		if strings.HasPrefix(a, "./") || strings.HasPrefix(a, "github.com/") {
-			list = append(list, a)
+	for r := bufio.NewReader(out); ; {
+		line, err := r.ReadBytes('\n')
+		lines.Lock()
+		w.Write(line)
+		lines.Unlock()
+		if err != nil {
+			return cmd.Wait()
 		}
 	}
-	out, err := exec.Command("go", list...).Output()
-	if err != nil {
-		return 0 // go test says what is wrong
+}
+
+// divide parts the flags from the packages, and those into sets for one go test each: go test -o DIR/ refuses
+// two packages whose programs have the same name. It returns the number of packages too.
+func divide(args []string) (flags []string, sets [][]string, total int) {
+	var patterns []string
+	for _, a := range args {
+		if strings.HasPrefix(a, "./") || strings.HasPrefix(a, "github.com/") {
+			patterns = append(patterns, a)
+		} else {
+			flags = append(flags, a)
+		}
 	}
-	return bytes.Count(out, []byte("\n"))
+	out, err := exec.Command("go", append([]string{"list"}, patterns...)...).Output()
+	if err != nil {
+		return flags, [][]string{patterns}, 0 // go test says what is wrong
+	}
+	same := map[string]int{}
+	for _, pkg := range strings.Fields(string(out)) {
+		n := same[path.Base(pkg)]
+		same[path.Base(pkg)]++
+		if n == len(sets) {
+			sets = append(sets, nil)
+		}
+		sets[n] = append(sets[n], pkg)
+		total++
+	}
+	return flags, sets, total
 }
 
 // event is a line of go test -json.

@@ -24,10 +24,16 @@ if [ "${1:-}" = -long ]; then
 fi
 
 say "tests: $*"
+# go links a kept program again only if something in it has changed.
+kept=bin/_tests
+case " $* " in *" -race "*) kept=$kept-race ;; esac
+mkdir -p "$kept" || exit 1
+
 # Once more each time: some tests build the programs themselves, which go's cache
 # does not see. Many at once, packages too, because most of them wait for a server.
 # Tests need no tables for a debugger, which take a third of the linker's time.
 # shellcheck disable=SC2086 # the packages are a list
-go run test/progress.go -vet=off -ldflags=-w -count=1 -p 4 -parallel 8 -timeout 10m "$@" $packages ||
+go run test/progress.go -vet=off -ldflags='-s -w' -o "$kept/" -count=1 -p 4 -parallel 8 -timeout 10m \
+	"$@" $packages ||
   { say "FAILED"; exit 1; }
 say "all tests passed"
