@@ -230,7 +230,8 @@ func (c *Conn) greet(conn net.Conn, server string) (*link, error) {
 	sid, zxid, password, auth := c.sid, c.zxid, c.password, slices.Clone(c.auth)
 	c.asked = server
 	c.mu.Unlock()
-	br := bufio.NewReaderSize(conn, 16<<10)
+	from := &patient{Conn: conn}
+	br := bufio.NewReaderSize(from, 16<<10)
 	granted, timeout, newPassword, err := c.hello(conn, br, sid, zxid, password)
 	if err != nil {
 		return nil, err
@@ -246,8 +247,9 @@ func (c *Conn) greet(conn net.Conn, server string) (*link, error) {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
+	from.silent = timeout * 2 / 3
 	return &link{
-		c: c, conn: conn, server: server, br: br, silent: timeout * 2 / 3, gone: make(chan struct{}),
+		c: c, conn: conn, server: server, br: br, silent: from.silent, gone: make(chan struct{}),
 		wrote: time.Now(),
 	}, nil
 }
@@ -397,6 +399,9 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 	r.settled = func(err error) {
 		if _, refused := errors.AsType[*Error](err); refused {
 			c.watches.lost(c.root, s)
+			for _, path := range append(s.Persistent, s.Recursive...) {
+				c.watches.endSubscriptions(path)
+			}
 		}
 	}
 	return r

@@ -24,7 +24,7 @@ type link struct {
 	conn   net.Conn
 	server string
 	br     *bufio.Reader
-	silent time.Duration // if the server is silent for this long, the connection is dead
+	silent time.Duration // if the server sends no byte for this long, the connection is dead
 	gone   chan struct{} // closed when the reader has ended
 	useful bool          // the server has sent something; only the reader uses this field
 	once   sync.Once
@@ -43,6 +43,23 @@ type link struct {
 const roomy = 32 << 10
 
 var errOrder = errors.New("zk: the answers are out of order: an answer was lost")
+
+// patient is a connection whose reads wait for at most silent for the next bytes; 0 leaves the deadline as it
+// is. Each read has a deadline of its own: the rest of a long answer, and answers that follow each other
+// without a pause, show that the server lives.
+type patient struct {
+	net.Conn
+	silent time.Duration
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	if p.silent > 0 {
+		if err := p.SetReadDeadline(time.Now().Add(p.silent)); err != nil {
+			return 0, err
+		}
+	}
+	return p.Conn.Read(b)
+}
 
 func (l *link) close() { l.once.Do(func() { l.conn.Close() }) }
 
@@ -161,11 +178,6 @@ func (l *link) read() error {
 	var head [4 + jute.ReplyHeaderSize]byte
 	var buf []byte
 	for {
-		if l.br.Buffered() == 0 {
-			if err := l.conn.SetReadDeadline(time.Now().Add(l.silent)); err != nil {
-				return err
-			}
-		}
 		if _, err := io.ReadFull(l.br, head[:]); err != nil {
 			return err
 		}

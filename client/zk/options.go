@@ -129,21 +129,27 @@ type chroot string
 // full turns a path of the caller into a path from the server's root.
 func (r chroot) full(path string) string {
 	switch {
-	case r == "":
-		return path
-	case path == "/":
+	case r != "" && (path == "/" || path == ""):
 		return string(r)
+	case !strings.HasPrefix(path, "/"):
+		return path // the server refuses it; after the chroot it could name a node outside
 	}
 	return string(r) + path
 }
 
 // own turns a path from the server's root into a path of the caller.
 func (r chroot) own(path string) string {
-	if r == "" || !strings.HasPrefix(path, string(r)) {
+	if r == "" || !r.has(path) {
 		return path
 	}
 	if p := path[len(r):]; p != "" {
 		return p
 	}
 	return "/"
+}
+
+// has reports whether a path from the server's root is in the subtree.
+func (r chroot) has(path string) bool {
+	rest, begins := strings.CutPrefix(path, string(r))
+	return begins && (rest == "" || rest[0] == '/')
 }

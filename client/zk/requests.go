@@ -205,7 +205,9 @@ func (c *Conn) Ephemerals(ctx context.Context, prefix string) ([]string, error) 
 	r.parse = func(d *jute.Decoder) {
 		list, _ := d.Strings()
 		for _, p := range list {
-			r.v = append(r.v, c.root.own(strings.Clone(p)))
+			if c.root.has(p) {
+				r.v = append(r.v, c.root.own(strings.Clone(p)))
+			}
 		}
 	}
 	return do(ctx, c, r)
@@ -343,6 +345,11 @@ func (c *Conn) makePath(ctx context.Context, full string, mode Mode, acl []ACL) 
 		switch {
 		case err == nil, errors.Is(err, ErrNodeExists):
 			return nil
+		case errors.Is(err, ErrNoAuth): // a server looks at the rights first, also for a node that exists
+			if st, look := do(ctx, c, newExists("", full, noWatch)); look == nil && st != nil {
+				return nil
+			}
+			return err
 		case !errors.Is(err, ErrNoNode):
 			return err
 		}

@@ -109,6 +109,15 @@ func (t *watches) lost(c chroot, set *jute.SetWatches) {
 	}
 }
 
+// endSubscriptions ends the subscriptions of a path, because the server no longer has their watch.
+func (t *watches) endSubscriptions(full string) {
+	for _, s := range t.subs[full] {
+		s.closed = true
+		s.put(Event{EventLost, s.Path})
+	}
+	delete(t.subs, full)
+}
+
 // setWatchesLimit bounds the paths of one request, so that it is not too long for the server.
 const setWatchesLimit = 128 << 10
 
@@ -159,11 +168,7 @@ func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 	r.settled = func(err error) {
 		if err == nil {
 			c.watches.lost(c.root, &jute.SetWatches{Data: []string{full}, Child: []string{full}})
-			for _, s := range c.watches.subs[full] {
-				s.put(Event{EventLost, s.Path})
-				s.closed = true
-			}
-			delete(c.watches.subs, full)
+			c.watches.endSubscriptions(full)
 		}
 	}
 	_, err := do(ctx, c, r)
@@ -221,6 +226,11 @@ func (c *Conn) Subscribe(ctx context.Context, path string, recursive bool) (*Sub
 // put adds an event. c.mu is held.
 func (s *Subscription) put(ev Event) {
 	s.events = append(s.events, ev)
+	s.wake()
+}
+
+// wake lets a caller of Next look again.
+func (s *Subscription) wake() {
 	select {
 	case s.more <- struct{}{}:
 	default:
@@ -231,6 +241,7 @@ func (s *Subscription) put(ev Event) {
 // subscription of its path.
 func (s *Subscription) drop() (last bool) {
 	s.closed = true
+	s.wake()
 	subs := s.c.watches.subs
 	rest := slices.DeleteFunc(subs[s.full], func(x *Subscription) bool { return x == s })
 	if len(rest) > 0 {
@@ -241,8 +252,8 @@ func (s *Subscription) drop() (last bool) {
 	return true
 }
 
-// Next waits for the next event. After EventOver it returns the error of the session,
-// and after EventLost ErrClosed.
+// Next waits for the next event. After EventOver it returns the error of the session, and after EventLost or
+// Close ErrClosed.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	for {
 		s.c.mu.Lock()
@@ -255,6 +266,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 		closed := s.closed
 		s.c.mu.Unlock()
 		if closed {
+			s.wake() // other callers too
 			return Event{}, ErrClosed
 		}
 		select {
