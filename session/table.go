@@ -74,23 +74,6 @@ func NewTable(prefix uint32) *Table {
 // Renumber makes new ids begin at another prefix.
 func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << prefixShift }
 
-// Succeed prepares this table to replace old, which is no longer used. New ids continue after those of old.
-// It raises all generations above least, so that every write from an older connection is refused, even if the
-// session of that connection has ended and its generation is unknown. Tickets that only old has end at the
-// time now.
-func (t *Table) Succeed(old *Table, least uint32, now int64) {
-	t.next = old.next
-	t.succeedTickets(old, now)
-	for id, was := range t.byID {
-		s := *was
-		if o, there := old.byID[id]; there {
-			s.Gen = max(s.Gen, o.Gen)
-		}
-		s.Gen = max(s.Gen, least) + 1
-		t.put(&s)
-	}
-}
-
 // Create adds a session of generation 1 and returns it. The top byte of the id shows operators which server
 // has created the session: it is owner, limited to 1..126.
 func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner uint32, addr string,
@@ -139,7 +122,7 @@ func (t *Table) insert(s *Session) {
 	t.byID[s.ID] = s
 	t.own(s)
 	if s.Ticket != nil {
-		t.addTicket(s)
+		t.haveTickets().add(s.ID, s.Ticket)
 	}
 	l := &t.order[creator(s.ID)]
 	if n := len(l.ids); n == 0 || l.ids[n-1] < s.ID {
@@ -155,6 +138,13 @@ func (t *Table) insert(s *Session) {
 		return
 	}
 	l.ids, l.live = slices.Insert(l.ids, at, s.ID), slices.Insert(l.live, at, s)
+}
+
+func (t *Table) haveTickets() *tickets {
+	if t.tickets == nil {
+		t.tickets = newTickets()
+	}
+	return t.tickets
 }
 
 // Attach attaches a session to a new connection: it stores the connection's owner, address and timeout, and
@@ -200,7 +190,7 @@ func (t *Table) Remove(id int64) bool {
 	}
 	t.disown(s)
 	if s.Ticket != nil {
-		t.removeTicket(s)
+		t.tickets.remove(s.ID, s.Ticket)
 	}
 	delete(t.byID, id)
 	l := &t.order[creator(id)]
