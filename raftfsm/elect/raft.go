@@ -153,3 +153,27 @@ func (r *Raft) followIn(term uint64, forget bool) error {
 	return r.Trans.RequestVote(peer.ServerID(r.ID), r.Self,
 		&raft.RequestVoteRequest{RPCHeader: h, Term: term, LeadershipTransfer: forget}, &resp)
 }
+
+// voters lists the other voters, and reports whether this server is one.
+func (r *Raft) voters() (others []peer.Place, own bool) {
+	for _, srv := range r.Servers() {
+		switch id := peer.ParseID(srv.ID); {
+		case srv.Suffrage != raft.Voter:
+		case id == r.ID:
+			own = true
+		default:
+			others = append(others, peer.Place{ID: id, Addr: string(srv.Address)})
+		}
+	}
+	return others, own
+}
+
+// pause waits for d or until ctx ends. It returns false if ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

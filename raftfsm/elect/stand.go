@@ -92,20 +92,6 @@ func (e *Elections) replaceSilent(ctx context.Context, leader uint32) {
 	}
 }
 
-// voters lists the other voters, and reports whether this server is one.
-func (r *Raft) voters() (others []peer.Place, own bool) {
-	for _, srv := range r.Servers() {
-		switch id := peer.ParseID(srv.ID); {
-		case srv.Suffrage != raft.Voter:
-		case id == r.ID:
-			own = true
-		default:
-			others = append(others, peer.Place{ID: id, Addr: string(srv.Address)})
-		}
-	}
-	return others, own
-}
-
 // Succeed replaces a dead leader before its heartbeats time out. The voter with the longest log stands first,
 // because it cannot lose. Among voters with equal logs, the voter with the lowest id stands first. The caller
 // repeats the call while this server knows no other leader. If an election fails, see fill.
@@ -165,16 +151,6 @@ func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) 
 		if err := e.Raft.Stand(); err != nil {
 			e.Log.Debug("could not stand for election", "err", err)
 		}
-	}
-}
-
-// pause waits for d or until ctx ends. It returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 

@@ -1,5 +1,10 @@
 package stream
 
+import (
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
 // lanes holds the requests of a stream that have no number yet, one lane for each session. Lanes take turns
 // by bytes, so a session that sends many or large requests delays only itself. The first request of a session
 // that has sent nothing for a while goes before the others. (Networks use the same scheme for fair queues:
@@ -114,4 +119,11 @@ func (ls *lanes) forget(l *lane) {
 		*l = lane{queue: l.queue[:0], buf: l.buf[:0]}
 		ls.spare = l
 	}
+}
+
+// pending is one unapplied request.
+type pending struct {
+	waiter state.Waiter
+	size   int       // length of its encoding in buf
+	ids    []jute.ID // shared by all requests of a connection, because they may be longer than the request
 }

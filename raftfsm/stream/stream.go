@@ -76,13 +76,6 @@ type Stream struct {
 // reader has its own, so that an earlier reader that has not noticed its replacement cannot take the token.
 type Reader = signal.Signal
 
-// pending is one unapplied request.
-type pending struct {
-	waiter state.Waiter
-	size   int       // length of its encoding in buf
-	ids    []jute.ID // shared by all requests of a connection, because they may be longer than the request
-}
-
 // New returns a stream that is closed and has no birth.
 func New() *Stream {
 	s := &Stream{first: 1, cursor: 1, closed: true, reader: signal.New(), Opened: signal.New()}

@@ -24,15 +24,6 @@ const MaxFile = 1 << 20
 // lookAgain is the least time between two looks at the files.
 const lookAgain = 100 * time.Millisecond
 
-// Names are the paths of the files; CA and CRL may be empty. Error messages name the files by their flags:
-// Flag-cert, Flag-key, Flag-ca and tls-crl.
-type Names struct {
-	Flag, Cert, Key, CA, CRL string
-	// Peer is the DNS name of the server among its peers. The peers check that name, and use the same
-	// authority. Peer is empty if the certificate is not for peers.
-	Peer string
-}
-
 // Loaded is the content of the files.
 type Loaded struct {
 	Pair tls.Certificate

@@ -7,21 +7,12 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Bounds on the memory of a scan. If a lock has more contenders than its bound, the scan shows only the first
-// of them; Total is the number of all.
+// Bounds on the memory of a scan.
 const (
-	ShownPerLock = 1000
 	// contenders of one scan; they take some 100 MiB, and their names share the tree's memory
 	maxKept  = 250_000
 	maxPaths = 16 << 20 // bytes of the paths of directories, which the scan copies
 )
-
-// group holds the ephemeral children of one directory. If there are very many, it holds the first ones.
-type group struct {
-	recipe.Dir
-	bound   int32 // if Cut and bounded are set, the number of the last of Nodes
-	bounded bool
-}
 
 // Scan collects all locks of a tree. The caller calls Step under the read lock, again and again, until it
 // returns false. After each Step it calls Rest without the lock. At the end it calls Locks once, without the
@@ -97,32 +88,6 @@ func (s *Scan) meet(g *group, e *recipe.Node) {
 	had := len(g.Nodes)
 	g.add(e, &s.sorter)
 	s.room -= len(g.Nodes) - had
-}
-
-// add keeps a contender, unless the group already has enough contenders that come before it.
-func (g *group) add(e *recipe.Node, by *recipe.Sorter) {
-	g.Total++
-	if g.bounded {
-		// In a large group most contenders come after those that are shown.
-		if name := e.Name; len(name) > 10 {
-			if seq, ok := recipe.ParseSeq(name[len(name)-10:]); ok && recipe.Before(g.bound, seq) {
-				return
-			}
-		}
-	}
-	if g.Nodes = append(g.Nodes, *e); len(g.Nodes) >= 2*ShownPerLock {
-		g.trim(by)
-	}
-}
-
-// trim drops all contenders except the first.
-func (g *group) trim(by *recipe.Sorter) {
-	by.Sort(&g.Dir)
-	if len(g.Nodes) > ShownPerLock {
-		clear(g.Nodes[ShownPerLock:])
-		g.Nodes, g.Cut = g.Nodes[:ShownPerLock], true
-		g.bound, g.bounded = recipe.Number(g.Nodes[ShownPerLock-1].Name)
-	}
 }
 
 // Locks returns the locks that were found, by path.

@@ -1,12 +1,10 @@
 package members
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -24,38 +22,6 @@ func ParseConfig(text string) (Config, int64) {
 		m[s.ID] = s
 	}
 	return m, version
-}
-
-// next returns the configuration that results from m by a wish. If the wish lists all new members, the result
-// is that list. Otherwise next removes the servers that leave, and then adds the servers that join.
-func (m Config) next(w *Wish) (Config, error) {
-	if w.Members != "" {
-		return wholeList(w.Members)
-	}
-	to := maps.Clone(m)
-	for _, s := range splitList(w.Leaving) {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%w: leaving server %q", state.ErrNumber, s)
-		}
-		delete(to, state.ServerID(n)) // if the server is not a member, it has left already
-	}
-	for _, s := range splitList(w.Joining) {
-		j, err := state.ParseServer(s)
-		if err != nil {
-			return nil, err
-		}
-		if j.Client == "" {
-			return nil, fmt.Errorf("%q: the client port is missing", s)
-		}
-		for _, is := range to {
-			if err := collide(&j, &is); err != nil {
-				return nil, err
-			}
-		}
-		to[j.ID] = j
-	}
-	return to, nil
 }
 
 // wholeList reads a list of all members, such as the text of state.ConfigPath.
@@ -153,31 +119,4 @@ func splitList(s string) (list []string) {
 		}
 	}
 	return list
-}
-
-// Errors about wishes that cannot be carried out.
-var (
-	ErrVersion  = errors.New("the configuration has another version")
-	ErrArgument = errors.New("such a configuration is impossible")
-)
-
-// goal returns the present configuration, the configuration that a wish asks for, and the version of the
-// present one. The new configuration must have at least least voters. goal asks no other server. It checks in
-// ZooKeeper's order.
-func goal(text string, w *Wish, least int) (from, to Config, version int64, err error) {
-	from, version = ParseConfig(text)
-	if w.Version != -1 && w.Version != version {
-		return nil, nil, 0, fmt.Errorf("%w: %x", ErrVersion, version)
-	}
-	to, err = from.next(w)
-	switch {
-	case errors.Is(err, state.ErrNumber):
-		return nil, nil, 0, err
-	case err != nil:
-		return nil, nil, 0, fmt.Errorf("%w: %w", ErrArgument, err)
-	case to.voters() < least:
-		return nil, nil, 0, fmt.Errorf("%w: the new configuration has %d voters, fewer than %d", ErrArgument,
-			to.voters(), least)
-	}
-	return from, to, version, nil
 }

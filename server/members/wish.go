@@ -23,15 +23,6 @@ const (
 	reachTime     = time.Second            // a server that takes longer to answer counts as unreachable
 )
 
-// Wish is a client's request to change the members, in the terms of ZooKeeper's reconfig.
-type Wish struct {
-	Joining, Leaving, Members string
-	Version                   int64 // the version that the client wants to change; -1: any version
-
-	May      bool          // whether the client may change the members
-	Patience time.Duration // how long to wait for servers that join
-}
-
 // Node is this server's part in the cluster, as far as a wish needs it.
 type Node interface {
 	ID() uint32

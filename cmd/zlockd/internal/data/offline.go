@@ -17,27 +17,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// Command is a command of zlockd.
-type Command = cli.Command[*Call]
-
-// ExitAtOnce is the exit code of a program that a second signal ends.
-const ExitAtOnce = 3
-
-// exitDiffer is the exit code of verify where the two differ.
-const exitDiffer = 1
-
 // StopTime bounds the shutdown after a signal.
 const StopTime = 15 * time.Second
-
-// Call is one call of a command that works on data while no server runs on it.
-type Call struct {
-	*cli.Call
-	Stdout  io.Writer
-	Signals <-chan os.Signal // the first ends the command, the second at once
-	ctx     context.Context
-	json    bool      // one JSON object instead of text
-	out     io.Writer // where the text goes
-}
 
 // Commands returns the commands that work on data, in the order of the help.
 func Commands() []*Command {
@@ -91,13 +72,3 @@ func (c *Call) untilSignal(run func(*Call) error) error {
 	}
 	return err
 }
-
-// required refuses an empty flag.
-func required(name, value string) error {
-	if value == "" {
-		return cli.Usagef("--%s is missing", name)
-	}
-	return nil
-}
-
-func nowMillis() int64 { return time.Now().UnixMilli() }

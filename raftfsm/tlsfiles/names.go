@@ -10,6 +10,15 @@ import (
 	"time"
 )
 
+// Names are the paths of the files; CA and CRL may be empty. Error messages name the files by their flags:
+// Flag-cert, Flag-key, Flag-ca and tls-crl.
+type Names struct {
+	Flag, Cert, Key, CA, CRL string
+	// Peer is the DNS name of the server among its peers. The peers check that name, and use the same
+	// authority. Peer is empty if the certificate is not for peers.
+	Peer string
+}
+
 // forPeers returns an error if peers would refuse the certificate. It returns nil if the certificate is not
 // for peers.
 func (n *Names) forPeers(pair tls.Certificate, ca *x509.CertPool, now time.Time) error {
