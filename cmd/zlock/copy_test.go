@@ -37,9 +37,12 @@ func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 // A backup takes the place of no file unless that is asked for, and never that of a device or a pipe, which a
 // rename would take away from its users.
 func TestBackupReplacesNothing(t *testing.T) {
-	asked := 0
+	asked, comes := 0, ""
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked++
+		if comes != "" { // another program makes the file while the backup arrives
+			expect.OK(t, os.WriteFile(comes, []byte("good"), 0o600))
+		}
 		must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3}).Write(w, func(read func()) { read() }))
 	}))
 	defer srv.Close()
@@ -63,7 +66,16 @@ func TestBackupReplacesNothing(t *testing.T) {
 			expect.Equal(t, string(must.Get(os.ReadFile(file))(t)), "good", "the file")
 		})
 	}
-	_, errs, code := runIn(t, env, "backup", "--force", file)
+	comes = filepath.Join(dir, "other")
+	_, errs, code := runIn(t, env, "backup", comes)
+	expect.Equal(t, code, call.ExitNo, "exit code for a file that appears meanwhile")
+	expect.Has(t, errs, "nothing was written: "+comes+" is there already; --force replaces it")
+	expect.Equal(t, string(must.Get(os.ReadFile(comes))(t)), "good", "the file that appears")
+	comes = ""
+	expect.Equal(t, len(must.Get(os.ReadDir(dir))(t)), 2, "files")
+	_, errs, code = runIn(t, env, "backup", filepath.Join(dir, "new"))
+	expect.Equal(t, code, call.ExitOK, "exit code for a new file, which says %s", errs)
+	_, errs, code = runIn(t, env, "backup", "--force", file)
 	expect.Equal(t, code, call.ExitOK, "exit code with --force, which says %s", errs)
 	expect.That(t, string(must.Get(os.ReadFile(file))(t)) != "good", "the file was not replaced")
 }
@@ -199,6 +211,34 @@ func TestCAReplacesNoOtherCertificate(t *testing.T) {
 		text, code := ca("client", "bob", "--days", days)
 		expect.Equal(t, code, call.ExitFailed, "exit code with --days %s", days)
 		expect.Has(t, text, "--days "+days+" is not a number from 1 to ")
+	}
+}
+
+// When a part of the files cannot be made, none is left behind: the same command works later.
+func TestCALeavesNoPartOfItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	ca := func(args ...string) int {
+		t.Helper()
+		_, _, code := runIn(t, nil, append([]string{"ca", "--dir", dir}, args...)...)
+		return code
+	}
+	files := func() (names []string) {
+		for _, e := range must.Get(os.ReadDir(dir))(t) {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	must.Equal(t, ca("init"), call.ExitOK)
+	in := filepath.Join(dir, "server1.pem") // the last file that the command makes
+	must.OK(t, os.WriteFile(in, []byte("other"), 0o600))
+	expect.Equal(t, ca("server", "1", "--host", "a"), call.ExitFailed)
+	expect.List(t, files(), []string{"ca.key", "ca.pem", "server1.pem"})
+	expect.Equal(t, string(must.Get(os.ReadFile(in))(t)), "other", "the file that was there")
+	must.OK(t, os.Remove(in))
+	expect.Equal(t, ca("server", "1", "--host", "a"), call.ExitOK)
+	expect.List(t, files(), []string{"ca.key", "ca.pem", "peer1.key", "peer1.pem", "server1.key", "server1.pem"})
+	for name, mode := range map[string]os.FileMode{"server1.key": 0o600, "server1.pem": 0o644} {
+		expect.Equal(t, must.Get(os.Stat(filepath.Join(dir, name)))(t).Mode().Perm(), mode, "mode of %s", name)
 	}
 }
 

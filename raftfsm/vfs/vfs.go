@@ -161,17 +161,49 @@ func WriteFile(fs FS, name string, b []byte) error {
 
 // Fill writes a file of the operating system durably; the function write produces the content. After a crash
 // there is either the whole new file or the former file.
-func Fill(name string, write func(io.Writer) error) error {
+func Fill(name string, write func(io.Writer) error) error { return fill(name, 0o600, os.Rename, write) }
+
+// FillNew is like Fill, but gives the file a mode and never replaces one: if there is a file of this name, even
+// one that appears while FillNew writes, the error is os.ErrExist.
+func FillNew(name string, mode os.FileMode, write func(io.Writer) error) error {
+	return fill(name, mode, placeNew, write)
+}
+
+// placeNew gives a temporary file its name, unless there is a file of this name.
+func placeNew(from, to string) error {
+	err := os.Link(from, to)
+	switch {
+	case err == nil:
+		return os.Remove(from)
+	case errors.Is(err, os.ErrExist):
+		return err
+	}
+	// Some file systems have no links: reserve the name by an empty file.
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Rename(from, to))
+}
+
+// fill writes a temporary file and then calls place to give it its name.
+func fill(name string, mode os.FileMode, place func(from, to string) error, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriterSize(f, 256<<10)
 	if err = write(w); err == nil {
-		err = errors.Join(w.Flush(), f.Sync())
+		err = w.Flush()
+	}
+	if err == nil && mode != 0o600 { // the mode of CreateTemp
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
+		err = place(f.Name(), name)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // return the first error, not this one

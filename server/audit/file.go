@@ -28,6 +28,7 @@ type file struct {
 	o    *Options
 	f    *os.File
 	size int64
+	mid  bool // the file ends in the middle of a line
 }
 
 func (l *file) open() (err error) {
@@ -38,7 +39,21 @@ func (l *file) open() (err error) {
 	if info, err := l.f.Stat(); err == nil && info.Mode().IsRegular() {
 		l.size = info.Size()
 	}
+	l.mid = l.size > 0 && l.torn()
 	return nil
+}
+
+// torn reports whether the file ends in the middle of a line: the disk was full, or the server was killed. The
+// next line must not become a part of that one.
+func (l *file) torn() bool {
+	f, err := os.Open(l.o.Name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var last [1]byte
+	_, err = f.ReadAt(last[:], l.size-1)
+	return err == nil && last[0] != '\n'
 }
 
 // stampForm is the form of the time in a name, so that names sort by time. Programs that rotate logs use
@@ -50,6 +65,12 @@ func (l *file) Write(b []byte) (int, error) {
 		if err := l.turn(); err != nil {
 			return 0, err
 		}
+	}
+	if l.mid {
+		if _, err := l.f.Write([]byte("\n")); err != nil {
+			return 0, err
+		}
+		l.size, l.mid = l.size+1, false
 	}
 	n, err := l.f.Write(b)
 	l.size += int64(n)
@@ -64,10 +85,11 @@ func (l *file) turn() error {
 	if err := os.Rename(l.o.Name, l.o.Name+"."+l.o.Now().UTC().Format(stampForm)); err != nil {
 		return err
 	}
-	old, err := filepath.Glob(globbed(l.o.Name) + ".[0-9]*T*.*")
+	own := filepath.Clean(l.o.Name) // as Glob writes it
+	old, err := filepath.Glob(globbed(own) + ".[0-9]*T*.*")
 	if err == nil {
 		old = slices.DeleteFunc(old, func(name string) bool {
-			_, err := time.Parse(stampForm, name[len(l.o.Name)+1:])
+			_, err := time.Parse(stampForm, name[len(own)+1:])
 			return err != nil
 		})
 		slices.Sort(old)

@@ -102,6 +102,38 @@ func TestFileIsTurnedBySize(t *testing.T) {
 	expect.OK(t, expect.Err(os.Stat(file+".1.gz")))
 }
 
+// Old files are found however the name of the log is written.
+func TestOldFilesOfAnUncleanNameAreRemoved(t *testing.T) {
+	for _, between := range []string{"/./", "//", strings.Repeat("/.", 30) + "/"} {
+		dir := t.TempDir()
+		at := time.Unix(1_700_000_000, 0)
+		w := must.Get(opener(&Options{Name: dir + between + "log", Size: 100, Keep: 2,
+			Now: func() time.Time { return at }})())(t)
+		for range 9 {
+			at = at.Add(time.Second)
+			must.Get(w.Write(bytes.Repeat([]byte("x"), 60)))(t)
+		}
+		must.OK(t, w.Close())
+		expect.Equal(t, len(must.Get(os.ReadDir(dir))(t)), 3, "files of a log named DIR%slog", between)
+	}
+}
+
+// A line that a full disk or a kill has cut stays alone: the next line begins behind its end.
+func TestCutLineStaysAlone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	for _, tc := range []struct{ is, want string }{
+		{"", "next\n"}, {"whole\n", "whole\nnext\n"}, {"whole\nhal", "whole\nhal\nnext\n"},
+	} {
+		must.OK(t, os.WriteFile(file, []byte(tc.is), 0o600))
+		must.OK(t, Try(file))
+		expect.Equal(t, string(must.Get(os.ReadFile(file))(t)), tc.is, "after a look")
+		w := must.Get(opener(&Options{Name: file})())(t)
+		must.Get(w.Write([]byte("next\n")))(t)
+		must.OK(t, w.Close())
+		expect.Equal(t, string(must.Get(os.ReadFile(file))(t)), tc.want)
+	}
+}
+
 // While others need the disk space the log writes nothing, and reports that.
 func TestNothingIsWrittenWithoutRoom(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")

@@ -50,7 +50,7 @@ func fetchCommand(name, format, does, help string) *call.Command {
 					return err
 				}
 				return connect.WithAdmin(c, m, func(ctx context.Context, admin connect.Admin) error {
-					return fetchState(ctx, c, admin, format, *output)
+					return fetchState(ctx, c, admin, format, *output, *force)
 				})
 			}
 		},
@@ -58,7 +58,8 @@ func fetchCommand(name, format, does, help string) *call.Command {
 }
 
 // fetchState writes the state in a format to the file of the command line.
-func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, output string) error {
+func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, output string,
+	force bool) error {
 	body, err := admin.Open(ctx, http.MethodGet, "/commands/snapshot?format="+format, nil)
 	if err != nil {
 		return err
@@ -69,7 +70,15 @@ func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, 
 	if file == "-" {
 		err = got.copy(c.Stdout, body)
 	} else {
-		err = vfs.Fill(file, func(w io.Writer) error { return got.copy(w, body) })
+		write := func(w io.Writer) error { return got.copy(w, body) }
+		if force {
+			err = vfs.Fill(file, write)
+		} else {
+			err = vfs.FillNew(file, 0o600, write)
+		}
+	}
+	if errors.Is(err, os.ErrExist) && !force {
+		return thereAlready(file)
 	}
 	if err != nil {
 		left, hint := "nothing was written", ""
@@ -168,7 +177,11 @@ func replaceable(path string, force bool) error {
 			"standard output",
 			path)
 	case !force:
-		return cli.Exitf(call.ExitNo, "nothing was written: %s is there already; --force replaces it", path)
+		return thereAlready(path)
 	}
 	return nil
+}
+
+func thereAlready(path string) error {
+	return cli.Exitf(call.ExitNo, "nothing was written: %s is there already; --force replaces it", path)
 }

@@ -60,6 +60,7 @@ type authority struct {
 	days  int
 	renew bool
 	say   func(format string, args ...any)
+	made  []string // the files that this call has made
 }
 
 const (
@@ -81,10 +82,10 @@ func certify(c *call.Call, a *authority) error {
 	if (len(c.Args) == 0) != (what == "init") {
 		return cli.Usagef("want init, server ID or client NAME")
 	}
-	var made []string
+	var names []string
 	sign := func(name string, cert *x509.Certificate) error {
-		if made = append(made, name+".pem"); !a.renew {
-			made = append(made, name+".key")
+		if names = append(names, name+".pem"); !a.renew {
+			names = append(names, name+".key")
 		}
 		return a.sign(name, cert)
 	}
@@ -136,9 +137,12 @@ func certify(c *call.Call, a *authority) error {
 		return cli.Usagef("%q is not init, server or client", what)
 	}
 	if err != nil {
+		for _, file := range a.made { // a part of the files would stand in the way of the same command
+			err = errors.Join(err, os.Remove(file))
+		}
 		return cli.Exitf(call.ExitFailed, "%v", err)
 	}
-	for _, name := range made {
+	for _, name := range names {
 		fmt.Fprintln(c.Stdout, filepath.Join(a.dir, name))
 	}
 	return nil
@@ -229,14 +233,16 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 }
 
 func (a *authority) write(name, kind string, der []byte, mode os.FileMode) error {
-	f, err := os.OpenFile(filepath.Join(a.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return fmt.Errorf("%w; nothing is overwritten: --renew makes certificates again, or move the old files "+
-			"away", err)
-	}
-	err = pem.Encode(f, &pem.Block{Type: kind, Bytes: der})
-	if closed := f.Close(); err == nil {
-		err = closed
+	file := filepath.Join(a.dir, name)
+	err := vfs.FillNew(file, mode, func(w io.Writer) error {
+		return pem.Encode(w, &pem.Block{Type: kind, Bytes: der})
+	})
+	switch {
+	case errors.Is(err, os.ErrExist):
+		return fmt.Errorf("%s: %w; nothing is overwritten: --renew makes certificates again, or move the old "+
+			"files away", file, os.ErrExist)
+	case err == nil:
+		a.made = append(a.made, file)
 	}
 	return err
 }

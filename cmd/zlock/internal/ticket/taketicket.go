@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -202,6 +204,20 @@ func whoIs() string {
 		name = u.Username
 	}
 	host, _ := os.Hostname()
-	who := name + "@" + host
-	return who[:min(len(who), 200)]
+	return shown(name + "@" + host)
+}
+
+// shown makes a text acceptable to a server: at most 200 bytes, of characters that can be shown.
+func shown(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	end := min(len(text), 200)
+	for end < len(text) && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
 }
