@@ -88,8 +88,8 @@ sim-long: ## simulate long days with few requests and quiet hours between faults
 	$(EXACT) -run Histories -timeout 24h -v -sim.long -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),24) -sim.ways $(or $(WAYS),0) -sim.ledger $(or $(LEDGER),ledger.jsonl)
 
 sim-repeat: ## run SEEDS (20) seeds and three hours of a long day twice, each in two processes, and want all runs equal
-	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(SEEDS),20)e-1 -sim.twice
-	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.long -sim.day 3h -sim.hours 0 -sim.twice
+	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(SEEDS),20)e-1 -sim.ways $(or $(WAYS),0) -sim.twice
+	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.long -sim.day 3h -sim.hours 0 -sim.ways $(or $(WAYS),0) -sim.twice
 
 sim-shrink: ## cut the failing run of SEED to few faults and requests that still fail, with RUNS (300) runs
 	$(EXACT) -run Shrink -timeout 3h -v -sim.seed $(SEED) -sim.ways $(or $(WAYS),0) -sim.shrink $(or $(RUNS),300)
