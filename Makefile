@@ -91,8 +91,8 @@ sim-repeat: ## run SEEDS (20) seeds and three hours of a long day twice, each in
 	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(SEEDS),20)e-1 -sim.ways $(or $(WAYS),0) -sim.twice
 	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.long -sim.day 3h -sim.hours 0 -sim.ways $(or $(WAYS),0) -sim.twice
 
-sim-shrink: ## cut the failing run of SEED to few faults and requests that still fail, with RUNS (300) runs
-	$(EXACT) -run Shrink -timeout 3h -v -sim.seed $(SEED) -sim.ways $(or $(WAYS),0) -sim.shrink $(or $(RUNS),300)
+sim-shrink: ## cut the failing run of SEED (LONG=1: a long day) to few faults and requests that still fail, with RUNS (300) runs
+	$(EXACT) -run Shrink -timeout 24h -v -sim.seed $(SEED) -sim.ways $(or $(WAYS),0) $(if $(LONG),-sim.long -sim.day $(or $(DAY),0)) -sim.shrink $(or $(RUNS),300)
 
 races: ## plant races that were found by reading, and count the seeds (SEEDS at most) that find each; RACE names some
 	go test -count 1 -timeout 24h ./test/mutants -run RacesAreLookedFor -mutants.races $(or $(SEEDS),20) -mutants.race '$(RACE)' -v

@@ -160,14 +160,17 @@ func (c *cluster) runDay(d *day, harm []fault, rec *observed) *faults {
 	return f
 }
 
-// quiet waits until a quiet time is over. In some of them one server is away all the time.
+// quiet waits until a quiet time is over. In some of them one server is away all the time; that is a fault with
+// a number.
 func (f *faults) quiet(left func() time.Duration) {
 	id, away := uint32(1+f.cluster.rng.IntN(3)), f.cluster.rng.IntN(4) == 0
-	if d := left(); away && f.only == nil && d > time.Minute {
+	only := f.only.of("f")
+	if d := left(); away && d > time.Minute && (only == nil || only(f.drawn["f"])) {
 		if f.away(id, d); !f.idle {
 			f.count["long away"]++
 		}
 	}
+	f.drawn["f"]++
 	for left() > 0 {
 		time.Sleep(min(left(), 10*time.Minute))
 		collect()

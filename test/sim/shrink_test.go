@@ -31,12 +31,16 @@ func TestShrinkAFailure(t *testing.T) {
 	must.That(t, !ok, "seed %d passes", *seedFlag)
 	s.sign = signOf(text)
 	if len(r.Drawn) == 0 { // the run ended before its report; assume more faults than any run draws
-		r.Drawn = map[string]int{"f": 150}
+		many := 1
+		if *longFlag {
+			many = 20
+		}
+		r.Drawn = map[string]int{"f": 150 * many}
 		for k := range 6 {
-			r.Drawn[fmt.Sprint(k)] = 4000
+			r.Drawn[fmt.Sprint(k)] = 4000 * many
 		}
 		for k := range turnCallers + turnLockers + turnDrawers {
-			r.Drawn[fmt.Sprintf("t%d", k)] = 1000
+			r.Drawn[fmt.Sprintf("t%d", k)] = 1000 * many
 		}
 	}
 	faults, requests := itemsOf(r)
