@@ -47,9 +47,8 @@ func TestMain(m *testing.M) {
 			return
 		}
 		defer stop()
-		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "zlock"), ".").CombinedOutput()
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		if err := cluster.LinkZlock(filepath.Join(dir, "zlock")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return
 		}
 		o := cluster.Options{Kind: cluster.Zlockd, Dev: true,

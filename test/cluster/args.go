@@ -146,6 +146,16 @@ func Zlock(t testing.TB) string {
 	return must.Get(zlockOnce())(t)
 }
 
+// LinkZlock gives zlock, built from this module, another path, under which it stays the same when another
+// package builds it again.
+func LinkZlock(path string) error {
+	bin, err := zlockOnce()
+	if err != nil {
+		return err
+	}
+	return os.Link(bin, path)
+}
+
 // ModuleRoot returns the directory of zlockd's go.mod.
 func ModuleRoot() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/zlockd/zlockd").Output()
