@@ -58,20 +58,20 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 	}
 	plan, known := plans[name]
 	if !known {
-		v.fail(w, notFound("there is no action %q; there are ask, break, end-session, hand-over and snapshot",
+		v.desk.fail(w, notFound("there is no action %q; there are ask, break, end-session, hand-over and snapshot",
 			shown(name)))
 		return
 	}
 	user, err := v.mayAct(w, r)
 	if err != nil {
-		v.fail(w, err)
+		v.desk.fail(w, err)
 		return
 	}
 	var a action
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAct))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&a); err != nil {
-		v.fail(w, badRequest("the body is not what an action wants: %v", err))
+		v.desk.fail(w, badRequest("the body is not what an action wants: %v", err))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actTime)
@@ -83,7 +83,7 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 			err)
 	}
 	if err != nil {
-		v.fail(w, err)
+		v.desk.fail(w, err)
 		return
 	}
 	if s.hits == nil {

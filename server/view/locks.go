@@ -210,7 +210,7 @@ func (v *View) oneLock(ctx context.Context, q *query) (any, error) {
 	}
 	lock, at, err := v.lockAt(ctx, q.path())
 	if err == nil && at.Unlisted && !q.all {
-		err = v.noName(lock.Total, "contenders are")
+		err = v.desk.noName(lock.Total, "contenders are")
 	}
 	if err != nil {
 		return nil, err
@@ -247,13 +247,4 @@ func (v *View) oneLock(ctx context.Context, q *query) (any, error) {
 		a.Truncated = "too many: " + thousands(lock.Total) + " contenders, the first " + thousands(shown) + " shown"
 	}
 	return a, nil
-}
-
-// thousands writes a number with commas.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

@@ -91,13 +91,13 @@ func (d *pageData) ask(ctx context.Context, f answerer, name string) any {
 // servePage serves the page. The page consists of plain tables, which need no script. The script requests the
 // same page again and again, and replaces the tables.
 func (v *View) servePage(w http.ResponseWriter, r *http.Request) {
-	v.inTurn(w, r, "the page", func(ctx context.Context, w http.ResponseWriter) { v.writePage(ctx, w, r) })
+	v.desk.inTurn(w, r, "the page", func(ctx context.Context, w http.ResponseWriter) { v.writePage(ctx, w, r) })
 }
 
 func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	all, no := v.sees(r)
+	all, no := v.desk.sees(r)
 	if no != nil {
-		v.fail(w, no)
+		v.desk.fail(w, no)
 		return
 	}
 	d := &pageData{r: r, all: all, Token: v.token, Kinds: recipe.Kinds,
@@ -120,7 +120,7 @@ func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	var b bytes.Buffer
 	if err := rendered().Execute(&b, d); err != nil {
-		v.fail(w, err)
+		v.desk.fail(w, err)
 		return
 	}
 	h := w.Header()
@@ -130,7 +130,7 @@ func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Req
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	v.sendBytes(w, r, "text/html; charset=utf-8", b.Bytes())
+	v.desk.sendBytes(w, r, "text/html; charset=utf-8", b.Bytes())
 }
 
 // rendered is the page. It contains times instead of ages, so that it stays the same, byte for byte, while

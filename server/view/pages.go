@@ -18,8 +18,8 @@ func New(o Options) *View {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	var token [16]byte
 	rand.Read(token[:]) // never fails
-	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), costly: make(chan struct{},
-		costlyAtOnce), began: o.Now()}
+	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), began: o.Now(),
+		desk: newDesk(o.Authorize, o.ShowAll, o.Source.Status)}
 	v.ctx, v.stop = context.WithCancel(context.Background())
 	v.wg.Go(func() { v.tellEnded(v.ctx) })
 	v.wg.Go(func() { v.sampleRates(v.ctx) })
@@ -38,15 +38,15 @@ func (v *View) Close() {
 func (v *View) Pages() map[string]http.Handler {
 	return map[string]http.Handler{
 		"/{$}":             http.HandlerFunc(v.servePage),
-		"/locks":           v.answer(v.listLocks),
-		"/locks/{name...}": v.answer(v.oneLock),
-		"/wait-graph":      v.answer(v.waitGraph),
-		"/sessions":        v.answer(v.listSessions),
-		"/sessions/ended":  v.answer(v.listEnded),
-		"/sessions/{name}": v.answer(v.oneSession),
-		"/top":             v.answer(v.top),
-		"/overview":        v.answer(v.overview),
-		"/tree/{name...}":  v.answer(v.oneNode),
+		"/locks":           v.desk.answer(v.listLocks),
+		"/locks/{name...}": v.desk.answer(v.oneLock),
+		"/wait-graph":      v.desk.answer(v.waitGraph),
+		"/sessions":        v.desk.answer(v.listSessions),
+		"/sessions/ended":  v.desk.answer(v.listEnded),
+		"/sessions/{name}": v.desk.answer(v.oneSession),
+		"/top":             v.desk.answer(v.top),
+		"/overview":        v.desk.answer(v.overview),
+		"/tree/{name...}":  v.desk.answer(v.oneNode),
 		"/actions/{name}":  http.HandlerFunc(v.act),
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -254,38 +252,7 @@ func TestGrantsBetweenTwoLooks(t *testing.T) {
 	}
 }
 
-func TestPartsOfLists(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "0 100 100", "limit=7": "0 7 7", "offset=200&limit=50": "200 250 -",
-		"offset=200&limit=49": "200 249 249", "offset=999": "250 250 -", "limit=1000": "0 250 -",
-	} {
-		q := &query{values: must.Get(url.ParseQuery(text))(t)}
-		offset, limit := q.part()
-		p, part := cut(make([]int, 250), offset, limit)
-		from, to := p.Offset, p.Offset+len(part)
-		next := "-"
-		if p.Next != nil {
-			next = fmt.Sprint(*p.Next)
-		}
-		expect.Equal(t, fmt.Sprint(from, to, " ", next), want, "%s", text)
-		expect.That(t, p.Total == 250 && q.err == nil, "%s: %+v %v", text, p, q.err)
-	}
-}
-
-func TestTextsOfAnswers(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
-		expect.Equal(t, thousands(n), want)
-	}
-	for accept, want := range map[string]bool{"gzip": true, "*": true, "br, gzip;q=0.5": true,
-		"gzip; q = 0": false, "gzip;q=0.0": false, "gzip;q=0.00": false, "gzip;q=0.000": false, "deflate": false,
-		"": false} {
-		expect.Equal(t, takesGzip(accept), want, "%q", accept)
-	}
-	for s, want := range map[string]string{"0x1f": "31 true", "0X1F": "31 true", "31": "31 true",
-		"-1": "-1 true", "0xffffffffffffffff": "-1 true", "": "0 false", "0x": "0 false", "x": "0 false"} {
-		id, ok := parseSession(s)
-		expect.Equal(t, fmt.Sprint(id, ok), want, "%q", s)
-	}
+func TestTextsOfThePage(t *testing.T) {
 	expect.Equal(t, round(1.29), 1.2)
 	expect.Equal(t, short("abcde", 5)+short("abcdef", 5)+shortPath("abcde", 5)+shortPath("abcdef", 5),
 		"abcdeabcd…abcde…cdef")
@@ -297,13 +264,6 @@ func TestTextsOfAnswers(t *testing.T) {
 		many[fmt.Sprint(i)] = i
 	}
 	expect.Equal(t, label(many, "new")+label(many, "7"), "other7")
-}
-
-func TestAnAnswerThatIsTooLargeIsRefused(t *testing.T) {
-	w := httptest.NewRecorder()
-	new(View).send(w, httptest.NewRequest("GET", "/", nil), strings.Repeat("x", maxAnswer))
-	expect.That(t, w.Code == http.StatusRequestEntityTooLarge && w.Body.Len() < 1<<10, "%d, %d bytes", w.Code,
-		w.Body.Len())
 }
 
 func TestNamesOfHolders(t *testing.T) {

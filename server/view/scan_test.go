@@ -1,10 +1,7 @@
 package view
 
 import (
-	"context"
 	"fmt"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,22 +47,6 @@ func TestEachScanIsForgotten(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		expect.That(t, !kept(), "the second scan is kept for ever")
 	})
-}
-
-func TestLongTextIsCut(t *testing.T) {
-	at := func(n int) string { return strings.Repeat("x", n) }
-	s := clip(at(maxText))
-	expect.Equal(t, s, at(maxText), "a text of the greatest length has %d bytes", len(s))
-	s = clip(at(maxText + 1))
-	expect.Equal(t, s, at(maxText)+"…", "a longer one has %d", len(s))
-	if s := clip(at(maxText-1) + "é"); s != at(maxText-1)+"…" {
-		t.Errorf("half a character is left: %q", s[maxText-3:])
-	}
-	expect.Equal(t, clip(strings.Repeat("\x80", maxText+1)), "…", "a text without a character")
-	s = href("/tree", at(4*maxText))
-	expect.Equal(t, len(s), 5+4*maxText, "the longest path that is linked has %d bytes", len(s))
-	s = href("/tree", at(4*maxText+1))
-	expect.Equal(t, s, "", "a longer one is linked with %d", len(s))
 }
 
 // looked is a source whose state is looked at, and nothing else.
@@ -127,11 +108,4 @@ func TestSessionsAreLookedUpInPieces(t *testing.T) {
 	a, b := o.client(), o.client()
 	found := (&View{source: o}).sessionsOf(map[int64]bool{a.ID: true, b.ID: true, b.ID + 7: true})
 	expect.That(t, len(found) == 2 && found[a.ID].ID == a.ID && found[b.ID].ID == b.ID, "%+v", found)
-}
-
-func TestAnAnswerThatTakesTooLongIsRefused(t *testing.T) {
-	w := httptest.NewRecorder()
-	new(View).fail(w, fmt.Errorf("reading locks: %w", context.DeadlineExceeded))
-	expect.That(t, w.Code == errSlow.Status && strings.Contains(w.Body.String(), errSlow.Text),
-		"%d %s", w.Code, w.Body)
 }

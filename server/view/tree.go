@@ -101,7 +101,7 @@ func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
 	case !ok:
 		return nil, errNotServing
 	case !listed:
-		return nil, v.noName(1, "node is")
+		return nil, v.desk.noName(1, "node is")
 	case !found:
 		return nil, notFound("there is no node %s", clip(path))
 	case wantData && !allowed:

@@ -56,32 +56,21 @@ type Options struct {
 // View answers HTTP requests. Its methods may be called by several goroutines
 // at once.
 type View struct {
-	o        Options
-	source   Source
-	token    string // the page's token, which a change must send
-	costly   chan struct{}
-	outgoing port.Outgoing
-	scans    scans
-	rates    rates
-	meter    meter
-	reach    reach
-	told     atomic.Pointer[troubles] // troubles that the newest scan found
-	looking  atomic.Bool
-	began    time.Time
-	ctx      context.Context // ends with Close
-	stop     context.CancelFunc
-	wg       sync.WaitGroup
+	o       Options
+	source  Source
+	token   string // the page's token, which a change must send
+	desk    *desk
+	scans   scans
+	rates   rates
+	meter   meter
+	reach   reach
+	told    atomic.Pointer[troubles] // troubles that the newest scan found
+	looking atomic.Bool
+	began   time.Time
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
 }
-
-// Version is the version of the answers. It changes when a field changes its
-// meaning or goes; fields may be added.
-const Version = 1
-
-// View builds at most costlyAtOnce costly answers at a time, each within costlyTime.
-const (
-	costlyAtOnce = 4
-	costlyTime   = 10 * time.Second
-)
 
 // Ended provides the ended sessions. observe.Clients implements it.
 type Ended interface {

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
@@ -41,28 +41,51 @@ var (
 	errLarge = port.Refuse(http.StatusRequestEntityTooLarge, "the answer would be too large; ask for less")
 )
 
+// Version is the version of the answers. It changes when a field changes its
+// meaning or goes; fields may be added.
+const Version = 1
+
+// A desk builds at most costlyAtOnce costly answers at a time, each within costlyTime.
+const (
+	costlyAtOnce = 4
+	costlyTime   = 10 * time.Second
+)
+
+// desk takes the questions of operators and sends the answers. Any goroutine may use it.
+type desk struct {
+	authorize port.Super // checks the users that may see all names; nil: nobody
+	showAll   bool       // everyone sees all names
+	status    func(admin.Need) *admin.Status
+	costly    chan struct{}
+	outgoing  port.Outgoing
+}
+
+func newDesk(authorize port.Super, showAll bool, status func(admin.Need) *admin.Status) *desk {
+	return &desk{authorize: authorize, showAll: showAll, status: status, costly: make(chan struct{}, costlyAtOnce)}
+}
+
 // maxAnswer bounds an answer in bytes.
 const maxAnswer = 50 << 20
 
 // answer makes an HTTP handler from f. Its answers are JSON with an ETag, zipped for clients that accept
 // that. The handler computes at most four answers at a time.
-func (v *View) answer(f answerer) http.Handler {
+func (d *desk) answer(f answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v.inTurn(w, r, "this", func(ctx context.Context, w http.ResponseWriter) {
-			if s := v.source.Status(0); !s.Serving {
+		d.inTurn(w, r, "this", func(ctx context.Context, w http.ResponseWriter) {
+			if s := d.status(0); !s.Serving {
 				w.Header().Set(answer.Stale, "this server serves no clients: "+s.Reason)
 			}
-			all, no := v.sees(r)
+			all, no := d.sees(r)
 			q := &query{name: r.PathValue("name"), all: all}
 			var err error
 			if no != nil {
-				v.fail(w, no)
+				d.fail(w, no)
 			} else if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-				v.fail(w, badRequest("the parameters cannot be read: %v", err))
+				d.fail(w, badRequest("the parameters cannot be read: %v", err))
 			} else if a, err := f(ctx, q); err != nil {
-				v.fail(w, err)
+				d.fail(w, err)
 			} else {
-				v.send(w, r, a)
+				d.send(w, r, a)
 			}
 		})
 	})
@@ -70,21 +93,21 @@ func (v *View) answer(f answerer) http.Handler {
 
 // inTurn calls f for a GET request, a few at a time, within costlyTime. For other methods it returns an error
 // that names what.
-func (v *View) inTurn(w http.ResponseWriter, r *http.Request, what string,
+func (d *desk) inTurn(w http.ResponseWriter, r *http.Request, what string,
 	f func(context.Context, http.ResponseWriter)) {
 	if no := port.Reads(w, r, what); no != nil {
-		v.fail(w, no)
+		d.fail(w, no)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), costlyTime)
 	defer cancel()
 	select {
-	case v.costly <- struct{}{}:
+	case d.costly <- struct{}{}:
 	case <-ctx.Done():
-		v.fail(w, errBusy)
+		d.fail(w, errBusy)
 		return
 	}
-	turn := &turnWriter{w, sync.OnceFunc(func() { <-v.costly })}
+	turn := &turnWriter{w, sync.OnceFunc(func() { <-d.costly })}
 	defer turn.release()
 	f(ctx, turn)
 }
@@ -105,20 +128,20 @@ var zippers = sync.Pool{New: func() any {
 }}
 
 // send writes an answer.
-func (v *View) send(w http.ResponseWriter, r *http.Request, a any) {
+func (d *desk) send(w http.ResponseWriter, r *http.Request, a any) {
 	b, err := json.Marshal(a)
 	if err == nil && len(b) >= maxAnswer {
 		err = errLarge
 	}
 	if err != nil {
-		v.fail(w, err)
+		d.fail(w, err)
 		return
 	}
-	v.sendBytes(w, r, "application/json", append(b, '\n'))
+	d.sendBytes(w, r, "application/json", append(b, '\n'))
 }
 
 // sendBytes sends an answer, or reports that it has not changed if the client has it already.
-func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
+func (d *desk) sendBytes(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
 	tag := etagOf(body)
 	h := w.Header()
 	h.Set("ETag", tag)
@@ -148,14 +171,14 @@ func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, bo
 		t.release()
 	}
 	begun := false
-	err := v.outgoing.Send(r.RemoteAddr, len(body), func() error {
+	err := d.outgoing.Send(r.RemoteAddr, len(body), func() error {
 		begun = true
 		return port.Pace(w, http.NewResponseController(w).SetWriteDeadline, time.Now(), body)
 	})
 	if err != nil && !begun {
 		h.Del("Content-Encoding")
 		h.Del("Content-Length")
-		v.fail(w, errBusy)
+		d.fail(w, errBusy)
 	}
 }
 
@@ -176,7 +199,7 @@ type failed struct {
 	Error string `json:"error"`
 }
 
-func (v *View) fail(w http.ResponseWriter, err error) {
+func (d *desk) fail(w http.ResponseWriter, err error) {
 	p := port.Refuse(http.StatusInternalServerError, "%v", err)
 	if errors.Is(err, context.DeadlineExceeded) {
 		p = errSlow
@@ -191,163 +214,19 @@ func (v *View) fail(w http.ResponseWriter, err error) {
 type answerer func(context.Context, *query) (any, error)
 
 // sees reports whether a request may see all names, or only the names that every client may list.
-func (v *View) sees(r *http.Request) (all bool, no *port.Refusal) {
-	all, no = v.o.Authorize.Sees(r)
-	return all || v.o.ShowAll, no
+func (d *desk) sees(r *http.Request) (all bool, no *port.Refusal) {
+	all, no = d.authorize.Sees(r)
+	return all || d.showAll, no
 }
 
 // noName refuses an answer about names that not every client may list.
-func (v *View) noName(count int, what string) error {
+func (d *desk) noName(count int, what string) error {
 	status := http.StatusUnauthorized
-	if v.o.Authorize == nil {
+	if d.authorize == nil {
 		status = http.StatusForbidden
 	}
 	return port.Refuse(status, "%s (Authorization: digest USER:PASSWORD)",
 		port.NoNames(max(count, 1), what))
-}
-
-// query is a request: the end of its URL's path, and its parameters.
-type query struct {
-	name   string
-	values url.Values
-	all    bool     // names that not every client may list are shown, too
-	ofPage bool     // the parameters are those of the page, which has further ones
-	known  []string // the parameters that were read
-	err    error    // the first thing that is wrong with them
-}
-
-// path returns the path of the node that the query names.
-func (q *query) path() string { return "/" + strings.Trim(q.name, "/") }
-
-// wrong returns what is wrong with the parameters. It is called after all known parameters were read. It
-// refuses unknown parameters, because a filter with a misspelt name would show everything.
-func (q *query) wrong() error {
-	for name := range q.values {
-		if !q.ofPage && !slices.Contains(q.known, name) {
-			return badRequest("unknown parameter %q; known are %s", name, strings.Join(q.known, ", "))
-		}
-	}
-	return q.err
-}
-
-func (q *query) text(name string) string {
-	q.known = append(q.known, name)
-	return q.values.Get(name)
-}
-
-func (q *query) refuse(format string, args ...any) {
-	if q.err == nil {
-		q.err = badRequest(format, args...)
-	}
-}
-
-// number reads a whole number, or returns def.
-func (q *query) number(name string, def, least, most int) int {
-	s := q.text(name)
-	if s == "" {
-		return def
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < least || n > most {
-		q.refuse("%s=%s: want a number from %d to %d", name, s, least, most)
-		return def
-	}
-	return n
-}
-
-func (q *query) age(name string) time.Duration {
-	s := q.text(name)
-	if s == "" {
-		return 0
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		q.refuse("%s=%s: want a time such as 30s or 5m", name, s)
-	}
-	return d
-}
-
-func (q *query) flag(name string) bool {
-	switch s := q.text(name); {
-	case !q.values.Has(name), s == "false", s == "0":
-		return false
-	case s == "", s == "true", s == "1":
-		return true
-	default:
-		q.refuse("%s=%s: want true or false", name, s)
-		return false
-	}
-}
-
-// prefix reads the path that answers must be at or below.
-func (q *query) prefix() string {
-	p := q.text("prefix")
-	if p != "" && p[0] != '/' {
-		q.refuse("prefix=%s: want a path that begins with a slash, such as /app", p)
-	}
-	return p
-}
-
-// page is a part of a list.
-type page struct {
-	Total  int  `json:"total"` // the number of all rows that match
-	Offset int  `json:"offset"`
-	Next   *int `json:"next,omitempty"` // offset of the next part
-}
-
-// maxPage is how many entries a part has at most.
-const maxPage = 1000
-
-// part returns which part of a list the query asks for.
-func (q *query) part() (offset, limit int) {
-	return q.number("offset", 0, 0, 1<<30), q.number("limit", 100, 1, maxPage)
-}
-
-// cut returns a part of a list.
-func cut[T any](list []T, offset, limit int) (page, []T) {
-	from := min(offset, len(list))
-	to := min(from+limit, len(list))
-	p := page{Total: len(list), Offset: from}
-	if to < len(list) {
-		p.Next = &to
-	}
-	return p, list[from:to]
-}
-
-// maxText is how many bytes of a name or path an answer shows.
-const maxText = 1 << 10
-
-// clip turns bytes that clients chose into UTF-8 text of bounded length.
-func clip(s string) string {
-	if len(s) > maxText {
-		s = recipe.CutText(s, maxText) + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
-
-// shown turns bytes that clients chose into text for people.
-func shown(s string) string { return answer.Visible(clip(s)) }
-
-// href returns the URL of a path, whatever bytes it has; empty if the path is too long.
-func href(dir, path string) string {
-	if len(path) > 4*maxText {
-		return ""
-	}
-	parts := strings.Split(path, "/")
-	for i, p := range parts {
-		parts[i] = url.PathEscape(p)
-	}
-	return dir + strings.Join(parts, "/")
-}
-
-// parseSession reads an id, in hex or decimal.
-func parseSession(s string) (int64, bool) {
-	if h, ok := strings.CutPrefix(strings.ToLower(s), "0x"); ok {
-		n, err := strconv.ParseUint(h, 16, 64)
-		return int64(n), err == nil
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n, err == nil
 }
 
 // etagOf returns a tag of an answer's bytes. A client that polls sends the tag, and gets a short answer if

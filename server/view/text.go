@@ -1,0 +1,45 @@
+package view
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/server/view/answer"
+)
+
+// maxText is how many bytes of a name or path an answer shows.
+const maxText = 1 << 10
+
+// clip turns bytes that clients chose into UTF-8 text of bounded length.
+func clip(s string) string {
+	if len(s) > maxText {
+		s = recipe.CutText(s, maxText) + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// shown turns bytes that clients chose into text for people.
+func shown(s string) string { return answer.Visible(clip(s)) }
+
+// href returns the URL of a path, whatever bytes it has; empty if the path is too long.
+func href(dir, path string) string {
+	if len(path) > 4*maxText {
+		return ""
+	}
+	parts := strings.Split(path, "/")
+	for i, p := range parts {
+		parts[i] = url.PathEscape(p)
+	}
+	return dir + strings.Join(parts, "/")
+}
+
+// thousands writes a number with commas.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
