@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree/acl"
 )
@@ -58,20 +59,20 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 	}
 	plan, known := plans[name]
 	if !known {
-		v.desk.fail(w, notFound("there is no action %q; there are ask, break, end-session, hand-over and snapshot",
-			shown(name)))
+		v.desk.Fail(w, ask.NotFound("there is no action %q; there are ask, break, end-session, "+
+			"hand-over and snapshot", ask.Shown(name)))
 		return
 	}
 	user, err := v.mayAct(w, r)
 	if err != nil {
-		v.desk.fail(w, err)
+		v.desk.Fail(w, err)
 		return
 	}
 	var a action
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAct))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&a); err != nil {
-		v.desk.fail(w, badRequest("the body is not what an action wants: %v", err))
+		v.desk.Fail(w, ask.BadRequest("the body is not what an action wants: %v", err))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actTime)
@@ -83,14 +84,14 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 			err)
 	}
 	if err != nil {
-		v.desk.fail(w, err)
+		v.desk.Fail(w, err)
 		return
 	}
 	if s.hits == nil {
 		s.hits = []answer.Hit{}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer.Done{V: Version, Action: name, DryRun: a.DryRun, Does: s.does,
+	_ = json.NewEncoder(w).Encode(answer.Done{V: ask.Version, Action: name, DryRun: a.DryRun, Does: s.does,
 		Hits: s.hits})
 }
 
@@ -123,11 +124,11 @@ func (v *View) mayAct(w http.ResponseWriter, r *http.Request) (user string, err 
 // that the operator saw.
 func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.Entry, error) {
 	if !strings.HasPrefix(a.Path, "/") {
-		return nil, nil, badRequest("path wants the path of a lock")
+		return nil, nil, ask.BadRequest("path wants the path of a lock")
 	}
 	token, err := strconv.ParseInt(a.Token, 10, 64)
 	if err != nil {
-		return nil, nil, badRequest("token wants the token of the contender, a number")
+		return nil, nil, ask.BadRequest("token wants the token of the contender, a number")
 	}
 	q, _, err := v.lockAt(ctx, a.Path)
 	if err != nil {
@@ -136,9 +137,9 @@ func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.En
 	c := q.Find(a.Node)
 	switch {
 	case c == nil || c.Token == 0:
-		return nil, nil, notFound("%s has no contender %q any more", shown(a.Path), shown(a.Node))
+		return nil, nil, ask.NotFound("%s has no contender %q any more", ask.Shown(a.Path), ask.Shown(a.Node))
 	case c.Token != token:
-		return nil, nil, conflict("the token is old: %q has %d, not %d", shown(a.Node), c.Token, token)
+		return nil, nil, ask.Conflict("the token is old: %q has %d, not %d", ask.Shown(a.Node), c.Token, token)
 	}
 	return &q, c, nil
 }
@@ -147,7 +148,7 @@ func (v *View) hitOf(c *recipe.Entry, what string) answer.Hit {
 	id := int64(c.Session)
 	h := answer.Hit{Session: admin.Hex(id), What: what, Addr: v.sessionsOf(map[int64]bool{id: true})[id].Addr}
 	if o, ok := c.Record(); ok && o.Host != "" {
-		h.Host = fmt.Sprintf("%s[%d]", shown(o.Host), o.PID)
+		h.Host = fmt.Sprintf("%s[%d]", ask.Shown(o.Host), o.PID)
 	}
 	return h
 }
@@ -159,7 +160,7 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 		return nil, err
 	}
 	target := q.Target(c.Node)
-	s := &step{does: "remove " + shown(target)}
+	s := &step{does: "remove " + ask.Shown(target)}
 	switch {
 	case q.Holds(c.Node):
 		s.hits = append(s.hits, v.hitOf(c, "loses the lock while it may still act: fence what it writes to"))
@@ -175,7 +176,7 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
 	if c.Place != "" { // a client that hangs does not give its place back
 		place := q.Target(c.Place)
-		s.does += " and " + shown(place)
+		s.does += " and " + ask.Shown(place)
 		body = jute.AppendMultiHeader(body, jute.OpDelete, false, -1)
 		body = jute.AppendInt(jute.AppendString(body, place), -1)
 	}
@@ -190,17 +191,17 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 		return nil, err
 	}
 	if _, asked := c.Asked(); asked {
-		return nil, conflict("it has been asked already")
+		return nil, ask.Conflict("it has been asked already")
 	}
 	if !c.Askable() {
-		return nil, conflict("the program that made this node (%s) knows no way to be asked", c.Maker)
+		return nil, ask.Conflict("the program that made this node (%s) knows no way to be asked", c.Maker)
 	}
 	record := string(recipe.AskBack(c.Raw(), c.Maker, recipe.Revocation{By: "operator", Reason: a.Reason}))
 	target := q.Target(c.Node)
 	body := jute.AppendString(jute.AppendString(nil, target), record)
 	body = jute.AppendInt(body, c.Version)
 	return &step{
-		does: "ask for " + shown(q.Path) + " back from " + shown(c.Node),
+		does: "ask for " + ask.Shown(q.Path) + " back from " + ask.Shown(c.Node),
 		hits: []answer.Hit{v.hitOf(c, "is asked to release the lock, and may refuse")},
 		do:   func(ctx context.Context) error { return v.write(ctx, q, c, jute.OpSetData, body) },
 	}, nil
@@ -229,9 +230,9 @@ func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {
 
 // planEnd ends a session.
 func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
-	id, ok := parseSession(a.Session)
+	id, ok := ask.ParseSession(a.Session)
 	if !ok {
-		return nil, badRequest("session wants an id such as 0x100000ae0210023")
+		return nil, ask.BadRequest("session wants an id such as 0x100000ae0210023")
 	}
 	var s session.Session
 	nodes := 0
@@ -239,10 +240,10 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		s, ok = st.Sessions().Get(id)
 		nodes = st.Tree().EphemeralsIn(id)
 	}) {
-		return nil, errNotServing
+		return nil, ask.ErrNotServing
 	}
 	if !ok {
-		return nil, notFound("there is no session %s", admin.Hex(id))
+		return nil, ask.NotFound("there is no session %s", admin.Hex(id))
 	}
 	step := &step{does: "end session " + admin.Hex(id)}
 	step.hits = append(step.hits, answer.Hit{Session: admin.Hex(id), Addr: s.Addr,
@@ -255,7 +256,7 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		q := &scan.locks[i]
 		for j := range q.Holders {
 			if c := &q.Holders[j]; int64(c.Session) == id && len(step.hits) < 50 {
-				step.hits = append(step.hits, v.hitOf(c, "loses "+shown(q.Path)))
+				step.hits = append(step.hits, v.hitOf(c, "loses "+ask.Shown(q.Path)))
 			}
 		}
 	}
@@ -266,7 +267,7 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		still := false
 		v.source.View(func(st *state.State) { _, still = st.Sessions().Get(id) })
 		if still {
-			return conflict("the client has reconnected: reload and try again")
+			return ask.Conflict("the client has reconnected: reload and try again")
 		}
 		return nil
 	}
@@ -277,18 +278,18 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 	s := v.source.Status(0)
 	switch {
 	case len(s.Members) < 2:
-		return nil, conflict("this server runs alone: there is no other server to lead")
+		return nil, ask.Conflict("this server runs alone: there is no other server to lead")
 	case s.Leader == 0:
-		return nil, conflict("no server leads at the moment")
+		return nil, ask.Conflict("no server leads at the moment")
 	case s.Leader != s.ID:
-		return nil, conflict("this server does not lead; ask server %d", s.Leader)
+		return nil, ask.Conflict("this server does not lead; ask server %d", s.Leader)
 	}
 	return &step{
 		does: "hand over leadership to the follower with the longest log",
 		hits: []answer.Hit{{What: "all writes wait a moment; no session ends, and no client is disconnected"}},
 		do: func(ctx context.Context) error {
 			if err := v.source.HandOver(ctx); err != nil {
-				return conflict("leadership was not handed over: %v", err)
+				return ask.Conflict("leadership was not handed over: %v", err)
 			}
 			return nil
 		},
@@ -297,13 +298,13 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 
 func (v *View) planSnapshot(context.Context, *action) (*step, error) {
 	if v.source.Status(0).Config.DataDir == "" {
-		return nil, conflict("this server keeps everything in memory (--dev)")
+		return nil, ask.Conflict("this server keeps everything in memory (--dev)")
 	}
 	return &step{
 		does: "write a snapshot of this server's state to its disk",
 		do: func(context.Context) error {
 			if err := v.source.TakeSnapshot(); err != nil {
-				return conflict("no snapshot was written: %v", err)
+				return ask.Conflict("no snapshot was written: %v", err)
 			}
 			return nil
 		},
@@ -363,7 +364,7 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, c 
 				multi = appendUnchanged(multi, recipe.Join(n.Path(), "zlockd-look-"), n.Counter())
 			}
 		}) {
-			return errNotServing
+			return ask.ErrNotServing
 		}
 		switch czxid {
 		case c.Token:
@@ -392,7 +393,7 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, c 
 			return fmt.Errorf("refused with code %d; end the session of the contender instead", code)
 		}
 	}
-	return conflict("nodes are made above it all the time; nothing was done; end the session of the " +
+	return ask.Conflict("nodes are made above it all the time; nothing was done; end the session of the " +
 		"contender instead")
 }
 

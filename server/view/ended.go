@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/server/view/ask"
 )
 
 // tellEnded rests after each round, because programs that connect for every operation close thousands of
@@ -64,7 +65,7 @@ func (v *View) logExpired(e *observe.EndedSession) {
 type endedList struct {
 	V    int    `json:"v"`
 	Note string `json:"note"`
-	page
+	ask.Page
 	Sessions []answer.Ended `json:"sessions"`
 }
 
@@ -72,21 +73,21 @@ var causes = map[state.EndCause]string{state.EndClosed: "closed", state.EndExpir
 	state.EndOperator: "operator"}
 
 // listEnded answers /sessions/ended.
-func (v *View) listEnded(_ context.Context, q *query) (any, error) {
-	cause := q.text("cause")
+func (v *View) listEnded(_ context.Context, q *ask.Query) (any, error) {
+	cause := q.Text("cause")
 	if !slices.Contains([]string{"", "closed", "expired", "operator"}, cause) {
-		q.refuse("cause=%s: want closed, expired or operator", cause)
+		q.Refuse("cause=%s: want closed, expired or operator", cause)
 	}
-	offset, limit := q.part()
-	if err := q.wrong(); err != nil {
+	offset, limit := q.Part()
+	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
 	all := slices.DeleteFunc(v.source.EndedSince(-1), func(e observe.EndedSession) bool {
 		return cause != "" && causes[e.Cause] != cause
 	})
-	list := endedList{V: Version, Sessions: []answer.Ended{},
+	list := endedList{V: ask.Version, Sessions: []answer.Ended{},
 		Note: "the last 10,000 that this server has learnt of since it started; in memory only"}
-	list.page, all = cut(all, offset, limit)
+	list.Page, all = ask.Cut(all, offset, limit)
 	for i := range all {
 		e := &all[i]
 		row := answer.Ended{
@@ -96,12 +97,12 @@ func (v *View) listEnded(_ context.Context, q *query) (any, error) {
 			Paths: []string{},
 		}
 		paths := e.Paths
-		if !q.all {
+		if !q.All {
 			paths = e.Listed()
 			row.Hidden = len(e.Paths) - len(paths)
 		}
 		for _, p := range paths {
-			row.Paths = append(row.Paths, clip(p))
+			row.Paths = append(row.Paths, ask.Clip(p))
 		}
 		list.Sessions = append(list.Sessions, row)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/view/ask"
 )
 
 // partyRow is a party of the graph: a party waits, or another party waits for it.
@@ -32,9 +33,9 @@ type graphAnswer struct {
 const maxEdges = 2000
 
 // waitGraph answers /wait-graph.
-func (v *View) waitGraph(ctx context.Context, q *query) (any, error) {
-	prefix := q.prefix()
-	if err := q.wrong(); err != nil {
+func (v *View) waitGraph(ctx context.Context, q *ask.Query) (any, error) {
+	prefix := q.Prefix()
+	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
 	s, err := v.locks(ctx)
@@ -105,11 +106,11 @@ func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
 
 // graphAnswer describes a graph, and counts the waits of contenders that are not in it.
 func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
-	a := graphAnswer{V: Version, Suspected: []recipe.Cycle{}, Parties: []partyRow{}, Edges: []recipe.Edge{},
+	a := graphAnswer{V: ask.Version, Suspected: []recipe.Cycle{}, Parties: []partyRow{}, Edges: []recipe.Edge{},
 		EdgeCount: g.EdgeCount + unseen}
 	edges := g.Edges[:min(len(g.Edges), maxEdges)]
 	if len(edges) < a.EdgeCount {
-		a.Truncated = "too many: " + thousands(a.EdgeCount) + " waits, the first " + thousands(len(edges)) +
+		a.Truncated = "too many: " + ask.Thousands(a.EdgeCount) + " waits, the first " + ask.Thousands(len(edges)) +
 			" shown"
 	}
 	ids := map[int64]bool{}
@@ -122,7 +123,7 @@ func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 			n := &g.Parties[p]
 			ids[int64(n.Session)] = true
 			row := partyRow{ID: at, Party: *n}
-			row.Task, row.Host, row.Reason = clip(n.Task), clip(n.Host), clip(n.Reason)
+			row.Task, row.Host, row.Reason = ask.Clip(n.Task), ask.Clip(n.Host), ask.Clip(n.Reason)
 			row.Label = row.Party.Label()
 			a.Parties = append(a.Parties, row)
 		}
@@ -131,7 +132,7 @@ func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 	for i := range edges {
 		e := edges[i]
 		e.From, e.To = add(e.From), add(e.To)
-		e.Path, e.FromNode, e.ToNode = clip(e.Path), clip(e.FromNode), clip(e.ToNode)
+		e.Path, e.FromNode, e.ToNode = ask.Clip(e.Path), ask.Clip(e.FromNode), ask.Clip(e.ToNode)
 		a.Edges = append(a.Edges, e)
 	}
 	for _, c := range g.Cycles[:min(len(g.Cycles), 100)] {
@@ -140,7 +141,7 @@ func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 			row.Parties = append(row.Parties, add(p))
 		}
 		for _, p := range c.Paths {
-			row.Paths = append(row.Paths, clip(p))
+			row.Paths = append(row.Paths, ask.Clip(p))
 		}
 		a.Suspected = append(a.Suspected, row)
 	}

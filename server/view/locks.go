@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -32,7 +33,7 @@ type contenderRow struct {
 
 type lockList struct {
 	V int `json:"v"`
-	page
+	ask.Page
 	Ephemerals int       `json:"ephemerals"`
 	Hidden     int       `json:"hidden,omitempty"` // locks that not every client may list
 	Truncated  string    `json:"truncated,omitempty"`
@@ -48,11 +49,11 @@ const (
 // row describes a lock for the list.
 func row(q *recipe.Queue, who map[int64]session.Session) lockRow {
 	r := lockRow{Holders: []contenderRow{}, Lock: answer.Lock{
-		Lock: q.Lock, Href: href("/locks", q.Path), Recipe: q.Recipe(),
+		Lock: q.Lock, Href: ask.Href("/locks", q.Path), Recipe: q.Recipe(),
 		HolderCount: len(q.Holders), WaiterCount: waiting(q), ParticipantCount: len(q.Participants),
 		OldestWait: q.OldestWait(), HeldSince: q.OldestHold(),
 	}}
-	r.Path, r.Policy = clip(q.Path), clip(q.Policy)
+	r.Path, r.Policy = ask.Clip(q.Path), ask.Clip(q.Policy)
 	if r.Layouts == nil {
 		r.Layouts = []recipe.Layout{}
 	}
@@ -64,13 +65,13 @@ func row(q *recipe.Queue, who map[int64]session.Session) lockRow {
 
 func contenderOf(q *recipe.Queue, e *recipe.Entry, position int, who map[int64]session.Session) contenderRow {
 	s := who[int64(e.Session)]
-	r := contenderRow{Entry: *e, Target: clip(q.Target(e.Node)), Addr: s.Addr, Server: s.Owner,
+	r := contenderRow{Entry: *e, Target: ask.Clip(q.Target(e.Node)), Addr: s.Addr, Server: s.Owner,
 		Blockers: len(e.BlockedBy)}
 	r.Tell()
 	_, r.Asked = e.Asked()
-	r.Node, r.Position, r.BlockedBy = clip(e.Node), position, nil
+	r.Node, r.Position, r.BlockedBy = ask.Clip(e.Node), position, nil
 	for _, b := range e.BlockedBy[:min(len(e.BlockedBy), someBlockers)] {
-		r.BlockedBy = append(r.BlockedBy, clip(b))
+		r.BlockedBy = append(r.BlockedBy, ask.Clip(b))
 	}
 	return r
 }
@@ -82,17 +83,17 @@ type filter struct {
 	waiting              bool
 }
 
-func (v *View) filterOf(q *query) filter {
-	f := filter{prefix: q.prefix(), kind: q.text("kind"), holder: strings.ToLower(q.text("holder")),
-		waiting: q.flag("waiting")}
+func (v *View) filterOf(q *ask.Query) filter {
+	f := filter{prefix: q.Prefix(), kind: q.Text("kind"), holder: strings.ToLower(q.Text("holder")),
+		waiting: q.Flag("waiting")}
 	if f.kind != "" && !slices.Contains(recipe.Kinds, recipe.Kind(f.kind)) {
 		names := make([]string, len(recipe.Kinds))
 		for i, k := range recipe.Kinds {
 			names[i] = string(k)
 		}
-		q.refuse("kind=%s: want one of %s", f.kind, strings.Join(names, ", "))
+		q.Refuse("kind=%s: want one of %s", f.kind, strings.Join(names, ", "))
 	}
-	if age := q.age("older"); age > 0 {
+	if age := q.Age("older"); age > 0 {
 		f.olderThan = v.o.Now().Add(-age).UnixMilli()
 	}
 	return f
@@ -120,7 +121,7 @@ func (f *filter) match(q *recipe.Queue) bool {
 
 // held reports whether the filter names a holder: by session, host, task or the text of its data.
 func (f *filter) held(c recipe.Entry) bool {
-	if id, ok := parseSession(f.holder); ok && id == int64(c.Session) {
+	if id, ok := ask.ParseSession(f.holder); ok && id == int64(c.Session) {
 		return true
 	}
 	if o, ok := c.Record(); ok {
@@ -147,15 +148,15 @@ func compareSince(a, b int64) int {
 }
 
 // listLocks answers /locks.
-func (v *View) listLocks(ctx context.Context, q *query) (any, error) {
+func (v *View) listLocks(ctx context.Context, q *ask.Query) (any, error) {
 	f := v.filterOf(q)
-	by := q.text("sort")
+	by := q.Text("sort")
 	order, known := lockOrders[cmp.Or(by, "path")]
 	if !known {
-		q.refuse("sort=%s: want path, waiters, wait or hold", by)
+		q.Refuse("sort=%s: want path, waiters, wait or hold", by)
 	}
-	offset, limit := q.part()
-	if err := q.wrong(); err != nil {
+	offset, limit := q.Part()
+	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
 	s, err := v.locks(ctx)
@@ -172,13 +173,13 @@ func (v *View) listLocks(ctx context.Context, q *query) (any, error) {
 	if order != nil {
 		slices.SortStableFunc(found, order)
 	}
-	list := lockList{V: Version, Ephemerals: s.total, Hidden: hidden, Locks: []lockRow{},
+	list := lockList{V: ask.Version, Ephemerals: s.total, Hidden: hidden, Locks: []lockRow{},
 		Truncated: port.NoNames(hidden, "locks are")}
 	if s.truncated {
 		list.Truncated = "too many: " + strconv.Itoa(s.total) +
 			" ephemeral nodes; some locks are not shown or not whole"
 	}
-	list.page, found = cut(found, offset, limit)
+	list.Page, found = ask.Cut(found, offset, limit)
 	ids := map[int64]bool{}
 	for _, l := range found {
 		for i := range l.Holders[:min(len(l.Holders), someHolders)] {
@@ -204,13 +205,13 @@ type lockAnswer struct {
 }
 
 // oneLock answers /locks/PATH.
-func (v *View) oneLock(ctx context.Context, q *query) (any, error) {
-	if err := q.wrong(); err != nil {
+func (v *View) oneLock(ctx context.Context, q *ask.Query) (any, error) {
+	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	lock, at, err := v.lockAt(ctx, q.path())
-	if err == nil && at.Unlisted && !q.all {
-		err = v.desk.noName(lock.Total, "contenders are")
+	lock, at, err := v.lockAt(ctx, q.Path())
+	if err == nil && at.Unlisted && !q.All {
+		err = v.desk.NoName(lock.Total, "contenders are")
 	}
 	if err != nil {
 		return nil, err
@@ -228,8 +229,8 @@ func (v *View) oneLock(ctx context.Context, q *query) (any, error) {
 		}
 	}
 	who := v.sessionsOf(ids)
-	a := lockAnswer{V: Version, lockRow: row(&lock, who), OtherCount: at.OtherCount, Waiters: []contenderRow{},
-		Participants: []contenderRow{}}
+	a := lockAnswer{V: ask.Version, lockRow: row(&lock, who), OtherCount: at.OtherCount,
+		Waiters: []contenderRow{}, Participants: []contenderRow{}}
 	a.Holders = []contenderRow{}
 	for n, into := range []*[]contenderRow{&a.Holders, &a.Waiters, &a.Participants} {
 		for i := range lists[n] {
@@ -241,10 +242,11 @@ func (v *View) oneLock(ctx context.Context, q *query) (any, error) {
 		}
 	}
 	for _, o := range at.Others {
-		a.Others = append(a.Others, clip(o))
+		a.Others = append(a.Others, ask.Clip(o))
 	}
 	if shown < lock.Total {
-		a.Truncated = "too many: " + thousands(lock.Total) + " contenders, the first " + thousands(shown) + " shown"
+		a.Truncated = "too many: " + ask.Thousands(lock.Total) + " contenders, the first " +
+			ask.Thousands(shown) + " shown"
 	}
 	return a, nil
 }

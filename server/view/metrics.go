@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/view/ask"
 )
 
 // meter computes metrics of the locks. It derives grants from the changes between two looks, so it misses a
@@ -154,7 +155,7 @@ func older(a, b int64) int64 {
 
 // Measure adds the metrics of the locks to a status.
 func (v *View) Measure(st *admin.Status) {
-	ctx, cancel := context.WithTimeout(context.Background(), costlyTime)
+	ctx, cancel := context.WithTimeout(context.Background(), ask.CostlyTime)
 	defer cancel()
 	s, err := v.locks(ctx)
 	if err != nil {

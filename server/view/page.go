@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/server/view/ask"
 )
 
 //go:embed page.html
@@ -29,7 +30,7 @@ var pageText string
 // node or a session.
 type tab struct {
 	ID, Name string
-	answer   func(*View, context.Context, *query) (any, error)
+	answer   func(*View, context.Context, *ask.Query) (any, error)
 	of       string
 	Current  bool
 }
@@ -64,7 +65,7 @@ type pageData struct {
 }
 
 // Query returns a parameter of the page.
-func (d *pageData) Query(name string) string { return clip(d.r.URL.Query().Get(name)) }
+func (d *pageData) Query(name string) string { return ask.Clip(d.r.URL.Query().Get(name)) }
 
 // NextPage returns the link to the part of a list that begins at an offset.
 func (d *pageData) NextPage(offset int) string {
@@ -74,10 +75,10 @@ func (d *pageData) NextPage(offset int) string {
 }
 
 // ask calls the function of a JSON answer with the page's parameters. It drops empty form fields.
-func (d *pageData) ask(ctx context.Context, f answerer, name string) any {
+func (d *pageData) ask(ctx context.Context, f ask.Answerer, name string) any {
 	values := d.r.URL.Query()
 	maps.DeleteFunc(values, func(_ string, v []string) bool { return v[0] == "" })
-	a, err := f(ctx, &query{name: name, values: values, all: d.all, ofPage: true})
+	a, err := f(ctx, &ask.Query{Name: name, Values: values, All: d.all, OfPage: true})
 	if err == nil {
 		return a
 	}
@@ -91,13 +92,13 @@ func (d *pageData) ask(ctx context.Context, f answerer, name string) any {
 // servePage serves the page. The page consists of plain tables, which need no script. The script requests the
 // same page again and again, and replaces the tables.
 func (v *View) servePage(w http.ResponseWriter, r *http.Request) {
-	v.desk.inTurn(w, r, "the page", func(ctx context.Context, w http.ResponseWriter) { v.writePage(ctx, w, r) })
+	v.desk.InTurn(w, r, "the page", func(ctx context.Context, w http.ResponseWriter) { v.writePage(ctx, w, r) })
 }
 
 func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	all, no := v.desk.sees(r)
+	all, no := v.desk.Sees(r)
 	if no != nil {
-		v.desk.fail(w, no)
+		v.desk.Fail(w, no)
 		return
 	}
 	d := &pageData{r: r, all: all, Token: v.token, Kinds: recipe.Kinds,
@@ -116,11 +117,13 @@ func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	d.O, _ = d.ask(ctx, v.overview, "").(overviewAnswer)
 	if name := asked.Get(shown.of); shown.ID != "lock" || name != "" {
-		d.A = d.ask(ctx, func(ctx context.Context, q *query) (any, error) { return shown.answer(v, ctx, q) }, name)
+		d.A = d.ask(ctx, func(ctx context.Context, q *ask.Query) (any, error) {
+			return shown.answer(v, ctx, q)
+		}, name)
 	}
 	var b bytes.Buffer
 	if err := rendered().Execute(&b, d); err != nil {
-		v.desk.fail(w, err)
+		v.desk.Fail(w, err)
 		return
 	}
 	h := w.Header()
@@ -130,7 +133,7 @@ func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Req
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	v.desk.sendBytes(w, r, "text/html; charset=utf-8", b.Bytes())
+	v.desk.SendBytes(w, r, "text/html; charset=utf-8", b.Bytes())
 }
 
 // rendered is the page. It contains times instead of ages, so that it stays the same, byte for byte, while
@@ -156,7 +159,7 @@ func pageFuncs() template.FuncMap {
 			}
 			return at(ms)
 		},
-		"mib": func(bytes int64) string { return thousands(int(bytes >> 20)) },
+		"mib": func(bytes int64) string { return ask.Thousands(int(bytes >> 20)) },
 		"age": func(ms int64) template.HTML {
 			if ms == 0 {
 				return ""
@@ -201,9 +204,9 @@ func holderOf(c contenderRow) string {
 	o := c.Owner
 	switch {
 	case o != nil && o.Host != "" && o.PID != 0:
-		return clip(o.Host) + "[" + strconv.Itoa(o.PID) + "]"
+		return ask.Clip(o.Host) + "[" + strconv.Itoa(o.PID) + "]"
 	case o != nil && o.Host != "":
-		return clip(o.Host)
+		return ask.Clip(o.Host)
 	case c.Data != "" && c.Data != recipe.CuratorRevoke && len(c.Data) < 80:
 		value, _ := recipe.ValueOf([]byte(c.Data))
 		return string(value)

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/zlockd/zlockd/server/view/ask"
 )
 
 // New returns a View, which Close ends.
@@ -19,7 +21,7 @@ func New(o Options) *View {
 	var token [16]byte
 	rand.Read(token[:]) // never fails
 	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), began: o.Now(),
-		desk: newDesk(o.Authorize, o.ShowAll, o.Source.Status)}
+		desk: ask.New(o.Authorize, o.ShowAll, o.Source.Status)}
 	v.ctx, v.stop = context.WithCancel(context.Background())
 	v.wg.Go(func() { v.tellEnded(v.ctx) })
 	v.wg.Go(func() { v.sampleRates(v.ctx) })
@@ -38,15 +40,15 @@ func (v *View) Close() {
 func (v *View) Pages() map[string]http.Handler {
 	return map[string]http.Handler{
 		"/{$}":             http.HandlerFunc(v.servePage),
-		"/locks":           v.desk.answer(v.listLocks),
-		"/locks/{name...}": v.desk.answer(v.oneLock),
-		"/wait-graph":      v.desk.answer(v.waitGraph),
-		"/sessions":        v.desk.answer(v.listSessions),
-		"/sessions/ended":  v.desk.answer(v.listEnded),
-		"/sessions/{name}": v.desk.answer(v.oneSession),
-		"/top":             v.desk.answer(v.top),
-		"/overview":        v.desk.answer(v.overview),
-		"/tree/{name...}":  v.desk.answer(v.oneNode),
+		"/locks":           v.desk.Answer(v.listLocks),
+		"/locks/{name...}": v.desk.Answer(v.oneLock),
+		"/wait-graph":      v.desk.Answer(v.waitGraph),
+		"/sessions":        v.desk.Answer(v.listSessions),
+		"/sessions/ended":  v.desk.Answer(v.listEnded),
+		"/sessions/{name}": v.desk.Answer(v.oneSession),
+		"/top":             v.desk.Answer(v.top),
+		"/overview":        v.desk.Answer(v.overview),
+		"/tree/{name...}":  v.desk.Answer(v.oneNode),
 		"/actions/{name}":  http.HandlerFunc(v.act),
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/server/view/ask"
 )
 
 // picture is the wait-for graph as lines and boxes.
@@ -118,7 +119,7 @@ func draw(g graphAnswer) *picture {
 	p.Summary = strconv.Itoa(len(g.Parties)) + " parties, " + strconv.Itoa(g.EdgeCount) + " waits, " +
 		strconv.Itoa(len(g.Suspected)) + " suspected deadlocks; the table below has the same"
 	if shown := len(p.Boxes); shown < len(g.Parties) {
-		p.Note = strconv.Itoa(shown) + " of " + thousands(len(g.Parties)) + " parties. " + p.Note
+		p.Note = strconv.Itoa(shown) + " of " + ask.Thousands(len(g.Parties)) + " parties. " + p.Note
 	}
 	return p
 }

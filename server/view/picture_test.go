@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -137,13 +138,13 @@ func TestTopCountsSinceTheOldestSample(t *testing.T) {
 		"bytes":   "[{h2 1 900 7} {h1 9 150 3} {gone 7 70 0}]",
 		"watches": "[{h2 1 900 7} {h1 9 150 3} {gone 7 70 0}]",
 	} {
-		a, err := v.top(t.Context(), &query{values: url.Values{"by": {by}}})
+		a, err := v.top(t.Context(), &ask.Query{Values: url.Values{"by": {by}}})
 		must.OK(t, err)
 		top := a.(answer.Top)
 		expect.Equal(t, fmt.Sprint(top.Clients), want, "by %s", by)
 		expect.Equal(t, fmt.Sprint(top.Watched, top.Truncated), "[{/w1 0 0 2} {/w2 0 0 1}]")
 	}
-	a, err := v.top(t.Context(), &query{values: url.Values{"limit": {"1"}}})
+	a, err := v.top(t.Context(), &ask.Query{Values: url.Values{"limit": {"1"}}})
 	must.OK(t, err)
 	expect.Equal(t, len(a.(answer.Top).Clients), 1)
 }
@@ -208,7 +209,7 @@ func TestWatchesAreCountedUpToABound(t *testing.T) {
 	s := &crowded{}
 	v := &View{source: s}
 	v.rates.samples = []sample{{}}
-	a := must.Get(v.top(t.Context(), &query{values: url.Values{}}))(t).(answer.Top)
+	a := must.Get(v.top(t.Context(), &ask.Query{Values: url.Values{}}))(t).(answer.Top)
 	expect.Equal(t, a.Watched[0].Watches, maxWatchScan, "watches counted")
 	expect.Equal(t, s.told, maxWatchScan+1, "watches looked at")
 	expect.Has(t, a.Truncated, "too many watches")

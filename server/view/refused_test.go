@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
@@ -20,20 +21,20 @@ func (away) View(func(*state.State)) bool { return false }
 func TestServerWithoutAStateShowsNoLocks(t *testing.T) {
 	v := &View{source: away{}}
 	_, err := v.locks(t.Context())
-	expect.Is(t, err, errNotServing)
-	_, err = v.waitGraph(t.Context(), &query{})
-	expect.Is(t, err, errNotServing)
-	_, err = v.listLocks(t.Context(), &query{})
-	expect.Is(t, err, errNotServing)
-	_, err = v.oneSession(t.Context(), &query{name: "0x1"})
-	expect.Is(t, err, errNotServing)
+	expect.Is(t, err, ask.ErrNotServing)
+	_, err = v.waitGraph(t.Context(), &ask.Query{})
+	expect.Is(t, err, ask.ErrNotServing)
+	_, err = v.listLocks(t.Context(), &ask.Query{})
+	expect.Is(t, err, ask.ErrNotServing)
+	_, err = v.oneSession(t.Context(), &ask.Query{Name: "0x1"})
+	expect.Is(t, err, ask.ErrNotServing)
 }
 
 func TestListOfLocksThatIsNotWhole(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		v := &View{source: &told{}}
 		v.scans.newest = &scan{at: time.Now(), took: time.Hour, truncated: !whole, total: 77}
-		a, err := v.listLocks(t.Context(), &query{values: url.Values{}})
+		a, err := v.listLocks(t.Context(), &ask.Query{Values: url.Values{}})
 		expect.OK(t, err)
 		want := "too many: 77 ephemeral nodes; some locks are not shown or not whole"
 		if whole {
@@ -42,7 +43,7 @@ func TestListOfLocksThatIsNotWhole(t *testing.T) {
 		expect.Equal(t, a.(lockList).Truncated, want)
 		l := newLone()
 		v.source = l
-		a, err = v.oneSession(t.Context(), &query{name: admin.Hex(l.client().ID)})
+		a, err = v.oneSession(t.Context(), &ask.Query{Name: admin.Hex(l.client().ID)})
 		expect.OK(t, err)
 		expect.Equal(t, a.(answer.OneSession).Truncated != "", !whole, "the locks of a session")
 	}

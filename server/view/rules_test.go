@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -200,7 +201,7 @@ func TestLocksAreFiltered(t *testing.T) {
 		"holder=42": "/app/a",
 	} {
 		values := must.Get(url.ParseQuery(q))(t)
-		f := v.filterOf(&query{values: values})
+		f := v.filterOf(&ask.Query{Values: values})
 		var got []string
 		for _, k := range []*recipe.Queue{lone, two} {
 			if f.match(k) {
@@ -299,13 +300,13 @@ func TestAnswersCountTheWholeCrowd(t *testing.T) {
 	crowd.Total = 5000
 	v := &View{source: &told{}, o: Options{Now: time.Now}}
 	v.scans.newest = &scan{at: time.Now(), took: time.Hour, locks: []recipe.Queue{*few, *crowd}}
-	list := must.Get(v.listLocks(t.Context(), &query{values: url.Values{"sort": {"waiters"}}}))(t).(lockList)
+	list := must.Get(v.listLocks(t.Context(), &ask.Query{Values: url.Values{"sort": {"waiters"}}}))(t).(lockList)
 	expect.Equal(t, fmt.Sprint(list.Locks[0].Path, list.Locks[0].WaiterCount, list.Locks[1].WaiterCount),
 		"/app/crowd4999 2")
-	expect.Equal(t, must.Get(v.overview(t.Context(), &query{}))(t).(overviewAnswer).Waiters, 5001)
+	expect.Equal(t, must.Get(v.overview(t.Context(), &ask.Query{}))(t).(overviewAnswer).Waiters, 5001)
 	for prefix, want := range map[string]string{"": "5001 too many: 5,001 waits, the first 3 shown",
 		"/app/few": "2 ", "/app/crowd": "4999 too many: 4,999 waits, the first 1 shown"} {
-		g := must.Get(v.waitGraph(t.Context(), &query{values: url.Values{"prefix": {prefix}}}))(t).(graphAnswer)
+		g := must.Get(v.waitGraph(t.Context(), &ask.Query{Values: url.Values{"prefix": {prefix}}}))(t).(graphAnswer)
 		expect.Equal(t, fmt.Sprint(g.EdgeCount, " ", g.Truncated), want, "waits below %q", prefix)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -46,8 +47,8 @@ func (s *scan) waitGraph(v *View) *recipe.Graph { return s.graph.of(v, s.locks) 
 
 // seen returns the locks that a query may see, their wait graph, and the number of locks that the query may
 // not see.
-func (s *scan) seen(q *query) (list []recipe.Queue, graph func(*View) *recipe.Graph, hidden int) {
-	if q.all || s.unlisted == 0 {
+func (s *scan) seen(q *ask.Query) (list []recipe.Queue, graph func(*View) *recipe.Graph, hidden int) {
+	if q.All || s.unlisted == 0 {
 		return s.locks, s.waitGraph, 0
 	}
 	return s.listed, func(v *View) *recipe.Graph { return s.listedGraph.of(v, s.listed) }, s.unlisted
@@ -132,11 +133,11 @@ func (v *View) all(ctx context.Context, look interface {
 }) error {
 	for more := true; more; {
 		if !v.source.View(func(st *state.State) { more = look.Step(st.Tree()) }) {
-			return errNotServing
+			return ask.ErrNotServing
 		}
 		look.Rest()
 		if ctx.Err() != nil {
-			return errSlow
+			return ask.ErrSlow
 		}
 	}
 	return nil
@@ -150,7 +151,7 @@ func (v *View) lockAt(ctx context.Context, path string) (q recipe.Queue, at *loc
 	}
 	q, ok := at.Lock(v.source)
 	if !ok {
-		return q, nil, notFound("there is no node %s", clip(path))
+		return q, nil, ask.NotFound("there is no node %s", ask.Clip(path))
 	}
 	return q, at, nil
 }
@@ -162,7 +163,7 @@ const sessionsAtOnce = 256
 func (v *View) eachSession(ctx context.Context, ids []int64, f func(session.Session, *tree.Tree)) error {
 	for part := range slices.Chunk(ids, sessionsAtOnce) {
 		if ctx.Err() != nil {
-			return errSlow
+			return ask.ErrSlow
 		}
 		v.source.View(func(st *state.State) {
 			for _, id := range part {

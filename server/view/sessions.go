@@ -12,13 +12,14 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
 
 type sessionList struct {
 	V int `json:"v"`
-	page
+	ask.Page
 	Sessions []answer.Session `json:"sessions"`
 }
 
@@ -65,17 +66,17 @@ func (v *View) allSessions() ([]int64, error) {
 			}
 		})
 		if !ok {
-			return nil, errNotServing
+			return nil, ask.ErrNotServing
 		}
 	}
 	return ids, nil
 }
 
 // listSessions answers /sessions.
-func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
-	addr, server, here := q.text("addr"), q.number("server", 0, 1, 254), q.flag("here")
-	offset, limit := q.part()
-	if err := q.wrong(); err != nil {
+func (v *View) listSessions(ctx context.Context, q *ask.Query) (any, error) {
+	addr, server, here := q.Text("addr"), q.Number("server", 0, 1, 254), q.Flag("here")
+	offset, limit := q.Part()
+	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
 	ids, err := v.allSessions()
@@ -96,8 +97,8 @@ func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
 			return nil, err
 		}
 	}
-	list := sessionList{V: Version, Sessions: []answer.Session{}}
-	list.page, ids = cut(ids, offset, limit)
+	list := sessionList{V: ask.Version, Sessions: []answer.Session{}}
+	list.Page, ids = ask.Cut(ids, offset, limit)
 	type seen struct {
 		s     session.Session
 		nodes int
@@ -117,15 +118,15 @@ func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
 const somePaths = 200
 
 // oneSession answers /sessions/ID.
-func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
-	if err := q.wrong(); err != nil {
+func (v *View) oneSession(ctx context.Context, q *ask.Query) (any, error) {
+	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	id, ok := parseSession(q.name)
+	id, ok := ask.ParseSession(q.Name)
 	if !ok {
-		return nil, notFound("there is no session %q; ids are like 0x100000ae0210023", clip(q.name))
+		return nil, ask.NotFound("there is no session %q; ids are like 0x100000ae0210023", ask.Clip(q.Name))
 	}
-	a := answer.OneSession{V: Version, Holds: []answer.Role{}, WaitsFor: []answer.Role{}, Paths: []string{}}
+	a := answer.OneSession{V: ask.Version, Holds: []answer.Role{}, WaitsFor: []answer.Role{}, Paths: []string{}}
 	var s session.Session
 	nodes := 0
 	var paths []string
@@ -135,18 +136,18 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 			paths = st.Tree().SomeEphemeralsOf(id, somePaths)
 		}
 	}) {
-		return nil, errNotServing
+		return nil, ask.ErrNotServing
 	}
 	if !ok {
 		if e := v.endedOf(id); e != nil {
-			return nil, notFound("session %s has ended %s ago: %s", admin.Hex(id),
+			return nil, ask.NotFound("session %s has ended %s ago: %s", admin.Hex(id),
 				v.o.Now().Sub(e.Time).Round(time.Second), e.Reason())
 		}
-		return nil, notFound("there is no session %s", admin.Hex(id))
+		return nil, ask.NotFound("there is no session %s", admin.Hex(id))
 	}
 	for _, p := range paths {
 		if v.shows(q, p) {
-			a.Paths = append(a.Paths, clip(p))
+			a.Paths = append(a.Paths, ask.Clip(p))
 		} else {
 			a.Hidden++
 		}
@@ -165,19 +166,20 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 	}
 	switch {
 	case nodes > len(paths):
-		a.Truncated = "too many: " + thousands(nodes) + " ephemeral nodes, " + thousands(len(a.Paths)) + " shown"
+		a.Truncated = "too many: " + ask.Thousands(nodes) + " ephemeral nodes, " +
+			ask.Thousands(len(a.Paths)) + " shown"
 	case a.Hidden > 0:
 		a.Truncated = port.NoNames(a.Hidden, "of its nodes are")
 	case scan.truncated:
-		a.Truncated = "too many: " + thousands(scan.total) +
+		a.Truncated = "too many: " + ask.Thousands(scan.total) +
 			" ephemeral nodes of all sessions; some locks are not shown"
 	}
 	return a, nil
 }
 
 // shows reports whether a query may see a path.
-func (v *View) shows(q *query, path string) (shown bool) {
-	return q.all || v.source.View(func(st *state.State) { shown = st.Tree().Shows(path) }) && shown
+func (v *View) shows(q *ask.Query, path string) (shown bool) {
+	return q.All || v.source.View(func(st *state.State) { shown = st.Tree().Shows(path) }) && shown
 }
 
 // maxRoles is how many locks of a session are listed.
@@ -187,8 +189,8 @@ func appendRoles(list []answer.Role, q *recipe.Queue, from []recipe.Entry, sessi
 	for i := range from {
 		if c := &from[i]; int64(c.Session) == session && len(list) < maxRoles {
 			list = append(list, answer.Role{
-				Path: clip(q.Path), Href: href("/locks", q.Path), Kind: q.Kind, Node: clip(c.Node), Mode: c.Mode,
-				Token: strconv.FormatInt(c.Token, 10), Since: c.Since,
+				Path: ask.Clip(q.Path), Href: ask.Href("/locks", q.Path), Kind: q.Kind, Node: ask.Clip(c.Node),
+				Mode: c.Mode, Token: strconv.FormatInt(c.Token, 10), Since: c.Since,
 			})
 		}
 	}

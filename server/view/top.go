@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/server/view/ask"
 )
 
 // rates are the counts of connections at some moments of the last minute.
@@ -78,15 +79,15 @@ func figure(r *answer.Busy, by string) int64 {
 const maxWatchScan = 200_000
 
 // top answers /top.
-func (v *View) top(_ context.Context, q *query) (any, error) {
-	by, limit := q.text("by"), q.number("limit", 20, 1, 200)
+func (v *View) top(_ context.Context, q *ask.Query) (any, error) {
+	by, limit := q.Text("by"), q.Number("limit", 20, 1, 200)
 	if by != "" && by != "requests" && by != "bytes" && by != "watches" {
-		q.refuse("by=%s: want requests, bytes or watches", by)
+		q.Refuse("by=%s: want requests, bytes or watches", by)
 	}
-	if err := q.wrong(); err != nil {
+	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	a := answer.Top{V: Version, Note: "of this server, by the counters of its connections",
+	a := answer.Top{V: ask.Version, Note: "of this server, by the counters of its connections",
 		Watched: []answer.Busy{}}
 	first := func(rows []answer.Busy, by string) []answer.Busy {
 		slices.SortFunc(rows, func(x, y answer.Busy) int {
@@ -125,7 +126,7 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 	watched, more := v.watched()
 	for _, row := range first(watched, "watches") {
 		if path := row.Name; v.shows(q, path) {
-			row.Name = clip(path)
+			row.Name = ask.Clip(path)
 			a.Watched = append(a.Watched, row)
 		} else {
 			a.Hidden++
@@ -133,7 +134,7 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 	}
 	a.Truncated = port.NoNames(a.Hidden, "watched paths are")
 	if more {
-		a.Truncated = "too many watches: the first " + thousands(maxWatchScan) + " were counted by path"
+		a.Truncated = "too many watches: the first " + ask.Thousands(maxWatchScan) + " were counted by path"
 	}
 	return a, nil
 }
@@ -277,13 +278,13 @@ type memberRow struct {
 func (m memberRow) Missing() bool { return m.Reached != nil && !*m.Reached }
 
 // overview answers /overview.
-func (v *View) overview(ctx context.Context, q *query) (any, error) {
-	if err := q.wrong(); err != nil {
+func (v *View) overview(ctx context.Context, q *ask.Query) (any, error) {
+	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
 	s := v.source.Status(0)
 	a := overviewAnswer{
-		V: Version, Version: s.Version, ID: s.ID, Mode: string(s.Mode), Serving: s.Serving, Reason: s.Reason,
+		V: ask.Version, Version: s.Version, ID: s.ID, Mode: string(s.Mode), Serving: s.Serving, Reason: s.Reason,
 		Faults: append([]string{}, s.Faults...), Notices: append([]string{}, s.Notices...),
 		Leader: s.Leader, Term: s.Term, Zxid: admin.Hex(s.Zxid), Started: v.began.UnixMilli(),
 		Members: []memberRow{},
@@ -307,7 +308,7 @@ func (v *View) overview(ctx context.Context, q *query) (any, error) {
 			Self: m.ID == s.ID}
 		if p, ok := far[m.ID]; ok {
 			reached := p.Reached()
-			row.Reached, row.Waits = &reached, clip(p.Waits)
+			row.Reached, row.Waits = &reached, ask.Clip(p.Waits)
 			if reached {
 				row.Lag = p.Lag
 			}

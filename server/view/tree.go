@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -73,17 +74,17 @@ const maxData = 1 << 20
 const childrenAtOnce = 1024
 
 // oneNode answers /tree/PATH.
-func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
-	wantData, after, limit := q.flag("data"), q.text("after"), q.number("limit", 100, 1, maxPage)
-	if err := q.wrong(); err != nil {
+func (v *View) oneNode(ctx context.Context, q *ask.Query) (any, error) {
+	wantData, after, limit := q.Flag("data"), q.Text("after"), q.Number("limit", 100, 1, ask.MaxPage)
+	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	path := q.path()
-	a := nodeAnswer{V: Version, Path: clip(path), Children: []childRow{}}
+	path := q.Path()
+	a := nodeAnswer{V: ask.Version, Path: ask.Clip(path), Children: []childRow{}}
 	var data string
 	var kind tree.NodeKind
 	var stat jute.Stat
-	allowed, found, listed, lists := false, false, q.all, q.all
+	allowed, found, listed, lists := false, false, q.All, q.All
 	ok := v.source.View(func(st *state.State) {
 		listed = listed || st.Tree().Shows(path)
 		n, ok := st.Tree().Find(path)
@@ -99,11 +100,11 @@ func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
 	a.Stat = statOf(kind, &stat)
 	switch {
 	case !ok:
-		return nil, errNotServing
+		return nil, ask.ErrNotServing
 	case !listed:
-		return nil, v.desk.noName(1, "node is")
+		return nil, v.desk.NoName(1, "node is")
 	case !found:
-		return nil, notFound("there is no node %s", clip(path))
+		return nil, ask.NotFound("there is no node %s", ask.Clip(path))
 	case wantData && !allowed:
 		a.DataNote = "world:anyone may not read it"
 	case wantData:
@@ -121,7 +122,8 @@ func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
 // show adds data, as text if it is text.
 func (a *nodeAnswer) show(data string) {
 	if len(data) > maxData {
-		a.DataNote = "too long: " + thousands(len(data)) + " bytes, the first " + thousands(maxData) + " shown"
+		a.DataNote = "too long: " + ask.Thousands(len(data)) + " bytes, the first " +
+			ask.Thousands(maxData) + " shown"
 		data = data[:maxData]
 		for len(data) > maxData-4 && !utf8.ValidString(data) {
 			data = data[:len(data)-1]
@@ -178,10 +180,10 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 			})
 		})
 		if !ok {
-			return errNotServing
+			return ask.ErrNotServing
 		}
 		if ctx.Err() != nil {
-			return errSlow
+			return ask.ErrSlow
 		}
 		if len(kept) > 2*limit {
 			trim()
@@ -190,12 +192,13 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 	}
 	trim()
 	for _, c := range kept {
-		a.Children = append(a.Children, childRow{clip(c.name), href("/tree", strings.TrimSuffix(path, "/")+"/"+
-			c.name), statOf(c.kind, &c.stat)})
+		path := strings.TrimSuffix(path, "/") + "/" + c.name
+		a.Children = append(a.Children, childRow{ask.Clip(c.name), ask.Href("/tree", path),
+			statOf(c.kind, &c.stat)})
 	}
 	if a.More {
-		a.Truncated = "too many: " + thousands(int(a.Stat.Children)) + " children, " + thousands(len(kept)) +
-			" shown"
+		a.Truncated = "too many: " + ask.Thousands(int(a.Stat.Children)) + " children, " +
+			ask.Thousands(len(kept)) + " shown"
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/view/ask"
 )
 
 // troubles lists the problems with the locks of one scan.
@@ -53,14 +54,14 @@ type wrongRow struct {
 }
 
 func wrongOf(l *recipe.Queue, what, do string) wrongRow {
-	return wrongRow{Path: clip(l.Path), What: what, Do: do, Holders: row(l, nil).Holders}
+	return wrongRow{Path: ask.Clip(l.Path), What: what, Do: do, Holders: row(l, nil).Holders}
 }
 
 // someWrong is how many locks of each trouble the overview names, and how many waits.
 const someWrong = 5
 
 // now answers the overview of the page.
-func (v *View) now(ctx context.Context, q *query) (any, error) {
+func (v *View) now(ctx context.Context, q *ask.Query) (any, error) {
 	s, err := v.locks(ctx)
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return thousands(n) + " " + many
+	return ask.Thousands(n) + " " + many
 }
 
 // Notices returns the problems with the locks that a look a few seconds ago found. It never waits for a look,
@@ -134,7 +135,7 @@ func (v *View) lookSoon() {
 	}
 	v.wg.Go(func() {
 		defer v.looking.Store(false)
-		ctx, cancel := context.WithTimeout(v.ctx, costlyTime)
+		ctx, cancel := context.WithTimeout(v.ctx, ask.CostlyTime)
 		defer cancel()
 		_, _ = v.locks(ctx) // if this look fails, a later look may succeed
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/view/ask"
 )
 
 // Source is the server as this package sees it.
@@ -59,7 +60,7 @@ type View struct {
 	o       Options
 	source  Source
 	token   string // the page's token, which a change must send
-	desk    *desk
+	desk    *ask.Desk
 	scans   scans
 	rates   rates
 	meter   meter

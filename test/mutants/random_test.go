@@ -83,6 +83,7 @@ var layers = [][]string{
 	{"./client/recipe", "./server/locks", "./server/view", "./client"},
 	{"./server/locks", "./server/view", "./cmd/zlock"},
 	{"./server/view", "./server", "./cmd/zlock"},
+	{"./server/view/ask", "./server/view", "./server"},
 	{"./client/fence", "./client"},
 	{"./client/zk", "./client"},
 	{"./client/internal/session", "./client/internal/hold", "./client/internal/take", "./client"},

@@ -1,4 +1,4 @@
-package view
+package ask
 
 import (
 	"net/url"
@@ -12,19 +12,19 @@ import (
 // maxText is how many bytes of a name or path an answer shows.
 const maxText = 1 << 10
 
-// clip turns bytes that clients chose into UTF-8 text of bounded length.
-func clip(s string) string {
+// Clip turns bytes that clients chose into UTF-8 text of bounded length.
+func Clip(s string) string {
 	if len(s) > maxText {
 		s = recipe.CutText(s, maxText) + "…"
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// shown turns bytes that clients chose into text for people.
-func shown(s string) string { return answer.Visible(clip(s)) }
+// Shown turns bytes that clients chose into text for people.
+func Shown(s string) string { return answer.Visible(Clip(s)) }
 
-// href returns the URL of a path, whatever bytes it has; empty if the path is too long.
-func href(dir, path string) string {
+// Href returns the URL of a path, whatever bytes it has; empty if the path is too long.
+func Href(dir, path string) string {
 	if len(path) > 4*maxText {
 		return ""
 	}
@@ -35,8 +35,8 @@ func href(dir, path string) string {
 	return dir + strings.Join(parts, "/")
 }
 
-// thousands writes a number with commas.
-func thousands(n int) string {
+// Thousands writes a number with commas.
+func Thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]

@@ -1,4 +1,6 @@
-package view
+// Package ask takes the questions of operators over HTTP, a few at a time, and sends the answers: it reads
+// parameters, and makes texts that clients chose fit to be shown. It knows no lock.
+package ask
 
 import (
 	"bytes"
@@ -21,22 +23,26 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-func badRequest(format string, args ...any) error {
+// BadRequest refuses a question that is wrong in itself.
+func BadRequest(format string, args ...any) error {
 	return port.Refuse(http.StatusBadRequest, format, args...)
 }
 
-func notFound(format string, args ...any) error {
+// NotFound refuses a question about what is not there.
+func NotFound(format string, args ...any) error {
 	return port.Refuse(http.StatusNotFound, format, args...)
 }
 
-func conflict(format string, args ...any) error {
+// Conflict refuses what the present state does not allow.
+func Conflict(format string, args ...any) error {
 	return port.Refuse(http.StatusConflict, format, args...)
 }
 
+// Refusals of a server that cannot answer now.
 var (
 	errBusy       = port.Refuse(http.StatusServiceUnavailable, "too many costly questions at once; ask again")
-	errSlow       = port.Refuse(http.StatusServiceUnavailable, "the answer took too long; ask for less")
-	errNotServing = port.Refuse(http.StatusServiceUnavailable,
+	ErrSlow       = port.Refuse(http.StatusServiceUnavailable, "the answer took too long; ask for less")
+	ErrNotServing = port.Refuse(http.StatusServiceUnavailable,
 		"this server has no state yet: it waits for the other servers")
 	errLarge = port.Refuse(http.StatusRequestEntityTooLarge, "the answer would be too large; ask for less")
 )
@@ -45,45 +51,47 @@ var (
 // meaning or goes; fields may be added.
 const Version = 1
 
-// A desk builds at most costlyAtOnce costly answers at a time, each within costlyTime.
+// A desk builds at most costlyAtOnce costly answers at a time, each within CostlyTime.
 const (
 	costlyAtOnce = 4
-	costlyTime   = 10 * time.Second
+	CostlyTime   = 10 * time.Second
 )
 
-// desk takes the questions of operators and sends the answers. Any goroutine may use it.
-type desk struct {
-	authorize port.Super // checks the users that may see all names; nil: nobody
-	showAll   bool       // everyone sees all names
+// Desk takes the questions of operators and sends the answers. Any goroutine may use it.
+type Desk struct {
+	authorize port.Super // checks the users that may see all names; nil: there are none
+	showAll   bool       // every client sees all names
 	status    func(admin.Need) *admin.Status
 	costly    chan struct{}
 	outgoing  port.Outgoing
 }
 
-func newDesk(authorize port.Super, showAll bool, status func(admin.Need) *admin.Status) *desk {
-	return &desk{authorize: authorize, showAll: showAll, status: status, costly: make(chan struct{}, costlyAtOnce)}
+// New returns a desk. status describes the server.
+func New(authorize port.Super, showAll bool, status func(admin.Need) *admin.Status) *Desk {
+	return &Desk{authorize: authorize, showAll: showAll, status: status,
+		costly: make(chan struct{}, costlyAtOnce)}
 }
 
 // maxAnswer bounds an answer in bytes.
 const maxAnswer = 50 << 20
 
-// answer makes an HTTP handler from f. Its answers are JSON with an ETag, zipped for clients that accept
+// Answer makes an HTTP handler from f. Its answers are JSON with an ETag, zipped for clients that accept
 // that. The handler computes at most four answers at a time.
-func (d *desk) answer(f answerer) http.Handler {
+func (d *Desk) Answer(f Answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.inTurn(w, r, "this", func(ctx context.Context, w http.ResponseWriter) {
+		d.InTurn(w, r, "this", func(ctx context.Context, w http.ResponseWriter) {
 			if s := d.status(0); !s.Serving {
 				w.Header().Set(answer.Stale, "this server serves no clients: "+s.Reason)
 			}
-			all, no := d.sees(r)
-			q := &query{name: r.PathValue("name"), all: all}
+			all, no := d.Sees(r)
+			q := &Query{Name: r.PathValue("name"), All: all}
 			var err error
 			if no != nil {
-				d.fail(w, no)
-			} else if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-				d.fail(w, badRequest("the parameters cannot be read: %v", err))
+				d.Fail(w, no)
+			} else if q.Values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+				d.Fail(w, BadRequest("the parameters cannot be read: %v", err))
 			} else if a, err := f(ctx, q); err != nil {
-				d.fail(w, err)
+				d.Fail(w, err)
 			} else {
 				d.send(w, r, a)
 			}
@@ -91,20 +99,20 @@ func (d *desk) answer(f answerer) http.Handler {
 	})
 }
 
-// inTurn calls f for a GET request, a few at a time, within costlyTime. For other methods it returns an error
+// InTurn calls f for a GET request, a few at a time, within CostlyTime. For other methods it returns an error
 // that names what.
-func (d *desk) inTurn(w http.ResponseWriter, r *http.Request, what string,
+func (d *Desk) InTurn(w http.ResponseWriter, r *http.Request, what string,
 	f func(context.Context, http.ResponseWriter)) {
 	if no := port.Reads(w, r, what); no != nil {
-		d.fail(w, no)
+		d.Fail(w, no)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), costlyTime)
+	ctx, cancel := context.WithTimeout(r.Context(), CostlyTime)
 	defer cancel()
 	select {
 	case d.costly <- struct{}{}:
 	case <-ctx.Done():
-		d.fail(w, errBusy)
+		d.Fail(w, errBusy)
 		return
 	}
 	turn := &turnWriter{w, sync.OnceFunc(func() { <-d.costly })}
@@ -128,20 +136,20 @@ var zippers = sync.Pool{New: func() any {
 }}
 
 // send writes an answer.
-func (d *desk) send(w http.ResponseWriter, r *http.Request, a any) {
+func (d *Desk) send(w http.ResponseWriter, r *http.Request, a any) {
 	b, err := json.Marshal(a)
 	if err == nil && len(b) >= maxAnswer {
 		err = errLarge
 	}
 	if err != nil {
-		d.fail(w, err)
+		d.Fail(w, err)
 		return
 	}
-	d.sendBytes(w, r, "application/json", append(b, '\n'))
+	d.SendBytes(w, r, "application/json", append(b, '\n'))
 }
 
-// sendBytes sends an answer, or reports that it has not changed if the client has it already.
-func (d *desk) sendBytes(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
+// SendBytes sends an answer, or reports that it has not changed if the client has it already.
+func (d *Desk) SendBytes(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
 	tag := etagOf(body)
 	h := w.Header()
 	h.Set("ETag", tag)
@@ -178,7 +186,7 @@ func (d *desk) sendBytes(w http.ResponseWriter, r *http.Request, kind string, bo
 	if err != nil && !begun {
 		h.Del("Content-Encoding")
 		h.Del("Content-Length")
-		d.fail(w, errBusy)
+		d.Fail(w, errBusy)
 	}
 }
 
@@ -199,28 +207,28 @@ type failed struct {
 	Error string `json:"error"`
 }
 
-func (d *desk) fail(w http.ResponseWriter, err error) {
+func (d *Desk) Fail(w http.ResponseWriter, err error) {
 	p := port.Refuse(http.StatusInternalServerError, "%v", err)
 	if errors.Is(err, context.DeadlineExceeded) {
-		p = errSlow
+		p = ErrSlow
 	}
 	errors.As(err, &p)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(failed{Version, shown(p.Text)})
+	_ = json.NewEncoder(w).Encode(failed{Version, Shown(p.Text)})
 }
 
-// answerer computes the answer to a query.
-type answerer func(context.Context, *query) (any, error)
+// Answerer computes the answer to a query.
+type Answerer func(context.Context, *Query) (any, error)
 
-// sees reports whether a request may see all names, or only the names that every client may list.
-func (d *desk) sees(r *http.Request) (all bool, no *port.Refusal) {
+// Sees reports whether a request may see all names, or only the names that every client may list.
+func (d *Desk) Sees(r *http.Request) (all bool, no *port.Refusal) {
 	all, no = d.authorize.Sees(r)
 	return all || d.showAll, no
 }
 
-// noName refuses an answer about names that not every client may list.
-func (d *desk) noName(count int, what string) error {
+// NoName refuses an answer about names that not every client may list.
+func (d *Desk) NoName(count int, what string) error {
 	status := http.StatusUnauthorized
 	if d.authorize == nil {
 		status = http.StatusForbidden
