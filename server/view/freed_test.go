@@ -60,7 +60,7 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 				}
 			}
 		}
-		v := &View{source: l}
+		v := viewOf(l)
 		is, _ := l.node(mine[0])
 		plan, err := v.planBreak(t.Context(), &action{Path: "/l", Node: strings.TrimPrefix(mine[0], "/l/"),
 			Token: strconv.FormatInt(is.Czxid, 10)})
@@ -87,7 +87,7 @@ func TestBreakOfAWriterLetsTheNextOneIn(t *testing.T) {
 		l.create(a, "/l/h-"+first, "", jute.FlagEphemeral)
 		l.create(b, "/l/q-"+next+"-0000000001", "", jute.FlagEphemeral)
 		is, _ := l.node("/l/h-" + first)
-		v := &View{source: l}
+		v := viewOf(l)
 		plan := must.Get(v.planBreak(t.Context(), &action{Path: "/l", Node: "h-" + first,
 			Token: strconv.FormatInt(is.Czxid, 10)}))(t)
 		expect.Equal(t, plan.does, "remove /l/h-"+first+" and /l/q-"+first+"-0000000000")
@@ -99,7 +99,7 @@ func TestBreakOfAWriterLetsTheNextOneIn(t *testing.T) {
 		}
 		must.OK(t, plan.do(t.Context()))
 		expect.List(t, l.st.Tree().Children("/l"), []string{"q-" + next + "-0000000001"}, "left")
-		q, _, err := v.lockAt(t.Context(), "/l")
+		q, _, err := v.look.lockAt(t.Context(), "/l")
 		must.OK(t, err)
 		expect.That(t, len(q.Waiters) == 1 && len(q.Waiters[0].BlockedBy) == 0, "%+v", q.Waiters)
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/ask"
 )
@@ -38,70 +37,23 @@ func (v *View) waitGraph(ctx context.Context, q *ask.Query) (any, error) {
 	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	s, err := v.locks(ctx)
+	s, err := v.look.locks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	some, graph, hidden := s.seen(q)
+	some, graph, hidden := s.seen(q.All)
 	if prefix != "" && prefix != "/" {
 		some = slices.DeleteFunc(slices.Clone(some), func(q recipe.Queue) bool { return !below(q.Path, prefix) })
-		graph = func(v *View) *recipe.Graph { return v.confirmed(recipe.WaitGraph(some)) }
+		graph = func() *recipe.Graph { return v.look.confirmed(recipe.WaitGraph(some)) }
 	}
 	unseen := 0 // waiters that the scan has omitted
 	for i := range some {
 		unseen += waiting(&some[i]) - len(some[i].Waiters)
 	}
-	a := v.graphAnswer(graph(v), unseen)
+	a := v.graphAnswer(graph(), unseen)
 	a.Hidden = hidden
 	a.Truncated = cmp.Or(a.Truncated, port.NoNames(hidden, "locks are"))
 	return a, nil
-}
-
-// confirmed drops cycles that never existed at one moment, because a scan looks at one lock after another. A
-// contender waits as long as its node exists. So if all nodes of a cycle exist at one moment, all its
-// contenders wait at that moment.
-func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
-	if len(g.Cycles) == 0 {
-		return g
-	}
-	const most = 500
-	gone := make([]bool, len(g.Cycles))
-	checked := 0
-	v.source.View(func(st *state.State) {
-		t := st.Tree()
-		there := func(path string, token int64) bool {
-			n, ok := t.Find(path)
-			return ok && n.Stat().Czxid == token
-		}
-		for i := range g.Edges {
-			e := &g.Edges[i]
-			if !e.Cycle || checked > most {
-				return // cycles first
-			}
-			checked++
-			q := recipe.Lock{Path: e.Path}
-			if !there(q.Target(e.ToNode), e.ToToken) || !there(q.Target(e.FromNode), e.FromToken) {
-				gone[g.Parties[e.From].Cycle-1] = true
-			}
-		}
-	})
-	kept := g.Cycles[:0]
-	number := make([]int, len(gone)+1)
-	for i, c := range g.Cycles {
-		if !gone[i] {
-			kept = append(kept, c)
-			number[i+1] = len(kept)
-		}
-	}
-	g.CycleCount -= len(g.Cycles) - len(kept)
-	g.Cycles = kept
-	for i := range g.Parties {
-		g.Parties[i].Cycle = number[g.Parties[i].Cycle]
-	}
-	for i := range g.Edges {
-		g.Edges[i].Cycle = g.Edges[i].Cycle && g.Parties[g.Edges[i].From].Cycle != 0
-	}
-	return g
 }
 
 // graphAnswer describes a graph, and counts the waits of contenders that are not in it.
@@ -145,7 +97,7 @@ func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 		}
 		a.Suspected = append(a.Suspected, row)
 	}
-	who := v.sessionsOf(ids)
+	who := v.look.sessionsOf(ids)
 	for i := range a.Parties {
 		a.Parties[i].Addr = who[int64(a.Parties[i].Session)].Addr
 	}

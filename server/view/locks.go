@@ -159,12 +159,12 @@ func (v *View) listLocks(ctx context.Context, q *ask.Query) (any, error) {
 	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	s, err := v.locks(ctx)
+	s, err := v.look.locks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var found []*recipe.Queue
-	all, _, hidden := s.seen(q)
+	all, _, hidden := s.seen(q.All)
 	for i := range all {
 		if f.match(&all[i]) {
 			found = append(found, &all[i])
@@ -186,7 +186,7 @@ func (v *View) listLocks(ctx context.Context, q *ask.Query) (any, error) {
 			ids[int64(l.Holders[i].Session)] = true
 		}
 	}
-	who := v.sessionsOf(ids)
+	who := v.look.sessionsOf(ids)
 	for _, l := range found {
 		list.Locks = append(list.Locks, row(l, who))
 	}
@@ -209,7 +209,7 @@ func (v *View) oneLock(ctx context.Context, q *ask.Query) (any, error) {
 	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	lock, at, err := v.lockAt(ctx, q.Path())
+	lock, at, err := v.look.lockAt(ctx, q.Path())
 	if err == nil && at.Unlisted && !q.All {
 		err = v.desk.NoName(lock.Total, "contenders are")
 	}
@@ -228,7 +228,7 @@ func (v *View) oneLock(ctx context.Context, q *ask.Query) (any, error) {
 			ids[int64(l[i].Session)] = true
 		}
 	}
-	who := v.sessionsOf(ids)
+	who := v.look.sessionsOf(ids)
 	a := lockAnswer{V: ask.Version, lockRow: row(&lock, who), OtherCount: at.OtherCount,
 		Waiters: []contenderRow{}, Participants: []contenderRow{}}
 	a.Holders = []contenderRow{}

@@ -60,7 +60,7 @@ func (m *meter) look(s *scan) {
 		if q.Kind == recipe.KindUnknown || q.Kind == recipe.KindParty {
 			continue
 		}
-		sum := m.sum(label(m.sums, s.prefix(q.Path)))
+		sum := m.sum(label(m.sums, prefixOf(s, q.Path)))
 		sum.at = s.at
 		if len(q.Holders) > 0 {
 			sum.held++
@@ -99,7 +99,7 @@ func (m *meter) sum(prefix string) *lockSum {
 func (m *meter) makeRoom(s *scan) {
 	here, fresh := map[string]bool{}, map[string]bool{}
 	for i := range s.locks {
-		p := s.prefix(s.locks[i].Path)
+		p := prefixOf(s, s.locks[i].Path)
 		if _, known := m.sums[p]; known {
 			here[p] = true
 		} else if len(fresh) < maxPrefixes && p != otherPrefix {
@@ -157,7 +157,7 @@ func older(a, b int64) int64 {
 func (v *View) Measure(st *admin.Status) {
 	ctx, cancel := context.WithTimeout(context.Background(), ask.CostlyTime)
 	defer cancel()
-	s, err := v.locks(ctx)
+	s, err := v.look.locks(ctx)
 	if err != nil {
 		return // the other metrics are served without these
 	}
@@ -173,7 +173,7 @@ func (v *View) Measure(st *admin.Status) {
 		return max(0, float64(now-since)/float64(time.Second/time.Millisecond))
 	}
 	st.Measure("lock_suspected_deadlocks", "Sets of sessions or tasks that seem to wait for each other.",
-		float64(s.waitGraph(v).CycleCount))
+		float64(s.waitGraph().CycleCount))
 	st.Measure("locks_held_twice", "Locks held at once by programs that do not see each other.",
 		float64(s.twice))
 	st.Measure("lock_holds_over_limit", "Holders that stay although their maximum hold is over.",
@@ -202,22 +202,6 @@ const (
 	otherPrefix = "other"
 )
 
-// prefix returns the first part of a path, under which its lock is counted, if every client may list these
-// names.
-func (s *scan) prefix(path string) string {
-	if s.noPrefixes {
-		return otherPrefix
-	}
-	path = strings.ToValidUTF8(path, "\uFFFD")
-	if i := strings.IndexByte(path[min(1, len(path)):], '/'); i >= 0 {
-		path = path[:i+1]
-	}
-	if len(path) > maxPrefix {
-		return otherPrefix
-	}
-	return path
-}
-
 // label returns a prefix as a label of a metric. It is given the prefixes that already have labels.
 func label[V any](known map[string]V, prefix string) string {
 	if _, ok := known[prefix]; !ok && places(known) >= maxPrefixes {
@@ -232,4 +216,20 @@ func places[V any](known map[string]V) int {
 		return len(known) - 1
 	}
 	return len(known)
+}
+
+// prefixOf returns the first part of a path, under which its lock is counted, if every client may list these
+// names.
+func prefixOf(s *scan, path string) string {
+	if s.noPrefixes {
+		return otherPrefix
+	}
+	path = strings.ToValidUTF8(path, "\uFFFD")
+	if i := strings.IndexByte(path[min(1, len(path)):], '/'); i >= 0 {
+		path = path[:i+1]
+	}
+	if len(path) > maxPrefix {
+		return otherPrefix
+	}
+	return path
 }

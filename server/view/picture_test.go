@@ -128,7 +128,7 @@ func TestTopCountsSinceTheOldestSample(t *testing.T) {
 	}
 	s := &busy{conns: []admin.Conn{conn(1, 10, 100, "h1:7"), conn(2, 10, 100, "h1:8"), conn(3, 10, 100, "h2:9"),
 		conn(0, 99, 999, "h3:1")}}
-	v := &View{source: s}
+	v := viewOf(s)
 	v.rates.samples = []sample{v.sample()}
 	s.conns = append(s.conns, conn(4, 1, 900, "h2:7"))
 	s.conns[0].Received, s.conns[0].BytesOut = 15, 51
@@ -153,7 +153,7 @@ func TestTopCountsSinceTheOldestSample(t *testing.T) {
 func TestSamplesOfRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &busy{conns: []admin.Conn{{Session: 1}}}
-		v := &View{source: s}
+		v := viewOf(s)
 		ctx, cancel := context.WithCancel(t.Context())
 		go v.sampleRates(ctx)
 		began := time.Now()
@@ -207,7 +207,7 @@ func (s *crowded) WatchScan(f func(path string, session int64) bool) {
 // To count watches by path ends at the bound, however many there are.
 func TestWatchesAreCountedUpToABound(t *testing.T) {
 	s := &crowded{}
-	v := &View{source: s}
+	v := viewOf(s)
 	v.rates.samples = []sample{{}}
 	a := must.Get(v.top(t.Context(), &ask.Query{Values: url.Values{}}))(t).(answer.Top)
 	expect.Equal(t, a.Watched[0].Watches, maxWatchScan, "watches counted")

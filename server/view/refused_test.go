@@ -3,7 +3,6 @@ package view
 import (
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
@@ -19,8 +18,8 @@ func (away) View(func(*state.State)) bool { return false }
 
 // A server that has no state says so, instead of showing no locks.
 func TestServerWithoutAStateShowsNoLocks(t *testing.T) {
-	v := &View{source: away{}}
-	_, err := v.locks(t.Context())
+	v := viewOf(away{})
+	_, err := v.look.locks(t.Context())
 	expect.Is(t, err, ask.ErrNotServing)
 	_, err = v.waitGraph(t.Context(), &ask.Query{})
 	expect.Is(t, err, ask.ErrNotServing)
@@ -32,8 +31,9 @@ func TestServerWithoutAStateShowsNoLocks(t *testing.T) {
 
 func TestListOfLocksThatIsNotWhole(t *testing.T) {
 	for _, whole := range []bool{true, false} {
-		v := &View{source: &told{}}
-		v.scans.newest = &scan{at: time.Now(), took: time.Hour, truncated: !whole, total: 77}
+		l := newLone()
+		v := viewOf(l)
+		v.look = lookerWith(l, &scan{truncated: !whole, total: 77})
 		a, err := v.listLocks(t.Context(), &ask.Query{Values: url.Values{}})
 		expect.OK(t, err)
 		want := "too many: 77 ephemeral nodes; some locks are not shown or not whole"
@@ -41,8 +41,6 @@ func TestListOfLocksThatIsNotWhole(t *testing.T) {
 			want = ""
 		}
 		expect.Equal(t, a.(lockList).Truncated, want)
-		l := newLone()
-		v.source = l
 		a, err = v.oneSession(t.Context(), &ask.Query{Name: admin.Hex(l.client().ID)})
 		expect.OK(t, err)
 		expect.Equal(t, a.(answer.OneSession).Truncated != "", !whole, "the locks of a session")

@@ -105,7 +105,7 @@ func TestReasonsNameWhatHappenedBefore(t *testing.T) {
 			s.refused["h"] = observe.Refusal{Time: c.refused, Why: "too many"}
 		}
 		e := observe.EndedSession{Cause: c.cause, Time: at, Timeout: c.timeout, Addr: "h"}
-		got := (&View{source: s}).reason(&e)
+		got := viewOf(s).reason(&e)
 		expect.Equal(t, strings.TrimPrefix(got, "client silent for its whole timeout"), c.want, "%s", name)
 	}
 }
@@ -127,7 +127,7 @@ func TestOperatorsActionsOnOneServer(t *testing.T) {
 			"leadership was not handed over: so", "no snapshot was written: so"},
 	} {
 		s := &told{fails: c.fails, status: admin.Status{Node: c.node, Config: admin.Config{DataDir: c.dir}}}
-		v := &View{source: s}
+		v := viewOf(s)
 		for want, plan := range map[string]func(context.Context, *action) (*step, error){
 			c.hand: v.planHandOver, c.snap + " ": v.planSnapshot} {
 			st, err := plan(t.Context(), nil)
@@ -144,35 +144,6 @@ func TestOperatorsActionsOnOneServer(t *testing.T) {
 				err)
 		}
 	}
-}
-
-// A cycle is suspected only while all its nodes exist; those that are left keep their order.
-func TestCyclesThatNeverWereAreDropped(t *testing.T) {
-	edge := func(from, to int, node string) recipe.Edge {
-		return recipe.Edge{From: from, To: to, Cycle: true, FromNode: node, ToNode: "/zookeeper"}
-	}
-	g := recipe.Graph{
-		Parties: []recipe.Party{{Cycle: 1}, {Cycle: 1}, {Cycle: 2}, {Cycle: 2}, {}},
-		Cycles:  []recipe.Cycle{{Parties: []int{0, 1}}, {Parties: []int{2, 3}}},
-		Edges: []recipe.Edge{edge(0, 1, "/zookeeper"), edge(1, 0, "/gone"), edge(2, 3, "/zookeeper"),
-			edge(3, 2, "/zookeeper"), {From: 4, To: 0}},
-	}
-	v := &View{source: &told{}}
-	v.confirmed(&g)
-	var parties []int
-	var cycles []bool
-	for _, p := range g.Parties {
-		parties = append(parties, p.Cycle)
-	}
-	for _, e := range g.Edges {
-		cycles = append(cycles, e.Cycle)
-	}
-	expect.List(t, parties, []int{0, 0, 1, 1, 0})
-	expect.List(t, cycles, []bool{false, false, true, true, false})
-	expect.That(t, len(g.Cycles) == 1 && g.Cycles[0].Parties[0] == 2, "%+v", g.Cycles)
-	g.Edges = g.Edges[2:]
-	g.Edges[1].ToToken = 5 // another node of that name
-	expect.Equal(t, len(v.confirmed(&g).Cycles), 0)
 }
 
 // queue is a lock whose contenders came at 1000, 2000, …, with these data.
@@ -257,7 +228,7 @@ func TestTextsOfThePage(t *testing.T) {
 	expect.Equal(t, round(1.29), 1.2)
 	expect.Equal(t, short("abcde", 5)+short("abcdef", 5)+shortPath("abcde", 5)+shortPath("abcdef", 5),
 		"abcdeabcd…abcde…cdef")
-	of := new(scan).prefix
+	of := func(path string) string { return prefixOf(new(scan), path) }
 	expect.Equal(t, of("/a/b")+of("/a")+of("/")+of("/"+strings.Repeat("x", 64)), "/a/a/other")
 	many := map[string]int{}
 	for i := range maxPrefixes {
@@ -299,7 +270,7 @@ func TestAnswersCountTheWholeCrowd(t *testing.T) {
 	crowd, few := queue("/app/crowd", "x", "y"), queue("/app/few", "x", "y", "z")
 	crowd.Total = 5000
 	v := &View{source: &told{}, o: Options{Now: time.Now}}
-	v.scans.newest = &scan{at: time.Now(), took: time.Hour, locks: []recipe.Queue{*few, *crowd}}
+	v.look = lookerWith(v.source, &scan{locks: []recipe.Queue{*few, *crowd}})
 	list := must.Get(v.listLocks(t.Context(), &ask.Query{Values: url.Values{"sort": {"waiters"}}}))(t).(lockList)
 	expect.Equal(t, fmt.Sprint(list.Locks[0].Path, list.Locks[0].WaiterCount, list.Locks[1].WaiterCount),
 		"/app/crowd4999 2")
@@ -374,3 +345,6 @@ func TestPrefixesWithoutALockAreForgotten(t *testing.T) {
 	expect.Equal(t, m.sums["/orders"] != nil, true, "it has one once a place is free")
 	expect.That(t, len(m.sums) <= maxPrefixes+1, "%d prefixes", len(m.sums))
 }
+
+// viewOf returns a view of a source, without goroutines in the background.
+func viewOf(s Source) *View { return &View{source: s, look: newLooker(s, false)} }

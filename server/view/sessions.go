@@ -87,7 +87,7 @@ func (v *View) listSessions(ctx context.Context, q *ask.Query) (any, error) {
 	if addr != "" || server != 0 || here {
 		all := ids
 		ids = nil
-		err = v.eachSession(ctx, all, func(s session.Session, _ *tree.Tree) {
+		err = v.look.eachSession(ctx, all, func(s session.Session, _ *tree.Tree) {
 			if strings.HasPrefix(s.Addr, addr) && (server == 0 || s.Owner == uint32(server)) &&
 				(!here || conns[s.ID] != nil) {
 				ids = append(ids, s.ID)
@@ -104,7 +104,7 @@ func (v *View) listSessions(ctx context.Context, q *ask.Query) (any, error) {
 		nodes int
 	}
 	shown := make([]seen, 0, len(ids)) // the rows are built later, without the state lock
-	err = v.eachSession(ctx, ids, func(s session.Session, t *tree.Tree) {
+	err = v.look.eachSession(ctx, ids, func(s session.Session, t *tree.Tree) {
 		shown = append(shown, seen{s, t.EphemeralsIn(s.ID)})
 	})
 	for i := range shown {
@@ -154,11 +154,11 @@ func (v *View) oneSession(ctx context.Context, q *ask.Query) (any, error) {
 	}
 	a.Session = v.sessionRow(&s, nodes, v.conns()[id])
 	a.Watches = v.source.WatchCount(id)
-	scan, err := v.locks(ctx)
+	scan, err := v.look.locks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list, _, _ := scan.seen(q)
+	list, _, _ := scan.seen(q.All)
 	for i := range list {
 		l := &list[i]
 		a.Holds = appendRoles(a.Holds, l, l.Holders, id)

@@ -315,7 +315,7 @@ func (v *View) overview(ctx context.Context, q *ask.Query) (any, error) {
 		}
 		a.Members = append(a.Members, row)
 	}
-	if scan, err := v.locks(ctx); err == nil {
+	if scan, err := v.look.locks(ctx); err == nil {
 		for i := range scan.locks {
 			q := &scan.locks[i]
 			if len(q.Holders)+len(q.Waiters) > 0 {
@@ -326,7 +326,7 @@ func (v *View) overview(ctx context.Context, q *ask.Query) (any, error) {
 			}
 			a.Waiters += waiting(q)
 		}
-		a.Suspected = scan.waitGraph(v).CycleCount
+		a.Suspected = scan.waitGraph().CycleCount
 		a.Twice, a.Over = scan.twice, scan.over
 	}
 	return a, nil

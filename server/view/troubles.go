@@ -10,25 +10,8 @@ import (
 	"github.com/zlockd/zlockd/server/view/ask"
 )
 
-// troubles lists the problems with the locks of one scan.
-type troubles struct {
-	at    time.Time
-	twice int // locks that are held twice
-	over  int // holders whose maximum hold is over
-}
-
-func (t *troubles) find(list []recipe.Queue) {
-	t.at = time.Now()
-	for i := range list {
-		if list[i].HeldTwice {
-			t.twice++
-		}
-		t.over += list[i].Over()
-	}
-}
-
-// notices describes the troubles without names, because everyone may read notices.
-func (t *troubles) notices() (list []string) {
+// noticesOf describes the troubles without names, because everyone may read notices.
+func noticesOf(t *troubles) (list []string) {
 	if t.twice > 0 {
 		list = append(list, count(t.twice, "lock is", "locks are")+" held twice, by programs that do not see "+
 			"each other: let all programs of a path use one library's lock (zlock ls -R --server names them)")
@@ -62,11 +45,11 @@ const someWrong = 5
 
 // now answers the overview of the page.
 func (v *View) now(ctx context.Context, q *ask.Query) (any, error) {
-	s, err := v.locks(ctx)
+	s, err := v.look.locks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, _, hidden := s.seen(q)
+	all, _, hidden := s.seen(q.All)
 	a := nowAnswer{Note: port.NoNames(hidden, "locks are")}
 	var twice, over int
 	waits := make([]*recipe.Queue, 0, len(all))
@@ -96,7 +79,7 @@ func (v *View) now(ctx context.Context, q *ask.Query) (any, error) {
 			ids[int64(l.Holders[i].Session)] = true
 		}
 	}
-	who := v.sessionsOf(ids)
+	who := v.look.sessionsOf(ids)
 	for _, l := range waits {
 		a.Waits = append(a.Waits, row(l, who))
 	}
@@ -113,14 +96,14 @@ func count(n int, one, many string) string {
 // Notices returns the problems with the locks that a look a few seconds ago found. It never waits for a look,
 // because a health check must be quick. The first call only starts a look.
 func (v *View) Notices() []string {
-	t := v.told.Load()
+	t := v.look.told()
 	if t == nil || time.Since(t.at) > freshFor {
 		v.lookSoon()
 	}
 	if t == nil || time.Since(t.at) > noticeTime {
 		return nil
 	}
-	return t.notices()
+	return noticesOf(t)
 }
 
 // noticeTime is how long the result of a look is used.
@@ -137,6 +120,6 @@ func (v *View) lookSoon() {
 		defer v.looking.Store(false)
 		ctx, cancel := context.WithTimeout(v.ctx, ask.CostlyTime)
 		defer cancel()
-		_, _ = v.locks(ctx) // if this look fails, a later look may succeed
+		_, _ = v.look.locks(ctx) // if this look fails, a later look may succeed
 	})
 }

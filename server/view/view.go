@@ -61,11 +61,10 @@ type View struct {
 	source  Source
 	token   string // the page's token, which a change must send
 	desk    *ask.Desk
-	scans   scans
+	look    *looker
 	rates   rates
 	meter   meter
 	reach   reach
-	told    atomic.Pointer[troubles] // troubles that the newest scan found
 	looking atomic.Bool
 	began   time.Time
 	ctx     context.Context // ends with Close

@@ -126,7 +126,7 @@ func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 		n, _ := l.node("/l")
 		l.errs = c.errs
 		body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
-		if err := (&View{source: l}).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
+		if err := viewOf(l).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
 			&recipe.Entry{Token: n.Stat.Czxid}, jute.OpDelete, body); !errors.Is(err, c.want) ||
 			len(l.applied) != c.steps {
 			t.Errorf("%s: %v after %v", name, err, l.applied)
@@ -163,7 +163,7 @@ func TestARefusedActionSaysWhy(t *testing.T) {
 				c.before(l, s)
 			}
 		}
-		err := (&View{source: l}).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
+		err := viewOf(l).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
 			&recipe.Entry{Token: n.Stat.Czxid + c.token}, jute.OpDelete, body)
 		var p *port.Refusal
 		if errors.As(err, &p); err == nil || (p != nil) != (c.status != 0) || p != nil && p.Status != c.status {
@@ -206,7 +206,7 @@ func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
 			l.create(a, "/l", "", 0)
 			l.create(a, "/l/x", record, jute.FlagEphemeral)
 			was, _ := l.node("/l/x")
-			v := &View{source: l}
+			v := viewOf(l)
 			plan := v.planBreak
 			if asks {
 				plan = v.planAsk
@@ -245,7 +245,7 @@ func TestAnActionReachesANumberedContenderInABusyQueue(t *testing.T) {
 		l.create(a, "/l", "", 0)
 		l.create(a, "/l/x-lock-", record, jute.FlagEphemeralSequential)
 		was, _ := l.node("/l/" + name)
-		s, err := (&View{source: l}).planBreak(t.Context(), &action{Path: "/l", Node: name,
+		s, err := viewOf(l).planBreak(t.Context(), &action{Path: "/l", Node: name,
 			Token: strconv.FormatInt(was.Czxid, 10)})
 		must.OK(t, err)
 		l.before = func(op jute.OpCode) {
@@ -273,7 +273,7 @@ func TestEndedSessionsAreSeenOnce(t *testing.T) {
 		news: make(chan struct{}, 1), asked: make(chan int64)}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go (&View{source: source}).tellEnded(ctx)
+	go viewOf(source).tellEnded(ctx)
 	for _, since := range []int64{0, 1000} {
 		source.news <- struct{}{}
 		expect.Equal(t, <-source.asked, since, "a look begins behind")

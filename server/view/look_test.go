@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
@@ -31,7 +32,7 @@ func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
 // The newest scan is forgotten some time after it was made, however many came before it.
 func TestEachScanIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &View{source: &looked{st: state.New("c")}}
+		v := newLooker(&looked{st: state.New("c")}, false)
 		first := must.Get(v.locks(t.Context()))(t)
 		time.Sleep(keepScan - time.Second)
 		second := must.Get(v.locks(t.Context()))(t)
@@ -51,7 +52,6 @@ func TestEachScanIsForgotten(t *testing.T) {
 
 // looked is a source whose state is looked at, and nothing else.
 type looked struct {
-	Source
 	st    *state.State
 	times int
 	after func() // what happens after each look
@@ -67,7 +67,8 @@ func (l *looked) View(f func(*state.State)) bool {
 }
 
 func (l *looked) Watching(int64, string) (watching, known bool) { return false, false }
-func (l *looked) Watchers(string, int) []int64                  { return nil }
+
+func (l *looked) Watchers(string, int) []int64 { return nil }
 
 // A scan reads the state in pieces. After a change between two pieces the next request has another scan.
 func TestAChangeDuringAScanMakesItOld(t *testing.T) {
@@ -79,7 +80,7 @@ func TestAChangeDuringAScanMakesItOld(t *testing.T) {
 		_, code, _ := l.st.Tree().Apply(&c, jute.OpCreate, body, nil)
 		must.Equal(t, code, jute.OK)
 	}
-	v := &View{source: l}
+	v := newLooker(l, false)
 	l.after = func() {
 		if l.times == 2 {
 			l.st.Raise(5)
@@ -102,10 +103,40 @@ func TestSessionsAreLookedUpInPieces(t *testing.T) {
 	for id := range int64(2*sessionsAtOnce + 1) {
 		ids[id] = true
 	}
-	(&View{source: l}).sessionsOf(ids)
+	newLooker(l, false).sessionsOf(ids)
 	expect.Equal(t, l.times, 3, "the state lock was taken %d times", l.times)
-	o := &lone{st: state.New("c")}
-	a, b := o.client(), o.client()
-	found := (&View{source: o}).sessionsOf(map[int64]bool{a.ID: true, b.ID: true, b.ID + 7: true})
+	l = &looked{st: state.New("c")}
+	a := l.st.Sessions().Create(6000, [16]byte{}, 1, "10.0.0.1", 0)
+	b := l.st.Sessions().Create(6000, [16]byte{}, 1, "10.0.0.2", 0)
+	found := newLooker(l, false).sessionsOf(map[int64]bool{a.ID: true, b.ID: true, b.ID + 7: true})
 	expect.That(t, len(found) == 2 && found[a.ID].ID == a.ID && found[b.ID].ID == b.ID, "%+v", found)
+}
+
+// A cycle is suspected only while all its nodes exist; those that are left keep their order.
+func TestCyclesThatNeverWereAreDropped(t *testing.T) {
+	edge := func(from, to int, node string) recipe.Edge {
+		return recipe.Edge{From: from, To: to, Cycle: true, FromNode: node, ToNode: "/zookeeper"}
+	}
+	g := recipe.Graph{
+		Parties: []recipe.Party{{Cycle: 1}, {Cycle: 1}, {Cycle: 2}, {Cycle: 2}, {}},
+		Cycles:  []recipe.Cycle{{Parties: []int{0, 1}}, {Parties: []int{2, 3}}},
+		Edges: []recipe.Edge{edge(0, 1, "/zookeeper"), edge(1, 0, "/gone"), edge(2, 3, "/zookeeper"),
+			edge(3, 2, "/zookeeper"), {From: 4, To: 0}},
+	}
+	v := newLooker(&looked{st: state.New("c")}, false)
+	v.confirmed(&g)
+	var parties []int
+	var cycles []bool
+	for _, p := range g.Parties {
+		parties = append(parties, p.Cycle)
+	}
+	for _, e := range g.Edges {
+		cycles = append(cycles, e.Cycle)
+	}
+	expect.List(t, parties, []int{0, 0, 1, 1, 0})
+	expect.List(t, cycles, []bool{false, false, true, true, false})
+	expect.That(t, len(g.Cycles) == 1 && g.Cycles[0].Parties[0] == 2, "%+v", g.Cycles)
+	g.Edges = g.Edges[2:]
+	g.Edges[1].ToToken = 5 // another node of that name
+	expect.Equal(t, len(v.confirmed(&g).Cycles), 0)
 }

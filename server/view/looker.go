@@ -1,0 +1,272 @@
+package view
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/server/view/ask"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// troubles lists the problems with the locks of one scan.
+type troubles struct {
+	at    time.Time
+	twice int // locks that are held twice
+	over  int // holders whose maximum hold is over
+}
+
+func (t *troubles) find(list []recipe.Queue) {
+	t.at = time.Now()
+	for i := range list {
+		if list[i].HeldTwice {
+			t.twice++
+		}
+		t.over += list[i].Over()
+	}
+}
+
+// source is what a looker looks at.
+type source interface {
+	recipe.Watches
+	// View runs f under the read side of the state lock, if there is a state.
+	View(f func(*state.State)) bool
+}
+
+// looker looks at the locks and sessions of a state, in bounded pieces. Any goroutine may use it.
+type looker struct {
+	source         source
+	showAll        bool // every client sees all names
+	scans          scans
+	newestTroubles atomic.Pointer[troubles]
+}
+
+func newLooker(from source, showAll bool) *looker { return &looker{source: from, showAll: showAll} }
+
+// told returns the troubles that the newest scan has found, or nil.
+func (l *looker) told() *troubles { return l.newestTroubles.Load() }
+
+// scan is the result of one look at all locks.
+type scan struct {
+	zxid      int64
+	at        time.Time // time on the local clock
+	took      time.Duration
+	locks     []recipe.Queue
+	unlisted  int            // ephemeral nodes of locks that not every client may list
+	listed    []recipe.Queue // the locks that every client may list; nil if that is all of them
+	total     int            // ephemeral nodes
+	truncated bool
+	// noPrefixes says that not every client may list the children of the root.
+	noPrefixes bool
+
+	troubles
+	graph, listedGraph lazyGraph
+	by                 *looker
+}
+
+// lazyGraph is a wait graph that is built when it is first asked for.
+type lazyGraph struct {
+	once sync.Once
+	*recipe.Graph
+}
+
+func (g *lazyGraph) of(l *looker, locks []recipe.Queue) *recipe.Graph {
+	g.once.Do(func() { g.Graph = l.confirmed(recipe.WaitGraph(locks)) })
+	return g.Graph
+}
+
+// waitGraph returns the wait graph of all locks.
+func (s *scan) waitGraph() *recipe.Graph { return s.graph.of(s.by, s.locks) }
+
+// seen returns the locks that a question may see, their wait graph, and the number of locks that it may not
+// see.
+func (s *scan) seen(all bool) (list []recipe.Queue, graph func() *recipe.Graph, hidden int) {
+	if all || s.unlisted == 0 {
+		return s.locks, s.waitGraph, 0
+	}
+	return s.listed, func() *recipe.Graph { return s.listedGraph.of(s.by, s.listed) }, s.unlisted
+}
+
+// scans keeps the newest scan for a while.
+type scans struct {
+	mu     sync.Mutex // held during a scan: others wait for its result
+	newest *scan
+	drop   *time.Timer
+}
+
+// How long a scan serves: at most freshFor while nothing has changed, otherwise costShare times as long as it
+// took. So scanning costs a small part of one processor for any number of requests. View drops a scan after
+// keepScan.
+const (
+	freshFor  = 5 * time.Second // watches change without a zxid
+	costShare = 10
+	keepScan  = 20 * time.Second
+)
+
+// locks returns a scan that is fresh enough.
+func (l *looker) locks(ctx context.Context) (*scan, error) {
+	s := &l.scans
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var zxid int64 // read before the scan, so that a change during the scan makes it old
+	top := l.showAll
+	l.source.View(func(st *state.State) { zxid, top = st.Zxid(), top || st.Tree().Shows("/any") })
+	if n := s.newest; n != nil {
+		age := time.Since(n.at)
+		if age < costShare*n.took || age < freshFor && zxid == n.zxid {
+			return n, nil
+		}
+	}
+	n, err := l.scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.zxid, n.noPrefixes = zxid, !top
+	s.newest = n
+	l.newestTroubles.Store(&n.troubles)
+	if s.drop == nil {
+		s.drop = time.AfterFunc(keepScan, s.forget)
+	} else {
+		s.drop.Reset(keepScan)
+	}
+	return n, nil
+}
+
+func (s *scans) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.newest != nil && time.Since(s.newest.at) >= keepScan {
+		s.newest = nil
+	}
+}
+
+// scan looks at all locks.
+func (l *looker) scan(ctx context.Context) (*scan, error) {
+	n := &scan{at: time.Now(), by: l}
+	look := locks.NewScan()
+	if err := l.all(ctx, look); err != nil {
+		return nil, err
+	}
+	n.locks = look.Locks(l.source)
+	unlisted := func(q recipe.Queue) bool { return q.Unlisted }
+	if !l.showAll && slices.ContainsFunc(n.locks, unlisted) {
+		n.listed = slices.DeleteFunc(slices.Clone(n.locks), unlisted)
+		n.unlisted = len(n.locks) - len(n.listed)
+	}
+	n.total, n.truncated = look.Total, look.Truncated
+	n.find(n.locks)
+	n.took = time.Since(n.at)
+	return n, nil
+}
+
+// all runs all steps of a look at locks.
+func (l *looker) all(ctx context.Context, look interface {
+	Step(*tree.Tree) (more bool)
+	Rest()
+}) error {
+	for more := true; more; {
+		if !l.source.View(func(st *state.State) { more = look.Step(st.Tree()) }) {
+			return ask.ErrNotServing
+		}
+		look.Rest()
+		if ctx.Err() != nil {
+			return ask.ErrSlow
+		}
+	}
+	return nil
+}
+
+// lockAt looks at one lock.
+func (l *looker) lockAt(ctx context.Context, path string) (q recipe.Queue, at *locks.At, err error) {
+	at = locks.NewAt(path)
+	if err := l.all(ctx, at); err != nil {
+		return q, nil, err
+	}
+	q, ok := at.Lock(l.source)
+	if !ok {
+		return q, nil, ask.NotFound("there is no node %s", ask.Clip(path))
+	}
+	return q, at, nil
+}
+
+// sessionsAtOnce is how many sessions eachSession looks up under one hold of the state lock.
+const sessionsAtOnce = 256
+
+// eachSession calls f, under the state lock, for each of the sessions that exists.
+func (l *looker) eachSession(ctx context.Context, ids []int64, f func(session.Session, *tree.Tree)) error {
+	for part := range slices.Chunk(ids, sessionsAtOnce) {
+		if ctx.Err() != nil {
+			return ask.ErrSlow
+		}
+		l.source.View(func(st *state.State) {
+			for _, id := range part {
+				if s, ok := st.Sessions().Get(id); ok {
+					f(s, st.Tree())
+				}
+			}
+		})
+	}
+	return nil
+}
+
+// sessionsOf looks sessions up.
+func (l *looker) sessionsOf(ids map[int64]bool) map[int64]session.Session {
+	found := make(map[int64]session.Session, len(ids))
+	_ = l.eachSession(context.Background(), slices.Collect(maps.Keys(ids)),
+		func(s session.Session, _ *tree.Tree) { found[s.ID] = s })
+	return found
+}
+
+// confirmed drops cycles that never existed at one moment, because a scan looks at one lock after another. A
+// contender waits as long as its node exists. So if all nodes of a cycle exist at one moment, all its
+// contenders wait at that moment.
+func (l *looker) confirmed(g *recipe.Graph) *recipe.Graph {
+	if len(g.Cycles) == 0 {
+		return g
+	}
+	const most = 500
+	gone := make([]bool, len(g.Cycles))
+	checked := 0
+	l.source.View(func(st *state.State) {
+		t := st.Tree()
+		there := func(path string, token int64) bool {
+			n, ok := t.Find(path)
+			return ok && n.Stat().Czxid == token
+		}
+		for i := range g.Edges {
+			e := &g.Edges[i]
+			if !e.Cycle || checked > most {
+				return // cycles first
+			}
+			checked++
+			q := recipe.Lock{Path: e.Path}
+			if !there(q.Target(e.ToNode), e.ToToken) || !there(q.Target(e.FromNode), e.FromToken) {
+				gone[g.Parties[e.From].Cycle-1] = true
+			}
+		}
+	})
+	kept := g.Cycles[:0]
+	number := make([]int, len(gone)+1)
+	for i, c := range g.Cycles {
+		if !gone[i] {
+			kept = append(kept, c)
+			number[i+1] = len(kept)
+		}
+	}
+	g.CycleCount -= len(g.Cycles) - len(kept)
+	g.Cycles = kept
+	for i := range g.Parties {
+		g.Parties[i].Cycle = number[g.Parties[i].Cycle]
+	}
+	for i := range g.Edges {
+		g.Edges[i].Cycle = g.Edges[i].Cycle && g.Parties[g.Edges[i].From].Cycle != 0
+	}
+	return g
+}
