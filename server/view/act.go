@@ -130,7 +130,7 @@ func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.En
 	if err != nil {
 		return nil, nil, ask.BadRequest("token wants the token of the contender, a number")
 	}
-	q, _, err := v.look.lockAt(ctx, a.Path)
+	q, _, err := v.look.At(ctx, a.Path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -146,7 +146,7 @@ func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.En
 
 func (v *View) hitOf(c *recipe.Entry, what string) answer.Hit {
 	id := int64(c.Session)
-	h := answer.Hit{Session: admin.Hex(id), What: what, Addr: v.look.sessionsOf(map[int64]bool{id: true})[id].Addr}
+	h := answer.Hit{Session: admin.Hex(id), What: what, Addr: v.look.Sessions(map[int64]bool{id: true})[id].Addr}
 	if o, ok := c.Record(); ok && o.Host != "" {
 		h.Host = fmt.Sprintf("%s[%d]", ask.Shown(o.Host), o.PID)
 	}
@@ -248,12 +248,12 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 	step := &step{does: "end session " + admin.Hex(id)}
 	step.hits = append(step.hits, answer.Hit{Session: admin.Hex(id), Addr: s.Addr,
 		What: fmt.Sprintf("loses its session and %d ephemeral nodes", nodes)})
-	scan, err := v.look.locks(ctx)
+	scan, err := v.look.Locks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for i := range scan.locks {
-		q := &scan.locks[i]
+	for i := range scan.Locks {
+		q := &scan.Locks[i]
 		for j := range q.Holders {
 			if c := &q.Holders[j]; int64(c.Session) == id && len(step.hits) < 50 {
 				step.hits = append(step.hits, v.hitOf(c, "loses "+ask.Shown(q.Path)))

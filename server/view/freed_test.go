@@ -99,7 +99,7 @@ func TestBreakOfAWriterLetsTheNextOneIn(t *testing.T) {
 		}
 		must.OK(t, plan.do(t.Context()))
 		expect.List(t, l.st.Tree().Children("/l"), []string{"q-" + next + "-0000000001"}, "left")
-		q, _, err := v.look.lockAt(t.Context(), "/l")
+		q, _, err := v.look.At(t.Context(), "/l")
 		must.OK(t, err)
 		expect.That(t, len(q.Waiters) == 1 && len(q.Waiters[0].BlockedBy) == 0, "%+v", q.Waiters)
 	}

@@ -37,14 +37,14 @@ func (v *View) waitGraph(ctx context.Context, q *ask.Query) (any, error) {
 	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	s, err := v.look.locks(ctx)
+	s, err := v.look.Locks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	some, graph, hidden := s.seen(q.All)
+	some, graph, hidden := s.Seen(q.All)
 	if prefix != "" && prefix != "/" {
 		some = slices.DeleteFunc(slices.Clone(some), func(q recipe.Queue) bool { return !below(q.Path, prefix) })
-		graph = func() *recipe.Graph { return v.look.confirmed(recipe.WaitGraph(some)) }
+		graph = func() *recipe.Graph { return v.look.Confirmed(recipe.WaitGraph(some)) }
 	}
 	unseen := 0 // waiters that the scan has omitted
 	for i := range some {
@@ -97,7 +97,7 @@ func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 		}
 		a.Suspected = append(a.Suspected, row)
 	}
-	who := v.look.sessionsOf(ids)
+	who := v.look.Sessions(ids)
 	for i := range a.Parties {
 		a.Parties[i].Addr = who[int64(a.Parties[i].Session)].Addr
 	}

@@ -159,12 +159,12 @@ func (v *View) listLocks(ctx context.Context, q *ask.Query) (any, error) {
 	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	s, err := v.look.locks(ctx)
+	s, err := v.look.Locks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var found []*recipe.Queue
-	all, _, hidden := s.seen(q.All)
+	all, _, hidden := s.Seen(q.All)
 	for i := range all {
 		if f.match(&all[i]) {
 			found = append(found, &all[i])
@@ -173,10 +173,10 @@ func (v *View) listLocks(ctx context.Context, q *ask.Query) (any, error) {
 	if order != nil {
 		slices.SortStableFunc(found, order)
 	}
-	list := lockList{V: ask.Version, Ephemerals: s.total, Hidden: hidden, Locks: []lockRow{},
+	list := lockList{V: ask.Version, Ephemerals: s.Total, Hidden: hidden, Locks: []lockRow{},
 		Truncated: port.NoNames(hidden, "locks are")}
-	if s.truncated {
-		list.Truncated = "too many: " + strconv.Itoa(s.total) +
+	if s.Truncated {
+		list.Truncated = "too many: " + strconv.Itoa(s.Total) +
 			" ephemeral nodes; some locks are not shown or not whole"
 	}
 	list.Page, found = ask.Cut(found, offset, limit)
@@ -186,7 +186,7 @@ func (v *View) listLocks(ctx context.Context, q *ask.Query) (any, error) {
 			ids[int64(l.Holders[i].Session)] = true
 		}
 	}
-	who := v.look.sessionsOf(ids)
+	who := v.look.Sessions(ids)
 	for _, l := range found {
 		list.Locks = append(list.Locks, row(l, who))
 	}
@@ -209,7 +209,7 @@ func (v *View) oneLock(ctx context.Context, q *ask.Query) (any, error) {
 	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	lock, at, err := v.look.lockAt(ctx, q.Path())
+	lock, at, err := v.look.At(ctx, q.Path())
 	if err == nil && at.Unlisted && !q.All {
 		err = v.desk.NoName(lock.Total, "contenders are")
 	}
@@ -228,7 +228,7 @@ func (v *View) oneLock(ctx context.Context, q *ask.Query) (any, error) {
 			ids[int64(l[i].Session)] = true
 		}
 	}
-	who := v.look.sessionsOf(ids)
+	who := v.look.Sessions(ids)
 	a := lockAnswer{V: ask.Version, lockRow: row(&lock, who), OtherCount: at.OtherCount,
 		Waiters: []contenderRow{}, Participants: []contenderRow{}}
 	a.Holders = []contenderRow{}

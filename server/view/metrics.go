@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/view/ask"
+	"github.com/zlockd/zlockd/server/view/look"
 )
 
 // meter computes metrics of the locks. It derives grants from the changes between two looks, so it misses a
@@ -43,8 +44,8 @@ const maxSeen = 100_000
 
 // look brings the meter up to date. It ignores a scan that is not newer than the last one, because two
 // scrapes may deliver their scans in either order.
-func (m *meter) look(s *scan) {
-	if !s.at.After(m.at) {
+func (m *meter) look(s *look.Scan) {
+	if !s.At.After(m.at) {
 		return
 	}
 	if m.sums == nil {
@@ -54,14 +55,14 @@ func (m *meter) look(s *scan) {
 		*sum = lockSum{grants: sum.grants, at: sum.at}
 	}
 	m.makeRoom(s)
-	now := make(map[string]seen, min(len(s.locks), maxSeen))
-	for i := range s.locks {
-		q := &s.locks[i]
+	now := make(map[string]seen, min(len(s.Locks), maxSeen))
+	for i := range s.Locks {
+		q := &s.Locks[i]
 		if q.Kind == recipe.KindUnknown || q.Kind == recipe.KindParty {
 			continue
 		}
 		sum := m.sum(label(m.sums, prefixOf(s, q.Path)))
-		sum.at = s.at
+		sum.at = s.At
 		if len(q.Holders) > 0 {
 			sum.held++
 		}
@@ -81,7 +82,7 @@ func (m *meter) look(s *scan) {
 			now[q.Path] = is
 		}
 	}
-	m.before, m.at = now, s.at
+	m.before, m.at = now, s.At
 }
 
 // sum returns the figures of a prefix.
@@ -96,10 +97,10 @@ func (m *meter) sum(prefix string) *lockSum {
 
 // makeRoom drops prefixes without locks if other prefixes need their places. It first drops the prefixes that
 // have had no locks for the longest time, and adds their counts to "other".
-func (m *meter) makeRoom(s *scan) {
+func (m *meter) makeRoom(s *look.Scan) {
 	here, fresh := map[string]bool{}, map[string]bool{}
-	for i := range s.locks {
-		p := prefixOf(s, s.locks[i].Path)
+	for i := range s.Locks {
+		p := prefixOf(s, s.Locks[i].Path)
 		if _, known := m.sums[p]; known {
 			here[p] = true
 		} else if len(fresh) < maxPrefixes && p != otherPrefix {
@@ -157,7 +158,7 @@ func older(a, b int64) int64 {
 func (v *View) Measure(st *admin.Status) {
 	ctx, cancel := context.WithTimeout(context.Background(), ask.CostlyTime)
 	defer cancel()
-	s, err := v.look.locks(ctx)
+	s, err := v.look.Locks(ctx)
 	if err != nil {
 		return // the other metrics are served without these
 	}
@@ -173,12 +174,12 @@ func (v *View) Measure(st *admin.Status) {
 		return max(0, float64(now-since)/float64(time.Second/time.Millisecond))
 	}
 	st.Measure("lock_suspected_deadlocks", "Sets of sessions or tasks that seem to wait for each other.",
-		float64(s.waitGraph().CycleCount))
+		float64(s.WaitGraph().CycleCount))
 	st.Measure("locks_held_twice", "Locks held at once by programs that do not see each other.",
-		float64(s.twice))
+		float64(s.Twice))
 	st.Measure("lock_holds_over_limit", "Holders that stay although their maximum hold is over.",
-		float64(s.over))
-	st.Measure("lock_scan_seconds", "Time that the newest look at all locks took.", s.took.Seconds())
+		float64(s.Over))
+	st.Measure("lock_scan_seconds", "Time that the newest look at all locks took.", s.Took.Seconds())
 	for _, prefix := range slices.Sorted(maps.Keys(m.sums)) {
 		sum, label := m.sums[prefix], admin.Pair{Key: "prefix", Value: prefix}
 		st.Measure("locks_held", "Locks that a client holds, by the first part of the path.", float64(sum.held),
@@ -220,8 +221,8 @@ func places[V any](known map[string]V) int {
 
 // prefixOf returns the first part of a path, under which its lock is counted, if every client may list these
 // names.
-func prefixOf(s *scan, path string) string {
-	if s.noPrefixes {
+func prefixOf(s *look.Scan, path string) string {
+	if s.NoPrefixes {
 		return otherPrefix
 	}
 	path = strings.ToValidUTF8(path, "\uFFFD")

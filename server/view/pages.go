@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server/view/ask"
+	"github.com/zlockd/zlockd/server/view/look"
 )
 
 // New returns a View, which Close ends.
@@ -21,7 +22,7 @@ func New(o Options) *View {
 	var token [16]byte
 	rand.Read(token[:]) // never fails
 	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), began: o.Now(),
-		look: newLooker(o.Source, o.ShowAll), desk: ask.New(o.Authorize, o.ShowAll, o.Source.Status)}
+		look: look.New(o.Source, o.ShowAll), desk: ask.New(o.Authorize, o.ShowAll, o.Source.Status)}
 	v.ctx, v.stop = context.WithCancel(context.Background())
 	v.wg.Go(func() { v.tellEnded(v.ctx) })
 	v.wg.Go(func() { v.sampleRates(v.ctx) })

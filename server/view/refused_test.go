@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
+	"github.com/zlockd/zlockd/server/view/look"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
@@ -19,7 +20,7 @@ func (away) View(func(*state.State)) bool { return false }
 // A server that has no state says so, instead of showing no locks.
 func TestServerWithoutAStateShowsNoLocks(t *testing.T) {
 	v := viewOf(away{})
-	_, err := v.look.locks(t.Context())
+	_, err := v.look.Locks(t.Context())
 	expect.Is(t, err, ask.ErrNotServing)
 	_, err = v.waitGraph(t.Context(), &ask.Query{})
 	expect.Is(t, err, ask.ErrNotServing)
@@ -33,7 +34,7 @@ func TestListOfLocksThatIsNotWhole(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		l := newLone()
 		v := viewOf(l)
-		v.look = lookerWith(l, &scan{truncated: !whole, total: 77})
+		v.look = look.With(l, &look.Scan{Truncated: !whole, Total: 77})
 		a, err := v.listLocks(t.Context(), &ask.Query{Values: url.Values{}})
 		expect.OK(t, err)
 		want := "too many: 77 ephemeral nodes; some locks are not shown or not whole"

@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
+	"github.com/zlockd/zlockd/server/view/look"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -228,7 +229,7 @@ func TestTextsOfThePage(t *testing.T) {
 	expect.Equal(t, round(1.29), 1.2)
 	expect.Equal(t, short("abcde", 5)+short("abcdef", 5)+shortPath("abcde", 5)+shortPath("abcdef", 5),
 		"abcdeabcd…abcde…cdef")
-	of := func(path string) string { return prefixOf(new(scan), path) }
+	of := func(path string) string { return prefixOf(new(look.Scan), path) }
 	expect.Equal(t, of("/a/b")+of("/a")+of("/")+of("/"+strings.Repeat("x", 64)), "/a/a/other")
 	many := map[string]int{}
 	for i := range maxPrefixes {
@@ -270,7 +271,7 @@ func TestAnswersCountTheWholeCrowd(t *testing.T) {
 	crowd, few := queue("/app/crowd", "x", "y"), queue("/app/few", "x", "y", "z")
 	crowd.Total = 5000
 	v := &View{source: &told{}, o: Options{Now: time.Now}}
-	v.look = lookerWith(v.source, &scan{locks: []recipe.Queue{*few, *crowd}})
+	v.look = look.With(v.source, &look.Scan{Locks: []recipe.Queue{*few, *crowd}})
 	list := must.Get(v.listLocks(t.Context(), &ask.Query{Values: url.Values{"sort": {"waiters"}}}))(t).(lockList)
 	expect.Equal(t, fmt.Sprint(list.Locks[0].Path, list.Locks[0].WaiterCount, list.Locks[1].WaiterCount),
 		"/app/crowd4999 2")
@@ -288,15 +289,15 @@ func TestMetricsOfACrowd(t *testing.T) {
 	q := queue("/app/a", "x", "y", "z")
 	q.Total, q.Next = 5000, 5000
 	at := time.Now()
-	first := &scan{at: at, locks: []recipe.Queue{*q}}
+	first := &look.Scan{At: at, Locks: []recipe.Queue{*q}}
 	fewer := *q
 	fewer.Waiters = q.Waiters[:1]
-	second := &scan{at: at.Add(1), locks: []recipe.Queue{fewer}}
+	second := &look.Scan{At: at.Add(1), Locks: []recipe.Queue{fewer}}
 	fewer.Total, fewer.Next = 5000, 5003 // three came, and three have gone
-	third := &scan{at: at.Add(2), locks: []recipe.Queue{fewer}}
+	third := &look.Scan{At: at.Add(2), Locks: []recipe.Queue{fewer}}
 	var m meter
 	for i, want := range []struct {
-		s       *scan
+		s       *look.Scan
 		waiters int
 		grants  int64
 	}{{first, 4999, 0}, {second, 4999, 0}, {third, 4999, 3}, {second, 4999, 3}, {third, 4999, 3}} {
@@ -313,9 +314,9 @@ func TestPrefixesWithoutALockAreForgotten(t *testing.T) {
 	next := int32(1)
 	look := func(paths ...string) {
 		at = at.Add(time.Second)
-		s := &scan{at: at}
+		s := &look.Scan{At: at}
 		for _, p := range paths {
-			s.locks = append(s.locks, recipe.Queue{Lock: recipe.Lock{Path: p, Kind: recipe.KindLock, Next: next, Total: 1},
+			s.Locks = append(s.Locks, recipe.Queue{Lock: recipe.Lock{Path: p, Kind: recipe.KindLock, Next: next, Total: 1},
 				Holders: []recipe.Entry{{Token: int64(next)}}})
 			next++
 		}
@@ -347,4 +348,4 @@ func TestPrefixesWithoutALockAreForgotten(t *testing.T) {
 }
 
 // viewOf returns a view of a source, without goroutines in the background.
-func viewOf(s Source) *View { return &View{source: s, look: newLooker(s, false)} }
+func viewOf(s Source) *View { return &View{source: s, look: look.New(s, false)} }

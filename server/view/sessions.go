@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
+	"github.com/zlockd/zlockd/server/view/look"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -57,10 +58,10 @@ func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) answer.S
 func (v *View) allSessions() ([]int64, error) {
 	var ids []int64
 	for after, more := int64(0), true; more; {
-		ids = slices.Grow(ids, sessionsAtOnce) // allocate before the lock is taken
+		ids = slices.Grow(ids, look.SessionsAtOnce) // allocate before the lock is taken
 		ok := v.source.View(func(st *state.State) {
 			before := len(ids)
-			st.Sessions().From(after, sessionsAtOnce, func(s session.Session) { ids = append(ids, s.ID) })
+			st.Sessions().From(after, look.SessionsAtOnce, func(s session.Session) { ids = append(ids, s.ID) })
 			if more = len(ids) > before; more {
 				after = ids[len(ids)-1]
 			}
@@ -87,7 +88,7 @@ func (v *View) listSessions(ctx context.Context, q *ask.Query) (any, error) {
 	if addr != "" || server != 0 || here {
 		all := ids
 		ids = nil
-		err = v.look.eachSession(ctx, all, func(s session.Session, _ *tree.Tree) {
+		err = v.look.Each(ctx, all, func(s session.Session, _ *tree.Tree) {
 			if strings.HasPrefix(s.Addr, addr) && (server == 0 || s.Owner == uint32(server)) &&
 				(!here || conns[s.ID] != nil) {
 				ids = append(ids, s.ID)
@@ -104,7 +105,7 @@ func (v *View) listSessions(ctx context.Context, q *ask.Query) (any, error) {
 		nodes int
 	}
 	shown := make([]seen, 0, len(ids)) // the rows are built later, without the state lock
-	err = v.look.eachSession(ctx, ids, func(s session.Session, t *tree.Tree) {
+	err = v.look.Each(ctx, ids, func(s session.Session, t *tree.Tree) {
 		shown = append(shown, seen{s, t.EphemeralsIn(s.ID)})
 	})
 	for i := range shown {
@@ -154,11 +155,11 @@ func (v *View) oneSession(ctx context.Context, q *ask.Query) (any, error) {
 	}
 	a.Session = v.sessionRow(&s, nodes, v.conns()[id])
 	a.Watches = v.source.WatchCount(id)
-	scan, err := v.look.locks(ctx)
+	scan, err := v.look.Locks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list, _, _ := scan.seen(q.All)
+	list, _, _ := scan.Seen(q.All)
 	for i := range list {
 		l := &list[i]
 		a.Holds = appendRoles(a.Holds, l, l.Holders, id)
@@ -170,8 +171,8 @@ func (v *View) oneSession(ctx context.Context, q *ask.Query) (any, error) {
 			ask.Thousands(len(a.Paths)) + " shown"
 	case a.Hidden > 0:
 		a.Truncated = port.NoNames(a.Hidden, "of its nodes are")
-	case scan.truncated:
-		a.Truncated = "too many: " + ask.Thousands(scan.total) +
+	case scan.Truncated:
+		a.Truncated = "too many: " + ask.Thousands(scan.Total) +
 			" ephemeral nodes of all sessions; some locks are not shown"
 	}
 	return a, nil

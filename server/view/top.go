@@ -315,9 +315,9 @@ func (v *View) overview(ctx context.Context, q *ask.Query) (any, error) {
 		}
 		a.Members = append(a.Members, row)
 	}
-	if scan, err := v.look.locks(ctx); err == nil {
-		for i := range scan.locks {
-			q := &scan.locks[i]
+	if scan, err := v.look.Locks(ctx); err == nil {
+		for i := range scan.Locks {
+			q := &scan.Locks[i]
 			if len(q.Holders)+len(q.Waiters) > 0 {
 				a.Locks++
 			}
@@ -326,8 +326,8 @@ func (v *View) overview(ctx context.Context, q *ask.Query) (any, error) {
 			}
 			a.Waiters += waiting(q)
 		}
-		a.Suspected = scan.waitGraph().CycleCount
-		a.Twice, a.Over = scan.twice, scan.over
+		a.Suspected = scan.WaitGraph().CycleCount
+		a.Twice, a.Over = scan.Twice, scan.Over
 	}
 	return a, nil
 }

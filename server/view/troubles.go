@@ -8,16 +8,17 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/ask"
+	"github.com/zlockd/zlockd/server/view/look"
 )
 
 // noticesOf describes the troubles without names, because everyone may read notices.
-func noticesOf(t *troubles) (list []string) {
-	if t.twice > 0 {
-		list = append(list, count(t.twice, "lock is", "locks are")+" held twice, by programs that do not see "+
+func noticesOf(t *look.Troubles) (list []string) {
+	if t.Twice > 0 {
+		list = append(list, count(t.Twice, "lock is", "locks are")+" held twice, by programs that do not see "+
 			"each other: let all programs of a path use one library's lock (zlock ls -R --server names them)")
 	}
-	if t.over > 0 {
-		list = append(list, count(t.over, "holder is", "holders are")+" over the maximum hold and stay: "+
+	if t.Over > 0 {
+		list = append(list, count(t.Over, "holder is", "holders are")+" over the maximum hold and stay: "+
 			"zlock ls -R and zlock show name them; end their programs, or zlock break --expired")
 	}
 	return list
@@ -45,11 +46,11 @@ const someWrong = 5
 
 // now answers the overview of the page.
 func (v *View) now(ctx context.Context, q *ask.Query) (any, error) {
-	s, err := v.look.locks(ctx)
+	s, err := v.look.Locks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, _, hidden := s.seen(q.All)
+	all, _, hidden := s.Seen(q.All)
 	a := nowAnswer{Note: port.NoNames(hidden, "locks are")}
 	var twice, over int
 	waits := make([]*recipe.Queue, 0, len(all))
@@ -79,7 +80,7 @@ func (v *View) now(ctx context.Context, q *ask.Query) (any, error) {
 			ids[int64(l.Holders[i].Session)] = true
 		}
 	}
-	who := v.look.sessionsOf(ids)
+	who := v.look.Sessions(ids)
 	for _, l := range waits {
 		a.Waits = append(a.Waits, row(l, who))
 	}
@@ -96,11 +97,11 @@ func count(n int, one, many string) string {
 // Notices returns the problems with the locks that a look a few seconds ago found. It never waits for a look,
 // because a health check must be quick. The first call only starts a look.
 func (v *View) Notices() []string {
-	t := v.look.told()
-	if t == nil || time.Since(t.at) > freshFor {
+	t := v.look.Told()
+	if t == nil || time.Since(t.At) > look.FreshFor {
 		v.lookSoon()
 	}
-	if t == nil || time.Since(t.at) > noticeTime {
+	if t == nil || time.Since(t.At) > noticeTime {
 		return nil
 	}
 	return noticesOf(t)
@@ -120,6 +121,6 @@ func (v *View) lookSoon() {
 		defer v.looking.Store(false)
 		ctx, cancel := context.WithTimeout(v.ctx, ask.CostlyTime)
 		defer cancel()
-		_, _ = v.look.locks(ctx) // if this look fails, a later look may succeed
+		_, _ = v.look.Locks(ctx) // if this look fails, a later look may succeed
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view/ask"
+	"github.com/zlockd/zlockd/server/view/look"
 )
 
 // Source is the server as this package sees it.
@@ -61,7 +62,7 @@ type View struct {
 	source  Source
 	token   string // the page's token, which a change must send
 	desk    *ask.Desk
-	look    *looker
+	look    *look.Looker
 	rates   rates
 	meter   meter
 	reach   reach

@@ -1,11 +1,11 @@
-package view
+package look
 
 import "time"
 
 // lookerWith returns a looker that has just made a scan which serves for long, for tests.
-func lookerWith(from source, s *scan) *looker {
-	l := newLooker(from, false)
-	s.at, s.took, s.by = time.Now(), time.Hour, l
+func With(from Source, s *Scan) *Looker {
+	l := New(from, false)
+	s.At, s.Took, s.by = time.Now(), time.Hour, l
 	l.scans.newest = s
 	return l
 }

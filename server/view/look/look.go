@@ -1,4 +1,4 @@
-package view
+package look
 
 import (
 	"context"
@@ -17,58 +17,58 @@ import (
 )
 
 // troubles lists the problems with the locks of one scan.
-type troubles struct {
-	at    time.Time
-	twice int // locks that are held twice
-	over  int // holders whose maximum hold is over
+type Troubles struct {
+	At    time.Time
+	Twice int // locks that are held twice
+	Over  int // holders whose maximum hold is over
 }
 
-func (t *troubles) find(list []recipe.Queue) {
-	t.at = time.Now()
+func (t *Troubles) find(list []recipe.Queue) {
+	t.At = time.Now()
 	for i := range list {
 		if list[i].HeldTwice {
-			t.twice++
+			t.Twice++
 		}
-		t.over += list[i].Over()
+		t.Over += list[i].Over()
 	}
 }
 
 // source is what a looker looks at.
-type source interface {
+type Source interface {
 	recipe.Watches
 	// View runs f under the read side of the state lock, if there is a state.
 	View(f func(*state.State)) bool
 }
 
 // looker looks at the locks and sessions of a state, in bounded pieces. Any goroutine may use it.
-type looker struct {
-	source         source
+type Looker struct {
+	source         Source
 	showAll        bool // every client sees all names
 	scans          scans
-	newestTroubles atomic.Pointer[troubles]
+	newestTroubles atomic.Pointer[Troubles]
 }
 
-func newLooker(from source, showAll bool) *looker { return &looker{source: from, showAll: showAll} }
+func New(from Source, showAll bool) *Looker { return &Looker{source: from, showAll: showAll} }
 
 // told returns the troubles that the newest scan has found, or nil.
-func (l *looker) told() *troubles { return l.newestTroubles.Load() }
+func (l *Looker) Told() *Troubles { return l.newestTroubles.Load() }
 
 // scan is the result of one look at all locks.
-type scan struct {
+type Scan struct {
 	zxid      int64
-	at        time.Time // time on the local clock
-	took      time.Duration
-	locks     []recipe.Queue
+	At        time.Time // time on the local clock
+	Took      time.Duration
+	Locks     []recipe.Queue
 	unlisted  int            // ephemeral nodes of locks that not every client may list
 	listed    []recipe.Queue // the locks that every client may list; nil if that is all of them
-	total     int            // ephemeral nodes
-	truncated bool
+	Total     int            // ephemeral nodes
+	Truncated bool
 	// noPrefixes says that not every client may list the children of the root.
-	noPrefixes bool
+	NoPrefixes bool
 
-	troubles
+	Troubles
 	graph, listedGraph lazyGraph
-	by                 *looker
+	by                 *Looker
 }
 
 // lazyGraph is a wait graph that is built when it is first asked for.
@@ -77,19 +77,19 @@ type lazyGraph struct {
 	*recipe.Graph
 }
 
-func (g *lazyGraph) of(l *looker, locks []recipe.Queue) *recipe.Graph {
-	g.once.Do(func() { g.Graph = l.confirmed(recipe.WaitGraph(locks)) })
+func (g *lazyGraph) of(l *Looker, locks []recipe.Queue) *recipe.Graph {
+	g.once.Do(func() { g.Graph = l.Confirmed(recipe.WaitGraph(locks)) })
 	return g.Graph
 }
 
 // waitGraph returns the wait graph of all locks.
-func (s *scan) waitGraph() *recipe.Graph { return s.graph.of(s.by, s.locks) }
+func (s *Scan) WaitGraph() *recipe.Graph { return s.graph.of(s.by, s.Locks) }
 
 // seen returns the locks that a question may see, their wait graph, and the number of locks that it may not
 // see.
-func (s *scan) seen(all bool) (list []recipe.Queue, graph func() *recipe.Graph, hidden int) {
+func (s *Scan) Seen(all bool) (list []recipe.Queue, graph func() *recipe.Graph, hidden int) {
 	if all || s.unlisted == 0 {
-		return s.locks, s.waitGraph, 0
+		return s.Locks, s.WaitGraph, 0
 	}
 	return s.listed, func() *recipe.Graph { return s.listedGraph.of(s.by, s.listed) }, s.unlisted
 }
@@ -97,7 +97,7 @@ func (s *scan) seen(all bool) (list []recipe.Queue, graph func() *recipe.Graph, 
 // scans keeps the newest scan for a while.
 type scans struct {
 	mu     sync.Mutex // held during a scan: others wait for its result
-	newest *scan
+	newest *Scan
 	drop   *time.Timer
 }
 
@@ -105,13 +105,13 @@ type scans struct {
 // took. So scanning costs a small part of one processor for any number of requests. View drops a scan after
 // keepScan.
 const (
-	freshFor  = 5 * time.Second // watches change without a zxid
+	FreshFor  = 5 * time.Second // watches change without a zxid
 	costShare = 10
 	keepScan  = 20 * time.Second
 )
 
 // locks returns a scan that is fresh enough.
-func (l *looker) locks(ctx context.Context) (*scan, error) {
+func (l *Looker) Locks(ctx context.Context) (*Scan, error) {
 	s := &l.scans
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +119,8 @@ func (l *looker) locks(ctx context.Context) (*scan, error) {
 	top := l.showAll
 	l.source.View(func(st *state.State) { zxid, top = st.Zxid(), top || st.Tree().Shows("/any") })
 	if n := s.newest; n != nil {
-		age := time.Since(n.at)
-		if age < costShare*n.took || age < freshFor && zxid == n.zxid {
+		age := time.Since(n.At)
+		if age < costShare*n.Took || age < FreshFor && zxid == n.zxid {
 			return n, nil
 		}
 	}
@@ -128,9 +128,9 @@ func (l *looker) locks(ctx context.Context) (*scan, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.zxid, n.noPrefixes = zxid, !top
+	n.zxid, n.NoPrefixes = zxid, !top
 	s.newest = n
-	l.newestTroubles.Store(&n.troubles)
+	l.newestTroubles.Store(&n.Troubles)
 	if s.drop == nil {
 		s.drop = time.AfterFunc(keepScan, s.forget)
 	} else {
@@ -142,32 +142,32 @@ func (l *looker) locks(ctx context.Context) (*scan, error) {
 func (s *scans) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.newest != nil && time.Since(s.newest.at) >= keepScan {
+	if s.newest != nil && time.Since(s.newest.At) >= keepScan {
 		s.newest = nil
 	}
 }
 
 // scan looks at all locks.
-func (l *looker) scan(ctx context.Context) (*scan, error) {
-	n := &scan{at: time.Now(), by: l}
+func (l *Looker) scan(ctx context.Context) (*Scan, error) {
+	n := &Scan{At: time.Now(), by: l}
 	look := locks.NewScan()
 	if err := l.all(ctx, look); err != nil {
 		return nil, err
 	}
-	n.locks = look.Locks(l.source)
+	n.Locks = look.Locks(l.source)
 	unlisted := func(q recipe.Queue) bool { return q.Unlisted }
-	if !l.showAll && slices.ContainsFunc(n.locks, unlisted) {
-		n.listed = slices.DeleteFunc(slices.Clone(n.locks), unlisted)
-		n.unlisted = len(n.locks) - len(n.listed)
+	if !l.showAll && slices.ContainsFunc(n.Locks, unlisted) {
+		n.listed = slices.DeleteFunc(slices.Clone(n.Locks), unlisted)
+		n.unlisted = len(n.Locks) - len(n.listed)
 	}
-	n.total, n.truncated = look.Total, look.Truncated
-	n.find(n.locks)
-	n.took = time.Since(n.at)
+	n.Total, n.Truncated = look.Total, look.Truncated
+	n.find(n.Locks)
+	n.Took = time.Since(n.At)
 	return n, nil
 }
 
 // all runs all steps of a look at locks.
-func (l *looker) all(ctx context.Context, look interface {
+func (l *Looker) all(ctx context.Context, look interface {
 	Step(*tree.Tree) (more bool)
 	Rest()
 }) error {
@@ -184,7 +184,7 @@ func (l *looker) all(ctx context.Context, look interface {
 }
 
 // lockAt looks at one lock.
-func (l *looker) lockAt(ctx context.Context, path string) (q recipe.Queue, at *locks.At, err error) {
+func (l *Looker) At(ctx context.Context, path string) (q recipe.Queue, at *locks.At, err error) {
 	at = locks.NewAt(path)
 	if err := l.all(ctx, at); err != nil {
 		return q, nil, err
@@ -197,11 +197,11 @@ func (l *looker) lockAt(ctx context.Context, path string) (q recipe.Queue, at *l
 }
 
 // sessionsAtOnce is how many sessions eachSession looks up under one hold of the state lock.
-const sessionsAtOnce = 256
+const SessionsAtOnce = 256
 
 // eachSession calls f, under the state lock, for each of the sessions that exists.
-func (l *looker) eachSession(ctx context.Context, ids []int64, f func(session.Session, *tree.Tree)) error {
-	for part := range slices.Chunk(ids, sessionsAtOnce) {
+func (l *Looker) Each(ctx context.Context, ids []int64, f func(session.Session, *tree.Tree)) error {
+	for part := range slices.Chunk(ids, SessionsAtOnce) {
 		if ctx.Err() != nil {
 			return ask.ErrSlow
 		}
@@ -217,9 +217,9 @@ func (l *looker) eachSession(ctx context.Context, ids []int64, f func(session.Se
 }
 
 // sessionsOf looks sessions up.
-func (l *looker) sessionsOf(ids map[int64]bool) map[int64]session.Session {
+func (l *Looker) Sessions(ids map[int64]bool) map[int64]session.Session {
 	found := make(map[int64]session.Session, len(ids))
-	_ = l.eachSession(context.Background(), slices.Collect(maps.Keys(ids)),
+	_ = l.Each(context.Background(), slices.Collect(maps.Keys(ids)),
 		func(s session.Session, _ *tree.Tree) { found[s.ID] = s })
 	return found
 }
@@ -227,7 +227,7 @@ func (l *looker) sessionsOf(ids map[int64]bool) map[int64]session.Session {
 // confirmed drops cycles that never existed at one moment, because a scan looks at one lock after another. A
 // contender waits as long as its node exists. So if all nodes of a cycle exist at one moment, all its
 // contenders wait at that moment.
-func (l *looker) confirmed(g *recipe.Graph) *recipe.Graph {
+func (l *Looker) Confirmed(g *recipe.Graph) *recipe.Graph {
 	if len(g.Cycles) == 0 {
 		return g
 	}

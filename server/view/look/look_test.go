@@ -1,4 +1,4 @@
-package view
+package look
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
 		age  time.Duration
 		kept bool
 	}{"just asked for": {keepScan / 2, true}, "old": {keepScan, false}} {
-		s := &scans{newest: &scan{at: time.Now().Add(-c.age)}}
+		s := &scans{newest: &Scan{At: time.Now().Add(-c.age)}}
 		s.forget()
 		must.That(t, s.mu.TryLock(), "%s: whoever asks next waits for ever", name)
 		if kept := s.newest != nil; kept != c.kept {
@@ -32,10 +32,10 @@ func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
 // The newest scan is forgotten some time after it was made, however many came before it.
 func TestEachScanIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := newLooker(&looked{st: state.New("c")}, false)
-		first := must.Get(v.locks(t.Context()))(t)
+		v := New(&looked{st: state.New("c")}, false)
+		first := must.Get(v.Locks(t.Context()))(t)
 		time.Sleep(keepScan - time.Second)
-		second := must.Get(v.locks(t.Context()))(t)
+		second := must.Get(v.Locks(t.Context()))(t)
 		expect.That(t, second != first, "a scan serves for %v", keepScan-time.Second)
 		kept := func() bool {
 			synctest.Wait()
@@ -80,15 +80,15 @@ func TestAChangeDuringAScanMakesItOld(t *testing.T) {
 		_, code, _ := l.st.Tree().Apply(&c, jute.OpCreate, body, nil)
 		must.Equal(t, code, jute.OK)
 	}
-	v := newLooker(l, false)
+	v := New(l, false)
 	l.after = func() {
 		if l.times == 2 {
 			l.st.Raise(5)
 		}
 	}
-	look := func() *scan {
-		s := must.Get(v.locks(t.Context()))(t)
-		s.took = 0 // what it cost does not keep it
+	look := func() *Scan {
+		s := must.Get(v.Locks(t.Context()))(t)
+		s.Took = 0 // what it cost does not keep it
 		return s
 	}
 	first := look()
@@ -100,15 +100,15 @@ func TestAChangeDuringAScanMakesItOld(t *testing.T) {
 func TestSessionsAreLookedUpInPieces(t *testing.T) {
 	l := &looked{st: state.New("c")}
 	ids := map[int64]bool{}
-	for id := range int64(2*sessionsAtOnce + 1) {
+	for id := range int64(2*SessionsAtOnce + 1) {
 		ids[id] = true
 	}
-	newLooker(l, false).sessionsOf(ids)
+	New(l, false).Sessions(ids)
 	expect.Equal(t, l.times, 3, "the state lock was taken %d times", l.times)
 	l = &looked{st: state.New("c")}
 	a := l.st.Sessions().Create(6000, [16]byte{}, 1, "10.0.0.1", 0)
 	b := l.st.Sessions().Create(6000, [16]byte{}, 1, "10.0.0.2", 0)
-	found := newLooker(l, false).sessionsOf(map[int64]bool{a.ID: true, b.ID: true, b.ID + 7: true})
+	found := New(l, false).Sessions(map[int64]bool{a.ID: true, b.ID: true, b.ID + 7: true})
 	expect.That(t, len(found) == 2 && found[a.ID].ID == a.ID && found[b.ID].ID == b.ID, "%+v", found)
 }
 
@@ -123,8 +123,8 @@ func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 		Edges: []recipe.Edge{edge(0, 1, "/zookeeper"), edge(1, 0, "/gone"), edge(2, 3, "/zookeeper"),
 			edge(3, 2, "/zookeeper"), {From: 4, To: 0}},
 	}
-	v := newLooker(&looked{st: state.New("c")}, false)
-	v.confirmed(&g)
+	v := New(&looked{st: state.New("c")}, false)
+	v.Confirmed(&g)
 	var parties []int
 	var cycles []bool
 	for _, p := range g.Parties {
@@ -138,5 +138,5 @@ func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 	expect.That(t, len(g.Cycles) == 1 && g.Cycles[0].Parties[0] == 2, "%+v", g.Cycles)
 	g.Edges = g.Edges[2:]
 	g.Edges[1].ToToken = 5 // another node of that name
-	expect.Equal(t, len(v.confirmed(&g).Cycles), 0)
+	expect.Equal(t, len(v.Confirmed(&g).Cycles), 0)
 }
