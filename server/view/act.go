@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"mime"
 	"net/http"
 	"slices"
@@ -20,6 +22,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
+	"github.com/zlockd/zlockd/server/view/look"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree/acl"
 )
@@ -27,6 +30,43 @@ import (
 // tokenHeader is the header with the page's token. Pages of other sites can neither read nor send this
 // header.
 const tokenHeader = "X-Zlockd-Token"
+
+// source is the server as this part of the view sees it.
+type source interface {
+	look.Source
+	// Status describes this server.
+	Status(admin.Need) *admin.Status
+	// Do carries out a request through the log and returns its outcome.
+	Do(context.Context, state.Request) (state.Outcome, error)
+	// HandOver gives leadership to another server.
+	HandOver(context.Context) error
+	// TakeSnapshot writes a snapshot to disk.
+	TakeSnapshot() error
+}
+
+// actor carries out what operators ask for on the page. Any goroutine may use it.
+type actor struct {
+	source    source
+	look      *look.Looker
+	desk      *ask.Desk
+	authorize port.Super // checks the users that may act; nil: none may
+	log       *slog.Logger
+	token     string // the page's token, which a change must send
+}
+
+// newActor returns an actor with a new token. The log receives each action.
+func newActor(from source, l *look.Looker, d *ask.Desk, authorize port.Super, log *slog.Logger) *actor {
+	var token [16]byte
+	rand.Read(token[:]) // never fails
+	return &actor{source: from, look: l, desk: d, authorize: authorize, log: log,
+		token: hex.EncodeToString(token[:])}
+}
+
+// Token returns the token that actions must send.
+func (x *actor) Token() string { return x.token }
+
+// Ready reports whether there are users that may act.
+func (x *actor) Ready() bool { return x.authorize != nil }
 
 // action is an operator's request.
 type action struct {
@@ -50,29 +90,29 @@ const (
 	maxAct  = 16 << 10
 )
 
-// act answers /actions/NAME.
-func (v *View) act(w http.ResponseWriter, r *http.Request) {
+// Act answers /actions/NAME.
+func (x *actor) Act(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	plans := map[string]func(context.Context, *action) (*step, error){
-		"ask": v.planAsk, "break": v.planBreak, "end-session": v.planEnd, "hand-over": v.planHandOver,
-		"snapshot": v.planSnapshot,
+		"ask": x.planAsk, "break": x.planBreak, "end-session": x.planEnd, "hand-over": x.planHandOver,
+		"snapshot": x.planSnapshot,
 	}
 	plan, known := plans[name]
 	if !known {
-		v.desk.Fail(w, ask.NotFound("there is no action %q; there are ask, break, end-session, "+
+		x.desk.Fail(w, ask.NotFound("there is no action %q; there are ask, break, end-session, "+
 			"hand-over and snapshot", ask.Shown(name)))
 		return
 	}
-	user, err := v.mayAct(w, r)
+	user, err := x.mayAct(w, r)
 	if err != nil {
-		v.desk.Fail(w, err)
+		x.desk.Fail(w, err)
 		return
 	}
 	var a action
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAct))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&a); err != nil {
-		v.desk.Fail(w, ask.BadRequest("the body is not what an action wants: %v", err))
+		x.desk.Fail(w, ask.BadRequest("the body is not what an action wants: %v", err))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actTime)
@@ -80,11 +120,11 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 	s, err := plan(ctx, &a)
 	if err == nil && !a.DryRun {
 		err = s.do(ctx)
-		v.o.Log.Info("operator's action", "action", name, "user", user, "from", r.RemoteAddr, "does", s.does, "err",
+		x.log.Info("operator's action", "action", name, "user", user, "from", r.RemoteAddr, "does", s.does, "err",
 			err)
 	}
 	if err != nil {
-		v.desk.Fail(w, err)
+		x.desk.Fail(w, err)
 		return
 	}
 	if s.hits == nil {
@@ -97,24 +137,24 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 
 // mayAct checks whether a request may change anything: it must be a POST of JSON with the token
 // of the page and the super user's password.
-func (v *View) mayAct(w http.ResponseWriter, r *http.Request) (user string, err error) {
+func (x *actor) mayAct(w http.ResponseWriter, r *http.Request) (user string, err error) {
 	if no := port.Posts(w, r); no != nil {
 		return "", no
 	}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return "", port.Refuse(http.StatusUnsupportedMediaType, "the body of an action is application/json")
 	}
-	if subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(v.token)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(x.token)) != 1 {
 		return "", port.Refuse(http.StatusForbidden,
 			"the token of the page is missing or old: load the page again")
 	}
-	user, no := v.o.Authorize.User(r, "actions are off")
+	user, no := x.authorize.User(r, "actions are off")
 	switch {
 	case no == nil:
 		return user, nil
 	case no.Status == http.StatusUnauthorized:
 		no.Text = "actions need the super user's password: Authorization: digest USER:PASSWORD"
-	case v.o.Authorize != nil:
+	case x.authorize != nil:
 		no.Text = "this is not the super user's password"
 	}
 	return "", no
@@ -122,7 +162,7 @@ func (v *View) mayAct(w http.ResponseWriter, r *http.Request) (user string, err 
 
 // target finds the contender of an action. The token makes sure that the action hits the hold
 // that the operator saw.
-func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.Entry, error) {
+func (x *actor) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.Entry, error) {
 	if !strings.HasPrefix(a.Path, "/") {
 		return nil, nil, ask.BadRequest("path wants the path of a lock")
 	}
@@ -130,7 +170,7 @@ func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.En
 	if err != nil {
 		return nil, nil, ask.BadRequest("token wants the token of the contender, a number")
 	}
-	q, _, err := v.look.At(ctx, a.Path)
+	q, _, err := x.look.At(ctx, a.Path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,9 +184,9 @@ func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.En
 	return &q, c, nil
 }
 
-func (v *View) hitOf(c *recipe.Entry, what string) answer.Hit {
+func (x *actor) hitOf(c *recipe.Entry, what string) answer.Hit {
 	id := int64(c.Session)
-	h := answer.Hit{Session: admin.Hex(id), What: what, Addr: v.look.Sessions(map[int64]bool{id: true})[id].Addr}
+	h := answer.Hit{Session: admin.Hex(id), What: what, Addr: x.look.Sessions(map[int64]bool{id: true})[id].Addr}
 	if o, ok := c.Record(); ok && o.Host != "" {
 		h.Host = fmt.Sprintf("%s[%d]", ask.Shown(o.Host), o.PID)
 	}
@@ -154,8 +194,8 @@ func (v *View) hitOf(c *recipe.Entry, what string) answer.Hit {
 }
 
 // planBreak removes a contender's node.
-func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
-	q, c, err := v.target(ctx, a)
+func (x *actor) planBreak(ctx context.Context, a *action) (*step, error) {
+	q, c, err := x.target(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -163,15 +203,15 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 	s := &step{does: "remove " + ask.Shown(target)}
 	switch {
 	case q.Holds(c.Node):
-		s.hits = append(s.hits, v.hitOf(c, "loses the lock while it may still act: fence what it writes to"))
+		s.hits = append(s.hits, x.hitOf(c, "loses the lock while it may still act: fence what it writes to"))
 		next := freed(q, c.Node)
 		for _, w := range next[:min(len(next), 9)] {
-			s.hits = append(s.hits, v.hitOf(w, "gets the lock"))
+			s.hits = append(s.hits, x.hitOf(w, "gets the lock"))
 		}
 	case c.Mode == recipe.Participant:
-		s.hits = append(s.hits, v.hitOf(c, "is a participant no longer"))
+		s.hits = append(s.hits, x.hitOf(c, "is a participant no longer"))
 	default:
-		s.hits = append(s.hits, v.hitOf(c, "leaves the queue"))
+		s.hits = append(s.hits, x.hitOf(c, "leaves the queue"))
 	}
 	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
 	if c.Place != "" { // a client that hangs does not give its place back
@@ -180,13 +220,13 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 		body = jute.AppendMultiHeader(body, jute.OpDelete, false, -1)
 		body = jute.AppendInt(jute.AppendString(body, place), -1)
 	}
-	s.do = func(ctx context.Context) error { return v.write(ctx, q, c, jute.OpDelete, body) }
+	s.do = func(ctx context.Context) error { return x.write(ctx, q, c, jute.OpDelete, body) }
 	return s, nil
 }
 
 // planAsk writes into a contender's node that an operator wants the lock back.
-func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
-	q, c, err := v.target(ctx, a)
+func (x *actor) planAsk(ctx context.Context, a *action) (*step, error) {
+	q, c, err := x.target(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -202,8 +242,8 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	body = jute.AppendInt(body, c.Version)
 	return &step{
 		does: "ask for " + ask.Shown(q.Path) + " back from " + ask.Shown(c.Node),
-		hits: []answer.Hit{v.hitOf(c, "is asked to release the lock, and may refuse")},
-		do:   func(ctx context.Context) error { return v.write(ctx, q, c, jute.OpSetData, body) },
+		hits: []answer.Hit{x.hitOf(c, "is asked to release the lock, and may refuse")},
+		do:   func(ctx context.Context) error { return x.write(ctx, q, c, jute.OpSetData, body) },
 	}, nil
 }
 
@@ -229,14 +269,14 @@ func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {
 }
 
 // planEnd ends a session.
-func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
+func (x *actor) planEnd(ctx context.Context, a *action) (*step, error) {
 	id, ok := ask.ParseSession(a.Session)
 	if !ok {
 		return nil, ask.BadRequest("session wants an id such as 0x100000ae0210023")
 	}
 	var s session.Session
 	nodes := 0
-	if !v.source.View(func(st *state.State) {
+	if !x.source.View(func(st *state.State) {
 		s, ok = st.Sessions().Get(id)
 		nodes = st.Tree().EphemeralsIn(id)
 	}) {
@@ -248,7 +288,7 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 	step := &step{does: "end session " + admin.Hex(id)}
 	step.hits = append(step.hits, answer.Hit{Session: admin.Hex(id), Addr: s.Addr,
 		What: fmt.Sprintf("loses its session and %d ephemeral nodes", nodes)})
-	scan, err := v.look.Locks(ctx)
+	scan, err := x.look.Locks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -256,16 +296,16 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		q := &scan.Locks[i]
 		for j := range q.Holders {
 			if c := &q.Holders[j]; int64(c.Session) == id && len(step.hits) < 50 {
-				step.hits = append(step.hits, v.hitOf(c, "loses "+ask.Shown(q.Path)))
+				step.hits = append(step.hits, x.hitOf(c, "loses "+ask.Shown(q.Path)))
 			}
 		}
 	}
 	step.do = func(ctx context.Context) error {
-		if _, err := v.source.Do(ctx, state.End(id, s.Gen, state.EndOperator)); err != nil {
+		if _, err := x.source.Do(ctx, state.End(id, s.Gen, state.EndOperator)); err != nil {
 			return err
 		}
 		still := false
-		v.source.View(func(st *state.State) { _, still = st.Sessions().Get(id) })
+		x.source.View(func(st *state.State) { _, still = st.Sessions().Get(id) })
 		if still {
 			return ask.Conflict("the client has reconnected: reload and try again")
 		}
@@ -274,8 +314,8 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 	return step, nil
 }
 
-func (v *View) planHandOver(context.Context, *action) (*step, error) {
-	s := v.source.Status(0)
+func (x *actor) planHandOver(context.Context, *action) (*step, error) {
+	s := x.source.Status(0)
 	switch {
 	case len(s.Members) < 2:
 		return nil, ask.Conflict("this server runs alone: there is no other server to lead")
@@ -288,7 +328,7 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 		does: "hand over leadership to the follower with the longest log",
 		hits: []answer.Hit{{What: "all writes wait a moment; no session ends, and no client is disconnected"}},
 		do: func(ctx context.Context) error {
-			if err := v.source.HandOver(ctx); err != nil {
+			if err := x.source.HandOver(ctx); err != nil {
 				return ask.Conflict("leadership was not handed over: %v", err)
 			}
 			return nil
@@ -296,14 +336,14 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 	}, nil
 }
 
-func (v *View) planSnapshot(context.Context, *action) (*step, error) {
-	if v.source.Status(0).Config.DataDir == "" {
+func (x *actor) planSnapshot(context.Context, *action) (*step, error) {
+	if x.source.Status(0).Config.DataDir == "" {
 		return nil, ask.Conflict("this server keeps everything in memory (--dev)")
 	}
 	return &step{
 		does: "write a snapshot of this server's state to its disk",
 		do: func(context.Context) error {
-			if err := v.source.TakeSnapshot(); err != nil {
+			if err := x.source.TakeSnapshot(); err != nil {
 				return ask.Conflict("no snapshot was written: %v", err)
 			}
 			return nil
@@ -313,18 +353,18 @@ func (v *View) planSnapshot(context.Context, *action) (*step, error) {
 
 // write changes the node of a contender as the super user, in a new session that it closes afterwards. The
 // argument body is the body of the operation.
-func (v *View) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
+func (x *actor) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
 	body []byte,
 ) error {
-	hello := state.SessionBody{Timeout: 10_000, Owner: v.source.Status(0).ID, Addr: "operator"}
+	hello := state.SessionBody{Timeout: 10_000, Owner: x.source.Status(0).ID, Addr: "operator"}
 	rand.Read(hello.Password[:]) // never fails
-	out, err := v.source.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
+	out, err := x.source.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
 	if err != nil {
 		return err
 	}
 	s := out.Session
-	err = v.change(ctx, &s, q.Target(c.Node), c, append(jute.AppendMultiHeader(nil, op, false, -1), body...))
-	if _, end := v.source.Do(ctx, state.End(s.ID, s.Gen, state.EndClosed)); err == nil {
+	err = x.change(ctx, &s, q.Target(c.Node), c, append(jute.AppendMultiHeader(nil, op, false, -1), body...))
+	if _, end := x.source.Do(ctx, state.End(s.ID, s.Gen, state.EndClosed)); err == nil {
 		err = end
 	}
 	return err
@@ -344,13 +384,13 @@ const changeTries = 100
 // in each directory above. The number of that node shows whether any node was made there since change looked
 // (the root cannot be replaced). If one was made, the whole multi fails, and change looks again. The queue of
 // a numbered node is not checked, because it may be busy: a directory never gives a number twice.
-func (v *View) change(ctx context.Context, s *session.Session, target string, c *recipe.Entry,
+func (x *actor) change(ctx context.Context, s *session.Session, target string, c *recipe.Entry,
 	op []byte,
 ) error {
 	for range changeTries {
 		multi := slices.Clone(op)
 		czxid := int64(0)
-		if !v.source.View(func(st *state.State) {
+		if !x.source.View(func(st *state.State) {
 			n, ok := st.Tree().Find(target)
 			if !ok {
 				return
@@ -373,7 +413,7 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, c 
 		default:
 			return errChanged
 		}
-		done, err := v.source.Do(ctx, state.Request{Op: jute.OpMulti, Session: s.ID, Gen: s.Gen,
+		done, err := x.source.Do(ctx, state.Request{Op: jute.OpMulti, Session: s.ID, Gen: s.Gen,
 			IDs: acl.Super, Body: jute.AppendMultiHeader(multi, jute.OpError, true, -1)})
 		if err != nil {
 			return err

@@ -101,7 +101,7 @@ func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Req
 		v.desk.Fail(w, no)
 		return
 	}
-	d := &pageData{r: r, all: all, Token: v.token, Kinds: recipe.Kinds,
+	d := &pageData{r: r, all: all, Token: v.actor.Token(), Kinds: recipe.Kinds,
 		Sorts: []string{"path", "waiters", "wait", "hold"}}
 	asked := r.URL.Query()
 	shown := tabs[0]

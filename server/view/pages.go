@@ -3,8 +3,6 @@ package view
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"time"
@@ -19,10 +17,9 @@ func New(o Options) *View {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	var token [16]byte
-	rand.Read(token[:]) // never fails
-	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), began: o.Now(),
+	v := &View{o: o, source: o.Source, began: o.Now(),
 		look: look.New(o.Source, o.ShowAll), desk: ask.New(o.Authorize, o.ShowAll, o.Source.Status)}
+	v.actor = newActor(o.Source, v.look, v.desk, o.Authorize, o.Log)
 	v.ctx, v.stop = context.WithCancel(context.Background())
 	v.wg.Go(func() { v.tellEnded(v.ctx) })
 	v.wg.Go(func() { v.sampleRates(v.ctx) })
@@ -50,6 +47,6 @@ func (v *View) Pages() map[string]http.Handler {
 		"/top":             v.desk.Answer(v.top),
 		"/overview":        v.desk.Answer(v.overview),
 		"/tree/{name...}":  v.desk.Answer(v.oneNode),
-		"/actions/{name}":  http.HandlerFunc(v.act),
+		"/actions/{name}":  http.HandlerFunc(v.actor.Act),
 	}
 }

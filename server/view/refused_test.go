@@ -30,9 +30,27 @@ func TestServerWithoutAStateShowsNoLocks(t *testing.T) {
 	expect.Is(t, err, ask.ErrNotServing)
 }
 
+// alone is a source with a state and without connections.
+type alone struct {
+	Source
+	st *state.State
+}
+
+func (*alone) Conns() []admin.Conn                           { return nil }
+func (*alone) WatchCount(int64) int                          { return 0 }
+func (*alone) Status(admin.Need) *admin.Status               { return &admin.Status{} }
+func (*alone) Watching(int64, string) (watching, known bool) { return false, false }
+func (*alone) Watchers(string, int) []int64                  { return nil }
+
+func (l *alone) View(f func(*state.State)) bool {
+	f(l.st)
+	return true
+}
+
 func TestListOfLocksThatIsNotWhole(t *testing.T) {
 	for _, whole := range []bool{true, false} {
-		l := newLone()
+		l := &alone{st: state.New("c")}
+		id := l.st.Sessions().Create(6000, [16]byte{}, 1, "10.0.0.1", 0).ID
 		v := viewOf(l)
 		v.look = look.With(l, &look.Scan{Truncated: !whole, Total: 77})
 		a, err := v.listLocks(t.Context(), &ask.Query{Values: url.Values{}})
@@ -42,7 +60,7 @@ func TestListOfLocksThatIsNotWhole(t *testing.T) {
 			want = ""
 		}
 		expect.Equal(t, a.(lockList).Truncated, want)
-		a, err = v.oneSession(t.Context(), &ask.Query{Name: admin.Hex(l.client().ID)})
+		a, err = v.oneSession(t.Context(), &ask.Query{Name: admin.Hex(id)})
 		expect.OK(t, err)
 		expect.Equal(t, a.(answer.OneSession).Truncated != "", !whole, "the locks of a session")
 	}

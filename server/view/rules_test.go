@@ -1,8 +1,6 @@
 package view
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -12,9 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
@@ -29,14 +25,10 @@ type told struct {
 	status  admin.Status
 	downs   []observe.Down
 	refused map[string]observe.Refusal
-	fails   error
-	handed  int
 }
 
 func (s *told) Status(admin.Need) *admin.Status { return &s.status }
 func (s *told) Downs() []observe.Down           { return s.downs }
-func (s *told) HandOver(context.Context) error  { s.handed++; return s.fails }
-func (s *told) TakeSnapshot() error             { s.handed++; return s.fails }
 func (s *told) View(f func(*state.State)) bool  { f(state.New("")); return true }
 func (s *told) Refused(addr string) (observe.Refusal, bool) {
 	r, ok := s.refused[addr]
@@ -108,42 +100,6 @@ func TestReasonsNameWhatHappenedBefore(t *testing.T) {
 		e := observe.EndedSession{Cause: c.cause, Time: at, Timeout: c.timeout, Addr: "h"}
 		got := viewOf(s).reason(&e)
 		expect.Equal(t, strings.TrimPrefix(got, "client silent for its whole timeout"), c.want, "%s", name)
-	}
-}
-
-func TestOperatorsActionsOnOneServer(t *testing.T) {
-	two := []status.Member{{ID: 1}, {ID: 2}}
-	for name, c := range map[string]struct {
-		node  status.Node
-		dir   string
-		fails error
-		hand  string // the error of hand-over
-		snap  string // that of snapshot
-	}{
-		"alone":    {status.Node{ID: 1, Leader: 1, Members: two[:1]}, "", nil, "runs alone", "in memory"},
-		"headless": {status.Node{ID: 1, Members: two}, "/d", nil, "no server leads", ""},
-		"other":    {status.Node{ID: 1, Leader: 2, Members: two}, "/d", nil, "ask server 2", ""},
-		"leader":   {status.Node{ID: 1, Leader: 1, Members: two}, "/d", nil, "", ""},
-		"fails": {status.Node{ID: 1, Leader: 1, Members: two}, "/d", errors.New("so"),
-			"leadership was not handed over: so", "no snapshot was written: so"},
-	} {
-		s := &told{fails: c.fails, status: admin.Status{Node: c.node, Config: admin.Config{DataDir: c.dir}}}
-		v := viewOf(s)
-		for want, plan := range map[string]func(context.Context, *action) (*step, error){
-			c.hand: v.planHandOver, c.snap + " ": v.planSnapshot} {
-			st, err := plan(t.Context(), nil)
-			if planned := s.handed; err == nil {
-				err = st.do(t.Context())
-				expect.Equal(t, s.handed, planned+1, "%s", name)
-			}
-			if want = strings.TrimSpace(want); want == "" {
-				expect.OK(t, err, "%s", name)
-				continue
-			}
-			var no *port.Refusal
-			expect.That(t, errors.As(err, &no) && no.Status == 409 && strings.Contains(no.Text, want), "%s: %v", name,
-				err)
-		}
 	}
 }
 
@@ -270,7 +226,8 @@ func TestPacketRates(t *testing.T) {
 func TestAnswersCountTheWholeCrowd(t *testing.T) {
 	crowd, few := queue("/app/crowd", "x", "y"), queue("/app/few", "x", "y", "z")
 	crowd.Total = 5000
-	v := &View{source: &told{}, o: Options{Now: time.Now}}
+	v := viewOf(&told{})
+	v.o.Now = time.Now
 	v.look = look.With(v.source, &look.Scan{Locks: []recipe.Queue{*few, *crowd}})
 	list := must.Get(v.listLocks(t.Context(), &ask.Query{Values: url.Values{"sort": {"waiters"}}}))(t).(lockList)
 	expect.Equal(t, fmt.Sprint(list.Locks[0].Path, list.Locks[0].WaiterCount, list.Locks[1].WaiterCount),
@@ -348,4 +305,7 @@ func TestPrefixesWithoutALockAreForgotten(t *testing.T) {
 }
 
 // viewOf returns a view of a source, without goroutines in the background.
-func viewOf(s Source) *View { return &View{source: s, look: look.New(s, false)} }
+func viewOf(s Source) *View {
+	l := look.New(s, false)
+	return &View{source: s, look: l, actor: newActor(s, l, nil, nil, nil)}
+}

@@ -293,7 +293,7 @@ func (v *View) overview(ctx context.Context, q *ask.Query) (any, error) {
 		Received: s.Received, Sent: s.Sent,
 		Outstanding: s.Outstanding, LatencyMaxMS: s.Latency.Max, LatencyAvgMS: s.Latency.Avg,
 		DataDir: s.Config.DataDir, DiskFree: s.DiskFree, Rates: v.packetRates(s),
-		SnapshotZxid: admin.Hex(s.Snapshot.Zxid), CanAct: v.o.Authorize != nil, Token: v.token,
+		SnapshotZxid: admin.Hex(s.Snapshot.Zxid), CanAct: v.actor.Ready(), Token: v.actor.Token(),
 		Certificates: []certificate{},
 	}
 	for _, c := range s.Certificates {

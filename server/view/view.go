@@ -60,7 +60,7 @@ type Options struct {
 type View struct {
 	o       Options
 	source  Source
-	token   string // the page's token, which a change must send
+	actor   *actor
 	desk    *ask.Desk
 	look    *look.Looker
 	rates   rates

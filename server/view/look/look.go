@@ -1,3 +1,5 @@
+// Package look looks at the locks and sessions of a server's state, in bounded pieces. One scan of all locks
+// serves all who ask until the state has changed and the scan is old. A costly scan serves for longer.
 package look
 
 import (
@@ -16,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// troubles lists the problems with the locks of one scan.
+// Troubles lists the problems with the locks of one scan.
 type Troubles struct {
 	At    time.Time
 	Twice int // locks that are held twice
@@ -33,14 +35,14 @@ func (t *Troubles) find(list []recipe.Queue) {
 	}
 }
 
-// source is what a looker looks at.
+// Source is what a looker looks at.
 type Source interface {
 	recipe.Watches
 	// View runs f under the read side of the state lock, if there is a state.
 	View(f func(*state.State)) bool
 }
 
-// looker looks at the locks and sessions of a state, in bounded pieces. Any goroutine may use it.
+// Looker looks at the locks and sessions of a state, in bounded pieces. Any goroutine may use it.
 type Looker struct {
 	source         Source
 	showAll        bool // every client sees all names
@@ -48,12 +50,13 @@ type Looker struct {
 	newestTroubles atomic.Pointer[Troubles]
 }
 
+// New returns a looker. With showAll every client sees all names.
 func New(from Source, showAll bool) *Looker { return &Looker{source: from, showAll: showAll} }
 
-// told returns the troubles that the newest scan has found, or nil.
+// Told returns the troubles that the newest scan has found, or nil.
 func (l *Looker) Told() *Troubles { return l.newestTroubles.Load() }
 
-// scan is the result of one look at all locks.
+// Scan is the result of one look at all locks.
 type Scan struct {
 	zxid      int64
 	At        time.Time // time on the local clock
@@ -82,10 +85,10 @@ func (g *lazyGraph) of(l *Looker, locks []recipe.Queue) *recipe.Graph {
 	return g.Graph
 }
 
-// waitGraph returns the wait graph of all locks.
+// WaitGraph returns the wait graph of all locks.
 func (s *Scan) WaitGraph() *recipe.Graph { return s.graph.of(s.by, s.Locks) }
 
-// seen returns the locks that a question may see, their wait graph, and the number of locks that it may not
+// Seen returns the locks that a question may see, their wait graph, and the number of locks that it may not
 // see.
 func (s *Scan) Seen(all bool) (list []recipe.Queue, graph func() *recipe.Graph, hidden int) {
 	if all || s.unlisted == 0 {
@@ -110,7 +113,7 @@ const (
 	keepScan  = 20 * time.Second
 )
 
-// locks returns a scan that is fresh enough.
+// Locks returns a scan that is fresh enough.
 func (l *Looker) Locks(ctx context.Context) (*Scan, error) {
 	s := &l.scans
 	s.mu.Lock()
@@ -183,7 +186,7 @@ func (l *Looker) all(ctx context.Context, look interface {
 	return nil
 }
 
-// lockAt looks at one lock.
+// At looks at one lock.
 func (l *Looker) At(ctx context.Context, path string) (q recipe.Queue, at *locks.At, err error) {
 	at = locks.NewAt(path)
 	if err := l.all(ctx, at); err != nil {
@@ -196,10 +199,10 @@ func (l *Looker) At(ctx context.Context, path string) (q recipe.Queue, at *locks
 	return q, at, nil
 }
 
-// sessionsAtOnce is how many sessions eachSession looks up under one hold of the state lock.
+// SessionsAtOnce is how many sessions Each looks up under one hold of the state lock.
 const SessionsAtOnce = 256
 
-// eachSession calls f, under the state lock, for each of the sessions that exists.
+// Each calls f, under the state lock, for each of the sessions that exists.
 func (l *Looker) Each(ctx context.Context, ids []int64, f func(session.Session, *tree.Tree)) error {
 	for part := range slices.Chunk(ids, SessionsAtOnce) {
 		if ctx.Err() != nil {
@@ -216,7 +219,7 @@ func (l *Looker) Each(ctx context.Context, ids []int64, f func(session.Session, 
 	return nil
 }
 
-// sessionsOf looks sessions up.
+// Sessions looks sessions up.
 func (l *Looker) Sessions(ids map[int64]bool) map[int64]session.Session {
 	found := make(map[int64]session.Session, len(ids))
 	_ = l.Each(context.Background(), slices.Collect(maps.Keys(ids)),
@@ -224,7 +227,7 @@ func (l *Looker) Sessions(ids map[int64]bool) map[int64]session.Session {
 	return found
 }
 
-// confirmed drops cycles that never existed at one moment, because a scan looks at one lock after another. A
+// Confirmed drops cycles that never existed at one moment, because a scan looks at one lock after another. A
 // contender waits as long as its node exists. So if all nodes of a cycle exist at one moment, all its
 // contenders wait at that moment.
 func (l *Looker) Confirmed(g *recipe.Graph) *recipe.Graph {

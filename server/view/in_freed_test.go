@@ -60,7 +60,7 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 				}
 			}
 		}
-		v := viewOf(l)
+		v := actorOf(l)
 		is, _ := l.node(mine[0])
 		plan, err := v.planBreak(t.Context(), &action{Path: "/l", Node: strings.TrimPrefix(mine[0], "/l/"),
 			Token: strconv.FormatInt(is.Czxid, 10)})
@@ -87,7 +87,7 @@ func TestBreakOfAWriterLetsTheNextOneIn(t *testing.T) {
 		l.create(a, "/l/h-"+first, "", jute.FlagEphemeral)
 		l.create(b, "/l/q-"+next+"-0000000001", "", jute.FlagEphemeral)
 		is, _ := l.node("/l/h-" + first)
-		v := viewOf(l)
+		v := actorOf(l)
 		plan := must.Get(v.planBreak(t.Context(), &action{Path: "/l", Node: "h-" + first,
 			Token: strconv.FormatInt(is.Czxid, 10)}))(t)
 		expect.Equal(t, plan.does, "remove /l/h-"+first+" and /l/q-"+first+"-0000000000")

@@ -1,0 +1,324 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/view/look"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// lone is a Source of one state, to which it applies requests at once.
+type lone struct {
+	source
+	st      *state.State
+	out     state.Outcome
+	errs    map[jute.OpCode]error
+	before  func(jute.OpCode) // is called before a request is applied
+	answer  *state.Outcome    // of each multi, in place of its own
+	applied []jute.OpCode
+}
+
+func newLone() *lone { return &lone{st: state.New("c"), errs: map[jute.OpCode]error{}} }
+
+func (*lone) Conns() []admin.Conn { return nil }
+
+func (*lone) WatchCount(int64) int { return 0 }
+
+func (l *lone) Status(admin.Need) *admin.Status { return &admin.Status{} }
+
+func (l *lone) View(f func(*state.State)) bool {
+	f(l.st)
+	return true
+}
+
+func (l *lone) Do(_ context.Context, r state.Request) (state.Outcome, error) {
+	l.applied = append(l.applied, r.Op)
+	if err := l.errs[r.Op]; err != nil {
+		return state.Outcome{}, err
+	}
+	if l.before != nil {
+		l.before(r.Op)
+	}
+	if r.Op == jute.OpMulti && l.answer != nil {
+		return *l.answer, nil
+	}
+	return l.apply(r), nil
+}
+
+func (l *lone) apply(r state.Request) state.Outcome {
+	entry := (&state.Block{Count: 1, Requests: r.Append(nil)}).Append(state.BeginEntry(nil, 0))
+	state.SealEntry(entry, 1)
+	if err := l.st.Apply(entry, l); err != nil {
+		panic(err)
+	}
+	return l.out
+}
+
+func (*lone) Events(int64, []tree.Event) {}
+
+func (*lone) Ended(*state.Ending) {}
+
+func (*lone) Attached(*session.Session, bool) {}
+
+func (*lone) Opened(uint32, int64, uint32) {}
+
+func (*lone) Replaced() {}
+
+func (l *lone) Outcome(_, _ uint32, _ uint64, o *state.Outcome) {
+	l.out = *o
+	l.out.Reply = bytes.Clone(o.Reply)
+}
+
+// client is a session of a lone Source.
+func (l *lone) client() session.Session {
+	return l.apply(state.Request{Op: state.OpCreateSession, Body: (&state.SessionBody{Timeout: 1000}).Append(nil)}).Session
+}
+
+func (l *lone) create(s session.Session, path, data string, flags int32) {
+	b := jute.AppendBuffer(jute.AppendString(nil, path), []byte(data))
+	b = jute.AppendInt(jute.AppendACL(b, jute.WorldAnyone), flags)
+	if out := l.apply(state.Request{Op: jute.OpCreate, Session: s.ID, Gen: s.Gen, Body: b}); out.Code != jute.OK {
+		panic(fmt.Sprint(path, ": ", out.Code))
+	}
+}
+
+func (l *lone) delete(s session.Session, path string) {
+	b := jute.AppendInt(jute.AppendString(nil, path), -1)
+	if out := l.apply(state.Request{Op: jute.OpDelete, Session: s.ID, Gen: s.Gen, Body: b}); out.Code != jute.OK {
+		panic(fmt.Sprint(path, ": ", out.Code))
+	}
+}
+
+func (*lone) Watching(int64, string) (watching, known bool) { return false, false }
+
+func (*lone) Watchers(string, int) []int64 { return []int64{1} }
+
+func (l *lone) node(path string) (info tree.Info, ok bool) { return l.st.Tree().Get(path) }
+
+// An action fails with the first of its steps that fails: its session, the write, or the
+// end of the session; and the session is ended whatever becomes of the write.
+func TestAnActionFailsWithItsFirstStep(t *testing.T) {
+	one, two, three := errors.New("one"), errors.New("two"), errors.New("three")
+	const begin, write, end = state.OpCreateSession, jute.OpMulti, state.OpExpire
+	for name, c := range map[string]struct {
+		errs  map[jute.OpCode]error
+		want  error
+		steps int
+	}{
+		"no session":  {map[jute.OpCode]error{begin: one}, one, 1},
+		"no write":    {map[jute.OpCode]error{write: two}, two, 3},
+		"neither":     {map[jute.OpCode]error{write: two, end: three}, two, 3},
+		"no end":      {map[jute.OpCode]error{end: three}, three, 3},
+		"all is done": {nil, nil, 3},
+	} {
+		l := newLone()
+		l.create(l.client(), "/l", "", 0)
+		n, _ := l.node("/l")
+		l.errs = c.errs
+		body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
+		if err := actorOf(l).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
+			&recipe.Entry{Token: n.Stat.Czxid}, jute.OpDelete, body); !errors.Is(err, c.want) ||
+			len(l.applied) != c.steps {
+			t.Errorf("%s: %v after %v", name, err, l.applied)
+		}
+	}
+}
+
+// A refused change says why, and none counts as done.
+func TestARefusedActionSaysWhy(t *testing.T) {
+	body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
+	for name, c := range map[string]struct {
+		token  int64 // beside that of the node
+		before func(l *lone, s session.Session)
+		answer *state.Outcome
+		status int
+	}{
+		"an old token": {1, func(*lone, session.Session) {}, nil, 409},
+		"gone":         {0, func(l *lone, s session.Session) { l.delete(s, "/l") }, nil, 404},
+		"changed": {0, func(l *lone, s session.Session) {
+			l.apply(state.Request{Op: jute.OpSetData, Session: s.ID, Gen: s.Gen,
+				Body: jute.AppendInt(jute.AppendBuffer(jute.AppendString(nil, "/l"), nil), -1)})
+		}, nil, 409},
+		"not empty":      {0, func(l *lone, s session.Session) { l.create(s, "/l/x", "", 0) }, nil, 0},
+		"refused":        {0, func(*lone, session.Session) {}, &state.Outcome{Refused: true}, 409},
+		"failed at once": {0, func(*lone, session.Session) {}, &state.Outcome{Code: jute.NoAuth}, 0},
+	} {
+		l := newLone()
+		s := l.client()
+		l.create(s, "/l", "", 0)
+		n, _ := l.node("/l")
+		l.answer = c.answer
+		l.before = func(op jute.OpCode) {
+			if op == jute.OpMulti {
+				c.before(l, s)
+			}
+		}
+		err := actorOf(l).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
+			&recipe.Entry{Token: n.Stat.Czxid + c.token}, jute.OpDelete, body)
+		var p *port.Refusal
+		if errors.As(err, &p); err == nil || (p != nil) != (c.status != 0) || p != nil && p.Status != c.status {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// An action reaches only the contender that the operator saw. It does not reach one that created the node
+// again before the request is applied, with the same version. Other nodes that appear next to it do not
+// prevent the action.
+func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
+	const record = `{"v":1,"host":"web"}`
+	again := func(l *lone, a, b session.Session) {
+		l.delete(a, "/l/x")
+		l.create(b, "/l/x", record, jute.FlagEphemeral)
+	}
+	for name, c := range map[string]struct {
+		before func(l *lone, a, b session.Session)
+		once   bool
+		done   bool
+	}{
+		"nothing happens":        {func(*lone, session.Session, session.Session) {}, false, true},
+		"another client's node":  {again, true, false},
+		"the same client's node": {func(l *lone, a, _ session.Session) { again(l, a, a) }, true, false},
+		"in a new directory": {func(l *lone, a, b session.Session) {
+			l.delete(a, "/l/x")
+			l.delete(a, "/l")
+			l.create(b, "/l", "", 0)
+			l.create(b, "/l/x", record, jute.FlagEphemeral)
+		}, true, false},
+		"a node beside it comes": {func(l *lone, a, _ session.Session) { l.create(a, "/l/y", "", jute.FlagEphemeral) }, true, true},
+		"nodes come all the time": {func(l *lone, a, _ session.Session) {
+			l.create(a, "/l/y-", "", jute.FlagEphemeralSequential)
+		}, false, false},
+	} {
+		for _, asks := range []bool{false, true} {
+			l := newLone()
+			a, b := l.client(), l.client()
+			l.create(a, "/l", "", 0)
+			l.create(a, "/l/x", record, jute.FlagEphemeral)
+			was, _ := l.node("/l/x")
+			v := actorOf(l)
+			plan := v.planBreak
+			if asks {
+				plan = v.planAsk
+			}
+			s, err := plan(t.Context(), &action{Path: "/l/x", Token: strconv.FormatInt(was.Czxid, 10)})
+			must.OK(t, err)
+			l.before = func(op jute.OpCode) {
+				if op == jute.OpMulti {
+					c.before(l, a, b)
+					if c.once {
+						l.before = nil
+					}
+				}
+			}
+			var p *port.Refusal
+			err = s.do(t.Context())
+			expect.That(t, c.done && err == nil || errors.As(err, &p) && p.Status == 409, "%s: %v", name, err)
+			is, there := l.node("/l/x")
+			changed := !there || asks && strings.Contains(string(is.Data), "revoke")
+			expect.Equal(t, changed, c.done, "%s, asks %v: %q", name, asks, is.Data)
+			for _, child := range l.st.Tree().Children("/l") {
+				expect.That(t, child[0] == 'x' || child[0] == 'y', "%s: %s is left behind", name, child)
+			}
+		}
+	}
+}
+
+// A number is repeated only if the directory was created again: nodes created next to it do not prevent an
+// action.
+func TestAnActionReachesANumberedContenderInABusyQueue(t *testing.T) {
+	const name = "x-lock-0000000000"
+	const record = `{"v":1,"host":"web"}`
+	for _, again := range []bool{false, true} {
+		l := newLone()
+		a := l.client()
+		l.create(a, "/l", "", 0)
+		l.create(a, "/l/x-lock-", record, jute.FlagEphemeralSequential)
+		was, _ := l.node("/l/" + name)
+		s, err := actorOf(l).planBreak(t.Context(), &action{Path: "/l", Node: name,
+			Token: strconv.FormatInt(was.Czxid, 10)})
+		must.OK(t, err)
+		l.before = func(op jute.OpCode) {
+			switch {
+			case op != jute.OpMulti:
+			case again:
+				l.before = nil
+				l.delete(a, "/l/"+name)
+				l.delete(a, "/l")
+				l.create(a, "/l", "", 0)
+				l.create(a, "/l/x-lock-", record, jute.FlagEphemeralSequential)
+			default:
+				l.create(a, "/l/x-lock-", "", jute.FlagEphemeralSequential)
+			}
+		}
+		expect.Equal(t, s.do(t.Context()) == nil, !again, "made again: %v", again)
+		_, there := l.node("/l/" + name)
+		expect.Equal(t, there, again, "the node is there; made again: %v", again)
+	}
+}
+
+// actorOf returns an actor on a source.
+func actorOf(s source) *actor { return &actor{source: s, look: look.New(s, false)} }
+
+// hands is a source that counts what was done by hand.
+type hands struct {
+	source
+	status admin.Status
+	fails  error
+	handed int
+}
+
+func (s *hands) Status(admin.Need) *admin.Status { return &s.status }
+func (s *hands) HandOver(context.Context) error  { s.handed++; return s.fails }
+func (s *hands) TakeSnapshot() error             { s.handed++; return s.fails }
+
+func TestOperatorsActionsOnOneServer(t *testing.T) {
+	two := []status.Member{{ID: 1}, {ID: 2}}
+	for name, c := range map[string]struct {
+		node  status.Node
+		dir   string
+		fails error
+		hand  string // the error of hand-over
+		snap  string // that of snapshot
+	}{
+		"alone":    {status.Node{ID: 1, Leader: 1, Members: two[:1]}, "", nil, "runs alone", "in memory"},
+		"headless": {status.Node{ID: 1, Members: two}, "/d", nil, "no server leads", ""},
+		"other":    {status.Node{ID: 1, Leader: 2, Members: two}, "/d", nil, "ask server 2", ""},
+		"leader":   {status.Node{ID: 1, Leader: 1, Members: two}, "/d", nil, "", ""},
+		"fails": {status.Node{ID: 1, Leader: 1, Members: two}, "/d", errors.New("so"),
+			"leadership was not handed over: so", "no snapshot was written: so"},
+	} {
+		s := &hands{fails: c.fails, status: admin.Status{Node: c.node, Config: admin.Config{DataDir: c.dir}}}
+		v := actorOf(s)
+		for want, plan := range map[string]func(context.Context, *action) (*step, error){
+			c.hand: v.planHandOver, c.snap + " ": v.planSnapshot} {
+			st, err := plan(t.Context(), nil)
+			if planned := s.handed; err == nil {
+				err = st.do(t.Context())
+				expect.Equal(t, s.handed, planned+1, "%s", name)
+			}
+			if want = strings.TrimSpace(want); want == "" {
+				expect.OK(t, err, "%s", name)
+				continue
+			}
+			var no *port.Refusal
+			expect.That(t, errors.As(err, &no) && no.Status == 409 && strings.Contains(no.Text, want), "%s: %v", name,
+				err)
+		}
+	}
+}
