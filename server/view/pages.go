@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/zlockd/zlockd/server/view/act"
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/server/view/look"
 )
@@ -19,7 +20,7 @@ func New(o Options) *View {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	v := &View{o: o, source: o.Source, began: o.Now(),
 		look: look.New(o.Source, o.ShowAll), desk: ask.New(o.Authorize, o.ShowAll, o.Source.Status)}
-	v.actor = newActor(o.Source, v.look, v.desk, o.Authorize, o.Log)
+	v.actor = act.New(o.Source, v.look, v.desk, o.Authorize, o.Log)
 	v.ctx, v.stop = context.WithCancel(context.Background())
 	v.wg.Go(func() { v.tellEnded(v.ctx) })
 	v.wg.Go(func() { v.sampleRates(v.ctx) })

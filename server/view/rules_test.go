@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/view/act"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/server/view/look"
@@ -307,5 +308,5 @@ func TestPrefixesWithoutALockAreForgotten(t *testing.T) {
 // viewOf returns a view of a source, without goroutines in the background.
 func viewOf(s Source) *View {
 	l := look.New(s, false)
-	return &View{source: s, look: l, actor: newActor(s, l, nil, nil, nil)}
+	return &View{source: s, look: l, actor: act.New(s, l, nil, nil, nil)}
 }

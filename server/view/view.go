@@ -7,39 +7,29 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/view/act"
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/server/view/look"
 )
 
 // Source is the server as this package sees it.
 type Source interface {
-	recipe.Watches
+	act.Source
 	Ended
-	// View runs f under the read side of the state lock, if there is a state.
-	View(f func(*state.State)) bool
-	// Status, Conns and WatchCount describe this server.
-	Status(admin.Need) *admin.Status
+	// Conns and WatchCount describe this server.
 	Conns() []admin.Conn
 	WatchCount(session int64) int
 	// WatchScan calls f for pairs of a path and a session that watches it, until f returns false.
 	WatchScan(f func(path string, session int64) bool)
 	// GoneClients returns the counts of connections that have ended, by address.
 	GoneClients() map[string]observe.Count
-	// Do carries out a request through the log and returns its outcome.
-	Do(context.Context, state.Request) (state.Outcome, error)
-	// HandOver gives leadership to another server.
-	HandOver(context.Context) error
 	// Members lists the members and how far each is. It asks other servers, so it may take some
 	// seconds.
 	Members(context.Context) (*status.Members, error)
-	// TakeSnapshot writes a snapshot to disk.
-	TakeSnapshot() error
 }
 
 // Options say to which users the view shows which data.
@@ -60,7 +50,7 @@ type Options struct {
 type View struct {
 	o       Options
 	source  Source
-	actor   *actor
+	actor   *act.Actor
 	desk    *ask.Desk
 	look    *look.Looker
 	rates   rates

@@ -84,6 +84,8 @@ var layers = [][]string{
 	{"./server/locks", "./server/view", "./cmd/zlock"},
 	{"./server/view", "./server", "./cmd/zlock"},
 	{"./server/view/ask", "./server/view", "./server"},
+	{"./server/view/look", "./server/view", "./server"},
+	{"./server/view/act", "./server/view", "./server"},
 	{"./client/fence", "./client"},
 	{"./client/zk", "./client"},
 	{"./client/internal/session", "./client/internal/hold", "./client/internal/take", "./client"},

@@ -1,4 +1,6 @@
-package view
+// Package act carries out what operators ask for on the page of a server: it checks who asks, plans an action,
+// says whom it hits, and takes care that it hits the contender that the operator saw.
+package act
 
 import (
 	"context"
@@ -24,15 +26,14 @@ import (
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/server/view/look"
 	"github.com/zlockd/zlockd/session"
-	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // tokenHeader is the header with the page's token. Pages of other sites can neither read nor send this
 // header.
 const tokenHeader = "X-Zlockd-Token"
 
-// source is the server as this part of the view sees it.
-type source interface {
+// Source is the server as this part of the view sees it.
+type Source interface {
 	look.Source
 	// Status describes this server.
 	Status(admin.Need) *admin.Status
@@ -44,9 +45,9 @@ type source interface {
 	TakeSnapshot() error
 }
 
-// actor carries out what operators ask for on the page. Any goroutine may use it.
-type actor struct {
-	source    source
+// Actor carries out what operators ask for on the page. Any goroutine may use it.
+type Actor struct {
+	source    Source
 	look      *look.Looker
 	desk      *ask.Desk
 	authorize port.Super // checks the users that may act; nil: none may
@@ -54,19 +55,19 @@ type actor struct {
 	token     string // the page's token, which a change must send
 }
 
-// newActor returns an actor with a new token. The log receives each action.
-func newActor(from source, l *look.Looker, d *ask.Desk, authorize port.Super, log *slog.Logger) *actor {
+// New returns an actor with a new token. The log receives each action.
+func New(from Source, l *look.Looker, d *ask.Desk, authorize port.Super, log *slog.Logger) *Actor {
 	var token [16]byte
 	rand.Read(token[:]) // never fails
-	return &actor{source: from, look: l, desk: d, authorize: authorize, log: log,
+	return &Actor{source: from, look: l, desk: d, authorize: authorize, log: log,
 		token: hex.EncodeToString(token[:])}
 }
 
 // Token returns the token that actions must send.
-func (x *actor) Token() string { return x.token }
+func (x *Actor) Token() string { return x.token }
 
 // Ready reports whether there are users that may act.
-func (x *actor) Ready() bool { return x.authorize != nil }
+func (x *Actor) Ready() bool { return x.authorize != nil }
 
 // action is an operator's request.
 type action struct {
@@ -91,7 +92,7 @@ const (
 )
 
 // Act answers /actions/NAME.
-func (x *actor) Act(w http.ResponseWriter, r *http.Request) {
+func (x *Actor) Act(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	plans := map[string]func(context.Context, *action) (*step, error){
 		"ask": x.planAsk, "break": x.planBreak, "end-session": x.planEnd, "hand-over": x.planHandOver,
@@ -137,7 +138,7 @@ func (x *actor) Act(w http.ResponseWriter, r *http.Request) {
 
 // mayAct checks whether a request may change anything: it must be a POST of JSON with the token
 // of the page and the super user's password.
-func (x *actor) mayAct(w http.ResponseWriter, r *http.Request) (user string, err error) {
+func (x *Actor) mayAct(w http.ResponseWriter, r *http.Request) (user string, err error) {
 	if no := port.Posts(w, r); no != nil {
 		return "", no
 	}
@@ -162,7 +163,7 @@ func (x *actor) mayAct(w http.ResponseWriter, r *http.Request) (user string, err
 
 // target finds the contender of an action. The token makes sure that the action hits the hold
 // that the operator saw.
-func (x *actor) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.Entry, error) {
+func (x *Actor) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.Entry, error) {
 	if !strings.HasPrefix(a.Path, "/") {
 		return nil, nil, ask.BadRequest("path wants the path of a lock")
 	}
@@ -184,7 +185,7 @@ func (x *actor) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.E
 	return &q, c, nil
 }
 
-func (x *actor) hitOf(c *recipe.Entry, what string) answer.Hit {
+func (x *Actor) hitOf(c *recipe.Entry, what string) answer.Hit {
 	id := int64(c.Session)
 	h := answer.Hit{Session: admin.Hex(id), What: what, Addr: x.look.Sessions(map[int64]bool{id: true})[id].Addr}
 	if o, ok := c.Record(); ok && o.Host != "" {
@@ -194,7 +195,7 @@ func (x *actor) hitOf(c *recipe.Entry, what string) answer.Hit {
 }
 
 // planBreak removes a contender's node.
-func (x *actor) planBreak(ctx context.Context, a *action) (*step, error) {
+func (x *Actor) planBreak(ctx context.Context, a *action) (*step, error) {
 	q, c, err := x.target(ctx, a)
 	if err != nil {
 		return nil, err
@@ -225,7 +226,7 @@ func (x *actor) planBreak(ctx context.Context, a *action) (*step, error) {
 }
 
 // planAsk writes into a contender's node that an operator wants the lock back.
-func (x *actor) planAsk(ctx context.Context, a *action) (*step, error) {
+func (x *Actor) planAsk(ctx context.Context, a *action) (*step, error) {
 	q, c, err := x.target(ctx, a)
 	if err != nil {
 		return nil, err
@@ -269,7 +270,7 @@ func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {
 }
 
 // planEnd ends a session.
-func (x *actor) planEnd(ctx context.Context, a *action) (*step, error) {
+func (x *Actor) planEnd(ctx context.Context, a *action) (*step, error) {
 	id, ok := ask.ParseSession(a.Session)
 	if !ok {
 		return nil, ask.BadRequest("session wants an id such as 0x100000ae0210023")
@@ -314,7 +315,7 @@ func (x *actor) planEnd(ctx context.Context, a *action) (*step, error) {
 	return step, nil
 }
 
-func (x *actor) planHandOver(context.Context, *action) (*step, error) {
+func (x *Actor) planHandOver(context.Context, *action) (*step, error) {
 	s := x.source.Status(0)
 	switch {
 	case len(s.Members) < 2:
@@ -336,7 +337,7 @@ func (x *actor) planHandOver(context.Context, *action) (*step, error) {
 	}, nil
 }
 
-func (x *actor) planSnapshot(context.Context, *action) (*step, error) {
+func (x *Actor) planSnapshot(context.Context, *action) (*step, error) {
 	if x.source.Status(0).Config.DataDir == "" {
 		return nil, ask.Conflict("this server keeps everything in memory (--dev)")
 	}
@@ -349,113 +350,4 @@ func (x *actor) planSnapshot(context.Context, *action) (*step, error) {
 			return nil
 		},
 	}, nil
-}
-
-// write changes the node of a contender as the super user, in a new session that it closes afterwards. The
-// argument body is the body of the operation.
-func (x *actor) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
-	body []byte,
-) error {
-	hello := state.SessionBody{Timeout: 10_000, Owner: x.source.Status(0).ID, Addr: "operator"}
-	rand.Read(hello.Password[:]) // never fails
-	out, err := x.source.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
-	if err != nil {
-		return err
-	}
-	s := out.Session
-	err = x.change(ctx, &s, q.Target(c.Node), c, append(jute.AppendMultiHeader(nil, op, false, -1), body...))
-	if _, end := x.source.Do(ctx, state.End(s.ID, s.Gen, state.EndClosed)); err == nil {
-		err = end
-	}
-	return err
-}
-
-var (
-	errGone    = port.Refuse(http.StatusNotFound, "the node is gone")
-	errChanged = port.Refuse(http.StatusConflict, "the node has changed: reload and try again")
-)
-
-// changeTries bounds how often change begins again.
-const changeTries = 100
-
-// change runs an operation on the contender's node at target, if that is still the node with the contender's
-// token when the request is applied. A node's version cannot show this, because a node that was made again at
-// the same path has the same version. So change sends a multi, which also makes and removes a sequential node
-// in each directory above. The number of that node shows whether any node was made there since change looked
-// (the root cannot be replaced). If one was made, the whole multi fails, and change looks again. The queue of
-// a numbered node is not checked, because it may be busy: a directory never gives a number twice.
-func (x *actor) change(ctx context.Context, s *session.Session, target string, c *recipe.Entry,
-	op []byte,
-) error {
-	for range changeTries {
-		multi := slices.Clone(op)
-		czxid := int64(0)
-		if !x.source.View(func(st *state.State) {
-			n, ok := st.Tree().Find(target)
-			if !ok {
-				return
-			}
-			czxid = n.Stat().Czxid
-			if recipe.Numbered(c.Node) {
-				n = n.Parent()
-			}
-			for n.Name() != "" {
-				n = n.Parent()
-				multi = appendUnchanged(multi, recipe.Join(n.Path(), "zlockd-look-"), n.Counter())
-			}
-		}) {
-			return ask.ErrNotServing
-		}
-		switch czxid {
-		case c.Token:
-		case 0:
-			return errGone
-		default:
-			return errChanged
-		}
-		done, err := x.source.Do(ctx, state.Request{Op: jute.OpMulti, Session: s.ID, Gen: s.Gen,
-			IDs: acl.Super, Body: jute.AppendMultiHeader(multi, jute.OpError, true, -1)})
-		if err != nil {
-			return err
-		}
-		at, code := 0, done.Code
-		if code == jute.OK {
-			at, code = failedOp(done.Reply)
-		}
-		switch {
-		case done.Refused, at == 0 && code == jute.BadVersion:
-			return errChanged
-		case at == 0 && code == jute.NoNode:
-			return errGone
-		case code == jute.OK:
-			return nil
-		case code != jute.NoNode:
-			return fmt.Errorf("refused with code %d; end the session of the contender instead", code)
-		}
-	}
-	return ask.Conflict("nodes are made above it all the time; nothing was done; end the session of the " +
-		"contender instead")
-}
-
-// appendUnchanged appends operations to a multi that fail with NONODE unless a sequential node with this
-// prefix would get the number next.
-func appendUnchanged(multi []byte, prefix string, next int32) []byte {
-	multi = jute.AppendMultiHeader(multi, jute.OpCreate, false, -1)
-	multi = jute.AppendBuffer(jute.AppendString(multi, prefix), nil)
-	multi = jute.AppendInt(jute.AppendACL(multi, jute.WorldAnyone), jute.FlagPersistentSequential)
-	multi = jute.AppendMultiHeader(multi, jute.OpDelete, false, -1)
-	return jute.AppendInt(jute.AppendString(multi, fmt.Sprintf("%s%010d", prefix, next)), -1)
-}
-
-// failedOp returns which operation of a multi was refused, and its code.
-func failedOp(reply []byte) (at int, code jute.ErrCode) {
-	d := jute.NewDecoder(reply)
-	for h := d.MultiHeader(); d.Err() == nil && !h.Done && h.Type == jute.OpError; h = d.MultiHeader() {
-		if h.Err != jute.OK {
-			return at, h.Err
-		}
-		d.Int()
-		at++
-	}
-	return 0, jute.OK
 }

@@ -1,4 +1,4 @@
-package view
+package act
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 
 // lone is a Source of one state, to which it applies requests at once.
 type lone struct {
-	source
+	Source
 	st      *state.State
 	out     state.Outcome
 	errs    map[jute.OpCode]error
@@ -273,11 +273,11 @@ func TestAnActionReachesANumberedContenderInABusyQueue(t *testing.T) {
 }
 
 // actorOf returns an actor on a source.
-func actorOf(s source) *actor { return &actor{source: s, look: look.New(s, false)} }
+func actorOf(s Source) *Actor { return &Actor{source: s, look: look.New(s, false)} }
 
 // hands is a source that counts what was done by hand.
 type hands struct {
-	source
+	Source
 	status admin.Status
 	fails  error
 	handed int

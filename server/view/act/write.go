@@ -1,0 +1,126 @@
+package act
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/view/ask"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree/acl"
+)
+
+// write changes the node of a contender as the super user, in a new session that it closes afterwards. The
+// argument body is the body of the operation.
+func (x *Actor) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
+	body []byte,
+) error {
+	hello := state.SessionBody{Timeout: 10_000, Owner: x.source.Status(0).ID, Addr: "operator"}
+	rand.Read(hello.Password[:]) // never fails
+	out, err := x.source.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
+	if err != nil {
+		return err
+	}
+	s := out.Session
+	err = x.change(ctx, &s, q.Target(c.Node), c, append(jute.AppendMultiHeader(nil, op, false, -1), body...))
+	if _, end := x.source.Do(ctx, state.End(s.ID, s.Gen, state.EndClosed)); err == nil {
+		err = end
+	}
+	return err
+}
+
+var (
+	errGone    = port.Refuse(http.StatusNotFound, "the node is gone")
+	errChanged = port.Refuse(http.StatusConflict, "the node has changed: reload and try again")
+)
+
+// changeTries bounds how often change begins again.
+const changeTries = 100
+
+// change runs an operation on the contender's node at target, if that is still the node with the contender's
+// token when the request is applied. A node's version cannot show this, because a node that was made again at
+// the same path has the same version. So change sends a multi, which also makes and removes a sequential node
+// in each directory above. The number of that node shows whether any node was made there since change looked
+// (the root cannot be replaced). If one was made, the whole multi fails, and change looks again. The queue of
+// a numbered node is not checked, because it may be busy: a directory never gives a number twice.
+func (x *Actor) change(ctx context.Context, s *session.Session, target string, c *recipe.Entry,
+	op []byte,
+) error {
+	for range changeTries {
+		multi := slices.Clone(op)
+		czxid := int64(0)
+		if !x.source.View(func(st *state.State) {
+			n, ok := st.Tree().Find(target)
+			if !ok {
+				return
+			}
+			czxid = n.Stat().Czxid
+			if recipe.Numbered(c.Node) {
+				n = n.Parent()
+			}
+			for n.Name() != "" {
+				n = n.Parent()
+				multi = appendUnchanged(multi, recipe.Join(n.Path(), "zlockd-look-"), n.Counter())
+			}
+		}) {
+			return ask.ErrNotServing
+		}
+		switch czxid {
+		case c.Token:
+		case 0:
+			return errGone
+		default:
+			return errChanged
+		}
+		done, err := x.source.Do(ctx, state.Request{Op: jute.OpMulti, Session: s.ID, Gen: s.Gen,
+			IDs: acl.Super, Body: jute.AppendMultiHeader(multi, jute.OpError, true, -1)})
+		if err != nil {
+			return err
+		}
+		at, code := 0, done.Code
+		if code == jute.OK {
+			at, code = failedOp(done.Reply)
+		}
+		switch {
+		case done.Refused, at == 0 && code == jute.BadVersion:
+			return errChanged
+		case at == 0 && code == jute.NoNode:
+			return errGone
+		case code == jute.OK:
+			return nil
+		case code != jute.NoNode:
+			return fmt.Errorf("refused with code %d; end the session of the contender instead", code)
+		}
+	}
+	return ask.Conflict("nodes are made above it all the time; nothing was done; end the session of the " +
+		"contender instead")
+}
+
+// appendUnchanged appends operations to a multi that fail with NONODE unless a sequential node with this
+// prefix would get the number next.
+func appendUnchanged(multi []byte, prefix string, next int32) []byte {
+	multi = jute.AppendMultiHeader(multi, jute.OpCreate, false, -1)
+	multi = jute.AppendBuffer(jute.AppendString(multi, prefix), nil)
+	multi = jute.AppendInt(jute.AppendACL(multi, jute.WorldAnyone), jute.FlagPersistentSequential)
+	multi = jute.AppendMultiHeader(multi, jute.OpDelete, false, -1)
+	return jute.AppendInt(jute.AppendString(multi, fmt.Sprintf("%s%010d", prefix, next)), -1)
+}
+
+// failedOp returns which operation of a multi was refused, and its code.
+func failedOp(reply []byte) (at int, code jute.ErrCode) {
+	d := jute.NewDecoder(reply)
+	for h := d.MultiHeader(); d.Err() == nil && !h.Done && h.Type == jute.OpError; h = d.MultiHeader() {
+		if h.Err != jute.OK {
+			return at, h.Err
+		}
+		d.Int()
+		at++
+	}
+	return 0, jute.OK
+}
