@@ -17,9 +17,9 @@
 //     whose request has no certain outcome, is closed; the client's reconnect
 //     is the retry.
 //
-// The files, from the ground up: conn.go defines the state of one client; shared.go what it has in common with
-// all others, which is all that it knows of its server; registry.go which connections there are, and what
-// they do when the state changes; cost.go charges requests to the accounts of package budget; read.go,
+// The files, from the ground up: conn.go defines the state of one client; shared.go what it has in common
+// with all others, which is all that it knows of its server; registry.go which connections there are, and
+// what they do when the state changes; cost.go charges requests to the accounts of package budget; read.go,
 // outcome.go and the files named after a request answer requests; request.go chooses among them; serve.go and
 // resting.go run a connection. The packages beside this one do not know what a connection is for.
 package conn

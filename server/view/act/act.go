@@ -1,5 +1,5 @@
-// Package act carries out what operators ask for on the page of a server: it checks who asks, plans an action,
-// says whom it hits, and takes care that it hits the contender that the operator saw.
+// Package act carries out what operators ask for on the page of a server: it checks who asks, plans an
+// action, says whom it hits, and takes care that it hits the contender that the operator saw.
 package act
 
 import (
