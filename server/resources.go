@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 )
@@ -63,4 +64,24 @@ func lossNotice(s *admin.Status) string {
 	}
 	return fmt.Sprintf("%d of %d voters follow: one more loss stops the cluster; start server %s, or replace "+
 		"it (zlock member replace)", follow, voters, strings.Join(missing, ", "))
+}
+
+// diskFailed is the number of free bytes below which /health reports a fault.
+const diskFailed = 64 << 20
+
+// diskStatus adds the free disk space to a status, and a fault if the disk is full, because the log needs
+// room.
+func (i *Instance) diskStatus(s *admin.Status) {
+	dir := i.o.DataDir
+	if dir == "" {
+		return
+	}
+	free, err := disk.FreeBytes(dir)
+	if err != nil {
+		return
+	}
+	s.DiskFree = free
+	if free < diskFailed {
+		s.Faults = append(s.Faults, fmt.Sprintf("the disk of %s is full: %d MiB free", dir, free>>20))
+	}
 }

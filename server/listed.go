@@ -1,0 +1,144 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/session"
+)
+
+// listConns lists the connections.
+func (i *Instance) listConns(s *admin.Status) {
+	s.ConnList = i.Clients.Conns()
+	slices.SortFunc(s.ConnList, func(a, b admin.Conn) int {
+		return cmp.Or(a.Established.Compare(b.Established), cmp.Compare(a.Addr, b.Addr))
+	})
+	for n := range s.ConnList {
+		if !s.Fits("connections", len(s.ConnList), admin.ListedConn) {
+			s.ConnList = s.ConnList[:n]
+			return
+		}
+	}
+}
+
+// listWatches groups the watches by session.
+func (i *Instance) listWatches(s *admin.Status, need admin.Need) {
+	list := i.names(need)
+	i.Clients.WatchScan(func(path string, session int64) bool {
+		fits := s.Fits("watches", s.Watches, admin.ListedPath(path))
+		if fits {
+			list.add(session, path)
+		}
+		return fits
+	})
+	s.WatchList = list.list()
+}
+
+// sorted returns a list of paths by session. Sessions and paths are sorted, without duplicates.
+func sorted(by map[int64][]string) []admin.SessionPaths {
+	list := make([]admin.SessionPaths, 0, len(by))
+	for id, paths := range by {
+		slices.Sort(paths)
+		list = append(list, admin.SessionPaths{Session: id, Paths: slices.Compact(paths)})
+	}
+	slices.SortFunc(list, func(a, b admin.SessionPaths) int { return cmp.Compare(a.Session, b.Session) })
+	return list
+}
+
+// names collects the paths of a list by session. It only counts paths that the reader may not see.
+type names struct {
+	by     map[int64][]string
+	hidden map[int64]int
+	shows  func(path string) bool
+}
+
+// keptNames bounds the cache of rights of a list, in bytes of directory names. The rights of further
+// directories are not cached.
+const keptNames = 8 << 20
+
+func (i *Instance) names(need admin.Need) *names {
+	l := &names{by: make(map[int64][]string), hidden: make(map[int64]int)}
+	node := i.node.Load()
+	if need&admin.NeedHidden != 0 || i.o.SkipACL || node == nil {
+		l.shows = func(string) bool { return true }
+		return l
+	}
+	open := map[string]bool{}
+	room := keptNames
+	l.shows = func(path string) bool {
+		dir := path[:max(strings.LastIndexByte(path, '/'), 0)]
+		may, known := open[dir]
+		if !known {
+			node.View(func(st *state.State) { may = st.Tree().Shows(path) })
+			if room -= len(dir) + 32; room > 0 {
+				open[dir] = may
+			}
+		}
+		return may
+	}
+	return l
+}
+
+func (l *names) add(session int64, path string) {
+	if l.shows(path) {
+		l.by[session] = append(l.by[session], path)
+	} else {
+		l.hidden[session]++
+	}
+}
+
+// list returns the paths by session, sorted and without duplicates. Of the paths that the reader may not see,
+// the result has only the number.
+func (l *names) list() []admin.SessionPaths {
+	for id, n := range l.hidden {
+		l.by[id] = append(l.by[id], fmt.Sprintf("(%d that world:anyone may not list)", n))
+	}
+	return sorted(l.by)
+}
+
+// listedAtOnce is how many sessions listSessions reads under one hold of the state lock.
+const listedAtOnce = 256
+
+// listSessions lists the sessions, in the order of ids.
+func listSessions(s *admin.Status, node *raftfsm.Node) {
+	left := node.Deadlines()
+	piece := make([]session.Session, 0, listedAtOnce)
+	for after, more := int64(0), true; more; {
+		piece = piece[:0]
+		node.View(func(st *state.State) {
+			st.Sessions().From(after, listedAtOnce, func(x session.Session) { piece = append(piece, x) })
+		})
+		more = len(piece) == listedAtOnce
+		for _, x := range piece {
+			if !s.Fits("sessions", s.Sessions, admin.ListedSession) {
+				return
+			}
+			after = x.ID
+			e := admin.Session{ID: x.ID, Timeout: time.Duration(x.Timeout) * time.Millisecond}
+			if d, ok := left[x.ID]; ok {
+				e.Expires = s.Now.Add(d)
+			}
+			s.SessionList = append(s.SessionList, e)
+		}
+	}
+}
+
+// listEphemerals lists the ephemeral nodes by session. A node that is created or deleted in this time may be
+// in the list or not.
+func (i *Instance) listEphemerals(s *admin.Status, node *raftfsm.Node, need admin.Need) {
+	list := i.names(need)
+	node.Ephemerals(func(session int64, path string) bool {
+		fits := s.Fits("ephemeral nodes", s.EphemeralCount, admin.ListedPath(path))
+		if fits {
+			list.add(session, path)
+		}
+		return fits
+	})
+	s.Ephemerals = list.list()
+}

@@ -1,0 +1,91 @@
+package metrics
+
+import (
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxNamespaces bounds the memory that a client can use up by inventing top-level names. Further names are
+// counted together.
+const (
+	maxNamespaces   = 32
+	maxNamespace    = 64       // bytes of a name with its own count
+	otherNamespaces = "/other" // contains a slash, so no first part of a path is equal to it
+)
+
+// Namespaces collects sizes by the first part of a path. The zero value is ready. Looking up a name needs no
+// lock. Adding a new name copies the map.
+type Namespaces struct {
+	mu sync.Mutex // held while a name is added
+	m  atomic.Pointer[map[string]*Recorder]
+}
+
+// Observe records n bytes for path. The root belongs to no namespace.
+func (n *Namespaces) Observe(path string, bytes int64) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if name == "" {
+		return
+	}
+	if len(name) > maxNamespace {
+		name = otherNamespaces
+	}
+	if m := n.m.Load(); m != nil {
+		r := (*m)[name]
+		if r == nil && len(*m) >= maxNamespaces-1 {
+			r = (*m)[otherNamespaces]
+		}
+		if r != nil {
+			r.Observe(bytes)
+			return
+		}
+	}
+	n.add(name).Observe(bytes)
+}
+
+func (n *Namespaces) add(name string) *Recorder {
+	// As in labels, because Prometheus refuses two samples with the same label.
+	name = strings.ToValidUTF8(name, "\uFFFD")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old := map[string]*Recorder{}
+	if p := n.m.Load(); p != nil {
+		old = *p
+	}
+	if len(old) >= maxNamespaces-1 {
+		name = otherNamespaces
+	}
+	if r := old[name]; r != nil {
+		return r
+	}
+	fresh := maps.Clone(old)
+	r := new(Recorder)
+	fresh[strings.Clone(name)] = r
+	n.m.Store(&fresh)
+	return r
+}
+
+// Values returns what was recorded by name.
+func (n *Namespaces) Values(now time.Time) map[string]Summary {
+	out := make(map[string]Summary)
+	if m := n.m.Load(); m != nil {
+		for name, r := range *m {
+			out[name] = r.Value(now, 1)
+		}
+	}
+	return out
+}
+
+// HideNames drops the names from values of Namespaces; the values of those that are counted together stay.
+func HideNames(values map[string]Summary) {
+	maps.DeleteFunc(values, func(name string, _ Summary) bool { return name != otherNamespaces })
+}
+
+// Reset forgets everything.
+func (n *Namespaces) Reset() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.m.Store(nil)
+}
