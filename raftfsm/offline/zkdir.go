@@ -126,10 +126,8 @@ func LoadZooKeeper(o ZooKeeperOptions) (*ZooKeeper, error) {
 	if o.LogDir != "" {
 		logDir = versionDir(o.LogDir)
 	}
-	for _, d := range []string{o.From, dir, logDir} {
-		if err := checkStopped(d); err != nil {
-			return nil, err
-		}
+	if err := checkStopped(o.From, dir, logDir); err != nil {
+		return nil, err
 	}
 	return loadDirs(dir, logDir, o.DropTorn)
 }
@@ -344,21 +342,23 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 	}
 }
 
-// checkStopped refuses a directory that a ZooKeeper is writing to. ZooKeeper uses no locks, but it keeps its
+// checkStopped refuses directories that a ZooKeeper is writing to. ZooKeeper uses no locks, but it keeps its
 // log open, and its scripts write its process id to a file.
-func checkStopped(dir string) error {
+func checkStopped(dirs ...string) error {
 	const pidFile = "zookeeper_server.pid"
-	for _, d := range []string{dir, filepath.Dir(dir)} {
-		b, err := os.ReadFile(filepath.Join(d, pidFile))
-		if err != nil {
-			continue
-		}
-		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && isJava(pid) {
-			return fmt.Errorf("a ZooKeeper runs on %s (process %d, by %s): stop it first, or its newest changes "+
-				"would be missing", dir, pid, filepath.Join(d, pidFile))
+	for _, dir := range dirs {
+		for _, d := range []string{dir, filepath.Dir(dir)} {
+			b, err := os.ReadFile(filepath.Join(d, pidFile))
+			if err != nil {
+				continue
+			}
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && isJava(pid) {
+				return fmt.Errorf("a ZooKeeper runs on %s (process %d, by %s): stop it first, or its newest changes "+
+					"would be missing", dir, pid, filepath.Join(d, pidFile))
+			}
 		}
 	}
-	if pid := openedBy(dir); pid != 0 {
+	if pid, dir := openedBy(dirs); pid != 0 {
 		return fmt.Errorf("process %d has files in %s open: stop that ZooKeeper first, or its newest changes "+
 			"would be missing", pid, dir)
 	}
@@ -370,28 +370,36 @@ func isJava(pid int) bool {
 	return err == nil && strings.TrimSpace(string(name)) == "java"
 }
 
-// openedBy returns the id of another process that has a file in dir open for writing. It sees only processes
-// that this process may inspect.
-func openedBy(dir string) int {
-	dir, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return 0
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return 0
+// openedBy returns the id of another process that has a file in one of dirs open for writing, and that
+// directory. It sees only processes that this process may inspect. It looks at each of their files once, however
+// many directories there are.
+func openedBy(dirs []string) (pid int, dir string) {
+	given := map[string]string{} // by the path without links
+	for _, d := range dirs {
+		path, err := filepath.EvalSymlinks(d)
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err == nil {
+			given[path] = d
+		}
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, fd := range processes {
 		to, err := os.Readlink(fd)
-		if err != nil || filepath.Dir(to) != dir {
+		if err != nil {
+			continue
+		}
+		dir, ok := given[filepath.Dir(to)]
+		if !ok {
 			continue
 		}
 		pid, _ := strconv.Atoi(strings.Split(fd, "/")[2])
 		if pid != os.Getpid() && writes(pid, filepath.Base(fd)) {
-			return pid
+			return pid, dir
 		}
 	}
-	return 0
+	return 0, ""
 }
 
 // writes reports whether a file descriptor was opened for writing.
