@@ -5,8 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -16,12 +14,12 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// TestOneWrongBitIsNoticed flips one bit of every byte of the newest snapshot and of the log after it, one at
-// a time. Reading must fail with the file and the offset, or return the state as before.
+// Each byte of the newest snapshot, and of the log after it, gets one wrong bit. Reading fails and names the
+// file, or returns the state as it was.
 func TestOneWrongBitIsNoticed(t *testing.T) {
 	dir := filepath.Join(zooDir(t), "version-2")
 	before := must.Get(loadDirs(dir, dir, false))(t)
-	last := len(bytes.TrimRight(logOf(history()[4:8]), "\x00")) // where the last entry begins
+	last := len(bytes.TrimRight(logOf(history()[4:8]), "\x00")) // where the last entry of log.5 starts
 	const checksum, length = 8, 4
 	for _, name := range []string{"snapshot.4", "log.5"} {
 		file := filepath.Join(dir, name)
@@ -38,20 +36,17 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 					expect.Has(t, err.Error(), name, "byte %d: %v", at, err)
 					continue
 				}
-				// The reader may have dropped the last entry as torn if the flipped bit is in its length or
-				// its checksum. Otherwise it dropped nothing.
+				// The reader may drop the last entry as torn if the wrong bit is in its length or its end. It
+				// drops nothing else.
 				if z.Zxid == before.Zxid-1 && torn && name == "log.5" && len(z.Notes) == 1 {
-					expect.That(t, at >= last+checksum,
-						"%s, byte %d: left out: %q: want at >= last+checksum", name, at, z.Notes)
+					expect.That(t, at >= last+checksum, "%s: byte %d, before the last entry, costs it: %q", name, at, z.Notes)
 					expect.That(t, at < last+checksum+length || whole[at] == 'B',
-						"%s, byte %d: left out: %q: want at < last+checksum+length || whole[at] == 'B'",
-						name, at, z.Notes)
+						"%s: byte %d, neither in the length nor the end, costs the last entry: %q", name, at, z.Notes)
 					continue
 				}
 				diffs, _ := Compare(contentOf("", 0, before.Nodes.Tree), contentOf("", 0, z.Nodes.Tree), true)
-				if len(diffs) > 0 || z.Zxid != before.Zxid {
-					t.Errorf("%s, byte %d: read as if nothing was wrong: %q, zxid 0x%x", name, at, diffs, z.Zxid)
-				}
+				expect.Equal(t, len(diffs), 0, "%s, byte %d: differences that no error tells of: %q", name, at, diffs)
+				expect.Equal(t, z.Zxid, before.Zxid, "%s, byte %d: zxid", name, at)
 			}
 		}
 		expect.That(t, refused >= len(whole),
@@ -60,7 +55,7 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 	}
 }
 
-// TestWhatMayNotBeRead is refused, with what to do.
+// An import without the right to read a file or a directory fails, and says as which user to run it.
 func TestWhatMayNotBeRead(t *testing.T) {
 	dir := zooDir(t)
 	for _, d := range []string{filepath.Dir(dir), dir, filepath.Join(dir, "version-2")} {
@@ -76,9 +71,9 @@ func TestWhatMayNotBeRead(t *testing.T) {
 		must.OK(t, err)
 		must.OK(t, os.Chmod(entry, 0))
 		asNobody(t, func() { _, err = LoadZooKeeper(ZooKeeperOptions{From: dir}) })
-		if err == nil || !strings.Contains(err.Error(), name) ||
-			!strings.Contains(err.Error(), "as the user that ZooKeeper runs as") {
-			t.Errorf("%s: %v", name, err)
+		if expect.Fails(t, err, "%s", name) {
+			expect.Has(t, err.Error(), name)
+			expect.Has(t, err.Error(), "as the user that ZooKeeper runs as", "%s", name)
 		}
 		must.OK(t, os.Chmod(entry, info.Mode()))
 	}
@@ -105,8 +100,9 @@ func TestVerifyFindsEveryField(t *testing.T) {
 	} {
 		a, b := load(), load()
 		change(b.Nodes["/a"])
-		if diffs, _ := Compare(a, b, true); len(diffs) != 1 || !strings.Contains(diffs[0], `"/a": `+name) {
-			t.Errorf("%s: %v", name, diffs)
+		diffs, _ := Compare(a, b, true)
+		if expect.Equal(t, len(diffs), 1, "%s: differences: %q", name, diffs) {
+			expect.Has(t, diffs[0], `"/a": `+name)
 		}
 	}
 	a, b := load(), load()
@@ -118,7 +114,8 @@ func TestVerifyFindsEveryField(t *testing.T) {
 	expect.Equal(t, len(diffs), 2, "null and empty are the same")
 }
 
-// A session that a restore ends on purpose is told, and is no difference; any other change by then is.
+// A restore ends some sessions, and removes their nodes. Compare lists these nodes apart, and any other
+// change as a difference.
 func TestVerifyTellsOfEndedSessions(t *testing.T) {
 	from := imported(t)
 	backup, dir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "new")
@@ -141,10 +138,11 @@ func TestVerifyTellsOfEndedSessions(t *testing.T) {
 		c.change(b)
 		diffs, ended := Compare(a, b, c.ephemerals)
 		back, endedBack := Compare(b, a, c.ephemerals)
-		expect.That(t, len(diffs) == c.diffs && len(back) == c.diffs,
-			"%s: %q, the other way %q", name, diffs, back)
-		if !c.ephemerals && (!slices.Equal(ended, []string{"/a/e"}) || !slices.Equal(endedBack, ended)) {
-			t.Errorf("%s: ended %q and %q", name, ended, endedBack)
+		expect.Equal(t, len(diffs), c.diffs, "%s: differences: %q", name, diffs)
+		expect.Equal(t, len(back), c.diffs, "%s: differences, the other way: %q", name, back)
+		if !c.ephemerals {
+			expect.List(t, ended, []string{"/a/e"}, "%s: nodes of ended sessions", name)
+			expect.List(t, endedBack, ended, "%s: nodes of ended sessions, the other way", name)
 		}
 	}
 }

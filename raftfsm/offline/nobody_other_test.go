@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// asNobody runs f, except as root, who may read everything.
+// asNobody runs f; for root, who may read each file, it does not.
 func asNobody(t *testing.T, f func()) {
 	if os.Getuid() == 0 {
 		t.Skip("root may read everything")

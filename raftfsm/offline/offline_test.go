@@ -32,7 +32,7 @@ import (
 
 const client = 0x100000000000001
 
-// history is what a ZooKeeper has logged.
+// history returns what a ZooKeeper has logged.
 func history() []*zkfiles.Txn {
 	world := jute.WorldAnyone
 	secret := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "digest", ID: "a:zxQJmxLMiHGwaqBvst5y6rkB6HQ="}}}
@@ -59,7 +59,7 @@ func snapshotOf(t *testing.T, z *zkfiles.Tree) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	acls := z.Nodes.ACLs()
-	slices.SortFunc(acls, func(x, y []jute.ACL) int { // so that each byte is always the same
+	slices.SortFunc(acls, func(x, y []jute.ACL) int { // so that the bytes are the same in each run
 		return bytes.Compare(jute.AppendACL(nil, x), jute.AppendACL(nil, y))
 	})
 	w := must.Get(zkfiles.NewSnapshotWriter(&b, -1, z.Sessions, acls))(t)
@@ -79,7 +79,7 @@ func logOf(log []*zkfiles.Txn) []byte {
 	return append(b, make([]byte, 200)...)
 }
 
-// zooDir writes a ZooKeeper's directory: a snapshot of 0, one of 4, and the logs from 1 and from 5 on.
+// zooDir writes the data directory of a ZooKeeper: snapshots of zxid 0 and 4, and logs that start at 1 and 5.
 func zooDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -106,7 +106,7 @@ func doImport(from, to string, keep bool) (*Made, error) {
 	return Import(context.Background(), z, to, 1, keep, 1)
 }
 
-// equal fails unless two places hold the same.
+// equal ends the test if two places differ in what they hold.
 func equal(t *testing.T, a, b string, ephemerals bool) {
 	t.Helper()
 	x := must.Get(LoadContent(a, ""))(t)
@@ -126,9 +126,9 @@ func TestThereAndBack(t *testing.T) {
 		s := must.Get(ReadState(ours))(t)
 		sess, ok := s.Sessions().Get(client)
 		expect.Equal(t, ok, keep, "keep %v: ok", keep)
-		expect.That(t, !keep || sess.Password == zkfiles.Password(client),
-			"keep %v: session %v %+v: want !keep || sess.Password == zkfiles.Password(client)",
-			keep, ok, sess)
+		if keep {
+			expect.Equal(t, sess.Password, zkfiles.Password(client), "password of the session that was kept")
+		}
 		must.Get(Export(t.Context(), s, back, keep))(t)
 		equal(t, ours, back, true)
 		again := filepath.Join(tmp, "again")
@@ -137,8 +137,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// TestBadZooKeeperIsRefused has every fault of a directory. The import refuses each one, names it, and
-// creates nothing.
+// An import from a ZooKeeper directory with a fault names the fault and creates nothing.
 func TestBadZooKeeperIsRefused(t *testing.T) {
 	file := func(dir, name string) string { return filepath.Join(dir, "version-2", name) }
 	read := func(dir, name string) []byte {
@@ -232,21 +231,21 @@ func TestTornRecordIsLeftOutOnRequest(t *testing.T) {
 	expect.That(t, z.Zxid == 8 && len(z.Notes) == 1, "zxid %d, notes %q", z.Zxid, z.Notes)
 }
 
-// A torn record that the snapshot holds is no loss.
+// A torn record costs nothing if a later snapshot has it. The import notes it.
 func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
 	dir := zooDir(t)
 	b := bytes.TrimRight(logOf(history()[:4]), "\x00")
 	must.OK(t, os.WriteFile(filepath.Join(dir, "version-2", "log.1"), b[:len(b)-3], 0o600))
 	must.OK(t, os.Remove(filepath.Join(dir, "version-2", "log.5")))
 	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir}))(t)
-	expect.Equal(t, z.Zxid, 4, "zxid %d, notes %q: z.Zxid", z.Zxid, z.Notes)
-	if expect.Equal(t, len(z.Notes), 1, "zxid %d, notes %q: len(z.Notes)", z.Zxid, z.Notes) {
-		expect.Has(t, z.Notes[0], "snapshot 4 is newer",
-			"zxid %d, notes %q", z.Zxid, z.Notes)
+	expect.Equal(t, z.Zxid, 4, "zxid")
+	if expect.Equal(t, len(z.Notes), 1, "notes: %q", z.Notes) {
+		expect.Has(t, z.Notes[0], "snapshot 4 is newer")
 	}
 }
 
-// TestUnfinishedSnapshotIsPassedOver: its ZooKeeper died while it wrote it.
+// An import passes over a snapshot that ends early, because its ZooKeeper died while it wrote it, and notes
+// that.
 func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
 	dir := zooDir(t)
 	file := filepath.Join(dir, "version-2", "snapshot.4")
@@ -254,23 +253,23 @@ func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
 	for _, n := range []int{0, 10, len(b) / 2, len(b) - 1} {
 		must.OK(t, os.WriteFile(file, b[:n], 0o600))
 		z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir}))(t)
-		expect.That(t, z.Zxid == 9 && len(z.Notes) == 1,
-			"%d bytes: zxid %d, notes %q", n, z.Zxid, z.Notes)
+		expect.Equal(t, z.Zxid, 9, "%d bytes: zxid", n)
+		expect.Equal(t, len(z.Notes), 1, "%d bytes: notes: %q", n, z.Notes)
 	}
 }
 
-// A snapshot under another name than ZooKeeper gave it says itself of which zxid it is, and may have been
-// taken was written while the tree changed: it holds some of them, and not what its digest is of.
+// A renamed snapshot is imported with the zxid of its digest. If its nodes do not match the digest, it was
+// written while the tree changed: some changes are in it and others are not, and the import refuses it.
 func TestSnapshotWithoutItsName(t *testing.T) {
 	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: zooDir(t)}))(t)
 	b := snapshotOf(t, z.Tree)
-	file := filepath.Join(t.TempDir(), "cafe") // no zxid, though it could be one
+	file := filepath.Join(t.TempDir(), "cafe") // a hexadecimal number that is not the zxid
 	must.OK(t, os.WriteFile(file, b, 0o600))
 	again := must.Get(LoadZooKeeper(ZooKeeperOptions{From: file}))(t)
 	expect.Equal(t, again.Zxid, z.Zxid, "zxid")
 	const seal = 13
 	body := b[: len(b)-seal : len(b)-seal]
-	body[len(body)-1] ^= 1 // of the digest
+	body[len(body)-1] ^= 1 // a byte of the digest
 	b = jute.AppendString(jute.AppendLong(body, int64(adler32.Checksum(body))), "/")
 	must.OK(t, os.WriteFile(file, b, 0o600))
 	expect.Has(t, fmt.Sprint(expect.Err(LoadZooKeeper(ZooKeeperOptions{From: file}))),
@@ -298,18 +297,21 @@ func TestCompressedSnapshot(t *testing.T) {
 func TestTargetMustBeEmpty(t *testing.T) {
 	dir, to := zooDir(t), t.TempDir()
 	_, err := doImport(dir, to, false)
-	must.OK(t, err) // an empty directory will do
+	must.OK(t, err) // an empty directory is accepted
 	_, err = doImport(dir, to, false)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "is not empty"), "%v", err)
-	equal(t, dir, to, false) // nothing was taken away
+	if expect.Fails(t, err, "an import into a directory with files") {
+		expect.Has(t, err.Error(), "is not empty")
+	}
+	equal(t, dir, to, false) // the first import is still there
 	s := must.Get(ReadState(to))(t)
-	if _, err := Export(t.Context(), s, to, false); err == nil ||
-		!strings.Contains(err.Error(), "is not empty") {
-		t.Error(err)
+	_, err = Export(t.Context(), s, to, false)
+	if expect.Fails(t, err, "an export into a directory with files") {
+		expect.Has(t, err.Error(), "is not empty")
 	}
 }
 
-// A ZooKeeper has no node below an ephemeral one, and no server reads a state that does.
+// An ephemeral node has no children in a ZooKeeper, and a server refuses a state in which it has. So does the
+// import.
 func TestImportRefusesWhatNoServerReads(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		dir := zooDir(t)
@@ -329,7 +331,7 @@ func TestImportRefusesWhatNoServerReads(t *testing.T) {
 	}
 }
 
-// TestNothingHalfMadeIsLeft makes the write fail after some bytes, as a full disk does.
+// A write that fails after some bytes, as on a full disk, leaves nothing behind.
 func TestNothingHalfMadeIsLeft(t *testing.T) {
 	full := errors.New("no space left on device")
 	for _, made := range []bool{true, false} {
@@ -345,10 +347,11 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 		})
 		expect.Is(t, err, full)
 		entries, err := os.ReadDir(dir)
-		expect.That(t, !made || errors.Is(err, os.ErrNotExist),
-			"left behind: %v, %v: want !made || errors.Is(err, os.ErrNotExist)", entries, err)
-		expect.That(t, made || len(entries) == 0,
-			"left behind: %v, %v: want made || len(entries) == 0", entries, err)
+		if made {
+			expect.Is(t, err, os.ErrNotExist, "the directory that was made")
+		} else {
+			expect.Equal(t, len(entries), 0, "files left in the directory: %v", entries)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -358,7 +361,7 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 	expect.Fails(t, expect.Err(os.Stat(dir)), "an interrupted export left something")
 }
 
-// imported returns a data directory of ours.
+// imported returns the data directory of a server.
 func imported(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -382,17 +385,13 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 		})
 		expect.Equal(t, noted, keep, "keep %v: notes %q", keep, m.Notes)
 		after := must.Get(ReadData(dir))(t)
-		expect.That(t, after.ClusterID() != before.ClusterID(),
-			"%+v: want after.ClusterID() != before.ClusterID()", after.Identity)
+		expect.That(t, after.ClusterID() != before.ClusterID(), "the cluster is still %s", before.ClusterID())
 		expect.Equal(t, after.Identity.Cluster, m.Cluster, "after.Identity.Cluster")
 		expect.Equal(t, after.Identity.Server, 3, "after.Identity.Server")
 		now := state.TimeZxid(time.Now().UnixMilli())
-		expect.That(t, after.Zxid() > before.Zxid() && after.Zxid() >= began,
-			"keep %v: zxid 0x%x, %d sessions: want after.Zxid() > before.Zxid() && after.Zxid() >= began",
-			keep, after.Zxid(), after.Sessions().Len())
-		expect.That(t, after.Zxid() <= now+1,
-			"keep %v: zxid 0x%x, %d sessions: want after.Zxid() <= now+1",
-			keep, after.Zxid(), after.Sessions().Len())
+		expect.That(t, after.Zxid() > before.Zxid(), "zxid 0x%x, and the backup has 0x%x", after.Zxid(), before.Zxid())
+		expect.That(t, after.Zxid() >= began, "zxid 0x%x is before the restore's time 0x%x", after.Zxid(), began)
+		expect.That(t, after.Zxid() <= now+1, "zxid 0x%x is after the restore's time 0x%x", after.Zxid(), now)
 		expect.Equal(t, after.Sessions().Len(), map[bool]int{true: 1}[keep],
 			"keep %v: after.Sessions().Len()", keep)
 	}
@@ -408,7 +407,7 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 	}
 }
 
-// The nodes that a restore leaves out are told in the order of their paths.
+// Nodes that a restore leaves out are listed in the order of their paths.
 func TestLeftNodesAreSorted(t *testing.T) {
 	var sessions []session.Session
 	paths := []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"}
@@ -429,8 +428,8 @@ func TestLeftNodesAreSorted(t *testing.T) {
 	expect.List(t, refound(s, false, 1).Left, want, "left out")
 }
 
-// TestRecoverCanBeInterrupted stops at every step of the exchange; running it
-// again ends it, and in between no server can start.
+// Recover ends at one of the steps in which it exchanges the data. Then no server starts, and running recover
+// again finishes the exchange.
 func TestRecoverCanBeInterrupted(t *testing.T) {
 	for step := range 8 {
 		t.Run(fmt.Sprint("step", step), func(t *testing.T) {
@@ -459,15 +458,9 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 				must.OK(t, Finish(dir))
 			}
 			after := must.Get(ReadData(dir))(t)
-			expect.That(t, after.ClusterID() != old,
-				"cluster %s, %d sessions: want after.ClusterID() != old",
-				after.ClusterID(), after.Sessions().Len())
-			expect.Equal(t, after.Sessions().Len(), 1,
-				"cluster %s, %d sessions: after.Sessions().Len()",
-				after.ClusterID(), after.Sessions().Len())
-			expect.That(t, !Interrupted(dir),
-				"cluster %s, %d sessions: want !Interrupted(dir)",
-				after.ClusterID(), after.Sessions().Len())
+			expect.That(t, after.ClusterID() != old, "the cluster is still %s", old)
+			expect.Equal(t, after.Sessions().Len(), 1, "sessions")
+			expect.That(t, !Interrupted(dir), "the directory still counts as interrupted")
 			before := must.Get(ReadData(filepath.Join(dir, oldDir)))(t)
 			expect.Equal(t, before.ClusterID(), old, "what was there")
 			equal(t, dir, filepath.Join(dir, oldDir), true)
@@ -475,7 +468,7 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 	}
 }
 
-// Nodes that the import leaves out do not count for a quota.
+// A quota counts the nodes that the import takes, without those that it leaves out.
 func TestQuotaCountsWhatIsTaken(t *testing.T) {
 	const quota = "/zookeeper/quota/a"
 	for keep, want := range map[bool]string{true: "count=2,bytes=5", false: "count=1,bytes=2"} {
@@ -495,13 +488,13 @@ func TestQuotaCountsWhatIsTaken(t *testing.T) {
 		must.Get(doImport(dir, to, keep))(t)
 		s := must.Get(ReadState(to))(t)
 		stats, ok := s.Tree().Get(quota + "/zookeeper_stats")
-		if expect.That(t, ok, "keep %v: %s, want %s: want ok", keep, stats.Data, want) {
+		if expect.That(t, ok, "keep %v: the quota has no statistics", keep) {
 			expect.Equal(t, string(stats.Data), want, "keep %v: string(stats.Data)", keep)
 		}
 	}
 }
 
-// A server can become the only survivor twice.
+// Recover can be run again on its result. The data of each time before are kept.
 func TestRecoverTwice(t *testing.T) {
 	dir := imported(t)
 	var before []string
@@ -510,10 +503,8 @@ func TestRecoverTwice(t *testing.T) {
 		before = append(before, r.ClusterID())
 		m := must.Get(r.Run(t.Context(), 1))(t)
 		after := must.Get(ReadData(dir))(t)
-		if after.ClusterID() != m.Cluster || after.Zxid() != m.Zxid {
-			t.Errorf("recover number %d: cluster %s at 0x%x was told, there is %s at 0x%x", n+1, m.Cluster, m.Zxid,
-				after.ClusterID(), after.Zxid())
-		}
+		expect.Equal(t, after.ClusterID(), m.Cluster, "cluster after recover number %d", n+1)
+		expect.Equal(t, after.Zxid(), m.Zxid, "zxid after recover number %d", n+1)
 	}
 	for i, name := range []string{oldDir + "-1", oldDir + "-2", oldDir} {
 		kept, err := ReadData(filepath.Join(dir, name))
@@ -526,38 +517,41 @@ func TestRecoverTwice(t *testing.T) {
 	}
 }
 
-// The server was started while its data were inspected, and has changed them since.
+// Recover changes nothing in a directory whose server runs, or has run since recover read it.
 func TestRecoverOfADirectoryInUse(t *testing.T) {
 	dir := imported(t)
 	r := must.Get(PlanRecovery(dir))(t)
 	d := must.Get(start(dir))(t)
 	_, err := r.Run(t.Context(), 1)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "in use"), "while a server runs: %v", err)
+	if expect.Fails(t, err, "while a server runs") {
+		expect.Has(t, err.Error(), "in use")
+	}
 	must.OK(t, d.Close())
 	before := contents(t, dir)
-	if _, err := r.Run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "was started") {
-		t.Errorf("behind another life: %v", err)
+	_, err = r.Run(t.Context(), 1)
+	if expect.Fails(t, err, "after a server ran") {
+		expect.Has(t, err.Error(), "was started")
 	}
 	expect.Equal(t, contents(t, dir), before, "something was changed")
 }
 
-// start opens a data directory as a server does.
+// start opens a data directory as a starting server does.
 func start(dir string) (*disk.Disk, error) {
 	return disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 1, Rand: rand.Reader,
 		Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}})
 }
 
-// A directory on which no server starts cannot be converted either.
+// A directory that lacks a part is not read: no server starts on it either.
 func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 	for _, c := range []struct {
-		without string // patterns
+		without string // patterns of the files that are missing
 		whole   bool
 	}{
 		{"", true}, {"raft/stable.db", false}, {"raft/log", false}, {"snapshots", false}, {"snapshots/*", false},
 		{"raft/log/* snapshots/*", false},
 	} {
 		dir := imported(t)
-		for range 2 { // the second life knows of the first one's log
+		for range 2 { // the second life continues the log of the first
 			d := must.Get(start(dir))(t)
 			_, end := must.Get2(d.Promised())(t)
 			must.OK(t, d.Log().StoreLog(&raft.Log{Index: end + 1, Term: 1, Type: raft.LogNoop}))
@@ -579,7 +573,7 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 	}
 }
 
-// so that the second life continues the log of the first
+// A log file may be a symbolic link. If its target is missing, the import fails.
 func TestFilesThatAreLinkedCount(t *testing.T) {
 	dir := zooDir(t)
 	file, elsewhere := filepath.Join(dir, "version-2", "log.5"), filepath.Join(t.TempDir(), "l")
@@ -592,7 +586,7 @@ func TestFilesThatAreLinkedCount(t *testing.T) {
 		"the log is not there, and that is no error")
 }
 
-// contents returns every file below path with its content.
+// contents returns each file below path with its content.
 func contents(t *testing.T, path string) string {
 	t.Helper()
 	var all strings.Builder
@@ -606,7 +600,7 @@ func contents(t *testing.T, path string) string {
 	return all.String()
 }
 
-// Two states restored one after the other must not continue from the same zxid, however quickly they follow.
+// Of two restores in quick succession the second continues from a later zxid.
 func TestG20LaterRestoresGoOnFromLaterZxids(t *testing.T) {
 	for range 20 {
 		first, _ := goesOn(1)

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A log that is of another history than the snapshot does not count, as it does not for a server: its server
-// ended between publishing a snapshot that was sent to it and emptying the log.
+// A server ended after it had published a received snapshot, and before it had emptied its log. A log of
+// another history than the snapshot is then not read, as the server would not read it.
 func TestLogThatASnapshotReplacedIsNotRead(t *testing.T) {
 	for name, c := range map[string]struct{ term, last uint64 }{
 		"another history":  {3, 10},

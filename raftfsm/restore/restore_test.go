@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// world is a Restorer at a server that knows no leader, with a state that tests change.
+// world is a Restorer at a server without a leader. Tests change its state.
 type world struct {
 	*Restorer
 	state            *state.State
@@ -44,7 +44,7 @@ func (w *world) apply(t *testing.T, r state.Request) {
 	must.OK(t, w.state.Apply(entry, sink{}))
 }
 
-// sink is told what the state does, and needs it not.
+// sink ignores what the state tells it.
 type sink struct{}
 
 func (sink) Events(int64, []tree.Event)                     {}
@@ -54,7 +54,7 @@ func (sink) Opened(uint32, int64, uint32)                   {}
 func (sink) Replaced()                                      {}
 func (sink) Outcome(uint32, uint32, uint64, *state.Outcome) {}
 
-// One server brings in one backup at a time, and gives up what it cannot propose.
+// A server takes in one backup at a time. Without a leader it gives up, and nothing is changed.
 func TestSecondRestoreIsRefused(t *testing.T) {
 	w := newWorld()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -70,7 +70,7 @@ func TestSecondRestoreIsRefused(t *testing.T) {
 	expect.Equal(t, err.Error(), "given up, and nothing was changed: there is no leader")
 }
 
-// A piece that is not taken in ends a restore, whenever the word of that comes.
+// A refused piece ends the restore, whether one piece is under way or as many as allowed.
 func TestPieceThatIsRefusedEndsARestore(t *testing.T) {
 	w := newWorld()
 	reply := []byte("because")
@@ -84,21 +84,23 @@ func TestPieceThatIsRefusedEndsARestore(t *testing.T) {
 		{"unknown", state.Outcome{Unknown: true}, "this server fell behind"},
 		{"moved", state.Outcome{Refused: true}, "this server fell behind"},
 	} {
-		for _, out := range []int{1, piecesOut} { // no more may be under way than that
+		for _, out := range []int{1, piecesOut} { // the least and the most
 			r := w.begun(state.Staging{Size: int64(out/piecesOut) * 10})
 			r.out = out
 			r.done.Done(&test.o, nil)
 			err := r.send(t.Context(), strings.NewReader("0123456789"))
-			expect.That(t, err != nil && strings.Contains(err.Error(), test.want),
-				"%s, %d under way: %v", test.what, out, err)
+			if expect.Fails(t, err, "%s, %d under way", test.what, out) {
+				expect.Has(t, err.Error(), test.want, "%s, %d under way", test.what, out)
+			}
 		}
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := w.begun(state.Staging{Size: 10})
 	for _, err := range []error{r.begin(gone), r.send(gone, strings.NewReader("0123456789"))} {
-		expect.That(t, err != nil && strings.Contains(err.Error(), "nothing was changed"),
-			"without a leader: %v", err)
+		if expect.Fails(t, err, "without a leader") {
+			expect.Has(t, err.Error(), "nothing was changed")
+		}
 	}
 	w.diskLow = true
 	expect.Equal(t, r.begin(t.Context()), errLowDisk)
@@ -107,7 +109,7 @@ func TestPieceThatIsRefusedEndsARestore(t *testing.T) {
 	expect.Equal(t, r.send(t.Context(), strings.NewReader("0123456789")), errLowDisk)
 }
 
-// What came of a restore is told as far as it is known, also when its own outcome does not come.
+// The result of a restore whose own outcome does not come is read from the state, or reported as not known.
 func TestEndOfARestoreIsTold(t *testing.T) {
 	w := newWorld()
 	body := state.SessionBody{Timeout: 10_000, Owner: 1, Addr: "10.0.0.1"}
@@ -132,7 +134,7 @@ func TestEndOfARestoreIsTold(t *testing.T) {
 		}
 		_, err := end(ctx, 5, o...)
 		expect.Is(t, err, ErrNotKnown, "%+v", o)
-		made, err := end(ctx, 0, o...) // as if the state were that backup's
+		made, err := end(ctx, 0, o...) // as if the state came from that backup
 		expect.OK(t, err, "%+v", o)
 		expect.Equal(t, made.Zxid, w.state.Zxid(), "%+v", o)
 	}
@@ -145,7 +147,8 @@ func TestEndOfARestoreIsTold(t *testing.T) {
 	expect.Is(t, expect.Err(r.wait(t.Context())), stream.ErrClosed)
 }
 
-// A restore is given up a minute after its last piece, and again if that is lost.
+// A restore is given up a minute after its last piece, and again a minute later in case the first request was
+// lost.
 func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 	w := newWorld()
 	m := state.Member{ID: 1, Incarnation: "a"}
@@ -158,9 +161,11 @@ func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 			time.Sleep(after)
 			g, abandoned := watch.Look(w.o.View)
 			expect.Equal(t, abandoned, want, "abandoned")
-			expect.That(t, !want || g.ID == staged, "restore %d is given up, want %d", g.ID, staged)
+			if want {
+				expect.Equal(t, g.ID, staged, "the restore that is given up")
+			}
 		}
-		looks(time.Hour, false) // no backup is on its way
+		looks(time.Hour, false) // no restore is under way
 		looks(time.Hour, false)
 		g := state.Staging{ID: 5, Origin: 1, Birth: 1, Size: 10}
 		staged = g.ID
@@ -168,7 +173,7 @@ func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 		looks(time.Hour, false)
 		looks(silence-1, false)
 		w.apply(t, g.Piece(0, []byte("12345")))
-		looks(time.Hour, false) // it has gone on
+		looks(time.Hour, false) // the restore has continued
 		looks(silence-1, false)
 		looks(1, true)
 		looks(silence-1, false)
@@ -177,7 +182,7 @@ func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 		g.ID, staged = 6, 6
 		w.apply(t, g.Open())
 		w.apply(t, g.Piece(0, []byte("12345")))
-		looks(time.Hour, false) // another
+		looks(time.Hour, false) // another restore
 		looks(silence, true)
 		w.apply(t, g.GiveUp())
 		looks(time.Hour, false)

@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// The model must detect a store that forgets one of its syncs.
+// The model notices a store that leaves out one of its syncs.
 func TestModelFindsWhatIsNotSynced(t *testing.T) {
 	for what, lie := range map[string]func(*liar){
 		"no append is synced":        func(l *liar) { l.noDatasync = true },
@@ -52,7 +52,7 @@ func TestModelFindsWhatIsNotSynced(t *testing.T) {
 	}
 }
 
-// liar says that it has synced, and has not.
+// liar reports a sync that it did not make.
 type liar struct {
 	vfs.FS
 	noSync, noDatasync, noSyncDir, noForget, openOnly, opened bool
@@ -103,8 +103,8 @@ func (f liarFile) Forget() error {
 	return f.File.Forget()
 }
 
-// The disk is full for a while, at every place of a segment in turn, and the log needs no room in
-// that time: it takes all entries, before, during and after it.
+// The disk is full for a while, when the log is at some place of a segment. The log takes all entries before,
+// during and after that, because it needs no room during it.
 func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 	const segment, size = 16 << 10, 500
 	for from := uint64(2); from < 24; from++ {
@@ -133,7 +133,7 @@ func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 	}
 }
 
-// A log with a torn last write opens only if every disk operation succeeds.
+// Open of a log with a torn last write fails if any of its disk operations fails.
 func TestOpenFailsWithItsDisk(t *testing.T) {
 	d := sim.NewDisk(rand.New(rand.NewPCG(1, 1)))
 	fs, o := d.Mount(), Options{FirstSize: 4 << 10, FullSize: 4 << 10, InTurn: true}
@@ -160,15 +160,16 @@ func TestOpenFailsWithItsDisk(t *testing.T) {
 		d.OnOp(func(sim.DiskOp) error { return nil })
 		if err == nil {
 			must.OK(t, l.Close())
-			must.That(t, ops <= nth && nth > 5, "operation %d of %d failed, and the log was opened", nth+1, ops)
+			must.That(t, ops <= nth, "operation %d of %d failed, and the log was opened", nth+1, ops)
+			must.That(t, nth > 5, "Open has %d operations, want more than 5", nth)
 			return
 		}
 		must.Is(t, err, failed, "operation %d", nth+1)
 	}
 }
 
-// A read that hangs on the disk delays no append, no truncation and no other read. Afterwards it notices if
-// its entry was deleted in that time.
+// A read that hangs on the disk holds up no append, no truncation and no other read. When it goes on, it
+// reports that its entry has been deleted.
 func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 	for _, kind := range []string{"open", "read"} {
 		rng := rand.New(rand.NewPCG(6, 1))
@@ -176,7 +177,7 @@ func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 		l := must.Get(Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10, FullSize: 4 << 10}))(t)
 		m := &model{first: 1, entries: batch(rng, 1, 100, 900)}
 		must.OK(t, l.StoreLogs(m.entries[:5]))
-		for i := 5; i < 100; i += 5 { // more segments than stay open
+		for i := 5; i < 100; i += 5 { // more segments than the log keeps open
 			must.OK(t, l.StoreLogs(m.entries[i:i+5]))
 		}
 		hangs, goOn := make(chan struct{}), make(chan struct{})
@@ -210,8 +211,7 @@ func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkAppendsBesideRemovals tells how long the longest append takes while a snapshot's hundred segments
-// are removed.
+// BenchmarkAppendsBesideRemovals measures the longest append while a hundred segments are removed.
 func BenchmarkAppendsBesideRemovals(b *testing.B) {
 	const segment, many = 1 << 20, 100
 	var longest, whole time.Duration
@@ -247,7 +247,7 @@ func BenchmarkAppendsBesideRemovals(b *testing.B) {
 	b.ReportMetric(float64(whole.Microseconds())/1e3/float64(b.N), "removal-ms")
 }
 
-// contents is every file of a directory.
+// contents returns each file of a directory.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -259,8 +259,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// TestScanReadsWhatOpenReads makes a log with a cut tail and a torn end; Scan
-// finds what Open finds, and changes nothing.
+// Scan reads a log with a cut tail and a torn end. It finds what Open finds, and changes nothing.
 func TestScanReadsWhatOpenReads(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	dir := t.TempDir()
@@ -298,8 +297,7 @@ func TestScanReadsWhatOpenReads(t *testing.T) {
 		"a changed byte went unnoticed")
 }
 
-// A log is found whatever its directory is called, and a directory that is not
-// there is no log without entries.
+// Scan finds a log in a directory of any name. It fails if the directory does not exist.
 func TestScanFindsItsDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data[1]*?")
 	must.OK(t, os.Mkdir(dir, 0o700))
@@ -313,7 +311,7 @@ func TestScanFindsItsDirectory(t *testing.T) {
 		"no directory, and no error")
 }
 
-// A file that has lost its end, as a copy does that was not finished, is no log that ends earlier.
+// A file without its end, as from an unfinished copy, is damaged. It does not pass for a shorter log.
 func TestSegmentCutShortIsDamaged(t *testing.T) {
 	race.Alone(t)
 	dir := t.TempDir()
@@ -347,7 +345,7 @@ func TestSegmentCutShortIsDamaged(t *testing.T) {
 	must.OK(t, open(t, dir).Close())
 }
 
-// An append that comes while old segments are removed waits for one of them, not for all.
+// An append that comes while old segments are removed waits for the removal of one of them, not of all.
 func TestAppendsGoOnBetweenRemovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, 1))
@@ -376,7 +374,8 @@ func TestAppendsGoOnBetweenRemovals(t *testing.T) {
 		must.OK(t, <-appended)
 		m.first, m.entries = 61, append(m.entries[60:], more...)
 		m.same(t, l)
-		expect.That(t, before == 1 && removals > 5, "the append waited for %d of %d removals", before, removals)
+		expect.Equal(t, before, 1, "removals before the append")
+		expect.That(t, removals > 5, "%d segments were removed, want more than 5", removals)
 		must.OK(t, l.Close())
 	})
 }

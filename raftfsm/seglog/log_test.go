@@ -34,7 +34,7 @@ func batch(rng *rand.Rand, index uint64, n, size int) []*raft.Log {
 	return list
 }
 
-// model is the log as it should be.
+// model holds the entries that a log must have.
 type model struct {
 	first   uint64
 	entries []*raft.Log
@@ -42,35 +42,31 @@ type model struct {
 
 func (m *model) last() uint64 { return m.first + uint64(len(m.entries)) - 1 }
 
-// same compares everything the model holds; the log may still know entries
-// before the model's first, when it was opened again.
+// same compares a log with the model. A log that was opened again may have entries before the model's first.
 func (m *model) same(t *testing.T, l *Log) {
 	t.Helper()
 	last, _ := l.LastIndex()
 	if len(m.entries) == 0 {
-		must.That(t, last == 0 || last < m.first,
-			"log reaches to %d, want none from %d on", last, m.first)
+		must.That(t, last == 0 || last < m.first, "the log ends at %d, want before %d", last, m.first)
 		return
 	}
-	if first, _ := l.FirstIndex(); last != m.last() || first > m.first {
-		t.Fatalf("log is %d..%d, want %d..%d", first, last, m.first, m.last())
-	}
+	must.Equal(t, last, m.last(), "the last entry")
+	first, _ := l.FirstIndex()
+	must.That(t, first <= m.first, "the log starts at %d, want at %d or before", first, m.first)
 	for _, want := range m.entries {
 		var got raft.Log
 		must.OK(t, l.GetLog(want.Index, &got))
-		must.Equal(t, got.Index, want.Index, "entry %d differs: got.Index", want.Index)
-		must.Equal(t, got.Term, want.Term, "entry %d differs: got.Term", want.Index)
-		must.Equal(t, got.Type, want.Type, "entry %d differs: got.Type", want.Index)
-		must.That(t, bytes.Equal(got.Data, want.Data),
-			"entry %d differs: want bytes.Equal(got.Data, want.Data)", want.Index)
-		must.That(t, bytes.Equal(got.Extensions, want.Extensions),
-			"entry %d differs: want bytes.Equal(got.Extensions, want.Extensions)", want.Index)
+		must.Equal(t, got.Index, want.Index, "index of entry %d", want.Index)
+		must.Equal(t, got.Term, want.Term, "term of entry %d", want.Index)
+		must.Equal(t, got.Type, want.Type, "type of entry %d", want.Index)
+		must.That(t, bytes.Equal(got.Data, want.Data), "entry %d has other data", want.Index)
+		must.That(t, bytes.Equal(got.Extensions, want.Extensions), "entry %d has other extensions", want.Index)
 	}
 	var l2 raft.Log
-	must.Equal(t, l.GetLog(m.last()+1, &l2), raft.ErrLogNotFound, "entry behind the last")
+	must.Equal(t, l.GetLog(m.last()+1, &l2), raft.ErrLogNotFound, "the entry after the last")
 }
 
-// TestLogHoldsWhatItWasGiven runs random appends, truncations and restarts against a model.
+// Random appends, truncations and restarts leave a log equal to a model.
 func TestLogHoldsWhatItWasGiven(t *testing.T) {
 	for seed := range uint64(2) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -240,8 +236,8 @@ func TestWithin(t *testing.T) {
 	l.Close()
 }
 
-// Stored entries can be read back, and an entry that could not be is refused before
-// raft counts on it: at the limit, next to it, with and without extensions.
+// A log refuses an entry that it could not read back. Entries at the limit, and a byte to either side, with
+// and without extensions.
 func TestLongestEntry(t *testing.T) {
 	defer func(was int) { maxRecord = was }(maxRecord)
 	maxRecord = recordSize + 100_000
@@ -262,11 +258,11 @@ func TestLongestEntry(t *testing.T) {
 				must.OK(t, l.Close())
 				l = open(t, dir)
 				var got raft.Log
-				if err := l.GetLog(1, &got); by <= 0 && (err != nil || len(got.Data) != len(e.Data) ||
-					len(got.Extensions) != ext) {
-					t.Errorf("limit and %d: %d bytes come back, %v", by, len(got.Data), err)
-				} else if by > 0 && !errors.Is(err, raft.ErrLogNotFound) {
-					t.Errorf("limit and %d: %v", by, err)
+				if err := l.GetLog(1, &got); by > 0 {
+					expect.Is(t, err, raft.ErrLogNotFound, "limit and %d", by)
+				} else if expect.OK(t, err, "limit and %d", by) {
+					expect.Equal(t, len(got.Data), len(e.Data), "limit and %d: bytes of data", by)
+					expect.Equal(t, len(got.Extensions), ext, "limit and %d: bytes of extensions", by)
 				}
 				next := must.Get(l.LastIndex())(t)
 				next++
@@ -277,8 +273,8 @@ func TestLongestEntry(t *testing.T) {
 	}
 }
 
-// TestTornWritesAreDropped keeps a random subset of the sectors of the last append, as a crash may, and
-// expects everything before it.
+// After a crash any of the sectors of the last append may be missing. Open drops the torn entries and keeps
+// all before them.
 func TestTornWritesAreDropped(t *testing.T) {
 	race.Alone(t)
 	for seed := range uint64(40) {
@@ -312,12 +308,11 @@ func TestTornWritesAreDropped(t *testing.T) {
 		l, err = Open(dir, Options{})
 		must.OK(t, err, "seed %d: a torn write was taken for damage", seed)
 		last, _ := l.LastIndex()
-		must.That(t, last >= uint64(len(all)),
-			"seed %d: log reaches to %d of %d synced: want last >= uint64(len(all))",
-			seed, last, len(all))
-		must.That(t, lost || last == uint64(len(all)+len(torn)),
-			"seed %d: log reaches to %d of %d synced: want lost || last == uint64(len(all)+len(torn))",
-			seed, last, len(all))
+		must.That(t, last >= uint64(len(all)), "seed %d: the log ends at %d, before the synced entry %d", seed, last,
+			len(all))
+		if !lost {
+			must.Equal(t, last, uint64(len(all)+len(torn)), "seed %d: the last entry, when no sector was lost", seed)
+		}
 		n := int(last) - len(all)
 		all = append(all, torn[:n]...)
 		more := batch(rng, last+1, 3, 500)
@@ -327,8 +322,7 @@ func TestTornWritesAreDropped(t *testing.T) {
 	}
 }
 
-// TestDamageIsRefused flips bits all over a log's written bytes:
-// either Open or the read of the entry must fail, or nothing has changed.
+// One wrong bit anywhere in a log makes Open fail, or the read of its entry, or changes no entry.
 func TestDamageIsRefused(t *testing.T) {
 	race.Alone(t)
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -340,7 +334,7 @@ func TestDamageIsRefused(t *testing.T) {
 		must.OK(t, l.StoreLogs(b))
 		all = append(all, b...)
 	}
-	zeros := &raft.Log{Index: uint64(len(all) + 1), Term: 3, Data: make([]byte, 2*sector)} // the last
+	zeros := &raft.Log{Index: uint64(len(all) + 1), Term: 3, Data: make([]byte, 2*sector)} // the last entry
 	must.OK(t, l.StoreLog(zeros))
 	all = append(all, zeros)
 	end := l.segments[0].end
@@ -366,16 +360,16 @@ func TestDamageIsRefused(t *testing.T) {
 			"a flip at %d cut the log to %d of %d", at, last, len(all))
 		for _, want := range all {
 			var got raft.Log
-			if err := l.GetLog(want.Index, &got); err == nil && (!bytes.Equal(got.Data, want.Data) ||
-				got.Term != want.Term) {
-				t.Errorf("a flip at %d is served in entry %d", at, want.Index)
+			if l.GetLog(want.Index, &got) == nil {
+				expect.That(t, bytes.Equal(got.Data, want.Data), "a flip at %d is served in the data of entry %d", at, want.Index)
+				expect.Equal(t, got.Term, want.Term, "a flip at %d is served in the term of entry %d", at, want.Index)
 			}
 		}
 		l.Close()
 	}
 }
 
-// An entry that the disk damages once the log is open is not served.
+// An entry that the disk damages while the log is open is not served.
 func TestDamageUnderAnOpenLogIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
@@ -411,7 +405,7 @@ func TestOlderTermIsDamage(t *testing.T) {
 	}
 }
 
-// FuzzOpen opens directories of arbitrary bytes: an error, never a panic.
+// FuzzOpen opens directories of any bytes. Open may fail, but must not panic.
 func FuzzOpen(f *testing.F) {
 	rng := rand.New(rand.NewPCG(4, 5))
 	b := append(append([]byte(nil), magic...), 0, 0, 0, 0, 0, 0, 0, 1)

@@ -39,17 +39,17 @@ type logModel struct {
 	wrap func(vfs.FS) vfs.FS
 	log  *Log
 
-	first   uint64               // of entries; earlier ones may be there or not
-	entries map[uint64]*raft.Log // by index, those cut off at the head as well
+	first   uint64               // of the entries; the log may have earlier ones
+	entries map[uint64]*raft.Log // by index, with those cut off at the head
 	last    uint64
-	sure    uint64 // entries queued after this one may be lost
+	sure    uint64 // later entries, which are queued, may be lost
 	term    uint64
-	size    int // of most data, so that old and new records have the same offsets
+	size    int // of most data: old and new records then have the same offsets
 
-	crashIn int  // disk operations until the next crash; 0: none is due
-	kill    bool // that crash leaves the cache
-	dead    bool // it has happened
-	failIn  int  // and until one fails
+	crashIn int  // disk operations until the next crash; 0: no crash comes
+	kill    bool // the crash leaves the cache
+	dead    bool // the crash has come
+	failIn  int  // disk operations until one fails
 }
 
 var errInjected = errors.New("injected")
@@ -65,7 +65,7 @@ func runModel(seed uint64, wrap func(vfs.FS) vfs.FS) error {
 	}
 	for step := range 40 {
 		what, err := m.step()
-		if err == nil && m.dead { // in addition to the request, which succeeded
+		if err == nil && m.dead { // an error beside the step, which succeeded
 			err = m.reopen(errInjected, min(m.sure, m.last), m.last)
 		}
 		if err == nil {
@@ -104,7 +104,7 @@ func (m *logModel) onOp(op sim.DiskOp) error {
 	return nil
 }
 
-// step does one thing to the log.
+// step does one random thing to the log.
 func (m *logModel) step() (what string, err error) {
 	if m.rng.IntN(6) == 0 {
 		m.crashIn, m.kill = 1+m.rng.IntN(14), m.rng.IntN(2) == 0
@@ -120,7 +120,7 @@ func (m *logModel) step() (what string, err error) {
 		return "write the queue", m.outcome(m.pump(), min(m.sure, m.last), m.last)
 	case k < 19 && m.last >= m.first:
 		from := m.first + m.rng.Uint64N(m.last-m.first+1)
-		if m.rng.IntN(2) == 0 { // at one place over and over
+		if m.rng.IntN(2) == 0 { // often at one place
 			from = max(m.first, m.last-min(m.last, m.rng.Uint64N(3)))
 		}
 		return fmt.Sprintf("cut %d..%d", from, m.last), m.cutTail(from)
@@ -195,7 +195,7 @@ func (m *logModel) cutTail(from uint64) error {
 	sure := min(m.sure, m.last)
 	first, _ := m.log.FirstIndex()
 	err := m.log.DeleteRange(from, m.last)
-	if err != nil { // all or nothing; entries queued before may be lost
+	if err != nil { // all or nothing is written; entries queued before may be lost
 		was := m.last
 		if err := m.outcome(err, min(sure, from-1), was); err != nil {
 			return err
@@ -208,7 +208,7 @@ func (m *logModel) cutTail(from uint64) error {
 	}
 	m.forget(from)
 	if m.last = from - 1; m.last < first {
-		clear(m.entries) // none of them may return
+		clear(m.entries) // no entry may come back
 	}
 	m.term++
 	return m.outcome(nil, m.last, m.last)
@@ -245,13 +245,13 @@ func (m *logModel) cutHead(to uint64) error {
 	if err := m.outcome(err, sure, m.last); err != nil {
 		return err
 	}
-	if first, _ := m.log.FirstIndex(); first <= to+1 { // the deletion was partly done
+	if first, _ := m.log.FirstIndex(); first <= to+1 { // a part was deleted
 		m.first = max(m.first, first)
 	}
 	return nil
 }
 
-// gap appends behind a gap, as after a snapshot.
+// gap appends an entry after a gap, as after a snapshot.
 func (m *logModel) gap() error {
 	from, sure := m.last+2+m.rng.Uint64N(5), min(m.sure, m.last)
 	b := m.batch(from, 2)
@@ -262,7 +262,7 @@ func (m *logModel) gap() error {
 		m.first, m.sure = from, m.last
 		return nil
 	}
-	// The old log, none, or the beginning of the new one.
+	// Afterwards the log is the old one, empty, or the beginning of the new one.
 	was := m.last
 	if err := m.restart(); err != nil {
 		return err
@@ -285,8 +285,8 @@ func (m *logModel) gap() error {
 	return m.again()
 }
 
-// outcome is called after something that ends with the entries up to sure, at least, and up to last, at
-// most, unless it went wrong and the log has to be opened again.
+// outcome notes a step after which the log ends at entry last. If the step failed, outcome opens the log
+// again, which then ends between sure and last.
 func (m *logModel) outcome(err error, sure, last uint64) error {
 	if err == nil {
 		m.sure = last
@@ -295,7 +295,7 @@ func (m *logModel) outcome(err error, sure, last uint64) error {
 	return m.reopen(err, sure, last)
 }
 
-// reopen opens the log after an end, orderly or not, and takes from it how far it reaches.
+// reopen opens the log after a close or a crash, and takes the end of the model from it.
 func (m *logModel) reopen(ended error, sure, last uint64) error {
 	if ended != nil && !m.excused(ended) {
 		return ended
@@ -307,7 +307,7 @@ func (m *logModel) reopen(ended error, sure, last uint64) error {
 		return err
 	}
 	got, _ := m.log.LastIndex()
-	if got == 0 && sure < m.first { // nothing was sure to be there
+	if got == 0 && sure < m.first { // the log may be empty
 		got = max(sure, m.first-1)
 	}
 	if got < sure || got > last {
@@ -318,7 +318,7 @@ func (m *logModel) reopen(ended error, sure, last uint64) error {
 	return m.again()
 }
 
-// excused reports whether an error is of our making.
+// excused reports whether the test itself caused an error.
 func (m *logModel) excused(err error) bool {
 	return errors.Is(err, errInjected) || errors.Is(err, sim.ErrOff) || errors.Is(err, syscall.ENOSPC)
 }
@@ -352,7 +352,7 @@ func (m *logModel) open() (err error) {
 	return err
 }
 
-// again takes the power away right after opening: what Open has found counts, so it must be durable.
+// again loses power right after the log was opened. What Open has found counts, so it must be durable.
 func (m *logModel) again() error {
 	m.crashIn, m.failIn = 0, 0
 	if m.rng.IntN(2) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// opened counts the files that are open, and runs a function while one is opened.
+// opened counts the open files, and runs a function while a file is opened.
 type opened struct {
 	vfs.FS
 	files  int
@@ -43,8 +43,8 @@ func (f *openFile) Close() error {
 	return nil
 }
 
-// Readers share one file per segment, also when two open it at once. A segment that leaves the log while a
-// reader opens it does not stay open. Few files without a reader stay open.
+// Readers of a segment share one file, also when two open it at once. A file is closed if its segment leaves
+// the log while a reader opens it. Only a few files without a reader stay open.
 func TestReadersShareFiles(t *testing.T) {
 	fs := new(opened)
 	p := &files{fs: fs}
@@ -58,12 +58,11 @@ func TestReadersShareFiles(t *testing.T) {
 	expect.Is(t, use(s), broken)
 	expect.Equal(t, fs.files, 0, "files open after an error")
 
-	fs.during = func() error { return use(s) } // another reader is quicker
+	fs.during = func() error { return use(s) } // another reader opens it first
 	must.OK(t, use(s))
 	expect.Equal(t, fs.files, 1, "files open of one segment")
-	expect.That(t, !read.(*openFile).closed,
-		"the readers do not share the open file: want !read.(*openFile).closed")
-	expect.Equal(t, s.file, read, "the readers do not share the open file: s.file")
+	expect.That(t, !read.(*openFile).closed, "a reader has a closed file")
+	expect.That(t, s.file == read, "the readers have different files")
 	must.OK(t, use(s))
 	expect.Equal(t, fs.files, 1, "files open after another read")
 	must.OK(t, p.close(s))
@@ -73,9 +72,9 @@ func TestReadersShareFiles(t *testing.T) {
 	fs.during = func() error { return p.close(leaves) }
 	expect.Is(t, use(leaves), errGone)
 	expect.Equal(t, fs.files, 0, "files open of a segment that left while it was opened")
-	expect.That(t, leaves.file == nil, "%+v: want leaves.file == nil", leaves)
-	expect.That(t, p.dropped(leaves), "%+v: want p.dropped(leaves)", leaves)
-	expect.Equal(t, leaves.users, 0, "leaves.users")
+	expect.That(t, leaves.file == nil, "the segment that left has an open file")
+	expect.That(t, p.dropped(leaves), "the segment that left does not count as dropped")
+	expect.Equal(t, leaves.users, 0, "readers of the segment that left")
 
 	list := make([]*segment, 2*readers)
 	for i := range list {

@@ -17,8 +17,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// data often holds sectors of zeros, which look like sectors that were not written, and what looks like
-// a record of the log, as a client may send it.
+// data returns bytes as a client may send them: often with sectors of zeros, which look like sectors that
+// were never written, and often with the image of a record.
 func data(rng *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -34,14 +34,14 @@ func data(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// image is a valid record of a batch that begins at index.
+// image returns a valid record of a batch that starts at index.
 func image(index, secret uint64) []byte {
 	b := appendRecord(nil, &raft.Log{Index: index, Term: 9, Type: raft.LogCommand}, index, secret)
 	seal(b, 0)
 	return b
 }
 
-// forged is what a client stores that fills its data with records of a later batch, at each alignment.
+// forged returns data that a client fills with records of a later batch, at each alignment.
 func forged(secret uint64) []byte {
 	b := bytes.Repeat([]byte{'x'}, 4096)
 	for k := range 8 {
@@ -50,8 +50,8 @@ func forged(secret uint64) []byte {
 	return b
 }
 
-// unwritten clears the sector in which the record at offset at begins, from the record on: the power was
-// lost while the record was written.
+// unwritten clears a record from its offset to the end of the sector, as if the power had failed during the
+// write.
 func unwritten(t *testing.T, file string, at int) {
 	t.Helper()
 	b := must.Get(os.ReadFile(file))(t)
@@ -60,7 +60,7 @@ func unwritten(t *testing.T, file string, at int) {
 }
 
 // A torn write is dropped whatever data a client has put into it, also in the first batch of a segment. A
-// genuine later batch after it is still damage.
+// real later batch after it is still damage.
 func TestClientsDataIsNoLaterBatch(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		for _, c := range []struct {
@@ -105,7 +105,7 @@ func TestClientsDataIsNoLaterBatch(t *testing.T) {
 	}
 }
 
-// old writes a segment as release 0.1.0 did: without a secret, the time of the append in each record, and
+// old writes a segment as release 0.1.0 did: no secret, the time of the append in each record, and room for
 // records up to the end of the file.
 func old(t *testing.T, dir string, entries []*raft.Log, size int) (file string, offsets []int) {
 	t.Helper()
@@ -124,7 +124,7 @@ func old(t *testing.T, dir string, entries []*raft.Log, size int) (file string, 
 	return file, offsets
 }
 
-// A segment of release 0.1.0 is read, and what follows goes to one with a secret.
+// A segment of release 0.1.0, without a secret, is read. New entries go to a segment with a secret.
 func TestSegmentWithoutASecretIsRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	dir := t.TempDir()
@@ -142,8 +142,8 @@ func TestSegmentWithoutASecretIsRead(t *testing.T) {
 	expect.Equal(t, len(l.segments), 2, "segments after a second start")
 }
 
-// In a segment of release 0.1.0 a later batch is damage, even if a client's data are where the secret would
-// be.
+// In a segment of release 0.1.0 a missing record before another one is damage, even if a client's data look
+// like a secret.
 func TestSegmentWithoutASecretKeepsItsRule(t *testing.T) {
 	dir := t.TempDir()
 	const size = 4096
@@ -162,7 +162,7 @@ func TestSegmentWithoutASecretKeepsItsRule(t *testing.T) {
 	expect.Is(t, expect.Err(Open(dir, Options{})), errDamaged, "entry 2 is gone, and entry 3 follows")
 }
 
-// Release 0.1.0 clears the secret before it appends. The entries that it added after ours can be read.
+// Release 0.1.0 clears the secret of a segment and adds its entries after ours. Both can be read.
 func TestSegmentThatHasLostItsSecretIsRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	dir := t.TempDir()
@@ -184,15 +184,13 @@ func TestSegmentThatHasLostItsSecretIsRead(t *testing.T) {
 	(&model{1, append(append(entries, theirs...), ours...)}).same(t, l)
 }
 
-// Every log has its own secret, read from the source of randomness that the test passes in.
+// Each log has its own secret, from the source of randomness in its options.
 func TestEveryLogHasItsSecret(t *testing.T) {
 	a, b := open(t, t.TempDir()), open(t, t.TempDir())
-	expect.That(t, a.secret != 0,
-		"secrets %x and %x: want a.secret != 0", a.secret, b.secret)
-	expect.That(t, a.secret != b.secret,
-		"secrets %x and %x: want a.secret != b.secret", a.secret, b.secret)
+	expect.That(t, a.secret != 0, "a log has the secret 0")
+	expect.That(t, a.secret != b.secret, "two logs have the secret %x", a.secret)
 	c := must.Get(Open(t.TempDir(), Options{Rand: bytes.NewReader(make([]byte, 8))}))(t)
-	expect.Equal(t, c.secret, 1, "the secret of zeros, which would be none")
+	expect.Equal(t, c.secret, 1, "the secret from zeros; 0 would mean no secret")
 	must.OK(t, c.Close())
 	broken := errors.New("no randomness")
 	expect.Is(t, expect.Err(Open(t.TempDir(), Options{Rand: failing{broken}})), broken, "without randomness")

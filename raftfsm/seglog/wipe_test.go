@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// noted notes what is done to a file, and fails at one of its calls.
+// noted records the calls on a file, and fails at one of them.
 type noted struct {
 	vfs.File
 	calls []string
@@ -38,8 +38,8 @@ func (n *noted) WriteAt(b []byte, at int64) (int, error) {
 
 func (n *noted) Datasync() error { return n.call("sync") }
 
-// The wipe clears what a torn write left after the last record, to its last byte, from the end to the start
-// and durably. It touches no earlier record. If a write or a sync fails, so does the wipe.
+// The wipe clears what a torn write left after the last record: to the last byte, from the end to the start,
+// and durably. It leaves earlier records alone. If a write or a sync fails, the wipe fails.
 func TestTornTailIsWiped(t *testing.T) {
 	const end, mib = 100, 1 << 20
 	for _, c := range []struct {

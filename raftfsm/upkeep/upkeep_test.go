@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +25,7 @@ func openDisk(t *testing.T) *disk.Disk {
 	return d
 }
 
-// fakeRaft is a raft as the upkeep knows it.
+// fakeRaft takes the settings that the upkeep gives to raft.
 type fakeRaft struct {
 	Raft
 	last uint64
@@ -37,7 +36,8 @@ func (r *fakeRaft) LastIndex() uint64                          { return r.last }
 func (r *fakeRaft) ReloadableConfig() raft.ReloadableConfig    { return r.conf }
 func (r *fakeRaft) ReloadConfig(c raft.ReloadableConfig) error { r.conf = c; return nil }
 
-// The number of entries that a log keeps after a snapshot: more if a follower lags behind, within limits.
+// The number of entries that a log keeps after a snapshot: limited in entries and bytes, and more if a
+// follower lags behind a little.
 func TestEntriesThatStayBehindASnapshot(t *testing.T) {
 	d, logged := openDisk(t), uint64(1000)
 	for i := range logged {
@@ -49,8 +49,8 @@ func TestEntriesThatStayBehindASnapshot(t *testing.T) {
 		most        uint64
 		bytes       int64
 		forgets     bool
-		behind      uint64 // the only follower
-		least, want uint64 // to
+		behind      uint64 // how far the only follower lags behind; 0: no follower
+		least, want uint64 // the entries that stay, from and to
 	}{
 		"all that fit":                 {mib, 64 * mib, false, 0, logged, logged},
 		"no more than is wanted":       {100, 64 * mib, false, 0, 100, 100},
@@ -78,7 +78,7 @@ func TestEntriesThatStayBehindASnapshot(t *testing.T) {
 	}
 }
 
-// When a snapshot is due, to the request, the byte and the moment.
+// A snapshot is due by requests, by bytes and by time. The test meets each limit exactly.
 func TestSnapshotsAreDueAtTheirBounds(t *testing.T) {
 	o := Options{Entries: 100, Bytes: 1000}
 	const took = time.Second
@@ -106,8 +106,8 @@ func TestSnapshotsAreDueAtTheirBounds(t *testing.T) {
 	}
 }
 
-// A snapshot is taken when the log is long, but not all the time: the larger the
-// tree, the more log there may be first, or the longer the rest.
+// A long log makes a snapshot due, but not right after the last one. The larger the tree, the more log or the
+// longer a rest comes first.
 func TestSnapshotsRest(t *testing.T) {
 	const mib = 1 << 20
 	o := Options{Entries: 100, Bytes: 32 * mib}
@@ -128,19 +128,14 @@ func TestSnapshotsRest(t *testing.T) {
 			took: 5 * time.Second, due: true},
 		"a small tree": {requests: 1, bytes: 33 * mib, size: 1 * mib, took: time.Second, due: true},
 	} {
-		if due := o.due(c.requests, c.bytes, c.size, c.ago, c.took); due != c.due {
-			t.Errorf("%s: %v", name, due)
-		}
+		expect.Equal(t, o.due(c.requests, c.bytes, c.size, c.ago, c.took), c.due, "%s: a snapshot is due", name)
 	}
 	o.Interval = time.Minute
-	expect.That(t, o.due(1, 1, 0, time.Minute, time.Second),
-		"the interval does not count, or without a request: want o.due(1, 1, 0, time.Minute, time.Second)")
-	expect.That(t, !o.due(0, 0, 0, time.Hour, 0),
-		"the interval does not count, or without a request: want !o.due(0, 0, 0, time.Hour, 0)")
+	expect.That(t, o.due(1, 1, 0, time.Minute, time.Second), "no snapshot is due after the interval")
+	expect.That(t, !o.due(0, 0, 0, time.Hour, 0), "a snapshot is due after the interval, without a request")
 }
 
-// A tree at one of its limits accepts no more; a tree without limits does. So does a server whose disk space
-// cannot be determined.
+// Full gives a reason when the tree has reached a limit. A tree without limits is never full.
 func TestL19BoundsOfTheTree(t *testing.T) {
 	s := state.New("c")
 	tree := s.Tree()
@@ -157,9 +152,9 @@ func TestL19BoundsOfTheTree(t *testing.T) {
 	} {
 		u := New(Options{MaxNodes: c.nodes, MaxBytes: c.bytes, View: func(f func(*state.State)) { f(s) }})
 		why := u.Full()
-		expect.That(t, strings.Contains(why, c.want) && (why == "") == (c.want == ""),
-			"%d of %d nodes, %d of %d bytes: %q",
-			nodes, c.nodes, bytes, c.bytes, why)
+		expect.Has(t, why, c.want, "limits of %d nodes and %d bytes", c.nodes, c.bytes)
+		expect.Equal(t, why == "", c.want == "", "limits of %d nodes and %d bytes: there is room; the reason is %q",
+			c.nodes, c.bytes, why)
 		u.NoteDisk("little room")
 		if c.want == "" {
 			expect.Equal(t, u.Full(), "little room")
@@ -167,7 +162,8 @@ func TestL19BoundsOfTheTree(t *testing.T) {
 	}
 }
 
-// The room that is kept free on a disk, to the byte.
+// A disk is low from one byte below its reserve on. A disk whose free space cannot be read does not count as
+// low.
 func TestRoomThatIsKeptFree(t *testing.T) {
 	d := openDisk(t)
 	var free int64
