@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An acknowledgement proves that the leader lived when this server sent the acknowledged message, not later:
-// the leader may be gone when the answer arrives (G23).
+// An acknowledgement proves that the leader lived when this server sent the acknowledged message. It proves
+// nothing about later times: the leader may be gone when the answer arrives (G23).
 func TestG23AnAcknowledgementCountsFromTheQuestion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,23 +14,21 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Raft reports as a server's log only the durable entries. A server that is not in the configuration has no
-// log.
+// Raft's last entry is the last durable one. Raft tells servers in its configuration from others.
 func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	t.Parallel()
 	n := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1})
 	term, index := n.raft.LastEntry()
 	sure := min(n.raft.LastIndex(), n.disk.Durable())
-	expect.That(t, term == n.raft.CurrentTerm() && index == sure, "%d of term %d, %d are durable", index, term,
-		sure)
-	expect.That(t, !n.raft.Lacks(1),
-		"it lacks 1: %v, 9: %v: want !n.raft.Lacks(1)", n.raft.Lacks(1), n.raft.Lacks(9))
-	expect.That(t, n.raft.Lacks(9),
-		"it lacks 1: %v, 9: %v: want n.raft.Lacks(9)", n.raft.Lacks(1), n.raft.Lacks(9))
+	expect.Equal(t, term, n.raft.CurrentTerm(), "term of the last entry")
+	expect.Equal(t, index, sure, "the last durable entry")
+	expect.That(t, !n.raft.Lacks(1), "server 1 is in the configuration, and raft lacks it")
+	expect.That(t, n.raft.Lacks(9), "server 9 is not in the configuration, and raft has it")
 	list, config := n.raft.Configuration()
-	expect.That(t, len(list) == 1 && config == 1, "%v as of entry %d", list, config)
+	expect.Equal(t, len(list), 1, "servers in the configuration %v", list)
+	expect.Equal(t, config, 1, "entry of the configuration")
 
-	// The log has no entry left from before the snapshot.
+	// When the log is empty after a snapshot, the last entry is the snapshot's.
 	n, _ = start(t, Options{TrailingLogs: 1})
 	a := newAsker(t, n)
 	for range 10 {
@@ -41,7 +39,8 @@ func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	last := n.raft.LastIndex()
 	must.OK(t, n.disk.Log().DeleteRange(1, last))
 	term, index = n.raft.LastEntry()
-	expect.That(t, term > 0 && index >= last, "%d of term %d, the log ends at %d", index, term, last)
+	expect.That(t, term > 0, "the last entry has no term")
+	expect.That(t, index >= last, "the last entry is %d, want %d or later", index, last)
 }
 
 // A server that does not lead asks the leader, if it knows one.
@@ -65,7 +64,7 @@ func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 	expect.Equal(t, n.HandOver(t.Context()), leading.ErrNotLeading)
 }
 
-// A server with a doubtful state ends once, and does not do so while it stops anyway.
+// A server with a doubtful state ends once. A server that is stopping does not end because of it.
 func TestServerEndsOnce(t *testing.T) {
 	t.Parallel()
 	first, second := errors.New("one"), errors.New("two")
@@ -79,16 +78,16 @@ func TestServerEndsOnce(t *testing.T) {
 		n.die(first)
 		n.die(second)
 		if closed {
-			if expect.Equal(t, len(told), 0, "a server that stops ends with %v: len(told)", told) {
-				expect.OK(t, n.Err(), "a server that stops ends with %v", told)
-			}
+			expect.Equal(t, len(told), 0, "ends of a server that is stopping: %v", told)
+			expect.OK(t, n.Err(), "a server that is stopping")
 			continue
 		}
-		if expect.Equal(t, len(told), 1, "it ends with %v: len(told)", told) {
-			expect.Equal(t, told[0], first, "it ends with %v: told[0]", told)
-			expect.Equal(t, n.Err(), first, "it ends with %v: n.Err()", told)
+		if expect.Equal(t, len(told), 1, "ends of the server: %v", told) {
+			expect.Equal(t, told[0], first, "the cause of the end")
+			expect.Equal(t, n.Err(), first, "the error of the server")
 		}
 		ok, why := n.Serving()
-		expect.That(t, !ok && why == "this server is stopping", "it serves: %v, %s", ok, why)
+		expect.That(t, !ok, "a server that has ended serves")
+		expect.Equal(t, why, "this server is stopping")
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// create makes a node at a server.
+// create creates a node at a server, and tries again if the outcome is unknown.
 func (c *trio) create(id int, path string) {
 	c.t.Helper()
 	again := false
@@ -29,7 +29,7 @@ func (c *trio) create(id int, path string) {
 		s := openSession(c.t, c.nodes[id], 30000).Session
 		o := served(c.t, c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 			Body: createBody(path, 0)})
-		if o.Unknown { // a busy machine has cost the server its leader
+		if o.Unknown { // on a busy machine the server may have lost its leader
 			again = true
 			return false
 		}
@@ -43,9 +43,8 @@ func (c *trio) has(id int, path string) (ok bool) {
 	return ok
 }
 
-// TestR6LostDiskDoesNotVote makes a write that two servers have, destroys one of them and hides the other.
-// The two servers without the write must not form a majority. The documented repair then brings all three
-// back.
+// Two servers have a write. One of them loses its disk and the other is stopped. The remaining two, which
+// lack the write, do not form a majority. The documented repair brings all three back.
 func TestR6LostDiskDoesNotVote(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -54,12 +53,12 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	stop(t, c.nodes[1])
 	stop(t, c.nodes[2])
 	must.OK(t, os.RemoveAll(c.opts[2].DataDir))
-	// Server 3 missed the write, server 2 has lost it.
+	// Server 3 missed the write, and server 2 has lost it.
 	c.start(3)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	o := c.opts[2]
 	o.Logger = quietLog(t, 2)
-	o.Waiting = func(what string) { // the server would wait until it is replaced
+	o.Waiting = func(what string) { // the server waits until it is replaced
 		if strings.Contains(what, "zlock member replace 2") {
 			cancel()
 		}
@@ -88,12 +87,12 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	c.sameDigest()
 }
 
-// TestSnapshotReachesAServerThatWasAway lets the other servers cut their logs while one server is down.
+// The other servers cut their logs while a server is away. It gets a snapshot when it is back.
 func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
 		o.TrailingLogs = 1
-		o.LogStore = "bolt" // the segmented log goes on serving what it has not deleted yet
+		o.LogStore = "bolt" // the segmented log still serves entries that it has not deleted yet
 	})
 	away := c.leader()%3 + 1
 	stop(t, c.nodes[away])
@@ -146,8 +145,7 @@ func TestG10SessionHeardByAFollowerOutlivesTheLeader(t *testing.T) {
 	}
 }
 
-// A message that a server sends just before its link breaks may be lost. The next link therefore reports all
-// sessions again.
+// A message may be lost if its link breaks right after it. So the next link reports all sessions again.
 func TestG10NewLinkTellsOfAllSessions(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
@@ -237,7 +235,7 @@ func TestTwoServersCannotHaveOneID(t *testing.T) {
 	expect.Fails(t, expect.Err(Start(ctx, o)), "a second server 1 joined")
 }
 
-// BenchmarkPropose measures one server, in memory and on disk, with a lone client and with many.
+// BenchmarkPropose measures one server, in memory and on disk, with one client and with many.
 func BenchmarkPropose(b *testing.B) {
 	for _, disk := range []bool{false, true} {
 		for _, clients := range []int{1, 64} {
@@ -273,8 +271,8 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
-// A removed server stops serving and says why. It learns of its removal from its log, or from other servers
-// if the leader's last messages are lost. Once added again, it serves.
+// A removed server stops serving and says why. It learns of its removal from its log, or from other servers.
+// Once it is added again, it serves.
 func TestRemovedServerStopsByItself(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -292,8 +290,8 @@ func TestRemovedServerStopsByItself(t *testing.T) {
 	eventually(t, "it serves again", c.seen[gone].serving.Load)
 }
 
-// A server was removed while it was away, and hears of it from other servers. Once it is a member again it
-// does not advise its operator to stop it, whether it knows a leader or not.
+// A server that was removed while it was away hears of that from other servers. Once it is a member again, it
+// no longer advises to stop it, whether it knows a leader or not.
 func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, brisk)
@@ -314,8 +312,8 @@ func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
 	must.That(t, !c.nodes[gone].Status().Removed, "it takes itself for removed")
 }
 
-// change asks server by to remove a server or to add it again. If the leader changes on the way, the change
-// may have been made in spite of an error.
+// change asks server by to remove a server, or to add it again. An error does not count if the members are as
+// wanted: the leader may have changed on the way.
 func (c *trio) change(by int, op change.Op, id uint32) {
 	c.t.Helper()
 	eventually(c.t, string(op), func() bool {
@@ -326,8 +324,8 @@ func (c *trio) change(by int, op change.Op, id uint32) {
 	})
 }
 
-// A server that is cut off is removed and added again without hearing of it. Then it gets a snapshot that no
-// longer has its stream. It must open another stream, and must not serve clients before it can answer them.
+// A server is cut off, removed and added again, and hears nothing of it. Then it gets a snapshot without its
+// stream. It opens another stream, and does not serve clients before that.
 func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
@@ -335,7 +333,7 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 		brisk(o)
 		net.tune(o)
 		o.TrailingLogs = 1
-		o.LogStore = "bolt" // the segmented log goes on serving what it has not deleted yet
+		o.LogStore = "bolt" // the segmented log still serves entries that it has not deleted yet
 	})
 	lead := c.mustLead()
 	gone := uint32(lead%3 + 1)
@@ -361,13 +359,12 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 }
 
 // A byte of a snapshot rots on the leader's disk, and a server that was away needs this snapshot. That server
-// must not end, and must not start from it. The leader has the whole state in memory and writes another
-// snapshot.
+// neither ends nor starts from it: the leader writes another snapshot from the state in its memory.
 func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
 		o.TrailingLogs = 1
-		o.LogStore = "bolt" // the segmented log goes on serving what it has not deleted yet
+		o.LogStore = "bolt" // the segmented log still serves entries that it has not deleted yet
 	})
 	lead := c.mustLead()
 	away := lead%3 + 1
@@ -381,16 +378,17 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 		}
 		must.OK(t, n.Snapshot())
 		list, err := filepath.Glob(filepath.Join(c.opts[id].DataDir, "snapshots", "*.snap"))
-		must.That(t, err == nil && len(list) != 0, "%v %v", list, err)
+		must.OK(t, err)
+		must.That(t, len(list) != 0, "server %d has no snapshot", id)
 		newest := list[len(list)-1]
 		spoil(t, newest)
 	}
 	c.start(away)
 	eventually(t, "it serves", c.seen[away].serving.Load)
 	expect.That(t, c.has(away, "/n49"), "it serves without what it missed")
-	expect.That(t, c.seen[away].resetCount() != 0, "it needed no snapshot: this tests nothing")
-	// If the server stopped at once, it could hold an entry right after the snapshot that the leader does not
-	// know.
+	expect.That(t, c.seen[away].resetCount() != 0, "it needed no snapshot, so this test shows nothing")
+	// Each restart reads the server's own snapshot. It must not hold an entry after its end that the leader
+	// lacks.
 	for range 5 {
 		stop(t, c.nodes[away])
 		c.start(away)
@@ -399,7 +397,7 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	c.sameDigest()
 }
 
-// spoil damages the middle of a file in place. The running server reads this file now and then.
+// spoil damages the middle of a file in place, although its server may read it.
 func spoil(t *testing.T, name string) {
 	t.Helper()
 	f := must.Get(os.OpenFile(name, os.O_RDWR, 0))(t)
@@ -411,9 +409,8 @@ func spoil(t *testing.T, name string) {
 	must.Get(f.WriteAt(b[:], info.Size()/2))(t)
 }
 
-// A link that refuses connections does not show that the leader's process is gone, while other servers still
-// have their links. The leader must not be deposed because of it, even if the other servers do not answer, as
-// may happen on a busy machine.
+// A server whose link to the leader is refused does not depose the leader while other servers have their
+// links. It does not do so even if the other servers do not answer, as on a busy machine.
 func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"the third server answers": false,
@@ -421,7 +418,8 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			net := newCutNet()
-			// With long heartbeats a server stands only for a link that is gone, however slow the machine.
+			// Its heartbeats are so long that only a refused link makes a server stand, however slow the
+			// machine.
 			c := newTrio(t, false, net.tune)
 			lead := uint32(c.mustLead())
 			cut, other := lead%3+1, (lead+1)%3+1
@@ -439,13 +437,11 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 				eventually(t, "it has tried again and again", func() bool { return net.refusals(cut, lead) >= before+6 })
 				net.set(cut, lead, nil)
 				net.set(cut, other, nil)
-				if now := c.nodes[other].raft.CurrentTerm(); now != term || uint32(c.mustLead()) != lead {
-					t.Fatalf("cut %d: server %d leads in term %d, before it was %d in term %d", round+1, c.leader(), now,
-						lead, term)
-				}
+				now := c.nodes[other].raft.CurrentTerm()
+				must.Equal(t, now, term, "the term after cut %d", round+1)
+				must.Equal(t, uint32(c.mustLead()), lead, "the leader after cut %d", round+1)
 			}
-			now := c.nodes[cut].raft.CurrentTerm()
-			expect.Equal(t, now, term, "the server that was cut off is in term %d", now)
+			expect.Equal(t, c.nodes[cut].raft.CurrentTerm(), term, "the term at the server that was cut off")
 		})
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server sends requests that no server can read. It must notice: its link ends, and it sends its requests
-// again over another link. Without that the requests would be lost.
+// A follower that sends requests which the leader cannot read must notice. Its link ends, and it sends the
+// requests again over another link. Otherwise they would be lost.
 func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{})
@@ -51,7 +51,7 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 			go func() { host{n}.ServeLink(there, &peer.Greeting{From: 2, Version: peer.Version}); close(served) }()
 			here.SetDeadline(time.Now().Add(20 * time.Second))
 			w := bufio.NewWriter(here)
-			// First the test sends a valid message, which is answered: the link works.
+			// A valid message is answered first: the link works.
 			touches := peer.Touches{Number: 41}
 			must.OK(t, peer.WriteMessage(w, peer.LinkTouches, touches.Append(nil)))
 			must.OK(t, w.Flush())
@@ -70,8 +70,8 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	expect.Equal(t, len(n.leader.Term().Far()), 0, "links that ended are still there")
 }
 
-// A leader that stands still reads nothing from its links and does not break them. When another server leads,
-// the servers at these links send to that leader.
+// A leader that stands still reads nothing, and its links do not break. When another server leads, the
+// servers at these links send to that leader.
 func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 	t.Parallel()
 	var still stillNet
@@ -81,7 +81,7 @@ func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 			still.tune(o)
 		}
 	})
-	// A busy machine may refuse to hand leadership over, and may elect another server at any time.
+	// A busy machine may refuse a hand-over, and may elect another server at any time.
 	lead := func(next uint32) {
 		if now := c.leader(); now != 0 && uint32(now) != next {
 			_ = c.nodes[now].Lead(t.Context(), next)
@@ -99,7 +99,7 @@ func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 		return p == peer.Link &&
 			addr == c.opts[3].Peers[from]
 	})
-	time.Sleep(2 * c.nodes[3].o.touchEvery()) // the server has a message to send by then
+	time.Sleep(2 * c.nodes[3].o.touchEvery()) // by then the server has a message to send
 	next := 3 - from
 	eventually(t, "a link to the new leader", func() bool {
 		lead(next)

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// slowEar is an observer that waits for permission before it goes on.
+// slowEar is an observer that goes on only when the test lets it.
 type slowEar struct {
 	watcher
 	asked, may chan struct{}
@@ -28,7 +28,7 @@ func (s *slowEar) Heard(b []state.Touch, all bool) []state.Touch {
 	return s.watcher.Heard(b, all)
 }
 
-// A term ends only when its duties have ended. No duty runs into the next term.
+// A term ends when all of its duties have ended, so no duty runs into the next term.
 func TestTermWaitsForItsDuties(t *testing.T) {
 	t.Parallel()
 	ear := &slowEar{asked: make(chan struct{}, 1), may: make(chan struct{})}
@@ -50,8 +50,8 @@ func TestTermWaitsForItsDuties(t *testing.T) {
 	expect.Has(t, log.String(), over)
 }
 
-// A leader removes exactly the containers that were used and are empty, and the nodes whose time to live is
-// over.
+// A leader removes the containers that were used and are empty, and the nodes whose time to live is over. It
+// removes no others.
 func TestLeaderReapsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{SweepInterval: 5 * time.Millisecond})

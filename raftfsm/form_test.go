@@ -47,7 +47,7 @@ func TestServersWithOtherListsFormNoCluster(t *testing.T) {
 	ended.Wait()
 }
 
-// A cluster forms without its observers. They become members without a vote whenever they come.
+// A cluster forms without its observers. They become members without a vote when they come.
 func TestClusterFormsWithObservers(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
@@ -77,7 +77,7 @@ func TestClusterFormsWithObservers(t *testing.T) {
 					"late %v: in server %d's eyes, %d votes", late, id, m.ID)
 			}
 		}
-		// Its vote is not needed, and does not count.
+		// The observer's vote is not needed.
 		stop(t, c.nodes[1])
 		c.create(2, "/without")
 		c.start(1)
@@ -92,13 +92,13 @@ func TestClusterFormsWithObservers(t *testing.T) {
 	}
 }
 
-// A server that is cut off sends its clients away before a session can end. If sessions may be shorter than
-// that, the default still holds.
+// A server that is cut off sends its clients away before a session can end, so a heartbeat timeout has a
+// limit. Shorter sessions do not lower the default.
 func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		heartbeat, session time.Duration
-		refused            string // part of the error; empty: it is accepted
+		refused            string // a part of the error; empty: the server accepts it
 	}{
 		{0, time.Millisecond, ""}, {time.Second, 2 * time.Second, ""}, {2 * time.Second, 0, ""},
 		{2*time.Second + 1, 0, "--heartbeat-timeout 2s at most"}, {5 * time.Second, 6 * time.Second,
@@ -116,8 +116,8 @@ func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 	}
 }
 
-// A replaced server knows itself even before it has read the part of its log that names its new directory:
-// raft asks itself for votes.
+// A replaced server knows its own directory before it has read the log entry that names it, because raft asks
+// itself for a vote.
 func TestReplacedServerKnowsItself(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -134,8 +134,8 @@ func TestReplacedServerKnowsItself(t *testing.T) {
 	expect.That(t, host{n}.Admit(peer.Raft, g) != nil, "a server with another directory is let in")
 }
 
-// A replaced server may lead before the other servers have read of the replacement. Each of them admits the
-// newer directory, and none admits an older one.
+// A replaced server may lead before the others have read of the replacement. Each of them admits the newer
+// directory, and refuses an older one.
 func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)

@@ -21,8 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestLeadershipIsHandedOver hands leadership to another server. No session ends, and only the leader may
-// hand over.
+// The leader hands leadership to another server, and no session ends. A server that does not lead cannot hand
+// over.
 func TestLeadershipIsHandedOver(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -39,7 +39,7 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	}
 }
 
-// A leader without followers stops at once. Raft would wait for the lost servers until an election is over.
+// A leader without followers stops at once. Raft alone would wait for them until an election is over.
 func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) {
@@ -51,7 +51,7 @@ func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	c.nodes[(lead+1)%3+1].Abort()
 	tm := c.nodes[lead].leader.Term()
 	eventually(t, "the links end", func() bool { return len(tm.Far()) == 0 })
-	w := &call{make(chan state.Outcome, 1)} // for an entry that the other servers lack
+	w := &call{make(chan state.Outcome, 1)} // its entry is missing at the other servers
 	must.OK(t, c.nodes[lead].Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 		Body: createBody("/x", 0)}, w))
 	eventually(t, "the entry is on its way", func() bool {
@@ -61,8 +61,8 @@ func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	must.That(t, (<-w.ch).Unknown, "the outcome is known")
 }
 
-// A leader that restarts no longer leads, and says so to a server that still takes it for the leader. The
-// heartbeats are so long that within this test no server finds out in another way.
+// A leader that restarts says that it no longer leads to a server that still takes it for the leader. In this
+// test heartbeats are so long that no server finds out otherwise.
 func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
@@ -75,10 +75,10 @@ func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	eventually(t, "a link that ends at once counts as a failure", func() bool {
 		return !c.nodes[stays].followLeader(uint32(down), c.opts[down].Peers[uint32(down)])
 	})
-	c.nodes[down].Abort() // the remaining server is no majority
+	c.nodes[down].Abort() // the remaining server is not a majority
 	c.nodes[lead].Abort()
 	c.start(lead)
-	t.Cleanup(func() { // a leader that stops would wait for a server to hand over to
+	t.Cleanup(func() { // a leader that stops would wait for another server
 		c.nodes[lead].Abort()
 		c.nodes[stays].Abort()
 	})
@@ -87,8 +87,8 @@ func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	must.That(t, c.has(next, "/before"), "an acknowledged write is lost")
 }
 
-// During a hand-over a leader accepts no requests. Raft may never learn that the hand-over has ended, because
-// it waits for a replicator that is gone. Such a leader must let another server lead.
+// A leader accepts no requests during a hand-over. If the replicator is gone, raft waits for it forever. Such
+// a leader must let another server lead.
 func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	t.Parallel()
 	var still stillNet
@@ -115,9 +115,9 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 		}
 	}
 	stuck := func() bool { return strings.Contains(log.String(), "raft does not complete the hand-over") }
-	for try := 1; !stuck(); try++ { // on a busy machine the replicator may be free again by then
+	for try := 1; !stuck(); try++ { // on a busy machine the replicator may be free again
 		must.That(t, try < 10, "it is not stuck")
-		for range 2 { // the second attempt waits until the first has been noticed
+		for range 2 { // the second attempt waits until the first was noticed
 			eventually(t, "an attempt fails", func() bool {
 				err := one.raft.LeadershipTransferToServer(peer.ServerID(three.id), raft.ServerAddress(addr)).Error()
 				return err != nil && err != raft.ErrLeadershipTransferInProgress
@@ -131,12 +131,12 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	c.create(lead, "/after")
 }
 
-// frozenLog is a log whose writes hang from freeze to thaw.
+// frozenLog is a log whose writes hang between freeze and thaw.
 type frozenLog struct {
 	raft.LogStore
-	frozen chan struct{} // closed: writes hang
+	frozen chan struct{} // while it is closed, writes hang
 	thaw   chan struct{}
-	hangs  atomic.Bool // a write hangs
+	hangs  atomic.Bool // a write hangs now
 }
 
 func (l *frozenLog) StoreLogs(list []*raft.Log) error {
@@ -151,7 +151,7 @@ func (l *frozenLog) StoreLogs(list []*raft.Log) error {
 
 func (l *frozenLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
-// A server whose disk hangs still stops within the time it is given.
+// A server whose disk hangs stops within the given time.
 func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
 	t.Parallel()
 	stores := disk.NewMemoryStores(true)
@@ -179,12 +179,12 @@ func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
 	expect.OK(t, n.Close(t.Context()), "told to stop once more")
 }
 
-// slowSnapshots is a store whose first write blocks until the server stops; each other write takes a while.
+// slowSnapshots is a store whose first write waits until the server stops. Each later write takes a while.
 type slowSnapshots struct {
 	raft.SnapshotStore
 	began chan struct{}
 	stops func() bool
-	whole *atomic.Bool // a snapshot was written completely
+	whole *atomic.Bool // a snapshot was written to the end
 }
 
 func (s slowSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64,
@@ -206,7 +206,7 @@ func (s slowSink) Write(b []byte) (int, error) {
 	for end := time.Now().Add(time.Minute); !s.s.stops() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(100 * time.Millisecond) // nine writes
+	time.Sleep(100 * time.Millisecond) // time for nine writes
 	return s.SnapshotSink.Write(b)
 }
 
@@ -215,7 +215,7 @@ func (s slowSink) Close() error {
 	return s.SnapshotSink.Close()
 }
 
-// A server that is told to stop does not write the rest of a large snapshot first.
+// A server that is told to stop does not first write the rest of a large snapshot.
 func TestServerStopsInTheMiddleOfASnapshot(t *testing.T) {
 	t.Parallel()
 	stores, began := disk.NewMemoryStores(false), make(chan struct{}, 1)
@@ -224,7 +224,7 @@ func TestServerStopsInTheMiddleOfASnapshot(t *testing.T) {
 	n, w := start(t, Options{Stores: stores})
 	eventually(t, "serving", w.serving.Load)
 	openSession(t, n, 30_000)
-	go n.Snapshot() //nolint:errcheck // it is interrupted
+	go n.Snapshot() //nolint:errcheck // the stop interrupts it
 	<-began
 	go func() {
 		<-n.ctx.Done()
@@ -234,7 +234,7 @@ func TestServerStopsInTheMiddleOfASnapshot(t *testing.T) {
 	expect.That(t, !whole.Load(), "it writes its snapshot to the end first")
 }
 
-// A leader that is told to stop does not wait for a server that receives nothing.
+// A leader that is told to stop does not wait for a server that reads nothing.
 func TestLeaderStopsBesideAServerThatStandsStill(t *testing.T) {
 	t.Parallel()
 	var still stillNet
@@ -255,8 +255,8 @@ func TestLeaderStopsBesideAServerThatStandsStill(t *testing.T) {
 	stop(t, c.nodes[lead])
 }
 
-// A crash in the middle of the first start leaves raft's term without its first entry. The next start
-// continues from there.
+// A crash in the first start leaves raft with a term and without its first entry. The next start goes on from
+// there.
 func TestCrashInTheFirstStartIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -292,15 +292,15 @@ func (c *trio) copyData(to, from string) {
 	must.OK(c.t, os.CopyFS(to, os.DirFS(from)))
 }
 
-// knows waits until the server witness has recorded how often server id was started.
+// knows waits until server witness has noted a number of starts of server id.
 func (c *trio) knows(witness, id int, starts uint64) {
 	eventually(c.t, "it is known how often the server was started", func() bool {
 		return c.nodes[witness].promises.Of(c.nodes[id].disk.Identity().Incarnation).Start >= starts
 	})
 }
 
-// An operator puts back the backup that the manual describes, although the server has acknowledged more
-// since. While other servers that have seen it since run, the start is refused at once.
+// An operator puts back an old copy of a data directory, although the server has acknowledged more since. The
+// start is refused at once while a server runs that has seen this server since.
 func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -318,12 +318,12 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	if err == nil {
 		n.Abort()
 	}
-	must.That(t, err != nil && strings.Contains(err.Error(), "old copy"),
-		"start from an old copy: %v", err)
+	must.Fails(t, err, "a start from an old copy")
+	must.Has(t, err.Error(), "old copy")
 }
 
 // An old copy starts while the servers that could warn it are away. It must not vote for the server that
-// returns: together they lack an acknowledged write.
+// comes back: both lack a write that was acknowledged.
 func TestR6OldCopyDoesNotVote(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -335,7 +335,7 @@ func TestR6OldCopyDoesNotVote(t *testing.T) {
 	t.Fatal("leadership moved each time")
 }
 
-// oldCopyDoesNotVote reports false if leadership moved and the attempt proved nothing.
+// oldCopyDoesNotVote returns false if leadership moved on the way, so that the attempt shows nothing.
 func oldCopyDoesNotVote(t *testing.T) bool {
 	c := newTrio(t, true, nil)
 	a := c.mustLead()
@@ -346,7 +346,7 @@ func oldCopyDoesNotVote(t *testing.T) bool {
 	if c.leader() != a {
 		return false
 	}
-	c.create(a, "/kept") // on a and b
+	c.create(a, "/kept") // on servers a and b
 	stop(t, c.nodes[b])
 	c.nodes[a].Abort()
 	c.copyData(c.opts[b].DataDir, copied)
@@ -391,8 +391,8 @@ func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
 	expect.Equal(t, shown.Behind(peer.Shown{}, 0), "", "behind one who knows nothing")
 }
 
-// A server refuses to start because of a damaged file, and does not announce this start. Once the good file
-// is back, the directory serves and does not count as an old copy.
+// A start that is refused because of a damaged file is not announced to other servers. With the good file the
+// directory serves again, and does not count as an old copy.
 func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -403,8 +403,8 @@ func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
 	good := t.TempDir()
 	c.copyData(good, dir)
 	files, err := filepath.Glob(filepath.Join(dir, "snapshots", "*.snap"))
-	must.OK(t, err, "no snapshot %v", err)
-	must.That(t, len(files) != 0, "no snapshot %v: want len(files) != 0", err)
+	must.OK(t, err)
+	must.That(t, len(files) != 0, "there is no snapshot to damage")
 	for _, file := range files {
 		data := must.Get(os.ReadFile(file))(t)
 		data[len(data)/4] ^= 1

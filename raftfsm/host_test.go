@@ -15,14 +15,15 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The test checks which callers a server admits, and for which of them it remembers its answers to them.
+// The test has a caller of each kind: whether the server admits it, and whether the server keeps in mind that
+// it did.
 func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
 	n := ended(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr})
 	id := n.disk.Identity()
 	id.Incarnations = maps.Clone(id.Incarnations)
-	id.Incarnations[2] = "b" // the state does not know better
+	id.Incarnations[2] = "b" // the state does not name a directory of server 2
 	must.OK(t, n.disk.SaveIdentity(id))
 	own, index := id.Incarnation, n.fsm.Index()
 	id.Incarnations[3] = "old"
@@ -30,8 +31,8 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		name string
 		tune func(g *peer.Greeting)
 		p    peer.Purpose
-		want string // why the server refuses it; empty: it is admitted
-		note bool   // the server remembers its answer
+		want string // why the server refuses the caller; empty: it admits it
+		note bool   // the server keeps it in mind
 	}{
 		{"a member", func(*peer.Greeting) {}, peer.Raft, "", true},
 		{"a member over a link", func(*peer.Greeting) {}, peer.Link, "", true},
@@ -84,7 +85,7 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		noted := n.promises.Of(g.Incarnation)
 		expect.That(t, noted.Start == 3 == c.note, "%s: noted %+v", c.name, noted)
 	}
-	// Before a server has a cluster, or its raft runs, other servers may only ask questions.
+	// Before a server has a cluster, or its raft runs, others may only ask questions.
 	n.up.Store(false)
 	g := peer.Greeting{From: 2, To: 1, Cluster: id.Cluster, Incarnation: "b", Version: peer.Version,
 		Oldest: peer.Oldest}
@@ -101,7 +102,8 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	expect.Has(t, err.Error(), "not formed yet")
 }
 
-// The test checks what a server says of itself when it calls and when it is asked.
+// TestWhatAServerSaysOfItself checks the greeting of a server and its answer to a question, also before its
+// raft runs.
 func TestWhatAServerSaysOfItself(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -119,41 +121,38 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 		id.Incarnation, 3, "b"))
 	must.That(t, g.Known != nil, "it does not say what it knows")
 	expect.Equal(t, *g.Known, peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
-	expect.Equal(t, g.Start, 1, "it shows %+v, and its log to %d: g.Start", g.Shown, g.End)
-	expect.Equal(t, g.Life, id.Life,
-		"it shows %+v, and its log to %d: g.Life", g.Shown, g.End)
-	expect.Equal(t, g.Term, n.raft.CurrentTerm(),
-		"it shows %+v, and its log to %d: g.Term", g.Shown, g.End)
-	expect.That(t, g.Index > 0 &&
-		g.End >= g.Index,
-		"it shows %+v, and its log to %d: want g.Index > 0 && g.End >= g.Index",
-		g.Shown, g.End)
+	expect.Equal(t, g.Start, 1, "start in the greeting")
+	expect.Equal(t, g.Life, id.Life, "life in the greeting")
+	expect.Equal(t, g.Term, n.raft.CurrentTerm(), "term in the greeting")
+	expect.That(t, g.Index > 0, "the greeting shows no applied entry")
+	expect.That(t, g.End >= g.Index, "the log in the greeting ends at %d, before the applied entry %d", g.End, g.Index)
 	g = host{n}.Greeting(7)
-	expect.That(t, g.Known == nil,
-		"it knows a server that it does not know: %+v: want g.Known == nil", g)
-	expect.Equal(t, g.KnownAs, "", "it knows a server that it does not know: g.KnownAs")
+	expect.That(t, g.Known == nil, "the greeting shows what it knows of an unknown server: %+v", g.Known)
+	expect.Equal(t, g.KnownAs, "", "the directory of an unknown server")
 
 	st := host{n}.Status(&peer.Greeting{Incarnation: "b"})
 	expect.Equal(t, st.Known, peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
-	expect.Equal(t, st.Now.Start, 1, "it shows %+v: st.Now.Start", st.Now)
-	expect.That(t, st.Now.Index > 0, "it shows %+v: want st.Now.Index > 0", st.Now)
+	expect.Equal(t, st.Now.Start, 1, "start in the status")
+	expect.That(t, st.Now.Index > 0, "the status shows no applied entry")
 	expect.Equal(t, fmt.Sprint(st.ID, st.Cluster, st.Incarnation, st.Release, st.Version), fmt.Sprint(1,
 		id.Cluster,
 		id.Incarnation, "9.1", peer.Version))
 	expect.Equal(t, fmt.Sprint(st.Incarnations), fmt.Sprint(map[uint32]string{1: id.Incarnation, 2: "b"}))
 	expect.That(t, maps.Equal(st.Members, map[uint32]string{1: addr}), "members %v", st.Members)
-	expect.That(t, st.Up, "%+v: want st.Up", st)
+	expect.That(t, st.Up, "raft runs, and the status does not say so")
 	expect.Equal(t, st.Leader, 1, "st.Leader")
 	expect.Equal(t, st.Linked, 0, "st.Linked")
 	expect.Equal(t, st.Silent, 0, "st.Silent")
-	expect.That(t, !st.Stands, "%+v: want !st.Stands", st)
+	expect.That(t, !st.Stands, "a leader stands for election")
 	expect.Equal(t, st.Waits, "", "st.Waits")
 	expect.Equal(t, st.LastTerm, n.raft.CurrentTerm(), "st.LastTerm")
-	expect.That(t, st.LastIndex >= st.Now.Index,
-		"%+v: want st.LastIndex >= st.Now.Index", st)
-	expect.That(t, st.AsOf >= st.Now.Index, "%+v: want st.AsOf >= st.Now.Index", st)
-	expect.That(t, st.Config > 0 && st.Config <= st.LastIndex,
-		"%+v: want st.Config > 0 && st.Config <= st.LastIndex", st)
+	expect.That(t, st.LastIndex >= st.Now.Index, "the log ends at %d, before the applied entry %d", st.LastIndex,
+		st.Now.Index)
+	expect.That(t, st.AsOf >= st.Now.Index, "the members are as of entry %d, before the applied entry %d", st.AsOf,
+		st.Now.Index)
+	expect.That(t, st.Config > 0, "the status has no configuration")
+	expect.That(t, st.Config <= st.LastIndex, "the configuration is entry %d, after the end %d of the log", st.Config,
+		st.LastIndex)
 	n.linked.Store(5)
 	expect.Equal(t, n.status().Linked, 5)
 	n.linked.Store(0)
@@ -170,26 +169,21 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	expect.Fails(t, expect.Err(n.forming.Join(gone)), "it has joined")
 	st = n.status()
 	expect.Has(t, st.Waits, "waiting for server 2 at none:1")
-	expect.That(t, !st.Up, "before raft runs: %+v: want !st.Up", st)
-	expect.Equal(t, st.LastIndex, 0, "before raft runs: st.LastIndex")
-	expect.Equal(t, len(st.Members), 0, "before raft runs: len(st.Members)")
+	expect.That(t, !st.Up, "raft does not run yet, and the status says that it does")
+	expect.Equal(t, st.LastIndex, 0, "last entry before raft runs")
+	expect.Equal(t, len(st.Members), 0, "members before raft runs")
 	shown, end := n.shown()
-	expect.Equal(t, shown.Start, 1,
-		"before raft runs it shows %+v, and its log to %d: shown.Start", shown, end)
-	expect.Equal(t, shown.Life, id.Life,
-		"before raft runs it shows %+v, and its log to %d: shown.Life", shown, end)
-	expect.That(t, shown.Term > 0,
-		"before raft runs it shows %+v, and its log to %d: want shown.Term > 0", shown, end)
-	expect.Equal(t, shown.Index, 0,
-		"before raft runs it shows %+v, and its log to %d: shown.Index", shown, end)
-	expect.That(t, end > 0,
-		"before raft runs it shows %+v, and its log to %d: want end > 0", shown, end)
+	expect.Equal(t, shown.Start, 1, "start before raft runs")
+	expect.Equal(t, shown.Life, id.Life, "life before raft runs")
+	expect.That(t, shown.Term > 0, "before raft runs the server shows no term")
+	expect.Equal(t, shown.Index, 0, "applied entry before raft runs")
+	expect.That(t, end > 0, "before raft runs the server shows no end of its log")
 	expect.Equal(t, host{n}.Term(), 0, "the term before raft runs")
 	n.up.Store(true)
 	expect.Equal(t, host{n}.Term(), n.raft.CurrentTerm())
 }
 
-// Before a port passes on a message of raft's it checks the term, the server and the address.
+// A port asks its host before it passes on a message of raft's: about the term, the server and the address.
 func TestWhatAPortAsksOfRaft(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -207,13 +201,13 @@ func TestWhatAPortAsksOfRaft(t *testing.T) {
 	n.up.Store(false)
 	replicates, applied := h.Replicates(term(), 1, addr), h.HasApplied(term(), index)
 	n.up.Store(true)
-	expect.That(t, !replicates, "before raft runs: want !replicates")
-	expect.That(t, !applied, "before raft runs: want !applied")
+	expect.That(t, !replicates, "it replicates before raft runs")
+	expect.That(t, !applied, "it has applied an entry before raft runs")
 	n.Abort()
 	expect.That(t, !h.Replicates(term(), 1, addr), "a server whose raft has ended leads")
 }
 
-// A server takes the directory of another server from its state, otherwise from the forming of the cluster or
+// A server knows another one's directory from its state, or else from the forming of the cluster, or else
 // from its joining.
 func TestR6DirectoriesThatAServerKnows(t *testing.T) {
 	t.Parallel()
@@ -222,7 +216,7 @@ func TestR6DirectoriesThatAServerKnows(t *testing.T) {
 	id := n.disk.Identity()
 	id.Incarnations, id.Expected = map[uint32]string{1: "formed", 2: "b"}, 5
 	must.OK(t, n.disk.SaveIdentity(id))
-	a.Entry(applied.OpenStream()) // of server 1, with directory a
+	a.Entry(applied.OpenStream()) // entry for server 1 with directory a
 	applied.At(a.FSM, 4, 1)
 	known := func(id uint32) string { in, asOf := n.knownAs(id); return fmt.Sprint(in, " ", asOf) }
 	expect.Equal(t, known(1), "formed 5", "before raft runs")

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// linkTo runs this server's link to itself as the leader. It returns the leader's end of the connection, and
-// a channel with the link's result.
+// linkTo runs a link of this server to itself as the leader. It returns the leader's end of the connection,
+// and a channel that gets the link's error.
 func (n *Node) linkTo(t *testing.T) (net.Conn, chan error) {
 	t.Helper()
 	here, there := net.Pipe()
@@ -25,8 +25,8 @@ func (n *Node) linkTo(t *testing.T) (net.Conn, chan error) {
 	return there, ended
 }
 
-// A server tells its leader whether its disk is low and how far it is, and ends a link over which nonsense
-// comes.
+// A server tells its leader whether its disk is low, what it has applied, and which sessions it heard from.
+// It ends a link that brings nonsense.
 func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 	t.Parallel()
 	ear := &allEar{}
@@ -53,16 +53,17 @@ func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 		typ, payload, err := peer.ReadMessage(r)
 		must.OK(t, err)
 		if c.why != "" {
-			expect.That(t, typ == peer.LinkFull && string(payload) == low, "%s: message %d %q", name, typ, payload)
+			expect.Equal(t, typ, peer.LinkFull, "%s: the first message", name)
+			expect.Equal(t, string(payload), low, "%s: why the disk is low", name)
 			typ, payload, err = peer.ReadMessage(r)
 			must.OK(t, err)
 		}
 		touches, err := peer.ParseTouches(payload)
 		must.OK(t, err)
 		expect.Equal(t, typ, peer.LinkTouches, "%s: typ", name)
-		expect.That(t, touches.Applied > 0 && touches.Applied <= n.fsm.Index(),
-			"%s: message %d %+v: want touches.Applied > 0 && touches.Applied <= n.fsm.Index()",
-			name, typ, touches)
+		expect.That(t, touches.Applied > 0, "%s: no entry is applied", name)
+		expect.That(t, touches.Applied <= n.fsm.Index(), "%s: entry %d is reported as applied, and %d is the last", name,
+			touches.Applied, n.fsm.Index())
 		if expect.Equal(t, len(touches.Heard), 1, "%s: len(touches.Heard)", name) {
 			expect.Equal(t, touches.Heard[0].Session, 77, "%s: touches.Heard[0].Session", name)
 		}
@@ -70,7 +71,7 @@ func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 		ack := peer.Touches{Number: touches.Number, Applied: n.fsm.Index()}
 		must.OK(t, peer.WriteMessage(w, peer.LinkAck, ack.Append(nil)))
 		must.OK(t, c.answer(w))
-		go func() { _, _ = io.Copy(io.Discard, r) }() // its touches
+		go func() { _, _ = io.Copy(io.Discard, r) }() // reads the server's touches
 		must.OK(t, w.Flush())
 		err = <-ended
 		must.Fails(t, err)
@@ -81,7 +82,7 @@ func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 	}
 }
 
-// allEar is an observer that tells of one session on each new link.
+// allEar is an observer that reports one session on each new link.
 type allEar struct{ watcher }
 
 func (*allEar) Heard(b []state.Touch, all bool) []state.Touch {

@@ -19,8 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server without others has no peer port, no members to change and no server to hand over to, and says
-// so.
+// A server without others says that it has no peer port, no members to change and no server to hand over to.
 func TestServerWithoutOthers(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{DataDir: t.TempDir()})
@@ -33,11 +32,12 @@ func TestServerWithoutOthers(t *testing.T) {
 	expect.Has(t, err.Error(), "there is no other server to lead")
 	must.OK(t, n.Snapshot())
 	snapshots, log := n.DiskBytes()
-	expect.That(t, snapshots > 0 && log > 0, "%d bytes of snapshots, %d of log", snapshots, log)
+	expect.That(t, snapshots > 0, "no bytes of snapshots")
+	expect.That(t, log > 0, "no bytes of log")
 	expect.Equal(t, len(n.Deadlines()), 1, "sessions with a deadline")
 }
 
-// The room on the disk and the bounds of the tree decide whether a backup can be taken in.
+// A backup is taken in only if the disk has room for it and the tree's limits allow it.
 func TestBackupThatHasNoRoom(t *testing.T) {
 	t.Parallel()
 	var free atomic.Int64
@@ -57,7 +57,8 @@ func TestBackupThatHasNoRoom(t *testing.T) {
 	expect.OK(t, memory.Fits(1<<30, 1<<50), "a server without bounds")
 }
 
-// What servers of a cluster tell of each other, and of changes that have come to them.
+// The servers of a cluster answer questions about each other: deadlines, time left, addresses, zxids, and who
+// follows.
 func TestServersLookAtEachOther(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -74,7 +75,7 @@ func TestServersLookAtEachOther(t *testing.T) {
 	})
 	expect.Equal(t, host{two}.AddrOf(one.id), one.PeerAddr())
 
-	// A leader does not wait for what no client can have seen; a follower waits for it.
+	// A leader does not wait for a zxid that it has not given out. A follower waits for it.
 	zxid := one.Zxid()
 	expect.That(t, one.WaitZxid(t.Context(), zxid), "the leader lacks what it has applied")
 	expect.That(t, !one.WaitZxid(t.Context(), zxid+1000), "the leader has what does not exist")
@@ -85,9 +86,8 @@ func TestServersLookAtEachOther(t *testing.T) {
 	go func() { waited <- two.WaitZxid(t.Context(), zxid+2) }()
 	c.create(lead, "/awaited")
 	c.create(lead, "/awaited-too")
-	expect.That(t, <-waited, "a follower does not wait: want <-waited")
-	expect.That(t, two.Zxid() >= zxid+2,
-		"a follower does not wait: want two.Zxid() >= zxid+2")
+	expect.That(t, <-waited, "the wait of a follower ends without the zxid")
+	expect.That(t, two.Zxid() >= zxid+2, "the wait of a follower ends at zxid 0x%x, before 0x%x", two.Zxid(), zxid+2)
 
 	standing := func(id uint32, addr string) string {
 		there, follows := one.Standing(t.Context(), id, addr)
@@ -98,14 +98,14 @@ func TestServersLookAtEachOther(t *testing.T) {
 	})
 	expect.Equal(t, standing(one.id, one.PeerAddr()), "true true", "itself")
 	there, follows := two.Standing(t.Context(), one.id, one.PeerAddr())
-	expect.That(t, there, "the leader, as a follower sees it: want there")
-	expect.That(t, follows, "the leader, as a follower sees it: want follows")
+	expect.That(t, there, "a follower does not reach its leader")
+	expect.That(t, follows, "a follower does not see that its leader is part of the majority")
 	expect.Equal(t, standing(two.id, must.Refused(t)), "false false", "a port that refuses")
 	expect.Equal(t, standing(two.id, one.PeerAddr()), "false false", "the port of another server")
 }
 
-// A leader's process counts as gone only when no server listens at its address. Requests to the leader then
-// reached no server. A server that does not lead refuses requests meant for the leader.
+// A leader's process counts as gone only if its address refuses connections: then a request has not reached
+// it. A server that does not lead refuses a request for the leader.
 func TestLeaderWhoseProcessIsGone(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -140,7 +140,7 @@ func TestLeaderWhoseProcessIsGone(t *testing.T) {
 	})
 }
 
-// A server gets no vote if it does not answer, or if its id or address is impossible.
+// A server that does not answer gets no vote, nor does an impossible id or address.
 func TestMembersThatCannotBe(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -172,11 +172,11 @@ func TestMembersThatCannotBe(t *testing.T) {
 		expect.Has(t, test.err.Error(), test.want)
 		expect.Equal(t, status.Of(test.err), test.code, test.want)
 	}
-	// Asking for what is already true is no error.
+	// A request for what is already so succeeds.
 	expect.OK(t, try("lead", uint32(lead), ""))
 	expect.OK(t, try("promote", uint32(lead%3+1), ""))
 	for _, m := range c.nodes[lead].all(t) {
-		expect.That(t, m.Peer != "", "%+v: want m.Peer != \"\"", m)
-		expect.Equal(t, m.Voter, m.ID != 4, "m.Voter")
+		expect.That(t, m.Peer != "", "member %d has no address", m.ID)
+		expect.Equal(t, m.Voter, m.ID != 4, "member %d has a vote", m.ID)
 	}
 }

@@ -50,7 +50,7 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	expect.That(t, !bytes.Contains(recorded.Bytes(), []byte(nothing)), "the trace has a step where nothing is taken")
 }
 
-// measured keeps the values of each kind.
+// measured keeps the values of each measure.
 type measured struct {
 	mu     sync.Mutex
 	values map[string][]int64
@@ -67,7 +67,7 @@ func (m *measured) kind(name string) Measure {
 	}
 }
 
-// last returns the newest value of a kind; -1: there is none.
+// last returns the newest value of a measure, or -1.
 func (m *measured) last(name string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,7 @@ func (m *measured) count(name string) int {
 	return len(m.values[name])
 }
 
-// Every entry is measured on its way, where it is proposed and where it is applied.
+// An entry is measured where it is proposed and where it is applied.
 func TestEntriesAreMeasured(t *testing.T) {
 	t.Parallel()
 	var m measured
@@ -94,7 +94,7 @@ func TestEntriesAreMeasured(t *testing.T) {
 	body := createBody("/measured", 0)
 	before := m.count("waiting")
 	c := &call{make(chan state.Outcome, 1)}
-	n.View(func(*state.State) { // which keeps the entry from being applied
+	n.View(func(*state.State) { // the lock keeps the entry from being applied
 		must.OK(t, n.Propose(state.Request{Session: a.s.Session.ID, Gen: a.s.Session.Gen, Op: jute.OpCreate,
 			Body: body}, c))
 		eventually(t, "the entry is measured as proposed", func() bool { return m.count("waiting") > before })
@@ -111,7 +111,7 @@ func TestEntriesAreMeasured(t *testing.T) {
 	expect.That(t, m.last("unavailable") > 0, "clients were served after no time")
 }
 
-// Snapshots are measured where they are written, read at a start, and sent.
+// A snapshot is measured when it is written, read at a start, and sent.
 func TestSnapshotsAreMeasured(t *testing.T) {
 	t.Parallel()
 	var m measured
@@ -136,7 +136,7 @@ func TestSnapshotsAreMeasured(t *testing.T) {
 		again, written)
 }
 
-// The time without a leader counts from the connection that broke, or the leader that was lost.
+// The time without a leader starts when the connection to it breaks, or when leadership is lost.
 func TestTimeWithoutALeaderIsMeasured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,11 +160,11 @@ func TestTimeWithoutALeaderIsMeasured(t *testing.T) {
 		time.Sleep(time.Second)
 		w.broken()
 		time.Sleep(2 * time.Second)
-		w.set(2) // nothing was lost
+		w.set(2) // nothing was lost before
 		w.broken()
 		time.Sleep(2 * time.Second)
 		w.broken()
-		w.held(3) // a connection to another says nothing of this one
+		w.held(3) // this connection leads to another server
 		w.set(0)
 		counted("no leader", 1, time.Second, none)
 		time.Sleep(3 * time.Second)

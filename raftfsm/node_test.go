@@ -38,7 +38,7 @@ func quietLog(t testing.TB, id uint32) *slog.Logger {
 		id)
 }
 
-// watcher is an Observer that counts.
+// watcher is an Observer that counts what it hears.
 type watcher struct {
 	serving atomic.Bool
 	mu      sync.Mutex
@@ -46,7 +46,7 @@ type watcher struct {
 	ended   map[int64]state.EndCause
 	events  int
 	resets  int
-	links   int // begun
+	links   int // links begun
 }
 
 func (w *watcher) Events(_ int64, e []tree.Event) { w.mu.Lock(); w.events += len(e); w.mu.Unlock() }
@@ -78,7 +78,7 @@ func (w *watcher) resetCount() int {
 	return w.resets
 }
 
-// hear makes the server hear of a session at every touch interval.
+// hear reports a message of a session's client at each touch interval.
 func (w *watcher) hear(id int64) {
 	w.mu.Lock()
 	w.heard = append(w.heard, state.Touch{Session: id})
@@ -92,7 +92,7 @@ func (w *watcher) endedBy(id int64) (state.EndCause, bool) {
 	return c, ok
 }
 
-// call is a Waiter that hands the outcome to a channel.
+// call is a Waiter that passes the outcome to a channel.
 type call struct{ ch chan state.Outcome }
 
 func (c *call) Done(o *state.Outcome, _ *state.State) {
@@ -116,8 +116,8 @@ func propose(n *Node, r state.Request) (state.Outcome, error) {
 	}
 }
 
-// served is the outcome of a request at a server that serves, or will soon: on a busy machine it may cease
-// to for a moment.
+// served proposes a request until the server serves: on a busy machine a server may stop serving for a
+// moment.
 func served(t testing.TB, n *Node, r state.Request) (o state.Outcome) {
 	t.Helper()
 	var err error
@@ -204,9 +204,11 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 			n, w = start(t, Options{DataDir: dir, LogStore: kind, Measures: Measures{ReplayEntries: replayed.Store,
 				ReplayTime: took.Store}})
 			eventually(t, "serving again", w.serving.Load)
-			if n, us := replayed.Load(), took.Load(); n < 9 || us <= 0 || us > time.Since(again).Microseconds() {
-				t.Errorf("measured %d entries read again in %d µs", n, us)
-			}
+			entries, us := replayed.Load(), took.Load()
+			expect.That(t, entries >= 9, "%d entries were read again, want 9 or more", entries)
+			expect.That(t, us > 0, "entries were read again in no time")
+			expect.That(t, us <= time.Since(again).Microseconds(), "entries were read again in %d µs, longer than the start",
+				us)
 			expect.Equal(t, n.Zxid(), zxid, "zxid %d after restart", n.Zxid())
 			n.View(func(st *state.State) {
 				expect.Equal(t, len(st.Tree().Children("/")), 21, "children of the root after restart")
@@ -217,7 +219,7 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 	}
 }
 
-// record is an Observer that writes down what it hears.
+// record is an Observer that lists what it hears.
 type record struct {
 	watcher
 	list    must.Text
@@ -235,7 +237,7 @@ func (r *record) SessionMoved(id int64, gen uint32) {
 func (r *record) SessionEnded(e *state.Ending) { fmt.Fprintf(&r.list, "0x%x ended\n", e.Session.ID) }
 func (r *record) Applied()                     { r.applied.Add(1) }
 
-// An observer has heard of a change before the request that made it is answered.
+// An observer hears of a change before the request that made it is answered.
 func TestObserverHearsOfEveryChange(t *testing.T) {
 	t.Parallel()
 	r := new(record)
@@ -265,8 +267,7 @@ func TestObserverHearsOfEveryChange(t *testing.T) {
 	attach := state.Request{Op: state.OpAttach, Session: a.s.Session.ID, Body: body.Append(nil)}
 	o := must.Get(propose(n, attach))(t)
 	must.Equal(t, o.Code, jute.OK, "o.Code")
-	must.That(t, o.Session.Gen > a.s.Session.Gen,
-		"%+v: want o.Session.Gen > a.s.Session.Gen", o)
+	must.That(t, o.Session.Gen > a.s.Session.Gen, "the session still has generation %d", o.Session.Gen)
 	hears(fmt.Sprintf("%s moved to %d", id, o.Session.Gen))
 	a.s = o
 	must.Equal(t, a.do(jute.OpCloseSession, nil), jute.OK)
@@ -279,7 +280,7 @@ func TestObserverHearsOfEveryChange(t *testing.T) {
 
 func TestG10G11SessionExpiresWhenSilentAndNotBefore(t *testing.T) {
 	t.Parallel()
-	n, w := start(t, Options{MinSessionTimeout: time.Second}) // a server that stalls gives such sessions more time
+	n, w := start(t, Options{MinSessionTimeout: time.Second}) // a server that stalls gives sessions this short more time
 	eventually(t, "serving", w.serving.Load)
 	loud := openSession(t, n, 1000).Session
 	w.hear(loud.ID)
@@ -294,8 +295,7 @@ func TestG10G11SessionExpiresWhenSilentAndNotBefore(t *testing.T) {
 	o, err := propose(n, state.Request{Session: quiet.ID, Gen: quiet.Gen, Op: jute.OpCreate,
 		Body: createBody("/x", 1)})
 	if expect.OK(t, err, "write of an expired session") {
-		expect.That(t, o.Refused,
-			"write of an expired session: %+v %v: want o.Refused", o, err)
+		expect.That(t, o.Refused, "a write of an expired session is accepted: %+v", o)
 	}
 }
 
@@ -312,8 +312,8 @@ func freeAddr(t testing.TB) string {
 	return list[0]
 }
 
-// newTrio starts a trio with heartbeats so long that its leader stays the leader on a busy machine. Servers
-// that are cut off notice it as late.
+// newTrio starts a trio with heartbeats so long that the leader stays the leader on a busy machine. A server
+// that is cut off notices it as late.
 func newTrio(t testing.TB, durable bool, tune func(*Options)) *trio {
 	t.Helper()
 	c := &trio{t: t}
@@ -343,8 +343,8 @@ func newTrio(t testing.TB, durable bool, tune func(*Options)) *trio {
 	return c
 }
 
-// brisk makes servers notice quickly that their leader is gone. On a busy machine the leader may then change
-// at any time.
+// brisk makes servers notice soon that their leader is gone. On a busy machine the leader may then change at
+// any time.
 func brisk(o *Options) { o.HeartbeatTimeout, o.MinSessionTimeout = 300*time.Millisecond, 0 }
 
 func (c *trio) start(id int) {
@@ -375,7 +375,7 @@ func (c *trio) mustLead() (id int) {
 	return id
 }
 
-// leader returns the server that leads; 0: none does at the moment.
+// leader returns the id of the leader, or 0.
 func (c *trio) leader() int {
 	for id := 1; id <= 3; id++ {
 		if n := c.nodes[id]; n != nil && !n.closed.Load() && n.leader.Term() != nil {
@@ -412,7 +412,7 @@ func TestThreeServersShareOneState(t *testing.T) {
 	})
 }
 
-// sameDigest waits until all running servers have applied the same and compares their digests.
+// sameDigest waits until all running servers have applied the same entries, and compares their digests.
 func (c *trio) sameDigest() {
 	c.t.Helper()
 	var digests [4]uint64

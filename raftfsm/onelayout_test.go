@@ -14,8 +14,8 @@ const (
 	ofKazoo   = "/l/f65a711639a74cab9e5222dd97208501__lock__0000000002"
 )
 
-// The cluster refuses contenders of another layout once all servers have said that they can. The next leader
-// does so without asking, even if the last server is gone.
+// The cluster refuses contenders of another layout once each server has said that it can. The next leader
+// does so without asking again, even if that server is gone.
 func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.OneLayout = true })
@@ -28,7 +28,7 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	}
 	must.Equal(t, ephemeral(a, ofCurator), jute.OK)
 	eventually(t, "a contender of kazoo's is refused", func() bool {
-		defer a.remove(ofKazoo) // before the setting has effect
+		defer a.remove(ofKazoo) // before the setting counts
 		return ephemeral(a, ofKazoo) == jute.NoAuth
 	})
 	stop(t, c.nodes[lead])
@@ -38,10 +38,10 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	expect.Equal(t, c.nodes[next].Status().LayoutWaits, "")
 }
 
-// Release 0.1.0 mistakes an entry with the option for one of an unknown kind.
+// To release 0.1.0 an entry with the option has an unknown kind.
 func TestOneLayoutIsRefusedByTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	entry := state.BeginEntry(nil, state.OneLayout)
-	const kinds = 0x0f // the bits in which release 0.1.0 looks for one of two kinds
+	const kinds = 0x0f // the bits in which release 0.1.0 has one of two kinds
 	expect.That(t, entry[1]&kinds > 2, "kind %d", entry[1]&kinds)
 }

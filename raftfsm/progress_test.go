@@ -18,8 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Every server reports the progress of all members, and distinguishes a server that is down from one that
-// lags behind.
+// Each server reports the progress of all members, and tells a server that is down from one that lags behind.
 func TestProgressOfMembers(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) { o.Release = fmt.Sprintf("9.%d", o.ID) })
@@ -46,11 +45,11 @@ func TestProgressOfMembers(t *testing.T) {
 		return p.Heard == nil && strings.Contains(p.Waits, "refused")
 	})
 	p := c.nodes[c.mustLead()].all(t)[gone]
-	expect.That(t, p.Lag != 0, "it is behind by %+v: want p.Lag != 0", p)
-	if expect.That(t, p.LagBytes != nil, "it is behind by %+v: want p.LagBytes != nil", p) {
-		expect.That(t, *p.LagBytes > 0, "it is behind by %+v: want *p.LagBytes > 0", p)
+	expect.That(t, p.Lag != 0, "a server that is down does not lag behind")
+	if expect.That(t, p.LagBytes != nil, "it is not known how many bytes a server that is down lacks") {
+		expect.That(t, *p.LagBytes > 0, "a server that is down lacks %d bytes", *p.LagBytes)
 	}
-	// Without a leader, the remaining server still reports what it finds.
+	// The last server has no leader, and still reports what it finds.
 	last := uint32(c.mustLead())
 	for id := uint32(1); id <= 3; id++ {
 		if id != last && id != gone {
@@ -63,7 +62,7 @@ func TestProgressOfMembers(t *testing.T) {
 	}
 }
 
-// A probe of a new member's address finds another server, no server, or one that can be added.
+// A probe of an address finds another server than meant, no server, or one that can be added.
 func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -76,7 +75,7 @@ func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
 			what string
 			id   uint32
 			addr string
-			want string // of the error, or of what it waits for
+			want string // a part of the error, or of what the server waits for
 			fail bool
 		}{
 			{"another id", 5, fourth[4], "this is server 4, not 5", true},
@@ -101,7 +100,7 @@ func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
 	}
 }
 
-// all are the members as a server tells of them.
+// all returns the members as a server reports them.
 func (n *Node) all(t *testing.T) map[uint32]status.Member {
 	list, _ := n.Members(t.Context())
 	return list.Members
@@ -123,7 +122,7 @@ func startWaiting(t *testing.T, o Options) string {
 	return o.Peers[o.ID]
 }
 
-// A leader hands over to the server that is named.
+// A leader hands over to the server that the request names.
 func TestLeadNamesTheLeader(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -144,21 +143,19 @@ func TestLeadNamesTheLeader(t *testing.T) {
 		})
 	}
 	err := c.nodes[1].Lead(t.Context(), 9)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "is not a member"), "%v", err)
+	must.Fails(t, err)
+	expect.Has(t, err.Error(), "is not a member")
 	must.OK(t, c.nodes[c.mustLead()].ChangeMember(t.Context(), change.Change{
 		Op: "add", ID: 4, Addr: "127.0.0.1:9"}))
-	if err := c.nodes[c.mustLead()].Lead(t.Context(), 4); err == nil ||
-		!strings.Contains(err.Error(), "has no vote") {
-		t.Error(err)
-	}
-	if err := c.nodes[c.mustLead()].ChangeMember(t.Context(), change.Change{
-		Op: "add", ID: 5, Addr: "127.0.0.1:9"}); err == nil || !strings.Contains(err.Error(),
-		"server 4 is at 127.0.0.1:9") {
-		t.Error(err)
-	}
+	err = c.nodes[c.mustLead()].Lead(t.Context(), 4)
+	must.Fails(t, err)
+	expect.Has(t, err.Error(), "has no vote")
+	err = c.nodes[c.mustLead()].ChangeMember(t.Context(), change.Change{Op: "add", ID: 5, Addr: "127.0.0.1:9"})
+	must.Fails(t, err)
+	expect.Has(t, err.Error(), "server 4 is at 127.0.0.1:9")
 }
 
-// onLine is a log whose reader does something at one line.
+// onLine is the handler of a log that calls a function at one line.
 type onLine struct {
 	slog.Handler
 	msg string
@@ -177,7 +174,7 @@ func (h onLine) WithAttrs(a []slog.Attr) slog.Handler {
 	return h
 }
 
-// A change of members that comes in the instant in which a term begins is like any other.
+// A change of members that comes at the moment at which a term begins succeeds.
 func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 	t.Parallel()
 	var ready atomic.Bool
@@ -198,7 +195,7 @@ func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 	expect.OK(t, <-changed)
 }
 
-// An address that only some members reach does not serve a member: any leader next may not be among them.
+// An address that only some members reach is reported: the next leader may not be among them.
 func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
@@ -216,14 +213,14 @@ func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	})
 	net.set(blind, 4, syscall.ECONNREFUSED)
 	want := fmt.Sprintf("server %d does not reach server 4 at %s, as every member must", blind, peers[4])
-	eventually(t, "one member does not reach it", func() bool { // and may answer late
+	eventually(t, "one member does not reach it", func() bool { // a member may answer too late
 		_, err := c.nodes[lead].Probe(t.Context(), 4, peers[4])
 		return err != nil && strings.Contains(err.Error(), want)
 	})
 }
 
-// Servers whose releases have no version in common are told so. Otherwise they would fail later, at the first
-// message or log entry that one of them cannot read.
+// Servers whose releases have no version in common refuse each other. Otherwise they would fail later, at a
+// message or an entry that one of them cannot read.
 func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{})
@@ -235,21 +232,19 @@ func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
 		{peer.Version, peer.Version + 3, true},
 		{peer.Version + 1, peer.Version + 3, false},
 		{0, peer.Oldest - 1, false},
-		{0, 0, false}, // says nothing of versions
+		{0, 0, false}, // names no versions
 	} {
 		g := host{n}.Greeting(n.id)
 		g.From, g.To, g.Oldest, g.Version = n.id, n.id, c.oldest, c.version
 		err := (host{n}).Admit(peer.Ask, &g)
-		if expect.Equal(t, err == nil, c.ok, "versions %d to %d: err == nil", c.oldest, c.version) {
-			expect.That(t, c.ok ||
-				strings.Contains(err.Error(), "release"),
-				"versions %d to %d: %v: want c.ok || strings.Contains(err.Error(), \"release\")",
-				c.oldest, c.version, err)
+		expect.Equal(t, err == nil, c.ok, "versions %d to %d are admitted", c.oldest, c.version)
+		if err != nil {
+			expect.Has(t, err.Error(), "release", "versions %d to %d", c.oldest, c.version)
 		}
 	}
 }
 
-// What a server says of its part, as a follower, alone, and where nothing is known.
+// The status of a server: as leader, as follower, removed, alone, and after its raft has ended.
 func TestStatusOfAServer(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) { o.PeerInsecure = true })
@@ -279,7 +274,7 @@ func TestStatusOfAServer(t *testing.T) {
 		return true
 	})
 	_, config := follower.raft.Configuration()
-	for removed, want := range map[uint64]bool{0: false, config: false, config + 1: false} { // it knows a leader
+	for removed, want := range map[uint64]bool{0: false, config: false, config + 1: false} { // while it knows a leader it was not removed
 		follower.removed.Store(removed)
 		eventually(t, "it knows a leader", func() bool {
 			st := follower.Status()
@@ -301,8 +296,8 @@ func TestStatusOfAServer(t *testing.T) {
 	newAsker(t, alone)
 	eventually(t, "it leads", func() bool { return alone.Status().Role == "standalone" })
 	st := alone.Status()
-	expect.That(t, !st.PeerInsecure, "%+v: want !st.PeerInsecure", st)
-	expect.That(t, st.Snapshot.Time.IsZero(), "%+v: want st.Snapshot.Time.IsZero()", st)
+	expect.That(t, !st.PeerInsecure, "a server alone says that its peers are insecure")
+	expect.That(t, st.Snapshot.Time.IsZero(), "a new server has a snapshot of %v", st.Snapshot.Time)
 	expect.Equal(t, len(st.Members), 1, "len(st.Members)")
 	list := must.Get(alone.Members(t.Context()))(t)
 	expect.Equal(t, list.Leader, 1, "list.Leader")
@@ -310,13 +305,13 @@ func TestStatusOfAServer(t *testing.T) {
 	expect.Equal(t, list.Cluster, st.Cluster, "list.Cluster")
 	expect.Equal(t, len(list.Members), 1, "len(list.Members)")
 	m := list.Members[1]
-	expect.That(t, m.Applied > 0, "%+v: want m.Applied > 0", m)
-	expect.Equal(t, m.Lag, 0, "m.Lag")
-	if expect.That(t, m.LagBytes != nil, "%+v: want m.LagBytes != nil", m) {
-		expect.Equal(t, *m.LagBytes, 0, "*m.LagBytes")
-		expect.That(t, m.Starts > 0, "%+v: want m.Starts > 0", m)
-		expect.That(t, m.Voter, "%+v: want m.Voter", m)
+	expect.That(t, m.Applied > 0, "it has applied nothing")
+	expect.Equal(t, m.Lag, 0, "entries that it lags behind itself")
+	if expect.That(t, m.LagBytes != nil, "it is not known how many bytes it lags behind itself") {
+		expect.Equal(t, *m.LagBytes, 0, "bytes that it lags behind itself")
 	}
+	expect.That(t, m.Starts > 0, "it was never started")
+	expect.That(t, m.Voter, "it has no vote")
 	_, err := alone.Probe(t.Context(), 2, "127.0.0.1:1")
 	expect.Equal(t, err, errAlone)
 	alone.Abort()
@@ -329,11 +324,11 @@ func TestStatusOfAServer(t *testing.T) {
 	close(over)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	alone.serving.Watch(gone, over) // one look: no leader is known for long
+	alone.serving.Watch(gone, over) // one look, without a leader for long
 	expect.That(t, alone.Status().ReadOnly, "clients read, and it does not say so")
 }
 
-// A leader refuses servers that cannot be, and finds those that answer.
+// A probe refuses an impossible id and an address of another server, and finds a server that answers.
 func TestServersThatAProbeFinds(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{Peers: map[uint32]string{1: freeAddr(t)}})
@@ -347,28 +342,28 @@ func TestServersThatAProbeFinds(t *testing.T) {
 		must.Fails(t, err)
 		expect.Has(t, err.Error(), c.want)
 	}
-	eventually(t, "it finds itself", func() bool { // a busy machine may not answer in time
+	eventually(t, "it finds itself", func() bool { // a busy machine may answer too late
 		found, err := n.Probe(t.Context(), 1, n.PeerAddr())
 		return err == nil && found.Known && found.At == n.PeerAddr() && found.Applied > 0 && found.Waits == ""
 	})
 	found := must.Get(n.Probe(t.Context(), 2, must.Refused(t)))(t)
-	expect.That(t, !found.Known, "%+v: want !found.Known", found)
-	expect.Equal(t, found.At, "", "found.At")
+	expect.That(t, !found.Known, "a server that is down is known")
+	expect.Equal(t, found.At, "", "address of a server that is down")
 	expect.Has(t, found.Waits, "refused")
 }
 
-// What another server says of itself is how far it is, once its raft runs.
+// Another server's progress is what it says; the entry that it has applied counts only once its raft runs.
 func TestProgressThatAServerSays(t *testing.T) {
 	t.Parallel()
 	st := peer.Status{Release: "9", Waits: "others", Now: peer.Shown{Start: 3, Index: 7}}
 	for _, st.Up = range []bool{false, true} {
 		p := progressOf(&st)
-		if expect.That(t, p.Heard != nil, "%+v: want p.Heard != nil", p) {
-			expect.Equal(t, *p.Heard, 0, "*p.Heard")
-			expect.Equal(t, p.Version, "9", "p.Version")
-			expect.Equal(t, p.Waits, "others", "p.Waits")
-			expect.Equal(t, p.Starts, 3, "p.Starts")
+		if expect.That(t, p.Heard != nil, "a server that answered was not heard") {
+			expect.Equal(t, *p.Heard, 0, "ms since it was heard")
 		}
+		expect.Equal(t, p.Version, "9", "release")
+		expect.Equal(t, p.Waits, "others", "what it waits for")
+		expect.Equal(t, p.Starts, 3, "starts")
 		expect.Equal(t, p.Applied, map[bool]uint64{true: 7}[st.Up])
 	}
 }

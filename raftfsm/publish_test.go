@@ -19,7 +19,7 @@ func (c *trio) config(id int) (text string) {
 	return text
 }
 
-// configZxid returns the zxid of a configuration with this version: each change counts in both.
+// configZxid returns the zxid of a configuration with this version: each change adds one to both.
 func (c *trio) configZxid(id int, version int64) (zxid int64) {
 	c.nodes[id].View(func(s *state.State) {
 		is, _ := s.Tree().Get(state.ConfigPath)
@@ -29,8 +29,8 @@ func (c *trio) configZxid(id int, version int64) (zxid int64) {
 	return zxid
 }
 
-// A new cluster's first change is its configuration. It has the version that a ZooKeeper ensemble's first one
-// has, and the operator's text about its servers.
+// The first change of a new cluster is its configuration. Its version is that of a new ZooKeeper ensemble,
+// and it has the operator's text about the servers.
 func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 	t.Parallel()
 	var want []string
@@ -51,8 +51,8 @@ func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 	}
 }
 
-// Clients see a group of changes as one. The operator's words come back as written, and the next leader knows
-// them.
+// Clients see a group of changes as one. The operator's words come back as written, also from the next
+// leader.
 func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
@@ -72,9 +72,8 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	ask(change.Change{Op: "add", ID: 4, Addr: "10.0.0.9:1", More: true})
 	c.nodes[lead].leader.Term().PublishMembers()
 	c.create(lead, "/between")
-	if now := versions(); now != was || c.nodes[lead].Zxid() != zxid+2 {
-		t.Errorf("version %x in between, was %x", now, was)
-	}
+	expect.Equal(t, versions(), was, "version of the members between the changes")
+	expect.Equal(t, c.nodes[lead].Zxid(), zxid+2, "zxid between the changes")
 	for by, want := range map[uint32]error{3: leading.ErrChanging, 2: nil} {
 		if err := c.nodes[lead%3+1].ChangeMember(context.Background(), change.Change{Op: "describe", ID: 1,
 			By: by, Since: was, More: true}); !errors.Is(err, want) {
@@ -114,10 +113,10 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	expect.Has(t, c.config(next), "\n"+line+"\n", "what the next leader publishes")
 }
 
-// A server that leaves is told before it does, so that it can say so.
+// A server hears of its removal before it is removed, so that its clients can hear of it.
 func TestAServerThatLeavesSeesIt(t *testing.T) {
 	t.Parallel()
-	// Changes are counted: another leader would make some.
+	// Changes are counted here, and another leader would add some.
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
 	lead := c.mustLead()
 	gone := lead%3 + 1

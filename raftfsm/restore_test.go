@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// fill makes nodes at a server, and returns the session that owns every third.
+// fill creates nodes at a server, and returns the session that owns each third.
 func (c *trio) fill(id int, prefix string, nodes int) session.Session {
 	c.t.Helper()
 	s := openSession(c.t, c.nodes[id], 30000).Session
@@ -43,7 +43,7 @@ func backupOf(t testing.TB, n *Node) []byte {
 	return out.Bytes()
 }
 
-// during runs something once most of a backup has been read.
+// during is a reader that calls a function when it has read most of a backup.
 type during struct {
 	r    io.Reader
 	left int
@@ -61,7 +61,7 @@ func (d *during) Read(b []byte) (int, error) {
 
 func most(b []byte, do func()) *during { return &during{bytes.NewReader(b), len(b) * 3 / 4, do} }
 
-// restored checks that every server that runs has the state of the backup and has cut its clients off.
+// restored checks that each running server has the state of the backup, and has cut its clients off.
 func (c *trio) restored(resets [4]int, zxid int64, old session.Session) {
 	c.t.Helper()
 	c.sameDigest()
@@ -69,22 +69,17 @@ func (c *trio) restored(resets [4]int, zxid int64, old session.Session) {
 		if c.nodes[id].closed.Load() {
 			continue
 		}
-		expect.That(c.t, c.has(id, "/old1"),
-			"server %d has not the state of the backup: want c.has(id, \"/old1\")", id)
-		expect.That(c.t, !c.has(id, "/new1"),
-			"server %d has not the state of the backup: want !c.has(id, \"/new1\")", id)
-		expect.That(c.t, !c.has(id, "/old2"),
-			"server %d has not the state of the backup: want !c.has(id, \"/old2\")", id)
-		expect.That(c.t, c.nodes[id].Zxid() >= zxid,
-			"server %d has not the state of the backup: want c.nodes[id].Zxid() >= zxid", id)
+		expect.That(c.t, c.has(id, "/old1"), "server %d lacks a node of the backup", id)
+		expect.That(c.t, !c.has(id, "/new1"), "server %d has a node that came after the backup", id)
+		expect.That(c.t, !c.has(id, "/old2"), "server %d has an ephemeral node of a session that ended", id)
+		expect.That(c.t, c.nodes[id].Zxid() >= zxid, "server %d is at zxid 0x%x, want 0x%x or later", id,
+			c.nodes[id].Zxid(), zxid)
 		expect.That(c.t, c.seen[id].resetCount() > resets[id],
 			"server %d has not cut its clients off", id)
 		c.nodes[id].View(func(s *state.State) {
 			_, there := s.Sessions().Get(old.ID)
-			expect.That(c.t, !there,
-				"server %d has %d sessions: want !there", id, s.Sessions().Len())
-			expect.Equal(c.t, s.Sessions().Len(), 0,
-				"server %d has %d sessions: s.Sessions().Len()", id, s.Sessions().Len())
+			expect.That(c.t, !there, "server %d has a session of the backup", id)
+			expect.Equal(c.t, s.Sessions().Len(), 0, "sessions at server %d", id)
 		})
 	}
 }
@@ -100,7 +95,7 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
 	lead := c.mustLead()
-	old := c.fill(lead, "/old", 90) // many pieces more than are under way at a time
+	old := c.fill(lead, "/old", 90) // many more pieces than may be under way
 	backup := backupOf(t, c.nodes[lead])
 	c.fill(lead, "/new", 5)
 	for _, by := range []int{lead%3 + 1, lead} {
@@ -111,20 +106,21 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 			expect.Equal(t, c.seen[by].resetCount(), resets[by], "clients were cut off too early")
 		}), int64(len(backup)), false)
 		must.OK(t, err, "restored by %d", by)
-		must.That(t, made.Zxid >= before+state.Raised,
-			"restored by %d: %+v %v: want made.Zxid >= before+state.Raised", by, made, err)
-		must.That(t, made.Ended != 0 || by == lead,
-			"restored by %d: %+v %v: want made.Ended != 0 || by == lead", by, made, err)
+		must.That(t, made.Zxid >= before+state.Raised, "restored by %d: zxid 0x%x, after 0x%x before", by, made.Zxid, before)
+		if by != lead {
+			must.That(t, made.Ended != 0, "restored by %d: no session ended", by)
+		}
 		must.Equal(t, made.Nodes, 4+60, "restored by %d: made.Nodes", by)
-		expect.That(t, staged != nil && strings.Contains(staged.Error(), "restore is under way"),
-			"a snapshot without what is kept beside the state: %v", staged)
+		if expect.Fails(t, staged, "a snapshot during a restore") {
+			expect.Has(t, staged.Error(), "restore is under way")
+		}
 		c.restored(resets, made.Zxid, old)
 		eventually(t, "the leader waits for no session that is gone", func() bool {
 			l := c.leader()
 			return l != 0 && len(c.nodes[l].Deadlines()) == 0
 		})
 	}
-	// The restored state is there after a restart, from the log and from a snapshot.
+	// After a restart the servers have the restored state, from the log or from a snapshot.
 	for id := 1; id <= 3; id++ {
 		if id != c.leader() {
 			expect.OK(t, c.nodes[id].Snapshot(), "snapshot")
@@ -137,9 +133,9 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 		eventually(t, "it serves", c.seen[id].serving.Load)
 	}
 	c.sameDigest()
-	expect.That(t, c.nodes[1].Zxid() >= zxid,
-		"lost by the restart: want c.nodes[1].Zxid() >= zxid")
-	expect.That(t, c.has(1, "/old1"), "lost by the restart: want c.has(1, \"/old1\")")
+	expect.That(t, c.nodes[1].Zxid() >= zxid, "after a restart server 1 is at zxid 0x%x, want 0x%x or later",
+		c.nodes[1].Zxid(), zxid)
+	expect.That(t, c.has(1, "/old1"), "after a restart server 1 lacks a node of the backup")
 	c.fill(1, "/then", 3)
 }
 
@@ -151,22 +147,22 @@ func TestSessionsOfABackupGoOn(t *testing.T) {
 	backup := backupOf(t, c.nodes[lead])
 	made, err := c.nodes[lead].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), true)
 	must.OK(t, err)
-	must.Equal(t, made.Sessions, 1, "made.Sessions")
-	must.Equal(t, made.Ended, 0, "made.Ended")
-	must.That(t, c.has(lead, "/old2"), "%+v %v: want c.has(lead, \"/old2\")", made, err)
+	must.Equal(t, made.Sessions, 1, "sessions that go on")
+	must.Equal(t, made.Ended, 0, "sessions that ended")
+	must.That(t, c.has(lead, "/old2"), "an ephemeral node of a session that goes on is missing")
 	left := c.nodes[c.mustLead()].Deadlines()
-	if expect.Equal(t, len(left), 1, "deadlines %v: len(left)", left) {
-		expect.That(t, left[s.ID] > 0, "deadlines %v: want left[s.ID] > 0", left)
-	}
+	expect.Equal(t, len(left), 1, "sessions with a deadline")
+	expect.That(t, left[s.ID] > 0, "the session has no time left: %v", left)
 	r := state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody("/late", 0)}
 	expect.That(t, must.Get(propose(c.nodes[lead], r))(t).Refused, "a write of a connection that was cut")
 	body := state.SessionBody{Timeout: 30000, Password: s.Password, Owner: 1, Addr: "127.0.0.1"}
-	if o, err := propose(c.nodes[lead], state.Request{Op: state.OpAttach, Session: s.ID, Body: body.Append(nil)}); err != nil || o.Code != jute.OK || o.Session.Gen <= s.Gen {
-		t.Errorf("attach: %+v %v", o, err)
-	}
+	o, err := propose(c.nodes[lead], state.Request{Op: state.OpAttach, Session: s.ID, Body: body.Append(nil)})
+	must.OK(t, err)
+	expect.Equal(t, o.Code, jute.OK, "the session is attached to a connection")
+	expect.That(t, o.Session.Gen > s.Gen, "the session still has generation %d", o.Session.Gen)
 }
 
-// The death of a leader in the middle of a restore only delays the restore.
+// If the leader dies during a restore, the restore takes longer and succeeds.
 func TestRestoreOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -184,8 +180,8 @@ func TestRestoreOutlivesTheLeader(t *testing.T) {
 	c.restored(resets, made.Zxid, old)
 }
 
-// A server that was away gets the restore from the log. A server that restarts in the middle begins the
-// restore again.
+// A server that was away gets the restore from the log. A server that restarts during a restore begins it
+// again.
 func TestRestoreAndServersThatCome(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -208,7 +204,7 @@ func TestRestoreAndServersThatCome(t *testing.T) {
 	c.restored(resets, made.Zxid, old)
 }
 
-// A client that brings a backup and fails leaves nothing behind.
+// A restore that fails leaves nothing behind, whatever made it fail.
 func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) { o.MaxNodes = 1000 })
@@ -232,22 +228,23 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 		"somebody who does not wait":  {stopped, most(backup, stopNow), "nothing was changed"},
 		"something that is no backup": {t.Context(), strings.NewReader(strings.Repeat("x", len(backup))), "not a snapshot"},
 	} {
-		if _, err := c.nodes[by].Restore(x.ctx, x.r, int64(len(backup)), false); err == nil || !strings.Contains(err.Error(), x.want) {
-			t.Errorf("%s: %v", name, err)
+		_, err := c.nodes[by].Restore(x.ctx, x.r, int64(len(backup)), false)
+		if expect.Fails(t, err, "%s", name) {
+			expect.Has(t, err.Error(), x.want, "%s", name)
 		}
 		eventually(t, "the place is closed", func() bool { return !c.open(lead) && !c.open(by) })
 	}
-	// During a restore no client begins another one, at this server or another.
+	// During a restore no server begins another one.
 	_, err := c.nodes[by].Restore(t.Context(), io.MultiReader(most(backup[:len(backup)-10], func() {
 		for id := 1; id <= 3; id++ {
-			if _, err := c.nodes[id].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)),
-				false); err == nil || !strings.Contains(err.Error(), restore.ErrRestoring.Error()) {
-				t.Errorf("a second one by %d: %v", id, err)
+			_, err := c.nodes[id].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), false)
+			if expect.Fails(t, err, "a second restore at server %d", id) {
+				expect.Has(t, err.Error(), restore.ErrRestoring.Error())
 			}
 		}
 	}), iotest.ErrReader(torn)), int64(len(backup)), false)
 	expect.Is(t, err, torn)
-	// A server that ends in the middle gives up by beginning again.
+	// A server ends during its restore. When it starts again, the restore is given up.
 	ctx, cancel := context.WithCancel(t.Context())
 	began := make(chan struct{})
 	ended := make(chan error, 1)
@@ -275,9 +272,8 @@ func (c *trio) open(id int) (open bool) {
 	return open
 }
 
-// A leader gives up sending a snapshot and sends it again. The first copy may arrive late, on a delayed
-// connection, when the follower has continued from the second: the follower has acknowledged entries that
-// must not be lost.
+// A leader gives up sending a snapshot and sends it again. The first copy comes late, when the follower has
+// acknowledged entries after the second. These entries must stay.
 func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -288,7 +284,8 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	must.OK(t, from.Snapshot())
 	snaps := from.disk.Snapshots(nil, func(error) {})
 	list, err := snaps.List()
-	must.That(t, err == nil && len(list) == 1, "%v %v", list, err)
+	must.OK(t, err)
+	must.Equal(t, len(list), 1, "snapshots")
 	c.create(lead, "/after")
 	eventually(t, "the follower has both", func() bool { return c.has(behind, "/after") })
 	index, last := to.fsm.Index(), to.raft.LastIndex()
@@ -301,20 +298,14 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 			LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
 			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex},
 		&resp, r)
-	if expect.OK(t, err, "the leader is not told that the follower has it") {
-		expect.That(t, resp.Success,
-			"the leader is not told that the follower has it: %+v, %v: want resp.Success",
-			resp, err)
+	if expect.OK(t, err, "the late snapshot") {
+		expect.That(t, resp.Success, "the answer to the late snapshot: %+v", resp)
 	}
-	expect.That(t, c.has(behind, "/after"),
-		"the follower has gone back to entry %d, from %d: want c.has(behind, \"/after\")",
-		to.fsm.Index(), index)
-	expect.That(t, to.fsm.Index() >= index,
-		"the follower has gone back to entry %d, from %d: want to.fsm.Index() >= index",
-		to.fsm.Index(), index)
-	if end, err := to.disk.Log().LastIndex(); err != nil || end < last {
-		t.Errorf("its log ends at entry %d, and it had %d (%v)", end, last, err)
-	}
+	expect.That(t, c.has(behind, "/after"), "the follower has lost a node")
+	expect.That(t, to.fsm.Index() >= index, "the follower has gone back to entry %d, from %d", to.fsm.Index(), index)
+	end, err := to.disk.Log().LastIndex()
+	expect.OK(t, err)
+	expect.That(t, end >= last, "the follower's log ends at entry %d, and it ended at %d", end, last)
 	c.create(behind, "/goes-on")
 	c.sameDigest()
 }

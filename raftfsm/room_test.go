@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// asker is one session's way to write.
+// asker is a session that writes.
 type asker struct {
 	t testing.TB
 	n *Node
@@ -48,8 +48,8 @@ func (a *asker) remove(path string) jute.ErrCode {
 	return a.do(jute.OpDelete, jute.AppendInt(jute.AppendString(nil, path), -1))
 }
 
-// When the disk runs low, the leader makes all servers refuse requests that grow the state, and no others.
-// They accept them again when there is room.
+// When a disk runs low, the leader makes all servers refuse requests that grow the state, and no others. With
+// room again, they accept them.
 func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	t.Parallel()
 	var free atomic.Int64
@@ -58,7 +58,7 @@ func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 		return free.Load(), nil
 	}})
 	a := newAsker(t, n)
-	if code := a.create("/a"); code != jute.OK { // four bytes of data
+	if code := a.create("/a"); code != jute.OK { // with four bytes of data
 		t.Fatalf("create with just enough room: %v", code)
 	}
 	free.Add(-1)
@@ -77,12 +77,12 @@ func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	} {
 		expect.Equal(t, c.got, c.want, "%s on a low disk", c.name)
 	}
-	b := newAsker(t, n) // sessions live
+	b := newAsker(t, n) // sessions still open
 	free.Add(1)
 	eventually(t, "creates are taken again", func() bool { return b.create("/b") == jute.OK })
 }
 
-// The operator decides whether hard quotas count.
+// Hard quotas count only if the operator has them enforced.
 func TestHardQuotasCountWhereTheyAreEnforced(t *testing.T) {
 	t.Parallel()
 	for enforced, want := range map[bool]jute.ErrCode{false: jute.OK, true: jute.QuotaExceeded} {
@@ -98,7 +98,7 @@ func TestHardQuotasCountWhereTheyAreEnforced(t *testing.T) {
 	}
 }
 
-// The size of the tree is bounded in the same way.
+// The size of the tree has a limit, beyond which requests are refused in the same way.
 func TestL19TreeSizeIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"nodes": {MaxNodes: 20}, "bytes": {MaxBytes: 300}} {
@@ -119,7 +119,7 @@ func TestL19TreeSizeIsBounded(t *testing.T) {
 	}
 }
 
-// ACLs take room like data, and long ones are refused like long data.
+// ACLs take room like data. Long ones are refused like long data.
 func TestL19ACLsAreBounded(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{MaxBytes: 100 << 10})
@@ -151,7 +151,7 @@ func TestL19ACLsAreBounded(t *testing.T) {
 	expect.Equal(t, acl("/y", 400), jute.OK, "a long ACL")
 }
 
-// The leader refuses for a server whose disk is low, whichever that is.
+// The leader refuses requests that grow the state if the disk of any server is low.
 func TestL20LowDiskOfAFollower(t *testing.T) {
 	t.Parallel()
 	var free [4]atomic.Int64
@@ -176,12 +176,12 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 	}
 }
 
-// A client that overwrites one large node does not fill the disk with log, however many entries the log may
-// keep after a snapshot.
+// A client that overwrites one large node fills the disk no further than the log's limit in bytes, however
+// many entries the log may keep.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	const size, most = 256 << 10, 8 << 20
-	const trailingLeast = 64 // entries that stay however long they are
+	const trailingLeast = 64 // entries that stay, however long
 	n, _ := start(t, Options{DataDir: t.TempDir(), SnapshotBytes: 4 << 20, TrailingBytes: most})
 	a := newAsker(t, n)
 	must.Equal(t, a.create("/a"), jute.OK)
@@ -189,7 +189,7 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	for range 200 { // 50 MiB
 		must.Equal(t, a.set("/a", data), jute.OK)
 	}
-	// The log is cut when a snapshot is taken, by whole segments.
+	// A snapshot cuts the log, by whole segments.
 	must.OK(t, n.Snapshot())
 	last, first := n.raft.LastIndex(), uint64(0)
 	eventually(t, "the log is cut", func() bool {
@@ -201,7 +201,7 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	expect.That(t, last-first >= trailingLeast/2, "only %d entries stay", last-first)
 }
 
-// A request refused for lack of room takes none, at any server and however often: the log keeps only the
+// Requests that are refused for lack of room take no room themselves, at any server: the log keeps only the
 // outcome. A request that frees room is accepted at any length.
 func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	t.Parallel()
@@ -250,14 +250,13 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	expect.Equal(t, a.do(jute.OpMulti, jute.AppendMultiHeader(body, jute.OpError, true, -1)), jute.OK,
 		"a long multi of deletes")
 	free.Store(1 << 40)
-	for id := 1; id <= 3; id++ { // without a further request
+	for id := 1; id <= 3; id++ { // without another request
 		eventually(t, "all know", func() bool { return !c.nodes[id].fsm.Low() })
 	}
 	expect.Equal(t, a.set("/a", big), jute.OK, "there is room again")
 }
 
-// TestOnlyTheLeadersConnectionEndsTheSearch: a connection to a server that does not lead tells nothing about
-// the lost leader.
+// A connection to a server that does not lead does not end the time without a leader.
 func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
 	t.Parallel()
 	w := &leaderWatch{leader: 2}
@@ -268,8 +267,8 @@ func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
 	expect.That(t, w.lost.IsZero(), "the leader is held and counts as lost")
 }
 
-// Every way in which a state comes back, in every order, and always from the oldest backup: the
-// token that a lock is granted with next is above all tokens of before.
+// States come back by restores and recoveries in every order, always from the oldest backup. Each time, the
+// next token of a lock is larger than all before.
 func TestG20TokensGrowOverRestoresAndRecoveries(t *testing.T) {
 	t.Parallel()
 	type server struct {

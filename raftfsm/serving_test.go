@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// ended is a server whose raft has ended: it knows no leader, and nothing in it changes by itself. Its state
-// takes entries from the test.
+// ended returns a server whose raft has ended. It knows no leader, and its state changes only by the test's
+// entries.
 func ended(t *testing.T, o Options) *Node {
 	t.Helper()
 	r := new(watcher)
@@ -35,8 +35,8 @@ func ended(t *testing.T, o Options) *Node {
 	return n
 }
 
-// A server is current if it has applied everything that any other has answered, as its leader confirms. It
-// reports this in no other case.
+// A server is current if its leader confirms that it has applied all that any server has answered. Otherwise
+// it does not report that it is.
 func TestCurrentServerHasAppliedWhatOthersAnswered(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)

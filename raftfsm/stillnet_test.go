@@ -13,13 +13,13 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// stillNet is a network that can block connections to a server, as if its process were stopped: the server
-// reads nothing, but no connection breaks.
+// stillNet is a network that can make a server appear stopped: it reads nothing, and its connections stay
+// open.
 type stillNet struct {
 	is atomic.Pointer[func(p peer.Purpose, addr string) bool]
 }
 
-// takesNothing says of which connections this is true.
+// takesNothing selects the connections over which nothing is read.
 func (s *stillNet) takesNothing(is func(p peer.Purpose, addr string) bool) { s.is.Store(&is) }
 
 // tune makes a server use the network.
@@ -34,7 +34,7 @@ type stillConn struct {
 	net.Conn
 	s       *stillNet
 	addr    string
-	purpose peer.Purpose // by its first byte
+	purpose peer.Purpose // told by the first byte
 	writes  int
 	once    sync.Once
 	closed  chan struct{}
@@ -71,18 +71,18 @@ func (c *stillConn) Close() error {
 // cutNet is a network whose links between servers can be cut.
 type cutNet struct {
 	mu    sync.Mutex
-	ids   map[string]uint32 // of addresses
+	ids   map[string]uint32 // ids by address
 	cut   map[link]error    // what a new connection meets
-	calls map[link]int      // refused
+	calls map[link]int      // connections that were refused
 	conns map[net.Conn]link
 }
 
-// link is two servers, the lower id first.
+// link names two servers, the lower id first.
 type link [2]uint32
 
 func linkOf(a, b uint32) link { return link{min(a, b), max(a, b)} }
 
-// errAway makes a cut link swallow connections; ECONNREFUSED makes it refuse them.
+// errAway makes a cut link accept connections and answer nothing; ECONNREFUSED makes it refuse them.
 var errAway = errors.New("away")
 
 func newCutNet() *cutNet {
@@ -137,7 +137,7 @@ func (c *cutConn) Close() error {
 	return c.Conn.Close()
 }
 
-// set cuts the link between two servers, or with nil makes it whole.
+// set cuts the link between two servers, or with nil mends it.
 func (n *cutNet) set(a, b uint32, err error) {
 	l := linkOf(a, b)
 	var broken []net.Conn
@@ -157,7 +157,7 @@ func (n *cutNet) set(a, b uint32, err error) {
 	}
 }
 
-// refusals is how many calls have met a cut link between two servers.
+// refusals returns how many connections have met a cut link between two servers.
 func (n *cutNet) refusals(a, b uint32) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -25,8 +25,8 @@ import (
 
 var flips = flag.Int("flips", 40, "damaged data directories to start from")
 
-// fillDir makes a data directory with a snapshot and a log after it, and
-// returns what its server held at the end.
+// fillDir makes a data directory with a snapshot and a log after it, and returns the zxid and digest of its
+// state.
 func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 	n, w := start(t, Options{DataDir: dir})
 	eventually(t, "serving", w.serving.Load)
@@ -45,8 +45,8 @@ func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 	return zxid, digest
 }
 
-// TestR10DamagedDiskIsNoticed flips one byte anywhere in the log or the newest snapshot. The server must
-// hold exactly what it held before, or refuse with a reason.
+// A byte somewhere in the log or the newest snapshot changes. The server has the same state as before, or
+// refuses to run and says why.
 func TestR10DamagedDiskIsNoticed(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -75,10 +75,8 @@ func TestR10DamagedDiskIsNoticed(t *testing.T) {
 		})
 		if why == nil {
 			n.View(func(s *state.State) {
-				if s.Zxid() != zxid || s.Digest() != digest {
-					t.Errorf("flip %d, %s: serves zxid %d digest %x, wrote %d %x", i, what, s.Zxid(), s.Digest(), zxid,
-						digest)
-				}
+				expect.Equal(t, s.Zxid(), zxid, "flip %d, %s: zxid", i, what)
+				expect.Equal(t, s.Digest(), digest, "flip %d, %s: digest", i, what)
 			})
 		} else {
 			refused++
@@ -89,7 +87,7 @@ func TestR10DamagedDiskIsNoticed(t *testing.T) {
 }
 
 func tryStart(t *testing.T, dir string, died chan error) (n *Node, w *watcher, err error) {
-	defer func() { // raft and bolt report some damage by panicking
+	defer func() { // raft and bolt panic at some damage
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 		}
@@ -112,7 +110,7 @@ func closeQuietly(n *Node) {
 	n.Close(ctx)
 }
 
-// flipByte damages one byte that was written, in the log or the snapshot.
+// flipByte damages a byte that was written, in the log or the snapshot, and says which.
 func flipByte(t *testing.T, rng *rand.Rand, dir string) string {
 	var files []string
 	filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
@@ -125,7 +123,7 @@ func flipByte(t *testing.T, rng *rand.Rand, dir string) string {
 		file := files[rng.IntN(len(files))]
 		b := must.Get(os.ReadFile(file))(t)
 		at := rng.IntN(len(b))
-		if b[at] == 0 && at%16 != 0 { // mostly preallocated space; look for content
+		if b[at] == 0 && at%16 != 0 { // mostly free space: it looks for content
 			continue
 		}
 		b[at] ^= 1 << rng.IntN(8)
@@ -139,8 +137,8 @@ func TestTwoProcessesCannotShareADataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	start(t, Options{DataDir: dir})
 	_, err := Start(context.Background(), Options{DataDir: dir, Observer: new(watcher), Logger: quietLog(t, 1)})
-	expect.That(t, err != nil && strings.Contains(err.Error(), "in use by another process"),
-		"second start: %v", err)
+	must.Fails(t, err, "a second start")
+	expect.Has(t, err.Error(), "in use by another process")
 }
 
 func TestDataDirectoryBelongsToOneServer(t *testing.T) {
@@ -149,11 +147,11 @@ func TestDataDirectoryBelongsToOneServer(t *testing.T) {
 	n, _ := start(t, Options{DataDir: dir, ID: 1})
 	stop(t, n)
 	_, err := Start(context.Background(), Options{DataDir: dir, ID: 2, Observer: new(watcher), Logger: quietLog(t, 2)})
-	expect.That(t, err != nil && strings.Contains(err.Error(), "belongs to server 1"),
-		"start under another id: %v", err)
+	must.Fails(t, err, "a start under another id")
+	expect.Has(t, err.Error(), "belongs to server 1")
 }
 
-// A start that fails says why, and leaves the data directory to the next one.
+// A start that fails says why, and leaves the data directory free for the next start.
 func TestStartsThatFail(t *testing.T) {
 	t.Parallel()
 	members := map[uint32]string{1: freeAddr(t), 2: freeAddr(t)}
@@ -201,9 +199,9 @@ func TestStartsThatFail(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			o.Waiting = func(string) { cancel() }
-			for range 2 { // the second is refused for the same reason, not because the first still runs
+			for range 2 { // the second fails for the same reason: the first has released the directory
 				n, err := Start(ctx, o)
-				must.That(t, n == nil, "it starts: %v: want n == nil", err)
+				must.That(t, n == nil, "the start returns a server with the error %v", err)
 				must.Fails(t, err, "it starts")
 				expect.Has(t, err.Error(), c.want)
 			}
@@ -211,8 +209,8 @@ func TestStartsThatFail(t *testing.T) {
 	}
 }
 
-// The longest request goes through a follower: over the link, into the log of every server, and from there
-// after a restart. A request one byte longer is refused before it goes anywhere.
+// The longest request is proposed at a follower. It passes the link, and each server's log holds it after a
+// restart. A request one byte longer is refused at once.
 func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -227,13 +225,13 @@ func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 		body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), 0)
 		return state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: body}
 	}
-	// Without identities a request can be longer by theirs.
+	// A request without identities has room for as many more bytes.
 	small := create(1000)
 	longest := state.MaxRequest - (len(small.Append(nil)) - 1000)
 	expect.Fails(t, expect.Err(propose(c.nodes[here], create(longest+1))),
 		"a request too long for a log entry was taken")
 	w := &call{make(chan state.Outcome, 1)}
-	eventually(t, "the longest request is taken", func() bool { // the server may cease to serve for a moment
+	eventually(t, "the longest request is taken", func() bool { // the server may stop serving for a moment
 		err := c.nodes[here].Propose(create(longest), w)
 		must.That(t, err == nil || errors.Is(err, ErrClosed), "%v", err)
 		return err == nil
@@ -241,7 +239,7 @@ func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 	select {
 	case o := <-w.ch:
 		must.Equal(t, o.Code, jute.OK, "the longest request")
-	case <-time.After(2 * time.Minute): // a busy machine moves so much slowly
+	case <-time.After(2 * time.Minute): // a busy machine takes long for so many bytes
 		t.Fatal("the longest request was never applied")
 	}
 	stop(t, c.nodes[here])
@@ -262,7 +260,7 @@ var errBadLog = errors.New("the log cannot be written")
 func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
 func (badLog) StoreLog(*raft.Log) error    { return errBadLog }
 
-// A damaged snapshot is replaced. A server that does not lead proposes nothing that a leader is asked for.
+// A damaged snapshot is replaced. A server that does not lead refuses a request for the leader.
 func TestDamagedSnapshotIsReplaced(t *testing.T) {
 	t.Parallel()
 	var m measured

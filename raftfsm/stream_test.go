@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Clients that send as much as their server accepts delay neither another server's clients, under any leader,
-// nor other clients of their own server.
+// Clients that send as much as their server takes delay neither the clients of another server nor the other
+// clients of their own, under any leader.
 func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 	c := newTrio(t, false, nil)
 	leader := c.mustLead()
@@ -57,8 +57,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 						})
 					}
 				}
-				// The test measures a request's wait in entries, not in time: how many entries the leader put
-				// before it. A follower may lag, so the count starts at the leader's index.
+				// A wait counts in entries of others that the leader puts before the request, not in time.
+				// Since a follower may lag behind, the count starts at the leader's last entry.
 				for _, id := range []int{leader, follower} {
 					s := innocent[id].Session
 					for k, slow := 0, 0; k < 5; {
@@ -73,7 +73,7 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 							k++
 							continue
 						}
-						// Between the request and each look others may run for long, but not each time.
+						// Others may run for long between the request and a look, but not each time.
 						must.That(t, slow < 5, "a create at server %d took %d log entries of others", id, entries)
 						slow++
 					}

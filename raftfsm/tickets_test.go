@@ -19,7 +19,7 @@ func opening(secret byte, until int64) state.Request {
 	return o.Open(nil)
 }
 
-// A cluster has tickets once all of its servers say that they know them; any server may ask for it.
+// A cluster has tickets once all of its servers say that they know them. Any server may ask for that.
 func TestTicketsNeedEveryServer(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -40,7 +40,7 @@ func TestTicketsNeedEveryServer(t *testing.T) {
 	eventually(t, "a ticket is opened", func() bool { return open() == jute.OK })
 }
 
-// The leader ends a ticket when its last moment has come, however often it is heard from.
+// The leader ends a ticket at its last moment, even if it was heard from just before.
 func TestTicketEndsAtItsLastMoment(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{})
@@ -56,14 +56,14 @@ func TestTicketEndsAtItsLastMoment(t *testing.T) {
 		return known
 	})
 	expect.Equal(t, over.Why, session.TicketExpired, "%+v, want %d: over.Why", over, ends)
-	expect.That(t, over.At >= ends, "%+v, want %d: want over.At >= ends", over, ends)
+	expect.That(t, over.At >= ends, "the ticket ended at %d, before its last moment %d", over.At, ends)
 	n.View(func(s *state.State) {
 		_, lives := s.Sessions().Get(two.ID)
 		expect.That(t, lives, "the other ticket has ended")
 	})
 }
 
-// A ticket that a follower has heard from lives on when the leader has acknowledged it.
+// A ticket that a follower heard from lives on once the leader has acknowledged that.
 func TestLeaderAcknowledgesATouch(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Few of raft's log lines are warnings. None is a warning once the server is told to stop.
+// Few of raft's log lines count as warnings, and none once the server is told to stop.
 func TestLinesOfRaft(t *testing.T) {
 	for _, c := range []struct {
 		line   string
@@ -40,7 +39,8 @@ func TestLinesOfRaft(t *testing.T) {
 		closed.Store(c.closed)
 		l := lineLogger{slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), &closed}
 		n, err := l.Write([]byte(c.line))
-		expect.That(t, n == len(c.line) && err == nil, "%d bytes, %v", n, err)
+		expect.OK(t, err)
+		expect.Equal(t, n, len(c.line), "bytes written")
 		expect.Has(t, log.String(), c.want)
 	}
 	var log must.Text
@@ -50,7 +50,7 @@ func TestLinesOfRaft(t *testing.T) {
 	expect.Has(t, log.String(), "failed to compact logs: error=x")
 }
 
-// A line of raft's that the server's log drops is not formatted.
+// A line of raft's that the log drops is not formatted.
 func TestRaftLinesThatAreLeftOutAreNotFormatted(t *testing.T) {
 	var log must.Text
 	var closed atomic.Bool
@@ -62,7 +62,7 @@ func TestRaftLinesThatAreLeftOutAreNotFormatted(t *testing.T) {
 	expect.That(t, formatted.Load(), "a warning was not formatted: %q", log.String())
 }
 
-// text is a value that calls a function when it is formatted.
+// text is a value whose formatting calls a function.
 type text func()
 
 func (f text) String() string {
@@ -83,7 +83,7 @@ func (f future) Error() error {
 	return f.err
 }
 
-// A request waits for raft's future until the request's context ends.
+// A request waits for raft's future until its context ends.
 func TestFuturesAreAwaited(t *testing.T) {
 	expect.OK(t, Await(t.Context(), future{}))
 	err := Await(t.Context(), future{err: raft.ErrNotLeader})
@@ -105,20 +105,20 @@ func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
 
 func (badLog) StoreLog(*raft.Log) error { return errBadLog }
 
-// The cache reports an error if the log did not store an entry, whether or not it would keep that entry.
+// The cache passes on the error of the log below, for an entry that it would keep and for one that it would
+// not.
 func TestLogCacheTellsErrors(t *testing.T) {
 	c := must.Get(newLogCache(badLog{raft.NewInmemStore()}))(t)
 	for _, size := range []int{1, cacheLongest, cacheLongest + 1} {
 		l := &raft.Log{Index: 1, Term: 1, Data: make([]byte, size)}
 		for _, err := range []error{c.StoreLog(l), c.StoreLogs([]*raft.Log{l})} {
-			expect.That(t, err != nil && strings.Contains(err.Error(), errBadLog.Error()), "an entry of %d bytes: %v",
-				size, err)
+			expect.Is(t, err, errBadLog, "an entry of %d bytes", size)
 		}
 	}
 }
 
-// The code of a raft error says whether the client may try again at once, or must first find out whether the
-// request took effect.
+// The code of an error of raft says whether the client may try again at once, or must first find out what its
+// request did.
 func TestErrorsOfRaftHaveCodes(t *testing.T) {
 	for err, want := range map[error]status.Code{
 		raft.ErrNotLeader: status.NoLeader, raft.ErrLeadershipTransferInProgress: status.NoLeader,
@@ -132,8 +132,8 @@ func TestErrorsOfRaftHaveCodes(t *testing.T) {
 	expect.OK(t, coded(nil))
 }
 
-// Each leadership has its own context, which ends with it. A leadership that ends before the server takes it
-// up is skipped.
+// Each leadership has a context that ends with it. The server skips a leadership that has ended before the
+// server takes it up.
 func TestR12LeadershipsAreToldApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLeadership()
@@ -212,7 +212,7 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	if expect.OK(t, err, "an entry that was replaced") {
 		expect.Equal(t, l.Term, 2, "an entry that was replaced: l.Term")
 	}
-	// An entry that is not kept takes the place of a kept entry that was deleted.
+	// A new entry takes the place of a kept entry that was deleted.
 	must.OK(t, c.DeleteRange(last, last))
 	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 3, Data: make([]byte, cacheLongest+1)}))
 	err = c.GetLog(last, &l)
@@ -228,7 +228,7 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	}
 }
 
-// Raft's settings follow from the options.
+// Raft's settings follow from the server's options.
 func TestSettingsOfRaft(t *testing.T) {
 	o := Options{ID: 7, HeartbeatTimeout: 2 * time.Second, TrailingLogs: 55}
 	c := o.config()
@@ -239,9 +239,9 @@ func TestSettingsOfRaft(t *testing.T) {
 		24 * time.Hour})
 	expect.List(t, []uint64{uint64(c.MaxAppendEntries), c.TrailingLogs, c.SnapshotThreshold}, []uint64{64, 55,
 		math.MaxUint64})
-	expect.That(t, c.NoLegacyTelemetry, "%+v: want c.NoLegacyTelemetry", c)
-	expect.That(t, c.NoSnapshotRestoreOnStart, "%+v: want c.NoSnapshotRestoreOnStart", c)
-	expect.That(t, !c.PreVoteDisabled, "%+v: want !c.PreVoteDisabled", c)
+	expect.That(t, c.NoLegacyTelemetry, "raft's old telemetry is on")
+	expect.That(t, c.NoSnapshotRestoreOnStart, "raft restores a snapshot at its start")
+	expect.That(t, !c.PreVoteDisabled, "the pre-vote is off")
 	o.HeartbeatTimeout = 100 * time.Millisecond
 	expect.Equal(t, o.config().CommitTimeout, 100*time.Millisecond)
 	expect.OK(t, raft.ValidateConfig(c))
@@ -250,7 +250,7 @@ func TestSettingsOfRaft(t *testing.T) {
 func TestR1R23RaftSettings(t *testing.T) {
 	o := Options{ID: 1, HeartbeatTimeout: time.Second, TrailingLogs: 10_240}
 	conf := o.config()
-	// The lease is over before any follower stands.
+	// The lease ends before a follower stands.
 	expect.Equal(t, conf.LeaderLeaseTimeout, o.HeartbeatTimeout,
 		"raft settings: lease %v heartbeat %v prevote off %v trailing %d: conf.LeaderLeaseTimeout",
 		conf.LeaderLeaseTimeout, conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)

@@ -30,11 +30,11 @@ func memoryDisk(t *testing.T, id uint32) *disk.Disk {
 	return d
 }
 
-// server is a server as its port sees it: it admits every caller and answers with its status.
+// server is the host of a port that admits each caller and answers with its status.
 type server struct{ peer.Status }
 
 type host struct {
-	peer.Host // the test needs no other method of a Host
+	peer.Host // the other methods of a Host are not called
 	s         *server
 }
 
@@ -54,8 +54,8 @@ func openPort(t *testing.T, id uint32, s *server) *peer.Port {
 	return p
 }
 
-// A server that looks for its cluster ignores the answers of removed servers, whether or not these know of
-// their removal.
+// A server that looks for its cluster ignores the answers of removed servers, whether they know of their
+// removal or not.
 func TestStaleMembersAreNotBelieved(t *testing.T) {
 	members := func(ids ...uint32) map[uint32]string {
 		m := map[uint32]string{}
@@ -113,13 +113,13 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 		for _, s := range stale {
 			ids = append(ids, s.ID)
 		}
-		expect.That(t, id == test.best && slices.Equal(ids, test.stale),
-			"%s: believes %d, not %v", test.what, id, ids)
+		expect.Equal(t, id, test.best, "%s: the server that it believes", test.what)
+		expect.List(t, ids, test.stale, "%s: servers that it does not believe", test.what)
 	}
 }
 
-// A member that has lost its data directory asks a server that has restarted and not read its whole log. In
-// that state the member has no directory yet. The answer must not let the member in.
+// A member that lost its data directory asks a server that has not read its whole log yet. This server's
+// state does not name a directory of the member. Its answer must not admit the member all the same.
 func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	members := map[uint32]string{1: "x", 2: "x", 4: "x"}
 	server := func(id uint32, asOf uint64, waits string, incarnations map[uint32]string) peer.Status {
@@ -127,7 +127,7 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 			Members: members, Incarnations: incarnations, Waits: waits}
 	}
 	begins := server(1, 10, "no contact with a leader", map[uint32]string{1: "a", 2: "b"})
-	behind := server(1, 40, "", map[uint32]string{1: "a", 2: "b"}) // as far as it knows
+	behind := server(1, 40, "", map[uint32]string{1: "a", 2: "b"}) // its state may lag behind
 	leads := server(2, 90, "", map[uint32]string{1: "a", 2: "b", 4: "lost"})
 	never := server(2, 90, "", map[uint32]string{1: "a", 2: "b"})
 	gone := server(2, 90, "", map[uint32]string{1: "a", 2: "b"})
@@ -163,8 +163,7 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	}
 }
 
-// A server takes part in forming a cluster only once, and only if the cluster names its directory and its
-// list.
+// A server takes part in forming a cluster once, and only if the cluster names its directory and its list.
 func TestFormationsThatAServerRefuses(t *testing.T) {
 	d := memoryDisk(t, 2)
 	own := d.Identity().Incarnation
@@ -196,13 +195,15 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 		},
 	} {
 		err := f.Accept(formation(tune))
-		expect.That(t, err != nil && strings.Contains(err.Error(), says), "%v, want %s", err, says)
+		if expect.Fails(t, err, "want %q", says) {
+			expect.Has(t, err.Error(), says)
+		}
 		expect.Equal(t, d.Identity().Cluster, "", "%s: d.Identity().Cluster", says)
 		expect.That(t, !accepted(),
 			"%s: and yet it is part of the cluster: want !accepted()", says)
 	}
 	ours := formation(func(*peer.Formation) {})
-	for range 2 { // the request may come twice
+	for range 2 { // the request may come again
 		must.OK(t, f.Accept(ours))
 		id := d.Identity()
 		expect.That(t, accepted(), "identity %+v: want accepted()", id)
@@ -219,27 +220,28 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 	expect.Equal(t, d.Identity().Cluster, "c")
 }
 
-// The server that forms a cluster is part of it at once and says so, or says why it cannot be.
+// The server that forms a cluster is part of it at once. If it cannot be, the error says why.
 func TestServerThatFormsACluster(t *testing.T) {
 	var log must.Text
 	d := memoryDisk(t, 1)
-	peers := map[uint32]string{1: "one:1"} // a server asks no other server
+	peers := map[uint32]string{1: "one:1"} // it need not ask another server
 	f := New(Options{List: List{ID: 1, Peers: peers}, Disk: d, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	p := &peer.Formation{Cluster: "c", Incarnations: map[uint32]string{1: "another"}, Peers: peers}
 	done, err := f.form(t.Context(), p)
-	expect.That(t, !done && err != nil, "with another's directory: %v, %v", done, err)
+	expect.That(t, !done, "with another server's directory it forms the cluster")
+	expect.Fails(t, err, "with another server's directory")
 	expect.Equal(t, log.String(), "")
 	p.Incarnations[1] = d.Identity().Incarnation
 	done, err = f.form(t.Context(), p)
-	expect.That(t, done, "with its own: %v, %v: want done", done, err)
+	expect.That(t, done, "with its own directory it does not form the cluster")
 	if expect.OK(t, err, "with its own") {
 		expect.Equal(t, d.Identity().Cluster, "c", "with its own: d.Identity().Cluster")
 	}
 	expect.Has(t, log.String(), "new cluster formed")
 }
 
-// A new cluster's configuration is the same at all servers present; observers may be absent. A server that
-// comes later, or is alone, begins without a configuration.
+// All voters that are present begin with the same configuration; observers may be absent. A server that comes
+// later, or is alone, begins without one.
 func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 	peers := map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1"}
 	all := map[uint32]string{1: "a", 2: "b", 3: "c"}
@@ -273,8 +275,8 @@ func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 	}
 }
 
-// A server that starts alone forms a cluster of its own. It is the same cluster at each start, unless its
-// directory belongs to another cluster.
+// A server that starts alone forms a cluster, and belongs to it at each later start. If its directory belongs
+// to a cluster, it stays there.
 func TestServerThatIsStartedAlone(t *testing.T) {
 	d := memoryDisk(t, 4)
 	alone := func(peers map[uint32]string) *Forming {
@@ -289,10 +291,10 @@ func TestServerThatIsStartedAlone(t *testing.T) {
 		conf := must.Get(alone(c.peers).Join(t.Context()))(t)
 		expect.Equal(t, fmt.Sprint(conf.Servers), fmt.Sprintf("[{Voter 4 %s}]", c.addr))
 		id := d.Identity()
-		expect.That(t, id.Cluster != "",
-			"cluster %q, was %q: want id.Cluster != \"\"", id.Cluster, was)
-		expect.That(t, was == "" || id.Cluster == was,
-			"cluster %q, was %q: want was == \"\" || id.Cluster == was", id.Cluster, was)
+		expect.That(t, id.Cluster != "", "the server has no cluster")
+		if was != "" {
+			expect.Equal(t, id.Cluster, was, "the cluster at a later start")
+		}
 		expect.That(t, maps.Equal(id.Incarnations, map[uint32]string{4: id.Incarnation}), "%v", id.Incarnations)
 	}
 	id := d.Identity()
@@ -305,7 +307,7 @@ func TestServerThatIsStartedAlone(t *testing.T) {
 	expect.Has(t, err.Error(), "belongs to server 4 of a cluster: give --peers 4=four:1,5=five:1")
 }
 
-// A server logs what it waits for whenever that changes, and does not repeat it.
+// A server logs what it waits for when that changes, and does not repeat it.
 func TestWhatAServerWaitsForIsToldOnce(t *testing.T) {
 	var log must.Text
 	var told []string
@@ -314,7 +316,8 @@ func TestWhatAServerWaitsForIsToldOnce(t *testing.T) {
 	expect.Equal(t, f.Waits(), "")
 	for _, what := range []string{"one", "one", "two", "two", "one"} {
 		joined, err := f.say("server %s", what)
-		expect.That(t, !joined && err == nil, "joined: %v, %v", joined, err)
+		expect.OK(t, err)
+		expect.That(t, !joined, "it has joined")
 		expect.Equal(t, f.Waits(), "server "+what)
 	}
 	expect.List(t, told, []string{"server one", "server two", "server one"})
@@ -324,7 +327,7 @@ func TestWhatAServerWaitsForIsToldOnce(t *testing.T) {
 	expect.Equal(t, f.Waits(), "three")
 }
 
-// A starting server logs where its --peers and the members differ.
+// A starting server logs how its --peers differ from the members.
 func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
 	members := []raft.Server{{ID: "1", Address: "one:1"}, {ID: "2", Address: "two:1"}, {ID: "3",
 		Address: "three:1"}}
@@ -364,7 +367,7 @@ func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
 	}
 }
 
-// A server that listens at another address than its --peers name checks whether others reach it there.
+// A server that listens at another address than its --peers name checks that others reach it there.
 func TestServerLooksWhetherItIsReached(t *testing.T) {
 	nowhere := must.Refused(t)
 	port := openPort(t, 1, new(server))
@@ -382,7 +385,7 @@ func TestServerLooksWhetherItIsReached(t *testing.T) {
 		{"elsewhere, and not reached", t.Context(), nowhere, addr, true},
 		{"it stops", gone, nowhere, addr, false},
 	} {
-		must.Await(t, c.name, time.Minute, func() bool { // a busy machine may not answer in time
+		must.Await(t, c.name, time.Minute, func() bool { // a busy machine may answer too late
 			var log must.Text
 			f := New(Options{List: List{ID: 1, Peers: map[uint32]string{1: c.says}}, Listen: c.listen,
 				Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -393,8 +396,8 @@ func TestServerLooksWhetherItIsReached(t *testing.T) {
 	}
 }
 
-// A starting server asks every other server, but not itself. It records the promises in each answer, and
-// lists the answers in order of id.
+// A starting server asks each other server. It keeps the promises in each answer, and lists the answers by
+// id.
 func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	one := &server{Status: peer.Status{ID: 1, Incarnation: "a", Now: peer.Shown{Start: 1}}}
 	three := &server{Status: peer.Status{ID: 3, Incarnation: "c", Now: peer.Shown{Start: 1}}}
@@ -429,7 +432,7 @@ func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	})
 }
 
-// A server does not start if it has shown another server more than its directory holds.
+// A server does not start if another server has seen more of it than its directory holds.
 func TestServerThatStartsFromAnOldCopy(t *testing.T) {
 	d := memoryDisk(t, 2)
 	id := d.Identity()
@@ -447,8 +450,8 @@ func TestServerThatStartsFromAnOldCopy(t *testing.T) {
 	expect.Has(t, err.Error(), "the data directory of server 2 is an old copy: server 1 knows that")
 }
 
-// A cluster forms when all voters answer, and only the first voter forms it. Answers that are missing when
-// the time for a question is over mean nothing.
+// The first voter forms the cluster when all voters have answered. An answer that is missing when the time is
+// over counts for nothing.
 func TestFirstVoterFormsTheCluster(t *testing.T) {
 	peers := map[uint32]string{1: must.Refused(t), 2: must.Refused(t), 3: must.Refused(t)}
 	port := openPort(t, 2, new(server))
@@ -475,7 +478,8 @@ func TestFirstVoterFormsTheCluster(t *testing.T) {
 		f.Use(port)
 		joined, err := f.tryJoin(ctx)
 		cancel()
-		expect.That(t, err == nil && joined == c.forms, "%s: joined %v, %v", name, joined, err)
+		expect.OK(t, err, "%s", name)
+		expect.Equal(t, joined, c.forms, "%s: it has joined", name)
 		expect.That(t, strings.HasPrefix(f.Waits(), c.waits),
 			"%s: %s: want strings.HasPrefix(f.Waits(), c.waits)", name, f.Waits())
 		expect.Equal(t, c.waits == "", f.Waits() == "", "%s", name)
@@ -486,7 +490,8 @@ func TestFirstVoterFormsTheCluster(t *testing.T) {
 				"%s: %v", name,
 				d.Identity().Incarnations)
 			joined, err = f.tryJoin(ctx)
-			expect.That(t, joined && err == nil, "%s: it has joined by now: %v, %v", name, joined, err)
+			expect.OK(t, err, "%s", name)
+			expect.That(t, joined, "%s: it has not joined", name)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// nodesFor returns nodes for a new state, one of them owned by a session.
+// nodesFor returns the nodes of a new state. One of them belongs to the session owner.
 func nodesFor(t testing.TB, owner int64) *tree.Maker {
 	m := tree.NewMaker()
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {
@@ -27,21 +27,19 @@ func nodesFor(t testing.TB, owner int64) *tree.Maker {
 	return m
 }
 
-// A state that comes from elsewhere has the sessions and nodes that it comes with, or is refused.
+// A state from another source has the sessions and nodes that come with it. It is refused if they contradict
+// each other.
 func TestStatesFromElsewhereAreAdopted(t *testing.T) {
 	one, two := session.Session{ID: 7, Gen: 3, Timeout: 1000}, session.Session{ID: 9, Gen: 1, Timeout: 1000}
 	s := must.Get(Adopt("test", 50, []session.Session{one, two}, nodesFor(t, 7)))(t)
 	got, known := s.Sessions().Get(7)
-	expect.That(t, known, "%+v: want known", got)
-	expect.Equal(t, got, one, "got")
-	expect.Equal(t, s.Sessions().Len(), 2, "s.Sessions().Len()")
-	expect.Equal(t, s.Zxid(), 50, "zxid %d of %s: s.Zxid()", s.Zxid(), s.ClusterID())
-	expect.Equal(t, s.ClusterID(), "test",
-		"zxid %d of %s: s.ClusterID()", s.Zxid(), s.ClusterID())
-	expect.That(t, !s.Configured(),
-		"zxid %d of %s: want !s.Configured()", s.Zxid(), s.ClusterID())
-	expect.Equal(t, s.Tree().EphemeralsIn(7), 1,
-		"zxid %d of %s: s.Tree().EphemeralsIn(7)", s.Zxid(), s.ClusterID())
+	expect.That(t, known, "session 7 is not in the state")
+	expect.Equal(t, got, one, "session 7")
+	expect.Equal(t, s.Sessions().Len(), 2, "sessions")
+	expect.Equal(t, s.Zxid(), 50, "zxid")
+	expect.Equal(t, s.ClusterID(), "test", "cluster")
+	expect.That(t, !s.Configured(), "the members count as published")
+	expect.Equal(t, s.Tree().EphemeralsIn(7), 1, "ephemeral nodes of session 7")
 	read, _, err := ReadSnapshot(bytes.NewReader(backupOf(t, s)))
 	if expect.OK(t, err, "its snapshot") {
 		expect.Equal(t, read.Digest(), s.Digest(), "its snapshot: read.Digest()")
@@ -61,7 +59,7 @@ func TestStatesFromElsewhereAreAdopted(t *testing.T) {
 	m := nodesFor(t, 0)
 	must.OK(t, m.Set(ConfigPath, &tree.Info{ACL: jute.WorldAnyone, Data: []byte("server.1=a:1:1\nversion=5")}))
 	s = must.Get(Adopt("test", 50, nil, m))(t)
-	expect.That(t, s.Configured(), "members that are published")
+	expect.That(t, s.Configured(), "published members do not count as published")
 }
 
 func TestZxidsOfTimes(t *testing.T) {
@@ -87,26 +85,23 @@ func TestRefoundedStateForgetsItsCluster(t *testing.T) {
 	birth, _, _ := b.s.Stream(1)
 	_, member := b.s.Member(1)
 	expect.Equal(t, b.s.ClusterID(), "other", "b.s.ClusterID()")
-	expect.That(t, !b.s.Configured(), "%+v: want !b.s.Configured()", b.s)
+	expect.That(t, !b.s.Configured(), "the members count as published")
 	expect.Equal(t, b.s.ConfigData(), "", "b.s.ConfigData()")
 	expect.Equal(t, b.s.Words(), "", "b.s.Words()")
 	expect.Equal(t, b.s.Restored(), 0, "b.s.Restored()")
-	expect.That(t, !open, "%+v: want !open", b.s)
-	expect.Equal(t, birth, 0, "birth")
-	expect.That(t, !member, "%+v: want !member", b.s)
+	expect.That(t, !open, "a restore is still under way")
+	expect.Equal(t, birth, 0, "birth of the stream")
+	expect.That(t, !member, "server 1 is still known")
 	expect.Equal(t, len(b.s.Members()), 0, "len(b.s.Members())")
 	_, known := b.s.Sessions().Get(old.ID)
 	next := b.s.Sessions().Create(1, old.Password, 1, "", 0)
 	first := New("other").Sessions().Create(1, old.Password, 1, "", 0)
-	expect.That(t, known,
-		"the next session is %#x, want %#x: want known", next.ID, first.ID)
-	expect.Equal(t, next.ID, first.ID,
-		"the next session is %#x, want %#x: next.ID", next.ID, first.ID)
-	expect.That(t, next.ID != old.ID,
-		"the next session is %#x, want %#x: want next.ID != old.ID", next.ID, first.ID)
+	expect.That(t, known, "the session is lost")
+	expect.Equal(t, next.ID, first.ID, "id of the next session, as in a new cluster")
+	expect.That(t, next.ID != old.ID, "the next session has the id of an old one")
 }
 
-// A backup is described by what it holds, and a reader of it stops at the first error.
+// CheckBackup says what a backup holds. A damaged backup is refused, and a reader of it ends at the first error.
 func TestBackupsAreDescribed(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -137,16 +132,16 @@ func TestBackupsAreDescribed(t *testing.T) {
 		expect.Equal(t, read.Zxid(), b.s.Zxid(), "read.Zxid()")
 	}
 	if expect.Equal(t, len(order), 7, "len(order)") {
-		expect.Equal(t, order[0], "begin of test1", "order[0]")
-		expect.That(t, slices.Contains(order, "/a/b"),
-			"%q: want slices.Contains(order, \"/a/b\")", order)
+		expect.Equal(t, order[0], "begin of test1", "the first call")
+		expect.That(t, slices.Contains(order, "/a/b"), "the nodes %q lack /a/b", order)
 	}
 	_, err = ReadNodes(bytes.NewReader(backup), func(*State) error { return stop },
 		func(string, *tree.Info) error { t.Error("a node after the error"); return nil })
 	expect.Is(t, err, stop)
 	n := 0
 	_, err = ReadNodes(bytes.NewReader(backup), nil, func(string, *tree.Info) error { n++; return stop })
-	expect.That(t, errors.Is(err, stop) && n == 1, "%d nodes, %v", n, err)
+	expect.Is(t, err, stop)
+	expect.Equal(t, n, 1, "nodes until the error")
 }
 
 func TestNumbersOfPorts(t *testing.T) {
@@ -162,7 +157,7 @@ func TestNumbersOfPorts(t *testing.T) {
 	}
 }
 
-// The text of the members tells clients where all servers are, or not.
+// The text of the published members says whether clients learn of all servers from it.
 func TestTextsThatTellClients(t *testing.T) {
 	for text, want := range map[string]bool{"": true, "server.1=a:1:2;3": true, "server.1=a:1:2": false,
 		"server.1=a:1:2;3\nserver.2=b:1:2": false, "server.1=a:1:2\nserver.2=b:1:2;3": false,

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -13,9 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An entry cut short anywhere must be refused, and the error must name the cause. A server that applied half
-// of it would differ from the others.
-
+// An entry that was cut short is refused as corrupt, even with a valid checksum. A server that applied a part of
+// it would differ from the others.
 func TestEntryCutShortIsCorrupt(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -26,7 +24,7 @@ func TestEntryCutShortIsCorrupt(t *testing.T) {
 		if n <= EntryHeaderSize {
 			continue
 		}
-		// As if the leader had proposed only this much.
+		// The checksum is valid, as if the leader had proposed the entry like this.
 		cut := bytes.Clone(good[:n])
 		SealEntry(cut, 1000)
 		expect.Is(t, b.s.Apply(cut, &b.got), ErrCorrupt, "a sealed entry of %d of %d bytes", n, len(good))
@@ -41,8 +39,10 @@ func TestEntryOfAnotherReleaseIsNotCalledCorrupt(t *testing.T) {
 		e := BeginEntry(nil, 0)
 		tune(e)
 		SealEntry(e, 1)
-		if err := CheckEntry(e); err == nil || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
+		err := CheckEntry(e)
+		if expect.Fails(t, err, "%s", name) {
+			expect.That(t, !errors.Is(err, ErrCorrupt), "%s counts as corrupt: %v", name, err)
+			expect.Has(t, err.Error(), name)
 		}
 	}
 	full := BeginEntry(nil, NoQuota|NoTTL|Full)
@@ -101,7 +101,7 @@ func TestBlockIsCheckedToTheLastByte(t *testing.T) {
 		"peeked sessions %d and %d, %d bytes left", session, second, len(end))
 }
 
-// Bodies that only servers write must be complete too.
+// The bodies of servers' own requests are corrupt if they are cut short.
 func TestServersRequestsCutShortAreCorrupt(t *testing.T) {
 	session := SessionBody{Timeout: 1000, Owner: 1, Addr: "10.0.0.1"}
 	member := Member{ID: 2, Incarnation: "i", PeerAddr: "a:1", ClientAddr: "b:2"}
@@ -140,13 +140,13 @@ func TestServersRequestsCutShortAreCorrupt(t *testing.T) {
 		5)})); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a stream of server 0: %v", err)
 	}
-	// Without a stream only a stream can be opened.
+	// The only request outside a stream is the one that opens a stream.
 	sync := Request{Op: jute.OpSync, Body: jute.AppendString(nil, "/")}
 	expect.Is(t, b.apply(one(Block{Origin: 1, Count: 1, Requests: sync.Append(nil)})), ErrCorrupt,
 		"a request outside any stream")
 }
 
-// snapshotOf is the snapshot of a state with sessions and nodes, in chunks.
+// snapshotOf returns the snapshot of a state with sessions and nodes, also as its chunks.
 func snapshotOf(t *testing.T) (whole []byte, chunks [][]byte) {
 	t.Helper()
 	b := newBench(t)
@@ -171,10 +171,9 @@ func TestHeadOfASnapshot(t *testing.T) {
 	begin := len(snapshotMagic)
 	s, _ := must.Get2(ReadSnapshot(bytes.NewReader(whole)))(t)
 	expect.Equal(t, must.Get(ReadCluster(bytes.NewReader(whole[:begin+len(chunks[0])])))(t), s.ClusterID())
-	if at, err := ReadPosition(bytes.NewReader(whole[:begin+len(chunks[0])])); err != nil ||
-		at != (Position{Index: 7, Term: 3}) {
-		t.Errorf("%+v, %v", at, err)
-	}
+	at, err := ReadPosition(bytes.NewReader(whole[:begin+len(chunks[0])]))
+	expect.OK(t, err)
+	expect.Equal(t, at, Position{Index: 7, Term: 3}, "the position that the snapshot says")
 	for n := range begin + len(chunks[0]) {
 		if at, err := ReadPosition(bytes.NewReader(whole[:n])); err == nil {
 			t.Errorf("%d bytes were taken for the beginning: %+v", n, at)
@@ -191,16 +190,16 @@ func TestSnapshotOfAnythingElseIsRefused(t *testing.T) {
 	_, _, err := ReadSnapshot(bytes.NewReader(whole))
 	must.OK(t, err)
 	for n := range whole {
-		if s, _, err := ReadSnapshot(bytes.NewReader(whole[:n])); err == nil || s != nil {
-			t.Errorf("%d of %d bytes were taken: %v", n, len(whole), err)
-		}
+		s, _, err := ReadSnapshot(bytes.NewReader(whole[:n]))
+		expect.Fails(t, err, "%d of %d bytes", n, len(whole))
+		expect.That(t, s == nil, "%d of %d bytes give a state", n, len(whole))
 	}
 	for i := range snapshotMagic {
 		bad := bytes.Clone(whole)
 		bad[i] ^= 1
-		if _, _, err := ReadSnapshot(bytes.NewReader(bad)); err == nil ||
-			!strings.Contains(err.Error(), "not a snapshot this program can read") {
-			t.Errorf("the first line with another byte %d: %v", i, err)
+		_, _, err := ReadSnapshot(bytes.NewReader(bad))
+		if expect.Fails(t, err, "the first line with another byte %d", i) {
+			expect.Has(t, err.Error(), "not a snapshot this program can read", "the first line with another byte %d", i)
 		}
 	}
 	again := func(list ...[]byte) []byte { return append([]byte(snapshotMagic), bytes.Join(list, nil)...) }
@@ -234,13 +233,13 @@ func TestSnapshotOfAnythingElseIsRefused(t *testing.T) {
 	}
 	claims := bytes.Clone(header)
 	binary.BigEndian.PutUint32(claims[1:], MaxChunk+1)
-	if _, _, err := ReadSnapshot(bytes.NewReader(again(claims))); err == nil ||
-		!strings.Contains(err.Error(), "claims") {
-		t.Errorf("a chunk larger than any: %v", err)
+	_, _, err = ReadSnapshot(bytes.NewReader(again(claims)))
+	if expect.Fails(t, err, "a chunk beyond the limit") {
+		expect.Has(t, err.Error(), "claims")
 	}
 }
 
-// failing fails with its n-th write, once, as a disk that is full for a moment.
+// failing is a writer whose nth write fails, as on a disk that is full for a moment.
 type failing struct{ n int }
 
 var errFull = errors.New("full")
@@ -261,15 +260,16 @@ func TestSnapshotThatCannotBeWrittenIsNone(t *testing.T) {
 		snap := b.s.StartSnapshot(Position{})
 		err := snap.Write(w, func(read func()) { read() })
 		snap.Close()
-		if w.n > 0 { // more than there are
-			expect.That(t, err == nil && n >= 5, "%v after %d writes", err, n)
+		if w.n > 0 { // the snapshot has fewer writes
+			expect.OK(t, err, "no write failed")
+			expect.That(t, n >= 5, "a snapshot has %d writes, want 5 or more", n)
 			return
 		}
 		expect.Is(t, err, errFull, "write %d fails", n)
 	}
 }
 
-// The digest tells apart states that differ in anything a session has.
+// Two states have different digests if a session differs in anything.
 func TestDigestSeesAllOfASession(t *testing.T) {
 	plain := SessionBody{Timeout: 1000, Owner: 1, Addr: "10.0.0.1"}
 	seen := map[uint64]string{}

@@ -12,7 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// ReadEntry shows each request as it was proposed, with its place in its stream, of an entry of either kind.
+// ReadEntry passes on each request as it was proposed, with its place in its stream, from an entry of either
+// kind.
 func TestEntriesAreRead(t *testing.T) {
 	ids := idsOf("a", 100)
 	list := []Request{
@@ -37,7 +38,9 @@ func TestEntriesAreRead(t *testing.T) {
 			return nil
 		}
 		time, options, err := ReadEntry(entry, read)
-		expect.That(t, err == nil && time == 1234 && options == NoTTL|Full, "%s: %d, options %x, %v", kind, time, options, err)
+		expect.OK(t, err, "%s", kind)
+		expect.Equal(t, time, 1234, "%s: time", kind)
+		expect.Equal(t, options, NoTTL|Full, "%s: options", kind)
 		expect.List(t, got, []string{fmt.Sprint(1, 5, 10, list[0]), fmt.Sprint(1, 5, 11, list[1]),
 			fmt.Sprint(0, 0, 0, list[2])}, kind)
 		stop := errors.New("enough")
@@ -48,11 +51,12 @@ func TestEntriesAreRead(t *testing.T) {
 			}
 			return nil
 		})
-		expect.That(t, errors.Is(err, stop) && n == 2, "%s: %d requests, %v", kind, n, err)
+		expect.Is(t, err, stop, "%s", kind)
+		expect.Equal(t, n, 2, "%s: requests until the error", kind)
 		whole := 0
 		for cut := EntryHeaderSize + 1; cut < len(entry); cut++ {
 			short := bytes.Clone(entry[:cut])
-			SealEntry(short, 1234) // no leader does this
+			SealEntry(short, 1234) // valid, though no leader proposes it
 			if _, _, err := ReadEntry(short, func(*Logged) error { return nil }); err == nil {
 				whole++
 			} else {
@@ -74,7 +78,8 @@ func TestZxidOfADigest(t *testing.T) {
 	expect.Equal(t, DigestZxid(append(body, 0)), 0, "17 bytes")
 }
 
-// Entries that only create ephemeral nodes are known, and requests in them are told apart.
+// OnlyEphemeralCreates recognizes an entry that only creates ephemeral nodes. PeekRequest finds the session
+// of each request.
 func TestEntriesOfEphemeralCreates(t *testing.T) {
 	ephemeral := func(op jute.OpCode, flags int32) Request {
 		return Request{Session: 3, Op: op, Body: createBody("/e", flags), IDs: idsOf("x", 3)}
@@ -94,7 +99,7 @@ func TestEntriesOfEphemeralCreates(t *testing.T) {
 		{"another operation", []Request{{Op: jute.OpSync, Body: []byte{1}}}, false},
 	} {
 		entry := BeginEntry(nil, 0)
-		for _, r := range x.list { // a block each
+		for _, r := range x.list { // in a block each
 			bl := Block{Count: 1, Requests: r.Append(nil)}
 			entry = bl.Append(entry)
 		}
@@ -104,15 +109,14 @@ func TestEntriesOfEphemeralCreates(t *testing.T) {
 	first, second := ephemeral(jute.OpCreate, 1), Request{Session: -5, Op: jute.OpSync}
 	b := second.Append(first.Append(nil))
 	session, rest := PeekRequest(b)
-	expect.Equal(t, session, 3, "session %d, %d bytes: session", session, len(rest))
-	expect.That(t, bytes.Equal(rest, second.Append(nil)),
-		"session %d, %d bytes: want bytes.Equal(rest, second.Append(nil))", session, len(rest))
+	expect.Equal(t, session, 3, "session of the first request")
+	expect.That(t, bytes.Equal(rest, second.Append(nil)), "after the first request come other bytes: %x", rest)
 	session, rest = PeekRequest(rest)
-	expect.Equal(t, session, -5, "session %d, %d bytes: session", session, len(rest))
-	expect.Equal(t, len(rest), 0, "session %d, %d bytes: len(rest)", session, len(rest))
+	expect.Equal(t, session, -5, "session of the second request")
+	expect.Equal(t, len(rest), 0, "bytes after the second request")
 }
 
-// Identities that a stream brought beside a request come where the request would have them.
+// AppendWith writes a request and the identities that its stream keeps apart as if the request held them.
 func TestRequestsGetTheirIdentities(t *testing.T) {
 	r := Request{Session: 3, Gen: 4, Op: jute.OpDelete, Body: []byte("body")}
 	plain := r.Append(nil)
@@ -129,9 +133,9 @@ func TestRequestsGetTheirIdentities(t *testing.T) {
 	}
 }
 
-// An entry is shorter by its names from the first byte on that is saved.
+// NameOnce writes a set of identities once if that saves at least one byte.
 func TestNamesOfIdentitiesSaveBytes(t *testing.T) {
-	for size := range 30 { // of an identity: 12 + size bytes in a request, of which a name takes 4
+	for size := range 30 { // of an identity; a request needs 12 + size bytes for it, and 4 for its name
 		for n := range 6 {
 			var bl Block
 			for range n {
@@ -145,13 +149,11 @@ func TestNamesOfIdentitiesSaveBytes(t *testing.T) {
 				saved = -4
 			}
 			got, shorter := NameOnce(bytes.Clone(entry))
-			expect.Equal(t, shorter, saved > 0, "%d of %d bytes: shorter", n, size)
-			expect.Equal(t, len(got), len(entry)-max(saved, 0),
-				"%d of %d bytes: len(got)", n, size)
+			expect.Equal(t, shorter, saved > 0, "%d sets of %d bytes: the entry is shorter", n, size)
+			expect.Equal(t, len(got), len(entry)-max(saved, 0), "%d sets of %d bytes: bytes of the entry", n, size)
 			if shorter {
-				expect.Equal(t, got[1]&kindMask, kindNamed,
-					"%d of %d bytes: got[1] & kindMask", n, size)
-				expect.Equal(t, cap(got), len(got), "%d of %d bytes: cap(got)", n, size)
+				expect.Equal(t, got[1]&kindMask, kindNamed, "%d sets of %d bytes: kind of the entry", n, size)
+				expect.Equal(t, cap(got), len(got), "%d sets of %d bytes: room of the entry", n, size)
 			}
 		}
 	}

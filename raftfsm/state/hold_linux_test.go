@@ -15,8 +15,9 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// BenchmarkHolds writes a snapshot of a million nodes of 100 bytes and so many sessions, and tells for how
-// long the state was held: at the start, and at the longest afterwards. It is what the thread ran.
+// BenchmarkHolds writes a snapshot of a million nodes of 100 bytes and as many sessions. It reports how long
+// the writer holds the state: at the start, and at most afterwards. Only the time in which its thread ran
+// counts.
 func BenchmarkHolds(b *testing.B) {
 	for _, sessions := range []int{1000, 1_000_000} {
 		b.Run(fmt.Sprintf("%d-sessions", sessions), func(b *testing.B) {
@@ -60,7 +61,7 @@ func putNode(tb testing.TB, s *State, path, data string) {
 	must.Equal(tb, code, jute.OK)
 }
 
-// threadTime is how long this thread has run.
+// threadTime returns how long this thread has run.
 func threadTime(tb testing.TB) time.Duration {
 	var t unix.Timespec
 	must.OK(tb, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t))

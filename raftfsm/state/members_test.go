@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -23,8 +22,8 @@ func TestVersionOfTheMembership(t *testing.T) {
 	}
 }
 
-// The published members are read back as they were, whatever the addresses look like,
-// and no two of a server's three ports are the same: Java clients insist.
+// The published members are read back as they were, whatever their addresses look like. A server's three
+// ports differ, because Java clients insist on that.
 func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 	list := []Server{
 		{ID: 1, Peer: "h1:2888", Client: "h1:2181", Voter: true},
@@ -38,32 +37,33 @@ func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 	data := string(withVersion([]byte(text), 0x10000002a))
 	got, version := ParseConfig(data)
 	for i := range got {
-		if list[i].Election == "" { // one is made up
+		if list[i].Election == "" { // ConfigText makes one up
 			got[i].Election = ""
 		}
 	}
-	expect.That(t, slices.Equal(got, list) && version == 0x10000002a,
-		"%q is read as %+v, version %x", data, got, version)
+	expect.List(t, got, list, "read back from %q", data)
+	expect.Equal(t, version, 0x10000002a, "version in %q", data)
 	cut, _ := CutConfig(data)
 	expect.Equal(t, cut, text, "%q without its version", data)
 	for _, s := range list {
 		p, c := portOf(s.Peer), portOf(s.Client)
 		o := otherPort(p, c)
-		expect.That(t, o != p, "%s: the third port is %d: want o != p", s.Line(), o)
-		expect.That(t, o != c, "%s: the third port is %d: want o != c", s.Line(), o)
-		expect.That(t, o >= 1 && o <= 65535,
-			"%s: the third port is %d: want o >= 1 && o <= 65535", s.Line(), o)
+		expect.That(t, o != p, "%s: the third port is the peer port %d", s.Line(), o)
+		expect.That(t, o != c, "%s: the third port is the client port %d", s.Line(), o)
+		expect.That(t, o >= 1 && o <= 65535, "%s: the third port is %d, want 1 to 65535", s.Line(), o)
 	}
 }
 
-// A real ZooKeeper 3.8 refuses these lines, too.
+// A line that does not describe a server is refused, as ZooKeeper 3.8 refuses it.
 func TestLinesThatAreNoServerAreRefused(t *testing.T) {
 	for _, line := range []string{"", "server.1", "some thing", "server.1=h:1", "server.1=h:1:1",
 		"server.1=:1:2", "server.1=h:1:2=3", "server.1=h:1:2:leader",
 		"server.1=h:1:2:observer:3", "server.1=h:1:2;h:x", "server.1=h:a:2", "server.1=h:1:2|h:3:4",
 		"server.1=h\nserver.2:1:2", "server.1=" + strings.Repeat("h", 256) + ":1:2"} {
 		s, err := ParseServer(line)
-		expect.That(t, err != nil && !errors.Is(err, ErrNumber), "%q is read as %+v, %v", line, s, err)
+		if expect.Fails(t, err, "%q is read as %+v", line, s) {
+			expect.That(t, !errors.Is(err, ErrNumber), "%q counts as a wrong number: %v", line, err)
+		}
 	}
 	for _, line := range []string{"server.x=h:1:2", "server.=h:1:2", "server.1=h:1:65536",
 		"server.1=h:1:2;65536", "server.1=h:-1:2"} {
@@ -82,7 +82,7 @@ func TestLinesThatAreNoServerAreRefused(t *testing.T) {
 	}
 }
 
-// A zoo.cfg may name only one port, or one port twice; the line of a joining server may not.
+// A line of zoo.cfg may name one port, or the same port twice. The line of a joining server must name two.
 func TestAddressesOfAFileAreReadWithLess(t *testing.T) {
 	for value, want := range map[string]Server{
 		"h:1":                       {Peer: "h:1", Voter: true},
@@ -95,8 +95,11 @@ func TestAddressesOfAFileAreReadWithLess(t *testing.T) {
 		want.ID = 7
 		expect.Equal(t, must.Get(ParseAddresses(7, value))(t), want, "%q is read as", value)
 		line := "server.7=" + value
-		if s, err := ParseServer(line); (err == nil) != (want.Election != "") || err == nil && s != want {
-			t.Errorf("%q is read as %+v %v", line, s, err)
+		s, err := ParseServer(line)
+		if want.Election == "" {
+			expect.Fails(t, err, "%q is read as %+v", line, s)
+		} else if expect.OK(t, err, "%q", line) {
+			expect.Equal(t, s, want, "%q is read as", line)
 		}
 	}
 	for _, value := range []string{"", "h", "h:", ":1:2", "h:x", "h:1:y", "h:1:70000", "h:1:2:watcher",
@@ -122,34 +125,32 @@ func TestWordsDescribeTheServerTheyMean(t *testing.T) {
 	}
 }
 
-// A new cluster of several begins where a ZooKeeper ensemble does, once.
+// A new cluster of several servers starts at the zxid of a new ZooKeeper ensemble, once. A state with content
+// is not founded again.
 func TestAClusterIsFoundedOnce(t *testing.T) {
 	s, to := New("c"), &collector{births: map[uint32]uint32{}}
 	entry := Founding([]Server{{ID: 1, Peer: "h:1", Election: "2", Client: "h:3", Voter: true}}, 1000)
 	for range 2 {
 		must.OK(t, s.Apply(entry, to))
 		want := "server.1=h:1:2:participant;h:3\nversion=100000000"
-		must.Equal(t, s.Zxid(), 1<<32, "zxid %x, %q: s.Zxid()", s.Zxid(), s.ConfigData())
-		must.Equal(t, s.ConfigData(), want,
-			"zxid %x, %q: s.ConfigData()", s.Zxid(), s.ConfigData())
-		must.That(t, s.Configured(),
-			"zxid %x, %q: want s.Configured()", s.Zxid(), s.ConfigData())
+		must.Equal(t, s.Zxid(), 1<<32, "zxid")
+		must.Equal(t, s.ConfigData(), want, "published members")
+		must.That(t, s.Configured(), "the members do not count as published")
 	}
 	bare := New("c")
-	if err := bare.Apply(Founding([]Server{{ID: 1, Peer: "h:1", Client: "c:1"}, {ID: 2, Peer: "h:2"}}, 1000),
-		to); err != nil || bare.Zxid() != 1<<32 || bare.Configured() {
-		t.Errorf("it is not said yet where clients reach the second: %v", err)
-	}
+	must.OK(t, bare.Apply(Founding([]Server{{ID: 1, Peer: "h:1", Client: "c:1"}, {ID: 2, Peer: "h:2"}}, 1000), to))
+	expect.Equal(t, bare.Zxid(), 1<<32, "zxid, when it is not known where clients reach server 2")
+	expect.That(t, !bare.Configured(), "the members are published, and it is not known where clients reach server 2")
 	b := newBench(t)
 	b.session()
 	zxid := b.s.Zxid()
-	if err := b.s.Apply(entry, &b.got); err != nil || b.s.Zxid() != zxid || b.s.ConfigData() != "" {
-		t.Errorf("founded where there is something: zxid %x, %v", b.s.Zxid(), err)
-	}
+	expect.OK(t, b.s.Apply(entry, &b.got), "founding a cluster that has a session")
+	expect.Equal(t, b.s.Zxid(), zxid, "zxid, after a cluster with a session was founded")
+	expect.Equal(t, b.s.ConfigData(), "", "published members, after a cluster with a session was founded")
 }
 
-// Clients of a new cluster do not hear of the servers of the cluster from which its data come. A state that
-// never named servers stays as it is.
+// A cluster that gets its data from another one does not publish that one's servers. A state without
+// published servers stays as it is.
 func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	s, to := New("c"), &collector{births: map[uint32]uint32{}}
 	s.Refound("d", 2000)
@@ -159,20 +160,14 @@ func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	was := s.Zxid()
 	s.Refound("e", 3000)
 	node, _ := s.Tree().Get(ConfigPath)
-	if expect.That(t, len(node.Data) <= 0,
-		"%q, %+v, zxid %x: want len(node.Data) <= 0", node.Data, node.Stat, s.Zxid()) {
-		expect.Equal(t, node.Mtime, 3000,
-			"%q, %+v, zxid %x: node.Mtime", node.Data, node.Stat, s.Zxid())
-		expect.Equal(t, node.Mzxid, was+1,
-			"%q, %+v, zxid %x: node.Mzxid", node.Data, node.Stat, s.Zxid())
-		expect.Equal(t, s.Zxid(), was+1,
-			"%q, %+v, zxid %x: s.Zxid()", node.Data, node.Stat, s.Zxid())
-		expect.That(t, !s.Configured(),
-			"%q, %+v, zxid %x: want !s.Configured()", node.Data, node.Stat, s.Zxid())
-	}
+	expect.Equal(t, len(node.Data), 0, "bytes of published members: %q", node.Data)
+	expect.Equal(t, node.Mtime, 3000, "time of the change")
+	expect.Equal(t, node.Mzxid, was+1, "zxid of the change")
+	expect.Equal(t, s.Zxid(), was+1, "zxid")
+	expect.That(t, !s.Configured(), "the members count as published")
 }
 
-// The words of an operator are kept, and a state without any is written as it was before there were words.
+// A snapshot keeps an operator's words. Without words it is written as before there were any.
 func TestWordsAreKeptInSnapshots(t *testing.T) {
 	b := newBench(t)
 	none := b.s.header(Position{})
@@ -185,14 +180,13 @@ func TestWordsAreKeptInSnapshots(t *testing.T) {
 	s, _, err := ReadSnapshot(&file)
 	must.OK(t, err)
 	must.Equal(t, s.Words(), words, "s.Words()")
-	if _, err := s.loadHeader(none); err != nil || s.Words() != "" {
-		t.Errorf("a header without words: %q, %v", s.Words(), err)
-	}
+	expect.OK(t, expect.Err(s.loadHeader(none)), "a header without words")
+	expect.Equal(t, s.Words(), "", "the words of a header without words")
 	expect.Fails(t, expect.Err(s.loadHeader(append(none, "\x00\x00\x00\x01wx"...))),
 		"bytes behind the words are accepted")
 }
 
-// idsOf makes a set of identities that is about as long as is asked for.
+// idsOf returns a set of identities of about the given size.
 func idsOf(name string, size int) []jute.ID {
 	return []jute.ID{{Scheme: "ip", ID: "10.0.0.1"}, {Scheme: "digest", ID: name + strings.Repeat("x", size)}}
 }
@@ -210,7 +204,7 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 		case 1:
 			r.IDs = other
 		}
-		// Only its maker may see the node.
+		// The ACL shows which set of identities the request had.
 		r.Body = creatorOnly(fmt.Sprint("/n", i))
 		list = append(list, r)
 	}
@@ -219,33 +213,27 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 	entry = second.Append(entry)
 	short, ok := NameOnce(bytes.Clone(entry))
 	most := 16<<10 + 100 + 62*(120)
-	must.That(t, ok,
-		"%d bytes of %d, at most %d wanted: want ok", len(short), len(entry), most)
-	must.That(t, len(short) <= most,
-		"%d bytes of %d, at most %d wanted: want len(short) <= most",
-		len(short), len(entry), most)
+	must.That(t, ok, "the entry is not shorter")
+	must.That(t, len(short) <= most, "%d bytes became %d, want at most %d", len(entry), len(short), most)
 
-	// Both do the same.
+	// Both entries have the same effect.
 	twin := newBench(t)
 	twin.session()
 	b.must(entry)
 	twin.must(short)
-	expect.Equal(t, b.s.Digest(), twin.s.Digest(),
-		"the short entry does something else: b.s.Digest()")
-	expect.Equal(t, b.s.Zxid(), twin.s.Zxid(),
-		"the short entry does something else: b.s.Zxid()")
-	expect.Equal(t, len(twin.got.outcomes), 61,
-		"the short entry does something else: len(twin.got.outcomes)")
+	expect.Equal(t, b.s.Digest(), twin.s.Digest(), "digest, compared with the short entry's")
+	expect.Equal(t, b.s.Zxid(), twin.s.Zxid(), "zxid, compared with the short entry's")
+	expect.Equal(t, len(twin.got.outcomes), 61, "outcomes of the short entry")
 	for i := range 60 {
 		is, _ := twin.s.Tree().Get(fmt.Sprint("/n", i))
 		was, _ := b.s.Tree().Get(fmt.Sprint("/n", i))
-		expect.Equal(t, fmt.Sprint(is), fmt.Sprint(was), "/n%d: %v, want %v", i, is.ACL, was.ACL)
-		if want := list[i].IDs; want != nil && (len(is.ACL) != 1 || is.ACL[0].ID != want[1]) {
-			t.Errorf("/n%d belongs to %v", i, is.ACL)
+		expect.Equal(t, fmt.Sprint(is), fmt.Sprint(was), "/n%d", i)
+		if want := list[i].IDs; want != nil && expect.Equal(t, len(is.ACL), 1, "/n%d: entries of its ACL", i) {
+			expect.Equal(t, is.ACL[0].ID, want[1], "/n%d belongs to", i)
 		}
 	}
 
-	// A block that is skipped takes no set away from those behind it.
+	// A block that is skipped leaves its set of identities to the blocks after it.
 	again := newBench(t)
 	again.session()
 	again.next++
@@ -255,12 +243,13 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 	entry, ok = NameOnce(live.Append(entry))
 	must.That(t, ok, "not shorter")
 	again.must(entry)
-	if is, _ := again.s.Tree().Get("/n0"); len(is.ACL) != 1 || is.ACL[0].ID != long[1] {
-		t.Errorf("/n0 belongs to %v", is.ACL)
+	is, _ := again.s.Tree().Get("/n0")
+	if expect.Equal(t, len(is.ACL), 1, "/n0: entries of its ACL") {
+		expect.Equal(t, is.ACL[0].ID, long[1], "/n0 belongs to")
 	}
 }
 
-// creatorOnly is the body of a create that gives all rights to its creator.
+// creatorOnly returns the body of a create that gives all rights to its creator.
 func creatorOnly(path string) []byte {
 	b := jute.AppendString(nil, path)
 	b = jute.AppendBuffer(b, nil)
@@ -282,10 +271,9 @@ func TestEntriesWithoutRepetitionStayAsTheyAre(t *testing.T) {
 	} {
 		entry := b.entry(b.next, list...)
 		same, ok := NameOnce(entry)
-		expect.That(t, !ok, "%s: made shorter: want !ok", name)
-		expect.That(t, bytes.Equal(same, entry),
-			"%s: made shorter: want bytes.Equal(same, entry)", name)
-		expect.Equal(t, entry[1], kindBatch, "%s: entry[1]", name)
+		expect.That(t, !ok, "%s: the entry counts as shorter", name)
+		expect.That(t, bytes.Equal(same, entry), "%s: the entry has changed", name)
+		expect.Equal(t, entry[1], kindBatch, "%s: kind of the entry", name)
 	}
 }
 
@@ -307,7 +295,7 @@ func TestDamagedSetsOfIdentitiesStop(t *testing.T) {
 	} {
 		expect.Fails(t, b.apply(spoil(bytes.Clone(entry))), "%s was applied", name)
 	}
-	// No reference without sets, whatever the version.
+	// A reference is refused in an entry without sets, whatever its version.
 	bad := b.entry(b.next, create(s, "/y", 0))
 	binary.BigEndian.PutUint32(bad[EntryHeaderSize+BlockHeaderSize+16:], 1<<32-1)
 	expect.Fails(t, b.apply(bad), "a reference without sets was applied")

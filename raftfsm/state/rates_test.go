@@ -16,7 +16,7 @@ import (
 
 var ofNoSecret uint64
 
-// drawOf returns a draw by a secret, or by one of its own.
+// drawOf returns a draw with a secret that consists of one byte.
 func drawOf(limit, per int64, secret byte) *Draw {
 	d := &Draw{Path: "/api/calls", Ask: window.Ask{Limit: limit, Per: per, Hash: [8]byte{secret}}, Identity: "sasl:ci",
 		RateBounds: RateBounds{100, 100}}
@@ -34,8 +34,8 @@ func (b *ticketBench) draw(d *Draw) window.Drawn {
 	return must.Get(window.ReadDrawn(out.Reply))(b.t)
 }
 
-// A draw is granted while the preceding period has fewer draws than the limit. A refusal says when the next
-// draw is free. A repeated draw changes nothing.
+// A draw is granted if fewer draws than the limit were granted within the period before it. A refusal says
+// when the next one is possible. A repeated draw counts once.
 func TestDraws(t *testing.T) {
 	b := newTicketBench(t)
 	for n := range int64(3) {
@@ -77,7 +77,7 @@ func TestDraws(t *testing.T) {
 	expect.Equal(t, b.draw(drawOf(9, 1000, 0)).At, 2000, "the time of a draw when the clock is set back")
 	expect.Equal(t, b.draw(drawOf(2, 1000, 0)).Wait, 1500, "the wait when the clock is set back")
 	expect.Equal(t, b.do(drawOf(2, 1001, 0).Request(testIDs))[0].Code, jute.BadVersion, "by a longer time")
-	b.now = 61_999 // the node was written at 1500, the last draw is of 2000
+	b.now = 61_999 // the node was written at 1500, the last draw was at 2000
 	reap := Request{Op: OpReap, Body: []byte("/api/calls")}
 	b.do(reap)
 	_, there := b.s.Tree().Get("/api/calls")
@@ -88,8 +88,8 @@ func TestDraws(t *testing.T) {
 	expect.That(t, !there, "the node stays when nothing in it counts")
 }
 
-// Access rights decide about a draw as about a write, also about one that would be refused. Other data is no
-// window.
+// A draw needs the right to write its node, even if the rate refuses it. Data that are not a window are
+// refused.
 func TestDrawsThatCannotBe(t *testing.T) {
 	b := newTicketBench(t)
 	s := b.session()
@@ -134,9 +134,9 @@ func TestDrawsThatCannotBe(t *testing.T) {
 	expect.Equal(t, info.Kind, tree.PlainNode, "the kind of a node where none has a time to live")
 }
 
-// The cluster limits the nodes that an identity's rates have made, including the directories they needed.
-// They count until they are removed by whatever means, also after a restart and a restore. An existing node
-// or a refused draw counts for no identity.
+// The cluster limits the nodes that an identity's rates make, with the directories above them. They count
+// until they are removed in any way, also over a restart and a restore. A node that exists already, and a
+// refused draw, count for no identity.
 func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	b := newTicketBench(t)
 	draw := func(path, identity string) Outcome {
@@ -161,7 +161,7 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	empty := jute.AppendBuffer(jute.AppendString(nil, "/there"), nil)
 	empty = jute.AppendInt(jute.AppendACL(empty, jute.WorldAnyone), 0)
 	b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: empty})
-	expects(jute.OK, "ci", "/there", "/a/b", "/a/c", "/a/d", "/a/b", "/a/b/e") // 2, 1, 1 and 1 nodes
+	expects(jute.OK, "ci", "/there", "/a/b", "/a/c", "/a/d", "/a/b", "/a/b/e") // they make 2, 1, 1 and 1 nodes
 	expect.Has(t, expects(jute.QuotaExceeded, "ci", "/a/f", "/f"), "of this identity have 5 nodes")
 	expects(jute.OK, "ci", "/a/b", "/there")
 	expects(jute.OK, "other", "/a/f", "/g/h")
@@ -175,12 +175,12 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 		must.Equal(t, o.Code, jute.OK, "the removal of %s", path)
 	}
 	backup := backupOf(t, b.s)
-	remove("/a/d") // by a client
+	remove("/a/d") // as a client does
 	expects(jute.OK, "ci", "/a/k")
 	expects(jute.QuotaExceeded, "ci", "/a/l")
 	b.s = reloaded(t, b.s)
 	expects(jute.QuotaExceeded, "ci", "/a/l")
-	b.now += 61_002 // by their time to live
+	b.now += 61_002 // their time to live ends them
 	for _, path := range []string{"/a/b/e", "/a/b", "/a/c", "/a/f", "/a/k", "/g/h", "/i"} {
 		b.do(Request{Op: OpReap, Body: []byte(path)})
 	}
@@ -198,9 +198,9 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 
 var drawsOfK12 = flag.Int("rates.draws", 30_000, "how many draws are asked for in TestK12NoWindowHasMoreDraws")
 
-// K12: no window of a rate has more draws than its limit, by the cluster's clock, and by a true clock if
-// leaders' clocks are only set back. State moves to other servers by snapshots. A rate whose limit is at most
-// 256 refuses no draw for which there is room; others use nearly all of it.
+// K12: no window of a rate has more draws than its limit. This holds by the cluster's clock, and by the true
+// clock if leaders' clocks are only set back. A rate with a limit up to 256 grants every draw for which there
+// is room, and a larger one nearly every draw.
 func TestK12NoWindowHasMoreDraws(t *testing.T) {
 	for _, c := range []struct{ limit, per int64 }{{1, 1000}, {5, 4000}, {100, 60_000}, {256, 1000},
 		{300, 1000}, {2000, 60_000}, {1000, 1000}} {
@@ -225,7 +225,7 @@ func drawUnderSteps(t *testing.T, limit, per int64, forward bool) {
 	now, clock, last, refused, could := int64(1_700_000_000_000), int64(0), int64(0), 0, 0
 	for asked := 0; asked < max(*drawsOfK12/14, 2*int(limit)); {
 		switch r.IntN(2000) {
-		case 0: // another leader, or a step of its clock
+		case 0: // another leader comes, or its clock steps
 			if clock -= r.Int64N(per * 2); forward {
 				clock += r.Int64N(per * 4)
 			}
@@ -240,7 +240,7 @@ func drawUnderSteps(t *testing.T, limit, per int64, forward bool) {
 			if _, there := b.s.Tree().Find("/api/calls"); was && !there {
 				over := at[len(at)-1] + lasts
 				must.That(t, over <= b.now, "removed at %d, and what it notes counts until %d", b.now, over)
-				at, ideal, last = nil, nil, 0 // it begins again
+				at, ideal, last = nil, nil, 0 // all begins again
 			}
 		}
 		now += r.Int64N(per/limit + 2)
@@ -276,7 +276,7 @@ func drawUnderSteps(t *testing.T, limit, per int64, forward bool) {
 	expect.That(t, len(true_) >= least, "%d draws are granted, and %d could be", len(true_), could)
 }
 
-// BenchmarkDraws measures what a draw costs when the window is as large as it gets.
+// BenchmarkDraws measures a draw whose window is as large as it can be.
 func BenchmarkDraws(b *testing.B) {
 	bench := newTicketBench(b)
 	for b.Loop() {

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/race"
 )
 
-// The zxids of a new cluster, which are its fencing tokens, lie above all that a cluster before it can have given
-// out, and below 2^53, so that a client in JavaScript can hold them.
+// The zxids of a new cluster are its fencing tokens. They lie above all that an earlier cluster can have
+// given out, and below 2^53, so that a client in JavaScript can hold them.
 func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 	day := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC).UnixMilli()
 	three := []Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}, {ID: 2, Peer: "b:1", Client: "b:2", Voter: true}}
@@ -21,7 +21,7 @@ func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 		name    string
 		members []Server
 		now     int64
-		zxid    int64 // after the first entry, which is a change if it names members
+		zxid    int64 // after the first entry; the entry is a change if it names members
 	}{
 		{"alone", nil, day, TimeZxid(day) - 1},
 		{"three", three, day, TimeZxid(day)},
@@ -49,7 +49,8 @@ func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 	}
 }
 
-// The first configuration has the version of a ZooKeeper's, whatever its zxid is, and each change counts.
+// The version of the first configuration is that of a ZooKeeper's first one, whatever its zxid is. Each
+// change adds to it.
 func TestVersionsOfConfigurationsCountFromTheFirst(t *testing.T) {
 	members := []Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC).UnixMilli()
@@ -87,7 +88,7 @@ func TestTimeOfAZxid(t *testing.T) {
 	}
 }
 
-// If one server has release 0.1.0, a new cluster begins with that release's rules, and keeps them.
+// A new cluster with a server of release 0.1.0 starts with that release's rules, and keeps them.
 func TestClusterWithAnOlderServerBeginsAsBefore(t *testing.T) {
 	entry := OldFounding([]Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}, time.Now().UnixMilli())
 	expect.Equal(t, entry[1], kindBatch, "the kind of the entry")
@@ -97,7 +98,8 @@ func TestClusterWithAnOlderServerBeginsAsBefore(t *testing.T) {
 	expect.Equal(t, s.rules, firstRules, "the rules")
 }
 
-// A snapshot holds the rules, except those of release 0.1.0. A server refuses rules of later releases.
+// A snapshot holds the rules of its cluster, unless they are those of release 0.1.0. A server refuses rules
+// of later releases.
 func TestSnapshotTellsTheRules(t *testing.T) {
 	for rules, ok := range map[int32]bool{firstRules: true, newestRules: true, newestRules + 1: false, -1: false} {
 		s := New("c")
@@ -115,8 +117,8 @@ func TestSnapshotTellsTheRules(t *testing.T) {
 	expect.Equal(t, len(now.header(Position{})), len(old.header(Position{}))+4, "the header")
 }
 
-// A multi of ten thousand creates of a thousand bytes is applied, as ZooKeeper does with a buffer that is large
-// enough; under the rules of release 0.1.0 it is refused, because a server of that release refuses it.
+// A multi of ten thousand creates of a thousand bytes is applied, as by ZooKeeper with a large buffer. Under
+// the rules of release 0.1.0 it is refused, as by a server of that release.
 func TestMultiOfTenThousandCreates(t *testing.T) {
 	race.Alone(t)
 	for rules, code := range map[int32]jute.ErrCode{firstRules: jute.BadArguments, newestRules: jute.OK} {
@@ -157,9 +159,8 @@ func TestMultiOfTenThousandCreates(t *testing.T) {
 	}
 }
 
-// A restore never gives out a name that a running cluster has already given out. This holds for names given
-// before or during the transfer of the backup, and under a parent that had no children when the backup was
-// made.
+// A restore never gives out a name again that the running cluster has given out: not before the backup
+// arrived, nor while it arrived, nor in a directory that was empty in the backup.
 func TestG19NoRestoreRepeatsAName(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		for _, size := range []int{1, 40, 1 << 20} {
@@ -178,8 +179,8 @@ func TestG19NoRestoreRepeatsAName(t *testing.T) {
 					t.Helper()
 					d := jute.NewDecoder(b.do(s)[0].Reply)
 					name, _ := d.String()
-					must.That(t, len(name) > 10, "%q is given twice: want len(name) > 10", name)
-					must.That(t, !given[name], "%q is given twice: want !given[name]", name)
+					must.That(t, len(name) > 10, "the created name is %q, want a longer one", name)
+					must.That(t, !given[name], "%q is given twice", name)
 					given[string([]byte(name))] = true
 				}
 				for _, p := range paths {
@@ -203,7 +204,7 @@ func TestG19NoRestoreRepeatsAName(t *testing.T) {
 	}
 }
 
-// A restore in a cluster that release 0.1.0 began does what a server of that release does.
+// A restore in a cluster with the rules of release 0.1.0 gives the result of that release.
 func TestRestoreUnderTheFirstRulesIsAsBefore(t *testing.T) {
 	b := newBench(t)
 	s := b.session()

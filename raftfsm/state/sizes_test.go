@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -25,8 +24,7 @@ func snapshotBytes(t *testing.T, s *State) ([]byte, error) {
 	return file.Bytes(), err
 }
 
-// The longest request, and one byte to either side: what is accepted is applied,
-// and read back from a snapshot.
+// A request of the longest length, or a byte less or more. If it is accepted, a snapshot holds its data.
 func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 	race.Alone(t)
 	ids := []jute.ID{}
@@ -62,11 +60,12 @@ func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 	}
 }
 
-// Sessions fill one chunk, and one byte more: then there are two.
+// Sessions that fill a chunk, or a byte less or more: the snapshot has one chunk of them, or two, and is read
+// back.
 func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
 	race.Alone(t)
 	empty := len(New("c").sessions.Hold().Append(nil))
-	const fixed = 8 + 16 + 4 + 4 + 4 + 4 + 8 // of a session, without its address
+	const fixed = 8 + 16 + 4 + 4 + 4 + 4 + 8 // bytes of a session without its address
 	for _, off := range []int{-1, 0, 1} {
 		s := New("c")
 		left := sessionsChunk - empty + off
@@ -104,14 +103,13 @@ func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
 		}
 		size := 0
 		c := chunks{take: func(_ byte, payload []byte) error { size = len(payload); return nil }}
-		if _, err := c.Write(file.Bytes()); err != nil || size != MaxChunk+off {
-			t.Errorf("%+d: %d bytes, %v", off, size, err)
-		}
+		expect.OK(t, expect.Err(c.Write(file.Bytes())), "%+d", off)
+		expect.Equal(t, size, MaxChunk+off, "%+d: bytes read back", off)
 	}
 }
 
-// A node that comes from elsewhere and is accepted must fit into the server's own snapshots, whatever
-// precedes it there. No node may be longer than a request of this cluster.
+// A node from another source that is accepted fits into the server's own snapshots, whatever comes before it
+// there. It is not longer than a request of this cluster.
 func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some 64 MiB, several times")
@@ -119,7 +117,7 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	data := make([]byte, MaxChunk)
 	for _, long := range []int{MaxFrame, MaxChunk - 512<<10, MaxChunk - 2000} {
 		paths := []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"}
-		for i := range 15 { // with those before a chunk as it is written here; a server puts more into one
+		for i := range 15 { // they fill less than a chunk here; a server puts more into one
 			paths = append(paths, fmt.Sprintf("/a%02d", i))
 		}
 		paths = append(paths, "/big")
@@ -142,8 +140,8 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	}
 }
 
-// A server that misses a change numbers all later ones too low. Its digests then never have the zxid that the
-// leader names, but the position in the log shows that it lags.
+// A server that missed a change numbers all later ones too low, so it never has a digest for the zxid that
+// the leader names. Its position in the log shows that it should, and the server stops.
 func TestF3ServerThatMissedAChangeStops(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -194,8 +192,8 @@ func TestLongRequestsAreThoseThatGrow(t *testing.T) {
 	}
 }
 
-// A server answers a refusal at the state of its position in the log, to the connection that asked and to no
-// older one. The refusal changes nothing.
+// A refusal has its place in the log. It is answered as of that place, to the connection that asked and to no
+// older one, and changes nothing.
 func TestR8RefusalKeepsItsPlace(t *testing.T) {
 	b := newBench(t)
 	sess := b.session()
@@ -203,18 +201,18 @@ func TestR8RefusalKeepsItsPlace(t *testing.T) {
 	digest := b.s.Digest()
 	out := b.do(create(sess, "/a", 0), r.Refusal(), create(sess, "/b", 0))
 	expect.Equal(t, out[1].Code, jute.Throttled, "out[1].Code")
-	expect.That(t, !out[1].Refused, "%+v: want !out[1].Refused", out)
+	expect.That(t, !out[1].Refused, "the refusal does not reach its connection: %+v", out[1])
 	expect.Equal(t, out[1].Zxid, out[0].Zxid, "out[1].Zxid")
 	expect.Equal(t, out[2].Zxid, out[0].Zxid+1, "out[2].Zxid")
 	after := b.s.Digest()
 	r.Gen--
 	o := b.do(r.Refusal())[0]
 	expect.That(t, o.Refused, "an older connection is answered: %+v", o)
-	expect.Equal(t, b.s.Digest(), after, "a refusal changed the state: b.s.Digest()")
-	expect.That(t, after != digest, "a refusal changed the state: want after != digest")
+	expect.Equal(t, b.s.Digest(), after, "the digest, after a refusal")
+	expect.That(t, after != digest, "two creates have not changed the digest")
 }
 
-// told is a collector that writes down what it is told of sessions.
+// told is a collector that lists what it hears of sessions.
 type told struct {
 	collector
 	list []string
@@ -228,7 +226,7 @@ func (s *told) Ended(e *Ending) {
 	s.list = append(s.list, fmt.Sprintf("ended by %d at %d", e.Cause, e.Zxid))
 }
 
-// Everything that happens to a session is told, once, with its cause.
+// The sink hears of each event of a session once, and of its end with the cause.
 func TestSinkIsToldOfEverySession(t *testing.T) {
 	b := newBench(t)
 	sink := &told{}
@@ -248,16 +246,15 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 	a := open()
 	wrong := body
 	wrong.Password[15] = 1
-	if o := do(Request{Op: OpAttach, Session: a.ID, Body: wrong.Append(nil)}); o.Code != jute.SessionExpired ||
-		o.Session.ID != 0 {
-		t.Errorf("attached with another password: %+v", o)
-	}
+	refused := do(Request{Op: OpAttach, Session: a.ID, Body: wrong.Append(nil)})
+	expect.Equal(t, refused.Code, jute.SessionExpired, "the answer to another password")
+	expect.Equal(t, refused.Session.ID, 0, "the session that another password gets")
 	o := do(Request{Op: OpAttach, Session: a.ID, Body: body.Append(nil)})
 	expect.Equal(t, o.Session.Gen, a.Gen+1, "attached: o.Session.Gen")
 	expect.Equal(t, o.Code, jute.OK, "attached: o.Code")
-	do(End(a.ID, a.Gen, EndExpired)) // was heard of since
+	do(End(a.ID, a.Gen, EndExpired)) // void: a connection has attached since
 	do(End(a.ID, o.Session.Gen, EndExpired))
-	do(End(a.ID, o.Session.Gen, EndExpired)) // is gone
+	do(End(a.ID, o.Session.Gen, EndExpired)) // void: the session has ended
 	c := open()
 	do(End(c.ID, c.Gen, EndOperator))
 	d := open()
@@ -275,9 +272,7 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 		"attached gen 1, created true", fmt.Sprintf("ended by %d at 6", EndClosed),
 		"attached gen 1, created true", fmt.Sprintf("ended by %d at 8", EndClosed),
 	}
-	if !slices.Equal(sink.list, want) {
-		t.Errorf("told\n%q\nwant\n%q", sink.list, want)
-	}
+	expect.List(t, sink.list, want, "what the sink hears")
 }
 
 func TestSyncIsAnsweredToWhoMayAsk(t *testing.T) {
@@ -289,42 +284,42 @@ func TestSyncIsAnsweredToWhoMayAsk(t *testing.T) {
 		Request{Session: s.ID, Gen: s.Gen, Op: jute.OpSync, Body: path[:5]},
 		Request{Session: s.ID, Gen: s.Gen + 1, Op: jute.OpSync, Body: path},
 		Request{Session: s.ID + 1, Gen: s.Gen, Op: jute.OpSync, Body: path})
-	if o := list[0]; o.Code != jute.OK || !bytes.Equal(o.Reply, path) || o.Refused || o.Zxid != b.s.Zxid() {
-		t.Errorf("sync: %+v", o)
-	}
-	if o := list[1]; o.Code != jute.MarshallingError || o.Refused {
-		t.Errorf("sync of half a path: %+v", o)
-	}
+	expect.Equal(t, list[0].Code, jute.OK, "sync")
+	expect.List(t, list[0].Reply, path, "the reply to a sync")
+	expect.That(t, !list[0].Refused, "a sync of the session's connection is refused")
+	expect.Equal(t, list[0].Zxid, b.s.Zxid(), "zxid of a sync")
+	expect.Equal(t, list[1].Code, jute.MarshallingError, "a sync with half a path")
+	expect.That(t, !list[1].Refused, "a sync with half a path is refused without an answer")
 	for _, o := range list[2:] {
-		expect.That(t, o.Refused, "sync of somebody else: %+v: want o.Refused", o)
-		expect.Equal(t, len(o.Reply), 0, "sync of somebody else: len(o.Reply)")
+		expect.That(t, o.Refused, "the sync of another connection is answered: %+v", o)
+		expect.Equal(t, len(o.Reply), 0, "bytes of the reply to another connection")
 	}
 }
 
-// The newest digests are remembered, in order, and compared with what the leader says of any of them.
+// A state remembers its newest digests in order, and compares each of them with what the leader says.
 func TestDigestsAreRememberedInOrder(t *testing.T) {
 	b := newBench(t)
 	_, known := b.s.LastDigest()
-	expect.That(t, !known, "a new state remembers a digest: want !known")
-	expect.Equal(t, len(b.s.Digests()), 0,
-		"a new state remembers a digest: len(b.s.Digests())")
+	expect.That(t, !known, "a new state has a digest")
+	expect.Equal(t, len(b.s.Digests()), 0, "digests of a new state")
 	s := b.session()
 	sums := map[int64]uint64{}
-	const rounds = 70 // more than the ring holds
+	const rounds = 70 // more than the state remembers
 	for b.s.Zxid() < rounds*digestEvery {
 		b.do(create(s, "/n-", 2))
 		sums[b.s.Zxid()] = b.s.Digest()
-		if last, known := b.s.LastDigest(); known != (b.s.Zxid() >= digestEvery) || known &&
-			last.Zxid != b.s.Zxid()/digestEvery*digestEvery {
-			t.Fatalf("at %d the last digest is that of %d", b.s.Zxid(), last.Zxid)
+		last, known := b.s.LastDigest()
+		must.Equal(t, known, b.s.Zxid() >= digestEvery, "zxid %d: there is a digest", b.s.Zxid())
+		if known {
+			must.Equal(t, last.Zxid, b.s.Zxid()/digestEvery*digestEvery, "zxid of the last digest")
 		}
 	}
 	list := b.s.Digests()
 	must.Equal(t, len(list), 64, "digests")
 	for i, d := range list {
-		if want := int64(rounds-len(list)+1+i) * digestEvery; d.Zxid != want || d.Sum != sums[want] {
-			t.Errorf("digest %d is %x of zxid %d, want %x of %d", i, d.Sum, d.Zxid, sums[want], want)
-		}
+		want := int64(rounds-len(list)+1+i) * digestEvery
+		expect.Equal(t, d.Zxid, want, "zxid of digest %d", i)
+		expect.Equal(t, d.Sum, sums[want], "digest %d", i)
 		for _, flip := range []uint64{0, 1} {
 			body := binary.BigEndian.AppendUint64(nil, uint64(d.Zxid))
 			body = binary.BigEndian.AppendUint64(body, d.Sum^flip)
@@ -334,7 +329,8 @@ func TestDigestsAreRememberedInOrder(t *testing.T) {
 				"digest of zxid %d with %d flipped: %v", d.Zxid, flip, err)
 		}
 	}
-	// The leader cannot have been further before it proposed the entry.
+	// A digest of a zxid that this server has not reached is an error: the leader took it before it proposed
+	// the entry.
 	body := binary.BigEndian.AppendUint64(nil, uint64(b.s.Zxid()+1))
 	if err := b.apply(b.entry(b.next, Request{
 		Op: OpDigest, Body: append(body, make([]byte, 8)...)})); err == nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -13,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// backupOf is what a server gives out of a state.
+// backupOf returns the backup of a state.
 func backupOf(t testing.TB, s *State) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -23,7 +22,7 @@ func backupOf(t testing.TB, s *State) []byte {
 	return b.Bytes()
 }
 
-// bringer brings backups to the state of a bench.
+// bringer brings a backup to the state of a bench.
 type bringer struct {
 	*bench
 	g Staging
@@ -36,7 +35,7 @@ func (b *bench) stage(backup []byte) *bringer {
 	return &bringer{b, g}
 }
 
-// pieces brings the backup in pieces of a size; the last outcome.
+// pieces brings the backup in pieces of a size, and returns the last outcome.
 func (b *bringer) pieces(backup []byte, size int) (o Outcome) {
 	b.t.Helper()
 	for at := 0; at < len(backup) && o.Code == jute.OK; at += size {
@@ -45,7 +44,7 @@ func (b *bringer) pieces(backup []byte, size int) (o Outcome) {
 	return o
 }
 
-// older is a state with nodes, among them ephemerals of a session, and some sessions that have ended.
+// older returns a state with nodes, a third of which belong to a session, and its backup.
 func older(t testing.TB, nodes int) (*bench, []byte) {
 	b := newBench(t)
 	s := b.session()
@@ -68,27 +67,25 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			if o := x.pieces(backup, size); o.Code != jute.OK {
 				t.Fatalf("piece: %+v %s", o, o.Reply)
 			}
-			if _, err := b.s.tree.Get("/mine"); !err || b.s.Zxid() != before || b.s.Digest() != digest ||
-				b.got.replaced != 0 {
-				t.Fatal("something is to be seen before it is time")
-			}
+			_, there := b.s.tree.Get("/mine")
+			must.That(t, there, "a node is gone before the restore")
+			must.Equal(t, b.s.Zxid(), before, "zxid before the restore")
+			must.Equal(t, b.s.Digest(), digest, "digest before the restore")
+			must.Equal(t, b.got.replaced, 0, "replacements before the restore")
 			o := b.do(x.g.Restore(keep))[0]
 			said, err := ParseRestored(o.Reply)
-			must.Equal(t, o.Code, jute.OK,
-				"%+v %v, replaced %d, events %v: o.Code", o, err, b.got.replaced, b.got.zxids)
-			must.OK(t, err, "%+v %v, replaced %d, events %v", o, err, b.got.replaced, b.got.zxids)
-			must.Equal(t, b.got.replaced, 1,
-				"%+v %v, replaced %d, events %v: b.got.replaced", o, err, b.got.replaced, b.got.zxids)
-			must.Equal(t, len(b.got.zxids), 0,
-				"%+v %v, replaced %d, events %v: len(b.got.zxids)",
-				o, err, b.got.replaced, b.got.zxids)
-			if z := b.s.Zxid(); z <= max(before, old.s.Zxid())+Raised-1 || o.Zxid != z {
-				t.Errorf("zxid 0x%x behind 0x%x and 0x%x, outcome 0x%x", z, before, old.s.Zxid(), o.Zxid)
-			}
-			_, there := b.s.tree.Get("/mine")
+			must.Equal(t, o.Code, jute.OK, "the restore: %+v", o)
+			must.OK(t, err, "the reply of the restore")
+			must.Equal(t, b.got.replaced, 1, "replacements of the state")
+			must.Equal(t, len(b.got.zxids), 0, "events")
+			z := b.s.Zxid()
+			expect.That(t, z > max(before, old.s.Zxid())+Raised-1, "zxid 0x%x, after 0x%x and 0x%x before the restore",
+				z, before, old.s.Zxid())
+			expect.Equal(t, o.Zxid, z, "zxid of the outcome")
+			_, there = b.s.tree.Get("/mine")
 			expect.That(t, !there, "a node of the state before is there")
-			// The session has the same id in both, because both benches count from 1; it
-			// has none of the ephemeral nodes of the backup now.
+			// The session has the same id in both states, because both count from 1. It owned the ephemeral
+			// nodes of the backup, but has none of them in the running cluster.
 			want := Restored{Nodes: old.s.tree.Count() - 100, Ended: 1}
 			if keep {
 				want.Sessions, want.Ended = 1, 0
@@ -96,19 +93,15 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			expect.Equal(t, said, want, "keep %v: said", keep)
 			expect.Equal(t, b.s.tree.Count(), want.Nodes, "keep %v: b.s.tree.Count()", keep)
 			expect.Equal(t, b.s.sessions.Len(), want.Sessions, "keep %v: b.s.sessions.Len()", keep)
-			if text, version := CutConfig(b.s.ConfigData()); text != "server.1=h:1:2:participant" ||
-				version <= before {
-				t.Errorf("members %q of version 0x%x", text, version)
-			}
+			text, version := CutConfig(b.s.ConfigData())
+			expect.Equal(t, text, "server.1=h:1:2:participant", "published members")
+			expect.That(t, version > before, "version 0x%x of the members, and 0x%x before", version, before)
 			birth, _, last := b.s.Stream(1)
-			expect.Equal(t, birth, b.birth,
-				"stream %d at %d, cluster %s: birth", birth, last, b.s.ClusterID())
-			expect.Equal(t, last+1, b.next,
-				"stream %d at %d, cluster %s: last + 1", birth, last, b.s.ClusterID())
-			expect.Equal(t, b.s.ClusterID(), "test",
-				"stream %d at %d, cluster %s: b.s.ClusterID()", birth, last, b.s.ClusterID())
-			// A session that was connected before is refused, even one that goes on,
-			// and an id that was given is not given again.
+			expect.Equal(t, birth, b.birth, "birth of the stream")
+			expect.Equal(t, last+1, b.next, "next request of the stream")
+			expect.Equal(t, b.s.ClusterID(), "test", "cluster")
+			// A connection from before the restore is refused, even if its session continues. No session id
+			// is given again.
 			if o := b.do(create(mine, "/late", 0))[0]; !o.Refused {
 				t.Errorf("a write from before: %+v", o)
 			}
@@ -126,7 +119,7 @@ func remove(s session.Session, path string) Request {
 	return Request{Session: s.ID, Gen: s.Gen, Op: jute.OpDelete, Body: body}
 }
 
-// A session that lives through a restore has only those ephemeral nodes of the backup that it has not deleted
+// A session that continues after a restore has those ephemeral nodes of the backup that it has not deleted
 // since: its client knows of no others.
 func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
 	b := newBench(t)
@@ -149,10 +142,11 @@ func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
 	}
 }
 
-// A session that has ended since the backup comes back with it. What its last connection sent does not count.
+// A session that has ended since the backup comes back with the restore. What its last connection sent does
+// not count.
 func TestWriteOfASessionThatEndedIsRefusedAfterItComesBack(t *testing.T) {
 	b := newBench(t)
-	b.s.Raise(1 << 40) // as by the clock
+	b.s.Raise(1 << 40) // as if time had passed
 	s := b.session()
 	backup := backupOf(t, b.s)
 	body := SessionBody{Timeout: s.Timeout, Password: s.Password, Owner: 1}
@@ -164,7 +158,8 @@ func TestWriteOfASessionThatEndedIsRefusedAfterItComesBack(t *testing.T) {
 	must.That(t, b.do(create(s, "/late", 0))[0].Refused, "a write of generation %d counts", s.Gen)
 }
 
-// Another cluster does not know which locks the sessions of a backup have released since, so it does not keep them.
+// The sessions of another cluster's backup may have released their locks since. So a restore that is to keep
+// them is refused.
 func TestSessionsOfAnotherClusterAreNotKept(t *testing.T) {
 	old, _ := older(t, 3)
 	old.s.clusterID = "another"
@@ -178,13 +173,11 @@ func TestSessionsOfAnotherClusterAreNotKept(t *testing.T) {
 		refused := o.Code != jute.OK
 		expect.Equal(t, refused, keep, "keep %v: refused", keep)
 		expect.Equal(t, refused, b.s.Zxid() == zxid, "keep %v: refused", keep)
-		expect.That(t, b.s.staged == nil,
-			"keep %v: %v %s, zxid 0x%x after 0x%x: want b.s.staged == nil",
-			keep, o.Code, o.Reply, b.s.Zxid(), zxid)
+		expect.That(t, b.s.staged == nil, "keep %v: the restore is still under way", keep)
 	}
 }
 
-// Servers that were present, and those that read a later snapshot, have the same state.
+// A server that took part in a restore, and a server that reads a later snapshot, have the same state.
 func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
 	_, backup := older(t, 100)
 	for _, keep := range []bool{false, true} {
@@ -198,16 +191,15 @@ func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
 		}
 		read, _ := must.Get2(ReadSnapshot(bytes.NewReader(backupOf(t, states[0]))))(t)
 		for i, s := range append(states, read) {
-			expect.Equal(t, s.Digest(), states[0].Digest(), "keep %v: s.Digest()", keep)
-			expect.Equal(t, s.Zxid(), states[0].Zxid(), "keep %v: s.Zxid()", keep)
-			expect.That(t, bytes.Equal(backupOf(t, s), backupOf(t, states[0])),
-				"keep %v: state %d differs: want bytes.Equal(backupOf(t, s), backupOf(t, states[0]))",
+			expect.Equal(t, s.Digest(), states[0].Digest(), "keep %v: digest of state %d", keep, i)
+			expect.Equal(t, s.Zxid(), states[0].Zxid(), "keep %v: zxid of state %d", keep, i)
+			expect.That(t, bytes.Equal(backupOf(t, s), backupOf(t, states[0])), "keep %v: the backup of state %d differs",
 				keep, i)
 		}
 	}
 }
 
-// An incomplete backup changes nothing, even if the sending program has checked it.
+// A damaged or incomplete backup is refused with a reason, and changes nothing.
 func TestDamagedBackupIsGivenUp(t *testing.T) {
 	_, backup := older(t, 60)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -231,15 +223,14 @@ func TestDamagedBackupIsGivenUp(t *testing.T) {
 		if o.Code == jute.OK {
 			o = b.do(x.g.Restore(true))[0]
 		}
-		must.Equal(t, o.Code, jute.BadArguments, "o.Code")
-		must.That(t, len(o.Reply) != 0, "%+v %q: want len(o.Reply) != 0", o, o.Reply)
-		must.Equal(t, b.s.Digest(), digest, "b.s.Digest()")
-		must.Equal(t, b.got.replaced, 0, "b.got.replaced")
+		must.Equal(t, o.Code, jute.BadArguments, "the answer to a damaged backup")
+		must.That(t, len(o.Reply) != 0, "the refusal gives no reason")
+		must.Equal(t, b.s.Digest(), digest, "digest after the refusal")
+		must.Equal(t, b.got.replaced, 0, "replacements of the state")
 		_, _, open := b.s.Staged()
 		must.That(t, !open, "the place is still open")
-		if o := b.do(x.g.Restore(true))[0]; o.Code != jute.BadArguments || b.got.replaced != 0 {
-			t.Fatalf("restored all the same: %+v", o)
-		}
+		must.Equal(t, b.do(x.g.Restore(true))[0].Code, jute.BadArguments, "the answer to a restore after the refusal")
+		must.Equal(t, b.got.replaced, 0, "replacements of the state, after the second refusal")
 	}
 }
 
@@ -262,28 +253,28 @@ func TestPlaceForABackupIsGivenUp(t *testing.T) {
 			t.Errorf("%s: it is still open", name)
 		}
 	}
-	// Another server's new stream does not affect the restore, nor does another restore.
+	// Neither another server's new stream nor its restore affects this restore.
 	b := newBench(t)
 	x := b.stage(backup)
 	b.open(2, 5)
 	other := Staging{ID: 100, Origin: 2, Birth: b.got.births[2], Size: 5}
 	for _, r := range []Request{other.Piece(0, []byte("x")), other.Restore(false), other.GiveUp()} {
-		if o := b.do(r)[0]; o.Code != jute.BadArguments || !strings.Contains(string(o.Reply), "abandoned") {
-			t.Errorf("%+v %s", o, o.Reply)
-		}
+		o := b.do(r)[0]
+		expect.Equal(t, o.Code, jute.BadArguments, "the answer to another server's restore")
+		expect.Has(t, string(o.Reply), "abandoned")
 	}
 	o := b.do(other.Open())[0]
 	expect.Equal(t, o.Code, Occupied, "o.Code")
 	expect.Equal(t, string(o.Reply), "through server 1", "string(o.Reply)")
-	if g, _, open := b.s.Staged(); !open || g != x.g {
-		t.Errorf("%+v, %v", g, open)
-	}
-	// A stream that has ended opens no place.
+	g, _, open := b.s.Staged()
+	expect.That(t, open, "the restore has ended")
+	expect.Equal(t, g, x.g, "the restore that is under way")
+	// A stream that has ended opens no place for a backup.
 	b = newBench(t)
 	late := Staging{ID: 1, Origin: 1, Birth: b.birth + 1, Size: 5}
 	o = b.do(late.Open())[0]
 	expect.Equal(t, o.Code, jute.BadArguments, "%+v %s", o, o.Reply)
-	if _, _, open := b.s.Staged(); open {
+	if _, _, open = b.s.Staged(); open {
 		t.Error("a place that nobody can fill")
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 var costly = flag.Int("state.tickets", 5_000, "tickets and sessions of TestTicketsCostWhatSessionsCost")
 
-// A ticket takes memory, and room in a snapshot, like a session that has a contender and its directory.
+// A ticket costs as much memory and room in a snapshot as a session with a contender and its directory.
 func TestTicketsCostWhatSessionsCost(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector changes what memory costs")
@@ -53,7 +53,7 @@ func TestTicketsCostWhatSessionsCost(t *testing.T) {
 		runtime.KeepAlive(b)
 		return c
 	}
-	dir := func(n int) string { return fmt.Sprintf("/ci/%d", n/10) } // ten in each queue
+	dir := func(n int) string { return fmt.Sprintf("/ci/%d", n/10) } // ten tickets in each queue
 	sessions := measure("sessions", func(b *ticketBench, n int) {
 		s := b.session()
 		if n == 0 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -16,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// ticketBench is a bench whose cluster may have tickets, at a time that the test sets.
+// ticketBench is a bench whose cluster has tickets. The test sets its time.
 type ticketBench struct {
 	*bench
 	now int64
@@ -48,8 +47,8 @@ func openingOf(secret byte, path string) *Opening {
 		Seen: Unseen}
 }
 
-// A request for a ticket makes session, directory and contender under one zxid. Sent again, it finds the
-// ticket.
+// A request for a ticket makes its session, directory and contender with one zxid. The same request again
+// finds the ticket.
 func TestTicketIsOpenedOnce(t *testing.T) {
 	b := newTicketBench(t)
 	before := b.s.Zxid()
@@ -62,17 +61,14 @@ func TestTicketIsOpenedOnce(t *testing.T) {
 	info, _ := b.s.Tree().Get("/ci/deploy")
 	expect.Equal(t, info.Kind, tree.ContainerNode, "the kind of the directory")
 	again := b.do(o.Open(testIDs))[0]
-	expect.Equal(t, again.Code, jute.OK, "sent again: again.Code")
-	expect.Equal(t, again.Session, first.Session, "sent again: again.Session")
-	if expect.Equal(t, len(first.Reply), 0,
-		"%q tells of a known one: len(first.Reply)", again.Reply) {
-		expect.That(t, len(again.Reply) > 0,
-			"%q tells of a known one: want len(again.Reply) > 0", again.Reply)
-	}
+	expect.Equal(t, again.Code, jute.OK, "the request again")
+	expect.Equal(t, again.Session, first.Session, "session of the request again")
+	expect.Equal(t, len(first.Reply), 0, "bytes of the first reply: %q", first.Reply)
+	expect.That(t, len(again.Reply) > 0, "the second reply does not say that the ticket was there")
 	expect.Equal(t, b.s.Zxid(), before+1, "the zxid after the request came again")
 	got, known := b.s.Sessions().Ticket(session.Hash{1})
-	expect.That(t, known, "found by its secret: %+v: want known", got)
-	expect.Equal(t, got, first.Session, "found by its secret: got")
+	expect.That(t, known, "the ticket is not found by its secret")
+	expect.Equal(t, got, first.Session, "session found by the secret")
 }
 
 // A ticket that cannot have its contender leaves nothing behind.
@@ -106,7 +102,7 @@ func TestTicketThatIsRefusedLeavesNothing(t *testing.T) {
 	}
 }
 
-// Access rights decide about a ticket as about a client with its identities.
+// A request for a ticket needs the rights that a client with its identities needs.
 func TestTicketNeedsTheRightToCreate(t *testing.T) {
 	b := newTicketBench(t)
 	s := b.session()
@@ -118,7 +114,7 @@ func TestTicketNeedsTheRightToCreate(t *testing.T) {
 	expect.Equal(t, b.do(openingOf(1, "/ci").Open(testIDs))[0].Code, jute.OK)
 }
 
-// No password attaches a connection to a ticket.
+// A connection cannot attach to a ticket, with any password.
 func TestNoConnectionAttachesToATicket(t *testing.T) {
 	b := newTicketBench(t)
 	o := openingOf(1, "/ci")
@@ -130,7 +126,7 @@ func TestNoConnectionAttachesToATicket(t *testing.T) {
 	expect.Equal(t, now, got, "the session")
 }
 
-// What ended a ticket is known for ten minutes, in which no request opens it again.
+// A ticket's end and its cause are known for ten minutes. In that time no request opens the ticket again.
 func TestEndedTicketStaysEnded(t *testing.T) {
 	for _, why := range []session.TicketEnd{session.TicketGiven, session.TicketRevoked, session.TicketRemoved,
 		session.TicketEnded, session.TicketExpired} {
@@ -156,8 +152,8 @@ func TestEndedTicketStaysEnded(t *testing.T) {
 				b.now = ended + after
 				e, known := b.s.Sessions().EndOfTicket(session.Hash{1}, b.now)
 				want := session.EndedTicket{Hash: o.Hash, Identity: "sasl:ci", Path: "/ci", Why: why, At: ended}
-				expect.That(t, known, "remembered: %+v: want known", e)
-				expect.Equal(t, e, want, "remembered: e")
+				expect.That(t, known, "the end is forgotten after %d ms", after)
+				expect.Equal(t, e, want, "the end that is known after %d ms", after)
 				o.Until = 0
 				expect.Equal(t, b.do(o.Open(nil))[0].Code, jute.SessionExpired, "opened after %d ms", after)
 			}
@@ -167,7 +163,7 @@ func TestEndedTicketStaysEnded(t *testing.T) {
 	}
 }
 
-// The leader and operators end tickets as they end sessions.
+// The leader and an operator end a ticket as they end a session, and the cause is known.
 func TestTicketEndsAsASession(t *testing.T) {
 	for cause, why := range map[EndCause]session.TicketEnd{EndExpired: session.TicketExpired,
 		EndOperator: session.TicketEnded} {
@@ -175,12 +171,13 @@ func TestTicketEndsAsASession(t *testing.T) {
 		s := b.do(openingOf(1, "/ci").Open(nil))[0].Session
 		b.do(End(s.ID, s.Gen, cause))
 		e, known := b.s.Sessions().EndOfTicket(session.Hash{1}, b.now)
-		expect.That(t, known, "cause %d: %+v: want known", cause, e)
-		expect.Equal(t, e.Why, why, "cause %d: e.Why", cause)
+		expect.That(t, known, "cause %d: the end is not known", cause)
+		expect.Equal(t, e.Why, why, "cause %d", cause)
 	}
 }
 
-// A change of the timeout is for tickets alone. An end that was decided before is void.
+// The timeout of a ticket can be changed, not that of a client's session. An end that the leader decided
+// before the change is void.
 func TestChangeOfATicketsTimeout(t *testing.T) {
 	b := newTicketBench(t)
 	client := b.session()
@@ -195,7 +192,8 @@ func TestChangeOfATicketsTimeout(t *testing.T) {
 	expect.Equal(t, now, s, "the session")
 }
 
-// Before the entry that release 0.1.0 refuses, the state has no ticket, and a snapshot mentions none.
+// Until all servers know tickets the state has none, and a snapshot is as before. The entry that allows
+// tickets is one that release 0.1.0 refuses.
 func TestNoTicketBeforeAllServersKnowThem(t *testing.T) {
 	b := newBench(t)
 	expect.Equal(t, b.do(openingOf(1, "/ci").Open(nil))[0].Code, jute.Unimplemented)
@@ -217,19 +215,19 @@ func TestNoTicketBeforeAllServersKnowThem(t *testing.T) {
 	expect.OK(t, err, "a snapshot without tickets")
 }
 
-// A backup with tickets is refused where servers may not know them, as release 0.1.0 refuses it.
+// A cluster without tickets refuses a backup with tickets, as release 0.1.0 does.
 func TestBackupWithTicketsNeedsAClusterWithThem(t *testing.T) {
 	from := newTicketBench(t)
 	from.do(openingOf(1, "/ci").Open(nil))
 	backup := backupOf(t, from.s)
 	b := newBench(t)
 	o := b.stage(backup).pieces(backup, 1<<20)
-	expect.That(t, o.Code == jute.BadArguments && strings.Contains(string(o.Reply), "--ticket-addr"),
-		"answer %v %q", o.Code, o.Reply)
+	expect.Equal(t, o.Code, jute.BadArguments, "the answer to a backup with tickets")
+	expect.Has(t, string(o.Reply), "--ticket-addr")
 	expect.That(t, b.s.staged == nil, "the place for the backup is open")
 }
 
-// A restore keeps tickets that the backup has, and remembers that the others ended.
+// A restore that keeps sessions keeps the tickets of the backup. The ends of all other tickets are known.
 func TestTicketsOverARestore(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprint("keep ", keep), func(t *testing.T) {
@@ -252,16 +250,16 @@ func TestTicketsOverARestore(t *testing.T) {
 			}
 			for secret, why := range want {
 				e, known := b.s.Sessions().EndOfTicket(session.Hash{secret}, b.now)
-				expect.That(t, known, "ticket %d: %+v: want known", secret, e)
-				expect.Equal(t, e.Why, why, "ticket %d: e.Why", secret)
+				expect.That(t, known, "the end of ticket %d is not known", secret)
+				expect.Equal(t, e.Why, why, "the end of ticket %d", secret)
 			}
 			expect.Equal(t, b.do(openingOf(4, "/ci").Open(nil))[0].Code, jute.OK, "a new ticket")
 		})
 	}
 }
 
-// Servers that apply the same requests hold the same state, whether they applied all of them or began with a
-// snapshot in the middle. No server has a contender without its ticket.
+// Servers that apply the same requests have the same state, also if one of them starts from a snapshot on the
+// way. A contender always has its ticket.
 func TestTicketsAreDeterministic(t *testing.T) {
 	race.Alone(t)
 	for seed := range uint64(30) {
@@ -322,22 +320,22 @@ func TestTicketsAreDeterministic(t *testing.T) {
 			must.That(t, bytes.Equal(a.s.encodedTickets(), b.s.encodedTickets()),
 				"seed %d: the encoded tickets differ", seed)
 			all, _ := a.s.Sessions().TicketsOf("sasl:ci", "")
-			must.That(t, all == a.s.Sessions().Tickets() && all <= 6, "seed %d: %d tickets", seed, all)
+			must.Equal(t, all, a.s.Sessions().Tickets(), "seed %d: tickets", seed)
+			must.That(t, all <= 6, "seed %d: %d tickets, want at most 6", seed, all)
 			for id := range a.s.Tree().Owners() {
 				_, lives := a.s.Sessions().Get(id)
 				must.That(t, lives, "seed %d: nodes of session 0x%x, which has ended", seed, id)
 			}
 			for path := range a.s.begun.by {
 				_, there := a.s.Tree().Find(path)
-				must.That(t, there, "seed %d: the rate %s, %+v: want there", seed, path, a.s.begun)
-				must.That(t, a.s.begun.all <= 7,
-					"seed %d: the rate %s, %+v: want a.s.begun.all <= 7", seed, path, a.s.begun)
+				must.That(t, there, "seed %d: the rate %s counts, and its node is gone", seed, path)
+				must.That(t, a.s.begun.all <= 7, "seed %d: %d nodes of rates, want at most 7", seed, a.s.begun.all)
 			}
 		}
 	}
 }
 
-// encodedTickets encodes the tickets and the rates.
+// encodedTickets returns the tickets and the rates as bytes.
 func (s *State) encodedTickets() []byte {
 	return appendRates(s.sessions.Hold().AppendTickets(nil), s.begun.by)
 }
@@ -348,7 +346,7 @@ func reloaded(t *testing.T, s *State) *State {
 	return got
 }
 
-// A damaged chunk of tickets is refused, whatever is wrong in it.
+// A damaged chunk of tickets is refused.
 func TestDamagedTicketsAreRefused(t *testing.T) {
 	b := newTicketBench(t)
 	for i := range byte(3) {

@@ -11,8 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An error keeps its text and its code on the way to another program, however
-// often it is wrapped before and after.
+// An error keeps its text and its code on the way to another program, however often it is wrapped.
 func TestCodeSurvivesTheWay(t *testing.T) {
 	stale := Errorf(Stale, "the members are others: %w", io.EOF)
 	b := must.Get(json.Marshal(Failed(fmt.Errorf("server 2: %w", stale))))(t)
@@ -60,7 +59,7 @@ func TestMemberIsWellThatIsALittleBehind(t *testing.T) {
 	}
 }
 
-// The members come in the order of their ids.
+// Members are listed in the order of their ids.
 func TestMembersAreListedInOrder(t *testing.T) {
 	m := Members{Members: map[uint32]Member{}}
 	expect.Equal(t, len(m.List()), 0)
@@ -73,8 +72,8 @@ func TestMembersAreListedInOrder(t *testing.T) {
 	expect.Equal(t, len(m.List()), 20)
 }
 
-// A member counts as following only if it has the log. A server that lost its directory answers, but does not
-// follow.
+// A member counts as a follower only if it has the log: a server that lost its directory answers, but does
+// not follow.
 func TestMemberFollowsThatHasTheLog(t *testing.T) {
 	few, many := int64(EnoughOfBytes), int64(EnoughOfBytes+1)
 	for name, c := range map[string]struct {

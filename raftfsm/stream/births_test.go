@@ -8,15 +8,15 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A server repeats its request for a stream before the first one is applied, and requests of an earlier life
-// come first. It must not give up the stream because of that.
+// A server asks for its stream again before its first request is applied, and requests of its former process
+// come first. It keeps the stream nevertheless.
 func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	for _, late := range []int{1, 3} {
 		s := New()
 		births := map[int64]uint32{}
 		var queue []int64
 		for i := range late {
-			queue = append(queue, -int64(i+1)) // of the earlier life
+			queue = append(queue, -int64(i+1)) // of the former process
 		}
 		for range 20 {
 			s.Opening(state.Member{ID: 1}, rand.Reader)
@@ -35,12 +35,12 @@ func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	}
 }
 
-// A stream uses the birth that its own request received. When it loses that birth it asks again.
+// A stream uses the birth that its own request got. When it loses this birth, it asks for another.
 func TestBirthsOfAStream(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		is     uint32 // the birth it lives under
-		own    bool   // the request was its own
+		is     uint32 // the birth that the stream has
+		own    bool   // the server's own request
 		birth  uint32
 		again  bool
 		then   uint32
@@ -58,14 +58,14 @@ func TestBirthsOfAStream(t *testing.T) {
 		s := New()
 		s.SetClosed(false)
 		bl := s.Opening(state.Member{ID: 3}, rand.Reader)
-		expect.Equal(t, bl.Origin, 3, "bl.Origin")
-		expect.Equal(t, bl.Birth, 0, "bl.Birth")
-		expect.Equal(t, bl.Count, 1, "bl.Count")
-		expect.That(t, bl.Check() == nil, "%+v: want bl.Check() == nil", bl)
+		expect.Equal(t, bl.Origin, 3, "origin of the request")
+		expect.Equal(t, bl.Birth, 0, "birth of the request")
+		expect.Equal(t, bl.Count, 1, "requests in the block")
+		expect.OK(t, bl.Check())
 		nonce := s.nonce
 		s.Opening(state.Member{ID: 3}, rand.Reader)
-		expect.That(t, nonce != 0, "%s: another request: want nonce != 0", c.name)
-		expect.Equal(t, s.nonce, nonce, "%s: s.nonce", c.name)
+		expect.That(t, nonce != 0, "%s: the request has no nonce", c.name)
+		expect.Equal(t, s.nonce, nonce, "%s: nonce of a second request", c.name)
 		if s.birth = c.is; !c.own {
 			nonce++
 		}

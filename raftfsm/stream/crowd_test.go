@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The batcher waits for the requests that are about to come if lately several came at a time.
+// The batcher waits for the next requests if several came at a time of late.
 func TestCrowdIsRemembered(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := NewCrowd(ctx)
@@ -15,13 +15,13 @@ func TestCrowdIsRemembered(t *testing.T) {
 		5}} {
 		c.Came(x.came)
 		expect.Equal(t, c.lately, x.lately, "step %d", i)
-		c.Gather(ctx) // returns
+		c.Gather(ctx) // must return
 	}
 	cancel()
 	c.Gather(ctx)
-	idle := &Crowd{ask: make(chan struct{}), turn: make(chan struct{})} // without helpers
+	idle := &Crowd{ask: make(chan struct{}), turn: make(chan struct{})} // no helper runs
 	idle.Came(1)
-	idle.Gather(t.Context()) // at once
+	idle.Gather(t.Context()) // returns at once
 	idle.Came(2)
 	asked := make(chan struct{})
 	go func() { <-idle.ask; close(asked); idle.turn <- struct{}{} }()

@@ -10,7 +10,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Each session's requests stay in order, and none is lost or invented, however they are added and taken.
+// The requests of a session stay in order, and none is lost or added, in whatever order they are put and
+// taken.
 func TestLanesKeepTheOrderOfEachSession(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -52,7 +53,7 @@ func TestLanesKeepTheOrderOfEachSession(t *testing.T) {
 	}
 }
 
-// A session with one small request does not wait for sessions that send much; those share evenly.
+// A session with one small request does not wait for sessions that send much, which share the stream evenly.
 func TestLanesAreFair(t *testing.T) {
 	var ls lanes
 	big, small := make([]byte, 300_000), make([]byte, 100)
@@ -65,7 +66,7 @@ func TestLanesAreFair(t *testing.T) {
 		ls.add(100, pending{size: len(small)}, small)
 	}
 	gave := map[int]int{}
-	for range 60 { // some way into it
+	for range 60 { // a part of the requests
 		p, _ := ls.next()
 		gave[p.size]++
 	}
@@ -80,17 +81,16 @@ func TestLanesAreFair(t *testing.T) {
 		before += p.size
 		must.That(t, before <= 2*laneShare, "a newcomer waits for %d bytes of others", before)
 	}
-	// A newcomer that sends one request at a time has a newcomer's precedence only once.
+	// A session that sends one request at a time goes first only once.
 	for range 100 {
 		ls.add(300, pending{size: len(small)}, small)
 		ls.next()
 	}
 	expect.That(t, ls.by[300] != nil || len(ls.old) == 0,
-		"who empties his lane is forgotten at once, and first again")
+		"a session whose lane runs empty is forgotten at once, and goes first again")
 }
 
-// A lane gives the room of what was taken back while it never runs empty, and a request may be as long as its
-// lane's credit.
+// A lane that never runs empty gives up room that it no longer needs. Room for a long request is not kept.
 func TestLanesStaySmall(t *testing.T) {
 	var ls lanes
 	b := make([]byte, 100)
@@ -102,10 +102,8 @@ func TestLanesStaySmall(t *testing.T) {
 		ls.next()
 	}
 	l := ls.by[1]
-	expect.That(t, cap(l.queue) <= 100,
-		"room for %d requests, %d bytes: want cap(l.queue) <= 100", cap(l.queue), cap(l.buf))
-	expect.That(t, cap(l.buf) <= 10_000,
-		"room for %d requests, %d bytes: want cap(l.buf) <= 10_000", cap(l.queue), cap(l.buf))
+	expect.That(t, cap(l.queue) <= 100, "room for %d requests, want at most 100", cap(l.queue))
+	expect.That(t, cap(l.buf) <= 10_000, "room for %d bytes, want at most 10000", cap(l.buf))
 	for size, kept := range map[int]bool{100: true, 1 << 20: false} {
 		l := &lane{session: 1, buf: make([]byte, 0, size)}
 		ls := lanes{by: map[int64]*lane{1: l}}

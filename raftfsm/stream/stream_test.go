@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A stream that never runs empty takes no more than what is in it, and half as much again.
+// A stream that never runs empty takes at most half as much room again as its requests.
 func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 	s := New()
 	s.SetClosed(false)
@@ -38,8 +38,8 @@ func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 	expect.That(t, n <= 3*under*large, "%d MiB for %d requests of %d bytes", n>>20, under, large)
 }
 
-// A reader that has not noticed its replacement would wake in vain, and wake the other reader for every
-// request.
+// A request wakes only the newest reader. An earlier one, which does not know yet that it was replaced, would
+// wake in vain.
 func TestRequestsWakeTheNewestReader(t *testing.T) {
 	s := New()
 	s.SetClosed(false)
@@ -64,7 +64,7 @@ func TestRequestsWakeTheNewestReader(t *testing.T) {
 	}
 }
 
-// What a stream keeps does not grow with the requests that have passed, whether it runs empty or not.
+// A stream keeps no more after many requests than after few, whether it runs empty or not.
 func TestStreamForgetsWhatHasPassed(t *testing.T) {
 	for _, under := range []int{0, 10} {
 		s := New()
@@ -84,12 +84,13 @@ func TestStreamForgetsWhatHasPassed(t *testing.T) {
 			}
 		}
 		n, b := cap(s.pending), cap(s.buf)
-		expect.That(t, n <= 4096 && b <= 4<<20, "%d under way: room for %d requests, %d bytes", under, n, b)
+		expect.That(t, n <= 4096, "%d under way: room for %d requests, want at most 4096", under, n)
+		expect.That(t, b <= 4<<20, "%d under way: room for %d bytes, want at most %d", under, b, 4<<20)
 	}
 }
 
-// The requests that wait for the log are limited in number and bytes. A session with none waiting still finds
-// as much room again.
+// A session's requests that wait for the log are limited in number and bytes. Other sessions together find as
+// much room again.
 func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 	for name, size := range map[string]int{"requests": 1, "bytes": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -112,11 +113,11 @@ func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 				}
 			}
 			most = min(maxRequests, maxBytes/size)
-			if n := put(1); n > most+1 || n < most*9/10 {
-				t.Errorf("one session has %d requests waiting, %d are meant", n, most)
-			}
+			n := put(1)
+			expect.That(t, n <= most+1, "one session has %d requests waiting, want at most %d", n, most+1)
+			expect.That(t, n >= most*9/10, "one session has %d requests waiting, want at least %d", n, most*9/10)
 			expect.That(t, !full(2), "another session finds no room for its first request")
-			n := 0
+			n = 0
 			for other := int64(2); !full(other); other++ {
 				if n++; n > 3*most {
 					t.Fatal("any number of sessions find room")
@@ -128,8 +129,7 @@ func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 	}
 }
 
-// A stream returns the requests as they were put, with their
-// identities, which the stream itself keeps once.
+// A stream returns requests as they were put. It keeps a set of identities that several requests share once.
 func TestStreamKeepsIdentitiesOnce(t *testing.T) {
 	s := New()
 	s.SetClosed(false)
@@ -162,8 +162,8 @@ func TestStreamKeepsIdentitiesOnce(t *testing.T) {
 			break
 		}
 		must.OK(t, bl.Check())
-		expect.That(t, len(bl.Requests) <= most && bl.Count <= 100,
-			"a block of %d requests in %d bytes", bl.Count, len(bl.Requests))
+		expect.That(t, len(bl.Requests) <= most, "a block has %d bytes, want at most %d", len(bl.Requests), most)
+		expect.That(t, bl.Count <= 100, "a block has %d requests, want at most 100", bl.Count)
 		seq += int(bl.Count)
 		if bl.Count < 100 && seq < len(sizes) && len(bl.Requests)+sizes[seq] <= most {
 			t.Errorf("a block of %d requests in %d bytes had room for %d more", bl.Count, len(bl.Requests), sizes[seq])
@@ -173,7 +173,7 @@ func TestStreamKeepsIdentitiesOnce(t *testing.T) {
 	expect.List(t, got, all, "what is taken differs from what was put")
 }
 
-// A stream that one session has filled still accepts a request of every other session, and numbers it soon.
+// A stream that one session has filled still takes a request of each other session, and soon numbers it.
 func TestStreamLetsOthersIn(t *testing.T) {
 	s := New()
 	s.Open(1)
@@ -181,7 +181,7 @@ func TestStreamLetsOthersIn(t *testing.T) {
 	reader := s.Rewind()
 	big := state.Request{Session: 1, Op: jute.OpSetData, Body: make([]byte, 1<<20)}
 	filled := make(chan error, 1)
-	go func() { // blocks when the stream is full
+	go func() { // waits while the stream is full
 		for range 200 {
 			if err := s.Put(&big, nil); err != nil {
 				filled <- err
@@ -228,7 +228,7 @@ func TestStreamLetsOthersIn(t *testing.T) {
 	expect.That(t, n != 0 && s.Len() == 0, "%d drained, %d left", n, s.Len())
 }
 
-// BenchmarkStream measures a request through the stream, both alone and after others.
+// BenchmarkStream measures a request's way through the stream, alone and after others.
 func BenchmarkStream(b *testing.B) {
 	for _, waiting := range []int{0, 2 * windowRequests} {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
@@ -255,7 +255,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// waits is a waiter that notes what came of its request.
+// waits is a waiter that counts the outcomes of its requests.
 type waits struct{ unknown, done int }
 
 func (w *waits) Done(o *state.Outcome, _ *state.State) {
@@ -265,7 +265,7 @@ func (w *waits) Done(o *state.Outcome, _ *state.State) {
 	}
 }
 
-// opened is a stream that takes requests, under birth 1.
+// opened returns a stream with birth 1 that takes requests.
 func opened(t *testing.T, requests int, w state.Waiter) (*Stream, Reader) {
 	t.Helper()
 	s := New()
@@ -277,8 +277,8 @@ func opened(t *testing.T, requests int, w state.Waiter) (*Stream, Reader) {
 	return s, s.Rewind()
 }
 
-// A request leaves the stream by its own outcome: in order, once, and under the birth that it was numbered
-// under.
+// A request leaves the stream by its own outcome: in order, once, and only with the birth under which it was
+// numbered.
 func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 	var w waits
 	s, by := opened(t, 2, &w)
@@ -295,7 +295,7 @@ func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 				"outcome %d takes a request: before-s.Len() == 1", i)
 		}
 	}
-	// The reader continues after the requests that were applied without it.
+	// The reader goes on after the requests that were applied without it.
 	must.OK(t, s.Put(&state.Request{Body: []byte("y")}, &w))
 	bl := s.Take(by, 7, 10, 100, nil)
 	expect.Equal(t, fmt.Sprint(bl.Origin, bl.Birth, bl.First, bl.Count), "7 1 3 1")
@@ -313,8 +313,8 @@ func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 	expect.Equal(t, fmt.Sprint(bl.Birth, bl.First, bl.Count), "2 1 1", "under the next birth")
 }
 
-// A snapshot hides the outcomes of some requests, of all, or of more than the stream has; the rest goes on
-// with its numbers.
+// A snapshot hides the outcomes of some requests, of all, or of more than the stream has. The other requests
+// keep their numbers.
 func TestSnapshotHidesOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		last    uint64
@@ -335,8 +335,8 @@ func TestSnapshotHidesOutcomes(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for room continues once a quarter of the stream is free, in requests and in bytes,
-// or when the stream closes.
+// A goroutine that waits for room goes on when a quarter of the stream is free, in requests and in bytes, or
+// when the stream closes.
 func TestWhoWaitsForRoomGoesOnAtThreeQuarters(t *testing.T) {
 	for name, size := range map[string]int{"requests": 1, "bytes": 1 << 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -392,8 +392,8 @@ func TestWhoWaitsForRoomGoesOnAtThreeQuarters(t *testing.T) {
 	}
 }
 
-// A stream refuses a request that no log entry can hold, and every request while it is closed. After
-// Put the caller may reuse its request.
+// A stream refuses a request that is too long for an entry, and while it is closed each request. After Put
+// the caller may change its request.
 func TestRequestsThatAStreamRefuses(t *testing.T) {
 	s, by := opened(t, 0, nil)
 	expect.Fails(t, s.Put(&state.Request{Body: make([]byte, state.MaxRequest+1)}, nil),
@@ -409,7 +409,7 @@ func TestRequestsThatAStreamRefuses(t *testing.T) {
 	expect.List(t, bl.Requests, want.Append(nil))
 }
 
-// A burst of long requests leaves no long buffer behind; a short one is used again.
+// A burst of long requests leaves no long buffer behind. A short buffer is used again.
 func TestStreamLetsALongBufferGo(t *testing.T) {
 	for size, kept := range map[int]bool{100: true, 2 << 20: false} {
 		s, _ := opened(t, 0, nil)

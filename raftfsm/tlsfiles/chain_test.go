@@ -19,13 +19,13 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A certificate that other servers would refuse does not replace one that they accept. A start refuses it as
-// well.
+// A certificate that other servers would refuse does not replace one that they accept, and a server does not
+// start with it.
 func TestFilesThatPeersWouldRefuseAreNotUsed(t *testing.T) {
 	for name, tc := range map[string]struct {
-		other bool // authority
+		other bool // of another authority
 		dns   string
-		want  string // in the problem; empty: the files are used
+		want  string // a part of the problem; empty: the files are used
 	}{
 		"renewed":           {false, "zlockd-1", ""},
 		"another server's":  {false, "zlockd-2", `must have the one DNS name "zlockd-1"`},
@@ -54,7 +54,8 @@ func TestFilesThatPeersWouldRefuseAreNotUsed(t *testing.T) {
 	}
 }
 
-// A list that is cut short, for example by a full disk, would admit certificates that it revokes.
+// A revocation list that was cut short, as on a full disk, is refused: it would admit certificates that it
+// revokes.
 func TestListThatIsNotWholeIsRefused(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)

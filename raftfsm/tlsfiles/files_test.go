@@ -72,8 +72,8 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	}
 }
 
-// TestFilesThatCannotBeUsedAreReadAgain: files read in the middle of a write are used once they are complete,
-// even if only their bytes show the difference.
+// Files that were read while they were written are read again, and used once they are complete, even if their
+// size and time stay the same.
 func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)
@@ -87,25 +87,23 @@ func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	newKey := must.Get(os.ReadFile(key))(t)
 	put(t, cert, bytes.Repeat([]byte(" "), len(whole)), later)
 	expect.Equal(t, serial(), 1, "the first certificate stays: serial()")
-	expect.That(t, f.Problem() != "",
-		"the first certificate stays: want f.Problem() != \"\"")
-	// The old files return with their times: nothing is wrong now.
+	expect.That(t, f.Problem() != "", "a certificate of spaces is no problem")
+	// The old files come back with their times. Nothing is wrong then.
 	put(t, cert, before, first)
 	put(t, key, oldKey, first)
-	expect.Equal(t, serial(), 1, "problem %q: serial()", f.Problem())
-	expect.Equal(t, f.Problem(), "", "problem %q: f.Problem()", f.Problem())
+	expect.Equal(t, serial(), 1, "serial number, with the old files back")
+	expect.Equal(t, f.Problem(), "", "the problem, with the old files back")
 	put(t, key, newKey, later)
 	put(t, cert, bytes.Repeat([]byte(" "), len(whole)), later)
-	expect.Equal(t, serial(), 1, "the first certificate stays: serial()")
-	expect.That(t, f.Problem() != "",
-		"the first certificate stays: want f.Problem() != \"\"")
+	expect.Equal(t, serial(), 1, "serial number, with a certificate of spaces and a new key")
+	expect.That(t, f.Problem() != "", "a certificate of spaces with a new key is no problem")
 	put(t, cert, whole, later)
-	expect.Equal(t, serial(), 2, "problem %q: serial()", f.Problem())
-	expect.Equal(t, f.Problem(), "", "problem %q: f.Problem()", f.Problem())
+	expect.Equal(t, serial(), 2, "serial number, with the new files")
+	expect.Equal(t, f.Problem(), "", "the problem, with the new files")
 }
 
-// A start refuses a key that every user of the machine can read. Later such a key does not replace another,
-// and a warning reports a key that becomes readable.
+// A server does not start with a key that each user of the machine can read. While it runs, such a key does
+// not replace another, and a warning reports a key that becomes readable.
 func TestKeyThatEveryUserCanReadIsNotUsed(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)
@@ -141,16 +139,15 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		{cert, key, cert, key, "--tls-crl " + key},
 		{cert, key, cert, os.DevNull, "--tls-crl " + os.DevNull + " holds no revocation list"},
 	} {
-		if _, err := Open(Names{Flag: "tls", Cert: tc.cert, Key: tc.key, CA: tc.ca, CRL: tc.crl},
-			nil); err == nil ||
-			!strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%+v: %v", tc, err)
+		_, err := Open(Names{Flag: "tls", Cert: tc.cert, Key: tc.key, CA: tc.ca, CRL: tc.crl}, nil)
+		if expect.Fails(t, err, "%+v", tc) {
+			expect.Has(t, err.Error(), tc.want, "%+v", tc)
 		}
 	}
 }
 
-// TestExpiredFilesDoNotReplaceGoodOnes: the old certificate stays while its dates are good, also
-// before one that begins later, which is used as soon as it may be.
+// A certificate stays while its dates are good, if the new one has expired or is not valid yet. The new one
+// is used as soon as it is valid.
 func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := writeValid(t, dir, 1, now, now.Add(-time.Hour), now.Add(time.Hour))
@@ -158,10 +155,10 @@ func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
 	f := must.Get(Open(Names{Flag: "tls", Cert: cert, Key: key}, slog.New(slog.NewTextHandler(&log, nil))))(t)
 	serial := func() int64 { now = now.Add(lookAgain); return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
 	writeValid(t, dir, 2, now.Add(time.Minute), now.Add(-2*time.Hour), now.Add(-time.Minute))
-	if first, again := serial(), serial(); first != 1 || again != 1 ||
-		!strings.Contains(f.Problem(), "--tls-cert "+cert+" is valid from ") {
-		t.Errorf("an expired file: serials %d and %d, problem %q", first, again, f.Problem())
+	for range 2 {
+		expect.Equal(t, serial(), 1, "serial number, with an expired certificate")
 	}
+	expect.Has(t, f.Problem(), "--tls-cert "+cert+" is valid from ")
 	expect.Equal(t, strings.Count(log.String(), "level=ERROR"), 1, "errors logged for one file")
 	writeValid(t, dir, 3, now.Add(2*time.Minute), now.Add(30*time.Minute), now.Add(2*time.Hour))
 	expect.Equal(t, serial(), 1, "a certificate is used before it is valid")
@@ -172,10 +169,10 @@ func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
 	expect.Equal(t, serial(), 4, "a file")
 }
 
-// TestRevokedCertificatesAreRefused: by their serial number and issuer, as soon as the list has changed.
+// A certificate is refused as soon as the list has its serial number and issuer.
 func TestRevokedCertificatesAreRefused(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
-	cert, key := write(t, dir, 1, now) // the authority, and the server's
+	cert, key := write(t, dir, 1, now) // the authority, which is also the server's certificate
 	pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
 	crl := filepath.Join(dir, "crl")
 	list := func(number int64, next, at time.Time, revoked ...int64) {
@@ -201,8 +198,8 @@ func TestRevokedCertificatesAreRefused(t *testing.T) {
 	expect.OK(t, ask(), "another is revoked, and this one is refused")
 	expect.Equal(t, f.Problem(), "", "a list that is up to date")
 	list(2, now.Add(-time.Minute), now.Add(time.Minute), 7, 8)
-	if err := ask(); err == nil || !strings.Contains(err.Error(), "serial number 8 is revoked") {
-		t.Errorf("revoked: %v", err)
+	if err := ask(); expect.Fails(t, err, "a revoked certificate") {
+		expect.Has(t, err.Error(), "serial number 8 is revoked")
 	}
 	expect.Has(t, f.Problem(), "--tls-crl "+crl+" is out of date since ", "a list past its next update")
 	other, _ := write(t, t.TempDir(), 1, now)
@@ -213,7 +210,8 @@ func TestRevokedCertificatesAreRefused(t *testing.T) {
 	expect.OK(t, err, "a list that another authority of the same name has signed counts")
 }
 
-// TestListWithoutItsNextUpdateIsNeverOutOfDate: RFC 5280 asks authorities for that date, and not all give it.
+// A list without the date of its next update is never out of date: RFC 5280 requires the date, but not all
+// authorities give it.
 func TestListWithoutItsNextUpdateIsNeverOutOfDate(t *testing.T) {
 	cert, key := write(t, t.TempDir(), 1, time.Now())
 	f := must.Get(Open(Names{Flag: "tls", Cert: cert, Key: key, CA: cert}, slog.New(slog.DiscardHandler)))(t)
@@ -221,7 +219,7 @@ func TestListWithoutItsNextUpdateIsNeverOutOfDate(t *testing.T) {
 	expect.Equal(t, f.Problem(), "")
 }
 
-// A file that an operator names is read up to a bound.
+// A file that an operator names is read up to a limit.
 func TestFilesAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -229,12 +227,17 @@ func TestFilesAreBounded(t *testing.T) {
 		put(t, file, make([]byte, size), time.Now())
 		b, err := ReadFile(file)
 		if ok {
-			expect.That(t, err == nil && len(b) == size, "%d bytes: %d read, %v", size, len(b), err)
+			expect.OK(t, err, "%d bytes", size)
+			expect.Equal(t, len(b), size, "bytes read")
 			continue
 		}
-		expect.That(t, err != nil && strings.Contains(err.Error(), file+" is longer than "), "%d bytes: %v", size, err)
+		if expect.Fails(t, err, "%d bytes", size) {
+			expect.Has(t, err.Error(), file+" is longer than ")
+		}
 	}
 	expect.Is(t, expect.Err(ReadFile(filepath.Join(dir, "none"))), os.ErrNotExist)
 	_, err := ReadFile(dir)
-	expect.That(t, err != nil && !strings.Contains(err.Error(), "longer"), "a directory: %v", err)
+	if expect.Fails(t, err, "a directory") {
+		expect.That(t, !strings.Contains(err.Error(), "longer"), "a directory counts as too long: %v", err)
+	}
 }

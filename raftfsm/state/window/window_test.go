@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Any data of a node is a window or is refused, and a window is written as it was read.
+// The data of a node are a window, or are refused. A window is written as it was read.
 func TestWindowsAreReadWhole(t *testing.T) {
 	w := Window{keep: 60_000}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -27,7 +27,7 @@ func TestWindowsAreReadWhole(t *testing.T) {
 	for n := range len(data) {
 		cut, bad := Window{}, []byte(data)
 		lacks := len(data) - n
-		whole := lacks <= len(w.recent+w.newest) && lacks%recentSize == 0 // of what is remembered
+		whole := lacks <= len(w.recent+w.newest) && lacks%recentSize == 0 // of what the window remembers
 		expect.Equal(t, cut.read(data[:n]), whole, "cut to %d bytes: read", n)
 		bad[n] ^= byte(1 + r.IntN(255))
 		if again = (Window{}); again.read(string(bad)) {
