@@ -19,7 +19,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// The bytes below are the format's, not ours: they are what any client sends and expects.
+// These bytes are the format's: clients send and expect them.
 func TestFieldsOnTheWire(t *testing.T) {
 	stat := Stat{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	for _, c := range []struct {
@@ -96,8 +96,8 @@ func TestEveryFieldIsReadBack(t *testing.T) {
 	check("offset", d.Offset(), len(b))
 }
 
-// Whatever a length claims, nothing is read, or made room for, that is not
-// there; and nothing is believed after the first error.
+// A length takes no memory and reads nothing beyond the bytes that are there. After the first error the
+// decoder reads nothing more.
 func TestLengthsAreNotBelieved(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -165,7 +165,8 @@ func TestConnectRequestWithAndWithoutTheLastByte(t *testing.T) {
 	}
 }
 
-// createBody is what a client sends for createTTL; without its last eight bytes for the other creates.
+// createBody returns the body of a createTTL. Without its last eight bytes it is the body of the other
+// creates.
 func createBody() []byte {
 	b := AppendString(nil, "/locks/a/lock-")
 	b = AppendBuffer(b, []byte("data"))
@@ -226,7 +227,7 @@ func TestFramesStandBehindEachOther(t *testing.T) {
 	expect.List(t, b, want)
 }
 
-// The result of String shares the input: reading must cost nothing.
+// A string that the decoder returns shares memory with the input, so that reading costs nothing.
 func TestDecodingACreateAllocatesOnlyTheACL(t *testing.T) {
 	body := createBody()
 	if n := testing.AllocsPerRun(100, func() {
@@ -237,7 +238,7 @@ func TestDecodingACreateAllocatesOnlyTheACL(t *testing.T) {
 	}
 }
 
-// A count is believed up to what the bytes after it can hold.
+// A vector's count may be no larger than its remaining bytes allow.
 func TestCountsAreBelievedAsFarAsBytesAreThere(t *testing.T) {
 	for _, x := range []struct {
 		count int32
@@ -260,7 +261,7 @@ func TestCountsAreBelievedAsFarAsBytesAreThere(t *testing.T) {
 	expect.Is(t, d.Err(), ErrShort, "a count cut short")
 }
 
-// A vector that is damaged is no vector, but it is not null either.
+// A damaged vector is an error, and is told apart from a null one.
 func TestVectorsOfStrings(t *testing.T) {
 	for in, want := range map[string]struct {
 		list []string
@@ -286,7 +287,7 @@ func TestVectorsOfStrings(t *testing.T) {
 	}
 }
 
-// An id that is null is told wherever it stands, and a damaged list has no entries.
+// A null id is told apart from an empty one at each place in a list. A damaged list has no entries.
 func TestListsOfACLs(t *testing.T) {
 	list := func(ids ...*string) []byte {
 		b := AppendInt(nil, int32(len(ids)))
@@ -329,7 +330,7 @@ func TestListsOfACLs(t *testing.T) {
 			expect.Equal(t, a.Scheme, "ip", "%s: a.Scheme", x.name)
 		}
 	}
-	// The room of a request before is taken again, and holds nothing of that request.
+	// The decoder uses the memory of an earlier request again, without anything of that request.
 	var r CreateRequest
 	for _, acl := range [][]ACL{make([]ACL, 5), {{1, ID{"ip", "a"}}}, nil, {{2, ID{"ip", "b"}}, {3, ID{"ip", "c"}}}} {
 		d := NewDecoder(AppendInt(AppendACL(AppendBuffer(AppendString(nil, "/a"), nil), acl), 7))
@@ -350,7 +351,7 @@ func TestListsOfACLs(t *testing.T) {
 	}
 }
 
-// Names are for the eyes of operators; a number without one is shown as it is.
+// Codes have names, which operators read. A code without a name is shown as a number.
 func TestNumbersHaveNames(t *testing.T) {
 	for got, want := range map[string]string{
 		OK.Error(): "ok (0)", NoNode.Error(): "no node (-101)", ErrCode(-999).Error(): "error -999",
@@ -363,8 +364,8 @@ func TestNumbersHaveNames(t *testing.T) {
 	}
 }
 
-// FuzzDecoder reads any input as any record: no panic, nothing beyond the
-// input, and what was read whole is written back as it was.
+// FuzzDecoder reads any bytes as each record. The decoder does not panic and reads nothing beyond the input.
+// What it read is written back as the same bytes.
 func FuzzDecoder(f *testing.F) {
 	f.Add(createBody())
 	f.Add([]byte("\xff\xff\xff\xff\x7f\xff\xff\xff"))

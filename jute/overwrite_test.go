@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A decoded string shares its input, and shows it in tests as soon as the input is handled; a clone
+// A decoded string shares memory with its input, which tests overwrite once the request is handled. A clone
 // keeps its text.
 func TestStringsShareTheirInputUntilItIsHandled(t *testing.T) {
 	for _, text := range []string{"", "a", "/lock", strings.Repeat("/long", 100)} {

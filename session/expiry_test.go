@@ -84,7 +84,7 @@ func TestLostExpiryComesUpAgain(t *testing.T) {
 	expect.List(t, got, []int64{1}, "due %v: an expiry that was never applied is forgotten", got)
 }
 
-// deadlineOf is when a session will be due.
+// deadlineOf returns the time at which a session is due.
 func deadlineOf(e *Expiry, id int64) (when time.Duration, known bool) {
 	e.All(func(has int64, _, at time.Duration) {
 		if has == id {
@@ -107,12 +107,12 @@ func TestDeadlineIsTheFirstTickAtWhichDueReturnsIt(t *testing.T) {
 	}
 }
 
-// TestExpiryAgainstModel drives the wheel through random touches and jumps:
-// no session may be due early, none more than a slot late.
+// TestExpiryAgainstModel makes random touches and jumps of the clock. A session is due neither early nor more
+// than a slot late.
 func TestExpiryAgainstModel(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
-		e, model := NewExpiry(), map[int64]time.Duration{} // deadline
+		e, model := NewExpiry(), map[int64]time.Duration{} // deadlines
 		timeouts := map[int64]time.Duration{}
 		now := time.Duration(rnd.Int64N(int64(time.Hour)))
 		for range 5000 {
@@ -126,7 +126,7 @@ func TestExpiryAgainstModel(t *testing.T) {
 				timeout := time.Duration(rnd.Int64N(int64(60*time.Second))) + 1
 				heard := now - time.Duration(rnd.Int64N(int64(100*ms)))
 				e.Touch(id, timeout, heard)
-				// Time granted is kept: what changes is the timeout after it.
+				// A session keeps the time that it has; a new timeout counts from there.
 				before, known := model[id]
 				if model[id] = heard + timeout; known {
 					model[id] = max(model[id], before-timeouts[id]+timeout)
@@ -144,7 +144,7 @@ func TestExpiryAgainstModel(t *testing.T) {
 					}
 					model[id] = now + timeouts[id]
 				}
-				for _, id := range due(e, now) { // whatever the bound left
+				for _, id := range due(e, now) { // the rest, which the limit left out
 					if dl, ok := model[id]; !ok || now < dl {
 						t.Fatalf("%d due at %v, deadline %v", id, now, dl)
 					}
@@ -193,7 +193,8 @@ func TestNextIsNoLaterThanAnyDeadline(t *testing.T) {
 	expect.Equal(t, at, 2*limit, "with an hour left Due comes at %v", at)
 }
 
-// Heard puts off the deadline of a session that is known, keeps its timeout, and never takes time back.
+// Heard moves the deadline of a known session to a later time, never to an earlier one, and keeps its
+// timeout.
 func TestHeardPutsTheDeadlineOff(t *testing.T) {
 	e := NewExpiry()
 	e.Heard(1, 0)
@@ -210,7 +211,7 @@ func TestHeardPutsTheDeadlineOff(t *testing.T) {
 	expect.List(t, due(e, 1520*ms), []int64{1})
 }
 
-// All tells of each session with its timeout, which is at least one nanosecond.
+// All returns each session with the time left, which is at least one nanosecond.
 func TestAllTellsOfEachSession(t *testing.T) {
 	e := NewExpiry()
 	want := map[int64]time.Duration{1: time.Second, 2: 3 * time.Second, 3: 1}
@@ -223,7 +224,7 @@ func TestAllTellsOfEachSession(t *testing.T) {
 	expect.That(t, maps.Equal(got, want), "%v", got)
 }
 
-// The clock may have begun later than a session was heard from.
+// A session may have been heard from before the clock began.
 func TestTimesBeforeTheClockBegan(t *testing.T) {
 	for _, x := range []struct{ heard, at time.Duration }{
 		{-10 * time.Second, -9 * time.Second}, {-10*time.Second + 1, -9*time.Second + 20*ms},
@@ -238,7 +239,7 @@ func TestTimesBeforeTheClockBegan(t *testing.T) {
 	}
 }
 
-// Next is the first deadline of all within a turn of the wheel.
+// Next returns the first deadline within a turn of the wheel.
 func TestNextAgainstAModel(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 4))

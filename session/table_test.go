@@ -17,7 +17,7 @@ func password(n byte) (p [jute.PasswordSize]byte) {
 	return p
 }
 
-// Append appends the table's encoding.
+// Append appends the table as bytes.
 func (t *Table) Append(b []byte) []byte { return t.Hold().Append(b) }
 
 func TestIDsArePositiveAndNameTheirCreator(t *testing.T) {
@@ -52,7 +52,7 @@ func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
 	seen := map[int64]bool{}
 	var last int64
 	for i := range 200 {
-		if i == 100 { // stand on ids still in use
+		if i == 100 { // the counter comes to ids that are in use
 			tab.next = 1<<56 - 2
 		}
 		s := tab.Create(1, password(1), 2, "", 0)
@@ -61,7 +61,7 @@ func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
 		seen[s.ID] = true
 		if i%3 == 0 {
 			tab.Remove(s.ID)
-			delete(seen, s.ID) // only the counter set back by hand gives it again
+			delete(seen, s.ID) // only because the test set the counter back
 		}
 		last = 0
 		tab.All(func(s Session) {
@@ -98,7 +98,7 @@ func TestIDsThatEndAndComeBack(t *testing.T) {
 			checkEnded(t, tab)
 		}
 		for i := range int64(40) {
-			if i%4 > 0 || round%2 > 0 { // the list shrinks in every second round
+			if i%4 > 0 || round%2 > 0 { // the list gets shorter in each second round
 				must.That(t, tab.Remove(1+i), "round %d: session %d", round, 1+i)
 			}
 			checkEnded(t, tab)
@@ -151,7 +151,7 @@ func TestRemovedSessionIsUnknown(t *testing.T) {
 	expect.Equal(t, tab.Len(), 0, "something is left of a removed session: tab.Len()")
 }
 
-// TestTableAgainstModel compares the table with a plain map through random changes and snapshots.
+// Random changes and snapshots leave a table equal to a map.
 func TestTableAgainstModel(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	tab, model := NewTable(77), map[int64]Session{}
@@ -253,7 +253,7 @@ func TestLoadRefusesDamage(t *testing.T) {
 	edit("huge count", 8, 0x7f)
 	edit("one session too many", 15, 4)
 	edit("id with the top bit", 16, 0x80)
-	edit("ids that fall", 16, 3) // the second session is creator 2's
+	edit("ids that fall", 16, 3) // the second session belongs to creator 2
 	edit("negative timeout", 40, 0x80)
 	edit("negative address length", 52, 0x90)
 	edit("generation 0", 47, 0)
@@ -292,8 +292,7 @@ func TestTenThousandSessionsAreCheap(t *testing.T) {
 	runtime.KeepAlive(image)
 }
 
-// TestAdoptedSessions takes over sessions with ids that no server of ours
-// gives: of servers 0 and 200 and up.
+// A table takes over sessions whose ids no zlockd gives: of servers 0, and 200 and up.
 func TestAdoptedSessions(t *testing.T) {
 	tab := NewTable(1)
 	own := tab.Create(1000, password(1), 1, "", 0)
@@ -321,7 +320,7 @@ func TestAdoptedSessions(t *testing.T) {
 	}
 }
 
-// TestFromGoesThroughAllInPieces, whatever sessions ended before and during it.
+// From goes through all sessions in pieces, whichever sessions end before it and during it.
 func TestFromGoesThroughAllInPieces(t *testing.T) {
 	tab := NewTable(7)
 	var all []int64
@@ -333,7 +332,7 @@ func TestFromGoesThroughAllInPieces(t *testing.T) {
 			tab.Remove(id)
 		}
 	}
-	for top := range 256 { // as servers of a ZooKeeper give them
+	for top := range 256 { // ids as the servers of a ZooKeeper give them
 		must.That(t, tab.Adopt(Session{ID: int64(top)<<counterBits | 1<<40}), "adopt")
 	}
 	var want, got []int64
@@ -351,7 +350,7 @@ func TestFromGoesThroughAllInPieces(t *testing.T) {
 	expect.Equal(t, len(got), 240+256, "%d of %d: len(got)", len(got), len(want))
 }
 
-// Ids that ended take no more room than those that live, and are not listed.
+// Ids of ended sessions take no more room than those of living ones, and are not listed.
 func TestEndedIDsAreForgotten(t *testing.T) {
 	tab := NewTable(1)
 	var ids []int64
@@ -377,8 +376,7 @@ func TestEndedIDsAreForgotten(t *testing.T) {
 	expect.Equal(t, n, 200, "listed %d times", n)
 }
 
-// TestOwnedBy counts the sessions of each server through everything that
-// happens to a session, and a snapshot.
+// TestOwnedBy checks the number of sessions of each server after each kind of event, and after a snapshot.
 func TestOwnedBy(t *testing.T) {
 	tab := NewTable(1)
 	want := func(one, two int) {
@@ -392,8 +390,8 @@ func TestOwnedBy(t *testing.T) {
 	want(2, 0)
 	tab.Attach(a.ID, a.Password, 1000, 2, "")
 	want(1, 1)
-	tab.Attach(a.ID, b.Password, 1000, 1, "") // refused
-	tab.Attach(a.ID, a.Password, 1000, 2, "") // where it is
+	tab.Attach(a.ID, b.Password, 1000, 1, "") // a refused password
+	tab.Attach(a.ID, a.Password, 1000, 2, "") // to the same server
 	want(1, 1)
 	saved := tab.Append(nil)
 	tab = NewTable(2)
@@ -407,7 +405,7 @@ func TestOwnedBy(t *testing.T) {
 	want(0, 0)
 }
 
-// TestOf counts the sessions of each address likewise.
+// TestOf checks the number of sessions of each address in the same way.
 func TestOf(t *testing.T) {
 	tab := NewTable(1)
 	want := func(a, b int) {
@@ -418,8 +416,8 @@ func TestOf(t *testing.T) {
 	one := tab.Create(1000, [jute.PasswordSize]byte{1}, 1, "a", 0)
 	two := tab.Create(1000, [jute.PasswordSize]byte{2}, 1, "a", 0)
 	want(2, 0)
-	tab.Attach(one.ID, two.Password, 1000, 1, "b") // refused
-	tab.Attach(two.ID, two.Password, 1000, 1, "a") // where it is
+	tab.Attach(one.ID, two.Password, 1000, 1, "b") // a refused password
+	tab.Attach(two.ID, two.Password, 1000, 1, "a") // at the same address
 	want(2, 0)
 	tab.Attach(one.ID, one.Password, 1000, 1, "b")
 	want(1, 1)
@@ -438,7 +436,7 @@ func TestOf(t *testing.T) {
 	want(0, 0)
 }
 
-// TestWhatIsHeldStaysAsItWas: a snapshot is encoded while sessions begin, move and end.
+// A held table is encoded as it was, while sessions begin, move and end.
 func TestWhatIsHeldStaysAsItWas(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	tab := NewTable(7)

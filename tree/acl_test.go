@@ -19,8 +19,7 @@ func entry(perms int32, scheme, name string) jute.ACL {
 	return jute.ACL{Perms: perms, ID: id(scheme, name)}
 }
 
-// TestPermissions asks for every operation, alone and in a multi, with every
-// single bit and every scheme, who may and who may not: S3.
+// S3: TestPermissions tries each operation, alone and in a multi, with each permission and each scheme.
 func TestPermissions(t *testing.T) {
 	digest := acl.DigestID("u1:p1")
 	schemes := []struct {
@@ -32,7 +31,7 @@ func TestPermissions(t *testing.T) {
 		{id("ip", "10.0.0.0/8"), []jute.ID{id("ip", "10.9.9.9")}, []jute.ID{id("ip", "11.0.0.1")}},
 		{id("x509", "CN=a"), []jute.ID{id("x509", "CN=a")}, []jute.ID{id("x509", "CN=b")}},
 	}
-	// on is the node whose ACL decides: "/p" or its child "/p/c".
+	// on is the node with the ACL: "/p", or its child "/p/c".
 	ops := []struct {
 		name, on string
 		need     int32
@@ -100,7 +99,7 @@ func pathVersion(path string) []byte { return jute.AppendInt(jute.AppendString(n
 
 func write(op jute.OpCode, body []byte) func(*tree.Tree, *tree.Change, bool) jute.ErrCode {
 	return func(t *tree.Tree, c *tree.Change, multi bool) jute.ErrCode {
-		// setACL has no place in a multi, check none outside
+		// A multi has no setACL, and a check exists only in a multi.
 		if multi && op != jute.OpSetACL || op == jute.OpCheck {
 			b := append(jute.AppendMultiHeader(nil, op, false, -1), body...)
 			reply, code, changed := t.Apply(c, jute.OpMulti, jute.AppendMultiHeader(b, jute.OpError, true, -1), nil)
@@ -134,7 +133,7 @@ func multiRead(op jute.OpCode) func(*tree.Tree, *tree.Change, bool) jute.ErrCode
 }
 
 // A multi may ask ten thousand times, of two nodes in turn, whether a client with 64 identities is among
-// hundreds of entries: the log waits while it asks, so the number of entries must not matter.
+// hundreds of entries. The log waits for the multi, so its time must not depend on the number of entries.
 func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{Session: 7, IDs: []jute.ID{id("ip", "10.9.9.9")}}
@@ -158,8 +157,8 @@ func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 		}
 	}
 	took := func(path string, acl []jute.ACL) (checks, reads time.Duration) {
-		for _, suffix := range []string{"a", "b"} { // asked about in turn
-			acl[0].Perms ^= jute.PermDelete // another ACL
+		for _, suffix := range []string{"a", "b"} { // the nodes that are asked in turn
+			acl[0].Perms ^= jute.PermDelete // so that the ACLs differ
 			body := jute.AppendACL(jute.AppendBuffer(jute.AppendString(nil, path+suffix), nil), acl)
 			run(jute.OpCreate, jute.AppendInt(body, 0))
 		}
@@ -187,7 +186,7 @@ func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 	}
 	for name, acl := range map[string][]jute.ACL{"/digests": digests, "/addresses": addresses} {
 		var checks, reads, many, manyReads time.Duration
-		for try := range 10 { // other programs may take the processor from either
+		for try := range 10 { // another program may take the processor from either
 			checks, reads = took(fmt.Sprint(name, "-short", try), slices.Clone(jute.WorldAnyone))
 			if many, manyReads = took(fmt.Sprint(name, try), acl); many <= 20*checks && manyReads <= 20*reads {
 				break

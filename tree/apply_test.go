@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The last step of the budget may be spent, and nothing after a step more.
+// A budget can be spent to its last step. One step more is refused.
 func TestBudgetEndsAtItsLastStep(t *testing.T) {
 	c := &Change{Steps: MaxSteps - 5}
 	expect.That(t, c.spend(5), "the last 5 steps: %d are spent: want c.spend(5)", c.Steps)
@@ -22,7 +22,7 @@ func TestBudgetEndsAtItsLastStep(t *testing.T) {
 	expect.That(t, !c.spend(1), "6 of 5 steps: %d are spent: want !c.spend(1)", c.Steps)
 }
 
-// Wherever the budget ends in a request, the request changes nothing; with just enough it succeeds.
+// A request whose budget ends anywhere on its way changes nothing. With just enough budget it succeeds.
 func TestRequestsChangeNothingBeyondTheirBudget(t *testing.T) {
 	fresh := func() *Tree {
 		tr, c := New(), &Change{Zxid: 1}
@@ -77,7 +77,7 @@ func TestRequestsChangeNothingBeyondTheirBudget(t *testing.T) {
 	}
 }
 
-// The room that a multi reserves is what it needs: with less, all of it is copied again and again.
+// A multi reserves the room that it needs. With less it would copy its reply again and again.
 func TestMultiReservesWhatItNeeds(t *testing.T) {
 	tr := New()
 	header := func(b []byte, op jute.OpCode) []byte { return jute.AppendMultiHeader(b, op, false, -1) }
@@ -107,12 +107,12 @@ func TestMultiReservesWhatItNeeds(t *testing.T) {
 	out, code, changed := tr.Apply(c, jute.OpMulti, b, nil)
 	must.Equal(t, code, jute.OK, "code")
 	must.That(t, changed, "%v: want changed", code)
-	sequences := 10 * 4 // reserved for each create, whether it is one of a sequence or not
+	sequences := 10 * 4 // reserved for each create, also for one that is not sequential
 	expect.Equal(t, all, multiSize{ops: 8, changes: 7, writes: 1, events: len(c.Events),
 		reply: len(out) + sequences - 9}, "8 operations")
 }
 
-// A multi that fails leaves no events behind that keep the memory of nodes.
+// The events of a multi that failed do not keep the memory of nodes.
 func TestFailedMultiForgetsItsEvents(t *testing.T) {
 	var b []byte
 	for range 2 { // the second create fails
@@ -170,7 +170,7 @@ func TestFullTreeTakesWhatNeedsNoRoom(t *testing.T) {
 	}
 }
 
-// A change of one kind is the newest change, whatever kind it is of; a failed one is not.
+// A change counts as the newest of its kind, except a failed one.
 func TestEveryChangeIsTheNewest(t *testing.T) {
 	acl := func(path string) []byte {
 		return jute.AppendInt(jute.AppendACL(jute.AppendString(nil, path), jute.WorldAnyone), -1)
@@ -215,7 +215,7 @@ func TestEveryChangeIsTheNewest(t *testing.T) {
 	}
 }
 
-// What a client may do is asked again for its next request, and for another client.
+// Permissions are checked again for a client's next request, and for another client.
 func TestPermissionsAreAskedAgainForEachRequest(t *testing.T) {
 	tr := New()
 	c := &Change{Zxid: 1}

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// filled returns a tree of n nodes of 100 bytes in directories of 1000, with
-// paths of 23 bytes, and the zxid after the last.
+// filled returns a tree of n nodes of 100 bytes in directories of 1000, with paths of 23 bytes, and the next
+// zxid.
 func filled(tb testing.TB, n int) (*tree.Tree, int64) {
 	tr := tree.New()
 	c := &tree.Change{Zxid: 1, Session: 1}
@@ -61,8 +61,8 @@ func BenchmarkCreateAndDelete(b *testing.B) {
 	}
 }
 
-// BenchmarkLock is what a lock costs the tree: an ephemeral sequential node
-// made, the waiters listed, the node deleted.
+// BenchmarkLock measures the operations of a lock: create an ephemeral sequential node, list the waiters,
+// delete the node.
 func BenchmarkLock(b *testing.B) {
 	for name, oneLayout := range map[string]bool{"any layout": false, "one layout": true} {
 		b.Run(name, func(b *testing.B) { lock(b, oneLayout) })
@@ -167,8 +167,8 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	expect.That(t, n <= 0, "multiRead: %v allocations", n)
 }
 
-// BenchmarkMillion builds a million nodes and tells what they cost: bytes on the heap for each, the time of
-// a snapshot and of a restore, and for how long a chunk of 64 nodes keeps writers out.
+// BenchmarkMillion builds a million nodes. It reports bytes on the heap for each node, the time of a snapshot
+// and of a restore, and for how long a chunk of 64 nodes keeps writers out.
 func BenchmarkMillion(b *testing.B) {
 	for b.Loop() {
 		before := heap()

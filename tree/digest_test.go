@@ -23,8 +23,8 @@ func made(t testing.TB, zxid int64, paths []string, infos ...tree.Info) *tree.Tr
 	return must.Get(m.Finish(zxid, 1<<20))(t)
 }
 
-// A change mixes all of the node into the digest: trees that differ in anything that a client or a
-// snapshot can see of the node have different digests after the change.
+// A change mixes all of its node into the digest. Trees that differ in anything of the node that a client or
+// a snapshot can see have different digests.
 func TestDigestMixesAllOfANode(t *testing.T) {
 	base := func() tree.Info {
 		return tree.Info{ACL: jute.WorldAnyone, Data: []byte("data"), Counter: 9, Stat: jute.Stat{
@@ -67,7 +67,7 @@ func TestDigestMixesAllOfANode(t *testing.T) {
 	expect.That(t, alone.Digest() != withChild.Digest(), "the number of children is not in the digest")
 }
 
-// A change also mixes what it changes beside its node: the counter of the parent, the text of a quota.
+// A change also mixes in what it changes beside its node: the counter of the parent, the text of a quota.
 func TestDigestMixesWhatChangesBesideTheNode(t *testing.T) {
 	plain := func(text string, counter int32) tree.Info {
 		return tree.Info{ACL: jute.WorldAnyone, Data: []byte(text), Counter: counter}
@@ -92,7 +92,7 @@ func TestDigestMixesWhatChangesBesideTheNode(t *testing.T) {
 	}
 }
 
-// No byte of a text is left out of the digest, however long the text is.
+// The digest covers each byte of a text, however long the text is.
 func TestDigestMixesEveryByte(t *testing.T) {
 	seen := map[uint64]string{}
 	for size := range 50 {
@@ -111,7 +111,7 @@ func TestDigestMixesEveryByte(t *testing.T) {
 	}
 }
 
-// Servers of two releases compare their digests: what a change mixes in stays as it is.
+// Servers of two releases compare digests, so a change must mix in the same values as before.
 func TestDigestIsThatOfTheRelease(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{Time: 1000, Session: 7}
 	acl := []jute.ACL{entry(jute.PermAll, "world", "anyone"), entry(jute.PermRead, "ip", "10.0.0.1")}

@@ -14,8 +14,7 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// TestDirAgainstSlice makes random changes to a directory that grows large and
-// shrinks again, and compares it with a plain slice that does the same.
+// Random changes to a directory, which grows large and shrinks again, leave it equal to a sorted slice.
 func TestDirAgainstSlice(t *testing.T) {
 	race.Alone(t)
 	seed := maphash.MakeSeed()
@@ -30,7 +29,7 @@ func TestDirAgainstSlice(t *testing.T) {
 			n := &node{name: fmt.Sprint("node-", i)}
 			plain = append(plain, n)
 			d.add(seed, n)
-		case r.IntN(2) == 0: // removed and put back: a failed multi
+		case r.IntN(2) == 0: // remove and put back, as a failed multi does
 			p := r.IntN(len(plain))
 			n := plain[p]
 			d.remove(seed, d.nodes[p].name)
@@ -101,7 +100,7 @@ func TestIndexOfADirectoryFits(t *testing.T) {
 	}
 }
 
-// Lists that were long give their room back, and lists of the usual length keep it.
+// A list that was long gives its room back; a list of usual length keeps it.
 func TestListsOfNodesShrink(t *testing.T) {
 	seed := maphash.MakeSeed()
 	for _, x := range []struct{ room, left, want, wantDir int }{
@@ -168,7 +167,8 @@ func TestListsOfNodesShrink(t *testing.T) {
 	}
 }
 
-// A listing is kept from some length on, up to a bound, when it is asked for again before the directory changes.
+// A directory keeps its listing, if the listing has a certain length, is asked for again before a change, and
+// is not too long.
 func TestListingsAreKept(t *testing.T) {
 	seed := maphash.MakeSeed()
 	d := &dir{}
@@ -199,7 +199,7 @@ func TestListingsAreKept(t *testing.T) {
 	expect.Equal(t, none.listSteps(), 0)
 }
 
-// From these lengths on an answer is put together after the lock is released.
+// From these lengths on, an answer is put together after the lock is released.
 func TestLongAnswersBeginBehindTheirBounds(t *testing.T) {
 	for _, x := range []struct {
 		d    *dir
@@ -223,7 +223,8 @@ func TestLongAnswersBeginBehindTheirBounds(t *testing.T) {
 	}
 }
 
-// An open snapshot keeps what changes before it is written, as it was, and nothing of what is written or new.
+// An open snapshot keeps nodes as they were if they change before it has written them. It keeps nothing of
+// nodes that it has written, and of new ones.
 func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	tr, zxid := New(), int64(0)
 	next := func() *Change { zxid++; return &Change{Zxid: zxid} }
@@ -258,7 +259,7 @@ func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	set("/a")
 	kept(1, 0, "another change of the node")
 	expect.Equal(t, s.changed[a].data, "", "the data that is kept")
-	s.Append(nil, 2) // the root, and /c, which came last
+	s.Append(nil, 2) // the root, and /c, which was created last
 	must.Equal(t, tr.find("/c").mark, s.mark, "another node is written")
 	must.That(t, a.mark != s.mark, "another node is written: want a.mark != s.mark")
 	must.Equal(t, tr.root.mark, s.mark, "another node is written: tr.root.mark")
@@ -292,8 +293,7 @@ func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	expect.That(t, s.changed == nil, "a change after the end is kept")
 }
 
-// TestChangesOfATreeReachWatches joins the two halves: what a tree tells of
-// its changes and what a connection with a watch hears.
+// A change of a tree reaches a connection with a watch: the test joins the tree with its table of watches.
 func TestChangesOfATreeReachWatches(t *testing.T) {
 	tr, w, zxid := New(), watches.New[string](), int64(0)
 	for _, k := range []watches.Kind{watches.Persistent, watches.Recursive} {

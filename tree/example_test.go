@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A lock's queue: two sessions make sequential ephemeral nodes, the first ends.
+// The queue of a lock: two sessions create sequential ephemeral nodes, and the first session ends.
 func Example() {
 	t := tree.New()
 	zxid := int64(0)

@@ -2,10 +2,11 @@ package tree
 
 import (
 	"fmt"
+
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// SetLimits lowers the bounds of a tree; a zero leaves one alone.
+// SetLimits lowers limits of a tree; 0 leaves one as it is.
 func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 	for _, l := range []struct {
 		to  *int
@@ -18,8 +19,8 @@ func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 	}
 }
 
-// SetCounter sets how many children the node at path ever had; the next sequential name is made
-// from that: a counter wraps without two billion creates. It reports whether the node exists.
+// SetCounter sets how many children a node ever had, from which sequential names are made. So a test need not
+// create two billion nodes to see the counter wrap. It reports whether the node exists.
 func (t *Tree) SetCounter(path string, cv int32) bool {
 	n := t.find(path)
 	if n == nil {
@@ -27,7 +28,7 @@ func (t *Tree) SetCounter(path string, cv int32) bool {
 	}
 	t.snap.keep(n)
 	n.cv = cv
-	const mixCounter = 7 // a change that no client makes
+	const mixCounter = 7 // a kind of change that no client makes
 	t.mix(mixCounter, path, n)
 	return true
 }
@@ -35,7 +36,7 @@ func (t *Tree) SetCounter(path string, cv int32) bool {
 // Zxid returns the zxid of the newest change.
 func (t *Tree) Zxid() int64 { return t.zxid }
 
-// Verify recounts everything that is derived and reports what is not as the nodes say.
+// Verify counts again what the tree derives from its nodes, and returns an error if something differs.
 func (t *Tree) Verify() error {
 	var errs []string
 	bad := func(format string, args ...any) {
@@ -46,7 +47,7 @@ func (t *Tree) Verify() error {
 	count, size, owned, reapable, texts := 0, int64(0), 0, 0, 0
 	refs := map[*acl.Set]int{}
 	quotas := map[string]bool{}
-	var visit func(n *node) (int, int64) // recursion is fine here: test trees are shallow
+	var visit func(n *node) (int, int64) // it may recurse: trees of tests are shallow
 	visit = func(n *node) (below int, bytes int64) {
 		path := pathOf(n)
 		count++
@@ -160,20 +161,20 @@ func (t *Tree) Verify() error {
 	return nil
 }
 
-// SetVersions puts the counters of a node close to their ends.
+// SetVersions sets the counters of a node, for example close to their ends.
 func (t *Tree) SetVersions(path string, version, aversion int32) {
 	n := t.find(path)
 	n.version, n.aversion = version, aversion
 }
 
-// MaxChunk is how many bytes end a chunk of a snapshot.
+// MaxChunk is the number of bytes at which a chunk of a snapshot ends.
 const MaxChunk = maxChunk
 
-// Marked counts the nodes that need nothing more of the snapshot, and what is
-// yet to be written of those that are gone.
+// Marked counts the nodes from which the snapshot needs nothing more, and the gone nodes that it has yet to
+// write.
 func (s *Snapshot) Marked() (nodes, gone int) {
 	var visit func(n *node)
-	visit = func(n *node) { // recursion is fine here: test trees are shallow
+	visit = func(n *node) { // it may recurse: trees of tests are shallow
 		if n.mark == s.mark {
 			nodes++
 		}
@@ -187,5 +188,5 @@ func (s *Snapshot) Marked() (nodes, gone int) {
 	return nodes, len(s.deleted)
 }
 
-// SpoilData changes the data of a node in a way that the tree does not notice.
+// SpoilData changes the data of a node without the tree's knowledge.
 func (t *Tree) SpoilData(path, data string) { t.find(path).data = data }

@@ -12,7 +12,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// program encodes operations for FuzzTree: op u8, session u8, length u16, body.
+// program encodes operations for FuzzTree: a byte each for operation and session, two for the length, and the
+// body.
 func program(g *Gen, n int) (b []byte) {
 	for range n {
 		op, body := g.Op()
@@ -25,7 +26,7 @@ func program(g *Gen, n int) (b []byte) {
 	return b
 }
 
-// FuzzTree runs arbitrary bodies on the tree and on the model. Nothing may panic, and they must agree.
+// FuzzTree applies any bodies to the tree and to the model. Neither panics, and both agree.
 func FuzzTree(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(program(NewGen(seed), 20))
@@ -69,8 +70,8 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// FuzzSnapshot feeds a loader with anything, in two chunks. It may refuse, but
-// not panic; what it accepts must be sound and restore to itself.
+// FuzzSnapshot loads any bytes in two chunks. The loader may refuse them, but must not panic. A tree that it
+// accepts is sound, and can be restored from its own snapshot.
 func FuzzSnapshot(f *testing.F) {
 	for seed := range uint64(5) {
 		b := bytes.Join(snapshotOf(grown(seed, 60).tree, 64), nil)
@@ -81,7 +82,7 @@ func FuzzSnapshot(f *testing.F) {
 		at := min(int(cut), len(b))
 		input := slices.Clone(b)
 		whole, err := load(input)
-		clear(input) // nothing may point into it
+		clear(input) // the tree may not point into it
 		if halves, err := load(b[:at], b[at:]); err == nil && whole == nil {
 			t.Fatal("accepted in two chunks only", halves)
 		}

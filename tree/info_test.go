@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Every way to look at a node shows the same, and a walk meets every node once, parents first.
+// All ways to look at a node show the same. A walk meets each node once, parents first.
 func TestWaysToLookAtATreeAgree(t *testing.T) {
 	for seed := range uint64(5) {
 		tr := grown(seed, 1000).tree
@@ -114,14 +114,15 @@ func TestLooksAtWhatIsNotThere(t *testing.T) {
 	expect.That(t, !ok, "it is a child")
 	expect.List(t, tr.Children("/no/such"), nil)
 	expect.Equal(t, tr.EphemeralsIn(99)+len(tr.SomeEphemeralsOf(99, 5)), 0)
-	for _, most := range []int{1, 2, 3} { // a walk may be left early
+	for _, most := range []int{1, 2, 3} { // the walk ends early
 		met := 0
 		tr.Walk(func(string, tree.Info) bool { met++; return met < most })
 		expect.Equal(t, met, most, "nodes of a walk that ends early")
 	}
 }
 
-// The answer to a long list is prepared while the tree stands still and written later: it is as it was then.
+// The answer to a long list is taken while the tree stands still, and written later. It shows the list as it
+// was when it was taken.
 func TestLongListsAreTakenAsTheyAre(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{Session: 7}
 	create := func(at string, flags int32) {
@@ -162,7 +163,7 @@ func TestLongListsAreTakenAsTheyAre(t *testing.T) {
 		now, _ := x.answer()
 		must.That(t, name == "ephemerals" || string(now) != string(want), "%s: nothing was made", name)
 	}
-	// A list is put together once for all who ask until the next change.
+	// All who ask for a list before the next change share one.
 	first, second := tr.Take(jute.OpGetChildren, 7, nil, "/long"), tr.Take(jute.OpGetChildren, 7, nil, "/long")
 	must.Equal(t, string(second.List()), string(first.List()))
 	third := tr.Take(jute.OpGetChildren2, 8, nil, "/long")
@@ -174,7 +175,7 @@ func TestLongListsAreTakenAsTheyAre(t *testing.T) {
 	must.That(t, len(now.List()) == len(third.List())+4+len("last"), "the list is that before the change")
 	fourth := tr.Take(jute.OpGetChildren, 7, nil, "/long")
 	must.That(t, &fourth.List()[0] == &now.List()[0], "the list is made again after the change")
-	before := tr.Take(jute.OpGetChildren, 7, nil, "/long") // a change comes before its list is put together
+	before := tr.Take(jute.OpGetChildren, 7, nil, "/long") // a change comes before the list is put together
 	create("/long/lastly", 0)
 	before.List()
 	want, _ := tr.AppendChildren(nil, nil, "/long")
@@ -193,7 +194,7 @@ func TestLongListsAreTakenAsTheyAre(t *testing.T) {
 	must.That(t, tr.Take(jute.OpGetChildren, 7, nil, "/long") == nil, "a list that may not be read")
 }
 
-// Nodes that come from elsewhere make the same tree, and a reader of its snapshot meets each of them.
+// Maker makes the same tree from nodes of another source. A reader of the tree's snapshot meets each of them.
 func TestMakerMakesTheSameTree(t *testing.T) {
 	for seed := range uint64(5) {
 		tr := grown(seed, 1000).tree
@@ -269,7 +270,7 @@ func TestMakerRefusesWhatNoTreeHas(t *testing.T) {
 	expect.Fails(t, err, "a tree without the nodes that every tree has")
 }
 
-// A reader passes on the error of its caller, and is not done before the stream has ended.
+// A reader passes on its caller's error. It is done only at the end of the stream.
 func TestReaderIsDoneAtTheEnd(t *testing.T) {
 	chunks := snapshotOf(tree.New(), 64)
 	stop := fmt.Errorf("enough")

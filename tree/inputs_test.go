@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A tree and its events share no bytes with the requests that made them, nor with the chunks of the
-// snapshot that it was loaded from: both lie in buffers that are used again.
+// A tree and its events share no bytes with the requests, nor with the chunks of a snapshot from which the
+// tree was loaded: the buffers of both are used again.
 func TestTreesShareNothingWithTheirInputs(t *testing.T) {
 	a, b := &writer{g: NewGen(7), tree: tree.New()}, &writer{g: NewGen(7), tree: tree.New(), reuses: true}
 	for range 2000 {
@@ -27,7 +27,7 @@ func TestTreesShareNothingWithTheirInputs(t *testing.T) {
 	expect.Equal(t, Dump(must.Get(l.Finish())(t)), Dump(a.tree))
 }
 
-// What a snapshot is read into does not share its bytes either.
+// A node that was read from a snapshot shares no bytes with the snapshot either.
 func TestReadersShareNothingWithTheirInputs(t *testing.T) {
 	w := grown(6, 500)
 	type node struct {
@@ -52,7 +52,7 @@ func TestReadersShareNothingWithTheirInputs(t *testing.T) {
 	}
 }
 
-// An Info shows the data of its time: the bytes that it shares with the tree stay when the node changes.
+// An Info shares bytes with the tree, and keeps showing the same data when the node changes.
 func TestInfoStaysWhenItsNodeChanges(t *testing.T) {
 	m := newMaker(t)
 	must.OK(t, m.Set("/a", &tree.Info{ACL: jute.WorldAnyone, Data: []byte("before")}))

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// A multi may have ten thousand operations on ordinary paths, and as many checks as a frame
-// of 1 MB holds. Its cost is bounded: one that costs more changes nothing.
+// A multi may have ten thousand operations on ordinary paths, or as many checks as a frame of 1 MB holds. If
+// it costs more than its budget, it changes nothing.
 func TestRequestsHoldTheirBudget(t *testing.T) {
 	race.Alone(t)
 	const frame = 1_048_575
@@ -99,7 +99,7 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 	}
 }
 
-// The cost of requests decides which of them succeed, so all servers and releases count alike.
+// The cost of a request decides whether it succeeds, so all servers and releases must count alike.
 func TestStepsAreThoseOfTheRelease(t *testing.T) {
 	tr := tree.New()
 	path := "/a" + strings.Repeat("/some-name", 20)
@@ -134,7 +134,7 @@ func TestStepsAreThoseOfTheRelease(t *testing.T) {
 	}
 }
 
-// The digest reads the data of a node whose ACL changes: its address pays for that.
+// A setACL pays for the data of its node, which the digest reads.
 func TestSetACLPaysForTheData(t *testing.T) {
 	tr := tree.New()
 	cost := func(size int) int {
@@ -172,7 +172,7 @@ func TestMultiReadsHoldTheirBudget(t *testing.T) {
 	}
 }
 
-// L12: the depth, and that nothing recurses on it.
+// L12: the depth of a path is limited, and nothing recurses on it.
 func TestPathsHoldTheirLimits(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{IDs: []jute.ID{{Scheme: "super"}}, Session: 1}
@@ -193,7 +193,7 @@ func TestPathsHoldTheirLimits(t *testing.T) {
 		expect.Equal(t, tree.ValidPath("/"+strings.Repeat("x", size-1)), want, "%d bytes", size)
 	}
 	long := "/" + strings.Repeat("y", tree.MaxPath-11)
-	// with ten digits behind
+	// Ten digits follow the name.
 	for name, want := range map[string]jute.ErrCode{long: jute.OK, long + "y": jute.BadArguments} {
 		c.Zxid++
 		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(name, "", jute.FlagPersistentSequential),
@@ -211,7 +211,7 @@ func TestPathsHoldTheirLimits(t *testing.T) {
 	expect.Equal(t, seen, 500, "Walk does not stop")
 }
 
-// F12: what was accepted under other limits must load.
+// F12: a node that was accepted under other limits loads.
 func TestLoaderKnowsNoLimits(t *testing.T) {
 	b := jute.AppendLong(jute.AppendLong(jute.AppendLong([]byte{'H', 1}, 0), 0), 2004)
 	b = jute.AppendACL(append(b, 'A'), jute.WorldAnyone)
@@ -254,7 +254,7 @@ func TestFailedMultisLeaveNoTrace(t *testing.T) {
 	expect.OK(t, w.tree.Verify())
 }
 
-// The memory reserved before a long answer is built is enough for it, and not much more.
+// The room that is reserved for a long answer is enough, and not much more.
 func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{IDs: []jute.ID{{Scheme: "super"}}, Session: 7}
@@ -308,7 +308,7 @@ func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 	}
 }
 
-// A NUL, wherever it stands, is a bad path, and not one that is not there.
+// A path with a NUL anywhere is a bad path, not a missing node.
 func TestPathsWithANulAreBad(t *testing.T) {
 	tr := tree.New()
 	for _, path := range []string{"\x00/a", "/\x00", "/a\x00", "/a\x00/b", "\x00"} {
@@ -322,8 +322,8 @@ func TestPathsWithANulAreBad(t *testing.T) {
 	}
 }
 
-// The text of a quota may be a megabyte, and all changes below the quota ask for its numbers: they
-// are read when the text is written, and never again.
+// The text of a quota may be a megabyte, and each change below it needs the quota's numbers. The tree reads
+// them when the text is written, and not again.
 func TestTextOfAQuotaIsReadOnce(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{Zxid: 1, IDs: []jute.ID{{Scheme: "super"}}}
@@ -349,7 +349,7 @@ func TestTextOfAQuotaIsReadOnce(t *testing.T) {
 	expect.Equal(t, string(info.Data), "count=1,bytes=10")
 }
 
-// Of an ACL that is too long only the beginning is kept.
+// Only the beginning of an ACL that is too long is kept.
 func TestOnlyTheBeginningOfALongACLIsKept(t *testing.T) {
 	body := jute.AppendACL(jute.AppendString(jute.AppendString(nil, "/x"), ""), make([]jute.ACL, 50_000))
 	d := jute.NewDecoder(jute.AppendInt(body, 5))
@@ -373,7 +373,7 @@ func TestEndOfASessionPaysForData(t *testing.T) {
 	expect.That(t, c.Steps > 6000, "%d steps for 1 MB", c.Steps)
 }
 
-// A multiRead of nodes that are not there has short answers, and the same budget.
+// A multiRead of missing nodes has short answers, and the same budget.
 func TestMultiReadsOfNothingHoldTheirBudget(t *testing.T) {
 	var body []byte
 	for range tree.MaxSteps {
@@ -384,7 +384,7 @@ func TestMultiReadsOfNothingHoldTheirBudget(t *testing.T) {
 	expect.That(t, code == jute.BadArguments && steps == tree.MaxSteps, "%v, %d steps", code, steps)
 }
 
-// A sweep finds all nodes that are due, and looks at a few of them at a time.
+// A sweep finds all nodes that are due, a few at a time.
 func TestReapableNodesAreFoundInPieces(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{Zxid: 1}
 	for i := range 1200 {

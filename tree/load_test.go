@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// What is just within the bounds loads.
+// A snapshot that is just within the limits loads.
 func TestLoaderTakesWhatIsWithinItsBounds(t *testing.T) {
 	b := jute.AppendLong(jute.AppendLong(jute.AppendLong([]byte{'H', 1}, 9), 0), 6)
 	b = jute.AppendACL(append(b, 'A'), jute.WorldAnyone)
@@ -29,7 +29,7 @@ func TestLoaderTakesWhatIsWithinItsBounds(t *testing.T) {
 	longest := "/" + strings.Repeat("x", 4*tree.MaxPath-1)
 	put(longest, 3, jute.MaxTTL, 0, 0, 0)
 	put("/ephemeral", 1, -1, 0, 9, 0)
-	b = jute.AppendACL(append(b, 'A'), []jute.ACL{entry(1, "ip", "10.0.0.1")}) // no node has it
+	b = jute.AppendACL(append(b, 'A'), []jute.ACL{entry(1, "ip", "10.0.0.1")}) // an ACL that no node has
 	tr := must.Get(load(jute.AppendLong(append(b, 'E'), 6)))(t)
 	must.OK(t, tr.Verify())
 	got, there := tr.Get(longest)
@@ -39,7 +39,7 @@ func TestLoaderTakesWhatIsWithinItsBounds(t *testing.T) {
 		"%v, %d ms: tr.EphemeralsIn(-1)", there, got.TTL)
 }
 
-// A chunk has as many nodes as were asked for, whatever stands before it in the buffer.
+// A chunk has the number of nodes that was asked for, whatever the buffer holds before it.
 func TestChunksStandBehindWhatIsThere(t *testing.T) {
 	w := grown(6, 500)
 	prefix := bytes.Repeat([]byte("x"), 2*tree.MaxChunk)

@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// Gen makes up operations: mostly sensible ones in a small tree, so that they
-// meet, and now and then nonsense of every kind.
+// Gen makes up operations: mostly sensible ones in a small tree, so that they meet, and sometimes senseless
+// ones.
 type Gen struct{ *rand.Rand }
 
 // NewGen returns a Gen that always makes up the same operations for a seed.

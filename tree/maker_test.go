@@ -22,7 +22,7 @@ func newMaker(t testing.TB) *tree.Maker {
 	return m
 }
 
-// A node that comes again is all that it is the last time, and the tree counts it as that.
+// A node that comes twice has its second content, and the tree's counts agree with it.
 func TestMakerChangesNodesThatComeAgain(t *testing.T) {
 	own := []jute.ACL{entry(jute.PermAll, "digest", "a:b")}
 	first := tree.Info{ACL: own, Data: []byte("long data"), Counter: 5, Stat: jute.Stat{Czxid: 1, Mzxid: 2,
@@ -46,7 +46,7 @@ func TestMakerChangesNodesThatComeAgain(t *testing.T) {
 	}
 }
 
-// A node goes with all below it, children first, and is told as it was; the root stays.
+// Maker removes a node with all below it, children first, and reports each as it was. The root stays.
 func TestMakerRemovesNodes(t *testing.T) {
 	m := newMaker(t)
 	paths := []string{"/a", "/a/b", "/a/b/c", "/a/d", "/ab"}
@@ -81,7 +81,7 @@ func TestMakerRemovesNodes(t *testing.T) {
 	expect.Equal(t, tr.Count(), 5, "%d nodes are left: tr.Count()", tr.Count())
 }
 
-// The counts of quotas come from elsewhere too, and need not be true.
+// Maker counts again what quotas count: counts from another source may be wrong.
 func TestMakerCountsQuotasAgain(t *testing.T) {
 	const limits, stats = "/zookeeper/quota/q/zookeeper_limits", "/zookeeper/quota/q/zookeeper_stats"
 	m := newMaker(t)
@@ -103,7 +103,7 @@ func TestMakerCountsQuotasAgain(t *testing.T) {
 	expect.Equal(t, tr.Digest(), 0, "the digest of a tree that no change has made")
 }
 
-// Finish refuses nodes at the first of their bounds, and no node before.
+// Finish refuses nodes beyond each limit, and accepts them at the limit.
 func TestMakerHoldsItsBounds(t *testing.T) {
 	key := len(jute.AppendACL(nil, jute.WorldAnyone))
 	plain := func(data int) *tree.Info {
@@ -146,7 +146,7 @@ func TestMakerHoldsItsBounds(t *testing.T) {
 	}
 }
 
-// An ACL that no node took is not kept, and those that nodes have are listed once each.
+// An ACL without a node is not kept. The ACLs of nodes are listed once each.
 func TestMakerKeepsACLsThatNodesHave(t *testing.T) {
 	one, two := []jute.ACL{entry(1, "ip", "10.0.0.1")}, []jute.ACL{entry(2, "digest", "a:b")}
 	m := newMaker(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// programLength returns how many operations the random programs run in all. ZLOCKD_TREE_OPS raises it.
+// programLength returns the number of operations of all random programs. ZLOCKD_TREE_OPS raises it.
 func programLength(t *testing.T) int {
 	s := os.Getenv("ZLOCKD_TREE_OPS")
 	switch {
@@ -41,9 +41,9 @@ func programSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// TestTreeDoesWhatTheModelDoes runs random programs on the tree and on the model and compares every reply,
-// every event and, now and then, everything. A second tree makes the same changes but is replaced by what
-// its snapshot holds from time to time: it must never differ.
+// Random programs have the same replies and events on the tree and on the model, and the same content now and
+// then. A second tree makes the same changes, but is replaced at times by what its snapshot holds. It never
+// differs.
 func TestTreeDoesWhatTheModelDoes(t *testing.T) {
 	race.Alone(t)
 	const program = 2000 // operations until a fresh start
@@ -74,7 +74,7 @@ type run struct {
 	model *Model
 	snap  *tree.Snapshot
 	load  *tree.Loader
-	taken string // what the tree held when snap was started
+	taken string // content of the tree when snap was started
 }
 
 func newRun(t *testing.T, seed uint64) *run {
@@ -87,7 +87,7 @@ func (r *run) fail(format string, args ...any) {
 	r.Fatalf("ZLOCKD_SEED=%d, step %d: %s", r.seed, r.step0, fmt.Sprintf(format, args...))
 }
 
-// change returns the same change for each of the three.
+// change returns the same change for the tree, its twin and the model.
 func (r *run) change() (a, b, c tree.Change) {
 	a = tree.Change{Zxid: r.zxid + 1, Time: r.now, Session: int64(r.g.IntN(4)), IDs: r.g.Identities(),
 		NoQuota: r.g.IntN(5) == 0, NoTTL: r.g.IntN(20) == 0, OneLayout: r.g.IntN(3) > 0}
@@ -132,7 +132,7 @@ func (r *run) step() {
 	r.snapshot()
 }
 
-// modelPath turns the alias of the root into its path: the model has none.
+// modelPath turns the alias of the root into its path, because the model has no alias.
 func modelPath(p string) string {
 	if p == "" {
 		return "/"
@@ -156,7 +156,7 @@ func (r *run) apply(a, b, m *tree.Change) bool {
 	if !bytes.Equal(body, input) {
 		r.fail("%v changed its body", op)
 	}
-	for i := range body { // nothing may point into it
+	for i := range body { // the tree may not point into it
 		body[i] = '#'
 	}
 	return changed
@@ -175,7 +175,7 @@ func (r *run) reap(a, b, m *tree.Change) bool {
 	return x
 }
 
-// read compares all reads of some path.
+// read compares all reads of a random path.
 func (r *run) read() {
 	p, ids := r.g.Path(), r.g.Identities()
 	n, ok := r.model.Nodes[modelPath(p)]
@@ -201,8 +201,8 @@ func (r *run) read() {
 	}
 }
 
-// snapshot starts, continues or ends a snapshot of the twin, and puts what it
-// holds in the twin's place when no change came between.
+// snapshot starts, continues or ends a snapshot of the twin. It replaces the twin by the snapshot if no
+// change came in between.
 func (r *run) snapshot() {
 	switch {
 	case r.snap == nil && r.g.IntN(50) == 0:

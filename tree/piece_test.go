@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A piece of a walk ends when its costs add up, a tree at rest is walked once, and the walk says where it
-// ends: other requests have their turn between pieces.
+// A walk ends a piece when the piece has cost enough, so that other requests have their turn. A walk over a
+// tree at rest meets each node once, and says when it ends.
 func TestPiecesOfWalksHoldTheirCosts(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{}
 	do(t, tr, c, jute.OpCreate, createBody("/d", "", 0), nil)
@@ -57,7 +57,7 @@ func TestPiecesOfWalksHoldTheirCosts(t *testing.T) {
 	}
 }
 
-// A walk that stands at a session which has lost its nodes goes on with the next.
+// A walk that stands at a session without nodes goes on with the next session.
 func TestWalkGoesOnWhereASessionHasEnded(t *testing.T) {
 	for ended := range int64(4) {
 		tr, c := tree.New(), &tree.Change{}

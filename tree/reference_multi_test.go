@@ -12,11 +12,11 @@ import (
 
 // step is one operation of a multi.
 type step struct {
-	result jute.OpCode // type of its result
+	result jute.OpCode // the type of its result
 	run    func(*tree.Change) ([]byte, jute.ErrCode)
 }
 
-// multi applies all steps, or puts back the nodes from before it.
+// multi applies all steps, or none.
 func (m *Model) multi(c *tree.Change, d *jute.Decoder, reply []byte) ([]byte, jute.ErrCode, bool) {
 	var steps []step
 	for {
@@ -60,7 +60,7 @@ func (m *Model) multi(c *tree.Change, d *jute.Decoder, reply []byte) ([]byte, ju
 	return jute.AppendMultiHeader(out, jute.OpError, true, -1), jute.OK, true
 }
 
-// step reads one operation; its run is nil if the whole multi must be refused.
+// step reads one operation. Its run is nil if the whole multi must be refused.
 func (m *Model) step(d *jute.Decoder, op jute.OpCode) step {
 	switch op {
 	case jute.OpDelete, jute.OpCheck, jute.OpSetData:
@@ -88,11 +88,11 @@ func (m *Model) step(d *jute.Decoder, op jute.OpCode) step {
 	return s
 }
 
-// Quotas: the text in the nodes is the only state.
+// Quotas have no state but the text in their nodes.
 
 func quotaNode(p, name string) string { return "/zookeeper/quota" + p + "/zookeeper_" + name }
 
-// covering returns the deepest path with limits that is path or above it.
+// covering returns the deepest path with limits at path or above it.
 func (m *Model) covering(path string) string {
 	for ; path != "/"; path = parent(path) {
 		if _, ok := m.Nodes[quotaNode(path, "limits")]; ok {
@@ -151,7 +151,7 @@ func (m *Model) overQuota(c *tree.Change, path string, count, bytes int) bool {
 	return over("countHardLimit", "count", count) || over("byteHardLimit", "bytes", bytes)
 }
 
-// field reads one number of a quota's text; -1 if it is not there.
+// field returns a number of a quota's text, or -1.
 func field(text, key string) int64 {
 	for _, pair := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ';' }) {
 		k, v, _ := strings.Cut(pair, "=")

@@ -13,21 +13,20 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// Node is a node of a Model: a Stat, without Cversion, DataLength and NumChildren, and the fields
-// that are not in a Stat.
+// Node is a node of a Model: the fields of a Stat without those that the Model derives, and those that a Stat
+// lacks.
 type Node struct {
 	jute.Stat
 	Data []byte
 	ACL  []jute.ACL
-	CV   int32 // children ever created
+	CV   int32 // children that the node ever had
 	Kind tree.NodeKind
 	TTL  int64
 }
 
-// Model does what a tree.Tree does, in the plainest way: it keeps its nodes in one map by path, copies all
-// of it for a multi and scans all of it for a list of children. It is slow and should be easy to believe;
-// where the tree and the model disagree, the specification decides which of them is wrong. It shares two
-// things with the tree, which have tables of their own: tree.ValidPath and acl.Fix.
+// Model does what a tree.Tree does in the plainest way: a map of nodes by path, copied for each multi and
+// searched for each list of children. Where the tree and the model differ, the specification decides which of
+// them is wrong. Both use tree.ValidPath and acl.Fix, which have tests of their own.
 type Model struct {
 	Nodes  map[string]Node
 	before map[string]Node // the nodes before the multi being applied
@@ -195,7 +194,7 @@ func (m *Model) create(c *tree.Change, op jute.OpCode, r jute.CreateRequest) ([]
 	return out, jute.OK
 }
 
-// divides reports whether a contender at path does not see one that lives.
+// divides reports whether a contender at path would not see one that lives.
 func (m *Model) divides(dir, path string) bool {
 	own := recipe.KinOf(recipe.Base(path))
 	for other, n := range m.Nodes {

@@ -15,10 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts print into testdata")
 
-// TestScripts runs testdata/*.txt. A script is blocks of commands, a line
-// ----, what they print and an empty line; lines with # are comments. All
-// blocks of a script work on one tree. The commands are in scriptcmd_test.go;
-// a line that begins with a space belongs to the command before it.
+// TestScripts runs testdata/*.txt. A block of a script is commands, a line ----, what they print, and an
+// empty line. A line with # is a comment. All blocks of a script work on one tree. The commands are in
+// scriptcmd_test.go. A line that starts with a space continues the command before it.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	must.OK(t, err, "no scripts %v", err)
@@ -80,7 +79,7 @@ func (s *script) block(lines []string) string {
 
 var wordRE = regexp.MustCompile(`(?:[^\s"]|"(?:[^"\\]|\\.)*")+`)
 
-// words splits a line at spaces outside of quotes, which Go's syntax rules.
+// words splits a line at spaces outside of quotes, as Go writes quotes.
 func words(line string) []string {
 	list := wordRE.FindAllString(line, -1)
 	for i, w := range list {

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// script is the state that the commands of a script work on. zxids count
-// changes from 1; the time is 1000 times the zxid unless "time" sets it.
+// script is the state of a script. Its changes have zxids from 1, and a time of 1000 times the zxid unless
+// "time" sets another.
 type script struct {
 	*testing.T
 	tree *tree.Tree
@@ -30,7 +30,7 @@ func newScript(t *testing.T) *script {
 	return &script{T: t, tree: tree.New(), Change: tree.Change{Session: 1}}
 }
 
-// args are the key=value words of a command; the others are numbered.
+// args holds the key=value words of a command, and its other words by number.
 type args map[string]string
 
 func parse(list []string) args {
@@ -186,7 +186,7 @@ func multiBody(ops [][]string) (b []byte) {
 	return jute.AppendMultiHeader(b, jute.OpError, true, -1)
 }
 
-// change makes a change of the next zxid and prints its events.
+// change makes the next change and prints its events.
 func (s *script) change(f func(*tree.Change)) {
 	s.zxid++
 	c := s.Change
@@ -200,7 +200,7 @@ func (s *script) change(f func(*tree.Change)) {
 	}
 }
 
-// pathNote prints a path, quoted if it is an odd one.
+// pathNote prints a path, in quotes if it is unusual.
 func pathNote(path string) string {
 	if q := strconv.QuoteToASCII(path); q != `"`+path+`"` || path == "" || strings.Contains(path, " ") {
 		return q
@@ -208,7 +208,7 @@ func pathNote(path string) string {
 	return path
 }
 
-// aclNote prints an ACL unless it is the usual one.
+// aclNote prints an ACL, except the usual one.
 func aclNote(acl []jute.ACL) string {
 	if slices.Equal(acl, jute.WorldAnyone) {
 		return ""
@@ -293,7 +293,7 @@ func (s *script) catchUp(a args) {
 		func(e jute.EventType, p string) { fmt.Fprintln(&s.out, e, pathNote(p)) })
 }
 
-// reload puts what a snapshot holds in the place of the tree.
+// reload replaces the tree by what its snapshot holds.
 func (s *script) reload() {
 	snap, load := s.tree.StartSnapshot(), tree.NewLoader()
 	for done := false; !done; {

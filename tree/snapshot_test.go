@@ -20,11 +20,11 @@ type writer struct {
 	g      *Gen
 	tree   *tree.Tree
 	zxid   int64
-	reuses bool // the memory of its requests
+	reuses bool // requests share memory
 	events []tree.Event
 }
 
-// told returns the events of the newest request.
+// told returns the events of the newest request as text.
 func (w *writer) told() (text string) {
 	for _, e := range w.events {
 		text += fmt.Sprintln(e.Type, e.Path)
@@ -195,10 +195,10 @@ func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
 }
 
 // TestSnapshotBesideWritersAndReaders takes snapshots as a server does: chunks and reads under a read lock,
-// changes under the write lock. It is the race detector's test as much as ours.
+// changes under the write lock. The race detector looks on.
 func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 	w := grown(programSeed(t), 300)
-	for i := range 2000 { // one directory that is large enough for an index and a cached listing
+	for i := range 2000 { // a directory large enough for an index and a kept listing
 		w.zxid++
 		w.tree.Apply(&tree.Change{Zxid: w.zxid, Session: 9}, jute.OpCreate, createBody(fmt.Sprintf("/big%d", i),
 			"x", 0), nil)
@@ -233,7 +233,7 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 			}
 			mu.Lock()
 			w.step()
-			if i%3 == 0 { // deletes scattered over the large directory
+			if i%3 == 0 { // deletes here and there in the large directory
 				w.zxid++
 				w.tree.Apply(&tree.Change{Zxid: w.zxid}, jute.OpDelete, pathVersion(fmt.Sprintf("/big%d", i*7%2000)), nil)
 			}
@@ -265,8 +265,8 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 	writers.Wait()
 }
 
-// The snapshot must not miss or repeat nodes that a failing multi takes out
-// and puts back, nor those that change places at that time.
+// A failing multi takes nodes out and puts them back. A snapshot at that time neither misses nor repeats
+// nodes, also if they change places.
 func TestSnapshotBesideFailingMultis(t *testing.T) {
 	tr := tree.New()
 	zxid := int64(0)
@@ -330,7 +330,7 @@ func TestSnapshotsAreOneAtATimeAndMayBeLeft(t *testing.T) {
 	}
 }
 
-// A chunk ends early when its nodes are large: the read lock is held for bytes as well as for nodes.
+// A chunk of large nodes ends early: the time under the read lock is limited by bytes as well as by nodes.
 func TestChunksAreBoundedInBytes(t *testing.T) {
 	tr := tree.New()
 	for i := range 20 {
@@ -342,7 +342,7 @@ func TestChunksAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// Every byte of a snapshot cut off or changed must give an error or a sound tree.
+// A snapshot with a byte cut off or changed gives an error or a sound tree.
 func TestLoaderRefusesWhatIsNoSnapshot(t *testing.T) {
 	full := bytes.Join(snapshotOf(grown(3, 300).tree, 64), nil)
 	for i := range full {
@@ -430,8 +430,7 @@ func TestLoaderNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestAChunkOfASnapshotIsShort: for so long a writer is kept waiting by a
-// snapshot or a backup, however large the tree is and whatever writers do to it.
+// A chunk keeps writers waiting only for a short time, however large the tree is and whatever writers do.
 func TestAChunkOfASnapshotIsShort(t *testing.T) {
 	w := grown(5, 20_000)
 	w.tree.SetLimits(0, 0, 0, 0)
@@ -468,7 +467,7 @@ func TestAChunkOfASnapshotIsShort(t *testing.T) {
 		"the tree was not large enough to tell: want longest >= len(large)")
 }
 
-// What a path shares with the one before it is not written again.
+// A path in a snapshot does not repeat what it shares with the path before it.
 func TestSnapshotWritesSharedPathsOnce(t *testing.T) {
 	tr, prefix := tree.New(), "/"+strings.Repeat("x", 500)
 	for i := range int64(1000) {

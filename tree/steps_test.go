@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// Each part of a request has its price. The prices belong to the format of the log.
+// Each part of a request has a price. The prices are part of the log's format.
 func TestEveryPartOfARequestHasItsPrice(t *testing.T) {
 	const limits, stats = "/zookeeper/quota/q/zookeeper_limits", "/zookeeper/quota/q/zookeeper_stats"
 	own := func(n int) (acl []jute.ACL) {
@@ -38,7 +38,7 @@ func TestEveryPartOfARequestHasItsPrice(t *testing.T) {
 	many := []jute.ID{id("ip", "10.0.0.1"), acl.DigestID("a"), acl.DigestID("b"), acl.DigestID("c"),
 		acl.DigestID("d"), acl.DigestID("e"), acl.DigestID("f")}
 	long := "/" + strings.Repeat("n", 64*5)
-	deep := strings.Repeat("/some-name", 41) // the last 20 below the first 21, which are there
+	deep := strings.Repeat("/some-name", 41) // the first 21 names exist, the last 20 do not
 	for _, x := range []struct {
 		name  string
 		op    jute.OpCode
@@ -108,7 +108,7 @@ func TestEveryPartOfARequestHasItsPrice(t *testing.T) {
 	expect.Equal(t, tree.WatchSteps(long), 8+5)
 }
 
-// Reads pay for their paths, and for what they copy or put together while the state is locked.
+// A read pays for its path, and for what it copies or puts together under the state's lock.
 func TestReadsHaveTheirPrices(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{Session: 7}
 	long := "/" + strings.Repeat("n", 64*5)
@@ -170,7 +170,7 @@ func TestReadsHaveTheirPrices(t *testing.T) {
 	for range 2 {
 		expect.Equal(t, ask(children, "/few"), 2+4+10, "steps of a list that is put together each time")
 	}
-	for range 2 { // it is kept when it is asked for again
+	for range 2 { // a listing is kept when it is asked for again
 		expect.Equal(t, ask(children, "/many"), 2+4+50+1, "steps of a list that is put together")
 	}
 	expect.Equal(t, ask(children, "/many"), 2+4+1, "steps of a list that is kept")
@@ -223,9 +223,9 @@ func TestEndOfASessionHasItsPrice(t *testing.T) {
 	expect.Equal(t, c.Steps, 10+10+10)
 }
 
-// BenchmarkSteps measures what a step of tree.StepNanos takes: multis of one operation that fill a
-// frame or the budget, with the events for one client that watches everything. A multi that fails
-// at its end also takes everything back.
+// BenchmarkSteps measures what a step of tree.StepNanos takes. Its multis repeat one operation until a frame
+// or the budget is full, with the events of one client that watches everything. One of them fails at its end
+// and takes everything back.
 func BenchmarkSteps(b *testing.B) {
 	for _, op := range []jute.OpCode{jute.OpCheck, jute.OpSetData, jute.OpCreate, jute.OpDelete} {
 		for _, path := range [][2]int{{1, 1}, {1, 60}, {1, 8000}, {10, 6}, {100, 8}, {1000, 1}} {

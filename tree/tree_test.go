@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// createBody returns the body of a create for all.
+// createBody returns the body of a create with all rights for everyone.
 func createBody(path, data string, flags int32) []byte {
 	b := jute.AppendString(nil, path)
 	b = jute.AppendString(b, data)
@@ -78,7 +78,7 @@ func TestCreateThenSnapshotThenLoad(t *testing.T) {
 	expect.Equal(t, got.Bytes(), tr.Bytes(), "got.Bytes()")
 }
 
-// Of single bytes only the printable ones of ASCII make a path; characters beyond are made of several.
+// A path of one byte is valid only if the byte is printable ASCII. Other characters have several bytes.
 func TestBytesOfAPath(t *testing.T) {
 	for b := range 256 {
 		path := "/a" + string([]byte{byte(b)})
@@ -90,8 +90,8 @@ func TestBytesOfAPath(t *testing.T) {
 	}
 }
 
-// owned returns a tree in which session 7 owns ephemeral nodes, and their paths
-// in the order in which they were made.
+// owned returns a tree in which session 7 owns ephemeral nodes, and their paths in the order of their
+// creation.
 func owned(t testing.TB, n int) (*tree.Tree, []string) {
 	tr := tree.New()
 	c := &tree.Change{Session: 7}
@@ -109,8 +109,8 @@ func owned(t testing.TB, n int) (*tree.Tree, []string) {
 	return tr, paths
 }
 
-// The order is that of a set that grew and was copied, and the one of a part is
-// the order that it has in the whole.
+// A session's ephemeral nodes have the order of ZooKeeper's set, which grew and was copied. A part of the
+// list has the same order as the whole.
 func TestEphemeralsComeInTheOrderOfTheReference(t *testing.T) {
 	for _, n := range []int{0, 1, 5, 13, 100, 3000} {
 		tr, want := owned(t, n)
@@ -171,8 +171,8 @@ func (s *pieces) remove(path string) bool {
 	return s.write(1, jute.OpDelete, jute.AppendInt(jute.AppendString(nil, path), -1))
 }
 
-// TestWalksInPiecesMissNothing changes the tree between the pieces: what was
-// there before the walk and is there after it was met.
+// A tree changes between the pieces of a walk. The walk meets each node that was there at its start and at
+// its end.
 func TestWalksInPiecesMissNothing(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -215,9 +215,8 @@ func TestWalksInPiecesMissNothing(t *testing.T) {
 	}
 }
 
-// TestEveryHandlerAsksForPermission reads the package: whatever Apply, a multi
-// or a read runs for a client must come to Grants, except where the rules
-// ask for no permission. A new operation that forgets it fails here.
+// TestEveryHandlerAsksForPermission reads the package. All that Apply, a multi or a read runs for a client
+// calls Grants, unless the rules ask for no permission. A new operation without it fails here.
 func TestEveryHandlerAsksForPermission(t *testing.T) {
 	free := map[string]string{
 		"AppendExists":     "exists needs no permission",
@@ -252,8 +251,8 @@ func TestEveryHandlerAsksForPermission(t *testing.T) {
 	}
 }
 
-// callGraph returns, for every function and method of the tree and its ACLs, the names of
-// what it calls. Snapshots are no concern of clients.
+// callGraph returns what each function and method of the tree and its ACLs calls, by name, without those of
+// snapshots.
 func callGraph(t *testing.T) map[string]map[string]bool {
 	files := must.Get(filepath.Glob("*.go"))(t)
 	files = append(files, must.Get(filepath.Glob("acl/*.go"))(t)...)

@@ -30,7 +30,7 @@ func TestDigestIDIsTheReferences(t *testing.T) {
 	}
 }
 
-// Every row of semantics 10.2: which identity an entry lets in.
+// The rows of semantics 10.2: which identities an entry matches.
 func TestAllowedMatchesByScheme(t *testing.T) {
 	d1, d2 := acl.DigestID("u1:p1"), acl.DigestID("u2:p2")
 	for _, test := range []struct {
@@ -87,7 +87,7 @@ func TestAllowedMatchesByScheme(t *testing.T) {
 		"any of the bits asked for is enough, and needed: want !both.Allows(nil, jute.PermRead)")
 }
 
-// Every row of semantics 10.3.
+// The rows of semantics 10.3.
 func TestFix(t *testing.T) {
 	d1, d2 := acl.DigestID("u1:p1"), acl.DigestID("u2:p2")
 	world := entry(31, "world", "anyone")
@@ -165,7 +165,7 @@ func TestFixStumblesOverNullIDsAsTheReference(t *testing.T) {
 	}
 }
 
-// L13, at the limit and one beyond, before and after expansion.
+// L13: the limit and one entry more, before and after expansion.
 func TestFixHoldsItsLimits(t *testing.T) {
 	many := func(n int) (list []jute.ACL) {
 		for i := range n {
@@ -216,7 +216,7 @@ func TestFixHoldsItsLimits(t *testing.T) {
 	}
 }
 
-// However many entries and identities there are, the answer is that of one entry after another.
+// However many entries and identities an ACL and a client have, the answer is the same as entry by entry.
 func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 	race.Alone(t)
 	rng := rand.New(rand.NewPCG(1, 2))

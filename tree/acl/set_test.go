@@ -39,7 +39,7 @@ func TestACLsWithTheSameHash(t *testing.T) {
 	}
 }
 
-// An ACL shares no bytes with the request that brought it, which lies in a buffer that is used again.
+// A set keeps no bytes of the request that brought an ACL, because the request's buffer is used again.
 func TestSetsShareNothingWithTheirInputs(t *testing.T) {
 	table := NewTable()
 	want := []jute.ACL{{Perms: 1, ID: jute.ID{Scheme: "digest", ID: "a:b"}}, jute.WorldAnyone[0]}

@@ -18,8 +18,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestMemoryPerWatch holds to 200 bytes a watch, on many paths and on one, and
-// to giving nearly all of it back.
+// A watch takes at most 200 bytes, on many paths and on one. Once watches are gone, nearly all of their
+// memory is given back.
 func TestMemoryPerWatch(t *testing.T) {
 	race.Alone(t)
 	n := 460_000
@@ -50,11 +50,11 @@ func TestMemoryPerWatch(t *testing.T) {
 		expect.That(t, left <= 2048, "%s: %d KB left of nothing", name, left)
 		runtime.KeepAlive(w)
 	}
-	// 34 bytes of path: /locks/service-0001/lock-000000001
+	// Paths of 34 bytes, such as /locks/service-0001/lock-000000001
 	lock := func(i int) string { return fmt.Sprintf("/locks/service-%04d/lock-%09d", i%1000, i) }
 	measure("own paths, 1000 connections", 1000, 200, lock)
 	measure("own paths, one connection", 1, 200, lock)
-	measure("one path, own connections", n, 300, func(int) string { return "/herd" }) // the connections included
+	measure("one path, own connections", n, 300, func(int) string { return "/herd" }) // with the memory of the connections
 }
 
 func benchFire(b *testing.B, w *Table[int], e *Event) {

@@ -13,8 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/race"
 )
 
-// naiveWatches is the rules of ZooKeeper 3.9 written down as two registries of
-// modes, with no thought of cost.
+// naiveWatches implements the rules of ZooKeeper 3.9 as two plain registries of modes.
 type naiveWatches struct {
 	data, child map[naivePair]modes
 }
@@ -31,7 +30,7 @@ func (n *naiveWatches) add(conn, path string, k Kind) {
 	}
 }
 
-// trigger notifies one registry, except those already told.
+// trigger notifies the watches of a registry, except the connections already told.
 func trigger(registry map[naivePair]modes, path string, below bool, told map[string]bool) {
 	for p, m := range registry {
 		covered := m&recursiveMode != 0 && below && (p.path == path || p.path == "/" || p.path != "" &&
@@ -95,7 +94,7 @@ func (n *naiveWatches) count(conn string) (c int) {
 	return c
 }
 
-// bytes is what conn's records take: one for each path, whatever it waits for.
+// bytes returns the size of a connection's records: one for each path, whatever it watches there.
 func (n *naiveWatches) bytes(conn string) (b int) {
 	paths := map[string]bool{}
 	for _, registry := range []map[naivePair]modes{n.data, n.child} {
@@ -119,7 +118,7 @@ func (n *naiveWatches) summary() (conns, paths, pairs int) {
 
 var watchPaths = []string{"/", "/a", "/a/b", "/a/b/c", "/ab", "/a/x", "", "/a/b/c/d/e"}
 
-// watchRun performs the steps that the bytes say on both and compares.
+// watchRun makes the steps that the bytes encode on both tables, and compares them.
 func watchRun(t *testing.T, w *Table[string], n *naiveWatches, steps []byte) {
 	for len(steps) >= 3 {
 		op, conn, path := steps[0], string('a'+rune(steps[1]%20)), watchPaths[int(steps[2])%len(watchPaths)]
@@ -195,7 +194,7 @@ func FuzzWatches(f *testing.F) {
 	})
 }
 
-// checkWatches verifies that records, rings, indexes and counts say the same.
+// checkWatches checks that records, rings, indexes and counts agree.
 func checkWatches[W cmp.Ordered](t *testing.T, w *Table[W]) {
 	t.Helper()
 	records, bytes, deep, indexed := 0, 0, 0, 0
@@ -251,7 +250,7 @@ func checkWatches[W cmp.Ordered](t *testing.T, w *Table[W]) {
 		}
 	}
 	if len(w.dead) > 0 {
-		own = records // what dropped connections still hold is in no ring above
+		own = records // records of dropped connections are in no ring above
 	}
 	if records != own || records != w.records.used || w.paths.used != len(w.byPath.m) ||
 		w.conns.used != len(w.byConn.m)+len(w.dead) || bytes != w.pathBytes ||

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A map that was large and is small gives its room back; its entries stay.
+// A map that was large and is small gives its room back, and keeps its entries.
 func TestMapsOfWatchesShrink(t *testing.T) {
 	for _, x := range []struct {
 		peak, left int
@@ -40,8 +40,8 @@ func TestMapsOfWatchesShrink(t *testing.T) {
 	}
 }
 
-// A slab hands out each number once and never 0, and gives back chunks of which no item is in use,
-// except the one that it fills.
+// A slab gives out each number once, and never 0. It gives back chunks without items, except the one that it
+// fills.
 func TestSlabGivesChunksBack(t *testing.T) {
 	var s slab[int]
 	chunks := func() (n int) {
@@ -83,7 +83,7 @@ func TestSlabGivesChunksBack(t *testing.T) {
 	}
 }
 
-// A path with many records has an index of them, one with few is looked through.
+// A path with many records has an index of them; a path with few is searched.
 func TestPathsWithManyRecordsAreIndexed(t *testing.T) {
 	w := New[int]()
 	for n := range 20 {
@@ -123,7 +123,8 @@ func TestBytesOfWatches(t *testing.T) {
 	expect.Equal(t, w.Bytes(), 5+28+80+96)
 }
 
-// Drop and Sweep remove as many records as they are asked to, and say whether some are left.
+// Drop and Sweep remove at most the number of records that they are asked to, and report whether some are
+// left.
 func TestSweepsAreBounded(t *testing.T) {
 	for _, x := range []struct {
 		n    int
@@ -159,7 +160,7 @@ func TestSweepsAreBounded(t *testing.T) {
 	checkWatches(t, w)
 }
 
-// Scan stops at the first path behind the pairs asked for.
+// Scan ends at the first path after those asked for.
 func TestScanStopsInTime(t *testing.T) {
 	w := New[string]()
 	for i := range 10 {

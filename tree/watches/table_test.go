@@ -18,7 +18,7 @@ type Event struct {
 	Path string
 }
 
-// The events of one change, in the order the tree tells them.
+// These functions return the events of one change in the tree's order.
 func evCreate(path string) []Event {
 	return []Event{{Type: jute.EventCreated, Path: path}, {Type: jute.EventChildrenChanged,
 		Path: pathpkg.Dir(path)}}
@@ -31,7 +31,7 @@ func evDelete(path string) []Event {
 
 func evSet(path string) []Event { return []Event{{Type: jute.EventDataChanged, Path: path}} }
 
-// fired fires events and returns what each connection was told.
+// fired returns what each connection hears of some events.
 func fired(w *Table[string], events ...[]Event) map[string][]string {
 	got := map[string][]string{}
 	for _, list := range events {
@@ -44,7 +44,7 @@ func fired(w *Table[string], events ...[]Event) map[string][]string {
 	return got
 }
 
-// TestEveryChangeAgainstEveryWatch is the table of watches.md section 2.
+// TestEveryChangeAgainstEveryWatch is the table in section 2 of watches.md.
 func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 	changes := []struct {
 		name   string
@@ -67,7 +67,7 @@ func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 		name string
 		path string
 		kind Kind
-		want [7]string // per change; "" nothing
+		want [7]string // for each change; "": nothing
 		keep bool
 	}{
 		{"getData or exists", p, Data, [7]string{created + p, changed + p, deleted + p}, false},
@@ -159,7 +159,7 @@ func TestMultiIsNotMerged(t *testing.T) {
 	expect.List(t, got["exists"], want, "told %q", got["exists"])
 }
 
-// TestOneShotDoesNotWeakenPersistent keeps away a defect of ZooKeeper 3.8.
+// A one-shot watch does not weaken a persistent one, as it does in ZooKeeper 3.8.
 func TestOneShotDoesNotWeakenPersistent(t *testing.T) {
 	for _, k := range []Kind{Persistent, Recursive} {
 		w := New[string]()
@@ -269,7 +269,7 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 	if expect.Equal(t, len(got["gone"]), 0, "told %q", got) {
 		expect.Equal(t, len(got["stays"]), 1, "told %q", got)
 	}
-	// The same client back on a new connection of the same name.
+	// The same client comes back on a new connection with the same name.
 	w.Add("gone", "/p/12000", Data)
 	for w.Sweep(1000) {
 	}
@@ -282,7 +282,7 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 	expect.That(t, !w.Drop("never seen"), "nothing to sweep")
 }
 
-// held is how many watches a connection has.
+// held returns the number of a connection's watches.
 func held(w *Table[string], conn string) int {
 	count, _ := w.Of(conn)
 	return count
@@ -292,8 +292,8 @@ func TestCountsFollowZooKeeper(t *testing.T) {
 	w := New[string]()
 	w.Add("a", "/x", Data)
 	w.Add("a", "/x", Persistent) // one pair in each registry
-	w.Add("a", "/y", Recursive)  // one
-	w.Add("b", "/x", Child)      // a single watch, not the data watch
+	w.Add("a", "/y", Recursive)  // one pair
+	w.Add("b", "/x", Child)      // a single watch, not a data watch
 	expect.Equal(t, w.Count(), 4,
 		"Count %d, of a %d, of b %d: w.Count()", w.Count(), held(w, "a"), held(w, "b"))
 	expect.Equal(t, held(w, "a"), 3,
@@ -335,7 +335,7 @@ func TestListingsShowTheDataRegistry(t *testing.T) {
 	expect.Equal(t, pairs, len(want), "Summary says %d pairs", pairs)
 }
 
-// Scan passes over the chunks that were given back, and over nothing else.
+// Scan passes over chunks that were given back, and misses no other.
 func TestScanWhereManyWatchesWent(t *testing.T) {
 	w := New[string]()
 	path := func(i int) string { return fmt.Sprintf("/%d", i) }

@@ -45,7 +45,7 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// FuzzTxn reads records without the checksum in front, which would keep the fuzzer out.
+// FuzzTxn reads records without their checksum, which random bytes would not match.
 func FuzzTxn(f *testing.F) {
 	for _, x := range sample() {
 		f.Add(x.encode())
@@ -67,7 +67,7 @@ func FuzzUnsnap(f *testing.F) {
 	f.Add([]byte("\x0a\x00a\x22\x01\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 8 {
-			b[0] &= 0x7f // short results only
+			b[0] &= 0x7f // only short results
 		}
 		unsnap(nil, b)
 	})

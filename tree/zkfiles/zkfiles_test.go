@@ -18,10 +18,10 @@ import (
 
 var (
 	world    = jute.WorldAnyone
-	parentOf = tree.ParentPath // where a variable is called tree
+	parentOf = tree.ParentPath // for functions with a variable named tree
 )
 
-// sample is a log with every kind of transaction.
+// sample returns a log with each kind of transaction.
 func sample() []*Txn {
 	acl := []jute.ACL{{Perms: 5, ID: jute.ID{Scheme: "digest", ID: "a:b"}},
 		{Perms: 1, ID: jute.ID{Scheme: "ip", ID: "10.0.0.0/8"}}}
@@ -93,8 +93,7 @@ func TestLogIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// TestTornLogIsTold cuts a log at every byte: behind an entry it is whole, and
-// anywhere else torn, whatever room was made behind it.
+// A log that is cut after an entry is whole. Cut at any other byte it is torn, whatever empty room follows.
 func TestTornLogIsTold(t *testing.T) {
 	b, starts := encodeLog(sample(), 0)
 	whole := map[int]int{len(b): len(starts)}
@@ -102,7 +101,7 @@ func TestTornLogIsTold(t *testing.T) {
 		whole[at] = i
 	}
 	for _, pad := range []int{0, 1000} {
-		start := 0 // of the entry that is cut
+		start := 0 // start of the entry that is cut
 		for cut := starts[0]; cut <= len(b); cut++ {
 			got, err := readLog(append(bytes.Clone(b[:cut]), make([]byte, pad)...))
 			if n, ok := whole[cut]; ok {
@@ -111,7 +110,7 @@ func TestTornLogIsTold(t *testing.T) {
 					"cut at %d, padded with %d: %d entries, %v", cut, pad, len(got), err)
 				continue
 			}
-			// The first bytes of a checksum are zeros, like the room behind.
+			// The first bytes of a checksum may be zeros, like the empty room.
 			if err == nil && len(bytes.Trim(b[start:cut], "\x00")) == 0 {
 				continue
 			}
@@ -120,14 +119,13 @@ func TestTornLogIsTold(t *testing.T) {
 	}
 }
 
-// TestFlippedByteInLogIsFound changes each byte to several others. It must
-// never read as a log that merely ends earlier.
+// A changed byte in a log is found. It never makes the log end earlier without an error.
 func TestFlippedByteInLogIsFound(t *testing.T) {
 	b, starts := encodeLog(sample(), 600)
 	end := len(b) - 600
 	for at := range end {
 		if at >= 8 && at < 16 {
-			continue // the database's id may be any
+			continue // the id of the database may have any value
 		}
 		for _, x := range []byte{1, 0x80, 0xff, b[at], b[at] ^ 'B'} {
 			if x == 0 {
@@ -143,7 +141,7 @@ func TestFlippedByteInLogIsFound(t *testing.T) {
 	}
 }
 
-// snapshotOf writes t.
+// snapshotOf returns the snapshot of a tree.
 func snapshotOf(t testing.TB, tree *Tree) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -155,14 +153,14 @@ func snapshotOf(t testing.TB, tree *Tree) []byte {
 	return b.Bytes()
 }
 
-// paths returns every path, sorted: parents before their children.
+// paths returns all paths, sorted: parents come before their children.
 func paths(t *Tree) (list []string) {
 	t.Nodes.Walk(func(path string, _ tree.Info) bool { list = append(list, path); return true })
 	slices.Sort(list)
 	return list
 }
 
-// node returns the node at path, nil if there is none.
+// node returns the node at a path, or nil.
 func node(t *Tree, path string) *tree.Info {
 	n, there := t.Nodes.Get(path)
 	if !there {
@@ -179,7 +177,7 @@ func load(b []byte, zxid int64) (*Tree, error) {
 	return Load(r, zxid)
 }
 
-// same compares what two trees hold.
+// same returns an error if two trees differ.
 func same(a, b *Tree) error {
 	if !reflect.DeepEqual(a.Sessions, b.Sessions) || a.Zxid != b.Zxid || a.Nodes.Count() != b.Nodes.Count() ||
 		a.sum != b.sum {
@@ -221,15 +219,15 @@ func TestEveryByteOfSnapshotCounts(t *testing.T) {
 		bad[at] ^= 1 << (at % 8)
 		must.Fails(t, expect.Err(load(bad, tree.Zxid)), "byte %d of %d changed and no error", at, len(b))
 		_, err := load(b[:at], tree.Zxid)
-		// Older releases end behind the first seal.
+		// A snapshot of an older release ends after its first seal.
 		must.That(t, err != nil || bytes.HasSuffix(b[:at], []byte("\x00\x00\x00\x01/")),
 			"cut at byte %d of %d and no error", at, len(b))
 		must.That(t, err == nil || errors.Is(err, ErrTorn), "cut at byte %d of %d: %v", at, len(b), err)
 	}
 }
 
-// TestFuzzySnapshot takes a snapshot as ZooKeeper does, node by node while
-// transactions are applied, and brings it forward with the log from its zxid.
+// TestFuzzySnapshot takes a snapshot as ZooKeeper does, node by node while transactions are applied. With the
+// log from its zxid on, it becomes the right tree.
 func TestFuzzySnapshot(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -283,8 +281,8 @@ func TestFuzzySnapshot(t *testing.T) {
 	}
 }
 
-// A snapshot may hold a node and its child while its log still has the life of that node before. The
-// child counts for the new node, whatever kind of create made it.
+// A snapshot may hold a node and its child while its log still has an earlier life of the node. The child
+// counts for the new node, whatever kind of create made it.
 func TestFuzzySnapshotOfANodeThatIsMadeAgain(t *testing.T) {
 	for _, kind := range []jute.OpCode{jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL} {
 		tree, fuzzy := NewTree(), NewTree()
@@ -358,7 +356,7 @@ func (g *generator) next() *Txn {
 		op := Op{Type: jute.OpCreate, Path: child, Data: []byte("d"), ACL: world, Cversion: n.Counter + 1,
 			Ephemeral: k == 12}
 		x.Ops = []Op{op}
-		if k > 17 { // made and deleted, with one zxid
+		if k > 17 { // created and deleted with one zxid
 			x.Type = jute.OpMulti
 			x.Ops = append(x.Ops, Op{Type: jute.OpDelete, Path: child})
 		}
@@ -390,8 +388,8 @@ func TestDigestThatDiffersIsRefused(t *testing.T) {
 	expect.Fails(t, tree.Apply(x), "a transaction with another digest was applied")
 }
 
-// TestPassword holds Password against java.util.Random, whose sequence for the
-// seed 0 every Java prints: -1155484576, -723955400, 1033096058, -1690734402.
+// Password gives the numbers of java.util.Random, whose sequence for seed 0 each Java prints: -1155484576,
+// -723955400, 1033096058, -1690734402.
 func TestPassword(t *testing.T) {
 	var want []byte
 	for _, v := range []int32{-1155484576, -723955400, 1033096058, -1690734402} {
@@ -424,13 +422,13 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestUnsnap has blocks made by hand from the description of the format; what
-// the library itself writes is tested beside a real ZooKeeper.
+// The blocks of TestUnsnap are made by hand from the description of the format. Another test, with a real
+// ZooKeeper, has the library's own blocks.
 func TestUnsnap(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"\x00", ""},
 		{"\x0b\x28hello world", "hello world"},
-		{"\x0a\x00a\x22\x01\x00", "aaaaaaaaaa"},         // a copy with two bytes of distance, onto itself
+		{"\x0a\x00a\x22\x01\x00", "aaaaaaaaaa"},         // copies itself, from two bytes before
 		{"\x08\x08abc\x05\x03", "abcabcab"[:8]},         // one byte, length 5
 		{"\x08\x08abc\x13\x03\x00\x00\x00", "abcabcab"}, // four bytes
 		{"\x43\xf0\x3f" + string(bytes.Repeat([]byte("x"), 64)) + "\x08abc", string(bytes.Repeat([]byte("x"), 64)) +
