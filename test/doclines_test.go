@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Pages end their lines after a sentence, and at 110 columns: a line of a review then shows what a change
-// says. Tables, examples and commands too long for a line stay as they are.
+// Pages end lines after sentences and at 110 columns, so that a review shows which sentence has changed.
+// Tables, examples and commands longer than a line stay as they are.
 func TestPagesEndTheirLines(t *testing.T) {
 	list := exec.Command("git", "ls-files", "*.md")
 	list.Dir = ".."

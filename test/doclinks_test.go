@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Doc links in packages for other programs name only what exists.
+// Links in the comments of packages for other programs name only what exists.
 func TestCommentsLinkToWhatThereIs(t *testing.T) {
 	link := regexp.MustCompile(`(?:^|[^\w])\[\*?([A-Z]\w*(?:\.[A-Z]\w*)?)\]`)
 	for _, dir := range []string{"client", "client/zk", "client/fence", "client/recipe", "server",
@@ -43,7 +43,8 @@ func TestCommentsLinkToWhatThereIs(t *testing.T) {
 	}
 }
 
-// declared adds the names of a declaration. It adds methods and fields after their type.
+// declared adds the names that a declaration declares: types, and methods and fields with their type before
+// them.
 func declared(d ast.Decl, known map[string]bool) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

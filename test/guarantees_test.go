@@ -62,7 +62,7 @@ func TestEveryGuaranteeHasATest(t *testing.T) {
 	}
 }
 
-// R7: the set of versions that was tested, and no older store below it.
+// R7: the versions that were tested are required, and no older store comes below them.
 func TestR7StoresAreNotOlderThanTested(t *testing.T) {
 	b := must.Get(os.ReadFile("../go.mod"))(t)
 	for module, least := range map[string][3]int{
@@ -83,7 +83,7 @@ func TestR7StoresAreNotOlderThanTested(t *testing.T) {
 	}
 }
 
-// R20: raft's own restore would set back the zxid and the sessions. No running code may reach it.
+// R20: raft's own restore would set back the zxid and the sessions, so no running code may call it.
 func TestR20RaftRestoreIsNotReachable(t *testing.T) {
 	for _, dir := range []string{"../raftfsm", "../server", "../server/admin", "../cmd/zlockd/daemon",
 		"../cmd/zlockd/internal/data"} {
@@ -112,7 +112,7 @@ func TestLimitsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// Users can check the files of make sign by the commands of SECURITY.md, and a change shows.
+// The commands of SECURITY.md check the files of make sign, and find a changed file.
 func TestSignedChecksumsCanBeChecked(t *testing.T) {
 	if _, err := exec.LookPath("minisign"); err != nil {
 		must.Equal(t, os.Getenv("ZLTEST_REQUIRE_STOCK"), "", "the program minisign")
@@ -140,14 +140,14 @@ func TestSignedChecksumsCanBeChecked(t *testing.T) {
 	}
 }
 
-// byText are the functions that may look at the text of an error, each with its reason.
+// byText lists the functions that may look at an error's text, each with the reason.
 var byText = map[string]string{
-	"raftfsm/disk/watchdog.go":       "missing", // raft's stores have no value for it
-	"client/internal/hold/errors.go": "ErrorAt", // puts a path into the text once; no decision depends on it
+	"raftfsm/disk/watchdog.go":       "missing", // raft's stores have no value for this error
+	"client/internal/hold/errors.go": "ErrorAt", // it adds a path to the text once, and decides nothing by it
 }
 
-// TestErrorsAreToldByTheirCode: an error that travels between programs has a
-// code (package raftfsm/status), any other a value; its text is for people.
+// An error that travels between programs has a code (package raftfsm/status), and any other a value. The text
+// of an error is for people, and no program decides by it.
 func TestErrorsAreToldByTheirCode(t *testing.T) {
 	must.OK(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		path = filepath.ToSlash(path)
@@ -181,12 +181,12 @@ func TestErrorsAreToldByTheirCode(t *testing.T) {
 
 func looksAtText(n ast.Node) bool {
 	switch n := n.(type) {
-	case *ast.BinaryExpr: // a comparison with nil is of a future of raft's
+	case *ast.BinaryExpr: // a comparison with nil is about a future of raft
 		nilled := isIdent(n.X, "nil") || isIdent(n.Y, "nil")
 		return (n.Op == token.EQL || n.Op == token.NEQ) && !nilled && (isText(n.X) || isText(n.Y))
 	case *ast.SwitchStmt:
 		return isText(n.Tag)
-	case *ast.CallExpr: // a call that cuts or replaces a text does not decide by it
+	case *ast.CallExpr: // a call that cuts or replaces a text decides nothing by it
 		f, ok := n.Fun.(*ast.SelectorExpr)
 		return ok && isIdent(f.X, "strings") && len(n.Args) > 1 && fromText(n.Args[0]) &&
 			slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index", "Compare"},
@@ -195,7 +195,7 @@ func looksAtText(n ast.Node) bool {
 	return false
 }
 
-// fromText reports whether an expression contains X.Error(), or is a variable that was made of it.
+// fromText reports whether an expression contains X.Error(), or is a variable made from it.
 func fromText(e ast.Node) (found bool) {
 	if v, ok := e.(*ast.Ident); ok && v.Obj != nil {
 		if made, ok := v.Obj.Decl.(*ast.AssignStmt); ok && len(made.Rhs) == 1 {

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// namesOfClients are the names by which programs of a Kubernetes know the servers.
+// namesOfClients are the names by which programs in Kubernetes know the servers.
 var namesOfClients = []string{"zlockd", "zlockd.default", "zlockd.default.svc", "zlockd-0.zlockd-headless",
 	"zlockd.default.svc.cluster.local", "zlockd-0.zlockd-headless.default.svc.cluster.local"}
 

@@ -16,8 +16,8 @@ import (
 
 const module = "github.com/zlockd/zlockd/"
 
-// allowed is the picture of docs/architecture.md: what each package may import
-// of ours. Packages under test may import anything.
+// allowed is the table of docs/architecture.md: which of our packages a package may import. Packages below
+// test may import any.
 var allowed = map[string][]string{
 	"jute":         {},
 	"tree":         {"jute", "client/recipe", "tree/acl", "tree/digest", "tree/watches"},
@@ -157,7 +157,7 @@ var allowed = map[string][]string{
 		"raftfsm/vfs"},
 }
 
-// pure packages must not be able to see a clock, a network, a file or a lock.
+// A pure package has no access to a clock, the network, files or locks.
 var pure = []string{"jute", "tree", "tree/acl", "tree/digest", "tree/watches", "tree/zkfiles", "session",
 	"raftfsm/change", "raftfsm/state", "raftfsm/state/window", "raftfsm/status",
 	"server/clients/request", "server/locks", "server/view/answer", "client/recipe"}
@@ -182,7 +182,7 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 			continue
 		}
 		seen[pkg] = true
-		for _, ours := range may { // other systems lack files that import more
+		for _, ours := range may { // files for other systems may import the rest
 			expect.That(t, runtime.GOOS != "linux" || slices.Contains(strings.Split(imports, ","), module+ours),
 				"%s may import %s, and does not: take the leave away", pkg, ours)
 		}
@@ -209,8 +209,8 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 	}
 }
 
-// Only the Kerberos module depends on a Kerberos library, so a program that imports a package of zlockd does
-// not get that library.
+// Only the Kerberos module needs a Kerberos library. A program that imports a package of zlockd does not get
+// it.
 func TestKerberosIsAModuleOfItsOwn(t *testing.T) {
 	for _, file := range []string{"../go.mod", "../go.sum"} {
 		text := string(must.Get(os.ReadFile(file))(t))

@@ -40,7 +40,7 @@ func at(doc any, keys ...string) any {
 	return doc
 }
 
-// TestManifests reads the manifests below deploy: all that they name must exist.
+// All that the manifests below deploy name exists.
 func TestManifests(t *testing.T) {
 	help := must.Get(exec.Command("go", "run", "../cmd/zlockd", "--help").Output())(t)
 	objects, kubernetes := documents(t, "kubernetes/zlockd.yaml")

@@ -12,16 +12,16 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// sharing names, for each file that makes strings and bytes share memory, the test in its folder that
-// overwrites what is shared.
+// sharing names, for each file in which strings and bytes share memory, a test in its folder that overwrites
+// the shared bytes.
 var sharing = map[string]string{
 	"jute/decode.go":  "TestStringsShareTheirInputUntilItIsHandled",
 	"tree/acl/set.go": "TestSetsShareNothingWithTheirInputs",
 	"tree/info.go":    "TestTreesShareNothingWithTheirInputs",
 }
 
-// Strings that share a buffer are made in few places, and each has its test: a string that outlives its
-// buffer shows bytes of another client.
+// Few places make strings that share a buffer, and each has its test: a string that outlives its buffer shows
+// bytes of another client.
 func TestSharedMemoryHasItsTests(t *testing.T) {
 	shares := regexp.MustCompile(`unsafe\.(String|Slice)\(`)
 	files := must.Get(exec.Command("git", "-C", "..", "ls-files", "*.go").Output())(t)

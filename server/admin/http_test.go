@@ -187,28 +187,33 @@ func TestHealthAndReadiness(t *testing.T) {
 		w := get(t, h, path)
 		var v answer
 		err := json.Unmarshal(w.Body.Bytes(), &v)
-		must.That(t, err == nil && v.V == 1, "%s: %v", w.Body, err)
+		must.OK(t, err, "%s", w.Body)
+		must.Equal(t, v.V, 1, "the version of the answer %s", w.Body)
 		return w.Code, v
 	}
-	if code, v := look("/ready"); code != 200 || v.Status != "ready" || *v.Mode != "standalone" {
-		t.Errorf("serving: %d %+v", code, v)
+	code, v := look("/ready")
+	expect.Equal(t, code, 200, "code of /ready at a server that serves")
+	expect.Equal(t, v.Status, "ready", "/ready at a server that serves")
+	if expect.That(t, v.Mode != nil, "/ready at a server that serves names no mode") {
+		expect.Equal(t, *v.Mode, "standalone", "mode of a server alone")
 	}
 	f.status.Notices = []string{"peers talk in the clear"}
-	if code, v := look("/health"); code != 200 || v.Status != "ok" || len(v.Reasons) != 0 ||
-		len(v.Notices) != 1 {
-		t.Errorf("serving: %d %+v", code, v)
-	}
+	code, v = look("/health")
+	expect.Equal(t, code, 200, "code of /health at a server that serves")
+	expect.Equal(t, v.Status, "ok", "/health at a server that serves")
+	expect.Equal(t, len(v.Reasons), 0, "reasons at a server that serves: %q", v.Reasons)
+	expect.Equal(t, len(v.Notices), 1, "notices: %q", v.Notices)
 	f.status.Serving, f.status.Reason = false, "no leader for 3s"
-	if code, v := look("/ready"); code != 503 || v.Mode != nil ||
-		!slices.Equal(v.Reasons, []string{"no leader for 3s"}) {
-		t.Errorf("without leader: %d %+v", code, v)
-	}
-	code, _ := look("/health")
-	expect.Equal(t, code, 200, "a server without leader would be restarted")
+	code, v = look("/ready")
+	expect.Equal(t, code, 503, "code of /ready without a leader")
+	expect.That(t, v.Mode == nil, "/ready names a mode without a leader")
+	expect.List(t, v.Reasons, []string{"no leader for 3s"}, "reasons of /ready without a leader")
+	code, _ = look("/health")
+	expect.Equal(t, code, 200, "code of /health without a leader; another one would have the server restarted")
 	f.status.Faults = []string{"disk full"}
-	if code, v := look("/health"); code != 503 || !slices.Equal(v.Reasons, []string{"disk full"}) {
-		t.Errorf("disk full: %d %+v", code, v)
-	}
+	code, v = look("/health")
+	expect.Equal(t, code, 503, "code of /health with a fault")
+	expect.List(t, v.Reasons, []string{"disk full"}, "reasons of /health with a fault")
 }
 
 func TestMetricsHaveBothFamilies(t *testing.T) {

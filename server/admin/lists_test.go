@@ -19,8 +19,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A failed login is counted, and logged with its user, its address and its page, once a
-// second; the password is not logged.
+// A failed login counts, and is logged with its user, address and page, at most once a second. The log does
+// not have the password.
 func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(1000, 0)
@@ -56,19 +56,18 @@ func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
 		if i == 4 {
 			now = now.Add(time.Second)
 		}
-		if code := try(c.authorization); code != c.code || a.loginsFailed.Load() != c.failed ||
-			strings.Count(log.String(), "login failed") != c.lines {
-			t.Errorf("%q: %d, %d failed, log %s", c.authorization, code, a.loginsFailed.Load(), log.String())
-		}
+		expect.Equal(t, try(c.authorization), c.code, "%q", c.authorization)
+		expect.Equal(t, a.loginsFailed.Load(), c.failed, "failed logins after %q", c.authorization)
+		expect.Equal(t, strings.Count(log.String(), "login failed"), c.lines, "lines of the log after %q", c.authorization)
 	}
 	for _, part := range []string{"super", "192.0.2.1", "/act"} {
-		expect.Has(t, log.String(), part, "is missing in")
+		expect.Has(t, log.String(), part)
 	}
 	expect.That(t, !strings.Contains(log.String(), "guess"), "the log has a password: %s", log.String())
 }
 
-// TestListsSayWhatTheyTake: no entry of a list is longer in an answer than the size it is counted with, so an
-// answer stays below 50 MB.
+// An entry of a list takes no more bytes in an answer than it is counted with, so an answer stays below 50
+// MB.
 func TestListsSayWhatTheyTake(t *testing.T) {
 	length := func(o object) int {
 		var b bytes.Buffer
@@ -109,7 +108,7 @@ func TestListsSayWhatTheyTake(t *testing.T) {
 	}
 }
 
-// TestListsEndWhereThereIsNoRoom: and the answer says so.
+// A list ends where the answer has no more room, and the answer says so.
 func TestListsEndWhereThereIsNoRoom(t *testing.T) {
 	path := "/" + strings.Repeat(`"`, 60_000)
 	s := &Status{Node: status.Node{Serving: true}, Mode: Leader}
@@ -122,13 +121,13 @@ func TestListsEndWhereThereIsNoRoom(t *testing.T) {
 	const said = "too many: 1000000 watches, of which only some are shown"
 	var b bytes.Buffer
 	must.OK(t, writeJSON(&b, a.runCommand(a.byName["watches"], "watches", 0, nil)))
-	if text := b.String(); len(text) > 50_000_000 || len(text) < 40_000_000 ||
-		!strings.Contains(text, `"truncated" : "`+said+`"`) {
-		t.Errorf("%d bytes, ending %q", len(text), text[max(0, len(text)-200):])
-	}
+	text := b.String()
+	expect.That(t, len(text) <= 50_000_000, "the answer has %d bytes, want at most 50 MB", len(text))
+	expect.That(t, len(text) >= 40_000_000, "the answer has %d bytes, want at least 40 MB", len(text))
+	expect.That(t, strings.Contains(text, `"truncated" : "`+said+`"`), "the answer does not say so at its end %q",
+		text[max(0, len(text)-200):])
 	b.Reset()
-	if err := a.Answer(&b, [4]byte([]byte("wchc"))); err != nil || !strings.HasSuffix(b.String(), "\n"+said+
-		"\n") {
-		t.Errorf("%v: %q", err, b.String()[max(0, b.Len()-200):])
-	}
+	expect.OK(t, a.Answer(&b, [4]byte([]byte("wchc"))))
+	end := b.String()[max(0, b.Len()-200):]
+	expect.That(t, strings.HasSuffix(end, "\n"+said+"\n"), "wchc ends with %q", end)
 }

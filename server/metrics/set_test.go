@@ -65,12 +65,13 @@ func TestQuantilesForgetAfterTwoWindows(t *testing.T) {
 	r.Value(now, 1)
 	r.Observe(10)
 	s := r.Value(now, 1)
-	expect.That(t, s.P50 >= 900, "the window before is forgotten: %+v", s)
+	expect.That(t, s.P50 >= 900, "the median is %v, want 900 or more: the window before still counts", s.P50)
 	now = now.Add(window)
 	r.Value(now, 1)
-	if s := r.Value(now, 1); s.P99 != 10 || s.Max != 1000 || s.Count != 101 {
-		t.Errorf("quantiles of the last window, count and extremes of all: %+v", s)
-	}
+	s = r.Value(now, 1)
+	expect.Equal(t, s.P99, 10, "a quantile is of the last windows")
+	expect.Equal(t, s.Max, 1000, "the maximum is of all values")
+	expect.Equal(t, s.Count, 101, "the count is of all values")
 	r.Reset()
 	expect.Equal(t, r.Value(now, 1), Summary{}, "after reset")
 }
@@ -90,7 +91,9 @@ func TestRecorderTakesMany(t *testing.T) {
 	}
 	wg.Wait()
 	s := r.Value(at, 1)
-	expect.That(t, s.Count == 8000 && s.Min == 0 && s.Max == 7999, "got %+v", s)
+	expect.Equal(t, s.Count, 8000, "count")
+	expect.Equal(t, s.Min, 0, "minimum")
+	expect.Equal(t, s.Max, 7999, "maximum")
 }
 
 func TestObservingDoesNotAllocate(t *testing.T) {
@@ -175,8 +178,14 @@ func TestPausesOfTheCollectorAreMeasured(t *testing.T) {
 	}
 	s := GCPauses()
 	mean := s.Sum / float64(s.Count)
-	expect.That(t, before.Count > 0 && s.Count >= before.Count+20 && s.Sum > before.Sum && s.Min <= before.Min &&
-		s.Max >= before.Max, "%+v, then %+v", before, s)
-	expect.That(t, s.Min < mean && mean < s.Max && s.Min <= s.P50*1.1 && s.P50 <= s.P99 && s.P99 <= s.Max*1.1,
-		"%+v", s)
+	expect.That(t, before.Count > 0, "no pause was measured before")
+	expect.That(t, s.Count >= before.Count+20, "%d pauses, and %d before 20 more collections", s.Count, before.Count)
+	expect.That(t, s.Sum > before.Sum, "the sum is %v, and was %v", s.Sum, before.Sum)
+	expect.That(t, s.Min <= before.Min, "the minimum is %v, and was %v", s.Min, before.Min)
+	expect.That(t, s.Max >= before.Max, "the maximum is %v, and was %v", s.Max, before.Max)
+	expect.That(t, s.Min < mean, "the minimum is %v, and the mean %v", s.Min, mean)
+	expect.That(t, mean < s.Max, "the mean is %v, and the maximum %v", mean, s.Max)
+	expect.That(t, s.Min <= s.P50*1.1, "the minimum is %v, and the median %v", s.Min, s.P50)
+	expect.That(t, s.P50 <= s.P99, "the median is %v, and the 99th percentile %v", s.P50, s.P99)
+	expect.That(t, s.P99 <= s.Max*1.1, "the 99th percentile is %v, and the maximum %v", s.P99, s.Max)
 }

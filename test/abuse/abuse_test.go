@@ -30,20 +30,19 @@ var (
 		"fail when an innocent client waits longer than a second for the lock")
 )
 
-// The limits that docs/limits.md promises.
+// The limits that docs/limits.md states.
 const (
 	mostMemory = 256 << 20 // that an attack may add
-	mostLog    = 64 << 20  // of log that it may add beyond what is stored
-	// that segments of the log take beyond their entries: four of 16 MiB, one of them about to be removed
+	mostLog    = 64 << 20  // of log, beyond the data that are stored
+	// for segments of the log, beyond their entries: four of 16 MiB, one of which is about to be removed
 	mostRoom    = 64 << 20
-	mostLeast   = 64 << 20 // that 64 entries take, which the log always keeps: of the longest requests
-	mostStored  = 32 << 20 // the most that is stored, with snapshots and one that is being written
+	mostLeast   = 64 << 20 // for the 64 entries that the log always keeps, if they are the longest requests
+	mostStored  = 32 << 20 // for the stored data, with snapshots and one that is being written
 	mostHandOff = time.Second
 	descriptors = 512
 )
 
-// limited makes servers run with few descriptors and 1 GiB of memory: a
-// process that asks for more ends.
+// limited makes servers run with few descriptors and 1 GiB of memory. A process that needs more memory ends.
 func limited(t *testing.T) {
 	bin := cluster.Build(t)
 	path := filepath.Join(t.TempDir(), "zlockd")
@@ -120,7 +119,7 @@ func TestAbuse(t *testing.T) {
 	t.Logf("%v each, three servers:\n%s", *lasts, &table)
 	for _, s := range c.Servers {
 		must.That(t, s.Running(), "server %d is gone", s.ID)
-		s.WaitServing(time.Minute) // on a busy machine it may cease to for a moment
+		s.WaitServing(time.Minute) // on a busy machine a server may stop serving for a moment
 	}
 	c.SameState()
 }
@@ -130,7 +129,7 @@ func profile(s *cluster.Server, lasts time.Duration) {
 	resp, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.Admin,
 		max(1, int(lasts.Seconds())-1)))
 	if err != nil {
-		return // the output is for a reader only
+		return // only a reader uses the output
 	}
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// perAddr is how many connections from one address a server accepts by default.
+// perAddr is the number of connections that a server accepts from one address by default.
 const perAddr = 60
 
 // attacker is a client without rights, with an address of its own.
@@ -35,8 +35,7 @@ type targets struct {
 // target is where a server listens.
 type target struct{ Client, Admin, Peer, Ticket string }
 
-// launch runs an attack in its own process at the lowest priority, as if the attacker had its own machine and
-// left the processors here alone.
+// launch runs an attack in a process of the lowest priority, as if the attacker had a machine of its own.
 func launch(name string, to targets, lasts time.Duration) error {
 	b, err := json.Marshal(to)
 	if err != nil {
@@ -78,7 +77,7 @@ func (a *attacker) pause(d time.Duration) {
 	}
 }
 
-// raw calls f with a bare connection, which ends with the attack.
+// raw calls f with a bare connection, which it closes when the attack ends.
 func (a *attacker) raw(addr string, f func(c net.Conn) error) error {
 	c, err := a.dial(addr)
 	if err != nil {
@@ -100,7 +99,7 @@ func (a *attacker) session(s target, f func(c *wire.Conn) error) error {
 	})
 }
 
-// sessions runs session on n connections to each of the servers on.
+// sessions runs session on n connections to each of the named servers.
 func (a *attacker) sessions(n int, on []target, f func(c *wire.Conn, i int) error) {
 	a.each(n*len(on), func(i int) error {
 		return a.session(on[i%len(on)], func(c *wire.Conn) error { return f(c, i) })
@@ -135,7 +134,7 @@ func flood(c *wire.Conn, request func(k int) []byte) error {
 	}
 }
 
-// request is one request's frame.
+// request returns the frame of a request.
 func request(k int, op jute.OpCode, body []byte) []byte {
 	return wire.AppendRequest(nil, int32(k&0x7fffffff), op, body)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// attack is one way to be a nuisance.
+// attack is one way to harm a server.
 type attack struct {
 	name string
-	run  func(a *attacker) // until a.ctx ends
+	run  func(a *attacker) // runs until a.ctx ends
 }
 
 // Nodes for the attacks: a list of 2 MB, and a node of 1 MB.

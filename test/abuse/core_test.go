@@ -24,8 +24,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// core is a replica without a log: one goroutine applies what clients propose. It measures the processor time
-// of each hold of the state lock, except the holds for the innocent client.
+// core is a server without a log: one goroutine applies what clients propose. It measures the processor time
+// of each hold of the state lock, except holds for the innocent client.
 type core struct {
 	srv   *clients.Server
 	addr  string
@@ -33,18 +33,18 @@ type core struct {
 
 	mu    sync.RWMutex // the state lock
 	state *state.State
-	now   proposal // being applied
+	now   proposal // the proposal that is being applied
 
-	innocent atomic.Int64 // session
+	innocent atomic.Int64 // the session of the innocent client
 
 	figures sync.Mutex
 	holds
 }
 
-// holds is what the holds of the state lock took.
+// holds is the cost of holds of the state lock.
 type holds struct {
 	longest, sum time.Duration // of processor time
-	steps        int           // the most of one request
+	steps        int           // the most of a single request
 }
 
 type proposal struct {
@@ -87,7 +87,7 @@ func thread() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// measuring is the processor time that thread itself takes per measurement: more than a short read takes.
+// measuring is the processor time that a call of thread takes: longer than a short read.
 var measuring = sync.OnceValue(func() time.Duration {
 	least := time.Hour
 	for range 1000 {
@@ -110,7 +110,7 @@ func (c *core) hold(f func()) {
 	c.sum += took
 }
 
-// take returns what was measured since the last time.
+// take returns the costs since its last call.
 func (c *core) take() holds {
 	c.figures.Lock()
 	defer c.figures.Unlock()
@@ -119,7 +119,7 @@ func (c *core) take() holds {
 	return h
 }
 
-// run applies what is proposed, each request as an entry of its own.
+// run applies each proposed request as an entry of its own.
 func (c *core) run() {
 	for c.now = range c.queue {
 		bl := state.Block{Count: 1, Requests: c.now.r.Append(nil)}
@@ -175,7 +175,7 @@ func (c *core) Attached(s *session.Session, created bool) {
 
 func (c *core) Outcome(_, _ uint32, _ uint64, o *state.Outcome) {
 	c.figures.Lock()
-	if c.now.r.Op != jute.OpCloseSession { // closing a session has no budget
+	if c.now.r.Op != jute.OpCloseSession { // the end of a session has no budget
 		c.steps = max(c.steps, o.Steps)
 	}
 	c.figures.Unlock()

@@ -19,7 +19,7 @@ type innocents struct {
 	mu      sync.Mutex
 	locks   int
 	slowest time.Duration
-	trouble error // the first
+	trouble error // the first error
 }
 
 func startInnocents(addrs [2]string) (*innocents, error) {
@@ -77,8 +77,8 @@ func (p *innocents) take() (locks int, slowest time.Duration, trouble error) {
 	return locks, slowest, trouble
 }
 
-// calm waits until the servers have worked off the last attack and the lock moves again. Then
-// it resets the counts.
+// calm waits until the servers have finished the work of the last attack, and the lock is passed on again.
+// Then it resets the counts.
 func (p *innocents) calm(most time.Duration) {
 	for end := time.Now().Add(most); time.Now().Before(end); {
 		p.take()

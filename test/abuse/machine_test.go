@@ -12,10 +12,9 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// slower returns how many times longer a step of a request takes here than docs/limits.md says it takes
-// on the machine of its figures: 1 at least, and 2 at most, because a step that takes longer than that is
-// a fault of the program. The bounds of times hold for that machine, and the step is measured in the same
-// run as the attacks.
+// slower returns how many times longer a step of a request takes on this machine than on the machine of
+// docs/limits.md: at least 1, and at most 2, because a longer step is a fault of the program. Limits in time
+// are multiplied by it. The step is measured in the same run as the attacks.
 func slower(t *testing.T) float64 {
 	const creates, name = 10_000, 10
 	request := make([]byte, 0, creates*100)
@@ -28,7 +27,7 @@ func slower(t *testing.T) float64 {
 	}
 	request = jute.AppendMultiHeader(request, jute.OpError, true, -1)
 	step := math.Inf(1)
-	for range 7 { // take the fastest: no other work was on the processor then
+	for range 7 { // the fastest: no other program took the processor then
 		tr, c := tree.New(), &tree.Change{Zxid: 1, Session: 1}
 		began := time.Now()
 		tr.Apply(c, jute.OpMulti, request, nil)

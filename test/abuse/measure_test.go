@@ -20,7 +20,7 @@ type measure struct {
 func watch(s *cluster.Server, stop <-chan struct{}) (m measure, err error) {
 	pid := s.Pid()
 	m.before = procs.Resident(pid)
-	// From here on the peak is that of this attack.
+	// From here on the peak of the memory belongs to this attack.
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
 		return m, err
 	}

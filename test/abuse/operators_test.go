@@ -22,7 +22,7 @@ var adminPages = []string{"/", "/metrics", "/health", "/members", "/locks", "/se
 	"/commands/dump", "/commands/watches", "/commands/watches_by_path", "/commands/watch_summary",
 	"/commands/configuration", "/commands/environment"}
 
-// operatorAttacks make what operators ask for large or slow: answers, watches, locks and ends of sessions.
+// operatorAttacks make requests of operators large or slow: answers, watches, locks and ends of sessions.
 var operatorAttacks = []attack{
 	{"slow readers of every admin page", func(a *attacker) {
 		a.each(4*len(adminPages)*len(a.All), func(i int) error {
@@ -113,7 +113,7 @@ func many(c *wire.Conn, n int, create func(k int) []byte) error {
 	return nil
 }
 
-// looked runs f while the attacker also asks the leader for all that shows locks and watches.
+// looked runs f while the attacker asks the leader for all lists of locks and watches.
 func (a *attacker) looked(f func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -139,7 +139,8 @@ func (a *attacker) looked(f func()) {
 	wg.Wait()
 }
 
-// scrapes are what a monitoring asks every server every second, from an address that is not the attacker's.
+// scrapes are the requests of a monitoring to each server each second, from an address that is not the
+// attacker's.
 type scrapes struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -147,7 +148,7 @@ type scrapes struct {
 	mu      sync.Mutex
 	asked   int
 	slowest time.Duration
-	trouble error // the first
+	trouble error // the first error
 }
 
 // patience is how long the monitoring waits for an answer, as Prometheus does.
@@ -192,7 +193,7 @@ func (s *scrapes) ask(ctx context.Context, f func(context.Context) error) {
 	}
 }
 
-// take returns what came since the last call.
+// take returns the scrapes since its last call.
 func (s *scrapes) take() (asked int, slowest time.Duration, trouble error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

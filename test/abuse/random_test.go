@@ -29,38 +29,38 @@ var (
 	burst = flag.Duration("abuse.burst", time.Second, "how long a random attack lasts")
 )
 
-// The limits that docs/limits.md promises for one address.
+// The limits that docs/limits.md states for one address.
 const (
-	longestHold = 20 * time.Millisecond // of processor time, by one request
-	lockShare   = 3                     // the part of each second
-	freeHolds   = 60 * time.Millisecond // allowed beyond a third of each second: one burst and one request
+	longestHold = 20 * time.Millisecond // of processor time, for one request
+	lockShare   = 3                     // one part in so many of each second
+	freeHolds   = 60 * time.Millisecond // beyond that: one burst and one request
 )
 
-// draw is one random attack: what it finds in the tree, its identity, what it asks for.
+// draw is a random attack: the nodes that it finds, its identity and its requests.
 type draw struct {
 	*rand.Rand
 	seed           uint64
 	levels, length int        // of the deepest path
-	acl            []jute.ACL // of the nodes asked about
-	nodes          int        // asked about in turn
-	data           int        // bytes in each
+	acl            []jute.ACL // of the nodes that requests name
+	nodes          int        // that requests name in turn
+	data           int        // bytes in each node
 	quotas         int
-	text           int // bytes of the limits of each quota
+	text           int // bytes of each quota's limits
 	written        int // bytes that a write brings
 	identities     int
 	watchers       int
-	prefixes       bool // each watcher watches every level, with all below
+	prefixes       bool // each watcher watches each level with all below it
 	attackers      int
-	op, beside     jute.OpCode // asked for in turn
+	op, beside     jute.OpCode // operations in turn
 	malformed      bool        // a request is cut short
-	inside         jute.OpCode // of a multi
+	inside         jute.OpCode // operation in a multi
 	ops            int
 	ephemeral      bool
-	reads          bool // the answers
+	reads          bool // it reads the answers
 	unfinished     bool // the last byte of a request never comes
 }
 
-// drawAttack draws from the grammar. A new kind of attack enters here.
+// drawAttack draws an attack. A new kind of attack is added here.
 func drawAttack(seed uint64) *draw {
 	r := rand.New(rand.NewPCG(seed, 77))
 	log := func(most int) int { return int(float64(most) * r.Float64() * r.Float64()) }
@@ -113,7 +113,7 @@ func (d *draw) dir(levels int) string {
 	return strings.Repeat("/"+strings.Repeat("d", d.length), levels)
 }
 
-// node is the path of a node asked about, below the deepest directory.
+// node returns the path of a node that requests name, below the deepest directory.
 func (d *draw) node(i int) string { return fmt.Sprintf("%s/%d", d.dir(d.levels), i%d.nodes) }
 
 func (d *draw) flags() int32 {
@@ -123,7 +123,7 @@ func (d *draw) flags() int32 {
 	return 0
 }
 
-// prepare makes what the attack finds, by a client without rights.
+// prepare creates what the attack finds, as a client without rights.
 func (d *draw) prepare(c *wire.Conn) error {
 	create := func(path string, data int, acl []jute.ACL) error {
 		_, err := c.Call(jute.OpCreate, wire.Create(path, bytes.Repeat([]byte(","), data), acl, 0))
@@ -134,7 +134,7 @@ func (d *draw) prepare(c *wire.Conn) error {
 			return err
 		}
 	}
-	for i := range d.quotas { // on the directory, and on those that are missing
+	for i := range d.quotas { // on the directory, and on directories that do not exist
 		top := "/zookeeper/quota" + d.dir(1)
 		if i > 0 {
 			top = fmt.Sprint("/zookeeper/quota/q", i)
@@ -266,16 +266,16 @@ func (d *draw) watch(c *wire.Conn, i int) error {
 	return err
 }
 
-// measured is what one attack took.
+// measured is the cost of an attack.
 type measured struct {
 	holds
 	lasted  time.Duration
-	memory  int64         // memory that the process, which includes the attackers, needed in addition
-	slowest time.Duration // lock of an innocent client
+	memory  int64         // that the process needed in addition, with the attackers in it
+	slowest time.Duration // of the innocent client
 	locks   int
 }
 
-// run carries the attack out on a server of its own.
+// run makes the attack on a server of its own.
 func (d *draw) run(t *testing.T) (m measured) {
 	c := newCore(t)
 	must.OK(t, d.open(t.Context(), c.addr, d.prepare))
@@ -356,15 +356,15 @@ func (m *measured) String() string {
 		m.slowest)
 }
 
-// late reports whether the attack took more time than one address may use. slower says how many times longer
-// than usual this machine takes.
+// late reports whether the attack took more time than an address may use. slower is how many times longer
+// this machine takes than usual.
 func (m *measured) late(slower float64) bool {
 	most := time.Duration(slower * float64(longestHold))
 	return m.longest > most || m.sum > m.lasted/lockShare+freeHolds || m.slowest > mostHandOff
 }
 
-// TestRandomAttacks draws attacks and holds the server to what docs/limits.md promises
-// of one address. Steps and memory count always, times only with -abuse.strict.
+// TestRandomAttacks draws attacks and checks the limits of docs/limits.md for one address: steps and memory
+// always, times only with -abuse.strict.
 func TestRandomAttacks(t *testing.T) {
 	var worst measured
 	var share float64
@@ -385,7 +385,7 @@ func TestRandomAttacks(t *testing.T) {
 				}
 			}
 			switch {
-			case m.steps > tree.WideSteps: // by one write, in a cluster of this release
+			case m.steps > tree.WideSteps: // by one write, under the rules of this release
 				t.Errorf("more steps than the budget: %v\n%v", d, &m)
 			case m.memory > mostMemory:
 				t.Errorf("too much memory: %v\n%v", d, &m)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// rateAttacks come to the port for tickets, too, and draw from rates.
+// rateAttacks use the port for tickets and draw from rates.
 var rateAttacks = []attack{
 	{"draws", func(a *attacker) {
 		a.ticketFlood(30, "attacker", func(int64) (string, string) {

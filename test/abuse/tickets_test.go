@@ -32,8 +32,8 @@ const (
 	tokenMark  = "ToKeN-abuse-"
 )
 
-// stolen is a secret of the innocent caller's that the attacker knows, and stolenPath the lock that its
-// ticket holds.
+// The attacker knows stolen, a secret of the innocent caller. The ticket with this secret holds the lock
+// stolenPath.
 const (
 	stolen     = secretMark + "of-the-innocent"
 	stolenPath = "/v1/locks/innocent/held?ttl=10m"
@@ -63,7 +63,7 @@ func send(ctx context.Context, h *http.Client, addr, who, secret, what string) (
 	return resp.StatusCode, err
 }
 
-// ticketFlood sends requests from n connections to each server. made returns a request and its secret.
+// ticketFlood sends requests over n connections to each server. made returns a request and its secret.
 func (a *attacker) ticketFlood(n int, who string, made func(k int64) (what, secret string)) {
 	h := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n,
 		DialContext: func(_ context.Context, _, addr string) (net.Conn, error) { return a.dial(addr) }}}
@@ -75,7 +75,7 @@ func (a *attacker) ticketFlood(n int, who string, made func(k int64) (what, secr
 	})
 }
 
-// rawTickets sends a text from n connections to each server, and reads as f does.
+// rawTickets sends a text over n connections to each server, and reads as f does.
 func (a *attacker) rawTickets(n int, text func() string, f func(net.Conn) error) {
 	a.each(n*len(a.All), func(i int) error {
 		return a.raw(a.All[i%len(a.All)].Ticket, func(c net.Conn) error {
@@ -87,7 +87,7 @@ func (a *attacker) rawTickets(n int, text func() string, f func(net.Conn) error)
 	})
 }
 
-// ticketAttacks come to the port for tickets. The attacker has a token, and its identity the usual bounds.
+// ticketAttacks use the port for tickets. The attacker has a token, and its identity has the default limits.
 var ticketAttacks = []attack{
 	{"opens", func(a *attacker) {
 		a.ticketFlood(30, "attacker", func(k int64) (string, string) {
@@ -176,7 +176,8 @@ var ticketAttacks = []attack{
 	}},
 }
 
-// caller takes and gives back tickets, and draws from a rate, from an address and with an identity of its own.
+// caller takes tickets and gives them back, and draws from a rate. Its address and identity are not the
+// attacker's.
 type caller struct {
 	h     *http.Client
 	addrs []string
@@ -214,7 +215,7 @@ func (c *caller) run(ctx context.Context, lane int64) {
 	}
 }
 
-// median returns the middle time of a ticket's life and a draw since the last call, and how many there were.
+// median returns the median time of a ticket and a draw since its last call, and their number.
 func (c *caller) median() (middle time.Duration, n int, trouble error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,7 +308,7 @@ func ticketPort(t *testing.T, s *cluster.Server) string {
 	return ""
 }
 
-// nowhere looks for secrets and tokens in all that the servers wrote and show.
+// nowhere checks that no secret or token is in the files and answers of the servers.
 func nowhere(t *testing.T, c *cluster.Ensemble, dirs ...string) {
 	seen := 0
 	look := func(where string, b []byte) {
@@ -331,7 +332,7 @@ func nowhere(t *testing.T, c *cluster.Ensemble, dirs ...string) {
 	for _, dir := range dirs {
 		must.OK(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
-				b, _ := os.ReadFile(path) // a segment of the log may have been removed
+				b, _ := os.ReadFile(path) // a segment of the log may be gone
 				look(path, b)
 			}
 			return nil

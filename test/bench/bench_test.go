@@ -81,8 +81,8 @@ func TestNumberKeepsThreeDigits(t *testing.T) {
 	}
 }
 
-// TestPointsRunAgainstAServer runs each point that needs no own servers for a moment. The report must have no
-// failures, and the server must keep no leftovers.
+// Each point that needs no servers of its own runs for a moment. Its report has no failures, and leaves
+// nothing on the server.
 func TestPointsRunAgainstAServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -101,7 +101,7 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 		if p.alone || p.name == "idle" || p.name == "fanout:1000" || p.name == "set@256" || p.name == "handoff:100" {
 			continue // long, or with servers of their own
 		}
-		// On a busy machine little may happen within the first duration.
+		// On a busy machine little may happen in the first duration.
 		var out outcome
 		measured := false
 		for _, c.duration = range []time.Duration{50 * time.Millisecond, time.Second, 20 * time.Second} {

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Two processes that choose ports at the same time are never given the same.
+// Two processes that choose ports at the same time never get the same port.
 func TestPortsAreGivenOnce(t *testing.T) {
 	if os.Getenv("LAUNCH_TEST_PORTS") != "" {
 		list := must.Get(FreePorts(200))(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder keeps what a test says instead of failing.
+// recorder records the messages of a test instead of failing.
 type recorder struct {
 	testing.TB
 	said string

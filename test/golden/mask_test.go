@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A replay that compares too little proves nothing. Every byte of a recorded frame that is not marked as
-// volatile must count.
+// Each byte of a recorded frame counts in a replay, unless it is marked as volatile. A replay that compares
+// less would prove little.
 func TestEveryFixedByteCounts(t *testing.T) {
 	frames := 0
 	for _, profile := range []string{"default", "extended", "ensemble", "readonly"} {

@@ -13,11 +13,11 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// racing is a vector in which the recorded server nearly always wins a race: it closes the connection before
-// it reads the request after closeSession.
+// racing is a vector whose result depends on a race that the recorded server nearly always wins: it closes
+// the connection before it reads the request after closeSession.
 const racing = "session/close_session_discards_pipelined"
 
-// The replayer is proven by the server that was recorded.
+// The recorded server passes its own recording, which proves the replayer.
 func TestRealZooKeeperMatchesRecording(t *testing.T) {
 	t.Parallel()
 	for profile, config := range profiles {
@@ -36,7 +36,7 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 	})
 }
 
-// A deviation must not outlive its cause: where the recorded answer comes, the entry fails.
+// An entry in the table of deviations fails once the server answers as recorded.
 func TestDeviationThatIsNotNeededFails(t *testing.T) {
 	t.Parallel()
 	addr := cluster.StartZooKeeper(t, profiles["default"]...).Client

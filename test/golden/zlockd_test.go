@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// profiles are the configurations of the recorded server, as a zoo.cfg.
+// profiles are the zoo.cfg lines of the recorded server.
 var profiles = map[string][]string{
 	"default": {"tickTime=2000", "extendedTypesEnabled=false", "enforceQuota=false"},
 	"extended": {"tickTime=500", "znode.container.checkIntervalMs=1000", "extendedTypesEnabled=true",
@@ -20,13 +20,13 @@ var profiles = map[string][]string{
 
 const readOnly = "readonlymode.enabled=true"
 
-// timed lists vectors with sessions of a second and nodes of 0.2 to 2.5 seconds. These can expire when a
-// server or the replay pauses between two steps; then the test replays the vector.
+// timed lists vectors with sessions of a second and nodes of 0.2 to 2.5 seconds. These may expire if a server
+// or the replay pauses between two steps, so such a vector is replayed again.
 var timed = []string{"session/session_expiry", "session/session_kept_by_any_request",
 	"session/expired_after_drop", "ttl_container/ttl_expiry", "ttl_container/ttl_kept_by_children",
 	"ttl_container/ttl_reset_by_setdata"}
 
-// zlockd answers as the recorded server does, byte for byte, except where the table says otherwise.
+// zlockd answers the recorded bytes, except where the table of deviations says otherwise.
 func TestZlockdMatchesRecording(t *testing.T) {
 	t.Parallel()
 	for profile, config := range profiles {
@@ -63,8 +63,8 @@ func prepare(t *testing.T, o cluster.Options) *cluster.Ensemble {
 	return e
 }
 
-// replayAll replays all vectors of a profile as subtests. Vectors in unsure get several tries: the server at
-// addr usually, but not always, does what was recorded.
+// replayAll replays the vectors of a profile as subtests. A vector in unsure is tried several times: the
+// server at addr does what was recorded usually, but not always.
 func replayAll(t *testing.T, profile, addr string, deviations []golden.Deviation, unsure ...string) {
 	vectors := must.Get(golden.Load(profile))(t)
 	must.That(t, len(vectors) != 0, "no vectors of profile %s", profile)
@@ -79,7 +79,7 @@ func replayAll(t *testing.T, profile, addr string, deviations []golden.Deviation
 			err := golden.Replay(addr, &v, mine)
 			for try := 1; err != nil && try < 10 && slices.Contains(unsure, v.ID()); try++ {
 				t.Logf("try %d: %v", try, err)
-				time.Sleep(4 * time.Second) // time for its sessions and nodes to end
+				time.Sleep(4 * time.Second) // sessions and nodes end in this time
 				err = golden.Replay(addr, &v, mine)
 			}
 			if err != nil {

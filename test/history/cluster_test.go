@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// fakeCluster is an ensemble that does everything right, with lagging servers, lost connections and
-// expiring sessions, and no time of its own. It produces the histories that the checker must accept.
+// fakeCluster is a correct ensemble in one goroutine, with servers that lag, connections that break and
+// sessions that expire. The checker must accept its histories.
 type fakeCluster struct {
 	rnd     *rand.Rand
 	now     time.Duration
@@ -25,13 +25,13 @@ type fakeCluster struct {
 	dead    map[int64]bool // sessions whose end is in the log
 	lossy   bool
 	flat    bool  // the nodes of package workload: few, all below one
-	late    []*Op // lost writes that are still on their way
+	late    []*Op // lost writes that may still arrive
 }
 
 type entry struct {
 	op   *Op
 	conn *fakeConn
-	end  int64 // a session that ends
+	end  int64 // the session that ends
 }
 
 type fakeServer struct {
@@ -55,7 +55,7 @@ type fakeConn struct {
 	id     int
 	client *fakeClient
 	server *fakeServer
-	queue  []*Op // sent, no reply yet
+	queue  []*Op // sent and not answered
 	logged bool  // the first of them is in the log
 }
 
@@ -80,7 +80,7 @@ func (f *fakeCluster) run(n int) []Record {
 		switch {
 		case c.conn == nil && f.rnd.IntN(10) == 0:
 			f.expire(c.session)
-		case c.conn == nil && f.rnd.IntN(3) > 0: // other clients continue
+		case c.conn == nil && f.rnd.IntN(3) > 0: // other clients go on
 		case c.conn == nil:
 			f.connect(c)
 		case f.lossy && f.rnd.IntN(150) == 0:
@@ -113,7 +113,7 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	f.now++
 	s := f.servers[f.rnd.IntN(3)]
 	f.late = slices.DeleteFunc(f.late, func(o *Op) bool { return o.Session == c.session }) // refused from now on
-	// the attach is in the log
+	// The attach is in the log.
 	for s.applied < len(f.log) {
 		f.apply(s)
 	}
@@ -127,7 +127,7 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	if fresh {
 		f.session++
 		c.session = f.session
-		f.log = append(f.log, &entry{}) // takes a zxid
+		f.log = append(f.log, &entry{}) // it takes a zxid
 		c.watches = NewWatches()
 	}
 	f.conns++
@@ -138,8 +138,7 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	}
 }
 
-// outage ends all connections at once. The log still carries out much of what was sent on them before a
-// client is back.
+// outage breaks all connections at once. Before a client is back, the log still takes much of what was sent.
 func (f *fakeCluster) outage() {
 	for _, c := range f.clients {
 		if c.conn != nil {
@@ -151,9 +150,9 @@ func (f *fakeCluster) outage() {
 	}
 }
 
-// arrive lets a lost write reach the log long after its client stopped waiting.
+// arrive puts a lost write into the log long after its client has stopped waiting.
 func (f *fakeCluster) arrive(at int) {
-	session := f.late[at].Session // the writes of a session arrive in order
+	session := f.late[at].Session // writes of a session arrive in order
 	at = slices.IndexFunc(f.late, func(o *Op) bool { return o.Session == session })
 	o := f.late[at]
 	f.late = slices.Delete(f.late, at, at+1)
@@ -169,7 +168,7 @@ func (f *fakeCluster) disconnect(c *fakeClient) {
 	for i, o := range k.queue {
 		o.Unknown = true
 		f.add(Record{Op: o})
-		// A request on its way may still arrive, until the client is back.
+		// A request may still arrive until its client is back.
 		switch {
 		case !isWrite(o.Op) || i == 0 && k.logged || f.dead[c.session]:
 		case f.rnd.IntN(3) == 0:

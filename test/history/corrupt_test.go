@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// corruptions spoil a history at record i, if that record is of their kind.
+// corruptions change a history at record i, if that record is of their kind.
 var corruptions = map[string]func(rnd *rand.Rand, records []Record, i int) ([]Record, bool){
 	"event dropped": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
 		if e := records[i].Event; e == nil || !followed(records, i) {
@@ -106,7 +106,7 @@ var corruptions = map[string]func(rnd *rand.Rand, records []Record, i int) ([]Re
 	},
 	"ping behind the state": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
 		return altered(records, i, func(o *Op) bool {
-			last := int64(0) // the last zxid that the connection saw
+			last := int64(0) // the last zxid on the connection
 			for _, r := range records[:i] {
 				if r.Op != nil && !r.Op.Unknown && r.Op.Conn == o.Conn {
 					last = max(last, r.Op.Zxid)
@@ -160,8 +160,8 @@ func altered(records []Record, i int, f func(*Op) bool) ([]Record, bool) {
 	return records, true
 }
 
-// TestEveryCorruptionIsFound corrupts correct histories in one place. In a history without lost answers
-// nothing is optional, so the checker must find every corruption.
+// TestEveryCorruptionIsFound changes a correct history in one place. Without lost answers nothing in a
+// history is uncertain, so the checker must find each change.
 func TestEveryCorruptionIsFound(t *testing.T) {
 	seeds := uint64(10)
 	if testing.Short() {
@@ -196,7 +196,7 @@ func TestEveryCorruptionIsFound(t *testing.T) {
 
 var savedFlag = flag.String("history.file", "", "a saved history to check")
 
-// TestSavedHistory checks a history that a simulation has saved.
+// TestSavedHistory checks a history that a simulation saved.
 func TestSavedHistory(t *testing.T) {
 	if *savedFlag == "" {
 		t.Skip("no -history.file given")

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// hist is a history written by hand. Connection n belongs to session n unless
-// attach says otherwise; requests follow each other in time.
+// hist is a history written by hand. Connection n belongs to session n unless attach says otherwise. Its
+// requests do not overlap in time.
 type hist struct {
 	records []Record
 	now     time.Duration
@@ -107,7 +107,7 @@ func withStat(o Op, st jute.Stat) Op {
 	return o
 }
 
-// pick returns the wrong value when the bug is planted.
+// pick returns bug if the bug is planted, and otherwise right.
 func pick[T any](wrong bool, bug, right T) T {
 	if wrong {
 		return bug
@@ -115,7 +115,7 @@ func pick[T any](wrong bool, bug, right T) T {
 	return right
 }
 
-// TestPlantedBugsAreFound holds, for each rule, histories that are right and become wrong by one bug.
+// For each rule, histories that are correct become wrong by one planted bug, and the checker finds it.
 func TestPlantedBugsAreFound(t *testing.T) {
 	const ok = jute.OK
 	stat := func(z, mz, pz int64, version, kids int32) jute.Stat {
@@ -309,7 +309,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		}},
 		{"node in the place of an expired session's", []string{"G12"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/e", 1))
-			if !bug { // else no client can have made another
+			if !bug { // without the bug no client can have made another
 				h.lost(3, create("/e", 0))
 			}
 			h.records = append(h.records, Record{Expired: &Expired{1, h.now + 5}})
@@ -356,7 +356,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 				h.lost(3, create("/a", 1))
 			}
 			h.attach(4, 2, false, 5)
-			h.do(4, 7, list("/", "zookeeper", "a")) // session 2 is back: its delete comes no more
+			h.do(4, 7, list("/", "zookeeper", "a")) // session 2 is back, so its delete cannot arrive any more
 			h.do(1, 8, create("/z", 0))
 			h.do(1, 9, exists("/a", jute.NoNode))
 		}},

@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// turns writes a history of one lock by hand: each request is sent after the answer to the previous one.
+// turns writes the history of one lock by hand. Each request is sent after the answer to the one before.
 type turns struct {
 	records []Record
 	now     time.Duration
@@ -34,13 +34,13 @@ func (h *turns) queued(who string, ahead int) {
 func (h *turns) says(who string, s Say)  { h.add(who, Turn{Says: s, Opens: true}) }
 func (h *turns) gives(who string, s Say) { h.add(who, Turn{Says: s, Gives: true}) }
 
-// draw is granted: four within 100.
+// draw records a granted draw of a rate of four within 100.
 func (h *turns) draw(d Draw) {
 	d.Rate, d.Limit, d.Per, d.OK = "/r", 4, 100, true
 	h.records = append(h.records, Record{Draw: &d})
 }
 
-// draws grants a draw at each of these times, and repeats the first one.
+// draws grants a draw at each of these times, and then repeats the first.
 func (h *turns) draws(at ...time.Duration) {
 	for n, a := range at {
 		h.draw(Draw{At: a, Secret: []string{"first", ""}[min(n, 1)]})

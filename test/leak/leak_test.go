@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// Two parallel tests, the first of which leaves a goroutine behind.
+// Of two parallel tests the first leaves a goroutine behind. It counts for this test.
 func TestGoroutineCountsForTheTestThatBeganIt(t *testing.T) {
 	stop := make(chan struct{})
 	var parts [2]string

@@ -27,7 +27,7 @@ func all(t *testing.T) (list []plant.Bug) {
 	return list
 }
 
-// TestMutantsAreCaught builds each mutant and runs the test that must catch it.
+// Each planted bug fails the test that must catch it.
 func TestMutantsAreCaught(t *testing.T) {
 	root := must.Get(filepath.Abs("../.."))(t)
 	for _, m := range all(t) {
@@ -39,7 +39,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			}
 			binary := filepath.Join(dir, "mutant.test")
 			build := exec.Command("go", "test", "-c", "-ldflags=-w", "-overlay", list, "-o", binary, ".")
-			build.Dir = filepath.Join(root, m.Pkg) // may be in another module
+			build.Dir = filepath.Join(root, m.Pkg) // the package may be in another module
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("does not build: %v\n%s", err, out)
 			}
@@ -86,7 +86,7 @@ func seedOf(out string) string {
 	return ""
 }
 
-// verdict is the first line that says what must be said.
+// verdict returns the first line that matches the expected message.
 func verdict(want *regexp.Regexp, out string) string {
 	for _, line := range strings.Split(out, "\n") {
 		if want.MatchString(line) {
@@ -96,7 +96,7 @@ func verdict(want *regexp.Regexp, out string) string {
 	return ""
 }
 
-// head is the first lines that say something of the failure.
+// head returns the first lines that say why the test failed.
 func head(out string, lines int) string {
 	var list []string
 	for _, line := range strings.Split(out, "\n") {

@@ -31,9 +31,8 @@ var raceKinds = []struct {
 	ways  string
 }{{"stock", false, ""}, {"exact", true, "0"}, {"exploring", true, "-2"}}
 
-// TestRacesAreLookedFor plants races that were found by reading the code. For each kind of run it counts the
-// seeds until a run finds the race. It asserts nothing about the counts: they show what the simulation is
-// good for.
+// TestRacesAreLookedFor plants races that were found by reading the code, and counts the seeds until each
+// kind of run finds them. It does not fail: the numbers show what the simulation can find.
 func TestRacesAreLookedFor(t *testing.T) {
 	root := must.Get(filepath.Abs("../.."))(t)
 	files := must.Get(filepath.Glob("testdata/races/*.txt"))(t)
@@ -84,7 +83,7 @@ func buildSim(t *testing.T, root, to, overlay string, more ...string) {
 	must.That(t, err == nil, "%v\n%s", err, out)
 }
 
-// foundSeed finds the seed that failed; crashedSeed, where the process ended, all seeds that began.
+// foundSeed matches the seed that failed. crashedSeed matches all seeds that began, for a process that ended.
 var (
 	foundSeed   = regexp.MustCompile(`seed[= ](\d+)(?::\n| \()`)
 	crashedSeed = regexp.MustCompile(`=== RUN .*seed=(\d+)`)
@@ -122,7 +121,7 @@ func simulate(t *testing.T, binary, root string, seed, n int, more []string) str
 	cmd := exec.Command(binary, append([]string{"-test.run", "Histories", "-test.timeout", "60m", "-test.v",
 		"-sim.seed", fmt.Sprint(seed), "-sim.hours", fmt.Sprint(float64(n) / 10)}, more...)...)
 	cmd.Dir = filepath.Join(root, "test/sim")
-	out, _ := cmd.CombinedOutput() // the caller looks at what it says
+	out, _ := cmd.CombinedOutput() // the caller looks at the output
 	must.That(t, len(out) > 0, "%s says nothing", binary)
 	return string(out)
 }

@@ -27,8 +27,8 @@ var (
 		"plant random edits only in packages that match this regular expression")
 )
 
-// layers lists the packages to edit. Each has the packages whose tests may notice the edit: its own and those
-// above it, the quickest first.
+// layers lists the packages to edit, each with the packages whose tests may notice the edit: itself and those
+// above, the quickest first.
 var layers = [][]string{
 	{"./jute", "./tree", "./session", "./raftfsm/state", "./server/clients/conn", "./server/clients", "./client/zk"},
 	{"./tree", "./server/clients/conn", "./server/clients", "./test/sim"},
@@ -108,7 +108,7 @@ var layers = [][]string{
 	{"./cmd/internal/cli", "./cmd/zlock", "./cmd/zlockd/daemon"},
 }
 
-// equivalents reads the edits that no user could notice, with the reason for each.
+// equivalents returns the edits that no user could notice, with the reasons.
 func equivalents(t *testing.T) map[string]string {
 	b := must.Get(os.ReadFile("testdata/equivalent.tsv"))(t)
 	judged := map[string]string{}
@@ -120,8 +120,8 @@ func equivalents(t *testing.T) map[string]string {
 	return judged
 }
 
-// TestRandomEditsAreNoticed plants random edits, one at a time, and runs the tests of the package and of
-// those above until one fails. It reports the edits that no test notices, and does not fail.
+// TestRandomEditsAreNoticed plants random edits one at a time, and runs the tests of the package and those
+// above until one fails. It reports edits that no test notices, and does not fail.
 func TestRandomEditsAreNoticed(t *testing.T) {
 	if *randomFlag == 0 {
 		t.Skip("takes hours: make mutants-random")
@@ -176,13 +176,13 @@ func TestRandomEditsAreNoticed(t *testing.T) {
 
 var (
 	errDoesNotBuild = errors.New("does not build")
-	// A run that took too long shows nothing: the edit may block it, or the machine may be busy.
+	// A run that was too long shows nothing: either the edit blocks it or the machine is busy.
 	errTimedOut = errors.New("timed out")
 )
 
 var timedOut = regexp.MustCompile(`(?m)^panic: test timed out after `)
 
-// unfinished returns errTimedOut if a run ended for its time, and before a test failed.
+// unfinished returns errTimedOut if a run ended for lack of time, before a test failed.
 func unfinished(ctx context.Context, out []byte, err error) error {
 	if err != nil && !bytes.Contains(out, []byte("--- FAIL: ")) && (ctx.Err() != nil || timedOut.Match(out)) {
 		return errTimedOut
@@ -201,8 +201,7 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	// Programs that the tests build are edited as well, and everything they
-	// leave behind goes with the folder.
+	// The edit is also in programs that the tests build. What they leave behind goes with the folder.
 	env := append(os.Environ(), "GOFLAGS=-overlay="+list, "TMPDIR="+dir, "GOMAXPROCS=2")
 	run := func(in string, limit time.Duration, name string, args ...string) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -216,14 +215,14 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 		}
 		return out, err
 	}
-	// noticed says which package notices by a run that failed.
+	// noticed returns the package and the test that a failed run names.
 	noticed := func(pkg string, out []byte, err error) (string, string, error) {
 		if errors.Is(err, errTimedOut) {
 			return "", "", err
 		}
 		return pkg, failing(out), nil
 	}
-	edited := filepath.Join(root, filepath.Dir(s.file)) // may be in another module
+	edited := filepath.Join(root, filepath.Dir(s.file)) // the package may be in another module
 	if out, err := run(edited, 5*time.Minute, "go", "build", "."); errors.Is(err, errTimedOut) {
 		return "", "", err
 	} else if err != nil {
@@ -257,9 +256,9 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// near returns a pattern for the tests of a package that most likely notice the edit. These are the tests in
-// the matching test file, and those in files that call the edited function, if there are few. They run first,
-// because all tests together take a minute in some packages. Empty if there are none.
+// near returns a pattern for the tests that most likely notice the edit, or "": those in the matching test
+// file, and those in files that call the edited function, if they are few. They run first, because all tests
+// of some packages take a minute.
 func (s spot) near(root, pkg string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
 	if err != nil {
@@ -296,7 +295,7 @@ func (s spot) near(root, pkg string) (string, error) {
 	return "^(" + strings.Join(beside, "|") + ")$", nil
 }
 
-// failing names the first test that fails, or what else went wrong.
+// failing returns the first test that fails, or what else went wrong.
 func failing(out []byte) string {
 	if m := regexp.MustCompile(`--- FAIL: (\S+)`).FindSubmatch(out); m != nil {
 		return string(m[1])
@@ -394,7 +393,7 @@ func f(a, b int) (int, error) {
 	}
 }
 
-// A judgement of an edit that cannot be made any more is out of date.
+// Each judged edit can still be made; otherwise its judgement is out of date.
 func TestJudgedEditsExist(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whoever changes a judged line need not care at once: make test-all")

@@ -35,8 +35,8 @@ func oneLine(text string) string {
 	return text
 }
 
-// spots finds every place in a package's sources, without tests, where an edit can turn a
-// condition round, drop a statement, or return an error as nil.
+// spots finds each place in a package's sources where an edit can turn a condition round, drop a statement,
+// or return nil for an error.
 func spots(root, pkg string) (list []spot, err error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
 	if err != nil {
@@ -133,14 +133,14 @@ func spotsIn(name string, src []byte) (list []spot, err error) {
 	return list, nil
 }
 
-// twin maps a comparison to the one easily confused with it.
+// twin maps a comparison to the one that is easily confused with it.
 var twin = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
 	token.LAND: token.LOR, token.LOR: token.LAND,
 }
 
-// droppable reports whether a program without the statement still compiles and means something
-// else. A log line does not change the meaning.
+// droppable reports whether the program still compiles without a statement, and then does something else. A
+// log line is not droppable.
 func droppable(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
@@ -154,7 +154,7 @@ func droppable(s ast.Stmt) bool {
 	return false
 }
 
-// logs reports whether a call only writes a log line.
+// logs reports whether a call only writes a line of the log.
 func logs(call *ast.CallExpr) bool {
 	sel, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {

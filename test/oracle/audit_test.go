@@ -18,9 +18,9 @@ import (
 	"github.com/zlockd/zlockd/test/oracle"
 )
 
-// TestAuditLogIsThatOfZooKeeper sends 2,000 random requests to both servers and compares their audit logs.
-// Times and session ids differ. ZooKeeper does not log creates with a time to live or with meaningless flags,
-// a setACL without an ACL, nor failed logins. It calls a reconfig that is not enabled a success.
+// Both servers get 2,000 random requests, and their audit logs agree except for times and session ids.
+// ZooKeeper does not log creates with a time to live or with senseless flags, a setACL without an ACL, or
+// failed logins. It logs a reconfig that is not enabled as a success.
 func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 	cluster.RequireZooKeeper(t)
 	dir := t.TempDir()
@@ -35,16 +35,16 @@ func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 	r.Exact = true
 	explore(t, r, seed(t), 2000)
 	reference.Close()
-	subject.Servers[0].Stop() // stopping writes the waiting lines
-	// The lines of ended sessions come last, so that other lines compare in order.
+	subject.Servers[0].Stop() // a stop writes the lines that wait
+	// The lines of ended sessions come last, so that the order of the others can be compared.
 	want, got := endsLast(audited(t, theirs)), endsLast(audited(t, ours))
 	t.Logf("%d requests, %d lines", r.Ops, len(want))
 	expect.That(t, len(want) >= 200, "ZooKeeper has only %d lines", len(want))
-	// Occasionally only one server logs a multi that cannot be decoded.
+	// At times only one server logs a multi that cannot be decoded.
 	multi := func(lines []string, i int) bool {
 		return i < len(lines) && strings.HasSuffix(lines[i], "\toperation=multiOperation\tresult=failure")
 	}
-	// ZooKeeper does not log a create whose path is not text and whose rest cannot be decoded either.
+	// ZooKeeper does not log a create if its path is not text and its rest cannot be decoded.
 	broken := func(i int) bool {
 		return i < len(got) && strings.Contains(got[i], "\toperation=create\tznode=/") &&
 			strings.Contains(got[i], "?") && strings.HasSuffix(got[i], "\tresult=failure")
@@ -77,7 +77,7 @@ var (
 	noText  = regexp.MustCompile(`\?+`)
 )
 
-// audited returns the lines of an audit log, masked.
+// audited returns the masked lines of an audit log.
 func audited(t *testing.T, file string) (lines []string) {
 	t.Helper()
 	text := must.Get(os.ReadFile(file))(t)
@@ -88,12 +88,12 @@ func audited(t *testing.T, file string) (lines []string) {
 			strings.Contains(line, "znode_type=unknown") || strings.Contains(line, "\tacl=\t") ||
 			strings.Contains(line, "=setAcl\t") && !strings.Contains(line, "\tacl=") ||
 			strings.Contains(line, "\toperation=login\t") || strings.Contains(line, "\toperation=reconfig\t") {
-			continue // start and stop, other lines of ZooKeeper, and requests that it leaves out
+			continue // start and stop, other lines, and requests that ZooKeeper leaves out
 		}
-		line = strings.ReplaceAll(line, ":null:", "::") // no id in an ACL
+		line = strings.ReplaceAll(line, ":null:", "::") // an id in an ACL is missing
 		line = session.ReplaceAllStringFunc(line[strings.Index(line, "session="):], func(id string) string {
 			if ids[id] == "" && strings.Contains(line, "=multiOperation\t") {
-				return "session=?" // perhaps only one server wrote this line
+				return "session=?" // one server alone may have written this line
 			}
 			if ids[id] == "" {
 				ids[id] = fmt.Sprint("session=", len(ids))
@@ -103,18 +103,18 @@ func audited(t *testing.T, file string) (lines []string) {
 		line = strings.Map(func(r rune) rune {
 			switch {
 			case r == utf8.RuneError:
-				return '?' // Java writes this for bytes that are not text
+				return '?' // as Java writes bytes that are not text
 			case r < ' ' && r != '\t', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029:
-				return -1 // only ZooKeeper writes control characters
+				return -1 // ZooKeeper alone writes control characters
 			}
 			return r
 		}, line)
-		line = noText.ReplaceAllString(line, "?") // the two count its bytes differently
+		line = noText.ReplaceAllString(line, "?") // the servers count these bytes differently
 		line = strings.Replace(line, "\tznode=\t", "\t", 1)
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}
 	const ended = "\toperation=ephemeralZNodeDeletionOnSessionCloseOrExpire\t"
-	for i := 0; i < len(lines); { // sessions end together
+	for i := 0; i < len(lines); { // the sessions end together
 		n := i + 1
 		for n < len(lines) && strings.Contains(lines[i], ended) && strings.Contains(lines[n], ended) {
 			n++
@@ -125,8 +125,8 @@ func audited(t *testing.T, file string) (lines []string) {
 	return lines
 }
 
-// endsLast returns the lines with those of ended sessions last and sorted. Which of the sessions that fall
-// silent together ends first is chance.
+// endsLast returns the lines with those of ended sessions last and sorted: of sessions that fall silent
+// together, any may end first.
 func endsLast(lines []string) []string {
 	end := func(line string) bool { return strings.Contains(line, "operation=ephemeralZNodeDeletion") }
 	ends := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !end(line) })

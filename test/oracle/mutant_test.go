@@ -21,14 +21,14 @@ import (
 	"github.com/zlockd/zlockd/test/oracle"
 )
 
-// mutant is a small lie told about a server: it sees each frame from the server, with the operation it
-// answers, and returns the frames to pass on. n counts the frames that the mutant could have changed.
+// mutant changes what a server says. lie gets each frame from the server, with the operation that it answers,
+// and returns the frames to pass on. n counts the frames that the mutant could have changed.
 type mutant struct {
 	name string
 	lie  func(op jute.OpCode, frame []byte, n *int) [][]byte
 }
 
-// every applies a change to each k-th frame for which want holds.
+// every changes each kth of the frames that want selects.
 func every(k int, want func(op jute.OpCode, b []byte) bool,
 	change func(b []byte) [][]byte) func(jute.OpCode, []byte, *int) [][]byte {
 	return func(op jute.OpCode, b []byte, n *int) [][]byte {
@@ -47,14 +47,14 @@ const opEvent jute.OpCode = -1000
 
 func code(b []byte) jute.ErrCode { return jute.ErrCode(binary.BigEndian.Uint32(b[12:])) }
 
-// okOf selects successful replies of some operations.
+// okOf selects the successful replies to some operations.
 func okOf(list ...jute.OpCode) func(jute.OpCode, []byte) bool {
 	return func(op jute.OpCode, b []byte) bool { return slices.Contains(list, op) && code(b) == jute.OK }
 }
 
 func events(op jute.OpCode, _ []byte) bool { return op == opEvent }
 
-// add returns a change that adds delta to the 64-bit field that ends end bytes before the end of the frame.
+// add returns a change that adds delta to the 64-bit field whose end lies end bytes before the frame's end.
 func add(end int, delta uint64) func([]byte) [][]byte {
 	return func(b []byte) [][]byte {
 		at := len(b) - end - 8
@@ -63,11 +63,11 @@ func add(end int, delta uint64) func([]byte) [][]byte {
 	}
 }
 
-// Offsets of the Stat's fields from the end of a reply that ends in a Stat.
+// Distances of the Stat's fields from the end of a reply that ends with a Stat.
 const (
 	pzxid   = 0
 	owner   = 16
-	version = 28 // the low half of a 64-bit field that begins with mtime's end
+	version = 28 // the low half of a 64-bit field that starts at the end of mtime
 	mzxid   = 52
 )
 
@@ -121,8 +121,8 @@ var mutants = []mutant{
 	{"a reply is lost", every(5, okOf(jute.OpSync), func([]byte) [][]byte { return nil })},
 }
 
-// The comparison must see every planted bug within a few thousand requests. Otherwise it would prove nothing
-// about a server in which it finds no difference.
+// The comparison finds each planted bug within a few thousand requests. So a server without differences has
+// none of these bugs.
 func TestEveryPlantedBugIsFound(t *testing.T) {
 	a, b := cluster.StartZooKeeper(t, realConfig...), cluster.StartZooKeeper(t, realConfig...)
 	for _, m := range mutants {
@@ -145,7 +145,7 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 	}
 }
 
-// proxy passes frames between clients and a server, and has a mutant change what the server says.
+// proxy passes frames between clients and a server. A mutant changes the server's frames.
 type proxy struct {
 	addr   string
 	server string
@@ -181,7 +181,7 @@ func (p *proxy) serve(client net.Conn) {
 	}
 	defer server.Close()
 	asked := make(chan jute.OpCode, 1000)
-	exempt := make(chan bool, 1) // the connection that cleans up is told the truth
+	exempt := make(chan bool, 1) // the connection that cleans up gets the frames unchanged
 	go func() {
 		defer server.(*net.TCPConn).CloseWrite()
 		for k := 0; ; k++ {
@@ -251,7 +251,7 @@ func writeFrame(c net.Conn, b []byte) error {
 // A program that shows a difference is shrunk to the steps that matter.
 func TestShrinkKeepsWhatMatters(t *testing.T) {
 	a, b := cluster.StartZooKeeper(t, realConfig...), cluster.StartZooKeeper(t, realConfig...)
-	// The lie: data of three bytes is read with a version too high.
+	// The planted bug: a read of three bytes of data has a version that is too high.
 	p := newProxy(t, b.Client, mutant{lie: every(1, func(op jute.OpCode, b []byte) bool {
 		return op == jute.OpGetData && code(b) == 0 && binary.BigEndian.Uint32(b[16:]) == 3
 	}, add(version, 1))})

@@ -14,17 +14,17 @@ import (
 	"github.com/zlockd/zlockd/test/oracle"
 )
 
-// realConfig configures a ZooKeeper for comparisons of its behaviour, not of its speed.
+// realConfig configures a ZooKeeper whose speed does not matter.
 var realConfig = append(slices.Clone(config), "forceSync=no")
 
-// Two real servers must never differ. A difference between them would be no fault in another server either.
+// Two real servers do not differ. If they did, a difference of another server would be no fault.
 func TestRealServersAgree(t *testing.T) {
 	a, b := cluster.StartZooKeeper(t, realConfig...), cluster.StartZooKeeper(t, realConfig...)
 	explore(t, oracle.NewRunner(a.Client, b.Client), seed(t), *opsFlag/4)
 }
 
-// zlockd must be indistinguishable from the real server, however requests are
-// pipelined, except as the table of known differences says.
+// A client cannot tell zlockd from the real server, however it pipelines requests, except where the table of
+// known differences says so.
 func TestZlockdAgreesWithRealServer(t *testing.T) {
 	a := cluster.StartZooKeeper(t, realConfig...)
 	r := oracle.NewRunner(a.Client, startZlockd(t))
@@ -32,8 +32,8 @@ func TestZlockdAgreesWithRealServer(t *testing.T) {
 	explore(t, r, seed(t), *opsFlag)
 }
 
-// A cluster behaves like one server: connections to different members see the same history once the members
-// have caught up.
+// A cluster answers like one server: connections to its members see the same history once the members have
+// caught up.
 func TestClusterAgreesWithRealServer(t *testing.T) {
 	e := zlockd(t, cluster.Options{Nodes: 3})
 	r := oracle.NewRunner(cluster.StartZooKeeper(t, realConfig...).Client, e.Addrs())
@@ -41,8 +41,7 @@ func TestClusterAgreesWithRealServer(t *testing.T) {
 	explore(t, r, seed(t), *opsFlag/10)
 }
 
-// Every script in testdata tells of something that once was different, or that
-// random programs meet too rarely.
+// A script in testdata is about something that was different once, or that random programs meet too rarely.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	must.That(t, err == nil && len(files) != 0, "no scripts: %v", err)

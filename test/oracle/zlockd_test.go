@@ -22,8 +22,8 @@ var (
 	opsFlag  = flag.Int("oracle.ops", 20000, "how many requests are compared")
 )
 
-// episodeOps is the length of one program. Short programs shrink fast and restart often; long ones reach more
-// states.
+// episodeOps is the length of a program. A short program shrinks fast and starts again often; a long one
+// reaches more states.
 const episodeOps = 300
 
 func seed(t *testing.T) uint64 {
@@ -35,13 +35,13 @@ func seed(t *testing.T) uint64 {
 	return s
 }
 
-// A server that is killed the moment everything is answered comes back with
-// all of it: nodes with every counter, ACLs, quotas, sessions.
+// A server is killed when all requests are answered. It comes back with all of its state: nodes with their
+// counters, ACLs, quotas, sessions.
 func TestKilledServerComesBackAsItWas(t *testing.T) {
 	if testing.Short() {
 		t.Skip("restarts a server many times")
 	}
-	// Snapshots are frequent, so that both ways of coming back are taken.
+	// With frequent snapshots the server comes back from a snapshot as well as from its log.
 	e := zlockd(t, cluster.Options{}, "--snapshot-entries", "100")
 	r := oracle.NewRunner(startZlockd(t), e.Addrs())
 	r.Pipeline, r.Exact = true, true
@@ -55,7 +55,7 @@ func TestKilledServerComesBackAsItWas(t *testing.T) {
 	t.Logf("%d restarts", restarts)
 }
 
-// Requests sent in one piece have the same effect as the same requests sent one by one.
+// Requests that are sent in one piece have the same effect as one after another.
 func TestPipeliningChangesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs servers as processes: make test-all")
@@ -71,8 +71,8 @@ func startZlockd(t *testing.T) (addr string) {
 	return zlockd(t, cluster.Options{Dev: true}).Addrs()
 }
 
-// config is for both kinds of servers. It enables the features that zlockd has by default, and nothing
-// happens merely because time passes.
+// config configures both kinds of servers: it enables what zlockd has by default, and nothing happens by time
+// alone.
 var config = []string{"extendedTypesEnabled=true", "enforceQuota=true", cluster.Super(oracle.Super),
 	"znode.container.checkIntervalMs=86400000", "minSessionTimeout=60000", "maxSessionTimeout=600000"}
 

@@ -19,7 +19,7 @@ func Example() {
 	// Output: /job-0000000000 <nil>
 }
 
-// A lock whose holder is too slow goes to the next waiter.
+// The lock of a client that loses its session goes to the next waiter.
 func ExampleServer_KillSession() {
 	s := zlocktest.Open()
 	defer s.Close()

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// runBench runs the program against a server of its own.
+// runBench runs the program on a new server.
 func runBench(t *testing.T, args ...string) (report, error) {
 	t.Helper()
 	var out strings.Builder
@@ -22,7 +22,8 @@ func runBench(t *testing.T, args ...string) (report, error) {
 	return r, err
 }
 
-// runUntil is runBench, for longer if no lock was acquired: on a busy machine little may happen at first.
+// runUntil runs the program longer and longer until a lock was acquired: on a busy machine little may happen
+// at first.
 func runUntil(t *testing.T, first time.Duration, args ...string) (r report, err error) {
 	t.Helper()
 	for d := first; d <= 30*time.Second && r.Acquired == 0 && err == nil; d *= 10 {
@@ -51,14 +52,14 @@ func TestFaultsAreSurvived(t *testing.T) {
 	}
 }
 
-// The figure is the price of a lock only if it counts nothing else. A single worker needs a create, a list
-// together with a read of its own node, and a delete.
+// The price of a lock counts nothing else. One worker needs a create, a list with a read of its own node, and
+// a delete.
 func TestPriceIsThatOfTheLock(t *testing.T) {
 	r, err := runUntil(t, 300*time.Millisecond)
 	if err != nil || r.Acquired == 0 {
 		t.Fatalf("%v: %+v", err, r)
 	}
-	// The directory is made once, and the last cycle may be half done.
+	// In addition come the requests that create the directory, and those of an unfinished last cycle.
 	if all := r.Requests * float64(r.Acquired); all > 4*float64(r.Acquired)+12 {
 		t.Errorf("%.0f requests for %d acquisitions", all, r.Acquired)
 	}

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Each way that is installed fills its column, and the page around the table stays.
+// Each installed way fills its column of the table. The rest of the page stays.
 func TestWaysFillTheirTable(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.md")
 	old := "before\n<!-- ways -->\nold\n<!-- end of ways -->\nbehind\n"
@@ -45,7 +45,7 @@ func TestWaysFillTheirTable(t *testing.T) {
 			t.Errorf("a row of %d bars: %s", cells, line)
 		}
 	}
-	// What each way does with a hold when its server dies.
+	// What becomes of a hold when the server dies, in each way.
 	for _, line := range []string{"| a hold from before is then | kept | kept | **lost** | – |"} {
 		if !strings.Contains(text, line) {
 			t.Errorf("no %q in\n%s", line, text)
