@@ -112,7 +112,9 @@ func TestLogCacheTellsErrors(t *testing.T) {
 	for _, size := range []int{1, cacheLongest, cacheLongest + 1} {
 		l := &raft.Log{Index: 1, Term: 1, Data: make([]byte, size)}
 		for _, err := range []error{c.StoreLog(l), c.StoreLogs([]*raft.Log{l})} {
-			expect.Is(t, err, errBadLog, "an entry of %d bytes", size)
+			if expect.Fails(t, err, "an entry of %d bytes", size) {
+				expect.Has(t, err.Error(), errBadLog.Error(), "an entry of %d bytes", size)
+			}
 		}
 	}
 }
