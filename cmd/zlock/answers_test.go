@@ -24,7 +24,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A command that only reads ends by itself, at whatever moment the server falls silent.
+// A command that only reads ends by itself, whenever the server falls silent.
 func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 	t.Parallel()
 	sequencer := fence.Sequencer{Path: "/l", Mode: fence.Exclusive, Token: 7, Node: "lock-0000000003"}.String()
@@ -64,7 +64,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 				if ctx.Err() != nil {
 					t.Fatalf("it waits without limit\n%s", out)
 				}
-				if answers == 1 && err == nil { // that of the session
+				if answers == 1 && err == nil { // the answer to the session's begin
 					t.Errorf("exit code 0 without an answer\n%s", out)
 				}
 				expect.That(t, !strings.Contains(string(out), "--help"), "%s", out)
@@ -73,7 +73,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 	}
 }
 
-// zlock shows the super user's password neither to a proxy of the environment nor to the target of a
+// zlock sends the super user's password neither to a proxy that the environment names nor to the target of a
 // redirection.
 func TestPasswordGoesToTheServerOnly(t *testing.T) {
 	t.Parallel()
@@ -110,7 +110,7 @@ func TestPasswordGoesToTheServerOnly(t *testing.T) {
 	}
 }
 
-// An answer of the admin listener that cannot be read fails the command.
+// A command fails if it cannot read an answer of the admin listener.
 func TestAnswersThatAreNotUnderstood(t *testing.T) {
 	for body, args := range map[string][]string{
 		`{"holders":`:                    {"show", "/a", "--server"},
@@ -129,7 +129,7 @@ func TestAnswersThatAreNotUnderstood(t *testing.T) {
 	}
 }
 
-// The command shows an answer that the server cut, and says once that there is more.
+// A command shows a shortened answer, and says once that there is more.
 func TestAnswersThatAreCutAreSaidToBe(t *testing.T) {
 	pages := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -165,7 +165,7 @@ func TestAnswersThatMayBeOldAreSaidToBe(t *testing.T) {
 		strings.HasSuffix(errs, "may be old: this server was removed\n"), "said: %s", errs)
 }
 
-// If a server cannot tell which contender holds, zlock does not say that there are no contenders.
+// If a server cannot tell which contender holds, zlock does not report a free lock.
 func TestShowTellsOfContendersThatAreNotUnderstood(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"path":"/l","kind":"unknown",
@@ -178,8 +178,7 @@ func TestShowTellsOfContendersThatAreNotUnderstood(t *testing.T) {
 	expect.Has(t, out, "1 contenders at /l, but it is not known which of them hold")
 }
 
-// TestAnswersInJSONAreDescribed: whatever a field is called, the line of its
-// command in the documentation names it.
+// The documentation's line of each command names each field of its answer in JSON.
 func TestAnswersInJSONAreDescribed(t *testing.T) {
 	lines := map[string]string{}
 	for _, file := range []string{"zlock.md", "data.md"} {
@@ -220,7 +219,7 @@ func fieldsOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// Every JSON object has exactly one version.
+// Each JSON object has exactly one version.
 func TestAnswersInJSONHaveAVersion(t *testing.T) {
 	all := map[string]any{"empty": struct{}{}, "a server's": json.RawMessage(`{"v":1,"id":"0x1"}`),
 		"a part of a server's": json.RawMessage(`{"id":"0x1"}`)}

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Standard output has the bytes that came, so zlock does not say that nothing was written.
+// A backup to standard output ended early. zlock does not say that nothing was written.
 func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "no backup")
@@ -34,8 +34,8 @@ func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	}
 }
 
-// A backup takes the place of no file unless that is asked for, and never that of a device or a pipe, which a
-// rename would take away from its users.
+// A backup replaces a file only if the user asks for it, and never a device or a pipe, whose users would lose
+// it by the rename.
 func TestBackupReplacesNothing(t *testing.T) {
 	asked, comes := 0, ""
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -80,7 +80,7 @@ func TestBackupReplacesNothing(t *testing.T) {
 	expect.That(t, string(must.Get(os.ReadFile(file))(t)) != "good", "the file was not replaced")
 }
 
-// zlock reports a finished restore in one line, or in JSON. It repeats a refusal in the server's words.
+// zlock reports a finished restore in one line or in JSON, and repeats a refusal in the server's words.
 func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 	refuses, breaks := false, false
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -136,8 +136,8 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 		"the answer is lost: %q %d", errs, code)
 }
 
-// TestCAMakesCertificatesForACluster: the authority signs what servers and clients need, keys are
-// for their owner alone, and nothing is overwritten.
+// zlock ca signs what servers and clients need. Keys are readable by their owner only, and no file is
+// overwritten.
 func TestCAMakesCertificatesForACluster(t *testing.T) {
 	dir := t.TempDir()
 	ca := func(code int, args ...string) string {
@@ -185,7 +185,8 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 	}
 }
 
-// The certificate of a client replaces no other certificate, and no new certificate has already expired.
+// A client's certificate replaces no other certificate. A certificate that would have expired already is not
+// made.
 func TestCAReplacesNoOtherCertificate(t *testing.T) {
 	dir := t.TempDir()
 	ca := func(args ...string) (string, int) {
@@ -242,11 +243,11 @@ func TestCALeavesNoPartOfItsFiles(t *testing.T) {
 	}
 }
 
-// No certificate lasts longer than its authority, and the user is told which of them to renew.
+// A certificate ends with its authority at the latest, and the user is told which of the two to renew.
 func TestCACertificatesEndWithTheirAuthority(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, tc := range map[string]struct {
-		left time.Duration // of the authority
+		left time.Duration // time left to the authority
 		days string
 		code int
 		want string
@@ -310,7 +311,7 @@ func TestCARenewsCertificates(t *testing.T) {
 			expect.That(t, is.Leaf.SerialNumber.Cmp(was.Leaf.SerialNumber) != 0, "the certificate is the old one")
 			for _, c := range []*x509.Certificate{is.Leaf, was.Leaf} {
 				if c.IsCA {
-					continue // trusted as it is
+					continue // as trusted as before
 				}
 				_, err := c.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 				expect.OK(t, err, "the renewed authority signs it")

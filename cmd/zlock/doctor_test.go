@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// If the user asks at a port of another kind, doctor does not advise to give the cluster up.
+// doctor at a port of another kind does not advise the user to give the cluster up.
 func TestWrongPortIsNoLostMajority(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
@@ -32,10 +32,10 @@ func TestWrongPortIsNoLostMajority(t *testing.T) {
 	}
 }
 
-// doctor names the actual cause, and gives no advice that would do harm.
+// doctor names the actual cause, and gives no harmful advice.
 func TestDoctorNamesTheCause(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // as a process that is stopped
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // silent like a stopped process
 	must.OK(t, err)
 	defer silent.Close()
 	full := must.Get(faultproxy.New(server(t)))(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Orphans of a long COMMAND do not fill the process table when they have ended.
+// Ended orphans of a long COMMAND do not fill the process table.
 func TestAdoptedOrphansDoNotStay(t *testing.T) {
 	t.Parallel()
 	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--foreground", "/l", "--", "sh", "-c",

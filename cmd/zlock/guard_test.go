@@ -21,18 +21,18 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// running is a 'zlock run' whose COMMAND has a child of its own, both deaf to
-// TERM, that write the time until they are killed.
+// running is a 'zlock run' with a COMMAND and its child. Both ignore TERM, and write the time until they are
+// killed.
 type running struct {
 	cmd   *exec.Cmd
-	beats string // file
+	beats string // a file with the times
 	pids  []int
-	// processes are those of pids, also when the system has given their numbers to others: scripts
-	// that sleep in a loop use up all numbers in half a minute.
+	// processes are the processes of pids even if the system has given their numbers to others: scripts that
+	// sleep in a loop use up all numbers in half a minute.
 	processes []*os.Process
 }
 
-// stubborn is a COMMAND that survives everything but KILL.
+// stubborn is a COMMAND that only KILL ends.
 const stubborn = `trap "" TERM INT HUP; date +%s%N >>"$1"
 (trap "" TERM INT HUP; while :; do date +%s%N >>"$1"; sleep .02; done) &
 echo $$ $! >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
@@ -43,8 +43,8 @@ func startRun(t *testing.T, lock string, options ...string) *running {
 	return startCommand(t, stubborn, lock, options...)
 }
 
-// startCommand runs a script under a lock. It passes the script a file name; the script writes its processes
-// into that file with the suffix .pids.
+// startCommand runs a script under a lock. The script gets a file name, and writes its process ids to that
+// file with the suffix .pids.
 func startCommand(t *testing.T, script, lock string, options ...string) *running {
 	t.Helper()
 	r := &running{beats: filepath.Join(t.TempDir(), "beats")}
@@ -53,7 +53,7 @@ func startCommand(t *testing.T, script, lock string, options ...string) *running
 	r.cmd = exec.Command(filepath.Join(built.dir, "zlock"), args...)
 	r.cmd.Env = scriptEnv(t)
 	r.cmd.Stdout, r.cmd.Stderr = os.Stderr, os.Stderr
-	// zlock gets its own process group, as a shell gives each job.
+	// zlock gets a process group of its own, as a shell gives to each job.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must.OK(t, r.cmd.Start())
 	t.Cleanup(func() {
@@ -114,7 +114,7 @@ func (r *running) awaitGone(t *testing.T, within time.Duration) {
 	}
 }
 
-// nextHolder takes the lock in the same chroot as soon as it is free, and returns that time.
+// nextHolder waits for the lock in the same chroot, and returns the time at which it gets it.
 func nextHolder(t *testing.T, env []string, lock string, options ...string) <-chan time.Time {
 	args := append(append([]string{"run", "-w", "120"}, options...), lock, "--", "date", "+%s%N")
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), args...)
@@ -132,8 +132,7 @@ func nextHolder(t *testing.T, env []string, lock string, options ...string) <-ch
 	return ch
 }
 
-// kill -9 of zlock, and of everything in its own process group, must not leave
-// COMMAND running beside the next holder.
+// After kill -9 of zlock, or of its whole process group, COMMAND does not run beside the next holder.
 func TestCommandDiesBeforeTheLockMovesWhenZlockIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, group := range []bool{false, true} {
@@ -187,8 +186,8 @@ func TestCommandDiesBeforeTheLockMovesWhenZlockIsStopped(t *testing.T) {
 	}
 }
 
-// A stopped zlock does not notice that --max-hold is over; its guard must know the limit. The lock goes
-// on when the session ends.
+// A stopped zlock does not notice that --max-hold is over, but its guard knows the limit. The lock moves when
+// the session ends.
 func TestCommandDiesAtTheLimitOfAStoppedZlock(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -208,7 +207,7 @@ func TestCommandDiesAtTheLimitOfAStoppedZlock(t *testing.T) {
 	t.Error("the machine is too busy to end a process")
 }
 
-// pauses returns a function that tells the longest pause of this process since the call of pauses.
+// pauses returns a function that returns the longest pause of this process since the call of pauses.
 func pauses() (longest func() time.Duration) {
 	stop, most := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -237,7 +236,7 @@ func TestSignalForTheParentReachesZlock(t *testing.T) {
 	expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
 }
 
-// In the foreground too: a terminal sends its signals to the group, which the guard is not in.
+// The same in the foreground: a terminal signals the process group, to which the guard does not belong.
 func TestInterruptOfTheParentReachesCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap 'exit 9' INT; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
@@ -245,8 +244,8 @@ sleep .7; kill -INT $PPID; while :; do sleep .02; done`, "/p", "--foreground")
 	expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
 }
 
-// The guard stays until the lock is given back and the session is closed: a zlock that is killed
-// before leaves no lock behind. It serves the next wait of elect --restart, too.
+// The guard stays until the lock is given back and the session is closed, so a zlock that is killed before
+// leaves no lock behind. The same guard serves the next wait of elect --restart.
 func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 	t.Parallel()
 	const long = "40"
@@ -284,7 +283,7 @@ func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 		begun := time.Now()
 		next := nextHolder(t, env, "/c")
 		must.Await(t, "the next one waits", time.Minute, func() bool { return waiters() != "" })
-		p.Blackhole(true) // the release is not answered
+		p.Blackhole(true) // no answer to the release comes
 		must.OK(t, os.WriteFile(file, nil, 0o600))
 		must.Await(t, "COMMAND ends", time.Minute, func() bool {
 			return len(supervise.ChildrenOf(guard)) == 0
@@ -311,8 +310,8 @@ func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 	must.Await(t, "its place is free", 30*time.Second, func() bool { return waiters() == "" })
 }
 
-// After SIGKILL of zlock its guard closes the session: the lock moves when COMMAND is
-// dead, not when the session is over. The same goes for a waiter.
+// After SIGKILL of zlock its guard closes the session. So the lock moves when COMMAND is dead, before the
+// session would time out. The same holds for a waiter.
 func TestGuardClosesTheSession(t *testing.T) {
 	t.Parallel()
 	const long = 40 * time.Second
@@ -365,8 +364,8 @@ func exitCode(err error) int {
 	return 0
 }
 
-// In the foreground COMMAND has no group of its own; what it leaves behind is
-// found as the orphans that zlock adopts.
+// In the foreground COMMAND has no group of its own. zlock finds what COMMAND leaves behind among the orphans
+// that it adopts.
 func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
@@ -383,7 +382,7 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// In a script without a terminal a stopped process lies in zlock's group when COMMAND ends there.
+// A script without a terminal has a stopped process in zlock's group when COMMAND ends. It is spared.
 func TestForegroundCommandSparesTheGroup(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `sleep 60 & kill -STOP $!
@@ -425,8 +424,8 @@ mv "$1.new" "$1"; wait`, "sh", file)
 	}
 }
 
-// While zlock ends what COMMAND left behind, it does not tell the guard of heartbeats. The guard leaves
-// that to zlock, and to its own clock if zlock is stopped.
+// While zlock ends what COMMAND left behind, it sends no heartbeats to the guard. The guard leaves the work
+// to zlock, and acts by its own clock if zlock is stopped.
 func TestWhatCommandLeavesBehindIsEndedByZlock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for 8 s: make test-all")

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestHelpIsInColumns: what the options do begins in one column, and no line ends in a space.
+// The help texts of options start in one column, and no line ends with a space.
 func TestHelpIsInColumns(t *testing.T) {
 	for _, c := range program(new(call.App)).Commands {
 		var out strings.Builder
@@ -51,7 +51,7 @@ func TestHelpIsInColumns(t *testing.T) {
 
 var shownDefault = regexp.MustCompile(`\((?:[A-Z_]+; )?default:? ([^)]*)\)`)
 
-// byHand are defaults that are part of a flag's text, and what is in force.
+// byHand lists defaults that are part of a flag's text, with the values in force.
 var byHand = map[string]string{
 	"servers":         "127.0.0.1:2181",
 	"admin-addr":      "127.0.0.1:8181",
@@ -62,8 +62,7 @@ var byHand = map[string]string{
 	"foreground":      "if standard input is a terminal",
 }
 
-// Every default in a help text is the value in force, and every value in force
-// that is not nothing is shown.
+// Each default in a help text is the value in force, and each value in force is shown unless it is empty.
 func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	for _, c := range program(new(call.App)).Commands {
 		if c.Hidden {
@@ -92,8 +91,8 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	}
 }
 
-// A shell that completes a path gets only names that it takes as they are: any
-// client may have chosen the name of a node.
+// Completion of a path offers only names that the shell takes literally: any client may choose the name of a
+// node.
 func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -129,7 +128,7 @@ func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
 	expect.That(t, len(offered) >= 26+26+10 && strings.Contains(string(out), "nächtlich"),
 		"only %d names are offered: %q", len(offered), offered)
 	for _, word := range offered {
-		// What the shell makes of the word is the word.
+		// The shell reads the offered word as the name itself.
 		for _, shell := range []string{"sh", "bash"} {
 			got, err := exec.CommandContext(ctx, shell, "-c", "printf %s "+word).CombinedOutput()
 			expect.That(t, err == nil && string(got) == word,
@@ -145,7 +144,7 @@ func TestManualPage(t *testing.T) {
 	golden.Manual(t, "zlock.1", page)
 }
 
-// TestDocumentationHasTheCommands keeps docs/zlock.md from going stale.
+// docs/zlock.md lists the commands as they are.
 func TestDocumentationHasTheCommands(t *testing.T) {
 	const command = "go test ./cmd/zlock -run Documentation -update-docs"
 	p := program(new(call.App))

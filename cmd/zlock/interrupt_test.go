@@ -25,8 +25,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Ctrl-C ends zlock and COMMAND at any moment of their start, and says so by the
-// exit code: it is neither lost nor taken for a failure.
+// Ctrl-C ends zlock and COMMAND at any moment of their start. The exit code shows the signal, not a failure.
 func TestInterruptedStart(t *testing.T) {
 	t.Parallel()
 	for i := range 30 {
@@ -51,7 +50,7 @@ func TestInterruptedStart(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends the loop of a shell that calls zlock, because zlock dies of the signal as COMMAND did.
+// Ctrl-C ends a shell's loop over zlock, because zlock dies of the signal like COMMAND.
 func TestInterruptEndsTheLoopOfAShell(t *testing.T) {
 	t.Parallel()
 	const command = ` -- sh -c 'echo >>"$1.up"; exec sleep 1000' sh "$1"`
@@ -85,7 +84,7 @@ func TestInterruptEndsTheLoopOfAShell(t *testing.T) {
 	}
 }
 
-// When the servers are gone there is nothing to wait for at the end.
+// A zlock that has lost its lock ends without a wait if all servers are gone.
 func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -101,7 +100,7 @@ func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 	t.Error("the machine is too busy to measure a time on it")
 }
 
-// lossWithDeadServers returns how long zlock lived after it had told COMMAND of the loss.
+// lossWithDeadServers returns how long zlock lived after it had reported the loss to COMMAND.
 func lossWithDeadServers(t *testing.T) time.Duration {
 	var server string
 	for _, kv := range scriptEnv(t) {
@@ -133,7 +132,7 @@ func lossWithDeadServers(t *testing.T) time.Duration {
 	return took
 }
 
-// talker is a zlock with a pipe to and from it.
+// talker is a zlock whose input and output are pipes of the test.
 type talker struct {
 	*exec.Cmd
 	in  io.WriteCloser
@@ -171,7 +170,7 @@ func (c *talker) await(t *testing.T, text string) {
 	}
 }
 
-// client is a session in the same part of the tree.
+// client opens a session in the talker's part of the tree.
 func (c *talker) client(t *testing.T) *client.Client {
 	t.Helper()
 	var addr, root string
@@ -187,8 +186,7 @@ func (c *talker) client(t *testing.T) *client.Client {
 	return cl
 }
 
-// A lock that was lost before the input ended is not given back with success, whichever
-// of the two zlock sees first.
+// A lock was lost before the input ended. zlock hold fails, whichever of the two it sees first.
 func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -209,7 +207,7 @@ func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 	}
 }
 
-// Curator's clients ask for a lock without saying who they are.
+// A client of Curator asks for a lock without its name.
 func TestHoldNamesTheClientThatAsksForTheLock(t *testing.T) {
 	t.Parallel()
 	c := startTalker(t, filepath.Join(built.dir, "zlock"), "hold", "/h")
@@ -223,7 +221,7 @@ func TestHoldNamesTheClientThatAsksForTheLock(t *testing.T) {
 	expect.Equal(t, c.ProcessState.ExitCode(), call.ExitOK, "exit code")
 }
 
-// COMMAND dies with its guard, and only then the lock is given back.
+// COMMAND dies with its guard, and the lock is given back after that.
 func TestCommandDiesWithItsGuard(t *testing.T) {
 	t.Parallel()
 	for _, foreground := range []string{"--foreground=false", "--foreground"} {

@@ -19,8 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// soon is how long the end of something may take that takes an instant, on a
-// machine that has other things to do.
+// soon is a limit for what takes an instant, on a busy machine.
 const soon = 10 * time.Second
 
 func awaitEnd(t *testing.T, what string, pids ...int) {
@@ -37,7 +36,7 @@ func awaitEnd(t *testing.T, what string, pids ...int) {
 	}
 }
 
-// obedient is a COMMAND with a child, which both do what TERM says.
+// obedient is a COMMAND with a child. TERM ends both.
 const obedient = `sleep 1000 & echo $$ $! >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; wait`
 
 func TestKilledZlockLeavesNothing(t *testing.T) {
@@ -61,8 +60,8 @@ func TestKilledZlockLeavesNothing(t *testing.T) {
 	}
 }
 
-// A kill of all that is called zlock must not kill the guard with it: a COMMAND
-// that ignores the kernel's TERM would run on beside the next holder.
+// A kill of all processes named zlock does not kill the guard: otherwise a COMMAND that ignores the kernel's
+// TERM would run on beside the next holder.
 func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .1; done`, "/l", "-k", "0.5")
@@ -85,7 +84,7 @@ func TestKilledZlockAndGuardLeaveNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP INT; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; exec sleep 1000`, "/l")
 	guard := guardOf(t, r.cmd.Process.Pid)
-	syscall.Kill(guard, syscall.SIGSTOP) // so that it cannot be quicker
+	syscall.Kill(guard, syscall.SIGSTOP) // so that the guard cannot act first
 	syscall.Kill(r.cmd.Process.Pid, syscall.SIGKILL)
 	syscall.Kill(guard, syscall.SIGKILL)
 	r.cmd.Wait()
@@ -93,7 +92,7 @@ func TestKilledZlockAndGuardLeaveNoCommand(t *testing.T) {
 	awaitEnd(t, "the guard", guard)
 }
 
-// ticks is the processor time of a process, in hundredths of a second.
+// ticks returns the processor time of a process, in hundredths of a second.
 func ticks(t *testing.T, pid int) int {
 	t.Helper()
 	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(t)
@@ -112,7 +111,7 @@ func TestGuardDoesNotSpin(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"dead": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			timeout, kill := "40", "20" // it waits for that long
+			timeout, kill := "40", "20" // the guard waits for so long
 			if sig == syscall.SIGSTOP {
 				timeout, kill = "10", "0.1"
 			}
@@ -120,7 +119,7 @@ func TestGuardDoesNotSpin(t *testing.T) {
 			guard := guardOf(t, r.cmd.Process.Pid)
 			syscall.Kill(r.cmd.Process.Pid, sig)
 			if sig == syscall.SIGSTOP {
-				r.awaitGone(t, time.Minute) // the guard goes on: zlock may, too
+				r.awaitGone(t, time.Minute) // the guard goes on, as zlock may have
 			}
 			before := ticks(t, guard)
 			time.Sleep(2 * time.Second)
@@ -144,7 +143,7 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 			w.Close()
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
-			time.Sleep(300 * time.Millisecond) // mostly it is connected then; it must not matter
+			time.Sleep(300 * time.Millisecond) // it is probably connected by then, which makes no difference
 			r.Close()
 			select {
 			case err := <-ended:
@@ -159,7 +158,8 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 	}
 }
 
-// However a test run ends, no zlock that it started lives on. The test runs itself and kills that run.
+// No zlock outlives the test run that started it, however the run ends. The test starts such a run and kills
+// it.
 func TestKilledTestRunLeavesNothing(t *testing.T) {
 	if file := os.Getenv("ZLOCK_TEST_VICTIM"); file != "" {
 		script := `(zlock leader --watch /v >/dev/null &); (zlock run /v -- sh -c 'sleep 1000 & wait' &); exec zlock run /w -- sh -c 'echo up; sleep 1000'`
@@ -198,8 +198,8 @@ func TestKilledTestRunLeavesNothing(t *testing.T) {
 	must.Await(t, "all of them have ended", time.Minute, func() bool { return len(marked(mark)) == 0 })
 }
 
-// escaped is a COMMAND with a child in a session of its own that ignores TERM. Its numbers of processes
-// would be those of the namespace, so it writes none. It is ready when there is a file named go.
+// escaped is a COMMAND with a child in a session of its own that ignores TERM. It writes no process ids,
+// which would be those of the namespace. The file go shows that the child runs.
 const escaped = `setsid sh -c 'trap "" TERM INT HUP; : >"$1.go"; while :; do sleep .02; done' sh "$1" &
 until [ -e "$1.go" ]; do sleep .02; done
 `
@@ -237,7 +237,7 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 			r.cmd.Process.Signal(syscall.SIGTERM)
 		}, 128 + int(syscall.SIGTERM)},
 		"all are killed": {`trap "" TERM; : >"$1.pids"; wait`, func(r *running, guard int) {
-			syscall.Kill(guard, syscall.SIGSTOP) // it must not be what helps
+			syscall.Kill(guard, syscall.SIGSTOP) // its help must not be needed
 			r.cmd.Process.Kill()
 			syscall.Kill(guard, syscall.SIGKILL)
 		}, -1},
@@ -247,7 +247,7 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 			r := startCommand(t, escaped+tc.script, "/l", "--contain", "-k", "0.3")
 			zlock := r.cmd.Process.Pid
 			guard := guardOf(t, zlock)
-			all := descendantsOf(guard) // the keeper, and what it keeps
+			all := descendantsOf(guard) // the keeper and its processes
 			must.That(t, len(all) >= 3, "keeper, COMMAND and its child are %v", all)
 			tc.end(r, guard)
 			if code := exitCode(r.cmd.Wait()); code != tc.code {
@@ -270,7 +270,7 @@ func TestContainedZlockEndsWhatItsCommandLeaves(t *testing.T) {
 	expect.That(t, exitCode(err) == 1, "what COMMAND left outlives the lock: %v\n%s", err, out)
 }
 
-// Neither zlock nor its guard waits for the reader of their messages before they end COMMAND.
+// zlock and its guard end COMMAND without waiting for a reader of their messages.
 func TestCommandEndsWhileMessagesAreNotRead(t *testing.T) {
 	t.Parallel()
 	for _, stopped := range []bool{false, true} {
@@ -297,7 +297,7 @@ func TestCommandEndsWhileMessagesAreNotRead(t *testing.T) {
 	}
 }
 
-// The first process of a namespace must not keep from COMMAND what is for it.
+// The first process of a namespace passes COMMAND's signals on.
 func TestContainedCommandGetsItsSignals(t *testing.T) {
 	t.Parallel()
 	needsNamespaces(t)
@@ -322,14 +322,13 @@ func TestContainedCommandGetsItsSignals(t *testing.T) {
 	}
 }
 
-// leashed is a variable in the environment of all that the tests start, however far down. Guards, COMMANDs
-// and what scripts leave in the background have process groups and sessions of their own; this they keep.
+// leashed is a variable in the environment of each process that the tests start, at any depth. Guards,
+// COMMANDs and background jobs leave their process groups and sessions, but keep this variable.
 const leashed = "ZLOCK_TEST_RUN"
 
-// leash starts a process that waits for this one's end, of whatever kind, and
-// then kills what is left of the tests.
+// leash starts a process that waits for the end of this one, and then kills what the tests have left.
 func leash() (stop func(), err error) {
-	// What is killed may have started another process since the list was made.
+	// A killed process may have started another one after the list was made.
 	const script = `cat >/dev/null
 for n in 1 2 3 4 5 6 7 8 9; do
 	found=
@@ -353,7 +352,7 @@ done`
 	return func() { in.Close(); cmd.Wait() }, nil
 }
 
-// leftovers are the processes of the tests that run on, apart from the server.
+// leftovers returns the processes of the tests that still run, without the server.
 func leftovers(within time.Duration) (list []string) {
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
 		list = nil
@@ -368,7 +367,7 @@ func leftovers(within time.Duration) (list []string) {
 	}
 }
 
-// marked lists what a run of the tests has started and still runs.
+// marked returns what a run of the tests has started and still runs.
 func marked(run string) (list []string) {
 	mark := []byte(leashed + "=" + run + "\x00")
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -383,7 +382,7 @@ func marked(run string) (list []string) {
 	return list
 }
 
-// descendantsOf returns the processes that a process has started, and those have, and so on.
+// descendantsOf returns the processes that a process has started, and their descendants.
 func descendantsOf(pid int) (all []int) {
 	for _, child := range supervise.ChildrenOf(pid) {
 		all = append(append(all, child), descendantsOf(child)...)

@@ -27,8 +27,8 @@ import (
 
 var update = flag.Bool("update", false, "write what was told of locks into testdata/locks")
 
-// lockForest is a line for each node: a session's number, 0 for a lasting node and
-// C for a container, the path, and data. The session w only watches.
+// lockForest has a line for each node: the number of its session, 0 for a lasting node or C for a container;
+// its path; its data. Session w only watches.
 const lockForest = `
 0 /ours {"zl":1}
 1 /ours/_c_%A8-lock-0000000000 {"v":1,"host":"web-1","pid":11,"cmd":"nightly","user":"ops","reason":"books","task":"t1","held":true}
@@ -207,7 +207,7 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 			continue
 		}
 		for time.Now().UnixMilli() <= last {
-			time.Sleep(time.Millisecond) // no two nodes have the same age
+			time.Sleep(time.Millisecond) // so that nodes differ in age
 		}
 		must.OK(t, expect.Err(conn.Create(ctx, op)), "%v", path)
 		last = time.Now().UnixMilli()
@@ -216,7 +216,7 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 			paths = append(paths, dir)
 		}
 	}
-	// What is watched counts as of the next write.
+	// A watch counts from the next write on.
 	must.Get(conns["0"].Set(ctx, "/plain/data", []byte("more text"), -1))(t)
 	paths = append(paths, "/master", "/semempty", "/delayed", "/barrier", "/none")
 	slices.Sort(paths)
@@ -224,8 +224,8 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 	return env, "http://" + i.AdminAddr(), paths
 }
 
-// masked writes JSON objects with sorted fields, and numbers the sessions, tokens and
-// addresses in them, and leaves no time.
+// masked writes JSON objects with sorted fields. Sessions, tokens and addresses become numbers, and times
+// disappear.
 type masked struct {
 	t     *testing.T
 	names map[string]string
@@ -330,9 +330,8 @@ func (m *masked) put(into *bytes.Buffer, title, objects string) {
 	}
 }
 
-// TestWhatIsToldOfLocks compares every answer about a forest of locks of all
-// layouts and kinds with the files of testdata/locks: those of the server's admin
-// listener and those of zlock with -o json, node by node and with --server.
+// The answers about a forest of locks of all layouts and kinds equal the files of testdata/locks: those of
+// the server's admin listener, and those of zlock with -o json, by nodes and with --server.
 func TestWhatIsToldOfLocks(t *testing.T) {
 	env, admin, paths := planted(t)
 	files := map[string]*bytes.Buffer{}

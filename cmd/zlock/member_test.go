@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// runIn calls the command line in this process.
+// runIn runs a command line in this process.
 func runIn(t *testing.T, env map[string]string, args ...string) (out, errs string, code int) {
 	t.Helper()
 	var o, e strings.Builder
@@ -38,12 +38,12 @@ type fakeMembers struct {
 	voter    map[uint32]bool
 	leader   uint32
 	far      map[uint32]*status.Progress
-	steps    []string     // lines that answer a job; "" ends the connection there
+	steps    []string     // answers to a job; "": the connection ends there
 	got      []status.Job // jobs asked for
 	lists    int
-	restarts bool                // an operator restarts the server that is named, one each five lists
-	silent   uint32              // a server that does not answer at first
-	empty    func(list int) bool // such a list has no member: the server starts, and has joined no other yet
+	restarts bool                // an operator restarts the named server, one for each five lists
+	silent   uint32              // the server that does not answer at first
+	empty    func(list int) bool // lists without a member, from a server that has joined no other yet
 	t        *testing.T
 }
 
@@ -109,8 +109,8 @@ func (f *fakeMembers) list(w http.ResponseWriter) {
 	expect.OK(f.t, json.NewEncoder(w).Encode(list))
 }
 
-// restart lets the servers go down and come back in the order 10, 3, 2; while 2,
-// which leads, is down, 3 leads. A server that is back does not serve at once.
+// restart makes the servers go down and come back in the order 10, 3, 2. While 2 is down, which leads, 3
+// leads. A server that is back does not serve at once.
 func (f *fakeMembers) restart() {
 	round, step := f.lists/5, f.lists%5
 	if round > 3 || round == 3 && step > 0 {
@@ -152,7 +152,7 @@ func TestMemberListTellsHowFarEachIs(t *testing.T) {
 		"list without a leader: %q %d", errs, code)
 }
 
-// The server does the job; zlock shows its steps, and asks again when the server is lost on the way.
+// The server runs the job, and zlock shows its steps. If zlock loses the server on the way, it asks again.
 func TestMemberJobsAreShown(t *testing.T) {
 	const follows = `{"kind":"follows","text":"server 4 follows"}`
 	for _, tc := range []struct {
@@ -235,7 +235,7 @@ func TestForeignTextCannotCommandATerminal(t *testing.T) {
 	expect.Equal(t, errs, "zlock: a⟨U+001B⟩[2Jb\n", "said is")
 }
 
-// TestMemberListOverTLS: --admin-ca makes zlock speak TLS, and names the only authority.
+// With --admin-ca zlock speaks TLS and trusts this authority only.
 func TestMemberListOverTLS(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"v":1,"id":1,"leader":1,"members":{"1":{"id":1,"peer":"lock1:2888","voter":true}}}`)
@@ -295,8 +295,8 @@ func TestRestartOrderGivesUp(t *testing.T) {
 	}
 }
 
-// The command names one server after the other, and none while another server is missing. It ends only when
-// the last server serves. An answer from a server that was silent at first is no proof of a restart.
+// The command names one server after another, and none while another server is missing. It ends when the last
+// server serves. A first answer of a silent server does not prove a restart.
 func TestRestartOrderWaitsForEach(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	for id := range f.voter {
@@ -318,8 +318,8 @@ func TestRestartOrderWaitsForEach(t *testing.T) {
 	}
 }
 
-// A list without members is that of a server that starts. It says nothing of the servers that are still to be
-// restarted. A server that is removed is not waited for.
+// A list without members comes from a server that starts, and says nothing about the servers that must still
+// be restarted. The command does not wait for a removed server.
 func TestRestartOrderWaitsForServersThatAListLacks(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	for id := range f.voter {
@@ -343,7 +343,7 @@ func TestRestartOrderWaitsForServersThatAListLacks(t *testing.T) {
 	}
 }
 
-// A first list without members does not show a cluster that has been restarted.
+// A first list without members does not show that the cluster was restarted.
 func TestRestartOrderOfAServerThatKnowsNoMember(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	f.empty = func(int) bool { return true }

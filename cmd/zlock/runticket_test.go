@@ -26,7 +26,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// ticketRunner is a server with a port for tickets, and what zlock says to it.
+// ticketRunner is a server with a port for tickets, and the environment of a zlock that uses it.
 type ticketRunner struct {
 	t    *testing.T
 	urls string
@@ -56,7 +56,7 @@ func (s *ticketRunner) zlock(code int, args ...string) (out, errs string) {
 	return o.String(), e.String()
 }
 
-// COMMAND runs under the hold of a ticket, which stays when COMMAND ends unless --give says otherwise.
+// COMMAND runs while a ticket holds. The ticket stays when COMMAND ends, unless --give says otherwise.
 func TestRunUnderATicket(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
@@ -117,7 +117,7 @@ func TestCommandsOfThePageRun(t *testing.T) {
 		_, err := os.Stat(file)
 		switch mine := strings.Contains(line[1], "--ticket-file t"); {
 		case args[0] == "take":
-			_ = os.Remove(file) // of another path
+			_ = os.Remove(file) // the file is of another path
 		case mine && err != nil:
 			s.zlock(0, "take", "--ticket-file", "t", fmt.Sprint("/again/", n))
 		}
@@ -125,13 +125,12 @@ func TestCommandsOfThePageRun(t *testing.T) {
 	}
 }
 
-// A hold that ended while COMMAND ran, between two requests, is told by the exit code, though COMMAND ended
-// well.
+// The hold ended between two requests, while COMMAND ran. The exit code says so, although COMMAND succeeded.
 func TestRunUnderATicketThatAnotherEnded(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
 	zlock := filepath.Join(built.dir, "zlock")
-	for _, give := range []string{"--give", "--leave"} { // --leave stands for none
+	for _, give := range []string{"--give", "--leave"} { // --leave also means: without --give
 		s.zlock(0, "take", "--ticket-file", "a", "/l")
 		_, errs := s.zlock(call.ExitLost, "run", "--ticket-file", "a", give, "-c", "cp a b && "+zlock+
 			" give --ticket-file b")
@@ -140,7 +139,7 @@ func TestRunUnderATicketThatAnotherEnded(t *testing.T) {
 	}
 }
 
-// COMMAND outlives the ticket's first time, ends when the ticket does, and its zlock says why.
+// COMMAND runs longer than the ticket's first time, and ends with the ticket. zlock says why.
 func TestRunUnderATicketThatEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("COMMANDs that outlive the time of a ticket")
@@ -164,8 +163,8 @@ func TestRunUnderATicketThatEnds(t *testing.T) {
 		"it says %s", text)
 }
 
-// A port that is silent for a while costs a COMMAND under a ticket nothing, if another one answers; without
-// any, COMMAND ends before the ticket can.
+// A silent port costs COMMAND nothing if another port answers. Without any, COMMAND ends before the ticket
+// can.
 func TestRunUnderATicketWhoseServersFail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("COMMANDs that outlive the time of a ticket")
@@ -201,7 +200,7 @@ func TestRunUnderATicketWhoseServersFail(t *testing.T) {
 	expect.Has(t, errs.String(), "no server has renewed the ticket")
 }
 
-// COMMAND runs as soon as there is a draw for it, in place of zlock.
+// COMMAND runs as soon as a draw is granted, in place of zlock.
 func TestRunByRate(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
@@ -224,7 +223,8 @@ func TestRunByRate(t *testing.T) {
 	expect.Equal(t, exitCode(waiter.Wait()), 128+int(syscall.SIGTERM), "the exit code of an ended waiter")
 }
 
-// A ticket that its caller does not learn would hold the lock for as long as it lives.
+// If zlock take cannot report its ticket, it gives the ticket back. Otherwise the ticket would hold the lock
+// as long as it lives.
 func TestTakeLeavesNoTicketThatItDoesNotTell(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
@@ -256,7 +256,7 @@ func TestTakeLeavesNoTicketThatItDoesNotTell(t *testing.T) {
 	expect.Has(t, errs, "zlock give")
 }
 
-// What a proxy before the servers answers, or a program at a wrong address, says nothing of a ticket.
+// The answer of a proxy, or of a program at a wrong address, says nothing about a ticket.
 func TestAnswersOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)

@@ -28,7 +28,7 @@ var built struct {
 
 // TestMain builds the command and starts a server: zlockd, unless ZLOCK_TEST_TARGET says zookeeper.
 func TestMain(m *testing.M) {
-	// A script that starts the tests in the background makes them ignore it, and so zlock.
+	// A script that starts the tests in the background makes them, and so zlock, ignore this signal.
 	if signal.Ignored(os.Interrupt) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
@@ -94,7 +94,7 @@ func scriptEnv(t testing.TB) []string {
 	return env
 }
 
-// step is a command of a script with what it must do.
+// step is a command of a script, with its expected output and exit code.
 type step struct {
 	line    int
 	command string
@@ -163,7 +163,7 @@ func runScript(t *testing.T, name, text string) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		cmd := exec.CommandContext(ctx, "bash", "-c", s.command)
 		cmd.Dir, cmd.Env = dir, env
-		cmd.WaitDelay = time.Second // what a script leaves running may hold its output
+		cmd.WaitDelay = time.Second // a process that the script leaves may keep its output open
 		var out, errs strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		err := cmd.Run()
@@ -199,7 +199,7 @@ func TestScripts(t *testing.T) {
 func TestDocumentedExamplesWork(t *testing.T) {
 	const doc = "../../docs/zlock.md"
 	b := must.Get(os.ReadFile(doc))(t)
-	// Everything but the examples becomes an empty line, so that numbers stay.
+	// The rest of the page becomes empty lines, so that line numbers stay.
 	inside := false
 	lines := strings.Split(string(b), "\n")
 	for i, line := range lines {
@@ -214,8 +214,8 @@ func TestDocumentedExamplesWork(t *testing.T) {
 	runScript(t, doc, strings.Join(lines, "\n"))
 }
 
-// The README's lock examples and the first minutes' program in Go are followed as a new user would: the
-// program in a module of its own, the shell lines as they stand.
+// The README's lock examples and the Go program of the first minutes work as they stand: the program in a
+// module of its own, the lines in a shell.
 func TestReadmeExamplesWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a module of its own: make test-all")
@@ -243,7 +243,7 @@ func TestReadmeExamplesWork(t *testing.T) {
 	must.OK(t, os.Symlink(filepath.Join(built.dir, "zlock"), filepath.Join(module, "bin", "zlock")))
 	program = strings.ReplaceAll(found[0][2], "127.0.0.1:2181", server(t))
 	must.OK(t, os.WriteFile(filepath.Join(module, "main.go"), []byte(program), 0o600))
-	// What is known to be in the cache need not be asked for.
+	// The sums are known, so the network is not asked for them.
 	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil {
 		must.OK(t, os.WriteFile(filepath.Join(module, "go.sum"), sums, 0o600))
 	}
@@ -262,8 +262,8 @@ func TestReadmeExamplesWork(t *testing.T) {
 		}
 		return nil
 	}
-	// While the lines that follow run, others may be slow: each program has a second to begin. Before or
-	// after the table, the program that waits says who holds.
+	// Each program has a second to begin, while the next lines run. The waiting program says who holds,
+	// before or after the table.
 	again := func(script, want string) {
 		t.Helper()
 		err := sh(script, want)

@@ -13,18 +13,19 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// strayBeat writes a script, which is deaf to TERM and writes the time until it is killed.
+// strayBeat writes a script that ignores TERM and writes the time until it is killed.
 const strayBeat = `cat >"$1.sh" <<'END'
 trap "" TERM INT HUP; date +%s%N >>"$1"; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
 while :; do date +%s%N >>"$1"; sleep .02; done
 END
 `
 
-// stays is the end of a COMMAND that runs until it is told to end.
+// stays keeps a COMMAND running until it is told to end.
 const stays = `
 until [ -e "$1.go" ]; do sleep .02; done`
 
-// What leaves COMMAND's process group, or is COMMAND of another zlock, runs no longer than the lock is held.
+// A process that leaves COMMAND's group, or is the COMMAND of another zlock, runs no longer than the lock is
+// held.
 func TestStraysEndBeforeTheLockMoves(t *testing.T) {
 	t.Parallel()
 	ways := map[string]string{
@@ -69,7 +70,7 @@ func TestStraysEndBeforeTheLockMoves(t *testing.T) {
 	}
 }
 
-// With --leave a daemon goes on after COMMAND, and no longer than that does the group of COMMAND.
+// With --leave a daemon of COMMAND runs on after COMMAND. The rest of COMMAND's group ends.
 func TestLeaveSparesDaemons(t *testing.T) {
 	t.Parallel()
 	for _, foreground := range []string{"--foreground=false", "--foreground"} {
@@ -83,7 +84,7 @@ func TestLeaveSparesDaemons(t *testing.T) {
 	}
 }
 
-// A zlock within another one gives back its lock before the other one kills it.
+// An inner zlock gives its lock back before the outer zlock kills it.
 func TestZlockWithinZlockGivesBackItsLock(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, strayBeat+`zlock run --session-timeout 40 /inner -- sh "$1.sh" "$1"`, "/l", "-k", "4",
@@ -99,7 +100,7 @@ func TestZlockWithinZlockGivesBackItsLock(t *testing.T) {
 	expect.OK(t, err, "the inner lock is held: %s", out)
 }
 
-// A user who tells the outer zlock to end leaves COMMAND the time that it wants.
+// A user who ends the outer zlock leaves COMMAND the time that it needs.
 func TestZlockWithinZlockPassesOnTheUsersSignal(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `exec zlock run /inner -- sh -c 'trap "sleep 3; exit 7" TERM
@@ -108,12 +109,13 @@ echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .02; done'
 	expect.Equal(t, exitCode(r.cmd.Wait()), 7, "exit code of a COMMAND that takes three seconds to end")
 }
 
-// Within --contain /proc has the numbers of the namespace outside. zlock finds there what leaves the group.
+// Within --contain, /proc shows the outer namespace's numbers. zlock finds there the processes that leave the
+// group.
 func TestContainedZlockEndsStrays(t *testing.T) {
 	t.Parallel()
 	needsNamespaces(t)
 	file := filepath.Join(t.TempDir(), "pid")
-	// setsid returns at once where it leads a group, so COMMAND waits for what it has started.
+	// As the leader of a group setsid would return at once, so COMMAND waits for its child.
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--contain", "-k", "1", "/l", "--", "sh", "-c",
 		`zlock run -k .3 /m -- sh -c '
 			setsid sh -c "(trap \"\" TERM; while :; do sleep .05; done) & echo \$! >\$F"

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A ticket is taken, renewed, listed and given back by the command, whatever else holds the lock.
+// The commands take, renew, list and give back tickets, beside other contenders.
 func TestTicketsByCommand(t *testing.T) {
 	env := map[string]string{"ZLOCK_HTTP": ticketServer(t)}
 	zlock := func(code int, args ...string) (out, errs string) {
@@ -32,7 +32,7 @@ func TestTicketsByCommand(t *testing.T) {
 	expect.Has(t, errs, "held ")
 	info := must.Get(os.Stat(one))(t)
 	expect.Equal(t, info.Mode().Perm(), os.FileMode(0o600), "the mode of the ticket file")
-	zlock(0, "take", "--ticket-file", one, "/staging") // it goes on
+	zlock(0, "take", "--ticket-file", one, "/staging") // the same ticket again
 	_, errs = zlock(call.ExitNotAcquired, "take", "--ticket-file", two, "-w", "50ms", "/staging")
 	says := func(pattern string) {
 		t.Helper()
@@ -57,7 +57,7 @@ func TestTicketsByCommand(t *testing.T) {
 	ticket := must.Get(os.ReadFile(two))(t)
 	zlock(0, "give", "--ticket-file", two)
 	env["ZLOCK_TICKET"] = string(ticket)
-	zlock(0, "give") // again
+	zlock(0, "give") // once more
 	zlock(call.ExitNo, "renew")
 	delete(env, "ZLOCK_TICKET")
 	out, _ = zlock(0, "take", "/staging") // it prints the ticket

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A zlock that waits, or is refused, says once who holds the lock, whatever kind of lock it is.
+// A zlock that waits or is refused names the holder once, for each kind of lock.
 func TestWaitersSayWhoHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	const held = `^zlock: /l is held by \S+ pid \d+ since [\d:]+ \(why\)`

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// large is a program with every kind of flag and operand. If plain is set, it also runs without a command.
+// large is a program with each kind of flag and operand. With plain it also runs without a command.
 func large(plain bool) *Program[*Call] {
 	p := &Program[*Call]{Name: "large", Does: "does much",
 		Groups: func() []Group {
@@ -73,13 +73,12 @@ func call(p *Program[*Call], args ...string) (code int, out, complaints string) 
 	return code, o.String(), e.String()
 }
 
-// The shell asks for the candidates of the last word. FILE stands for the answer that the word is the name of
-// a file.
+// The shell asks for the candidates of the last word. FILE stands for the answer "a name of a file".
 func TestCandidates(t *testing.T) {
 	for _, c := range []struct {
 		plain bool
 		words []string
-		want  string // each candidate in a line with its meaning, behind a tab; or FILE
+		want  string // a line for each candidate with its meaning after a tab; or FILE
 	}{
 		{false, nil, "ls\tlist\nrun\trun\nlimit\tlimit\nread\tread\nwait\twait\ncheck\tcheck\n" +
 			"completion\twrite the completion script of a shell\n"},
@@ -101,19 +100,19 @@ func TestCandidates(t *testing.T) {
 		{true, []string{"--id="}, ""},
 		{true, []string{"--none=x"}, ""},
 		{true, []string{"none=x"}, ""},
-		{true, []string{"--none", "l"}, ""}, // an operand of no command
+		{true, []string{"--none", "l"}, ""}, // the operand of no command
 		{true, []string{"--config", ""}, "FILE"},
 		{true, []string{"-c", ""}, "FILE"},
 		{true, []string{"-dc", ""}, "FILE"},
 		{true, []string{"-d", "l"}, ""},
-		{true, []string{"--config=x"}, ""}, // the shell itself completes behind =
+		{true, []string{"--config=x"}, ""}, // the shell itself completes after =
 		{true, []string{"--dev", "l"}, ""},
 		{true, []string{"check", "--d"}, "--dev\tin memory\n"},
 		{true, []string{"check", "--form", "t"}, "text\twrite text|json\n"},
 		{false, []string{"ls", "--on-lost", ""}, "term\tWHAT to do\nkill\tWHAT to do\nwarn\tWHAT to do\n"},
 		{false, []string{"ls", "-s", ""}, ""},
 		{false, []string{"ls", "--", "--s"}, ""},
-		{false, []string{"ls", ""}, "/app\t\n/zoo\t\n"}, // no name that a shell would split
+		{false, []string{"ls", ""}, "/app\t\n/zoo\t\n"}, // without names that a shell would split
 		{false, []string{"ls", "/"}, "/app\t\n/zoo\t\n"},
 		{false, []string{"ls", "/z"}, "/zoo\t\n"},
 		{false, []string{"ls", "/app/"}, "/app/x\t\n/app/y\t\n"},
@@ -121,7 +120,7 @@ func TestCandidates(t *testing.T) {
 		{false, []string{"ls", "z"}, ""},
 		{false, []string{"ls", "--server", "down", "/"}, ""},
 		{false, []string{"limit", "ze"}, "zero\t\nzebra\t\n"},
-		{false, []string{"limit", "/app", "/z"}, "/zoo\t\n"}, // Words are first operands alone
+		{false, []string{"limit", "/app", "/z"}, "/zoo\t\n"}, // Words are for first operands only
 		{false, []string{"read", ""}, "FILE"},
 		{false, []string{"wait", ""}, ""},
 		{true, []string{"wait", ""}, "FILE"}, // without names the operand can be anything
@@ -137,7 +136,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// Each shell has its script, which calls the program by its name.
+// Each shell has a script that calls the program by its name.
 func TestCompletionScripts(t *testing.T) {
 	for shell, want := range map[string]string{"bash": "complete -F _large large\n", "zsh": "#compdef large\n",
 		"fish": "complete -c large -f "} {
@@ -151,7 +150,7 @@ func TestCompletionScripts(t *testing.T) {
 	expect.Has(t, complaints, `no completion for "csh"; there is one for bash, zsh, fish`)
 }
 
-// The program handles its first word, and its messages explain mistakes.
+// The program finds its command by the first word, and explains mistakes.
 func TestFirstWordsAndMistakes(t *testing.T) {
 	for _, c := range []struct {
 		plain      bool

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// small is a program with one group of flags and two commands. It writes to the builders.
+// small is a program with a group of flags and two commands.
 func small(out, complaints *strings.Builder) *Program[string] {
 	level := "low"
 	return &Program[string]{Name: "small", Does: "does little", Synopsis: []string{"COMMAND", "[FLAG]"},
@@ -110,7 +110,7 @@ large(1)
 `)
 }
 
-// Each call of the program prints the expected text and has the expected exit code.
+// Each call prints the expected text and has the expected exit code.
 func TestCallsOfAProgram(t *testing.T) {
 	for _, c := range []struct {
 		args            string

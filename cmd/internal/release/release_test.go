@@ -32,8 +32,8 @@ func List() []Release {
 	return all
 }
 
-// The list is what the upgrade test builds old releases from, so every line must
-// name a version, and only the newest may lack its commit.
+// The upgrade test builds old releases from this list. So each line names a version, and only the newest may
+// lack its commit.
 func TestReleasesNameTheirCommits(t *testing.T) {
 	all := List()
 	must.That(t, len(all) != 0, "RELEASES names no release")

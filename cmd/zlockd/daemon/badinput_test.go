@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Each bad input is named with what to do, and all at once.
+// zlockd check names all bad inputs at once, each with what to do.
 func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	ca := certs.New(t, dir)
@@ -56,7 +56,7 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 		name string
 		args []string
 		env  string
-		want []string // in the output
+		want []string // parts of the output
 		code int
 	}{
 		{"nothing wrong", peer("good"), "", []string{"ok: a server would start", "command line", "default"}, 0},
@@ -137,7 +137,8 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 			if code != test.code {
 				t.Errorf("exit code %d\n%s", code, out)
 			}
-			// Nor does a server start. But it waits for peers, whose names may come later.
+			// A server does not start either, except with an unknown name of a peer, which may be known
+			// later.
 			if test.code != exitOK && test.name != "unreachable peer name" {
 				if out, code := run(); code == exitOK || code < 0 {
 					t.Errorf("a server starts, exit code %d\n%s", code, out)
@@ -154,7 +155,7 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 	}
 }
 
-// SIGHUP reads the configuration again, says what came of it, and never ends the server.
+// SIGHUP makes the server read its configuration again and report the result. It never ends the server.
 func TestHangUp(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")

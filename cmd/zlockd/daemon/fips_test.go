@@ -18,11 +18,11 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// In FIPS 140 mode a server refuses what needs MD5, and in its strict mode what needs SHA-1, with the
-// reason, and serves clients over TLS as ever.
+// In FIPS 140 mode a server refuses what needs MD5, and in strict mode also what needs SHA-1, and says why.
+// It still serves clients over TLS.
 func TestFIPSModeRefusesWhatItCannotDo(t *testing.T) {
 	for _, test := range []struct {
-		name, module string // that the program is built with; empty: this test's
+		name, module string // the module of the build; empty: that of this test
 	}{{"mode", ""}, {"GOFIPS140=v1.0.0", "v1.0.0"}} {
 		t.Run(test.name, func(t *testing.T) {
 			program := os.Args[0]

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// fakeKerberos takes every keytab, and every rule that does not say nonsense.
+// fakeKerberos accepts each keytab, and each rule except a senseless one.
 type fakeKerberos struct{ asked *settings.KerberosOptions }
 
 func (fakeKerberos) CheckRules(rules string) error {
@@ -37,7 +37,7 @@ type noMechanism struct{}
 
 func (noMechanism) Begin(io.Reader) sasl.Negotiation { return nil }
 
-// What the flags and the JAAS file say reaches the mechanism, and the flags win.
+// The mechanism gets its options from the flags and the JAAS file; the flags win.
 func TestKerberosGetsItsOptions(t *testing.T) {
 	jaas := filepath.Join(t.TempDir(), "jaas.conf")
 	must.OK(t, os.WriteFile(jaas, []byte("Server { com.sun.security.auth.module.Krb5LoginModule required "+

@@ -78,7 +78,7 @@ func TestManagerHearsHowTheServerFares(t *testing.T) {
 	}()
 	m.hears(t, "WATCHDOG=1")
 	m.hears(t, "STATUS=mode leader")
-	// While the state's lock is taken the status does not return, and the watchdog hears nothing.
+	// While the state is locked, the status does not return and the watchdog gets no message.
 	must.OK(t, m.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 	if k, err := m.Read(make([]byte, 4096)); err == nil {
 		t.Errorf("%d bytes from a server that hangs", k)
@@ -100,7 +100,7 @@ func TestWatchdogOfAnotherProcessIsLeftAlone(t *testing.T) {
 		t.Errorf("a watchdog every %v", n.watchdog)
 	}
 	n := newNotifier(func(string) string { return "" }, slog.New(slog.DiscardHandler))
-	n.ready(readyLine{}) // without a manager nothing happens
+	n.ready(readyLine{}) // nothing happens without a manager
 	n.follow(t.Context(), nil)
 }
 
@@ -109,7 +109,7 @@ func TestLogQueueNeverBlocksAndTellsWhatItLost(t *testing.T) {
 	q := newLogQueue(w, 4096)
 	log := slog.New(slog.NewTextHandler(q, nil))
 	q.tellBy(log)
-	for i := range 1000 { // no reader
+	for i := range 1000 { // nothing reads the pipe
 		log.Info("line", "i", i)
 	}
 	n := q.lost()
@@ -142,14 +142,14 @@ func TestLogQueueOutlivesItsReader(t *testing.T) {
 	expect.Equal(t, q.lost(), 10, "lost")
 }
 
-// stderrPipe is a zlockd whose stderr is a pipe of ours.
+// stderrPipe starts a zlockd whose stderr is a pipe of the test.
 func stderrPipe(t *testing.T, fill bool) (p *daemonProcess, r *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	must.OK(t, err)
 	t.Cleanup(func() { r.Close() })
 	if fill {
-		fd := int(w.Fd()) // which makes it block
+		fd := int(w.Fd()) // Fd makes the pipe block
 		must.OK(t, syscall.SetNonblock(fd, true))
 		for chunk := bytes.Repeat([]byte("x"), 4096); err == nil; {
 			_, err = syscall.Write(fd, chunk)

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// varying are the parts of an answer that differ from run to run, and what a script has in their place.
+// varying lists the parts of an answer that differ from run to run, and what a script has in their place.
 var varying = []struct {
 	form *regexp.Regexp
 	text string
@@ -33,8 +33,8 @@ var varying = []struct {
 	{regexp.MustCompile(`(,"\\"/a/e\d\d\\": only in \$DIR/kept"){22}`), `,"twenty-two nodes"`},
 }
 
-// TestDataCommands runs the commands that work on data as testdata/data/commands.txt says, on the backup of a
-// server with 22 ephemeral nodes; $SERVER is its address.
+// The commands on data answer as testdata/data/commands.txt says, for the backup of a server with 22
+// ephemeral nodes. $SERVER is the server's address.
 func TestDataCommands(t *testing.T) {
 	dir := t.TempDir()
 	s := zlocktest.Start(t)

@@ -12,13 +12,13 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The health check of the image goes by the answer of /ready.
+// The health check of the image depends on the answer of /ready.
 func TestCheckReadyAsksTheAdminPort(t *testing.T) {
 	for _, c := range []struct {
 		status, code int
 		told         string
 	}{{200, exitOK, ""}, {503, exitFailed, "no leader"}} {
-		// Since the start of that server its certificate may have ended.
+		// The certificate may have ended since the server started.
 		dir := t.TempDir()
 		ca := certs.New(t, dir)
 		ca.Life = -time.Hour

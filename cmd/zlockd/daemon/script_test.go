@@ -16,10 +16,9 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestScripts runs zlockd as the files of testdata/*.txt say. A line "> ARGS" is a command; the lines after
-// it are what it must answer: "out: " and "err: " lines of stdout and stderr, "exit N" the exit code. Files
-// that a command reads follow at the end, each behind a line "-- name --"; $DIR is the directory they are
-// in.
+// zlockd answers as the files testdata/*.txt say. A line "> ARGS" is a command, followed by its answer: lines
+// of stdout ("out: ") and stderr ("err: "), and the exit code ("exit N"). Files that commands read stand at
+// the end, each after a line "-- name --". $DIR is their directory.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt")
 	must.That(t, err == nil && len(scripts) != 0, "no scripts %v", err)
@@ -48,8 +47,8 @@ func runScript(t *testing.T, file string) {
 	})
 }
 
-// compareScript runs the commands of a script and compares what they answer with what the script says.
-// files is the rest of the file, behind the script.
+// compareScript runs the commands of a script, and compares their answers with those in the script. files is
+// the rest of the file.
 func compareScript(t *testing.T, file, script, files string, run func(args string) string) {
 	t.Helper()
 	var got strings.Builder
@@ -90,7 +89,7 @@ func runZlockd(t *testing.T, dir string, args []string) string {
 	return transcript(hide(stdout.String()), hide(stderr.String())) + code
 }
 
-// transcript returns what a command wrote, as scripts have it.
+// transcript returns the output of a command in the form of a script.
 func transcript(stdout, stderr string) string {
 	var b strings.Builder
 	for _, stream := range []struct{ name, text string }{{"out: ", stdout}, {"err: ", stderr}} {
@@ -110,7 +109,7 @@ func runMain(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// TestDocumentationHasTheFlags keeps docs/reference/flags.md from going stale.
+// docs/reference/flags.md lists the flags as they are.
 func TestDocumentationHasTheFlags(t *testing.T) {
 	p, table := new(daemon).program(), "| flag | what it does |\n|---|---|\n"
 	cell := func(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -25,8 +25,8 @@ func init() {
 	os.Exit(0)
 }
 
-// A server executes itself again with its timers relaxed, once, and with its arguments. A command
-// does not, nor does a server that was started with a slack of the operator's choice.
+// A server executes itself again once, with relaxed timers and the same arguments. A command does not, and a
+// server with a slack of the operator's choice does not.
 func TestRelaxTimers(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -46,8 +46,8 @@ func askTickets(t *testing.T, url, what, secret, bearer string, conf *tls.Config
 	return resp.StatusCode
 }
 
-// The port for tickets speaks TLS alone, also where --dev chooses its address. It knows callers by a
-// certificate of the authority, or by a token, and none by a certificate of another authority.
+// The port for tickets speaks only TLS, also where --dev chooses its address. It accepts a certificate of the
+// authority or a token, and no certificate of another authority.
 func TestTicketPortSpeaksTLS(t *testing.T) {
 	a := certs.New(t, t.TempDir())
 	for _, name := range []string{"server", "ann", "ben"} {
@@ -60,7 +60,8 @@ func TestTicketPortSpeaksTLS(t *testing.T) {
 	as := func(by *certs.Authority, name string) *tls.Config {
 		conf := a.Trust()
 		pair := must.Get(tls.LoadX509KeyPair(by.File(name+".pem"), by.File(name+".key")))(t)
-		// By hand: a client would leave out a certificate of an authority that the server does not name.
+		// The test itself chooses the certificate: a client would not send one of an authority that the
+		// server does not name.
 		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &pair, nil
 		}
@@ -91,8 +92,8 @@ func TestTicketPortSpeaksTLS(t *testing.T) {
 	}
 }
 
-// SIGHUP reads the tokens again. A caller whose line is gone is refused from then on, and a file with a
-// mistake changes nothing.
+// SIGHUP makes the server read the tokens again. A caller without a line is refused from then on. A file with
+// a mistake changes nothing.
 func TestTicketTokensAreReadAgain(t *testing.T) {
 	file := t.TempDir() + "/tokens"
 	write := func(lines ...string) {
@@ -132,8 +133,8 @@ func TestTicketTokensAreReadAgain(t *testing.T) {
 	expect.That(t, !strings.Contains(p.stderr.String(), "of-ci"), "the log has a token")
 }
 
-// Servers for development start beside each other, also at the same moment: one of them serves tickets where
-// the documents say so, if no other program does, and each other one on a port of its own.
+// Servers for development can start at the same moment. One of them serves tickets at the documented port, if
+// that is free, and each other one at a port of its own.
 func TestServersForDevelopmentStartTogether(t *testing.T) {
 	t.Parallel()
 	var all []*daemonProcess

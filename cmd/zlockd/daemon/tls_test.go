@@ -65,14 +65,14 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 	expect.Fails(t, err, "without a certificate: %q", got)
 }
 
-// TestAdminPortSpeaksTLS asks the admin port by https with and without a certificate, and by http.
-// Only a zoo.cfg with portUnification lets in both.
+// The admin port is asked by https, with and without a certificate, and by http. A zoo.cfg with
+// portUnification admits both.
 func TestAdminPortSpeaksTLS(t *testing.T) {
-	a := &certs.Authority{Dir: t.TempDir(), Life: 60 * 24 * time.Hour} // /health is well
+	a := &certs.Authority{Dir: t.TempDir(), Life: 60 * 24 * time.Hour} // long enough for /health
 	a.Cert, a.Key = a.Sign(t, "ca", nil)
 	a.Sign(t, "server", nil)
 	a.Sign(t, "client", nil)
-	both := a.File("both.pem") // certificate and key, as ZooKeeper has them in a store
+	both := a.File("both.pem") // certificate and key in one file, as in a ZooKeeper's store
 	var text []byte
 	for _, f := range []string{"server.pem", "server.key"} {
 		part := must.Get(os.ReadFile(a.File(f)))(t)
@@ -107,7 +107,7 @@ func TestAdminPortSpeaksTLS(t *testing.T) {
 	}
 }
 
-// answers reports whether a GET with these certificates has an answer with this text.
+// answers reports whether a GET with these certificates is answered with this text.
 func answers(url, text string, roots *x509.CertPool, certs []tls.Certificate) bool {
 	c := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}}}
@@ -168,8 +168,8 @@ func TestReadableKeysAreRefused(t *testing.T) {
 	}
 }
 
-// The authority that callers' certificates must be signed by is watched at each port that asks for some; the
-// last of several in a file counts.
+// Each port that asks for certificates watches the authority that signs them. Of several authorities in a
+// file the last one counts.
 func TestAuthorityOfEachPortIsWatched(t *testing.T) {
 	const day = 24 * time.Hour
 	a := certs.New(t, t.TempDir())
@@ -196,7 +196,7 @@ func TestAuthorityOfEachPortIsWatched(t *testing.T) {
 	for use, until := range all {
 		expect.That(t, until().Equal(next.Cert.NotAfter), "%s: %v", use, until())
 	}
-	none := authorities("none") // of clients
+	none := authorities("none") // no authority of clients
 	expect.List(t, slices.Sorted(maps.Keys(none)), []string{"admin", "metrics", "tickets"})
 }
 
@@ -205,7 +205,7 @@ func TestThreeServersOverTLS(t *testing.T) {
 		t.Skip("starts three processes")
 	}
 	var wrong []string
-	for range 5 { // on a busy machine the leader may change between two looks
+	for range 5 { // on a busy machine the leader may change in between
 		if wrong = threeServersOverTLS(t); wrong == nil {
 			return
 		}
@@ -214,7 +214,7 @@ func TestThreeServersOverTLS(t *testing.T) {
 	t.Errorf("%q", wrong)
 }
 
-// threeServersOverTLS says what three servers tell wrongly of their modes.
+// threeServersOverTLS returns what three servers report wrongly about their modes.
 func threeServersOverTLS(t *testing.T) (wrong []string) {
 	a := certs.New(t, t.TempDir())
 	ports := must.Get(cluster.FreePorts(3))(t)
@@ -303,9 +303,8 @@ func shows(t *testing.T, addr string, conf *tls.Config, want *x509.Certificate) 
 	}
 }
 
-// TestCertificatesRenewedUnderLoadLoseNoRequest renews the certificates of three servers a hundred
-// times. A session writes, sessions begin and end, and the members are asked for, which servers ask
-// each other; nothing fails.
+// The certificates of three servers are renewed a hundred times. At the same time a session writes, sessions
+// begin and end, and servers ask each other for the members. Nothing fails.
 func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three processes")
@@ -379,8 +378,8 @@ func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 	}
 }
 
-// TestSubjectOfACertificateIsTheSuperUser: the subject that the flag names may do everything,
-// another of the same authority may not.
+// A certificate with the subject that the flag names is the super user's. Another certificate of the same
+// authority is not.
 func TestSubjectOfACertificateIsTheSuperUser(t *testing.T) {
 	a := certs.New(t, t.TempDir())
 	for _, name := range []string{"server", "admin", "other"} {

@@ -103,7 +103,7 @@ func (p *daemonProcess) word(t *testing.T, word string) string {
 	return string(b)
 }
 
-// session opens a session. Until it is there the requests of a go-zookeeper connection may fail at once.
+// session opens a session, and waits until its requests no longer fail.
 func (p *daemonProcess) session(t *testing.T) *zk.Conn {
 	t.Helper()
 	conn, events := must.Get2(zk.Connect([]string{p.ready["client"]}, 30*time.Second, zk.WithLogInfo(false)))(t)
@@ -130,7 +130,7 @@ func (p *daemonProcess) stop(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// A user who tries the server out and ends it gets no warning.
+// A user who starts a server with --dev and ends it gets no warning.
 func TestDevServerHasNothingToWarnOf(t *testing.T) {
 	for range 5 {
 		p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "off")
@@ -138,7 +138,7 @@ func TestDevServerHasNothingToWarnOf(t *testing.T) {
 		p.cmd.Wait()
 		code, log := p.cmd.ProcessState.ExitCode(), p.stderr.String()
 		if strings.Contains(log, "this server was stalled") {
-			continue // the machine stood still
+			continue // the machine stood still: once more
 		}
 		if code != 0 || strings.Contains(log, "level=WARN") || !strings.Contains(log, "msg=stopped") {
 			t.Errorf("exit code %d:\n%s", code, log)
@@ -230,7 +230,7 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 	expect.Has(t, p.word(t, "srvr"), "Node count: 5\n", "after the restart")
 }
 
-// fail runs a zlockd that must end by itself.
+// fail runs a zlockd that must end by itself, and returns its exit code and output.
 func fail(t *testing.T, args ...string) (code int, output string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append(args, "--admin-addr", "off")...)
@@ -267,14 +267,14 @@ func TestZooConfigStarts(t *testing.T) {
 	}
 }
 
-// The lines of docs/lock-view.md are followed as they stand, in an empty
-// directory: only ports, and the example's node and token, are other ones.
+// The lines of docs/lock-view.md work as they stand, in an empty directory. Only ports, and the example's
+// node and token, are replaced.
 func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("the page's lines need curl")
 	}
 	page := must.Get(os.ReadFile("../../../docs/lock-view.md"))(t)
-	// Blocks are lines that are indented.
+	// A block is a run of indented lines.
 	blocks := regexp.MustCompile(`(?m)(^    .*\n)+`).FindAllString(string(page), -1)
 	must.That(t, len(blocks) == 2 && strings.HasPrefix(blocks[0], "    zlockd --dev &\n"),
 		"%d blocks; this test knows how to start and look, and how to break a lock: %q", len(blocks), blocks)
@@ -312,8 +312,8 @@ func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	expect.OK(t, expect.Err(c.Exists(node, false)), "a dry run broke the lock")
 }
 
-// TestAuditLogOfAServer: its file has the start, a client's change and the stop; SIGHUP opens it
-// again. A slow request is in the log.
+// The audit log has the start, a client's change and the stop. SIGHUP opens its file again. The server's log
+// has a slow request.
 func TestAuditLogOfAServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit")
 	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "off", "--audit-log", file,

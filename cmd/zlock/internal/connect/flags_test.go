@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// ZLOCK_CHROOT counts beside -S; what the command line says of the chroot wins.
+// ZLOCK_CHROOT counts together with -S. A chroot on the command line wins over it.
 func TestChrootOfTheEnvironment(t *testing.T) {
 	for _, c := range []struct {
 		flagServers, flagChroot, envServers, envChroot string

@@ -104,7 +104,7 @@ func TestFindingsAreJudged(t *testing.T) {
 	expect.Equal(t, fmt.Sprint(table[:3]...), "h:1zlockdleader", "first cells")
 }
 
-// doctor repeats a server's statement as it is, and only for the server that makes it.
+// doctor repeats a server's statement literally, for that server only.
 func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 	text := ""
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -141,7 +141,7 @@ func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 	}
 }
 
-// One admin listener stands for the port at every server's host; several stand for the servers in their order.
+// One admin listener gives the port for all servers' hosts; several belong to the servers in their order.
 func TestAdminListenerOfEachServer(t *testing.T) {
 	servers := []string{"a:2181", "[::1]:2181", "c:2281"}
 	for named, want := range map[string]string{
@@ -160,8 +160,7 @@ func TestAdminListenerOfEachServer(t *testing.T) {
 	}
 }
 
-// doctor says in a few words why it cannot reach a server, and when the server's certificate ends if it can
-// know that.
+// doctor says in few words why it cannot reach a server, and when the server's certificate ends, if it can.
 func TestCausesAndCertificates(t *testing.T) {
 	dir := t.TempDir()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)

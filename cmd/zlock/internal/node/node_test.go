@@ -48,7 +48,7 @@ func newShell(t *testing.T) (s *Shell, out, errs *screen) {
 	return &Shell{Conn: c, In: strings.NewReader(""), Out: out, Err: errs, Format: call.Table}, out, errs
 }
 
-// zkCliSays are lines of a recorded zkCli, of a verb or of an event, in forms that do not depend on the
+// zkCliSays returns the lines of a recorded zkCli, for a verb or an event, without what depends on the
 // server's clock and counters.
 func zkCliSays(lines []string) (said []string, events []string) {
 	zxid := regexp.MustCompile(`^([cmp]Zxid) = 0x[1-9a-f][0-9a-f]*$`)
@@ -65,10 +65,11 @@ func zkCliSays(lines []string) (said []string, events []string) {
 	return said, events
 }
 
-// exception is how a command begins, and why it is left out.
+// exception names a command by its beginning, and the reason to leave it out.
 type exception struct{ cmd, why string }
 
-// left are steps of the transcript that this shell does not take, or answers otherwise, each with its reason.
+// left lists the steps of the transcript that this shell does not have or answers otherwise, with the
+// reasons.
 var left = []exception{
 	{"(start)", "it greets nobody"},
 	{"version", "it has its own"},
@@ -101,7 +102,7 @@ func TestShellSaysWhatZkCliSays(t *testing.T) {
 				wantErr = append(wantErr, text)
 			}
 		}
-		if strings.HasPrefix(cmd, "redo") { // then come connect and close
+		if strings.HasPrefix(cmd, "redo") { // connect and close follow
 			break
 		}
 		if slices.ContainsFunc(left, func(d exception) bool { return strings.HasPrefix(cmd, d.cmd) }) {
@@ -110,7 +111,7 @@ func TestShellSaysWhatZkCliSays(t *testing.T) {
 		s.Line(t.Context(), cmd)
 		said, events := zkCliSays(wantOut)
 		got := ""
-		// Events come by themselves.
+		// An event comes at any time.
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 			got += out.take()
 			if strings.Count(got, "WATCHER::") >= len(events) || time.Now().After(end) {
@@ -131,7 +132,7 @@ func TestShellSaysWhatZkCliSays(t *testing.T) {
 	expect.That(t, compared >= 60, "only %d verbs were compared", compared)
 }
 
-// Verbs that zkCli does not have, and the other formats.
+// The verbs that zkCli lacks, and the other formats.
 func TestVerbs(t *testing.T) {
 	s, out, errs := newShell(t)
 	file := filepath.Join(t.TempDir(), "data")
@@ -172,7 +173,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// Names and data of clients cannot command a terminal.
+// A terminal takes no commands from the names and data of clients.
 func TestNamesAreShownSafely(t *testing.T) {
 	s, out, errs := newShell(t)
 	s.Terminal = true
@@ -187,8 +188,8 @@ func TestNamesAreShownSafely(t *testing.T) {
 	}
 }
 
-// A walk goes on after a node that the session may not read, says so, and fails at the end. What changes
-// nodes ends there.
+// A command that reads goes on after a node that it may not read, says so, and fails at the end. A command
+// that changes nodes ends there.
 func TestWalksSayWhatTheyMayNotRead(t *testing.T) {
 	s, out, errs := newShell(t)
 	for _, p := range []string{"/a", "/a/b", "/a/b/x", "/a/c", "/a/d"} {
@@ -223,7 +224,7 @@ func TestWalksSayWhatTheyMayNotRead(t *testing.T) {
 	}
 }
 
-// A removal with all below asks a person, and does nothing without a yes.
+// A removal of a node with all below it asks, and does nothing without a yes.
 func TestRemovalAsks(t *testing.T) {
 	for _, c := range []struct {
 		name, line, answer string
@@ -250,7 +251,7 @@ func TestRemovalAsks(t *testing.T) {
 	}
 }
 
-// What export writes import makes again: data of any bytes, and ACLs.
+// import makes again what export has written: data of any bytes, and ACLs.
 func TestExportAndImport(t *testing.T) {
 	s, out, errs := newShell(t)
 	data := map[string][]byte{"/a": []byte("<text>"), "/a/b": {0xff, 0, 1}, "/a/b/c": nil, "/a/d": {}}
@@ -274,7 +275,7 @@ func TestExportAndImport(t *testing.T) {
 	expect.Equal(t, errs.take(), "0 nodes made, 4 changed\n", "import says")
 }
 
-// The tabulator completes verbs and paths as far as all choices agree.
+// The tab key completes a verb or a path as far as all choices agree.
 func TestCompletion(t *testing.T) {
 	s, _, _ := newShell(t)
 	for _, p := range []string{"/lock", "/lock-a", "/other"} {
@@ -298,7 +299,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// An answer that could not be written is no success: a script would go on with an empty file.
+// A command whose answer cannot be written fails; otherwise a script would go on with an empty file.
 func TestAnswersThatCannotBeWrittenAreErrors(t *testing.T) {
 	s, _, _ := newShell(t)
 	s.Out = full{}

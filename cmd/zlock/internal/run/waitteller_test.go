@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A line is said again when the holder or the place changes, and far from the turn only once.
+// A waiter prints its line again when the holder or its place changes; far from its turn it prints it once.
 func TestNewsOfAWait(t *testing.T) {
 	first := client.Event{Path: "/l", Holder: "/l/a", Place: 3, Of: 3}
 	far := client.Event{Path: "/l", Holder: "/l/a", Place: 300, Of: 400}

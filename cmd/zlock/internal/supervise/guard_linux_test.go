@@ -40,7 +40,7 @@ func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 	expect.Equal(t, <-adopts, 1, "zlock does")
 }
 
-// A guard that is stopped for long does not stop zlock. It then hears of the newest deadline.
+// A guard that is stopped for long does not delay zlock. Once it runs again, it gets the newest deadline.
 func TestGuardThatDoesNotReadHoldsNothingUp(t *testing.T) {
 	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
@@ -65,20 +65,20 @@ func TestGuardThatDoesNotReadHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A guard that finds zlock gone first reads whether zlock has dismissed it. If so, the guard does nothing.
+// A guard that finds zlock dead first reads whether zlock has dismissed it. If so, it does nothing.
 func TestGuardThatIsDismissedLeavesTheWill(t *testing.T) {
 	w := &watchman{will: []byte("will"), carryOut: func([]byte) error {
 		t.Error("the will of a zlock that has dismissed its guard is carried out")
 		return nil
 	}}
 	orders := make(chan order, 2)
-	orders <- order{} // behind it the guard finds that its parent is another process
+	orders <- order{} // after this order the guard finds another parent
 	orders <- order{Done: true}
 	close(orders)
 	must.OK(t, w.serve(orders, nil))
 }
 
-// If zlock has not dismissed the guard, the guard carries out zlock's will.
+// A guard that was not dismissed carries out zlock's will.
 func TestGuardCarriesOutTheWill(t *testing.T) {
 	got := ""
 	w := &watchman{carryOut: func(will []byte) error {
@@ -92,7 +92,7 @@ func TestGuardCarriesOutTheWill(t *testing.T) {
 	expect.Equal(t, got, "will", "carried out")
 }
 
-// If a guard dies before it reports that COMMAND runs, no COMMAND is left, and only then the lock moves.
+// A guard dies before it reports that COMMAND runs. COMMAND is ended, and the lock moves only then.
 func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
@@ -115,7 +115,7 @@ func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	expect.Equal(t, ended.Signal(), syscall.SIGKILL, "it was ended by")
 }
 
-// A process that got the number of an ended process receives no signal meant for the ended one.
+// A process that got the number of an ended one does not receive the ended one's signals.
 func TestSignalIsForOneProcess(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	must.OK(t, cmd.Start())

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The guard alone ends the group when its input ends or its time is over.
+// The guard ends the group by itself when its input ends or its time is over.
 func TestWatchman(t *testing.T) {
 	t.Parallel()
 	in := func(d time.Duration) time.Duration { return BootClock() + d }
@@ -42,7 +42,7 @@ func TestWatchman(t *testing.T) {
 		"zlock dies":      {func(g *Guard) { _ = unix.Shutdown(int(g.conn.Fd()), unix.SHUT_WR) }, false},
 		"deadline passes": {func(g *Guard) { g.tell(in(50 * time.Millisecond)) }, false},
 		"deadline moves": {func(g *Guard) {
-			const first = 4 * time.Second // a busy machine may take some time for the next order
+			const first = 4 * time.Second // on a busy machine the next order may take long
 			g.tell(in(first))
 			g.tell(in(time.Hour))
 			time.Sleep(first + 2*guardLag)
@@ -52,7 +52,8 @@ func TestWatchman(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// The system ends COMMAND with its guard; what COMMAND started shows what the guard does.
+			// The system ends COMMAND together with the guard. What COMMAND has started shows what the guard
+			// itself does.
 			file := filepath.Join(t.TempDir(), "pid")
 			script := `(trap "" TERM; while :; do sleep .02; done) & echo $! >"$1.new"; mv "$1.new" "$1"
 trap "" TERM; while :; do sleep .02; done`
@@ -82,8 +83,8 @@ trap "" TERM; while :; do sleep .02; done`
 	}
 }
 
-// A file that closes while the guard starts must not cost the guard its end of the socket: the system then
-// gives the number of that file to what the start of a process needs for a moment.
+// A file that closes while the guard starts must not close the guard's end of the socket: the system gives
+// the number of that file to a descriptor that the start needs for a moment.
 func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -118,8 +119,8 @@ func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 	<-stopped
 }
 
-// A signal that the terminal sent before COMMAND was in the group, and that comes late, still
-// ends COMMAND. A later one is the terminal's to send.
+// A terminal's signal from before COMMAND was in the group may come late, and still ends COMMAND. A later
+// signal is sent by the terminal itself.
 func TestLateSignalOfTheStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -139,7 +140,7 @@ func TestLateSignalOfTheStart(t *testing.T) {
 	}
 }
 
-// An outer zlock leaves an inner one a second less than it leaves its COMMAND, or half of it.
+// An outer zlock gives an inner one a second less than the inner one gives its COMMAND, or half of it.
 func TestGraceWithin(t *testing.T) {
 	t.Parallel()
 	for outer, want := range map[string]string{"5s": "4s", "2s": "1s", "1s": "500ms", "0s": "0s", "": "0s",

@@ -171,7 +171,7 @@ func (a *agent) initialize() {
 func (a *agent) end() {
 	a.t.Helper()
 	must.OK(a.t, a.in.Close())
-	for range a.lines { // what it still has to say
+	for range a.lines { // the rest of its output
 	}
 	must.OK(a.t, <-a.ended, "the end of zlock mcp")
 }
@@ -207,7 +207,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 		queued.Ticket))
 	expect.Equal(t, b.ask("ping", `{}`).Error, nil, "a ping in a wait")
 
-	// The program starts again and goes on with the ticket, by its name alone.
+	// The program is started again, and goes on with the ticket by its name alone.
 	a.end()
 	secret := string(must.Get(os.ReadFile(filepath.Join(one, held.Ticket)))(t))
 	info := must.Get(os.Stat(filepath.Join(one, held.Ticket)))(t)
@@ -224,7 +224,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 	a.says("lock_give", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "lock_take begins again")
 	a.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "do not work under its lock")
 
-	// The other's file is removed behind its back, as after an expiry.
+	// The other agent's file is removed without its knowledge, as after an expiry.
 	must.OK(t, runCommandOf(Give(), url, nil, io.Discard, "--ticket-file", filepath.Join(two, queued.Ticket)),
 		"zlock give with the agent's file")
 	b.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, queued.Ticket), "is over")
@@ -235,7 +235,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 	}
 }
 
-// A ticket that is over by itself is told as such, with what to do.
+// A ticket that ended by itself is reported as such, with what to do.
 func TestMCPTellsALoss(t *testing.T) {
 	_, url := portForTickets(t)
 	a := startAgent(t, url, t.TempDir())
@@ -250,7 +250,7 @@ func TestMCPTellsALoss(t *testing.T) {
 	expect.List(t, slots.Slots, []int{1}, "slots")
 }
 
-// Arguments that are wrong are told to the model, and leave nothing behind.
+// Wrong arguments are reported to the model, and leave nothing behind.
 func TestMCPRefusesOddArguments(t *testing.T) {
 	_, url := portForTickets(t)
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// call is one call of a data command, with its signals.
+// call returns a call of a data command with its signals.
 func call(signals ...os.Signal) *Call {
 	ch := make(chan os.Signal, len(signals))
 	for _, sig := range signals {
@@ -22,7 +22,7 @@ func call(signals ...os.Signal) *Call {
 	return &Call{Signals: ch, Call: &cli.Call{Name: "verify"}}
 }
 
-// A signal interrupts a data command, which undoes what it has begun; a second one ends it at once.
+// A signal interrupts a data command, which takes back what it has begun. A second signal ends it at once.
 func TestSignalsDuringADataCommand(t *testing.T) {
 	undone := false
 	err := call(os.Interrupt).untilSignal(func(c *Call) error {
@@ -38,7 +38,7 @@ func TestSignalsDuringADataCommand(t *testing.T) {
 	expect.That(t, cli.HasCode(err, ExitAtOnce), "%v", err)
 }
 
-// A data command hands back its error, and says what to do about a full disk. It saves memory unless the
+// A data command returns its error, and says what to do about a full disk. It saves memory unless the
 // operator has set GOGC.
 func TestDataCommandOnAFullDisk(t *testing.T) {
 	for _, c := range []struct {

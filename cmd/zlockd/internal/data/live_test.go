@@ -70,8 +70,8 @@ func answering(t *testing.T, refuses func(op jute.OpCode, path string) jute.ErrC
 	return ln.Addr().String()
 }
 
-// A request that the server refuses ends the read with an error, whichever it is: a node that is left out
-// would make two servers look equal. Only a node that is gone by now is left out.
+// A refused request ends the read with an error: with a node left out, two servers could look equal. Only a
+// node that is gone by then is left out.
 func TestServerThatRefusesIsNotCompared(t *testing.T) {
 	none := jute.OpCode(0)
 	for _, c := range []struct {
@@ -89,7 +89,7 @@ func TestServerThatRefusesIsNotCompared(t *testing.T) {
 		{jute.OpGetACL, "/a", jute.NoAuth, zk.ErrNoAuth, 0},
 		{jute.OpGetData, "/a", jute.NoNode, nil, 1},
 		{jute.OpGetACL, "/a", jute.NoNode, nil, 1},
-		{jute.OpGetChildren2, "/a", jute.NoAuth, nil, 2}, // a node without children is not asked for them
+		{jute.OpGetChildren2, "/a", jute.NoAuth, nil, 2}, // a node without children has no list
 	} {
 		addr := answering(t, func(op jute.OpCode, path string) jute.ErrCode {
 			if op == c.op && path == c.path {
@@ -118,7 +118,7 @@ func TestServerThatCannotBeAskedIsNotCompared(t *testing.T) {
 	expect.Has(t, err.Error(), "--auth-file: ")
 }
 
-// A word is a server's address if it ends in a port and no file has that name.
+// A word is the address of a server if it ends with a port and is not the name of a file.
 func TestAddressesAreToldFromPaths(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must.OK(t, os.WriteFile("file:1", nil, 0o600))

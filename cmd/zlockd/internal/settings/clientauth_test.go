@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// strictRules is a Kerberos that takes every rule that does not say nonsense.
+// strictRules is a Kerberos that accepts each rule except a senseless one.
 type strictRules struct{ Kerberos }
 
 func (strictRules) CheckRules(rules string) error {
@@ -20,7 +20,8 @@ func (strictRules) CheckRules(rules string) error {
 	return nil
 }
 
-// A zoo.cfg that asks no client for a certificate knows no client by one: what needs certificates is refused.
+// A zoo.cfg that asks clients for no certificate knows no client by one, so a setting that needs certificates
+// is refused.
 func TestCertificatesThatNoClientShows(t *testing.T) {
 	dir := t.TempDir()
 	ca := certs.New(t, dir)
@@ -52,7 +53,7 @@ func TestKerberosOfAConfiguration(t *testing.T) {
 	expect.Has(t, err.Error(), "--kerberos-rules", "rules that cannot be read")
 }
 
-// A zlockd without Kerberos refuses every option that asks for it, and says how to build the one that has it.
+// A zlockd without Kerberos refuses each option of Kerberos, and says how to build a zlockd with it.
 func TestKerberosIsRefusedWithoutIt(t *testing.T) {
 	const base = "clientPort=2181\ndataDir=$DIR\n"
 	for _, test := range []struct {

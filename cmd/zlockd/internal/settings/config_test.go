@@ -226,8 +226,8 @@ func TestZooKeysAreMapped(t *testing.T) {
 	}
 }
 
-// TestZooKeeperDataAreNotPassedOver: a server that started empty beside them
-// would look as if all were lost. One that has been there before may go on.
+// A server refuses to start empty beside a ZooKeeper's data, because all data would seem lost. A server that
+// has run there before may go on.
 func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.MkdirAll(filepath.Join(dir, "version-2"), 0o700))
@@ -250,7 +250,7 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 	expect.OK(t, expect.Err(Read([]string{"--data-dir", dir}, nil)))
 }
 
-// noted says whether the log will have a line about each key.
+// noted reports whether the log will have a line about each key.
 func noted(s *Settings, keys ...string) bool {
 	for _, key := range keys {
 		if !slices.ContainsFunc(s.Notes, func(n note) bool { return n.Key == key }) {
@@ -260,7 +260,7 @@ func noted(s *Settings, keys ...string) bool {
 	return true
 }
 
-// TestRulesTakeAnyValue runs all rules on values they do not expect: none may panic, whatever a file holds.
+// Rules accept any value that a file may hold, and do not panic.
 func TestRulesTakeAnyValue(t *testing.T) {
 	for key := range zooRules {
 		for _, value := range []string{"", "x", "-1", "true", "1", "/a.pem", ";", ":"} {
@@ -308,7 +308,7 @@ func TestSecretsOfTheFileAreNotKept(t *testing.T) {
 	}
 }
 
-// A secret is found in each form in which the server reads its key.
+// A secret is found in each form in which the server accepts it.
 func TestSecretsAreFoundAsTheyAreRead(t *testing.T) {
 	for name, text := range map[string]string{
 		"lines end as on an old Mac":  "a=1\rssl.keyStore.password=hunter2\rb=2\r",
@@ -332,7 +332,7 @@ func TestSecretsAreFoundAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// The hash of the super user's password is a secret, as a key is: a file that holds it is for the server alone.
+// The hash of the super user's password is a secret like a key: only the server may be able to read its file.
 func TestSecretsInAFileThatOthersCanReadAreRefused(t *testing.T) {
 	const digest = "zookeeper.DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n"
 	for _, test := range []struct {
@@ -374,7 +374,8 @@ func FuzzZooConfig(f *testing.F) {
 
 func noEnv(string) (string, bool) { return "", false }
 
-// Every flag has its variable; the command line wins over it, and it wins over a zoo.cfg.
+// Each flag has an environment variable. The command line wins over the variable, and the variable wins over
+// a zoo.cfg.
 func TestEnvironment(t *testing.T) {
 	env := func(name string) (string, bool) {
 		v, ok := map[string]string{"ZLOCKD_TICK_TIME": "500", "ZLOCKD_MAX_FRAME": "4096", "ZLOCKD_SKIP_ACL": "true",
@@ -398,8 +399,8 @@ func TestEnvironment(t *testing.T) {
 		"a wrong variable: %v", err)
 }
 
-// Every default that --help shows is the value in force. Those that are part of a
-// flag's text depend on other flags, and are tested with them.
+// Each default that --help shows is the value in force. Defaults that depend on other flags are part of the
+// text, and are tested with those flags.
 func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	shown := regexp.MustCompile(`\(default ([^)]*)\)`)
 	byHand := map[string]bool{"heartbeat-timeout": true, "backup-interval": true, "min-session-timeout": true,

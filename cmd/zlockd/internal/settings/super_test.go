@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The flags and keys that name the super user name none where they are missing or empty, and the last
-// where they are doubled.
+// Flags and keys that name the super user name none if they are missing or empty. Of a repeated one the last
+// counts.
 func TestSuperUserOfTheSettings(t *testing.T) {
 	const (
 		one = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="

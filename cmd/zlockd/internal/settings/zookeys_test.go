@@ -12,7 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// readings tell what a server works with for a key of a zoo.cfg, in the words of testdata/zookeys.table.
+// readings returns the value that a server uses for a key of a zoo.cfg, in the words of
+// testdata/zookeys.table.
 var readings = map[string]func(*Settings) any{
 	"skipACL":                         func(s *Settings) any { return s.SkipACL },
 	"enforceQuota":                    func(s *Settings) any { return s.EnforceQuota },
@@ -86,8 +87,8 @@ func zooCases(t *testing.T) (cases []zooCase) {
 	return cases
 }
 
-// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says: a word
-// that only one of them takes for yes would open or close what the operator did not ask for.
+// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says. A word
+// that only one of them takes for yes would open or close something by mistake.
 func TestZooKeysAreReadAsZooKeeperDoes(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, "myid"), []byte("1"), 0o600))
@@ -109,7 +110,7 @@ func TestZooKeysAreReadAsZooKeeperDoes(t *testing.T) {
 	}
 }
 
-// An operator who switches access rights off is told at each start what that means.
+// A server without access rights warns of that at each start.
 func TestSkippedACLsAreLoggedLoudly(t *testing.T) {
 	for _, test := range []struct {
 		value string
@@ -126,7 +127,7 @@ func TestSkippedACLsAreLoggedLoudly(t *testing.T) {
 	}
 }
 
-// Two spellings of one key that disagree have no order that an operator could know.
+// Two spellings of one key with different values are refused: an operator could not know which counts.
 func TestKeyWithAndWithoutPrefix(t *testing.T) {
 	const base = "dataDir=$DIR\nclientPort=2181\nmaxCnxns=5\nzookeeper.maxCnxns="
 	_, err := load(t, t.TempDir(), base+"6")
