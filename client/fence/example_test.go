@@ -13,15 +13,15 @@ func ExampleGate_Admit() {
 	var gate fence.Gate
 	fmt.Println(gate.Admit("/jobs/nightly", fence.Exclusive, 41))
 	fmt.Println(gate.Admit("/jobs/nightly", fence.Exclusive, 57)) // the next holder
-	fmt.Println(gate.Admit("/jobs/nightly", fence.Exclusive, 41)) // the first one wakes up
+	fmt.Println(gate.Admit("/jobs/nightly", fence.Exclusive, 41)) // the first holder wakes up
 	// Output:
 	// <nil>
 	// <nil>
 	// fence: stale token 41 (exclusive) for /jobs/nightly
 }
 
-// A resource server: requests must carry the sequencer of the lock that guards
-// what they change, and writes of former holders are answered with 412.
+// A resource server wants the sequencer of the lock that guards a resource. It answers writes of former
+// holders with 412.
 func ExampleHandler() {
 	documents := map[string]string{}
 	put := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,7 @@ func ExampleHandler() {
 	})
 	defer server.Close()
 
-	// In a real client the sequencer is lease.Sequencer().
+	// A real client takes the sequencer from lease.Sequencer().
 	write := func(token fence.Token, text string) {
 		s := fence.Sequencer{Path: "/locks/plan", Node: "lock-0000000000", Mode: fence.Exclusive, Token: token}
 		r, _ := http.NewRequest("POST", server.URL+"/plan", strings.NewReader("text="+text))

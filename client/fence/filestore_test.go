@@ -68,7 +68,7 @@ func TestFileStoreKeepsResourcesApart(t *testing.T) {
 func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
 	must.OK(t, err)
-	// Two gates stand for two processes.
+	// Another gate stands for another process.
 	err = NewGate(s).Do(t.Context(), "/a", Exclusive, 1, func(context.Context) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
@@ -77,7 +77,7 @@ func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
 	must.Is(t, err, context.DeadlineExceeded)
 }
 
-// A token that cannot be stored, because another process has the file, is not raised.
+// If another process has the file of a token, the token is not raised.
 func TestFileStoreThatCannotLockRaisesNothing(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
 	must.OK(t, err)
@@ -91,7 +91,7 @@ func TestFileStoreThatCannotLockRaisesNothing(t *testing.T) {
 	expect.Equal(t, must.Get(s.Load(t.Context(), "/a"))(t), 0, "the token")
 }
 
-// A hold that was admitted before a later one came, and waits for others to be done, must not run after it.
+// A hold was admitted, waits for other processes, and must not run once a later hold has come.
 func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
 	must.OK(t, err)
@@ -104,7 +104,7 @@ func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 				return nil
 			})
 		}()
-		for { // until 6 is admitted and waits for us
+		for { // until 6 is admitted and waits
 			if high, err := s.Load(t.Context(), "/a"); err != nil || high == 6 {
 				break
 			}
@@ -128,8 +128,8 @@ func TestGateWithFileStoreLetsReadersRunSideBySide(t *testing.T) {
 	must.OK(t, err)
 }
 
-// Several processes append under Gate.Do with a FileStore. Each checks that no line before its own has a
-// later token.
+// Several processes append lines under Gate.Do with a FileStore. Each checks that no line before its own has
+// a later token.
 func TestGateWithFileStoreIsAtomicAcrossProcesses(t *testing.T) {
 	if dir := os.Getenv("FENCE_TEST_DIR"); dir != "" {
 		appendInOrder(t, dir)
@@ -178,8 +178,8 @@ func appendInOrder(t *testing.T, dir string) {
 	}
 }
 
-// Who waits for another process when a later hold comes is told that he is too late,
-// not that his context ended.
+// A hold that waits for another process when a later hold comes gets the error "stale", not that of its
+// context.
 func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
 	must.OK(t, err)
@@ -188,7 +188,7 @@ func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
 		g := NewGate(s)
 		go func() { early <- g.Do(t.Context(), "/a", Exclusive, 6, nil) }()
-		for { // until 6 is admitted and waits for us
+		for { // until 6 is admitted and waits
 			if high, err := s.Load(t.Context(), "/a"); err != nil || high == 6 {
 				break
 			}
@@ -200,7 +200,7 @@ func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 	must.OK(t, errors.Join(err, <-later))
 }
 
-// A token counts only once it is on disk: the new file is synced before the rename, and the directory after
+// A token counts only when it is durable: the new file is synced before the rename, and the directory after
 // it.
 func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
 	s := must.Get(NewFileStore(t.TempDir()))(t)
@@ -225,7 +225,7 @@ func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
 	}
 }
 
-// A disk that does not take the token is an error of Raise, not a grant.
+// If the disk does not take a token, Raise returns an error and does not admit it.
 func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 	bad := errors.New("the disk is gone")
 	for name, spoil := range map[string]func(*FileStore){
@@ -246,7 +246,7 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 	}
 }
 
-// A token that another process has written, and not seen to the disk, does not count before it is there.
+// A token that another process wrote without a sync counts only after a sync.
 func TestFileStoreSyncsATokenOfAnother(t *testing.T) {
 	dir, bad := t.TempDir(), errors.New("the disk is gone")
 	first := must.Get(NewFileStore(dir))(t)
@@ -266,7 +266,7 @@ func TestFileStoreSyncsATokenOfAnother(t *testing.T) {
 	expect.Equal(t, syncs, 3, "syncs")
 }
 
-// A power loss must not take the directory with all its tokens.
+// A loss of power does not remove the directory with its tokens.
 func TestFileStoreMakesItsDirectoryDurably(t *testing.T) {
 	top := t.TempDir()
 	var synced []string
@@ -284,7 +284,8 @@ func TestFileStoreMakesItsDirectoryDurably(t *testing.T) {
 	}
 }
 
-// A store that cannot read, lock or write its files says so. It takes no token for an absent one.
+// A store that cannot read, lock or write a file returns an error. It does not take the token for a missing
+// one.
 func TestFileStoreSaysWhatItCannotDo(t *testing.T) {
 	blocked := func(suffix string) *FileStore {
 		s := must.Get(NewFileStore(t.TempDir()))(t)
@@ -310,7 +311,7 @@ func TestFileStoreSaysWhatItCannotDo(t *testing.T) {
 	expect.Fails(t, gone.write("/a", 7), "a file was made in a directory that has gone")
 }
 
-// A directory that could not be made durable, or not be made at all, gives no store.
+// Without a durable directory there is no store.
 func TestFileStoreNeedsItsDirectory(t *testing.T) {
 	top, bad := t.TempDir(), errors.New("the disk is gone")
 	for _, dir := range []string{"a", "b/c"} {
@@ -324,12 +325,12 @@ func TestFileStoreNeedsItsDirectory(t *testing.T) {
 	}
 	above := filepath.Join(top, "d")
 	_, err := newFileStore(filepath.Join(above, "e"), func(string) error {
-		return errors.Join(os.Remove(above), os.WriteFile(above, nil, 0o600)) // a file takes its place
+		return errors.Join(os.Remove(above), os.WriteFile(above, nil, 0o600)) // a file in its place
 	})
 	expect.Fails(t, err, "a directory was made in a file")
 }
 
-// The names of the files stay from version to version.
+// The names of the files are the same in each version.
 func TestFileStoreNamesOfLongResources(t *testing.T) {
 	s := must.Get(NewFileStore(t.TempDir()))(t)
 	plain := strings.Repeat("x", 200)

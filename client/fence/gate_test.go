@@ -38,8 +38,8 @@ func TestGateAdmitsByTheHighestExclusiveToken(t *testing.T) {
 			{Shared, 5, nil},
 			{Shared, 4, ErrStale},
 			{Exclusive, 4, ErrStale},
-			{Shared, 9, nil}, // does not raise
-			{Shared, 8, nil}, // so another reader is not fenced
+			{Shared, 9, nil}, // a shared token does not raise the gate
+			{Shared, 8, nil}, // so another reader is admitted
 			{Exclusive, 6, nil},
 			{Shared, 8, nil},
 			{Exclusive, 10, nil},
@@ -62,7 +62,7 @@ func TestZeroGateIsReady(t *testing.T) {
 	wantErr(t, g.Admit("/r", Exclusive, 1), ErrStale)
 }
 
-// Admitted tokens never decrease, whatever the order of arrival.
+// Admitted tokens never fall, in whatever order they come.
 func TestRaiseIsAtomic(t *testing.T) {
 	stores(t, func(t *testing.T, s Store) {
 		const workers, each = 8, 20
@@ -109,7 +109,7 @@ func TestDoCancelsAndOutwaitsEarlierHolds(t *testing.T) {
 		wg.Go(func() {
 			err := g.Do(t.Context(), "/r", Exclusive, 1, func(ctx context.Context) error {
 				close(started)
-				<-ctx.Done() // told that a later hold came
+				<-ctx.Done() // a later hold has come
 				time.Sleep(time.Second)
 				order = append(order, "first done")
 				return nil
@@ -183,8 +183,8 @@ func TestDoRunsOneHoldAndReadersSideBySide(t *testing.T) {
 	})
 }
 
-// The property the package exists for, under many holders in random arrival:
-// a write of an earlier hold never follows a write of a later one.
+// A write of an earlier hold never follows a write of a later one, when many holders come in random order.
+// The package exists for this property.
 func TestWritesThroughDoNeverGoBack(t *testing.T) {
 	var g Gate
 	var last Token
@@ -278,8 +278,8 @@ func TestHandlerComparesTheLockAndAsksTheChecker(t *testing.T) {
 	}
 }
 
-// Only a token that the checker confirms raises the gate: a forged one shuts no holder out, whatever
-// the checker's answer and the store are.
+// Only a token that the checker confirms raises the gate. A forged token keeps no holder out, whatever the
+// checker answers and whatever the store is.
 func TestOnlyConfirmedTokensRaiseTheGate(t *testing.T) {
 	stores(t, func(t *testing.T, store Store) {
 		for name, answer := range map[string]error{
@@ -315,7 +315,7 @@ func TestOnlyConfirmedTokensRaiseTheGate(t *testing.T) {
 	})
 }
 
-// A hold that ends while its request waits for an earlier hold is found, too.
+// The checker is asked again after a wait, so a hold that has ended while its request waited is refused.
 func TestCheckerIsAskedAgainAfterAWait(t *testing.T) {
 	var ended atomic.Bool
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -324,7 +324,7 @@ func TestCheckerIsAskedAgainAfterAWait(t *testing.T) {
 		Next: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if s, _ := FromContext(r.Context()); s.Token == 1 {
 				close(begun)
-				<-r.Context().Done() // the later hold ends it
+				<-r.Context().Done() // the later hold ends this context
 				ended.Store(true)
 				<-end
 			}
@@ -371,7 +371,7 @@ func TestHandlerLetsPanicsThrough(t *testing.T) {
 	expect.Equal(t, len(g.busy), 0, "the resource is still busy")
 }
 
-// row is a table row as the SQL form of the package documentation needs it.
+// row is a row of a table as the SQL form of the package documentation needs it.
 type row struct {
 	mu      sync.Mutex
 	balance int
@@ -400,10 +400,10 @@ func TestSQLFormRefusesFormerHolders(t *testing.T) {
 		t    Token
 		rows int
 	}{
-		{100, 5, 1}, // first holder
+		{100, 5, 1}, // the first holder
 		{110, 5, 1}, // writes again
-		{200, 8, 1}, // second holder
-		{120, 5, 0}, // the first, woken from a long pause
+		{200, 8, 1}, // the second holder
+		{120, 5, 0}, // the first holder after a long pause
 		{210, 8, 1},
 	} {
 		n := r.update(step.b, step.t)
@@ -412,7 +412,7 @@ func TestSQLFormRefusesFormerHolders(t *testing.T) {
 	expect.That(t, r.balance == 210 && r.fence == 8, "the row holds %d under %d", r.balance, r.fence)
 }
 
-// The statement and a Gate take the same decisions, and the statement takes them together with the write.
+// The SQL statement and a Gate decide alike. The statement decides together with the write.
 func TestSQLFormAgreesWithTheGate(t *testing.T) {
 	var r row
 	var g Gate
@@ -423,7 +423,7 @@ func TestSQLFormAgreesWithTheGate(t *testing.T) {
 	}
 }
 
-// A hold ends the calls of older holds, unless both are readers. Calls of its own token continue.
+// A hold ends the calls of older holds, unless both are readers. Calls with its own token go on.
 func TestCallsOfOlderHoldsEnd(t *testing.T) {
 	for _, c := range []struct {
 		running, next Mode
@@ -440,7 +440,7 @@ func TestCallsOfOlderHoldsEnd(t *testing.T) {
 	}
 }
 
-// While a hold waits for an earlier one to end, a later hold shuts it out.
+// A hold waits for the end of an earlier one. A later hold that comes in this time keeps it out.
 func TestLaterHoldShutsOutThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate
@@ -462,7 +462,7 @@ func TestLaterHoldShutsOutThoseThatWait(t *testing.T) {
 	})
 }
 
-// The context of a call ends with it, and a call whose own context has ended does not run.
+// The context of a call ends with the call. A call whose caller's context has ended does not run.
 func TestContextsOfCalls(t *testing.T) {
 	var g Gate
 	var inner context.Context

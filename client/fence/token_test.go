@@ -38,7 +38,7 @@ func TestTokenTextFormIsCanonicalDecimal(t *testing.T) {
 	}
 }
 
-// Readers of JSON that hold numbers as doubles would round the token.
+// Tokens above 2^53 are written so that readers of JSON which use doubles do not round them.
 func TestE65TokenAbove2To53KeepsItsValueInJSON(t *testing.T) {
 	in := struct{ Token Token }{1<<53 + 1}
 	b := must.Get(json.Marshal(in))(t)
@@ -74,7 +74,7 @@ func TestSequencerTextFormRoundTrips(t *testing.T) {
 	}
 }
 
-// The form is stored and sent between versions: this spelling must stay.
+// The text of a sequencer is stored and sent between versions, so this form must stay.
 func TestSequencerTextFormIsFixed(t *testing.T) {
 	s := Sequencer{"/jobs/nightly", "lock-0000000041", Exclusive, 41}
 	const want = "zl1.eAA0MQAvam9icy9uaWdodGx5AGxvY2stMDAwMDAwMDA0MQ.c6bc3815"
@@ -162,7 +162,7 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-// An invalid token, mode or sequencer is neither written nor read.
+// An invalid token, mode or sequencer cannot be written or read.
 func TestTextOfInvalidValuesIsRefused(t *testing.T) {
 	for name, err := range map[string]error{
 		"token":               expect.Err(Token(-1).MarshalText()),
@@ -176,7 +176,7 @@ func TestTextOfInvalidValuesIsRefused(t *testing.T) {
 	}
 }
 
-// A text with the right checksum may still have other fields than a sequencer.
+// A text with a valid checksum is refused if it does not have the four fields of a sequencer.
 func TestParseSequencerWantsFourFields(t *testing.T) {
 	text := func(fields ...string) string {
 		body := prefix + base64.RawURLEncoding.EncodeToString([]byte(strings.Join(fields, "\x00")))
@@ -194,7 +194,7 @@ func TestParseSequencerWantsFourFields(t *testing.T) {
 	}
 }
 
-// Names of just the longest length fit, and zero, the absent token, has a text.
+// Names of the greatest length have a text, and so has the token zero, which means no token.
 func TestLongestNamesAndAbsentTokens(t *testing.T) {
 	s := Sequencer{"/" + strings.Repeat("a", maxNames-2), "n", Shared, 1}
 	var back Sequencer
