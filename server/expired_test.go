@@ -18,12 +18,13 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A session that falls silent leaves one line: who, for how long, and what it had.
+// A session that falls silent leaves one line in the log: its client, how long it was silent, and what it
+// had.
 func TestExpiredSessionIsLogged(t *testing.T) {
 	t.Parallel()
 	var log must.Text
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Minute}) // for three requests on a busy machine
+		MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Minute}) // long enough for three requests on a busy machine
 	c := must.Get(wire.Dial(i.ClientAddr()))(t)
 	defer c.Close()
 	must.OK(t, c.Connect(wire.NewSession(2000)))
@@ -42,8 +43,8 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 	expect.Equal(t, strings.Count(log.String(), "session expired"), 1, "lines")
 }
 
-// A session's end that a server reads in its log when it starts has happened before: it is told
-// with the time at which it did, and not as news.
+// A starting server reads the end of a session in its log. It reports the end with its original time, and not
+// as news.
 func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	t.Parallel()
 	var log must.Text
@@ -74,7 +75,7 @@ func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	if list := i.Clients.Observed().EndedSince(-1); len(list) != 1 || !list[0].Time.Equal(before.Time) {
 		t.Fatalf("%+v, before the restart %+v", list, before)
 	}
-	// One that expires now is told of after all that was before.
+	// A session that expires now is listed after those from before.
 	c = must.Get(wire.Dial(i.ClientAddr()))(t)
 	must.OK(t, c.Connect(wire.NewSession(200)))
 	must.OK(t, c.Close())
@@ -87,13 +88,13 @@ func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	}
 }
 
-// complaints keeps what is logged above INFO.
+// complaints keeps the lines above INFO.
 type complaints struct {
 	slog.Handler
 	mu      *sync.Mutex
 	list    *[]string
-	machine *bool      // it stood still
-	looked  *time.Time // at the clock, the last time
+	machine *bool      // the machine stood still
+	looked  *time.Time // when look last looked at the clock
 }
 
 func newComplaints() complaints {
@@ -101,7 +102,7 @@ func newComplaints() complaints {
 	return complaints{slog.DiscardHandler, new(sync.Mutex), new([]string), new(bool), &now}
 }
 
-// look looks at the clock: a look that comes late tells that the machine stood still.
+// look looks at the clock. A look that comes late shows that the machine stood still.
 func (c complaints) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +129,7 @@ func (c complaints) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// none fails the test if there were any, unless the machine stood still: they may follow from that.
+// none fails the test if there were lines, unless the machine stood still, which may cause them.
 func (c complaints) none(t *testing.T, when string) {
 	t.Helper()
 	c.look()
@@ -143,7 +144,7 @@ func (c complaints) none(t *testing.T, when string) {
 	*c.list = nil
 }
 
-// A clean start and a clean stop warn of nothing, in no mode.
+// A clean start and a clean stop log no warning, in each mode.
 func TestCleanStartAndStopWarnOfNothing(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -208,8 +209,7 @@ func startAndStop(t *testing.T, c complaints) {
 	}
 }
 
-// The trace page records what the server does, with a mark for each step of a
-// request, for the super user alone.
+// The trace page records a server's work, with a mark for each step of a request, for the super user only.
 func TestTracePageRecordsTheStepsOfRequests(t *testing.T) { // alone: a process has one recorder
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", SuperDigest: superDigest})
 	ask := func(query, login string) (int, string) {

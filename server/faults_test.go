@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A fault is told whatever a look at the server asks for: /health gathers no metrics.
+// Each look at a server shows its faults, also the look of /health, which gathers no metrics.
 func TestFaultsAreToldByEveryLook(t *testing.T) {
 	a := must.Get(audit.Open(audit.Options{Name: filepath.Join(t.TempDir(), "audit.log"),
 		Room: func() error { return errors.New("the disk is full") }}))(t)

@@ -14,8 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestNoAnswerOfTheAdminPortIsTooLong: whatever the tree holds, no answer is
-// longer than 50 MB, and one that is not whole says so.
+// Whatever the tree holds, no answer of the admin port is longer than 50 MB. A shortened answer says so.
 func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -56,8 +55,8 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 	}
 }
 
-// TestListsOfWatchesThatAreOnNoPath: a client may watch what is no path, and what is very long. A list
-// of watches must not hold up the server over that.
+// A client may watch a text that is not a path, or a very long one. A list of watches does not hold up the
+// server because of that.
 func TestListsOfWatchesThatAreOnNoPath(t *testing.T) {
 	t.Parallel()
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0"})
@@ -81,7 +80,7 @@ func TestListsOfWatchesThatAreOnNoPath(t *testing.T) {
 	}
 }
 
-// TestNULInAName: the protocol allows it nowhere, and asking for it is answered.
+// The protocol allows no NUL in a path, and a request with one is answered.
 func TestNULInAName(t *testing.T) {
 	t.Parallel()
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0"})

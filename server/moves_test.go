@@ -37,18 +37,17 @@ func values(t *testing.T, i *Instance) map[string]float64 {
 	return m
 }
 
-// write is what every write moves.
+// write lists the metrics that each write moves.
 const write = "proposal_count 1, commit_count 1, fsynctime_count 1, propagation_latency_count 1, " +
 	"proposal_latency_count 1, quorum_ack_latency_count 1, " +
 	"sync_processor_batch_size_count 1, updatelatency_count 1, readlatency_count 0, zlockd_zxid 1, " +
 	"zlockd_raft_applied_index 1, zlockd_raft_commit_index 1, " +
 	"zlockd_raft_last_index 1, zlockd_log_requests 1"
 
-// read is what every read moves.
+// read lists the metrics that each read moves.
 const read = "proposal_count 0, zlockd_zxid 0, zlockd_log_requests 0, updatelatency_count 0"
 
-// TestMetricsMove does one thing after the other and compares what each moves
-// with what it must, and by how much. An operator believes them.
+// TestMetricsMove does one thing after another, and checks which metrics each moves and by how much.
 func TestMetricsMove(t *testing.T) {
 	t.Parallel()
 	i, c := start(t, Options{MetricsAddr: "127.0.0.1:0"})
@@ -112,7 +111,7 @@ func TestMetricsMove(t *testing.T) {
 			d := must.Get(wire.Dial(i.ClientAddr()))(t)
 			gone := other.Session
 			gone.ID++
-			_ = d.Connect(wire.Attach(gone, 0)) // is told that it has expired
+			_ = d.Connect(wire.Attach(gone, 0)) // the answer says that the session has expired
 			must.OK(t, d.Closed())
 		}, "zlockd_sessions_refused_total 1, global_sessions 0"},
 		{"send a connect request that is none", func() {
@@ -130,14 +129,15 @@ func TestMetricsMove(t *testing.T) {
 				"packets_received 1, packets_sent 1, auth_failed_count 0"},
 	} {
 		before := values(t, i)
-		// The leader counts an entry after it gave it to raft, so what start did may not be counted yet.
+		// The leader counts an entry after it has given it to raft, so entries of the start may not be
+		// counted yet.
 		for end := time.Now().Add(time.Minute); before["proposal_count"] != before["proposal_latency_count"]; {
 			must.That(t, time.Now().Before(end), "the entries of the start are not counted: %v", before)
 			time.Sleep(5 * time.Millisecond)
 			before = values(t, i)
 		}
 		step.do()
-		// The leader measures an entry when it is done with it: the client may have its answer by then.
+		// The leader measures an entry at its end, when the client may already have its answer.
 		var wrong []string
 		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			if wrong = differ(before, values(t, i), step.want); wrong == nil || time.Now().After(end) {
@@ -150,7 +150,7 @@ func TestMetricsMove(t *testing.T) {
 	}
 }
 
-// differ says which metrics did not move as wanted, a list of names and numbers.
+// differ returns the metrics that did not move as wanted. want is a list of names and numbers.
 func differ(before, after map[string]float64, want string) (wrong []string) {
 	for item := range strings.SplitSeq(want, ",") {
 		name, number, _ := strings.Cut(strings.TrimSpace(item), " ")
@@ -167,8 +167,8 @@ func differ(before, after map[string]float64, want string) (wrong []string) {
 	return wrong
 }
 
-// TestTheViewSaysThatThereIsNoNode: until a server has joined its cluster an
-// operator's action is refused, not taken for done.
+// Until a server has joined its cluster, it refuses an operator's action. It does not report the action as
+// done.
 func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
 	t.Parallel()
 	s := viewSource{new(Instance), new(clients.Server), nil}
@@ -181,7 +181,7 @@ func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
 	expect.Is(t, expect.Err(s.Probe(t.Context(), 1, "127.0.0.1:1")), errNotJoined, "Probe")
 }
 
-// An operator's change that a server cannot take is refused at once, without a wait for its outcome.
+// A server refuses an operator's change that it cannot take at once, and does not wait for an outcome.
 func TestTheViewSaysThatTheServerTakesNothing(t *testing.T) {
 	t.Parallel()
 	i, _ := start(t, Options{})
@@ -191,8 +191,7 @@ func TestTheViewSaysThatTheServerTakesNothing(t *testing.T) {
 	expect.Fails(t, err, "a server that has ended takes a change")
 }
 
-// TestStepsOfAReconfigAreNoChangesOfAnOperators: they leave majorities to who
-// makes them, and are refused at the admin port.
+// The admin port refuses the single steps of a reconfig: they do not check that a majority remains.
 func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 	t.Parallel()
 	i, _ := start(t, Options{})
@@ -204,8 +203,8 @@ func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 	}
 }
 
-// TestReadySaysWhatIsWaitedFor: of a server that has not joined its cluster, as its
-// log and the other members have it. Such a server reads alone only if that is wanted.
+// /ready of a server that has not joined its cluster says what it waits for. It serves readers alone only if
+// the operator wants that.
 func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, alone := range []bool{true, false} {

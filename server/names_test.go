@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// events says of every metric that is fed what moves it.
+// events says for each metric what moves it.
 var events = map[string]string{}
 
 func init() {
@@ -93,11 +93,10 @@ func init() {
 		zlockd_buffer_limit_bytes zk_version zk_ruok jvm_info jvm_memory_bytes_max jvm_memory_pool_bytes_max`)
 }
 
-// mntrName takes what mntr puts before a name.
+// mntrName matches what mntr puts before a name.
 var mntrName = regexp.MustCompile(`^zk_((avg|min|max|cnt|sum|p50|p95|p99|p999)_)?(.*)$`)
 
-// Every metric has an event that moves it, or stands in the manual's table of
-// those that nothing feeds, and those are zero.
+// Each metric has an event that moves it, or is zero and in the manual's table of metrics without one.
 func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 	t.Parallel()
 	page := must.Get(os.ReadFile("../docs/reference/metrics.md"))(t)
@@ -114,7 +113,7 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) {
 		o.AdminAddr, o.MetricsAddr = "127.0.0.1:0", "127.0.0.1:0"
-		o.BackupDir, o.BackupInterval = t.TempDir(), -time.Second // which counts as none
+		o.BackupDir, o.BackupInterval = t.TempDir(), -time.Second // a negative interval counts as none
 		o.LogLost = func() int64 { return 0 }
 		pair, _, _ := until(t, time.Now().Add(time.Hour))
 		o.ClientTLS = &tls.Config{Certificates: []tls.Certificate{pair}}
@@ -157,7 +156,7 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 		if m := mntrName.FindStringSubmatch(name); m != nil &&
 			(exists[m[3]] || exists[strings.TrimPrefix(name, "zk_")] || exists[strings.TrimPrefix(name, "zk_")+
 				"_total"]) {
-			continue // another name of the same
+			continue // another name of the same metric
 		}
 		switch _, moves := events[name]; {
 		case moves && zero[name]:

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// secret is in the names that not every client may list, and in no other.
+// secret is a part of the names that not every client may list, and of no others.
 const secret = "geheim"
 
 // shutDir makes a directory that world:anyone may not read, with what the views of a server show below it:
@@ -84,9 +84,9 @@ func expanded(t *testing.T, pattern, page string, commands, known []string) (pat
 	return paths
 }
 
-// TestNamesAreShownByOneRule: no answer of the admin port, of a command or of a four-letter word has a
-// name below a node that world:anyone may not read, except with the super user's password. It asks for
-// every pattern that the server has, whatever a later version adds.
+// No answer of the admin port, of a command or of a four-letter word has a name below a node that
+// world:anyone may not read, except with the super user's password. The test asks for each pattern that the
+// server has, so new ones are included.
 func TestNamesAreShownByOneRule(t *testing.T) {
 	t.Parallel()
 	for name, dir := range map[string]string{"a directory": "/shut", "the root": "/"} {

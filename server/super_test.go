@@ -9,13 +9,13 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// The admin port lets in the super user by the password, and no other, whatever the options leave empty.
+// The admin port admits the super user by the password, and no other caller, whatever options are empty.
 func TestWhichCallersAreTheSuperUser(t *testing.T) {
 	t.Parallel()
 	digest := func(credentials string) string { return acl.DigestID(credentials).ID }
 	for name, x := range map[string]struct {
 		o    Options
-		want string // the header that is let in
+		want string // the header that is admitted
 	}{
 		"none":                {Options{}, ""},
 		"digest":              {Options{SuperDigest: superDigest}, "digest super:test"},

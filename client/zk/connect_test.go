@@ -163,7 +163,7 @@ func TestConnectionsOfNoUseAreClosed(t *testing.T) {
 	}
 }
 
-// Trouble of before is over with a connection, also if its cause is found late.
+// A connection ends the reported trouble, also if the cause is found late.
 func TestTroubleEndsWithAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -118,12 +118,12 @@ func TestStateIsGivenToNobodyElse(t *testing.T) {
 	expect.Equal(t, ask(h, "GET", "", "digest super:secret").Code, 503, "before the server has joined")
 }
 
-// unable is a state of which no backup can be taken.
+// unable is a state that cannot be backed up.
 type unable struct{ why error }
 
 func (u unable) Backup(context.Context) (*apply.Backup, error) { return nil, u.why }
 
-// A refusal is JSON, whatever the error has in it.
+// A refused backup is answered in JSON, whatever the error's text contains.
 func TestARefusedBackupIsJSON(t *testing.T) {
 	why := "no room in \"/data\": \a\x1b, é"
 	h := &backup.Handler{Source: func() backup.Source { return unable{errors.New(why)} }, Log: quiet,
@@ -149,8 +149,7 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBrokenConnectionFreesTheState: the server serves the next request, and does not take the
-// failed one for a whole one.
+// After a broken connection the server sends the next backup, and does not count the broken one as complete.
 func TestBrokenConnectionFreesTheState(t *testing.T) {
 	i := serve(t, 50)
 	h := handler(i)
@@ -171,7 +170,7 @@ func TestBrokenConnectionFreesTheState(t *testing.T) {
 	must.OK(t, i.Node().Snapshot())
 }
 
-// clock is a time that the test moves.
+// clock is a clock that the test moves.
 type clock struct {
 	at   atomic.Int64 // ns
 	tick chan time.Time
@@ -193,7 +192,7 @@ func taker(i *server.Instance, c *clock, dir string, id uint32, rank, of int) *b
 		Source: func() backup.Source { return i.Node() }, Place: func() (int, int) { return rank, of }, Now: c.now}
 }
 
-// begin lets a Taker run until stop is called.
+// begin runs a Taker until stop is called.
 func begin(t *testing.T, k *backup.Taker) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -247,7 +246,7 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 	}
 }
 
-// A program that embeds a server may ask for a number of backups that makes no sense.
+// A program that embeds a server may ask for a senseless number of backups. The newest one is kept.
 func TestTheNewestBackupIsKept(t *testing.T) {
 	i := serve(t, 1)
 	dir := t.TempDir()
@@ -265,8 +264,8 @@ func TestTheNewestBackupIsKept(t *testing.T) {
 	expect.Equal(t, k.State().Taken, 2)
 }
 
-// The age of the newest backup counts from the file that an earlier life of the server left, unless that file is
-// of a time to come.
+// The age of the newest backup counts from the file of an earlier process, unless the file has a time in the
+// future.
 func TestLastBackupOfAnEarlierLife(t *testing.T) {
 	for _, age := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		c := newClock()
@@ -287,8 +286,7 @@ func TestLastBackupOfAnEarlierLife(t *testing.T) {
 	}
 }
 
-// A clock that was ahead for a while leaves backups that seem to be newer than
-// all to come. They are the oldest.
+// A clock that was ahead left backups that seem newer than all to come. They count as the oldest.
 func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 	i := serve(t, 5)
 	dir := t.TempDir()
@@ -409,8 +407,8 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	stop()
 }
 
-// A backup that failed is tried again after a minute, two, four, and so on up to the interval, and the
-// notice says since when backups fail.
+// A failed backup is tried again after a minute, then two, four and so on up to the interval. The notice says
+// since when backups fail.
 func TestFailedBackupIsTriedAgain(t *testing.T) {
 	i := serve(t, 0)
 	file := filepath.Join(t.TempDir(), "file")
@@ -448,13 +446,13 @@ func TestFailedBackupIsTriedAgain(t *testing.T) {
 	c.tick <- c.now()
 	c.tick <- c.now()
 	expect.Has(t, k.Notice(), "have failed since "+since+", and the newest is 1h0m0s old: ")
-	c.move(-24 * time.Hour) // the Taker tries at once, and not in a day
+	c.move(-24 * time.Hour) // the Taker tries at once, not in a day
 	c.tick <- c.now()
 	c.tick <- c.now()
 	expect.Equal(t, k.State().Failed, int64(len(tries)+2), "failures")
 }
 
-// Backups that are missing without a try are told once two are.
+// Missing backups without a try are reported once two are missing.
 func TestMissingBackupsAreTold(t *testing.T) {
 	c := newClock()
 	k := taker(nil, c, t.TempDir(), 1, 0, 1)

@@ -18,7 +18,7 @@ import (
 func (unable) Current(context.Context) error  { return nil }
 func (failing) Current(context.Context) error { return nil }
 
-// alone is a server that cannot confirm its state until it is current.
+// alone is a server that cannot confirm its state until the test makes it current.
 type alone struct {
 	backup.Source
 	current atomic.Bool
@@ -33,7 +33,7 @@ func (a *alone) Current(ctx context.Context) error {
 	return a.Source.Current(ctx)
 }
 
-// Such a state is not sent to a client either: its date would be new.
+// A state that is not current is not sent to a client either, because it would get a new date.
 func TestOnlyCurrentStateIsGivenOut(t *testing.T) {
 	i := serve(t, 1)
 	source := &alone{Source: i.Node()}

@@ -16,14 +16,14 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// written is what a writer was told: the version that a node had from a zxid on.
+// written is an answer to a writer: the version of a node from a zxid on.
 type written struct {
 	path    string
 	zxid    int64
 	version int32
 }
 
-// versionsAt returns the version of every node at a zxid, by what writers were told.
+// versionsAt returns the version of each node at a zxid, according to the answers to the writers.
 func versionsAt(history []written, zxid int64) map[string]int32 {
 	versions := map[string]int32{}
 	for _, w := range history {
@@ -34,7 +34,7 @@ func versionsAt(history []written, zxid int64) map[string]int32 {
 	return versions
 }
 
-// wrong compares a backup with what is expected of its zxid.
+// wrong returns an error if a backup differs from the history at its zxid.
 func wrong(history []written, zxid int64, version func(path string) (int32, bool)) error {
 	want := versionsAt(history, zxid)
 	for _, w := range history {
@@ -47,8 +47,7 @@ func wrong(history []written, zxid int64, version func(path string) (int32, bool
 	return nil
 }
 
-// TestBackupsUnderLoadHoldTheirZxid takes backups of both kinds while several sessions write, and compares
-// each with the answers to the writers.
+// Backups of both kinds, taken while sessions write, agree with the answers to the writers.
 func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 	i := serve(t, 500)
 	ctx, stop := context.WithCancel(t.Context())
@@ -96,7 +95,7 @@ func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 			}
 		}
 		must.OK(t, wrong(history, b.zxid, version))
-		// The checker must notice a backup that is off by one change.
+		// The checker notices a backup that is one change off.
 		for _, w := range history {
 			expect.That(t, w.zxid != b.zxid || wrong(history, b.zxid-1, version) != nil,
 				"zxid 0x%x: a backup of the change before would do as well", b.zxid)

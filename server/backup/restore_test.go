@@ -84,7 +84,7 @@ func TestStateIsPutBack(t *testing.T) {
 	left(t, h)
 }
 
-// left checks that nothing remains of the received data, not even an open file without a name.
+// left checks that nothing of the received data remains, not even an open file without a name.
 func left(t *testing.T, h *backup.Restorer) {
 	t.Helper()
 	expect.Equal(t, len(must.Get(os.ReadDir(h.Dir))(t)), 0, "left behind")
@@ -199,7 +199,7 @@ func (a *answers) Restore(_ context.Context, from io.Reader, size int64, keep bo
 		errors.Join(err, a.err)
 }
 
-// A restore that the cluster refuses, or of which the outcome is not known, is told as such.
+// A restore whose outcome is a refusal, or is not known, is reported like that.
 func TestOutcomesOfARestoreAreTold(t *testing.T) {
 	i := serve(t, 5)
 	saved := ask(handler(i), "GET", "?format=zlockd", "digest super:secret").Body.Bytes()
@@ -233,7 +233,7 @@ func TestOutcomesOfARestoreAreTold(t *testing.T) {
 	left(t, h)
 }
 
-// Where there is no directory for it, a backup is refused before it is read.
+// A backup is refused before it is read if there is no directory for it.
 func TestBackupThatCannotBeKeptIsRefused(t *testing.T) {
 	h := restorer(t, serve(t, 5))
 	h.Dir += "/none"

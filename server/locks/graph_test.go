@@ -47,8 +47,7 @@ func TestDeadlock(t *testing.T) {
 	expect.Equal(t, len(recipe.WaitGraph(f.scan()).Cycles), 1, "cycles are left")
 }
 
-// TestReadersAreAllWaitedFor: a writer waits for every reader before it, so a
-// cycle through the first of them is one.
+// A writer waits for each reader before it, so a cycle through the first reader is a deadlock.
 func TestReadersAreAllWaitedFor(t *testing.T) {
 	f := newForest(t)
 	f.eph(1, "/rw/a-R-0000000001")
@@ -59,7 +58,7 @@ func TestReadersAreAllWaitedFor(t *testing.T) {
 	expect.Equal(t, len(g.Cycles), 1, "cycles %+v", g.Cycles)
 }
 
-// TestSemaphoreNeedsOnePermit: as long as one holder can go on there is no deadlock.
+// A semaphore is no part of a deadlock while one of its holders can go on.
 func TestSemaphoreNeedsOnePermit(t *testing.T) {
 	f := newForest(t)
 	f.build(`
@@ -74,8 +73,7 @@ func TestSemaphoreNeedsOnePermit(t *testing.T) {
 	expect.Equal(t, len(g.Cycles), 1, "cycles %+v", g.Cycles)
 }
 
-// TestTasksWaitForThemselves: the same task twice in a queue waits forever;
-// two tasks of one session do not.
+// A task that stands twice in a queue waits for itself forever. Two tasks of one session do not.
 func TestTasksWaitForThemselves(t *testing.T) {
 	f := newForest(t)
 	f.eph(1, "/l/lock-0000000001", `{"v":1,"task":"a"}`)
@@ -126,7 +124,7 @@ func TestCyclesAreThoseThatReach(t *testing.T) {
 	}
 }
 
-// TestOnlookersAreInNoCycle: who watches a node may wait for it, or look on.
+// A session that watches a node without standing in a queue is in no cycle: it may wait, or look on.
 func TestOnlookersAreInNoCycle(t *testing.T) {
 	f := newForest(t)
 	f.eph(1, "/master")
@@ -162,7 +160,7 @@ func TestOtherChildrenAreNamed(t *testing.T) {
 		"%d others, %d are named: len(a.Others)", a.OtherCount, len(a.Others))
 }
 
-// The state lock is held for a bounded time, over all directories of a lock.
+// The time under the state lock is limited for all directories of a lock together.
 func TestDirectoriesOfALockShareAPiece(t *testing.T) {
 	f := newForest(t)
 	const each = 700
@@ -180,7 +178,7 @@ func TestDirectoriesOfALockShareAPiece(t *testing.T) {
 	expect.That(t, steps >= 2, "%d nodes were looked at in one piece", 2*each)
 }
 
-// A waiter for any permit of a semaphore that has one waits for itself: it can let go.
+// A holder of a permit that waits for any other permit waits for itself: it can give its own back.
 func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 	f := newForest(t)
 	f.build(`
@@ -193,7 +191,7 @@ func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 	expect.Equal(t, len(g.Cycles), 0, "cycles %+v", g.Cycles)
 }
 
-// crowd makes so many locks of so many contenders each, in directories below root.
+// crowd makes locks with contenders in directories below root.
 func (f *forest) crowd(root string, nlocks, each int) {
 	f.tb.Helper()
 	f.dirs(root)
@@ -207,9 +205,9 @@ func (f *forest) crowd(root string, nlocks, each int) {
 	}
 }
 
-// TestAHoldOfTheLockIsShort: how much is read under one hold of the state lock does not depend on how much
-// there is, and no memory is asked for, which could mean to wait for the garbage collector. That is what
-// makes a hold short; how short, docs/lock-view.md tells.
+// How much is read under one hold of the state lock does not depend on how much there is, and no memory is
+// allocated, which could wait for the garbage collector. So a hold is short; docs/lock-view.md says how
+// short.
 func TestAHoldOfTheLockIsShort(t *testing.T) {
 	long := "/" + strings.Repeat("d", 30_000) + "/" + strings.Repeat("e", 30_000)
 	deep := strings.Repeat("/d", 1000)
@@ -248,7 +246,7 @@ func TestAHoldOfTheLockIsShort(t *testing.T) {
 			n := at.Read() - before
 			must.That(t, n <= locks.ChildrenAtOnce, "%d children under one hold", n)
 		}
-		if got > 20 { // the runtime asks for some, now and then
+		if got > 20 { // the runtime allocates at times
 			t.Errorf("memory was asked for %d times while the lock was held", got)
 		}
 		q, ok := at.Lock(f)
@@ -267,7 +265,7 @@ func allocations(f func()) uint64 {
 	return after.Mallocs - before.Mallocs
 }
 
-// FuzzNames: whatever nodes are called, every contender met is shown once.
+// FuzzNames gives nodes any names. Each contender is shown once.
 func FuzzNames(f *testing.F) {
 	for _, s := range []string{"lock-0000000001", "x-1-0000000001", "<script>-0000000001",
 		"lock\u202e0000000001", "h-" + z1 + "-W", "q-" + z1 + "-R--000000001", "\xff\xfe0000000009",

@@ -14,14 +14,14 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// forest is a tree that a test writes into, and who watches what in it.
+// forest is a tree that a test fills, and the sessions that watch its nodes.
 type forest struct {
 	tb      testing.TB
 	t       *tree.Tree
 	now     int64
 	zxid    int64
 	watches map[int64][]string
-	lenient bool // the tree may refuse
+	lenient bool // the tree may refuse a change
 }
 
 func newForest(tb testing.TB) *forest {
@@ -111,8 +111,8 @@ func (f *forest) at(path string) recipe.Queue {
 	return q
 }
 
-// short says what was found in one line: kind, layouts, holders, waiters in
-// order with whom they wait for, members; sessions stand for nodes.
+// short describes a queue in one line: kind, layouts, holders, waiters with those they wait for, and members.
+// Sessions stand for nodes.
 func short(q recipe.Queue) string {
 	by := map[string]recipe.Session{}
 	for _, l := range [][]recipe.Entry{q.Waiters, q.Holders} {
@@ -148,7 +148,7 @@ const (
 	z1, z2 = "01000000-0000-8001-8fff-4e5a7a0c1d01", "01000000-0000-8001-8fff-4e5a7a0c1d02" // ours: version 8
 )
 
-// recipes are the nodes that each recipe makes. A line "SESSION NAME" is an ephemeral node, "dir NAME" a
+// recipes lists the nodes that each recipe makes. A line "SESSION NAME" is an ephemeral node, "dir NAME" a
 // directory, "data NAME TEXT" its data, and "watch SESSION NAME" a watch.
 var recipes = []struct{ name, nodes, want, recipe string }{
 	{"Curator mutex", `
@@ -337,8 +337,8 @@ func (f *forest) build(lines string) {
 	}
 }
 
-// TestEveryRecipeIsRecognised: holder, order, and who waits for whom; the same
-// whether all locks are gathered or one is looked at.
+// Each recipe is recognized: its holder, its order, and who waits for whom. All locks together and a single
+// lock give the same answer.
 func TestEveryRecipeIsRecognised(t *testing.T) {
 	for _, r := range recipes {
 		t.Run(r.name, func(t *testing.T) {
@@ -362,7 +362,7 @@ func TestEveryRecipeIsRecognised(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoLock: directories without ephemeral contenders, and members of groups.
+// Directories without ephemeral contenders are not locks, nor are members of groups.
 func TestWhatIsNoLock(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/k/lock", "/seq/lock-0000000000", "/sem/locks", "/sem/leases")
@@ -379,7 +379,7 @@ func TestWhatIsNoLock(t *testing.T) {
 		q)
 }
 
-// TestDirectoryNamedLeases: the name of a directory makes no semaphore of it.
+// A directory is not a semaphore because of its name.
 func TestDirectoryNamedLeases(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/cars/leases")
@@ -395,7 +395,7 @@ func TestDirectoryNamedLeases(t *testing.T) {
 	expect.Equal(t, f.at("/cars/leases").Kind, recipe.KindLock, "looked at alone")
 }
 
-// The number of permits stands in the node of a semaphore, whichever of its directories has contenders.
+// The node of a semaphore holds its number of permits, whichever of its directories has contenders.
 func TestLimitOfASemaphore(t *testing.T) {
 	for _, below := range []string{"/leases/" + u1 + "-lease-0000000001", "/locks/" + u1 + "-lock-0000000001"} {
 		f := newForest(t)
@@ -410,7 +410,7 @@ func TestLimitOfASemaphore(t *testing.T) {
 	}
 }
 
-// TestDirectoryNamedLikeAQueue: nor does that name beside a node that is no semaphore of kazoo's.
+// The same name beside a node that is not kazoo's semaphore does not make one.
 func TestDirectoryNamedLikeAQueue(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/app/it")
@@ -424,8 +424,7 @@ func TestDirectoryNamedLikeAQueue(t *testing.T) {
 	expect.Equal(t, len(f.at("/app/it-__lock__").Holders), 1, "looked at alone")
 }
 
-// TestDataIsNotShownToStrangers: an owner record in a node that world:anyone
-// may not read stays hidden.
+// The owner record of a node that world:anyone may not read stays hidden.
 func TestDataIsNotShownToStrangers(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/l")
@@ -459,7 +458,7 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// A scan that has no room for more contenders counts those that it leaves out.
+// A scan without room for more contenders counts those that it leaves out.
 func TestAScanKeepsSoManyContenders(t *testing.T) {
 	f := newForest(t)
 	f.hold("/a", 1, 2, 3)
@@ -485,7 +484,7 @@ func TestAScanKeepsSoManyContenders(t *testing.T) {
 	}
 }
 
-// A scan that is full takes no memory for directories of which it would keep nothing.
+// A full scan takes no memory for directories of which it keeps nothing.
 func TestAFullScanLearnsNoMoreDirectories(t *testing.T) {
 	f := newForest(t)
 	const n = 20 * locks.NodesAtOnce
@@ -523,7 +522,7 @@ func TestNoNodeIsNoLock(t *testing.T) {
 	expect.Equal(t, q.Path, "/none", "without a node: q.Path")
 }
 
-// A lock that is free says which number its next contender gets.
+// A free lock shows the number of its next contender.
 func TestAFreeLockTellsTheNextNumber(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/free")
@@ -537,8 +536,7 @@ func TestAFreeLockTellsTheNextNumber(t *testing.T) {
 	expect.Equal(t, f.at("/free").Next, 3, "the next number")
 }
 
-// A crowd is cut when it is twice as large as what is shown, and contenders behind the cut are not
-// kept again.
+// A crowd is cut when it is twice as large as what is shown. Contenders after the cut are not kept again.
 func TestACrowdIsCut(t *testing.T) {
 	for n, most := range map[int]int{2*locks.ShownPerLock - 1: 2*locks.ShownPerLock - 1,
 		2 * locks.ShownPerLock: locks.ShownPerLock, locks.ShownPerLock * 5 / 2: locks.ShownPerLock} {
@@ -588,7 +586,7 @@ func TestLocksAnywhere(t *testing.T) {
 	}
 }
 
-// A scan keeps a bounded amount of paths, however deep the directories of few contenders are.
+// A scan keeps a limited number of bytes of paths, however deep a few contenders are.
 func TestAScanKeepsSoManyBytesOfPaths(t *testing.T) {
 	f := newForest(t)
 	deep := strings.Repeat("/"+strings.Repeat("d", 200), 5)

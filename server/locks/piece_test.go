@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// What a piece has read may be dropped by the tree: the piece keeps none of it alive.
+// A cleared piece keeps no memory of what it has read, so the tree can drop it.
 func TestAClearedPieceKeepsNothing(t *testing.T) {
 	made := tree.New()
 	for i, path := range []string{"/locks", "/locks/a-0000000001"} {

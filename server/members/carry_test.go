@@ -24,12 +24,12 @@ type fakeNode struct {
 	id      uint32
 	version int64
 	now     Config
-	there   map[string]bool // addresses that answer
-	follow  map[string]bool // and follow
+	there   map[string]bool // addresses of servers that answer
+	follow  map[string]bool // and that follow
 	refuse  map[string]error
 	before  map[string]func() // what another operator does just before a change
 	made    []string
-	mu      sync.Mutex // guards what follows: servers are asked side by side
+	mu      sync.Mutex // guards the next fields: servers are asked in parallel
 	asked   []string
 }
 
@@ -93,8 +93,8 @@ func (n *fakeNode) ChangeMember(_ context.Context, c change.Change) error {
 	return nil
 }
 
-// A wish becomes changes of one server each. If it cannot be completed, it is undone, or the answer says that
-// the result is unknown.
+// A wish becomes changes of one server each. If a change fails, the earlier ones are taken back, or the
+// answer says that the result is unknown.
 func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
 	const four = "server.4=h4:2888:3888;2181"
 	unsafe := status.Errorf(status.Unsafe, "no majority")
@@ -162,16 +162,16 @@ func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
 	}
 }
 
-// A change that fails midway undoes only its own work. A server that another operator added in the meantime
-// stays.
+// A change that fails on its way takes back only its own work. A server that another operator has added in
+// this time stays.
 func TestServerOfAnotherOperatorStays(t *testing.T) {
 	const joining = "server.4=h4:2888:3888;2181,server.5=h5:2888:3888;2181"
 	broken := errors.New("the link broke")
 	for name, c := range map[string]struct {
-		id   uint32 // that the other operator adds
+		id   uint32 // the server that the other operator adds
 		addr string
-		at   string // just before this change
-		late bool   // those who join cannot be promoted
+		at   string // the change before which that happens
+		late bool   // the joining servers cannot be promoted
 		code status.Code
 		made string
 	}{
@@ -195,7 +195,7 @@ func TestServerOfAnotherOperatorStays(t *testing.T) {
 					n.now = maps.Clone(n.now)
 					n.now[c.id] = state.Server{ID: c.id, Peer: c.addr}
 				}}
-				// Without 4 and 5 it would leave no majority.
+				// Without servers 4 and 5 no majority would remain.
 				w := Wish{Version: n.version, Leaving: "2,3", Joining: joining, May: true}
 				err := Carry(t.Context(), n, w, 2, slog.New(slog.DiscardHandler))
 				expect.Fails(t, err, "it is carried out")
@@ -207,7 +207,8 @@ func TestServerOfAnotherOperatorStays(t *testing.T) {
 	}
 }
 
-// Voters that follow count, and servers that join and are there. Only members are asked whether they follow.
+// Voters that follow count in a new configuration, and joining servers that answer. Only members are asked
+// whether they follow.
 func TestWhoCountsInANewConfiguration(t *testing.T) {
 	n := newFakeNode()
 	n.there["h4:2888"] = true

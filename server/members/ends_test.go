@@ -15,13 +15,13 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// trouble is a cluster in which the calls of one kind fail from one of them on.
+// trouble is a cluster in which calls of one kind fail after a number of them.
 type trouble struct {
 	*fakeCluster
 	kind  string // "members", "probe", or the operation of a change
-	after int    // so many calls succeed
+	after int    // calls that succeed
 	err   error
-	deaf  bool // accepts to hand the leadership over, and does not
+	deaf  bool // it accepts to hand leadership over, and does not
 }
 
 func (c *trouble) fails(kind string) error {
@@ -58,7 +58,7 @@ func (c *trouble) ChangeMember(ctx context.Context, m change.Change) error {
 	return c.fakeCluster.ChangeMember(ctx, m)
 }
 
-// Whichever of a job's requests fails for good, the job ends with that error and does nothing more.
+// A job whose request fails for good ends with the error, and does nothing more.
 func TestJobsEndWithTheirErrors(t *testing.T) {
 	final := errors.New("the disk is full")
 	type job = status.Job
@@ -106,7 +106,7 @@ func TestJobsEndWithTheirErrors(t *testing.T) {
 	}
 }
 
-// Wherever a job waits, it ends with its caller, or when there is no progress for its patience.
+// A job that waits ends with its caller's context, or when its patience passes without progress.
 func TestWaitingJobsEnd(t *testing.T) {
 	const patience = 3 * time.Second
 	no := status.Errorf(status.NoLeader, "no leader")
@@ -116,7 +116,7 @@ func TestWaitingJobsEnd(t *testing.T) {
 		name    string
 		job     job
 		prepare func(*trouble)
-		told    string // while it waits, a part of the last step
+		told    string // a part of the last step while it waits
 		err     string // once its patience is over
 	}{
 		{"no leader", job{Op: "remove", ID: 3}, func(c *trouble) { c.kind, c.err = "remove", no },
@@ -195,12 +195,12 @@ func TestSlowProgressIsProgress(t *testing.T) {
 	})
 }
 
-// A snapshot that is sent again and again is no progress, whether its sender pauses in between or not; one
-// that is applied at last is.
+// A snapshot that is sent again and again is not progress, with or without pauses. A snapshot that is applied
+// is.
 func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
 	const size = 30 << 20
 	for name, c := range map[string]struct {
-		pause   bool // no snapshot is on its way for a moment
+		pause   bool // for a moment no snapshot is under way
 		applied int  // the snapshot that it applies; 0: none
 	}{
 		"at once":            {false, 0},
@@ -241,7 +241,7 @@ func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
 	}
 }
 
-// A member that another operator takes out is not waited for.
+// A job does not wait for a member that another operator removes.
 func TestMemberThatIsTakenOutIsNotWaitedFor(t *testing.T) {
 	c := newFakeCluster()
 	c.members[10].Progress = status.Progress{}
@@ -249,7 +249,8 @@ func TestMemberThatIsTakenOutIsNotWaitedFor(t *testing.T) {
 	expect.That(t, status.Of(err) == status.NotMember, "%v", err)
 }
 
-// The rate is that of the last whole seconds, from the second figure on, and is told from one a second on.
+// The rate is that of the last full seconds. It is reported from the second measurement on, and from one a
+// second on.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r rate
@@ -263,14 +264,14 @@ func TestRates(t *testing.T) {
 			{time.Millisecond, 500, 800, " (400 bytes/s, 2s to go)"},
 			{0, 500, 800, " (400 bytes/s, 2s to go)"},
 			{500 * time.Millisecond, 900, 400, " (400 bytes/s, 1s to go)"},
-			{0, 900, 400, " (400 bytes/s, 1s to go)"}, // no progress since
+			{0, 900, 400, " (400 bytes/s, 1s to go)"}, // no progress since then
 			{500 * time.Millisecond, 600, 0, " (100 bytes/s)"},
 			{time.Second, 601, 3, " (1 bytes/s, 3s to go)"},
 			{2 * time.Second, 602, 3, ""},
 			{time.Second, 602 + 20<<10, 10 << 10, " (20 KiB/s, 0s to go)"},
-			{time.Second, 0, 10, ""}, // begun again
+			{time.Second, 0, 10, ""}, // begins again
 			{time.Second, 300, 300, " (300 bytes/s, 1s to go)"},
-			{0, 100, 10, ""}, // and at once
+			{0, 100, 10, ""}, // and again at once
 		} {
 			time.Sleep(c.wait)
 			expect.Equal(t, r.of(c.count, c.left, byteCount), c.want, "at %d", c.count)

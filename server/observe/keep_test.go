@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// The logs keep path, ACL and flags of a request, and none of a node's data.
+// Logs keep the path, ACL and flags of a request, and no data of a node.
 func TestLogsKeepNoData(t *testing.T) {
 	data := make([]byte, 100_000)
 	create := wire.Create("/a", data, jute.WorldAnyone, jute.FlagEphemeral)
@@ -30,7 +30,7 @@ func TestLogsKeepNoData(t *testing.T) {
 	expect.Equal(t, s.Version, int32(7), "the version is")
 
 	whole := wire.SetData("/b", nil, 7)
-	for n := range len(whole) { // a body that ends early is kept as it is, and refused as before
+	for n := range len(whole) { // a body that ends early is kept unchanged, and refused as before
 		_ = WithoutData(jute.OpSetData, whole[:n])
 	}
 	path := wire.PathVersion("/c", -1)

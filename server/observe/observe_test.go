@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// However often a server stops and begins to serve, it remembers the newest times only.
+// A server remembers only the newest times at which it stopped serving.
 func TestDownTimesAreBounded(t *testing.T) {
 	var c Clients
 	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
@@ -44,7 +44,7 @@ func TestEndedSessionsAreRememberedUpToABound(t *testing.T) {
 	}
 }
 
-// Clients choose names, and must not choose how much is kept of them.
+// Clients choose names, and the server limits how much it keeps of them.
 func TestNamesAreBounded(t *testing.T) {
 	var r recent
 	for i := range 3 * maxNames {
@@ -54,7 +54,7 @@ func TestNamesAreBounded(t *testing.T) {
 	expect.Equal(t, len(r.Counts(time.Second)), maxNames, "names")
 }
 
-// A count is known for one window more, and no longer.
+// A count is known for one more window, and no longer.
 func TestCountsAreOfTheLastMinutes(t *testing.T) {
 	var r recent
 	r.Add("a", Count{2, 10}, 0)
@@ -63,7 +63,8 @@ func TestCountsAreOfTheLastMinutes(t *testing.T) {
 	expect.Equal(t, len(r.Counts(4*window)), 0, "names after a window without a request")
 }
 
-// TestSlowRequestsAreLogged: with operation, session and address, ten in a second, and the others counted.
+// A slow request is logged with its operation, session and address: ten in a second, and the number of the
+// others.
 func TestSlowRequestsAreLogged(t *testing.T) {
 	var text strings.Builder
 	s := &Slow{Bound: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&text, nil))}
@@ -89,7 +90,7 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 	expect.Equal(t, s.seen.Load(), 17, "a request that takes just as long as the bound is slow")
 }
 
-// TestSlowWriteTellsItsStages: in the line, and as histograms of all requests.
+// A slow write shows its stages, in its line of the log and in histograms of all requests.
 func TestSlowWriteTellsItsStages(t *testing.T) {
 	var text strings.Builder
 	s := &Slow{Bound: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&text, nil))}
@@ -127,7 +128,7 @@ func TestSlowWriteTellsItsStages(t *testing.T) {
 	}
 }
 
-// Operators are told why a session ended, and how long its client had been silent.
+// Operators see why a session ended, and how long its client had been silent.
 func TestReasonsOfEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Clients
@@ -156,7 +157,7 @@ func TestReasonsOfEnds(t *testing.T) {
 	})
 }
 
-// Clients that go away and do not come back take a bounded memory.
+// Clients that go away for good take limited memory.
 func TestLostConnectionsAreBounded(t *testing.T) {
 	var c Clients
 	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
@@ -166,7 +167,7 @@ func TestLostConnectionsAreBounded(t *testing.T) {
 	expect.Equal(t, len(c.lost.by), maxLost, "are kept")
 }
 
-// The newest refusal of an address is remembered, and so are not more addresses than a bound.
+// The newest refusal of an address is remembered, for a limited number of addresses.
 func TestRefusalsAreRemembered(t *testing.T) {
 	var c Clients
 	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
@@ -183,7 +184,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	expect.That(t, newest && !oldest, "the newest is known: %v, the oldest: %v", newest, oldest)
 }
 
-// The sizes of replies are noted when they are written: of each write the least, the most and the last.
+// The size of a reply counts when it is written: for each write the least, the greatest and the last.
 func TestSizesOfReplies(t *testing.T) {
 	var s Conn
 	var m metrics.Set
@@ -199,7 +200,7 @@ func TestSizesOfReplies(t *testing.T) {
 	expect.Equal(t, m.Responses.Value(), metrics.Sizes{Last: 50, Min: 50, Max: 50})
 }
 
-// A connection's counts, after each step of its life, as operators see them.
+// The counts of a connection, as operators see them, after each step of its life.
 func TestCountsOfAConnection(t *testing.T) {
 	var m metrics.Set
 	c := NewConn()
@@ -240,7 +241,8 @@ func TestCountsOfAConnection(t *testing.T) {
 	expect.Equal(t, shown(7).Latency, metrics.Latency{Min: 4, Max: 4, Avg: 4}, "of the first request since")
 }
 
-// A request that is followed comes to the function given to Init; without one there is nothing to fill in.
+// A request that is followed is passed to the function given to Init. Without a function the connection
+// records nothing.
 func TestRequestsAreFollowed(t *testing.T) {
 	var c Clients
 	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
@@ -253,7 +255,7 @@ func TestRequestsAreFollowed(t *testing.T) {
 	expect.List(t, got, []*Request{r})
 }
 
-// Each operation on one node names it; others, and bodies that are cut, name none.
+// An operation on one node names its path. Other operations, and bodies that end early, name none.
 func TestPathsOfRequests(t *testing.T) {
 	one := wire.Path("/a")
 	for op, name := range opLabels {
@@ -270,7 +272,7 @@ func TestPathsOfRequests(t *testing.T) {
 	}
 }
 
-// The end of a session is told with its client, its last server and some of its nodes.
+// The end of a session is described with its client, its last server and some of its nodes.
 func TestEndedSessionsAreDescribed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m metrics.Set
@@ -307,7 +309,8 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 		expect.List(t, e.Paths, want)
 		expect.Equal(t, m.SessionsExpired.Load(), 1, "expired")
 
-		// A client that was heard from here is told by that; an older end of its connection is forgotten.
+		// A client that this server heard from is described by that. An older end of its connection is
+		// forgotten.
 		c.SessionEnded(&state.Ending{Session: session.Session{ID: 2}, Cause: state.EndClosed, Zxid: 6}, 0)
 		e = c.EndedSince(5)[0]
 		expect.That(t, e.Silent == 11*time.Second && e.Lost == "" && e.LostFor == 0 && len(c.lost.by) == 0,
@@ -318,7 +321,7 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 	})
 }
 
-// A server that does not serve has been down since the first word of it, until it serves again.
+// A server that does not serve counts as down from its first report of that until it serves again.
 func TestDownTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Clients
@@ -351,7 +354,7 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	expect.That(t, maps.Equal(got, map[string]Count{"10.0.0.1": {3, 30}, "10.0.0.2": {3, 30}}), "%v", got)
 }
 
-// Names and windows are counted up to their bounds, and the bounds belong to them.
+// Names and windows count up to their limits, and at the limits.
 func TestBoundsOfRecentCounts(t *testing.T) {
 	var r recent
 	longest := strings.Repeat("x", maxName)

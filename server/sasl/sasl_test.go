@@ -18,7 +18,7 @@ var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 var users = Users{"bob": "bob's secret", "super": "top", "jürgen": "schlüssel"}
 
-// answer is what a client that knows the password answers to a challenge; change may spoil it.
+// answer returns a client's answer to a challenge, made with the password. change may spoil it.
 func answer(t *testing.T, challenge []byte, user, password string, latin1 bool,
 	change func(map[string]string)) []byte {
 	t.Helper()
@@ -112,7 +112,7 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 	}
 }
 
-// An answer overheard in one exchange is worth nothing in the next.
+// The answer of one exchange is refused in the next.
 func TestReplay(t *testing.T) {
 	first, challenge := begin(t)
 	token := answer(t, challenge, "bob", users["bob"], false, nil)
@@ -223,7 +223,7 @@ Server {
 	}
 }
 
-// A file of users has a bound, which a file that just reaches it keeps to.
+// A file of users has a greatest size, and a file of that size is accepted.
 func TestAFileOfUsersHasABound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users")
 	line := "bob:secret\n"

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// bearers returns tokens of which one may do much.
+// bearers returns tokens. One of them has wide limits.
 func bearers(t testing.TB) *tickets.Tokens {
 	file := filepath.Join(t.TempDir(), "tokens")
 	must.OK(t, os.WriteFile(file, fmt.Appendf(nil,

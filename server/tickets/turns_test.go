@@ -18,7 +18,7 @@ import (
 
 var turnsOfK9 = flag.Int("tickets.turns", 60, "tickets of each mode that TestK9NoTwoTicketsHoldAtOnce grants")
 
-// holders is who holds a lock at this moment, as callers know it.
+// holders keeps which tickets hold a lock at the moment, as their callers know it.
 type holders struct {
 	mu              sync.Mutex
 	limit           int // the permits of a semaphore
@@ -28,7 +28,7 @@ type holders struct {
 	lastOne, lastOf int64 // the highest token of a lone holder, and of all
 }
 
-// enter notes that a ticket holds, and returns what is wrong about it.
+// enter records that a ticket holds, and returns what is wrong about it.
 func (h *holders) enter(mode string, now int64, a reply) (wrong []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,7 +37,7 @@ func (h *holders) enter(mode string, now int64, a reply) (wrong []string) {
 		no("token %s is given twice", a.Token)
 	}
 	h.tokens[a.Token] = true
-	before := h.lastOne // a reader comes after the last writer, a writer after all
+	before := h.lastOne // a reader comes after the last writer, and a writer after all others
 	switch mode {
 	case "exclusive":
 		before = h.lastOf
@@ -104,7 +104,7 @@ func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
 	}
 }
 
-// turnsOf grants as many tickets as the flag says, of modes that of tells, while the leader dies.
+// turnsOf grants as many tickets as the flag says, in the modes that of returns, while leaders die.
 func turnsOf(t *testing.T, c *three, first int, of func(turn int) (mode, query string)) {
 	patience := 3*time.Minute + time.Duration(*turnsOfK9)*200*time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -133,7 +133,7 @@ func turnsOf(t *testing.T, c *three, first int, of func(turn int) (mode, query s
 		return reply{}
 	}
 	one := func(turn int) {
-		n := first + turn + 1 // whose secret it is
+		n := first + turn + 1 // its secret
 		mode, query := of(turn)
 		a := try(n, "POST "+path+"?ttl=1m&wait=20s&"+query)
 		if !a.Held {
@@ -192,13 +192,13 @@ func leftOver(i *server.Instance) (some bool) {
 	return some
 }
 
-// TestK8EachAnswerMayBeLostInEachMode loses the answer of each request of a ticket's life in turn, and all of
-// them, in each mode: it comes to the state that it would have had, and no place or permit is left.
+// TestK8EachAnswerMayBeLostInEachMode loses the answer to each request of a ticket's life in turn, and all of
+// them, in each mode. The ticket reaches the same state as without a loss, and no place or permit is left.
 func TestK8EachAnswerMayBeLostInEachMode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		query   string
-		holding bool // another holds until the ticket waits
+		holding bool // another ticket holds until this one waits
 	}{
 		"shared":            {"mode=shared", false},
 		"permit":            {"mode=permit&limit=2", false},

@@ -113,7 +113,7 @@ func (d *draw) dir(levels int) string {
 	return strings.Repeat("/"+strings.Repeat("d", d.length), levels)
 }
 
-// node returns the path of a node that requests name, below the deepest directory.
+// node returns the path of a node below the deepest directory. Requests use these nodes in turn.
 func (d *draw) node(i int) string { return fmt.Sprintf("%s/%d", d.dir(d.levels), i%d.nodes) }
 
 func (d *draw) flags() int32 {

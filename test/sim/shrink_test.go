@@ -19,8 +19,8 @@ import (
 var shrinkFlag = flag.Int("sim.shrink", 0, "how many runs may be made to cut a failing seed to the faults "+
 	"and requests that matter; 0: none")
 
-// TestShrinkAFailure cuts a failing run to few faults and requests with which it still fails in the same way.
-// Without any single one of these it passes, unless the number of runs was used up.
+// TestShrinkAFailure cuts a failing run to few faults and requests that still make it fail in the same way.
+// The run passes without any one of them, unless the limit of runs ended the search.
 func TestShrinkAFailure(t *testing.T) {
 	if *shrinkFlag == 0 || *aloneFlag {
 		t.Skip("it takes minutes: make sim-shrink SEED=...")

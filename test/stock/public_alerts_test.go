@@ -204,7 +204,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 		for range writes {
 			go func() { late <- create(at, "/late-", nil) }()
 		}
-		time.Sleep(400 * time.Millisecond) // what the writes are made to take; a leader bears a second of it
+		time.Sleep(400 * time.Millisecond) // the writes take so long; a leader tolerates a second
 		for _, s := range followers {
 			s.Signal(syscall.SIGCONT)
 		}

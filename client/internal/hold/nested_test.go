@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A task that holds a lock is known as long as it does.
+// The name of a task is known while the task holds a lock.
 func TestTasksAreKnownByName(t *testing.T) {
 	t.Parallel()
 	s, e := withoutServer()

@@ -223,8 +223,8 @@ func TestMarginShortensALease(t *testing.T) {
 	}
 }
 
-// If a server lowers the timeout of a later session too far, that session fails as a first one would. No call
-// waits for it.
+// If a server lowers the timeout of a later session too far, the session fails, as a first session would. No
+// call waits for it.
 func TestSessionThatIsTooShortFails(t *testing.T) {
 	k, e, _ := withoutServer()
 	e.timeout = time.Second
