@@ -3,20 +3,7 @@ package recipe
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
-
-// Node is a contender's node that a caller has read.
-type Node struct {
-	Name    string
-	Data    string
-	Session int64 // session of an ephemeral node
-	Czxid   int64
-	Ctime   int64 // ms since 1970, and so is Mtime
-	Mtime   int64
-	Version int32
-	Hidden  bool // the caller may not read its data
-}
 
 // Dir is a directory with its contenders' nodes that a caller has read.
 type Dir struct {
@@ -81,8 +68,8 @@ type sortable struct {
 func (s *Sorter) Sort(d *Dir) (last int32, numbed bool) {
 	list := s.list[:0]
 	for _, n := range d.Nodes {
-		what := describe(n.Name)
-		list = append(list, sortable{n, what.Contender, what.numbed})
+		what := Describe(n.Name)
+		list = append(list, sortable{n, what.Contender, what.Numbed})
 	}
 	s.list = list
 	if len(list) < 2 {
@@ -151,7 +138,7 @@ func Assemble(dirs []*Dir, w Watches) []Queue {
 // item is a contender whose blockers decide has not determined yet.
 type item struct {
 	Node
-	described
+	Description
 	e Entry
 }
 
@@ -159,18 +146,8 @@ func items(d *Dir) []item {
 	list := make([]item, len(d.Nodes))
 	for i, n := range d.Nodes {
 		it := &list[i]
-		it.Node, it.described = n, describe(n.Name)
-		it.e = Entry{
-			Node: n.Name, Layout: it.layout, Mode: it.Kind.Mode(), Maker: it.Maker, Session: Session(n.Session),
-			Token: n.Czxid,
-			Since: n.Ctime, Version: n.Version, Hidden: n.Hidden, raw: n.Data,
-		}
-		// without this check, decoding the records would be most of the work
-		if strings.Contains(n.Data, `"held"`) {
-			if o, ok := it.e.Record(); ok && o.Held {
-				it.e.HeldSince = n.Mtime
-			}
-		}
+		it.Node, it.Description = n, Describe(n.Name)
+		it.e = NewEntry(&it.Node, &it.Description)
 	}
 	return list
 }

@@ -1,12 +1,10 @@
 package recipe
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -60,134 +58,6 @@ func TestNodeWithoutANumberIsALock(t *testing.T) {
 	expect.That(t, w.Watch, "%+v: want w.Watch", w)
 	expect.Equal(t, w.Mode, Exclusive, "w.Mode")
 	expect.List(t, w.BlockedBy, []string{""}, "w.BlockedBy")
-}
-
-// A name as ZooKeeper's recipes make it has the session after the x.
-func TestNamesOfZooKeepersRecipes(t *testing.T) {
-	for name, want := range map[string]Layout{
-		"x-1f-0000000001": LayoutZooKeeper, "x--1f-0000000001": LayoutZooKeeper,
-		"x-0x1f-0000000001": LayoutZooKeeper, "x-notes-0000000001": LayoutPlain, "x--0000000001": LayoutPlain,
-		"1f-0000000001": LayoutPlain, "x-123456789012345678901-0000000001": LayoutPlain,
-	} {
-		expect.Equal(t, describe(name).layout, want, "%s", name)
-	}
-}
-
-// Each byte of an id with dashes is looked at.
-func TestIDsWithDashes(t *testing.T) {
-	id := NewID(0x123456789abcdef, 42)
-	text := id.UUID()
-	got, ok := ParseUUID(text)
-	if expect.That(t, ok, "%s is read as %v: want ok", text, got) {
-		expect.Equal(t, got, id, "%s is read as %v: got", text, got)
-	}
-	for i := range text {
-		_, ok := ParseUUID(text[:i] + "g" + text[i+1:])
-		expect.That(t, !ok, "%s is an id with a g at %d", text, i)
-		_, ok = ParseUUID(text[:i] + text[i+1:])
-		expect.That(t, !ok, "%s is an id without the byte at %d", text, i)
-		made := MakerOf("_c_" + text[:i] + "g" + text[i+1:] + "-")
-		marks := slices.Contains([]int{8, 13, 14, 18, 19, 23}, i)
-		expect.That(t, marks == (made != MakerSelf), "%s with a g at %d is made by %v", text, i, made)
-	}
-}
-
-// What a record of a lock with a policy says, and what counts as nothing said.
-func TestPolicyRecordsThatAreOdd(t *testing.T) {
-	id := NewID(1, 2)
-	text := func(s string) *string { return &s }
-	for _, c := range []struct {
-		r    Record
-		want Door
-	}{
-		{Record{Door: text(id.UUID()), Kind: "w"}, Door{id, DoorWrite}},
-		{Record{Door: text(id.UUID()), Kind: "u"}, Door{id, DoorUpgrade}},
-		{Record{Door: text(id.UUID()), Kind: "x"}, Door{}},
-		{Record{Door: text(id.Hex()), Kind: "w"}, Door{}},
-		{Record{Door: text(id.Hex()), Kind: "u"}, Door{}},
-		{Record{Kind: "u"}, Door{}},
-	} {
-		expect.Equal(t, c.r.Mark(), c.want, "%+v", c.r)
-	}
-	for wait, want := range map[string]time.Duration{"3s": 3 * time.Second, "0s": 0, "-1s": DefaultMaxWriterWait,
-		"": DefaultMaxWriterWait} {
-		expect.Equal(t, Record{MaxWriterWait: wait}.WriterBound(), want, "%q", wait)
-	}
-	_, ok := ParsePolicyRecord(Record{Limit: 3}.Encode())
-	expect.That(t, !ok, "the record of a semaphore is one of a policy")
-	open := NewPolicyRecord(PolicyFair, time.Second).WithDoor(Door{id, DoorWrite}).WithDoor(Door{})
-	expect.Equal(t, *open.Door, "", "*open.Door")
-	expect.Equal(t, open.Kind, "", "open.Kind")
-	expect.Equal(t, open.Policy, "fair", "open.Policy")
-	policy := PolicyNode{ID: id, Kind: QueueRead, Seq: 4}
-	nodes, err := ParsePolicyNodes([]string{policy.Name(true), "notes"})
-	expect.That(t, err == nil && slices.Equal(nodes, []PolicyNode{policy}), "%v, %v", nodes, err)
-	_, err = ParsePolicyNodes([]string{policy.Name(true), "lock-0000000001"})
-	expect.Is(t, err, ErrMixedLayout)
-}
-
-// An owner's record is cut until it fits: the reason first, and no rune in two.
-func TestLongOwnersAreCut(t *testing.T) {
-	long := strings.Repeat("ü", MaxOwnerData)
-	for _, o := range []Owner{{Host: "h", Reason: long}, {Host: "h", Reason: long, Cmd: long, Task: long},
-		{Host: long, Reason: "r"}, {Host: "h", Client: long}} {
-		b := EncodeOwner(o)
-		got, ok := ParseOwner(b)
-		kept := got.Reason + got.Cmd + got.Task + got.Host
-		if expect.That(t, ok, "%q: want ok", b) {
-			if expect.That(t, len(b) <= MaxOwnerData, "%q: want len(b) <= MaxOwnerData", b) {
-				expect.Equal(t, strings.Trim(kept, "hü"), "")
-			}
-		}
-		expect.That(t, o.Client != "" || len(b) > MaxOwnerData-8 && (o.Host == long || got.Host == o.Host),
-			"%d bytes are left: %q", len(b), b)
-	}
-}
-
-// A value and the record behind it are told apart, whatever is in the value.
-func TestValueBeforeARecord(t *testing.T) {
-	for _, value := range []string{"", "v", "a\x00b"} {
-		data := EncodeValue([]byte(value), Owner{Host: "h"})
-		got, asked := ValueOf(data)
-		expect.Equal(t, string(got), value, "%q of %q: string(got)", got, data)
-		expect.That(t, !asked, "%q of %q: want !asked", got, data)
-		other := WithValue(data, []byte("other"))
-		o, ok := ParseOwner(other)
-		if expect.That(t, ok, "%q: want ok", other) {
-			expect.Equal(t, o.Host, "h", "o.Host")
-			expect.That(t, bytes.HasPrefix(other, []byte("other\x00{")),
-				"%q: want bytes.HasPrefix(other, []byte(\"other\\x00{\"))", other)
-		}
-		expect.Equal(t, string(WithValue([]byte(value), []byte("w"))), "w")
-		e := Entry{raw: string(data)}
-		e.Tell()
-		expect.Equal(t, e.Data, value, "e.Data")
-		if expect.That(t, e.Owner != nil, "%+v: want e.Owner != nil", e) {
-			expect.Equal(t, e.Owner.Host, "h", "e.Owner.Host")
-		}
-		asking := AskBack([]byte(value), MakerSelf, Revocation{})
-		got, asked = ValueOf(asking)
-		expect.Equal(t, string(got), value, "%q of %q: string(got)", got, asking)
-		expect.That(t, asked, "%q of %q: want asked", got, asking)
-	}
-	e := Entry{raw: strings.Repeat("x", shownData-1) + "ü"}
-	e.Tell()
-	expect.That(t, e.Owner == nil, "%q is shown: want e.Owner == nil", e.Data)
-	expect.Equal(t, len(e.Data), shownData-1, "%q is shown: len(e.Data)", e.Data)
-}
-
-// The number of permits is a number, as kazoo writes it, or in a record.
-func TestNumberOfPermits(t *testing.T) {
-	for data, want := range map[string]int{"": 0, "3": 3, "0": 0, "-3": 0, "999999999": 999999999, "1234567890": 0,
-		"three": 0, `{"zl":1,"limit":3}`: 3, `{"zl":1,"limit":-3}`: 0, `{"zl":2,"limit":3}`: 0} {
-		expect.Equal(t, LimitOf(data), want, "%q", data)
-	}
-	permit := NewID(1, 2).Hex()
-	for data, want := range map[string]bool{"2": true, "0": false, "-2": false, "two": false} {
-		expect.Equal(t, IsKazooSemaphore([]string{permit}, data), want, "%q", data)
-		expect.Equal(t, IsKazooSemaphore(nil, data), want, "%q without permits", data)
-		expect.That(t, !IsKazooSemaphore([]string{permit, "lock"}, data), "%q beside another node", data)
-	}
 }
 
 // named is a directory of nodes with short names for a test: it returns the directory, and a text with the

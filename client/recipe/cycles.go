@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// waits is the graph in the form for the search of cycles. Its size is linear in the number of contenders:
+// search is the graph in the form for the search of cycles. Its size is linear in the number of contenders:
 // contenders that wait for the same nodes, such as the waiters of a lock with a policy, share one set.
-type waits struct {
+type search struct {
 	locks    []Queue
 	parties  []member
 	sessions map[Session]int32
@@ -69,8 +69,8 @@ type wait struct {
 	own       int32 // number of blockers that belong to the waiting session itself
 }
 
-func newWaits(list []Queue) *waits {
-	w := &waits{locks: list, sessions: map[Session]int32{}, tasks: map[uint64]int32{}, seed: maphash.MakeSeed()}
+func newSearch(list []Queue) *search {
+	w := &search{locks: list, sessions: map[Session]int32{}, tasks: map[uint64]int32{}, seed: maphash.MakeSeed()}
 	by, sets := map[string]*Entry{}, map[same]int32{}
 	for i := range list {
 		if len(list[i].Waiters) > 0 {
@@ -83,9 +83,9 @@ func newWaits(list []Queue) *waits {
 }
 
 // party returns the place of a contender's party.
-func (w *waits) party(c *Entry) int32 {
+func (w *search) party(c *Entry) int32 {
 	fresh := int32(len(w.parties))
-	task := c.task()
+	task := c.Task()
 	if task == "" {
 		if at, ok := w.sessions[c.Session]; ok {
 			return at
@@ -110,7 +110,7 @@ type same struct {
 }
 
 // add adds the waits of one lock. The maps are empty.
-func (w *waits) add(lock int32, by map[string]*Entry, sets map[same]int32) {
+func (w *search) add(lock int32, by map[string]*Entry, sets map[same]int32) {
 	q := &w.locks[lock]
 	for _, l := range [][]Entry{q.Holders, q.Waiters} {
 		for i := range l {
@@ -139,7 +139,7 @@ func (w *waits) add(lock int32, by map[string]*Entry, sets map[same]int32) {
 
 // set makes the set of the parties for which a contender waits. Some blockers may be contenders that the list
 // omits.
-func (w *waits) set(c *Entry, by map[string]*Entry) int32 {
+func (w *search) set(c *Entry, by map[string]*Entry) int32 {
 	s := blockers{any: c.Any}
 	for _, name := range c.BlockedBy {
 		if on := by[name]; on != nil {
@@ -156,7 +156,7 @@ func (w *waits) set(c *Entry, by map[string]*Entry) int32 {
 // wait adds one wait. It omits the wait of a session for itself, because one session may do two things at a
 // time. A task that waits for itself is a deadlock. A session that waits for any one of several nodes, among
 // them its own, can end the wait itself: its edges are shown but make no cycle.
-func (w *waits) wait(one wait) {
+func (w *search) wait(one wait) {
 	set, from := &w.sets[one.set], &w.parties[one.from]
 	if from.task {
 		from.self = from.self || one.own > 0 && !one.entry.Watch
@@ -176,7 +176,7 @@ func (w *waits) wait(one wait) {
 
 // findCycles repeatedly removes every party that waits only for removed parties. The remaining parties wait
 // for each other, or for parties that do.
-func (w *waits) findCycles() {
+func (w *search) findCycles() {
 	in := make([][]int32, len(w.parties)) // the sets that contain a party
 	for i := range w.sets {
 		s := &w.sets[i]
@@ -214,7 +214,7 @@ func (w *waits) findCycles() {
 // components finds the groups of stuck parties that can all reach each other. The vertices are the parties
 // and then the sets of blockers. A session's path through a set back to itself is not a cycle by itself; a
 // larger cycle has another path.
-func (w *waits) components() {
+func (w *search) components() {
 	parties := int32(len(w.parties))
 	next := make([][]int32, len(w.parties)+len(w.sets))
 	for i := range w.list {
@@ -254,7 +254,7 @@ func (w *waits) components() {
 }
 
 // inCycle reports whether a wait is for a party of the same cycle.
-func (w *waits) inCycle(one *wait) bool {
+func (w *search) inCycle(one *wait) bool {
 	from, s := &w.parties[one.from], &w.sets[one.set]
 	switch {
 	case from.cycle == 0 || one.entry.Watch:

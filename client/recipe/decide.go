@@ -32,10 +32,10 @@ func (d *Dir) locks(w Watches, left *int) []Queue {
 			q.Kind = KindUnknown
 		}
 		before := len(q.Holders)
-		q.take(k.list, kind)
+		share(&q, k.list, kind)
 		if len(q.Holders) > before {
 			holding++
-			alone = alone || slices.ContainsFunc(q.Holders[before:], Entry.alone)
+			alone = alone || slices.ContainsFunc(q.Holders[before:], excludesAll)
 		}
 		q.HeldTwice = holding > 1 && alone
 		if k.layout == LayoutPolicy {
@@ -77,12 +77,12 @@ func split(all []item) (kins []kin, lone []item) {
 
 func kinOf(it *item) (l Layout, queued bool) {
 	switch {
-	case it.layout == LayoutLone || it.layout == LayoutKazoo && it.Kind == RoleLease:
+	case it.Layout == LayoutLone || it.Layout == LayoutKazoo && it.Kind == RoleLease:
 		return 0, false
 	case it.Kind == RoleLease: // outside a semaphore
 		return LayoutPlain, true
 	}
-	return it.layout, true
+	return it.Layout, true
 }
 
 // merge joins groups that see each other in spite of their names. kazoo's locks can be configured to look at
@@ -94,7 +94,7 @@ func merge(kins []kin) []kin {
 		return kins
 	}
 	for _, it := range kins[ours].list {
-		if it.Maker != MakerSelf || it.Kind.family() != familyLock {
+		if it.Maker != MakerSelf || it.Kind.Family() != FamilyLock {
 			return kins
 		}
 	}
@@ -109,7 +109,7 @@ func merge(kins []kin) []kin {
 	return slices.Delete(kins, theirs, theirs+1)
 }
 
-func (e Entry) alone() bool { return e.Mode == Exclusive }
+func excludesAll(e Entry) bool { return e.Mode == Exclusive }
 
 // apart splits the contenders in Curator's layout by families if one of them belongs to a program that does
 // not look at all the others. For example, a mutex and a read-write lock of Curator do not exclude each
@@ -121,14 +121,14 @@ func apart(kins []kin) []kin {
 	}
 	list := kins[at].list
 	foreign := slices.ContainsFunc(list, func(it item) bool { return it.Maker != MakerSelf })
-	first := list[0].Kind.family()
-	other := slices.ContainsFunc(list, func(it item) bool { return it.Kind.family() != first })
+	first := list[0].Kind.Family()
+	other := slices.ContainsFunc(list, func(it item) bool { return it.Kind.Family() != first })
 	if !foreign || !other {
 		return kins
 	}
 	kins = slices.Delete(kins, at, at+1)
-	for f := familyLock; f <= familyLatch; f++ {
-		of := slices.DeleteFunc(slices.Clone(list), func(it item) bool { return it.Kind.family() != f })
+	for f := FamilyLock; f <= FamilyLatch; f++ {
+		of := slices.DeleteFunc(slices.Clone(list), func(it item) bool { return it.Kind.Family() != f })
 		if len(of) > 0 {
 			kins = append(kins, kin{LayoutCurator, of})
 		}
@@ -151,10 +151,10 @@ func (d *Dir) decide(k kin, w Watches) Kind {
 	}
 	kind := KindLatch
 	for i := range list {
-		switch list[i].Kind.family() {
-		case familyReadWrite:
+		switch list[i].Kind.Family() {
+		case FamilyReadWrite:
 			kind = KindRWLock
-		case familyLock:
+		case FamilyLock:
 			if kind == KindLatch {
 				kind = KindLock
 			}
@@ -166,7 +166,7 @@ func (d *Dir) decide(k kin, w Watches) Kind {
 
 // decideQueue determines for which nodes each contender of a queue waits.
 func decideQueue(dir string, list []item, w Watches) {
-	var t turns
+	var t order
 	for i := range list {
 		it := &list[i]
 		from, to := t.next(it.Kind)
@@ -184,7 +184,7 @@ func decideQueue(dir string, list []item, w Watches) {
 // client gives the reader the number of its writer.
 func downgraded(dir string, list []item, i, writer int, w Watches) bool {
 	if list[i].Session != list[writer].Session || len(list[writer].e.BlockedBy) > 0 ||
-		list[i].layout != LayoutCurator {
+		list[i].Layout != LayoutCurator {
 		return false
 	}
 	watching, known := w.Watching(list[i].Session, Join(dir, list[writer].Node.Name))
@@ -199,7 +199,7 @@ func plainLock(dir string, list []item, w Watches) bool {
 	}
 	words := true
 	for i := range list {
-		words = words && list[i].word
+		words = words && list[i].Word
 	}
 	if words {
 		return true
@@ -215,8 +215,8 @@ func plainLock(dir string, list []item, w Watches) bool {
 	return false
 }
 
-// take adds a group to the queue, after decide.
-func (q *Queue) take(list []item, kind Kind) {
+// share adds a group to the holders, the waiters or the participants of the queue, after decide.
+func share(q *Queue, list []item, kind Kind) {
 	if q.Waiters == nil && len(list) > 1 && kind != KindParty && kind != KindUnknown {
 		q.Waiters = make([]Entry, 0, len(list)-1)
 	}
@@ -226,9 +226,9 @@ func (q *Queue) take(list []item, kind Kind) {
 		case kind == KindParty || kind == KindUnknown:
 			it.e.Mode = Participant
 			q.Participants = append(q.Participants, it.e)
-		case it.layout == LayoutPolicy && it.Kind == RoleMember:
+		case it.Layout == LayoutPolicy && it.Kind == RoleMember:
 			q.Total--
-		case it.hold || it.e.BlockedBy == nil:
+		case it.Hold || it.e.BlockedBy == nil:
 			q.Holders = append(q.Holders, it.e)
 		default:
 			it.e.HeldSince = 0
@@ -258,7 +258,7 @@ func (d *Dir) lone(list []item, w Watches, left *int) []Queue {
 	watchers := make([][]int64, len(list))
 	watched := map[int64]int{}
 	for i := range list {
-		if list[i].layout != LayoutLone {
+		if list[i].Layout != LayoutLone {
 			continue
 		}
 		watchers[i] = w.Watchers(Join(d.Path, list[i].Node.Name), someWatchers)
@@ -268,10 +268,10 @@ func (d *Dir) lone(list []item, w Watches, left *int) []Queue {
 	}
 	for i := range list {
 		it := &list[i]
-		if it.layout != LayoutLone {
+		if it.Layout != LayoutLone {
 			continue
 		}
-		_, named := plainRole(it.Node.Name)
+		_, named := PlainRole(it.Node.Name)
 		losers := slices.DeleteFunc(watchers[i], func(s int64) bool {
 			return s == it.Session || watched[s] > 1 &&
 				!named

@@ -2,22 +2,22 @@ package recipe
 
 import "strings"
 
-// described holds all facts in a node's name, for names of any program. [ParseName] reads less, because long
+// Description holds all facts in a node's name, for names of any program. [ParseName] reads less, because long
 // queues call it at every turn.
-type described struct {
+type Description struct {
 	Contender
-	layout Layout
-	numbed bool // the name ends in a number
-	word   bool // LayoutPlain: a word of the name says that it is a lock
-	hold   bool // LayoutPolicy: a hold node
-	id     ID   // LayoutPolicy: id of the attempt
+	Layout Layout
+	Numbed bool // the name ends in a number
+	Word   bool // LayoutPlain: a word of the name says that it is a lock
+	Hold   bool // LayoutPolicy: a hold node
+	ID     ID   // LayoutPolicy: id of the attempt
 }
 
-// describe reads a name. It never fails: an unknown name counts as a name without a number.
-func describe(s string) described {
+// Describe reads a name. It never fails: an unknown name counts as a name without a number.
+func Describe(s string) Description {
 	if IsPolicyNode(s) {
 		n, _ := ParsePolicyNode(s)
-		d := described{layout: LayoutPolicy, numbed: !n.Kind.Hold(), hold: n.Kind.Hold(), id: n.ID}
+		d := Description{Layout: LayoutPolicy, Numbed: !n.Kind.Hold(), Hold: n.Kind.Hold(), ID: n.ID}
 		d.Contender = Contender{Name: s, Kind: RoleWrite, Seq: n.Seq, Maker: MakerSelf}
 		if n.Kind == QueueRead || n.Kind == HoldRead {
 			d.Kind = RoleRead
@@ -25,25 +25,25 @@ func describe(s string) described {
 		return d
 	}
 	if c, l, ok := ParseName(s); ok && separate(c, l) {
-		return described{Contender: c, layout: l, numbed: true}
+		return Description{Contender: c, Layout: l, Numbed: true}
 	}
 	head, seq, ok := cutSeq(s)
 	if _, id := ParseHex(s); id || !ok { // an id may end in digits
 		return describeLone(s)
 	}
-	d := described{Contender: Contender{Name: s, Seq: seq}, layout: LayoutPlain, numbed: true}
+	d := Description{Contender: Contender{Name: s, Seq: seq}, Layout: LayoutPlain, Numbed: true}
 	if id, found := strings.CutPrefix(head, "x-"); found && isSession(strings.TrimSuffix(id, "-")) {
-		d.layout, d.Maker = LayoutZooKeeper, MakerZooKeeper
+		d.Layout, d.Maker = LayoutZooKeeper, MakerZooKeeper
 		return d
 	}
-	d.Kind, d.word = plainRole(head)
+	d.Kind, d.Word = PlainRole(head)
 	return d
 }
 
 // separate reports whether the marker of a name in Curator's layout is a word of its own: "block-" is not
 // "lock-".
 func separate(c Contender, l Layout) bool {
-	if l != LayoutCurator || c.Kind.ofRW() || c.Maker != MakerUnknown {
+	if l != LayoutCurator || c.Kind.Family() == FamilyReadWrite || c.Maker != MakerUnknown {
 		return true
 	}
 	text, _ := MarkerOf(l, c.Kind)
@@ -53,16 +53,16 @@ func separate(c Contender, l Layout) bool {
 
 // describeLone reads a name without a number. kazoo gives such names to the members of its
 // semaphores and parties.
-func describeLone(s string) described {
-	d := described{Contender: Contender{Name: s}, layout: LayoutLone}
+func describeLone(s string) Description {
+	d := Description{Contender: Contender{Name: s}, Layout: LayoutLone}
 	if id, ok := strings.CutSuffix(s, "__party__"); ok {
 		if _, ok = ParseHex(id); ok {
-			d.layout, d.Kind, d.Maker = LayoutKazoo, RoleMember, MakerKazoo
+			d.Layout, d.Kind, d.Maker = LayoutKazoo, RoleMember, MakerKazoo
 			return d
 		}
 	}
 	if _, ok := ParseHex(s); ok {
-		d.layout, d.Kind, d.Maker = LayoutKazoo, RoleLease, MakerOf(s)
+		d.Layout, d.Kind, d.Maker = LayoutKazoo, RoleLease, MakerOf(s)
 	}
 	return d
 }
@@ -70,10 +70,10 @@ func describeLone(s string) described {
 // lockWords are parts of names that only locks and elections have.
 var lockWords = []string{"lock", "mutex", "latch", "leader", "master", "elect", "candidate", "semaphore"}
 
-// plainRole returns the role that the text before the number shows, in a name of an unknown library. word
+// PlainRole returns the role that the text before the number shows, in a name of an unknown library. word
 // reports whether the text says that the node is a lock's. The tutorials have lock0000000017, the manual
 // guid-lock-, read-, write- and n_.
-func plainRole(head string) (r Role, word bool) {
+func PlainRole(head string) (r Role, word bool) {
 	last := strings.ToLower(strings.TrimRight(head, "-_.:~#"))
 	if i := strings.LastIndexAny(last, "-_.:~#"); i >= 0 {
 		last = last[i+1:]
@@ -98,18 +98,18 @@ func plainRole(head string) (r Role, word bool) {
 // IsContender reports whether recipes give such a name to contenders: the name ends in a number, or is that
 // of a hold under a policy.
 func IsContender(name string) bool {
-	d := describe(name)
-	return d.numbed || d.hold
+	d := Describe(name)
+	return d.Numbed || d.Hold
 }
 
 // MayContend reports whether a name may be a contender's. Most names without a number may be any node's; the
 // exceptions are kazoo's names and the textbooks' lock.
-func MayContend(name string) bool { return name == SimpleName || describe(name).layout != LayoutLone }
+func MayContend(name string) bool { return name == SimpleName || Describe(name).Layout != LayoutLone }
 
 // Number returns the number that a contender's name ends in.
 func Number(name string) (seq int32, ok bool) {
-	d := describe(name)
-	return d.Seq, d.numbed
+	d := Describe(name)
+	return d.Seq, d.Numbed
 }
 
 // cutSeq cuts the number off a sequential name: ten characters, or eleven for a number below zero. A minus

@@ -47,9 +47,9 @@ func KinOf(name string) Kin {
 		case c.Kind == RoleLease:
 			return kinPermit
 		case c.Maker == MakerSelf:
-			return kinLock + Kin(c.Kind.family())
+			return kinLock + Kin(c.Kind.Family())
 		}
-		return kinOtherLock + Kin(c.Kind.family())
+		return kinOtherLock + Kin(c.Kind.Family())
 	}
 	switch {
 	case name == SimpleName:

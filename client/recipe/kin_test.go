@@ -70,27 +70,6 @@ func TestKinsThatDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
-// Every kind that shares a queue with this package's client is admitted next to it. The exception is kazoo's
-// lock that looks at its nodes: its name does not say whether it does.
-func TestKinsAreWhatClientsDecide(t *testing.T) {
-	for _, own := range sorts {
-		c, layout, _ := ParseName(own.head + "0000000002")
-		if c.Maker != MakerSelf {
-			continue
-		}
-		for _, other := range sorts {
-			first := other.head + "0000000001"
-			_, err := Rule{Layout: layout, Kind: c.Kind, RW: c.Kind.ofRW()}.Place(
-				func(yield func(string) bool) { yield(first) }, c)
-			guest := other.name == "kazoo's lock" && layout == LayoutCurator && !c.Kind.ofRW()
-			refused := KinOf(c.Name).Blind().Has(KinOf(first))
-			expect.Equal(t, refused, err != nil || guest, "%s behind %s", own.name, other.name)
-			before := KinOf(first).Blind().Has(KinOf(c.Name))
-			expect.Equal(t, before, refused, "%s before %s", own.name, other.name)
-		}
-	}
-}
-
 func TestKinOfNamesOfAnyBytes(t *testing.T) {
 	for _, name := range []string{"x-", "x", "-", "\xff-\x000000000001", strings.Repeat("-", 44)} {
 		expect.That(t, int(KinOf(name)) < Kins, "%q", name)

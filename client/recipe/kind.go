@@ -3,11 +3,8 @@ package recipe
 import (
 	"fmt"
 	"iter"
+	"math"
 )
-
-// excludes reports whether a contender with the role waits must wait for a contender with the role ahead. It
-// is the rule of every queue.
-func excludes(ahead, waits Role) bool { return waits != RoleRead || ahead.Exclusive() }
 
 // Use is the kind of lock for which a path is used.
 //
@@ -68,17 +65,19 @@ type census struct {
 	stranger      Contender // a contender of another program
 }
 
-func (s *census) add(c Contender) {
+// add counts a contender of the queue. A guest is a kazoo lock that is configured to look at
+// package client's nodes too.
+func (s *census) add(c Contender, guest bool) {
 	s.late = s.late || c.Seq < 0 || c.Seq > maxForeignSeq
-	s.kazoo = s.kazoo || c.guest
-	if f := &s.families[c.Kind.family()]; *f == "" {
+	s.kazoo = s.kazoo || guest
+	if f := &s.families[c.Kind.Family()]; *f == "" {
 		*f = c.Name
 	}
 	if c.Maker == MakerSelf {
 		return
 	}
 	s.foreign = true
-	s.peers = s.peers || !c.guest
+	s.peers = s.peers || !guest
 	if s.stranger.Name == "" {
 		s.stranger = c
 	}
@@ -101,14 +100,14 @@ func (s *census) oneFamily(q Rule) error {
 	if !s.foreign || q.Layout != LayoutCurator {
 		return nil
 	}
-	f := s.stranger.Kind.family()
-	if f != q.Kind.family() {
+	f := s.stranger.Kind.Family()
+	if f != q.Kind.Family() {
 		return fmt.Errorf("%w: %s belongs to a %v of another program, which does not see a "+
 			"%v", ErrMixedLayout,
-			s.stranger.Name, f, q.Kind.family())
+			s.stranger.Name, f, q.Kind.Family())
 	}
 	for other, name := range s.families {
-		if name != "" && family(other) != f {
+		if name != "" && Family(other) != f {
 			return fmt.Errorf("%w: %s belongs to another program, which does not see %s", ErrMixedLayout,
 				s.stranger.Name, name)
 		}
@@ -116,26 +115,6 @@ func (s *census) oneFamily(q Rule) error {
 	return nil
 }
 
-// family is the part of a directory that a program with Curator's recipes sees: each recipe looks
-// only at its own nodes.
-type family uint8
-
-const (
-	familyLock family = iota
-	familyReadWrite
-	familyLatch
-)
-
-func (k Role) family() family {
-	switch k {
-	case RoleRead, RoleWrite:
-		return familyReadWrite
-	case RoleLatch:
-		return familyLatch
-	}
-	return familyLock
-}
-
-func (f family) String() string {
-	return [...]string{"exclusive lock", "read-write lock", "leader latch"}[f]
-}
+// maxForeignSeq is the last number for which clients that compare text agree with this package's order, less
+// a million for nodes that are being created.
+const maxForeignSeq = math.MaxInt32 - 1_000_000

@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -66,7 +67,7 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 		if c.Maker != MakerSelf {
 			continue
 		}
-		p, err := Rule{Layout: layout, Kind: c.Kind, RW: c.Kind.ofRW()}.Place(slices.Values(names), c)
+		p, err := Rule{Layout: layout, Kind: c.Kind, RW: c.Kind.Family() == FamilyReadWrite}.Place(slices.Values(names), c)
 		if err != nil {
 			return false
 		}
@@ -104,4 +105,75 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 		}
 	}
 	return true
+}
+
+// Every kind that shares a queue with this package's client is admitted next to it. The exception is kazoo's
+// lock that looks at its nodes: its name does not say whether it does.
+func TestKinsAreWhatClientsDecide(t *testing.T) {
+	for _, own := range sorts {
+		c, layout, _ := ParseName(own.head + "0000000002")
+		if c.Maker != MakerSelf {
+			continue
+		}
+		for _, other := range sorts {
+			first := other.head + "0000000001"
+			_, err := Rule{Layout: layout, Kind: c.Kind, RW: c.Kind.Family() == FamilyReadWrite}.Place(
+				func(yield func(string) bool) { yield(first) }, c)
+			guest := other.name == "kazoo's lock" && layout == LayoutCurator && c.Kind.Family() != FamilyReadWrite
+			refused := KinOf(c.Name).Blind().Has(KinOf(first))
+			expect.Equal(t, refused, err != nil || guest, "%s behind %s", own.name, other.name)
+			before := KinOf(first).Blind().Has(KinOf(c.Name))
+			expect.Equal(t, before, refused, "%s before %s", own.name, other.name)
+		}
+	}
+}
+
+// The lock view and the client decide alike who holds: in random queues, the holders
+// that Assemble finds are those that Rule.Place lets go first, and of each waiter the
+// node that Place watches is among those that it is shown to wait for.
+func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 1))
+	for round := range 2000 {
+		layout := []Layout{LayoutCurator, LayoutKazoo, LayoutHost}[r.IntN(3)]
+		rw := r.IntN(3) > 0
+		first := []int32{0, 2147483640, -2147483648}[r.IntN(3)]
+		d := &Dir{Path: "/l"}
+		var names []string
+		for i := range 1 + r.IntN(8) {
+			role := RoleLock
+			if rw {
+				role = []Role{RoleRead, RoleWrite}[r.IntN(2)]
+			}
+			name := NodeName(layout, role, NewID(int64(i+1), r.Uint64()), "host") + fmt.Sprintf("%010d",
+				first+int32(i))
+			d.Nodes = append(d.Nodes, Node{Name: name, Session: int64(i + 1), Czxid: int64(100 + i)})
+			names = append(names, name)
+		}
+		d.Total = len(d.Nodes)
+		r.Shuffle(len(d.Nodes), func(i, j int) { d.Nodes[i], d.Nodes[j] = d.Nodes[j], d.Nodes[i] })
+		queues := Assemble([]*Dir{d}, nil)
+		must.Equal(t, len(queues), 1, "round %d: len(queues)", round)
+		must.Equal(t, len(queues[0].Holders)+len(queues[0].Waiters), len(names),
+			"round %d", round)
+		q := queues[0]
+		for i, name := range names {
+			c, _, ok := ParseName(name)
+			must.That(t, ok, "%s is no contender", name)
+			rule := Rule{Layout: layout, Kind: c.Kind, RW: rw}
+			p, err := rule.Place(slices.Values(names), c)
+			must.OK(t, err, "round %d", round)
+			must.That(t, p.Found, "round %d: %s: %+v %v: want p.Found", round, name, p, err)
+			e := q.Find(name)
+			holds := slices.ContainsFunc(q.Holders, func(e Entry) bool { return e.Node == name })
+			expect.Equal(t, holds, !p.Blocked, "round %d: %v: that %s is shown as a holder", round, names, name)
+			if p.Blocked && !slices.Contains(e.BlockedBy, p.Blocker.Name) {
+				t.Errorf("round %d: %v: %s watches %s and waits for %v", round, names, name, p.Blocker.Name, e.BlockedBy)
+			}
+			expect.Equal(t, e.Session, Session(i+1), "the session of %s", name)
+			expect.Equal(t, e.Token, int64(100+i), "the token of %s", name)
+			expect.Equal(t, e.Maker, MakerSelf, "the maker of %s", name)
+			expect.Equal(t, e.Layout, layout, "the layout of %s", name)
+			expect.Equal(t, e.Mode, c.Kind.Mode(), "the mode of %s", name)
+		}
+	}
 }

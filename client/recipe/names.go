@@ -1,141 +1,16 @@
 package recipe
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
-	"slices"
-	"strconv"
 	"strings"
 )
-
-// Layout is the form of contenders' names in a lock's directory. It determines which other programs can share
-// the lock.
-type Layout uint8
-
-const (
-	// LayoutCurator is shared with Apache Curator and with go-zookeeper's Lock.
-	LayoutCurator Layout = iota
-	// LayoutKazoo is shared with kazoo, the Python client.
-	LayoutKazoo
-	// LayoutHost is shared with programs whose nodes are host-R-0000000001 and
-	// host-W-0000000002.
-	LayoutHost
-	// LayoutPolicy is for read-write locks WithPolicy; no other program uses it.
-	LayoutPolicy
-	// LayoutLatch is for elections shared with Curator's LeaderLatch.
-	LayoutLatch
-
-	// This package recognises the layouts below, but package client makes no locks in them. LayoutZooKeeper
-	// is the layout of ZooKeeper's own recipes: x-SESSION-0000000001.
-	LayoutZooKeeper
-	// LayoutPlain is any other name that ends in a number.
-	LayoutPlain
-	// LayoutLone is a name without a number: one node is the lock.
-	LayoutLone
-)
-
-// LayoutNames are the layouts as text. The layouts of package client's locks come first.
-var LayoutNames = [...]string{"curator", "kazoo", "host", "rw1", "latch", "x", "plain", "lone"}
-
-// String returns "curator", "kazoo", "host", "rw1", "latch", "x", "plain" or "lone".
-func (l Layout) String() string {
-	if int(l) < len(LayoutNames) {
-		return LayoutNames[l]
-	}
-	return "layout " + strconv.Itoa(int(l))
-}
-
-// MarshalText writes the text that String returns.
-func (l Layout) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
-
-// UnmarshalText reads the text that String returns.
-func (l *Layout) UnmarshalText(b []byte) error {
-	return unmarshalName(LayoutNames[:], "layout", b, (*uint8)(l))
-}
-
-// unmarshalName stores the index of a name in names.
-func unmarshalName(names []string, what string, name []byte, into *uint8) error {
-	i := slices.Index(names, string(name))
-	if i < 0 {
-		return fmt.Errorf("%w: %s %.30q", ErrInvalid, what, name)
-	}
-	*into = uint8(i)
-	return nil
-}
-
-// ParseLayout reads the name of a layout in which package client makes locks.
-func ParseLayout(s string) (l Layout, err error) {
-	err = unmarshalName(LayoutNames[:LayoutZooKeeper], "layout", []byte(s), (*uint8)(&l))
-	return l, err
-}
-
-// Role is the part that a contender plays in its lock.
-type Role uint8
-
-// The roles.
-const (
-	RoleLock   Role = iota // exclusive
-	RoleWrite              // exclusive, in a read-write lock
-	RoleRead               // shared
-	RoleLease              // a permit of a semaphore
-	RoleLatch              // Curator's LeaderLatch; exclusive
-	RoleMember             // kazoo's party, which has no turns
-)
-
-// Exclusive reports whether a contender in the role holds the lock alone.
-func (k Role) Exclusive() bool { return k != RoleRead && k != RoleLease && k != RoleMember }
-
-// ofRW reports whether the role is one of a read-write lock.
-func (k Role) ofRW() bool { return k == RoleRead || k == RoleWrite }
-
-// Mode returns the right that the role asks for.
-func (k Role) Mode() Mode {
-	switch k {
-	case RoleRead:
-		return Shared
-	case RoleLease:
-		return Permit
-	case RoleMember:
-		return Participant
-	}
-	return Exclusive
-}
-
-// Maker is the program that made a node, if the node's name shows it.
-type Maker uint8
-
-// The makers.
-const (
-	MakerUnknown Maker = iota
-	MakerSelf          // package client
-	MakerCurator
-	MakerGo        // go-zookeeper's Lock
-	MakerKazoo     // kazoo
-	MakerZooKeeper // ZooKeeper's own recipes
-)
-
-var makerNames = [...]string{"unknown", "zlock", "curator", "go-zookeeper", "kazoo", "zookeeper"}
-
-// String returns "zlock", "curator", "go-zookeeper", "kazoo", "zookeeper" or "unknown".
-func (m Maker) String() string { return makerNames[m] }
-
-// MarshalText writes the text that String returns.
-func (m Maker) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
-// UnmarshalText reads the text that String returns.
-func (m *Maker) UnmarshalText(b []byte) error {
-	return unmarshalName(makerNames[:], "maker", b, (*uint8)(m))
-}
 
 // Contender is one node of a queue.
 type Contender struct {
 	Name  string
 	Maker Maker
 	Kind  Role
-	guest bool // a kazoo lock in Curator's layout
 	Seq   int32
 }
 
@@ -291,13 +166,6 @@ func MakerOf(head string) Maker {
 	return made
 }
 
-// isSelfUUID reports whether s, of 36 bytes or more, has the dashes, version 8 and its variant.
-func isSelfUUID(s string) bool {
-	v := s[19]
-	return s[14] == '8' && (v == '8' || v == '9' || v == 'a' || v == 'b') && s[8] == '-' && s[13] == '-' &&
-		s[18] == '-' && s[23] == '-'
-}
-
 // Before is the order of numbers. It compares their difference with 0, so it stays right when the numbers
 // wrap.
 func Before(a, b int32) bool { return a-b < 0 }
@@ -319,19 +187,6 @@ func Compare(a, b Contender) int {
 	}
 	return strings.Compare(a.Name, b.Name)
 }
-
-// IsPolicyNode reports whether a name belongs to a node of a lock with a policy.
-func IsPolicyNode(name string) bool {
-	if len(name) < 2 || name[1] != '-' { // nearly all names
-		return false
-	}
-	_, ok := ParsePolicyNode(name)
-	return ok
-}
-
-// maxForeignSeq is the last number for which clients that compare text agree with this package's order, less
-// a million for nodes that are being created.
-const maxForeignSeq = math.MaxInt32 - 1_000_000
 
 // The errors of names and queues. Package client has them under the same names.
 var (
@@ -370,61 +225,4 @@ func Parent(p string) string {
 		return p[:i]
 	}
 	return "/"
-}
-
-// ID identifies one attempt: a UUID of version 8 whose free bits are the 64 bits of the session and 58 random
-// bits. It shows that package client made the node, and for which session. No two attempts have the same id,
-// so a late request can never hit a newer node.
-type ID [16]byte
-
-// Hex returns the form without dashes.
-func (id ID) Hex() string { return hex.EncodeToString(id[:]) }
-
-// UUID returns the form with dashes.
-func (id ID) UUID() string {
-	h := id.Hex()
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
-// isHex reports whether s has only lower-case hex digits.
-func isHex(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
-
-// isUUID reports whether s, of 36 bytes, has the form with dashes.
-func isUUID(s string) bool {
-	return s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' &&
-		isHex(s[:8]) && isHex(s[9:13]) && isHex(s[14:18]) && isHex(s[19:23]) && isHex(s[24:])
-}
-
-// ParseHex reads 32 lower-case hex digits.
-func ParseHex(s string) (id ID, ok bool) {
-	if len(s) != 32 || !isHex(s) {
-		return ID{}, false
-	}
-	_, _ = hex.Decode(id[:], []byte(s)) // checked above
-	return id, true
-}
-
-// ParseUUID reads the form with dashes.
-func ParseUUID(s string) (ID, bool) {
-	if len(s) != 36 || !isUUID(s) {
-		return ID{}, false
-	}
-	return ParseHex(s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:])
-}
-
-// NewID makes the identity of an attempt of session sid from random bits.
-func NewID(sid int64, random uint64) ID {
-	hi, lo := uint64(sid), random&(1<<58-1)
-	var id ID
-	// 48 bits | version 8 | 12 bits | variant 10 | 4 bits of the session, 58 random
-	binary.BigEndian.PutUint64(id[:8], hi>>16<<16|8<<12|hi>>4&0xfff)
-	binary.BigEndian.PutUint64(id[8:], 2<<62|(hi&0xf)<<58|lo)
-	return id
 }

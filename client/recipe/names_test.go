@@ -1,8 +1,6 @@
 package recipe
 
 import (
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,7 +37,7 @@ func TestLayoutsOfNames(t *testing.T) {
 		"a-lock-0000000001": LayoutCurator, "alock-0000000001": LayoutPlain, "alatch-0000000001": LayoutPlain,
 		"-R-0000000001": LayoutHost, "x-18446744073709551615-0000000001": LayoutZooKeeper,
 	} {
-		expect.Equal(t, describe(name).layout, want, "%s", name)
+		expect.Equal(t, Describe(name).Layout, want, "%s", name)
 	}
 	expect.Equal(t, Layout(len(LayoutNames)).String(), "layout 8")
 	expect.Equal(t, Policy(len(policyNames)).String(), "policy 3")
@@ -108,63 +106,81 @@ func TestNamesLikeTheOwnOne(t *testing.T) {
 	}
 }
 
-// Only a node that a downgrade may replace leaves its place to another.
-func TestEndsThatAreFinal(t *testing.T) {
-	curator, kazoo := Rule{Layout: LayoutCurator}, Rule{Layout: LayoutKazoo}
-	reader := Rule{Layout: LayoutKazoo, Kind: RoleRead}
-	for _, c := range []struct {
-		rule Rule
-		kind Role
-		want bool
-	}{
-		{curator, RoleLock, true}, {curator, RoleWrite, false}, {curator, RoleRead, true},
-		{curator, RoleLatch, true},
-		{kazoo, RoleLock, false}, {kazoo, RoleWrite, false}, {kazoo, RoleRead, true}, {kazoo, RoleLatch, true},
-		{reader, RoleLock, true}, {reader, RoleWrite, true},
-	} {
-		expect.Equal(t, c.rule.EndIsFinal(Contender{Kind: c.kind}), c.want, "%+v: the end of %v", c.rule, c.kind)
+// A host may have no name.
+func TestMakerWithoutHost(t *testing.T) {
+	name := NodeName(LayoutHost, RoleRead, NewID(1, 2), "") + "0000000001"
+	c, l, ok := ParseName(name)
+	if expect.That(t, ok, "%s: %+v, %v, %v: want ok", name, c, l, ok) {
+		expect.Equal(t, l, LayoutHost, "%s: l", name)
+		expect.Equal(t, c.Maker, MakerSelf, "%s: c.Maker", name)
 	}
 }
 
-// QueueOf puts contenders in order, and refuses those that cannot be in one queue.
-func TestQueueOfADirectory(t *testing.T) {
-	const curator = "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-"
-	head := NodeName(LayoutCurator, RoleLock, NewID(1, 1), "")
-	list, others, err := QueueOf(LayoutCurator, []string{head + "0000000003", "notes", head + "0000000001",
-		curator + "0000000002"}, false)
-	must.OK(t, err)
-	var order []int32
-	for _, c := range list {
-		order = append(order, c.Seq)
+// A name as ZooKeeper's recipes make it has the session after the x.
+func TestNamesOfZooKeepersRecipes(t *testing.T) {
+	for name, want := range map[string]Layout{
+		"x-1f-0000000001": LayoutZooKeeper, "x--1f-0000000001": LayoutZooKeeper,
+		"x-0x1f-0000000001": LayoutZooKeeper, "x-notes-0000000001": LayoutPlain, "x--0000000001": LayoutPlain,
+		"1f-0000000001": LayoutPlain, "x-123456789012345678901-0000000001": LayoutPlain,
+	} {
+		expect.Equal(t, Describe(name).Layout, want, "%s", name)
 	}
-	expect.List(t, order, []int32{1, 2, 3}, "order")
-	expect.List(t, others, []string{"notes"}, "others")
-	list, _, err = QueueOf(LayoutKazoo, []string{"notes", head + "0000000001"}, false)
-	expect.That(t, list == nil, "%v", list)
-	expect.Is(t, err, ErrMixedLayout)
-	_, _, err = QueueOf(LayoutCurator, []string{head + "-2147483648", curator + "0000000001"}, false)
-	expect.Is(t, err, ErrSequenceExhausted)
 }
 
-// Contenders of other programs order numbers as text: no number may have wrapped, or be about to.
-func TestNumbersThatOtherProgramsOrder(t *testing.T) {
-	const curator = "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-"
-	lock := Rule{Layout: LayoutCurator}
-	wrapped := NodeName(LayoutCurator, RoleLock, NewID(1, 2), "") + "-2147483648"
-	last := curator + strconv.Itoa(math.MaxInt32-1_000_000)
-	for _, c := range []struct {
-		names []string
-		want  error
-	}{
-		{[]string{curator + "0000000000"}, nil}, {[]string{last}, nil},
-		{[]string{wrapped, curator + "0000000003"}, ErrSequenceExhausted},
-		{[]string{curator + "0000000003", wrapped}, ErrSequenceExhausted},
-		{[]string{curator + strconv.Itoa(math.MaxInt32-999_999)}, ErrSequenceExhausted},
+// The names of nodes that may be contenders', and of those that are.
+func TestContendersByName(t *testing.T) {
+	const id, dashed = "0123456789abcdef0123456789abcdef", "01234567-89ab-4def-8123-456789abcdef"
+	for name, want := range map[string]struct{ may, is bool }{
+		"lock": {true, false}, "notes": {false, false}, "lock-0000000001": {true, true}, "lock0000000017": {
+			true, true}, id: {true, false},
+		id + "__party__": {true, false}, "q-" + dashed + "-R-0000000001": {true, true}, "h-" + dashed + "-W": {
+			true, true}, "h-" + dashed: {false, false},
+		"x-1-0000000001": {true, true}, "0000000001": {true, true}, "ready": {false, false}, "lock--2147483648": {
+			true, true},
 	} {
-		_, err := lock.Place(slices.Values(c.names), Contender{})
-		expect.Is(t, err, c.want, "%v", c.names)
+		expect.Equal(t, MayContend(name), want.may, "%s: MayContend(name)", name)
+		expect.Equal(t, IsContender(name), want.is, "%s: IsContender(name)", name)
 	}
-	host, kazoo := Rule{Layout: LayoutHost}, []string{"f65a711639a74cab9e5222dd97208501__lock__0000000003"}
-	_, err := host.Place(slices.Values(kazoo), Contender{})
-	expect.Is(t, err, ErrMixedLayout)
+	for name, want := range map[string]int32{"lock-0000000007": 7, "lock--2147483648": -2147483648,
+		"item0000000009": 9, "job-2147483647": 2147483647} {
+		if n, ok := Number(name); n != want || !ok {
+			t.Errorf("%s has the number %d, %v", name, n, ok)
+		}
+	}
+	_, ok := Number("h-" + dashed + "-W")
+	expect.That(t, !ok, "a hold has a number")
+	d := Describe("block-0000000001")
+	expect.Equal(t, d.Layout, LayoutPlain, "d.Layout")
+	expect.That(t, d.Word, "%+v: want d.Word", d)
+}
+
+// The word before the number of a name tells the role, whatever separates it, and in any case.
+func TestPlainRoleOfAName(t *testing.T) {
+	for head, want := range map[string]struct {
+		role Role
+		word bool
+	}{
+		"read-": {RoleRead, true}, "my_reader": {RoleRead, true}, "x:RLOCK#": {RoleRead, true}, "r": {RoleRead, true},
+		"-r": {RoleRead, true}, "a.readlock": {RoleRead, true}, "shared~": {RoleRead, true},
+		"write-": {RoleWrite, true}, "a-writer": {RoleWrite, true}, "wlock": {RoleWrite, true},
+		"b.writelock.": {RoleWrite, true}, "W": {RoleWrite, true},
+		"n": {RoleLock, true}, "x-lk-": {RoleLock, true}, "mylock1-x": {RoleLock, true},
+		"": {RoleLock, false}, "nn": {RoleLock, false}, "write-x": {RoleLock, false}, "ar": {RoleLock, false},
+	} {
+		role, word := PlainRole(head)
+		expect.That(t, role == want.role && word == want.word, "%q: %v, %v", head, role, word)
+	}
+}
+
+func TestPaths(t *testing.T) {
+	for _, c := range [][3]string{{"/", "a", "/a"}, {"/a", "b", "/a/b"}, {"/a/b", "c", "/a/b/c"}} {
+		expect.Equal(t, Join(c[0], c[1]), c[2], "%v: Join(c[0], c[1])", c)
+		expect.Equal(t, Parent(c[2]), c[0], "%v: Parent(c[2])", c)
+		expect.Equal(t, Base(c[2]), c[1], "%v: Base(c[2])", c)
+	}
+	l := Lock{Path: "/s"}
+	for node, want := range map[string]string{"": "/s", "a": "/s/a", "locks/a": "/s/locks/a",
+		"/s-__lock__/a": "/s-__lock__/a"} {
+		expect.Equal(t, l.Target(node), want, "%q is at", node)
+	}
 }

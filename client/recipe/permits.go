@@ -70,3 +70,41 @@ func TryPermits(limit int, permits, own []string, queued int, quiet bool) Permit
 	}
 	return PermitsGranted
 }
+
+// FreeSlots returns n numbers, from 1 to the limit, that no permit has. They are the lowest free numbers, or,
+// with skip, the lowest after the first skip free numbers. skip may be any number; FreeSlots reduces it so
+// that n numbers remain. There are enough numbers if DecidePermits has granted n permits.
+//
+// The transaction that makes the permits writes the numbers into their names. The head of the queue makes its
+// permits only while its place exists, so no other head chooses the same numbers. A try learns from
+// TryPermits whether another permit has its number.
+func FreeSlots(limit int, permits []string, n, skip int) []int {
+	spare := limit - len(permits) - n
+	if spare < 0 {
+		return nil
+	}
+	taken := make(map[int]bool, len(permits))
+	for _, name := range permits {
+		taken[SlotOf(name)] = true
+	}
+	skip %= spare + 1
+	free := make([]int, 0, n)
+	for slot := 1; len(free) < n; slot++ {
+		switch {
+		case taken[slot]:
+		case skip > 0:
+			skip--
+		default:
+			free = append(free, slot)
+		}
+	}
+	return free
+}
+
+// Unnumbered returns a permit without a number, or "" if all permits have numbers.
+func Unnumbered(permits []string) string {
+	if at := slices.IndexFunc(permits, func(name string) bool { return SlotOf(name) == 0 }); at >= 0 {
+		return permits[at]
+	}
+	return ""
+}

@@ -3,7 +3,6 @@ package recipe
 import (
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 )
 
@@ -30,9 +29,10 @@ func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
 	alike := LikenessOf(own)
 	for name := range names {
 		c, ok := alike.Read(name)
+		guest := false
 		if !ok {
 			var err error
-			if c, ok, err = q.member(name); err != nil {
+			if c, guest, ok, err = q.member(name); err != nil {
 				return p, err
 			}
 		}
@@ -40,7 +40,7 @@ func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
 			p.Others = append(p.Others, name)
 			continue
 		}
-		seen.add(c)
+		seen.add(c, guest)
 		if own.Name != "" {
 			switch order := Compare(c, own); {
 			case order == 0:
@@ -72,44 +72,6 @@ func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
 	return p, seen.oneFamily(q)
 }
 
-// likeness reads names that differ from the own name only in id and number. In a long queue these are nearly
-// all names, and the pass over them is the main cost of a turn.
-type likeness struct {
-	own  Contender
-	tail string // the text between id and number
-}
-
-const (
-	idBegins = len("_c_")
-	idEnds   = idBegins + 36
-)
-
-func LikenessOf(own Contender) *likeness {
-	if own.Maker != MakerSelf || len(own.Name) < idEnds+10 || own.Name[:idBegins] != "_c_" {
-		return &likeness{}
-	}
-	if seq, ok := ParseSeq(own.Name[len(own.Name)-10:]); !ok || seq != own.Seq {
-		return &likeness{} // the number has a sign
-	}
-	return &likeness{own: own, tail: own.Name[idEnds : len(own.Name)-10]}
-}
-
-func (l *likeness) Read(name string) (Contender, bool) {
-	end := len(name) - 10
-	if l.tail == "" || len(name) != len(l.own.Name) || name[idEnds:end] != l.tail || name[:idBegins] != "_c_" ||
-		!isSelfUUID(name[idBegins:idEnds]) {
-		return Contender{}, false
-	}
-	n := uint64(0)
-	for _, digit := range []byte(name[end:]) {
-		if digit -= '0'; digit > 9 {
-			return Contender{}, false
-		}
-		n = n*10 + uint64(digit)
-	}
-	return Contender{Name: name, Maker: MakerSelf, Kind: l.own.Kind, Seq: int32(n)}, n <= math.MaxInt32
-}
-
 // EndIsFinal reports whether no other node takes the place of c after c has gone. A downgrade replaces a
 // write node with a read node.
 func (q Rule) EndIsFinal(c Contender) bool {
@@ -125,21 +87,20 @@ func (q Rule) EndsAreFinal(few []Contender) bool {
 
 // member reads the name of a child, and reports whether it is a contender of this queue. A
 // contender that cannot exist beside this queue is an error.
-func (q Rule) member(name string) (Contender, bool, error) {
+func (q Rule) member(name string) (c Contender, guest, ok bool, err error) {
 	c, layout, ok := ParseName(name)
 	switch {
 	case IsPolicyNode(name):
-		return c, false, notOf(name, q.Layout) // it may hold, but it sees only its own kind of nodes
+		return c, false, false, notOf(name, q.Layout) // it may hold, but it sees only its own kind of nodes
 	case !ok || c.Kind == RoleLease:
-		return c, false, nil
+		return c, false, false, nil
 	case layout == q.Layout:
+		return c, false, true, nil
 	case q.Layout == LayoutCurator && layout == LayoutKazoo && c.Kind == RoleLock && c.Maker == MakerKazoo &&
 		!q.RW:
-		c.guest = true // a kazoo lock that is configured to look at package client's nodes too
-	default:
-		return c, false, notOf(name, q.Layout)
+		return c, true, true, nil
 	}
-	return c, true, nil
+	return c, false, false, notOf(name, q.Layout)
 }
 
 func notOf(name string, l Layout) error {
@@ -154,9 +115,9 @@ type Rule struct {
 	RW     bool // reads and writes contend
 }
 
-// turns is the rule of a queue for all contenders, in their order. [Rule.Place] is its fast form, for one
+// order is the rule of a queue for all contenders, in their order. [Rule.Place] is its fast form, for one
 // contender and a list without an order; a test compares the two.
-type turns struct {
+type order struct {
 	seen      int
 	exclusive int // how many contenders there are up to the last exclusive one
 }
@@ -165,7 +126,7 @@ type turns struct {
 // first, and do not wait for each other. An exclusive contender waits for the shared contenders since the
 // last exclusive one, or for that exclusive one if there are no shared ones. A shared contender waits for the
 // last exclusive one.
-func (t *turns) next(k Role) (from, to int) {
+func (t *order) next(k Role) (from, to int) {
 	own, last := t.seen, max(t.exclusive-1, 0)
 	t.seen++
 	switch {
@@ -180,7 +141,7 @@ func (t *turns) next(k Role) (from, to int) {
 
 // Holders returns how many contenders of a queue hold the lock; they are the first ones.
 func Holders(queue []Contender) int {
-	var t turns
+	var t order
 	for i, c := range queue {
 		if from, to := t.next(c.Kind); from < to {
 			return i
@@ -196,13 +157,13 @@ func QueueOf(l Layout, names []string, rw bool) (list []Contender, foreign []str
 	var seen census
 	list = make([]Contender, 0, len(names))
 	for _, name := range names {
-		c, ok, e := q.member(name)
+		c, guest, ok, e := q.member(name)
 		switch {
 		case e != nil:
 			err = e
 		case ok:
 			list = append(list, c)
-			seen.add(c)
+			seen.add(c, guest)
 		default:
 			foreign = append(foreign, name)
 		}
@@ -213,3 +174,7 @@ func QueueOf(l Layout, names []string, rw bool) (list []Contender, foreign []str
 	slices.SortFunc(list, Compare)
 	return list, foreign, seen.check(q)
 }
+
+// excludes reports whether a contender with the role waits must wait for a contender with the role ahead. It
+// is the rule of every queue.
+func excludes(ahead, waits Role) bool { return waits != RoleRead || ahead.Exclusive() }

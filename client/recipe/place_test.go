@@ -3,8 +3,10 @@ package recipe
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/zlockd/zlockd/test/expect"
@@ -187,30 +189,71 @@ func TestStepsUnderAPolicy(t *testing.T) {
 	}
 }
 
-func TestCutTextEndsAtARune(t *testing.T) {
+// Only a node that a downgrade may replace leaves its place to another.
+func TestEndsThatAreFinal(t *testing.T) {
+	curator, kazoo := Rule{Layout: LayoutCurator}, Rule{Layout: LayoutKazoo}
+	reader := Rule{Layout: LayoutKazoo, Kind: RoleRead}
 	for _, c := range []struct {
-		n    int
-		want string
-	}{{-1, ""}, {0, ""}, {1, "a"}, {2, "a"}, {3, "aé"}, {4, "aé"}, {5, "aé"}, {6, "aé€"}, {7, "aé€"}} {
-		expect.Equal(t, CutText("aé€", c.n), c.want, "at most %d bytes", c.n)
+		rule Rule
+		kind Role
+		want bool
+	}{
+		{curator, RoleLock, true}, {curator, RoleWrite, false}, {curator, RoleRead, true},
+		{curator, RoleLatch, true},
+		{kazoo, RoleLock, false}, {kazoo, RoleWrite, false}, {kazoo, RoleRead, true}, {kazoo, RoleLatch, true},
+		{reader, RoleLock, true}, {reader, RoleWrite, true},
+	} {
+		expect.Equal(t, c.rule.EndIsFinal(Contender{Kind: c.kind}), c.want, "%+v: the end of %v", c.rule, c.kind)
 	}
-	expect.Equal(t, CutText("\x80\x80", 1), "", "no rune begins before the end")
 }
 
-// The word before the number of a name tells the role, whatever separates it, and in any case.
-func TestPlainRoleOfAName(t *testing.T) {
-	for head, want := range map[string]struct {
-		role Role
-		word bool
-	}{
-		"read-": {RoleRead, true}, "my_reader": {RoleRead, true}, "x:RLOCK#": {RoleRead, true}, "r": {RoleRead, true},
-		"-r": {RoleRead, true}, "a.readlock": {RoleRead, true}, "shared~": {RoleRead, true},
-		"write-": {RoleWrite, true}, "a-writer": {RoleWrite, true}, "wlock": {RoleWrite, true},
-		"b.writelock.": {RoleWrite, true}, "W": {RoleWrite, true},
-		"n": {RoleLock, true}, "x-lk-": {RoleLock, true}, "mylock1-x": {RoleLock, true},
-		"": {RoleLock, false}, "nn": {RoleLock, false}, "write-x": {RoleLock, false}, "ar": {RoleLock, false},
-	} {
-		role, word := plainRole(head)
-		expect.That(t, role == want.role && word == want.word, "%q: %v, %v", head, role, word)
+// QueueOf puts contenders in order, and refuses those that cannot be in one queue.
+func TestQueueOfADirectory(t *testing.T) {
+	const curator = "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-"
+	head := NodeName(LayoutCurator, RoleLock, NewID(1, 1), "")
+	list, others, err := QueueOf(LayoutCurator, []string{head + "0000000003", "notes", head + "0000000001",
+		curator + "0000000002"}, false)
+	must.OK(t, err)
+	var order []int32
+	for _, c := range list {
+		order = append(order, c.Seq)
 	}
+	expect.List(t, order, []int32{1, 2, 3}, "order")
+	expect.List(t, others, []string{"notes"}, "others")
+	list, _, err = QueueOf(LayoutKazoo, []string{"notes", head + "0000000001"}, false)
+	expect.That(t, list == nil, "%v", list)
+	expect.Is(t, err, ErrMixedLayout)
+	_, _, err = QueueOf(LayoutCurator, []string{head + "-2147483648", curator + "0000000001"}, false)
+	expect.Is(t, err, ErrSequenceExhausted)
+}
+
+// Contenders of other programs order numbers as text: no number may have wrapped, or be about to.
+func TestNumbersThatOtherProgramsOrder(t *testing.T) {
+	const curator = "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-"
+	lock := Rule{Layout: LayoutCurator}
+	wrapped := NodeName(LayoutCurator, RoleLock, NewID(1, 2), "") + "-2147483648"
+	last := curator + strconv.Itoa(math.MaxInt32-1_000_000)
+	for _, c := range []struct {
+		names []string
+		want  error
+	}{
+		{[]string{curator + "0000000000"}, nil}, {[]string{last}, nil},
+		{[]string{wrapped, curator + "0000000003"}, ErrSequenceExhausted},
+		{[]string{curator + "0000000003", wrapped}, ErrSequenceExhausted},
+		{[]string{curator + strconv.Itoa(math.MaxInt32-999_999)}, ErrSequenceExhausted},
+	} {
+		_, err := lock.Place(slices.Values(c.names), Contender{})
+		expect.Is(t, err, c.want, "%v", c.names)
+	}
+	host, kazoo := Rule{Layout: LayoutHost}, []string{"f65a711639a74cab9e5222dd97208501__lock__0000000003"}
+	_, err := host.Place(slices.Values(kazoo), Contender{})
+	expect.Is(t, err, ErrMixedLayout)
+}
+
+// A reader that is queued gives its place in the queue for the hold.
+func TestGrantsOfReaders(t *testing.T) {
+	id := NewID(1, 2)
+	expect.Equal(t, ReadGrant(id, false), GrantTxn{Create: PolicyNode{ID: id, Kind: HoldRead}})
+	expect.Equal(t, ReadGrant(id, true), GrantTxn{Create: PolicyNode{ID: id, Kind: HoldRead},
+		Delete: PolicyNode{ID: id, Kind: QueueRead}})
 }

@@ -1,51 +1,11 @@
 package recipe
 
-import (
-	"fmt"
-	"slices"
-)
-
-// The policy layout, "rw1" on disk, separates queueing from holding. Queue nodes (q-…) say when contenders
-// came. Hold nodes (h-…) say which may act. The door is closed when the data of the directory name a writer
-// or upgrader; no reader gets the lock then. This file decides what a contender does next, from the record,
-// the list and the contender's own state. It does no I/O and reads no clock: policy.go of package client
-// carries out the decisions, and the explorer of the tests runs the same functions in every order.
+// This file decides what a contender of a lock with a policy does next, from the record, the list and the
+// contender's own state. It does no I/O and reads no clock: policy.go of package client/internal/take carries
+// out the decisions, and the explorer of the tests runs the same functions in every order.
 //
 // Every decision needs a list that is not older than the record. An older list could lack the door owner's
 // node, and the closed door would look stale.
-
-// PolicyRole is the role of a node in the directory of a policy lock.
-type PolicyRole uint8
-
-const (
-	QueueRead  PolicyRole = iota + 1 // q-<uuid>-R-<seq>
-	QueueWrite                       // q-<uuid>-W-<seq>
-	HoldRead                         // h-<uuid>-R
-	HoldWrite                        // h-<uuid>-W
-)
-
-func (k PolicyRole) Hold() bool { return k == HoldRead || k == HoldWrite }
-
-// PolicyNode is one parsed child of the directory.
-type PolicyNode struct {
-	ID   ID
-	Kind PolicyRole
-	Seq  int32 // queue nodes only
-}
-
-// Door is the mark in the record: for which contender the door is closed, and why. The zero value is no mark.
-type Door struct {
-	Owner ID
-	Kind  DoorKind
-}
-
-type DoorKind uint8
-
-const (
-	DoorOpen    DoorKind = iota
-	DoorWrite            // a queued writer: lives with its q-W or h-W
-	DoorUpgrade          // an upgrading reader: lives with its h-R or h-W
-)
 
 // PolicyView is a contender's view of the directory.
 type PolicyView struct {
@@ -259,34 +219,4 @@ func WriteGrant(id ID) GrantTxn {
 // UpgradeGrant returns the grant that turns the read hold into the write hold.
 func UpgradeGrant(id ID) GrantTxn {
 	return GrantTxn{Delete: PolicyNode{ID: id, Kind: HoldRead}, Create: PolicyNode{ID: id, Kind: HoldWrite}}
-}
-
-// Policy decides the order of readers and writers of a read-write lock.
-type Policy uint8
-
-const (
-	// PolicyFair serves contenders in the order of arrival.
-	PolicyFair Policy = iota
-	// PolicyReader lets readers overtake waiting writers, for a bounded time.
-	PolicyReader
-	// PolicyWriter lets no reader in while a writer waits.
-	PolicyWriter
-)
-
-var policyNames = [...]string{"fair", "reader", "writer"}
-
-// String returns "fair", "reader" or "writer".
-func (p Policy) String() string {
-	if int(p) < len(policyNames) {
-		return policyNames[p]
-	}
-	return fmt.Sprintf("policy %d", p)
-}
-
-// ParsePolicy reads what [Policy.String] writes.
-func ParsePolicy(s string) (Policy, error) {
-	if i := slices.Index(policyNames[:], s); i >= 0 {
-		return Policy(i), nil
-	}
-	return 0, fmt.Errorf("%w: policy %q", ErrInvalid, s)
 }

@@ -21,7 +21,7 @@ func decidePolicy(list []item, data string) {
 	p.findDoor(list)
 	for i := range list {
 		switch it := &list[i]; {
-		case it.hold:
+		case it.Hold:
 			p.upgrade(it)
 		case it.Kind == RoleRead:
 			it.e.BlockedBy = p.read()
@@ -52,10 +52,10 @@ type policyLook struct {
 }
 
 func (p *policyLook) hold(it *item) {
-	if !it.hold {
+	if !it.Hold {
 		return
 	}
-	p.holds[it.id] = it
+	p.holds[it.ID] = it
 	it.e.HeldSince = it.Ctime // made by the grant
 	p.all = append(p.all, it.Node.Name)
 	if it.Kind == RoleWrite {
@@ -65,8 +65,8 @@ func (p *policyLook) hold(it *item) {
 
 // place distinguishes the queue nodes of holders from waiting contenders.
 func (p *policyLook) place(it *item) {
-	switch hold := p.holds[it.id]; {
-	case it.hold:
+	switch hold := p.holds[it.ID]; {
+	case it.Hold:
 	case hold != nil:
 		it.Kind = RoleMember // a holding writer keeps its place in the queue
 		hold.e.Place = it.Node.Name
@@ -81,18 +81,18 @@ func (p *policyLook) place(it *item) {
 func (p *policyLook) findDoor(list []item) {
 	for i := range list {
 		it := &list[i]
-		if p.door.Kind == DoorOpen || it.id != p.door.Owner || p.owner != nil {
+		if p.door.Kind == DoorOpen || it.ID != p.door.Owner || p.owner != nil {
 			continue
 		}
 		switch {
-		case it.hold && (it.Kind == RoleWrite || p.door.Kind == DoorUpgrade),
+		case it.Hold && (it.Kind == RoleWrite || p.door.Kind == DoorUpgrade),
 			it.Kind == RoleWrite && p.door.Kind == DoorWrite,
-			it.Kind == RoleMember && p.door.Kind == DoorWrite && p.holds[it.id].Kind == RoleRead:
+			it.Kind == RoleMember && p.door.Kind == DoorWrite && p.holds[it.ID].Kind == RoleRead:
 			p.owner = it
 		}
 	}
 	p.keepsOut = p.writes
-	if o := p.owner; o != nil && (!o.hold || o.Kind == RoleRead) {
+	if o := p.owner; o != nil && (!o.Hold || o.Kind == RoleRead) {
 		p.keepsOut = append(p.writes[:len(p.writes):len(p.writes)], o.Node.Name)
 	}
 }
@@ -100,7 +100,7 @@ func (p *policyLook) findDoor(list []item) {
 // upgrade decides for a hold. A reader that has closed the door to become the writer waits for all
 // other holds.
 func (p *policyLook) upgrade(it *item) {
-	if it.Kind == RoleRead && p.door == (Door{it.id, DoorUpgrade}) {
+	if it.Kind == RoleRead && p.door == (Door{it.ID, DoorUpgrade}) {
 		it.e.BlockedBy = p.others(it.Node.Name)
 	}
 }
@@ -160,7 +160,7 @@ func (p *policyLook) write(it *item) []string {
 	case PolicyReader:
 		list = append(list, p.readers...)
 	}
-	if o := p.owner; o != nil && !o.hold && o.Kind != RoleMember {
+	if o := p.owner; o != nil && !o.Hold && o.Kind != RoleMember {
 		list = append(list, o.Node.Name)
 	}
 	return list

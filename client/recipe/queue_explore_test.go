@@ -27,7 +27,7 @@ type qProgram struct {
 }
 
 func qOf(name string, l Layout, k Role) qProgram {
-	return qProgram{name: name, rule: Rule{Layout: l, Kind: k, RW: k.ofRW()}, head: NodeName(l, k, ID{}, "h")}
+	return qProgram{name: name, rule: Rule{Layout: l, Kind: k, RW: k.Family() == FamilyReadWrite}, head: NodeName(l, k, ID{}, "h")}
 }
 
 // qMutation is a mistake that a client could make; the explorer must find each.

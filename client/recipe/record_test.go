@@ -4,69 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/test/expect"
-	"github.com/zlockd/zlockd/test/race"
 )
-
-// A record of just the longest length stays whole.
-func TestRecordsOfTheLongestLength(t *testing.T) {
-	short := len(EncodeOwner(Owner{Host: "h"}))
-	o := Owner{Host: "h" + strings.Repeat("o", MaxOwnerData-short)}
-	got, ok := ParseOwner(EncodeOwner(o))
-	if expect.That(t, ok, "%d bytes: want ok", len(EncodeOwner(o))) {
-		expect.Equal(t, got.Host, o.Host, "%d bytes: got.Host", len(EncodeOwner(o)))
-		expect.Equal(t, len(EncodeOwner(o)), MaxOwnerData,
-			"%d bytes: len(EncodeOwner(o))", len(EncodeOwner(o)))
-	}
-	o.Host += "o"
-	got, ok = ParseOwner(EncodeOwner(o))
-	if expect.That(t, ok, "%d bytes: want ok", len(EncodeOwner(o))) {
-		expect.That(t, len(got.Host) < len(o.Host),
-			"%d bytes: want len(got.Host) < len(o.Host)", len(EncodeOwner(o)))
-	}
-
-	record := `{"zl":1,"policy":"` + strings.Repeat("p", 20) + `"}`
-	room := 2*MaxOwnerData - len(record)
-	for spaces, want := range map[int]bool{room: true, room + 1: false} {
-		_, ok := ParseRecord([]byte(record + strings.Repeat(" ", spaces)))
-		expect.Equal(t, ok, want, "a record with %d spaces is read", spaces)
-	}
-	_, ok = ParseRecord([]byte(`{"zl":1,"policy":"` + strings.Repeat("p", 21) + `"}`))
-	expect.That(t, !ok, "the name of a policy has 21 letters")
-	expect.Equal(t, LimitOf(string(Record{Limit: 3}.Encode())), 3)
-}
-
-// A wish always finds room: fields of other versions give way to it, and long texts of the wish are cut.
-func TestAskBackHasRoomForTheWish(t *testing.T) {
-	race.Alone(t)
-	long := Revocation{By: strings.Repeat("b", 1000), Reason: strings.Repeat("r", 1000)}
-	r, asked := RevocationIn(AskBack(EncodeOwner(Owner{Host: "h"}), MakerSelf, long))
-	expect.That(t, asked,
-		"%v: %d and %d bytes: want asked", asked, len(r.By), len(r.Reason))
-	if expect.Equal(t, len(r.By), 100, "%v: len(r.By)", asked) {
-		expect.Equal(t, len(r.Reason), 200, "%v: len(r.Reason)", asked)
-	}
-
-	var kept []int // lengths of data that keep the field of another version
-	for pad := MaxOwnerData; pad < 2*MaxOwnerData-len(`{"v":1,"host":"h","new":""}`); pad++ {
-		record := `{"v":1,"host":"h","new":"` + strings.Repeat("n", pad) + `"}`
-		data := AskBack([]byte(record), MakerSelf, Revocation{By: "ann"})
-		r, asked := RevocationIn(data)
-		expect.That(t, asked, "field of %d: %v in %d bytes: want asked", pad, r, len(data))
-		expect.Equal(t, r.By, "ann", "field of %d: r.By", pad)
-		expect.That(t, len(data) <= 2*MaxOwnerData,
-			"field of %d: %v in %d bytes: want len(data) <= 2*MaxOwnerData", pad, r, len(data))
-		if strings.Contains(string(data), `"new"`) {
-			kept = append(kept, len(data))
-		}
-	}
-	if expect.That(t, len(kept) > 0, "%v: want len(kept) > 0", kept) {
-		expect.Equal(t, slices.Max(kept), 2*MaxOwnerData, "slices.Max(kept)")
-	}
-	_, asked = RevocationIn([]byte(`{"v":1,"host":"h","new":"revoke"}`))
-	expect.That(t, !asked, "a word in another field asks")
-}
 
 // The mark of a closed door names its owner and the reason.
 func TestMarksOfADoor(t *testing.T) {
@@ -84,7 +25,45 @@ func TestMarksOfADoor(t *testing.T) {
 	} {
 		expect.Equal(t, [2]string{n.Name(false), n.Name(true)}, want)
 	}
-	expect.Equal(t, ReadGrant(id, false), GrantTxn{Create: PolicyNode{ID: id, Kind: HoldRead}})
-	expect.Equal(t, ReadGrant(id, true), GrantTxn{Create: PolicyNode{ID: id, Kind: HoldRead},
-		Delete: PolicyNode{ID: id, Kind: QueueRead}})
+}
+
+// What a record of a lock with a policy says, and what counts as nothing said.
+func TestPolicyRecordsThatAreOdd(t *testing.T) {
+	id := NewID(1, 2)
+	text := func(s string) *string { return &s }
+	for _, c := range []struct {
+		r    Record
+		want Door
+	}{
+		{Record{Door: text(id.UUID()), Kind: "w"}, Door{id, DoorWrite}},
+		{Record{Door: text(id.UUID()), Kind: "u"}, Door{id, DoorUpgrade}},
+		{Record{Door: text(id.UUID()), Kind: "x"}, Door{}},
+		{Record{Door: text(id.Hex()), Kind: "w"}, Door{}},
+		{Record{Door: text(id.Hex()), Kind: "u"}, Door{}},
+		{Record{Kind: "u"}, Door{}},
+	} {
+		expect.Equal(t, c.r.Mark(), c.want, "%+v", c.r)
+	}
+	for wait, want := range map[string]time.Duration{"3s": 3 * time.Second, "0s": 0, "-1s": DefaultMaxWriterWait,
+		"": DefaultMaxWriterWait} {
+		expect.Equal(t, Record{MaxWriterWait: wait}.WriterBound(), want, "%q", wait)
+	}
+	_, ok := ParsePolicyRecord(Record{Limit: 3}.Encode())
+	expect.That(t, !ok, "the record of a semaphore is one of a policy")
+	open := NewPolicyRecord(PolicyFair, time.Second).WithDoor(Door{id, DoorWrite}).WithDoor(Door{})
+	expect.Equal(t, *open.Door, "", "*open.Door")
+	expect.Equal(t, open.Kind, "", "open.Kind")
+	expect.Equal(t, open.Policy, "fair", "open.Policy")
+	policy := PolicyNode{ID: id, Kind: QueueRead, Seq: 4}
+	nodes, err := ParsePolicyNodes([]string{policy.Name(true), "notes"})
+	expect.That(t, err == nil && slices.Equal(nodes, []PolicyNode{policy}), "%v, %v", nodes, err)
+	_, err = ParsePolicyNodes([]string{policy.Name(true), "lock-0000000001"})
+	expect.Is(t, err, ErrMixedLayout)
+}
+
+func TestRecordsAreBounded(t *testing.T) {
+	record := `{"zl":1,"holder":""}`
+	_, short := ParseRecord([]byte(record))
+	_, long := ParseRecord([]byte(record + strings.Repeat(" ", 2*MaxOwnerData)))
+	expect.That(t, short && !long, "a record is read: %v, one that is too long: %v", short, long)
 }

@@ -399,7 +399,7 @@ func (s *script) places(lines map[string]bool) {
 			if c.Maker != MakerSelf {
 				continue
 			}
-			p, err := Rule{Layout: l, Kind: c.Kind, RW: c.Kind.ofRW()}.Place(slices.Values(s.names()), c)
+			p, err := Rule{Layout: l, Kind: c.Kind, RW: c.Kind.Family() == FamilyReadWrite}.Place(slices.Values(s.names()), c)
 			switch {
 			case err != nil:
 				lines[fmt.Sprintf("%c's client is refused", letter)] = true

@@ -2,7 +2,6 @@ package recipe
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -23,33 +22,12 @@ func semaphoreAt(all map[string]*semaphore, path, data string) *semaphore {
 	return s
 }
 
-// LimitOf reads the number of permits: kazoo stores a number, package client a record, Curator
-// nothing.
-func LimitOf(data string) int {
-	if n, err := strconv.Atoi(data); err == nil && len(data) < 10 && n > 0 {
-		return n
-	}
-	rec, _ := ParseRecord([]byte(data))
-	return max(rec.Limit, 0)
-}
-
-// KazooQueue is the suffix of the name of a kazoo semaphore's queue, which is beside the semaphore.
-const KazooQueue = "-__lock__"
-
-// IsKazooSemaphore reports whether a directory with such children and data is kazoo's semaphore:
-// the data are a number, and the children are ids.
-func IsKazooSemaphore(names []string, data string) bool {
-	n, err := strconv.Atoi(data)
-	other := func(name string) bool { _, ok := ParseHex(name); return !ok }
-	return err == nil && n > 0 && !slices.ContainsFunc(names, other)
-}
-
 // allPermits reports whether the contenders have the names of a layout's permits: with kazoo, ids
 // without a number.
 func allPermits(list []Node, l Layout) bool {
 	return !slices.ContainsFunc(list, func(n Node) bool {
-		d := describe(n.Name)
-		return d.layout != l || d.Kind != RoleLease
+		d := Describe(n.Name)
+		return d.Layout != l || d.Kind != RoleLease
 	})
 }
 

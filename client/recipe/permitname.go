@@ -51,40 +51,23 @@ func isSlot(s string) bool {
 	return s[0] == '-' && n > 0 && rest == ""
 }
 
-// FreeSlots returns n numbers, from 1 to the limit, that no permit has. They are the lowest free numbers, or,
-// with skip, the lowest after the first skip free numbers. skip may be any number; FreeSlots reduces it so
-// that n numbers remain. There are enough numbers if DecidePermits has granted n permits.
-//
-// The transaction that makes the permits writes the numbers into their names. The head of the queue makes its
-// permits only while its place exists, so no other head chooses the same numbers. A try learns from
-// TryPermits whether another permit has its number.
-func FreeSlots(limit int, permits []string, n, skip int) []int {
-	spare := limit - len(permits) - n
-	if spare < 0 {
-		return nil
+// LimitOf reads the number of permits: kazoo stores a number, package client a record, Curator
+// nothing.
+func LimitOf(data string) int {
+	if n, err := strconv.Atoi(data); err == nil && len(data) < 10 && n > 0 {
+		return n
 	}
-	taken := make(map[int]bool, len(permits))
-	for _, name := range permits {
-		taken[SlotOf(name)] = true
-	}
-	skip %= spare + 1
-	free := make([]int, 0, n)
-	for slot := 1; len(free) < n; slot++ {
-		switch {
-		case taken[slot]:
-		case skip > 0:
-			skip--
-		default:
-			free = append(free, slot)
-		}
-	}
-	return free
+	rec, _ := ParseRecord([]byte(data))
+	return max(rec.Limit, 0)
 }
 
-// Unnumbered returns a permit without a number, or "" if all permits have numbers.
-func Unnumbered(permits []string) string {
-	if at := slices.IndexFunc(permits, func(name string) bool { return SlotOf(name) == 0 }); at >= 0 {
-		return permits[at]
-	}
-	return ""
+// KazooQueue is the suffix of the name of a kazoo semaphore's queue, which is beside the semaphore.
+const KazooQueue = "-__lock__"
+
+// IsKazooSemaphore reports whether a directory with such children and data is kazoo's semaphore:
+// the data are a number, and the children are ids.
+func IsKazooSemaphore(names []string, data string) bool {
+	n, err := strconv.Atoi(data)
+	other := func(name string) bool { _, ok := ParseHex(name); return !ok }
+	return err == nil && n > 0 && !slices.ContainsFunc(names, other)
 }

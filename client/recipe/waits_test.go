@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/test/expect"
@@ -83,7 +84,7 @@ func TestAGraphCountsTheCyclesThatItLeavesOut(t *testing.T) {
 // remaining parties reach themselves.
 func plain(list []Queue) (in map[string]bool) {
 	name := func(e *Entry) string {
-		if task := e.task(); task != "" {
+		if task := e.Task(); task != "" {
 			return task
 		}
 		return e.Session.String()
@@ -100,7 +101,7 @@ func plain(list []Queue) (in map[string]bool) {
 			one, own := wait{any: e.Any}, false
 			for _, b := range e.BlockedBy {
 				on := q.Find(b)
-				if name(on) == name(e) && e.task() == "" {
+				if name(on) == name(e) && e.Task() == "" {
 					own = true
 					continue
 				}
@@ -201,4 +202,86 @@ func TestCyclesThroughSharedBlockers(t *testing.T) {
 		must.Equal(t, len(g.Edges), g.EdgeCount, "seed %d: edges", seed)
 	}
 	expect.That(t, found > 100, "%d parties in cycles, want more than 100", found)
+}
+
+// Waits that nothing satisfies make a cycle; a watch does not widen it, and a task is in one cycle only.
+func TestCyclesOfParties(t *testing.T) {
+	entry := func(task string, blocked ...string) Entry {
+		return Entry{Node: task, Owner: &Owner{Task: task}, BlockedBy: blocked}
+	}
+	queue := func(path, holder string, waiters ...Entry) Queue {
+		return Queue{Lock: Lock{Path: path}, Holders: []Entry{entry(holder)}, Waiters: waiters}
+	}
+	either := func(e Entry) Entry { e.Any = true; return e }
+	looks := func(e Entry) Entry { e.Watch = true; return e }
+	cycles := func(list ...Queue) string {
+		g := WaitGraph(list)
+		var all []string
+		for _, c := range g.Cycles {
+			expect.That(t, slices.IsSorted(c.Parties), "%v", c.Parties)
+			var names []string
+			for _, p := range c.Parties {
+				names = append(names, g.Parties[p].Task)
+			}
+			slices.Sort(names)
+			all = append(all, strings.Join(names, ""))
+		}
+		return strings.Join(all, " ")
+	}
+	q := Queue{Lock: Lock{Path: "/1"}, Holders: []Entry{entry("q"), entry("r")},
+		Waiters: []Entry{either(entry("p", "q", "r"))}}
+	expect.Equal(t, cycles(q, queue("/2", "p", entry("r", "p")), queue("/3", "x", entry("q", "x"))), "",
+		"q goes on, so p does, so r does")
+	expect.Equal(t, cycles(q, queue("/2", "p", entry("r", "p")), queue("/3", "p", entry("q", "p"))), "pqr")
+	pair := []Queue{queue("/1", "a", entry("b", "a")), queue("/2", "b", entry("a", "b"))}
+	onlooker := queue("/3", "c", looks(entry("a", "c")))
+	expect.Equal(t, cycles(append(pair, onlooker, queue("/4", "a", entry("c", "a")))...), "ab",
+		"a merely looks at what c holds")
+	expect.Equal(t, cycles(queue("/1", "s", entry("a", "s")), queue("/2", "s", entry("s", "s"))), "s",
+		"a task that waits for itself, behind another")
+	expect.Equal(t, cycles(queue("/1", "c", entry("b", "c")), queue("/2", "b", entry("a", "b")),
+		queue("/3", "a", entry("c", "a"))), "abc")
+	var many []Queue
+	for i := range 120 {
+		many = append(many, pair[i%2])
+		many[i].Path = fmt.Sprint("/", i)
+	}
+	expect.Equal(t, len(WaitGraph(many).Cycles[0].Paths), 100, "paths named")
+	one := WaitGraph([]Queue{queue("/1", "a", either(entry("b", "a")))})
+	expect.That(t, !one.Edges[0].Any, "one holder is all of them: %+v", one.Edges[0])
+}
+
+// A party that one of several holders can let go on is in no cycle, though it waits for one.
+func TestCyclesHaveStuckPartiesOnly(t *testing.T) {
+	entry := func(task string, session Session, blocked ...string) Entry {
+		return Entry{Node: task, Session: session, Owner: &Owner{Task: task}, BlockedBy: blocked}
+	}
+	either := entry("b", 2, "c", "free")
+	either.Any = true
+	since := func(n int64, e Entry) Entry {
+		e.Since = n
+		return e
+	}
+	g := WaitGraph([]Queue{
+		{Lock: Lock{Path: "/1"}, Holders: []Entry{entry("c", 3), entry("free", 5)}, Waiters: []Entry{since(4, either)}},
+		{Lock: Lock{Path: "/2"}, Holders: []Entry{entry("b", 2), entry("d", 4)},
+			Waiters: []Entry{since(5, entry("c", 3, "b", "d"))}},
+		{Lock: Lock{Path: "/3"}, Holders: []Entry{entry("c", 3)}, Waiters: []Entry{since(6, entry("d", 4, "c"))}},
+	})
+	must.Equal(t, len(g.Cycles), 1, "cycles")
+	var tasks []string
+	for _, p := range g.Cycles[0].Parties {
+		tasks = append(tasks, g.Parties[p].Task)
+	}
+	slices.Sort(tasks)
+	expect.Equal(t, strings.Join(tasks, " "), "c d", "the cycle")
+	var edges []string
+	for _, e := range g.Edges {
+		label := func(p int) string { return g.Parties[p].Task }
+		edges = append(edges, fmt.Sprintf("%s>%s %v %v %d", label(e.From), label(e.To), e.Cycle, e.Any, e.Since))
+	}
+	expect.List(t, edges, []string{"c>d true false 5", "d>c true false 6", "b>c false true 4", "b>free false true 4",
+		"c>b false false 5"}, "edges")
+	expect.List(t, g.Cycles[0].Paths, []string{"/2", "/3"}, "g.Cycles[0].Paths")
+	expect.Equal(t, g.Cycles[0].Since, 6, "g.Cycles[0].Since")
 }

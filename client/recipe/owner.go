@@ -1,0 +1,190 @@
+package recipe
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxOwnerData bounds the owner record in a node.
+const MaxOwnerData = 1 << 10
+
+// Owner is the self-description of package client's contenders in their nodes. No decision depends on it. It
+// has no times, because a client's clock proves nothing.
+type Owner struct {
+	Version   int    `json:"v"` // 1
+	Host      string `json:"host,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+	Cmd       string `json:"cmd,omitempty"`       // the program's name, or WithName
+	User      string `json:"user,omitempty"`      // the operating system's
+	Client    string `json:"client,omitempty"`    // random, one for each Client
+	Task      string `json:"task,omitempty"`      // the task; see Task of package client
+	Reason    string `json:"reason,omitempty"`    // WithReason, possibly shortened
+	Revocable bool   `json:"revocable,omitempty"` // WithRevocable
+	// MaxHold and Grace are durations as text; see Limit of package client.
+	MaxHold string `json:"maxHold,omitempty"`
+	Grace   string `json:"grace,omitempty"`
+	// A holder sets Over when its maximum hold is over while its node still exists.
+	Over bool `json:"over,omitempty"`
+	// Limit is the number of permits that a waiting ticket names, in case none is stored.
+	Limit int `json:"limit,omitempty"`
+	// Release 0.1.0 wrote Breakable (others may break the lock) and Held (the lock was granted, at the node's
+	// mtime).
+	Breakable bool        `json:"breakable,omitempty"`
+	Held      bool        `json:"held,omitempty"`
+	Revoke    *Revocation `json:"revoke,omitempty"`
+}
+
+// EncodeOwner encodes an owner record in at most MaxOwnerData bytes. It cuts a long reason first,
+// and then the other long fields.
+func EncodeOwner(o Owner) []byte {
+	o.Version = 1
+	for _, cut := range []*string{&o.Reason, &o.Cmd, &o.Task, &o.User, &o.Host} {
+		for {
+			b, err := json.Marshal(o)
+			if err == nil && len(b) <= MaxOwnerData {
+				return b
+			}
+			if *cut == "" {
+				break
+			}
+			// Escapes make the record longer than the text, so several rounds may be needed.
+			*cut = CutText(*cut, len(*cut)-max(1, (len(b)-MaxOwnerData)/6))
+		}
+	}
+	b, _ := json.Marshal(Owner{Version: 1})
+	return b
+}
+
+// DefaultGrace is how long a node stays after its maximum hold is over, so that the holder can finish.
+const DefaultGrace = time.Second
+
+// ParseOwner reads the owner record in a node's data. It returns false for other data.
+func ParseOwner(data []byte) (Owner, bool) {
+	var o Owner
+	b := data[recordAt(data):]
+	if len(b) == 0 || len(b) > 2*MaxOwnerData || b[0] != '{' || json.Unmarshal(b, &o) != nil || o.Version != 1 {
+		return Owner{}, false
+	}
+	return o, true
+}
+
+// recordAt returns where the owner record begins in a node's data, if there is one: after the last
+// zero byte, because no record has such a byte.
+func recordAt[T []byte | string](data T) int { return strings.LastIndexByte(string(data), 0) + 1 }
+
+// MarkOver returns a node's data with Over set in the owner record, or nil if the data have no owner record.
+func MarkOver(data []byte) []byte {
+	o, ok := ParseOwner(data)
+	if !ok || o.Over {
+		return nil
+	}
+	o.Over = true
+	at := recordAt(data)
+	return append(data[:at:at], EncodeOwner(o)...)
+}
+
+// CutText shortens s to at most n bytes, at a rune's border.
+func CutText(s string, n int) string {
+	if n <= 0 {
+		return ""
+	}
+	if n >= len(s) {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// EncodeValue encodes a value that other programs read, such as a leader's, with an owner record
+// after it. A zero byte ends the value.
+func EncodeValue(value []byte, o Owner) []byte {
+	return append(append(bytes.Clone(value), 0), EncodeOwner(o)...)
+}
+
+// Mistakable reports whether a value without a record would look like an owner record, or like a request to
+// leave. Such a value needs a record after it: the last zero byte ends the value.
+func Mistakable(value []byte) bool {
+	_, record := ParseOwner(value)
+	_, asked := RevocationIn(value)
+	return record || asked
+}
+
+// ValueOf returns a node's value, such as a leader's, without the owner record after it. asked reports
+// whether a mark instead of a record asks the contender to leave.
+func ValueOf(data []byte) (value []byte, asked bool) {
+	if at := recordAt(data); at > 0 {
+		if _, ok := ParseOwner(data); ok {
+			return data[:at-1], false
+		}
+	}
+	return bytes.CutSuffix(data, []byte(askedMark))
+}
+
+// WithValue returns a node's data with another value. It keeps the bytes after the value.
+func WithValue(data, value []byte) []byte {
+	old, _ := ValueOf(data)
+	if behind := data[len(old):]; len(behind) > 0 {
+		return append(bytes.Clone(value), behind...)
+	}
+	if Mistakable(value) {
+		return EncodeValue(value, Owner{})
+	}
+	return bytes.Clone(value)
+}
+
+// CuratorRevoke is the data with which Curator asks a contender to leave.
+const CuratorRevoke = "__REVOKE__"
+
+// Revocation asks a contender to leave.
+type Revocation struct {
+	By       string    `json:"by,omitempty"`      // name of the asker
+	Reason   string    `json:"reason,omitempty"`  // purpose of the request
+	Deadline time.Time `json:"deadline,omitzero"` // when the asker would like the lock; not enforced
+}
+
+// RevocationIn finds the revocation in a node's data.
+func RevocationIn(data []byte) (Revocation, bool) {
+	if _, asked := ValueOf(data); asked || string(data) == CuratorRevoke {
+		return Revocation{}, true
+	}
+	if !bytes.Contains(data, []byte(`"revoke"`)) {
+		return Revocation{}, false // the usual case
+	}
+	if o, ok := ParseOwner(data); ok && o.Revoke != nil {
+		return *o.Revoke, true
+	}
+	return Revocation{}, false
+}
+
+// askedMark follows the value of a node of this package whose contender must leave.
+const askedMark = "\x00" + CuratorRevoke
+
+// AskBack adds the revocation to the data of a contender's node. An owner record gets the revocation as a
+// field. A bare value of package client, such as a leader's, gets a mark after it. For contenders of other
+// programs, the revocation in Curator's form replaces the data.
+func AskBack(data []byte, made Maker, r Revocation) []byte {
+	o, ok := ParseOwner(data)
+	switch {
+	case !ok && made == MakerSelf:
+		return append(bytes.Clone(data), askedMark...)
+	case !ok:
+		return []byte(CuratorRevoke)
+	}
+	r.By, r.Reason = CutText(r.By, 100), CutText(r.Reason, 200)
+	value, record := data[:recordAt(data):recordAt(data)], data[recordAt(data):]
+	fields := map[string]json.RawMessage{}
+	wish, err := json.Marshal(r)
+	if err == nil && json.Unmarshal(record, &fields) == nil {
+		fields["revoke"] = wish
+		if b, err := json.Marshal(fields); err == nil && len(b) <= 2*MaxOwnerData {
+			return append(value, b...)
+		}
+	}
+	o.Revoke = &r // EncodeOwner shortens the record to make room
+	return append(value, EncodeOwner(o)...)
+}
