@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -27,11 +28,11 @@ func (c *Client) Election(path string, opts ...Option) *Election {
 	return &Election{c: c, path: path, cfg: c.locks.with(opts)}
 }
 
-func electionRule(l Layout) recipe.Rule {
+func electionRule(l Layout) turns.Rule {
 	if l == LayoutLatch {
-		return recipe.Rule{Layout: LayoutCurator, Kind: recipe.RoleLatch}
+		return turns.Rule{Layout: LayoutCurator, Kind: recipe.RoleLatch}
 	}
-	return recipe.Rule{Layout: l, Kind: recipe.RoleLock}
+	return turns.Rule{Layout: l, Kind: recipe.RoleLock}
 }
 
 // Campaign waits until this candidate leads or ctx ends. The lease is the leadership: Unlock ends
@@ -105,7 +106,7 @@ func (el *Election) look(ctx context.Context, e *session.Epoch) (sight, error) {
 		}
 		var queue []recipe.Contender
 		if err == nil {
-			queue, _, err = recipe.QueueOf(electionRule(el.cfg.Layout).Layout, names, false)
+			queue, _, err = turns.QueueOf(electionRule(el.cfg.Layout).Layout, names, false)
 		}
 		if err != nil {
 			return sight{}, err

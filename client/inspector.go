@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/internal/inspect"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/waits"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -85,7 +86,7 @@ func (i *Inspector) WaitGraph(ctx context.Context, root string) (*recipe.Graph, 
 	if err != nil {
 		return nil, err
 	}
-	return recipe.WaitGraph(list), nil
+	return waits.Graph(list), nil
 }
 
 // target returns the path of a contender's node.

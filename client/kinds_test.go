@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -74,7 +75,7 @@ func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 			unlock(t, l)
 			for _, sub := range []string{"", "/locks", "/leases"} {
 				eventually(t, first.name+", "+second.name+": nothing left in "+sub, func() bool {
-					for range recipe.UsePermits.Rivals(names(t, o, d+sub)) {
+					for range turns.UsePermits.Rivals(names(t, o, d+sub)) {
 						return false
 					}
 					return true

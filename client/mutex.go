@@ -6,6 +6,7 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 )
 
 // Mutex is an exclusive lock on a path, fair among the clients that wait for it. A Mutex has no state: every
@@ -38,7 +39,7 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []Option) (*Lease, erro
 	if err != nil {
 		return nil, err
 	}
-	l, err := m.c.take.InQueue(ctx, ask, recipe.Rule{Layout: cfg.Layout, Kind: recipe.RoleLock})
+	l, err := m.c.take.InQueue(ctx, ask, turns.Rule{Layout: cfg.Layout, Kind: recipe.RoleLock})
 	return (*Lease)(l), err
 }
 

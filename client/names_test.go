@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -171,7 +172,8 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 	ctx := testCtx(t)
 	s, err := zlockd.Start(ctx, zlockd.Options{
 		ClientAddr: "127.0.0.1:0", MinSessionTimeout: time.Second,
-		Test: func(o *raftfsm.Options) { o.Stores = disk.NewMemoryStores(false) }, Logger: slog.New(slog.DiscardHandler),
+		Test:   func(o *raftfsm.Options) { o.Stores = disk.NewMemoryStores(false) },
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
 		err = s.Ready(ctx)
@@ -253,7 +255,7 @@ func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
 		{LayoutKazoo, []string{kazoo, kazooR}, true, nil, kazoo},
 		{LayoutHost, []string{"h-R-0000000003", kazoo}, true, ErrMixedLayout, ""},
 	} {
-		q, _, err := recipe.QueueOf(c.l, c.names, c.rw)
+		q, _, err := turns.QueueOf(c.l, c.names, c.rw)
 		expect.Is(t, err, c.err, "%v %v", c.l, c.names)
 		if err == nil && c.err == nil {
 			expect.Equal(t, q[0].Name, c.first, "%v %v", c.l, c.names)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -192,14 +193,14 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 	for _, test := range []struct {
 		policy      recipe.Policy
 		readerFirst bool
-		new, queued recipe.Do
+		new, queued turns.Do
 	}{
-		{PolicyWriter, true, recipe.Enqueue, recipe.Wait},
-		{PolicyWriter, false, recipe.Enqueue, recipe.Wait},
-		{PolicyFair, true, recipe.Enqueue, recipe.Grant},
-		{PolicyFair, false, recipe.Enqueue, recipe.Wait},
-		{PolicyReader, true, recipe.Grant, recipe.Grant},
-		{PolicyReader, false, recipe.Grant, recipe.Grant},
+		{PolicyWriter, true, turns.Enqueue, turns.Wait},
+		{PolicyWriter, false, turns.Enqueue, turns.Wait},
+		{PolicyFair, true, turns.Enqueue, turns.Grant},
+		{PolicyFair, false, turns.Enqueue, turns.Wait},
+		{PolicyReader, true, turns.Grant, turns.Grant},
+		{PolicyReader, false, turns.Grant, turns.Grant},
 	} {
 		t.Run(fmt.Sprintf("%v, reader first %v", test.policy, test.readerFirst), func(t *testing.T) {
 			w := q(writer, recipe.QueueWrite, 5)
@@ -207,14 +208,14 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 			if test.readerFirst {
 				r.Seq = 4
 			}
-			v := &recipe.PolicyView{Policy: test.policy, Nodes: []recipe.PolicyNode{w}}
-			expect.Equal(t, recipe.DecideRead(v, reader, false).Do, test.new,
+			v := &turns.PolicyView{Policy: test.policy, Nodes: []recipe.PolicyNode{w}}
+			expect.Equal(t, turns.DecideRead(v, reader, false).Do, test.new,
 				"%v: a reader that comes now", test.policy)
 			v.Nodes = append(v.Nodes, r)
-			step := recipe.DecideRead(v, reader, true)
+			step := turns.DecideRead(v, reader, true)
 			what := fmt.Sprintf("%v, reader first %v: a queued reader", test.policy, test.readerFirst)
 			expect.Equal(t, step.Do, test.queued, "%s", what)
-			if step.Do == recipe.Wait {
+			if step.Do == turns.Wait {
 				expect.Equal(t, step.On, w, "%s waits for", what)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 )
 
 // RWMutex is a read-write lock on a path: many readers or one writer. It is fair, unless [WithPolicy] says
@@ -59,7 +60,7 @@ func (m *RWMutex) lock(ctx context.Context, mode fence.Mode, try bool, opts []Op
 	if mode == fence.Shared {
 		kind = recipe.RoleRead
 	}
-	l, err := m.c.take.InQueue(ctx, ask, recipe.Rule{Layout: cfg.Layout, Kind: kind, RW: true})
+	l, err := m.c.take.InQueue(ctx, ask, turns.Rule{Layout: cfg.Layout, Kind: kind, RW: true})
 	return (*Lease)(l), err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -132,7 +133,7 @@ func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
 // nth is the name of the i-th contender.
 func nth(t testing.TB, o *zk.Conn, d string, i int) string {
 	t.Helper()
-	q, _, err := recipe.QueueOf(LayoutCurator, names(t, o, d), true)
+	q, _, err := turns.QueueOf(LayoutCurator, names(t, o, d), true)
 	must.OK(t, err)
 	must.That(t, len(q) > i, "%d in the queue, want more than %d: %v", len(q), i, q)
 	return q[i].Name

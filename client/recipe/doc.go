@@ -1,10 +1,10 @@
-// Package recipe defines how nodes represent a lock: their names and the records in their data. It decides
-// which contenders hold, which wait, and for which others.
+// Package recipe defines how a lock is written down: the names and the data of its nodes, and the form in
+// which its holders, its waiters and the graph of waits are shown.
 //
-// Package client decides its own turn with it. The lock view and the command zlock describe every
-// lock with it, so all of them agree on the holders.
+// Package turns below it decides which contenders hold and which wait, and package waits builds the graph.
+// Package client, the lock view and the command zlock use the three, so all of them agree on the holders.
 //
-// The package is pure. It has no clock, no goroutine and no I/O: its callers read the nodes, from a
+// These packages are pure. They have no clock, no goroutine and no I/O: callers read the nodes, from a
 // session or from the tree, and pass them in.
 //
 // The API of package client is stable for other programs, and so are the types in its calls. These types of

@@ -18,17 +18,6 @@ type Node struct {
 	Hidden  bool // the caller may not read its data
 }
 
-// Mode is the right that a contender has or waits for.
-type Mode string
-
-// The modes.
-const (
-	Exclusive   Mode = "exclusive"
-	Shared      Mode = "shared"
-	Permit      Mode = "permit"      // a permit of a semaphore
-	Participant Mode = "participant" // no right: the node only shows that its session exists
-)
-
 // Session is a session's id. Its text is hexadecimal.
 type Session int64
 

@@ -1,15 +1,13 @@
 package recipe
 
-import (
-	"strconv"
-)
+import "strconv"
 
 // Graph shows which parties wait for which, over some locks. Its size is bounded, however many contenders the
 // locks have.
 type Graph struct {
 	Parties []Party `json:"parties"` // the parties of Edges and Cycles
-	Edges   []Edge  `json:"edges"`   // edges of cycles first, then by age; at most MaxEdges
-	// Cycles are the suspected deadlocks: parties that wait for each other. Only the first MaxCycles are
+	Edges   []Edge  `json:"edges"`   // edges of cycles first, then by age; at most 10,000
+	// Cycles are the suspected deadlocks: parties that wait for each other. Only the first 1,000 are
 	// listed.
 	Cycles []Cycle `json:"suspected"`
 	// EdgeCount and CycleCount also count the omitted edges and cycles.

@@ -32,13 +32,13 @@ const (
 	LayoutLone
 )
 
-// LayoutNames are the layouts as text. The layouts of package client's locks come first.
-var LayoutNames = [...]string{"curator", "kazoo", "host", "rw1", "latch", "x", "plain", "lone"}
+// layoutNames are the layouts as text. The layouts of package client's locks come first.
+var layoutNames = [...]string{"curator", "kazoo", "host", "rw1", "latch", "x", "plain", "lone"}
 
 // String returns "curator", "kazoo", "host", "rw1", "latch", "x", "plain" or "lone".
 func (l Layout) String() string {
-	if int(l) < len(LayoutNames) {
-		return LayoutNames[l]
+	if int(l) < len(layoutNames) {
+		return layoutNames[l]
 	}
 	return "layout " + strconv.Itoa(int(l))
 }
@@ -48,7 +48,7 @@ func (l Layout) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // UnmarshalText reads the text that String returns.
 func (l *Layout) UnmarshalText(b []byte) error {
-	return unmarshalName(LayoutNames[:], "layout", b, (*uint8)(l))
+	return unmarshalName(layoutNames[:], "layout", b, (*uint8)(l))
 }
 
 // unmarshalName stores the index of a name in names.
@@ -63,7 +63,7 @@ func unmarshalName(names []string, what string, name []byte, into *uint8) error 
 
 // ParseLayout reads the name of a layout in which package client makes locks.
 func ParseLayout(s string) (l Layout, err error) {
-	err = unmarshalName(LayoutNames[:LayoutZooKeeper], "layout", []byte(s), (*uint8)(&l))
+	err = unmarshalName(layoutNames[:LayoutZooKeeper], "layout", []byte(s), (*uint8)(&l))
 	return l, err
 }
 
@@ -146,3 +146,14 @@ func (m Maker) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 func (m *Maker) UnmarshalText(b []byte) error {
 	return unmarshalName(makerNames[:], "maker", b, (*uint8)(m))
 }
+
+// Mode is the right that a contender has or waits for.
+type Mode string
+
+// The modes.
+const (
+	Exclusive   Mode = "exclusive"
+	Shared      Mode = "shared"
+	Permit      Mode = "permit"      // a permit of a semaphore
+	Participant Mode = "participant" // no right: the node only shows that its session exists
+)

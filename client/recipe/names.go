@@ -1,7 +1,6 @@
 package recipe
 
 import (
-	"errors"
 	"math"
 	"strings"
 )
@@ -188,19 +187,6 @@ func Compare(a, b Contender) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// The errors of names and queues. Package client has them under the same names.
-var (
-	// ErrMixedLayout says that the directory has contenders that cannot see each other.
-	ErrMixedLayout = errors.New("client: contenders of incompatible layouts in one directory")
-	// ErrSequenceExhausted says that the directory's numbers wrap soon, or have wrapped, while some
-	// contenders cannot order them. Wait until the directory is empty and remove it: then the numbers start
-	// again at 0.
-	ErrSequenceExhausted = errors.New(
-		"client: sequence numbers exhausted; let the directory drain and remove it")
-	// ErrInvalid reports an argument or option that cannot be used.
-	ErrInvalid = errors.New("client: invalid argument")
-)
-
 // Names of children that make a directory a lock of another kind.
 const (
 	SimpleName  = "lock"   // the one node of the textbooks' lock: its creator holds
@@ -225,4 +211,61 @@ func Parent(p string) string {
 		return p[:i]
 	}
 	return "/"
+}
+
+// Likeness reads names that differ from the own name only in id and number. In a long queue these are nearly
+// all names, and the pass over them is the main cost of a turn.
+type Likeness struct {
+	own  Contender
+	tail string // the text between id and number
+}
+
+const (
+	idBegins = len("_c_")
+	idEnds   = idBegins + 36
+)
+
+func LikenessOf(own Contender) *Likeness {
+	if own.Maker != MakerSelf || len(own.Name) < idEnds+10 || own.Name[:idBegins] != "_c_" {
+		return &Likeness{}
+	}
+	if seq, ok := ParseSeq(own.Name[len(own.Name)-10:]); !ok || seq != own.Seq {
+		return &Likeness{} // the number has a sign
+	}
+	return &Likeness{own: own, tail: own.Name[idEnds : len(own.Name)-10]}
+}
+
+func (l *Likeness) Read(name string) (Contender, bool) {
+	end := len(name) - 10
+	if l.tail == "" || len(name) != len(l.own.Name) || name[idEnds:end] != l.tail || name[:idBegins] != "_c_" ||
+		!isSelfUUID(name[idBegins:idEnds]) {
+		return Contender{}, false
+	}
+	n := uint64(0)
+	for _, digit := range []byte(name[end:]) {
+		if digit -= '0'; digit > 9 {
+			return Contender{}, false
+		}
+		n = n*10 + uint64(digit)
+	}
+	return Contender{Name: name, Maker: MakerSelf, Kind: l.own.Kind, Seq: int32(n)}, n <= math.MaxInt32
+}
+
+// cutSlot reads the number at the beginning of s, or 0 if there is none.
+func cutSlot(s string) (slot int, rest string) {
+	digits := 0
+	for digits < len(s) && digits < 9 && s[digits] >= '0' && s[digits] <= '9' {
+		slot = slot*10 + int(s[digits]-'0')
+		digits++
+	}
+	if digits == 0 || s[0] == '0' {
+		return 0, s
+	}
+	return slot, s[digits:]
+}
+
+// isSlot reports whether s is a dash and the number of a permit.
+func isSlot(s string) bool {
+	n, rest := cutSlot(s[1:])
+	return s[0] == '-' && n > 0 && rest == ""
 }

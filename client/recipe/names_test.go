@@ -39,7 +39,7 @@ func TestLayoutsOfNames(t *testing.T) {
 	} {
 		expect.Equal(t, Describe(name).Layout, want, "%s", name)
 	}
-	expect.Equal(t, Layout(len(LayoutNames)).String(), "layout 8")
+	expect.Equal(t, Layout(len(layoutNames)).String(), "layout 8")
 	expect.Equal(t, Policy(len(policyNames)).String(), "policy 3")
 	for p, name := range policyNames {
 		got, err := ParsePolicy(name)

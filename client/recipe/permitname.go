@@ -32,25 +32,6 @@ func SlotOf(name string) int {
 	return n
 }
 
-// cutSlot reads the number at the beginning of s, or 0 if there is none.
-func cutSlot(s string) (slot int, rest string) {
-	digits := 0
-	for digits < len(s) && digits < 9 && s[digits] >= '0' && s[digits] <= '9' {
-		slot = slot*10 + int(s[digits]-'0')
-		digits++
-	}
-	if digits == 0 || s[0] == '0' {
-		return 0, s
-	}
-	return slot, s[digits:]
-}
-
-// isSlot reports whether s is a dash and the number of a permit.
-func isSlot(s string) bool {
-	n, rest := cutSlot(s[1:])
-	return s[0] == '-' && n > 0 && rest == ""
-}
-
 // LimitOf reads the number of permits: kazoo stores a number, package client a record, Curator
 // nothing.
 func LimitOf(data string) int {

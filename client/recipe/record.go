@@ -11,7 +11,7 @@ type Record struct {
 	ZL     int     `json:"zl"`               // 1
 	Holder *string `json:"holder,omitempty"` // lock delay: id of the hold, "" after a clean unlock
 	// Dead says that a contender has found the mark's owner dead: the lock delay begins at the time of this
-	// write. See [DelayLeft].
+	// write. See DelayLeft of package turns.
 	Dead  bool `json:"dead,omitempty"`
 	Limit int  `json:"limit,omitempty"` // how many permits a semaphore has
 

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/test/must"
-
 	"golang.org/x/sys/unix"
 
+	"github.com/zlockd/zlockd/client/recipe/waits"
 	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // BenchmarkScan looks at up to 100,000 contenders and tells how long the pieces took: for so long the state
@@ -38,7 +37,7 @@ func BenchmarkScan(b *testing.B) {
 				}
 				begun := time.Now()
 				list := s.Locks(f)
-				recipe.WaitGraph(list)
+				waits.Graph(list)
 				assembled += time.Since(begun)
 			}
 			for by, all := range map[string][]time.Duration{"cpu": ran, "clock": held} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/waits"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/test/expect"
@@ -29,7 +30,7 @@ func TestDeadlock(t *testing.T) {
 	f.hold("/c", 3, 9, 1) // 1 waits behind 9, who waits for 3
 	f.hold("/d", 4, 5, 4) // 4 waits behind itself and 5: threads
 	f.hold("/e", 6, 6)
-	g := recipe.WaitGraph(f.scan())
+	g := waits.Graph(f.scan())
 	must.Equal(t, len(g.Cycles), 2, "cycles %+v", g.Cycles)
 	in := map[recipe.Session]int{}
 	for _, p := range g.Parties {
@@ -44,7 +45,7 @@ func TestDeadlock(t *testing.T) {
 	expect.Equal(t, in[6], 0, "in[6]")
 	expect.Equal(t, len(g.Cycles[in[1]-1].Paths), 3, "paths %v", g.Cycles[in[1]-1].Paths)
 	f.remove(fmt.Sprintf("/c/%s", f.at("/c").Waiters[1].Node)) // 1 gives up
-	expect.Equal(t, len(recipe.WaitGraph(f.scan()).Cycles), 1, "cycles are left")
+	expect.Equal(t, len(waits.Graph(f.scan()).Cycles), 1, "cycles are left")
 }
 
 // A writer waits for each reader before it, so a cycle through the first reader is a deadlock.
@@ -54,7 +55,7 @@ func TestReadersAreAllWaitedFor(t *testing.T) {
 	f.eph(2, "/rw/b-R-0000000002")
 	f.eph(3, "/rw/c-W-0000000003")
 	f.hold("/x", 3, 1)
-	g := recipe.WaitGraph(f.scan())
+	g := waits.Graph(f.scan())
 	expect.Equal(t, len(g.Cycles), 1, "cycles %+v", g.Cycles)
 }
 
@@ -66,10 +67,10 @@ func TestSemaphoreNeedsOnePermit(t *testing.T) {
 		2 L/leases/_c_` + u2 + `-lease-0000000002
 		3 L/locks/_c_` + u3 + `-lock-0000000003`)
 	f.hold("/x", 3, 1)
-	g := recipe.WaitGraph(f.scan())
+	g := waits.Graph(f.scan())
 	expect.Equal(t, len(g.Cycles), 0, "cycles %+v", g.Cycles)
 	f.hold("/y", 3, 2)
-	g = recipe.WaitGraph(f.scan())
+	g = waits.Graph(f.scan())
 	expect.Equal(t, len(g.Cycles), 1, "cycles %+v", g.Cycles)
 }
 
@@ -78,12 +79,12 @@ func TestTasksWaitForThemselves(t *testing.T) {
 	f := newForest(t)
 	f.eph(1, "/l/lock-0000000001", `{"v":1,"task":"a"}`)
 	f.eph(1, "/l/lock-0000000002", `{"v":1,"task":"b"}`)
-	g := recipe.WaitGraph(f.scan())
+	g := waits.Graph(f.scan())
 	if expect.Equal(t, len(g.Cycles), 0, "len(g.Cycles)") {
 		expect.Equal(t, len(g.Edges), 1, "len(g.Edges)")
 	}
 	f.eph(1, "/l/lock-0000000003", `{"v":1,"task":"a"}`)
-	expect.Equal(t, len(recipe.WaitGraph(f.scan()).Cycles), 1)
+	expect.Equal(t, len(waits.Graph(f.scan()).Cycles), 1)
 }
 
 // TestCyclesAreThoseThatReach compares the cycles of random plain locks with a search from every party.
@@ -96,7 +97,7 @@ func TestCyclesAreThoseThatReach(t *testing.T) {
 				f.hold(fmt.Sprintf("/l%d", l), int64(s+1))
 			}
 		}
-		g := recipe.WaitGraph(f.scan())
+		g := waits.Graph(f.scan())
 		reach := make([]map[int]bool, len(g.Parties))
 		for p := range reach {
 			reach[p] = map[int]bool{}
@@ -130,7 +131,7 @@ func TestOnlookersAreInNoCycle(t *testing.T) {
 	f.eph(1, "/master")
 	f.watches[2] = []string{"/master"}
 	f.hold("/l", 2, 1)
-	g := recipe.WaitGraph(f.scan())
+	g := waits.Graph(f.scan())
 	if expect.Equal(t, len(g.Cycles), 0, "len(g.Cycles)") {
 		expect.Equal(t, len(g.Edges), 2, "len(g.Edges)")
 	}
@@ -187,7 +188,7 @@ func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 		1 L/locks/_c_` + u3 + `-lock-0000000003`)
 	f.hold("/x", 1, 2)
 	must.Equal(t, short(f.at("/app/it")), "semaphore [curator] *2 *1 1<2,1")
-	g := recipe.WaitGraph(f.scan())
+	g := waits.Graph(f.scan())
 	expect.Equal(t, len(g.Cycles), 0, "cycles %+v", g.Cycles)
 }
 

@@ -1,6 +1,9 @@
 package locks
 
-import "github.com/zlockd/zlockd/client/recipe"
+import (
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
+)
 
 // ShownPerLock bounds the contenders of one lock. If a lock has more, only the first of them are shown; Total
 // is the number of all.
@@ -8,13 +11,13 @@ const ShownPerLock = 1000
 
 // group holds the ephemeral children of one directory. If there are very many, it holds the first ones.
 type group struct {
-	recipe.Dir
+	turns.Dir
 	bound   int32 // if Cut and bounded are set, the number of the last of Nodes
 	bounded bool
 }
 
 // add keeps a contender, unless the group already has enough contenders that come before it.
-func (g *group) add(e *recipe.Node, by *recipe.Sorter) {
+func (g *group) add(e *recipe.Node, by *turns.Sorter) {
 	g.Total++
 	if g.bounded {
 		// In a large group most contenders come after those that are shown.
@@ -30,7 +33,7 @@ func (g *group) add(e *recipe.Node, by *recipe.Sorter) {
 }
 
 // trim drops all contenders except the first.
-func (g *group) trim(by *recipe.Sorter) {
+func (g *group) trim(by *turns.Sorter) {
 	by.Sort(&g.Dir)
 	if len(g.Nodes) > ShownPerLock {
 		clear(g.Nodes[ShownPerLock:])

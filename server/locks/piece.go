@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -39,7 +40,7 @@ type dir struct {
 	data     string
 	next     int32
 	// part is the possible role of the directory in a semaphore, whose node has the data semData.
-	part    recipe.Part
+	part    turns.Part
 	hidden  bool // not every client may list the children of the directory
 	kazoo   bool // its name is one that kazoo uses
 	semData string
@@ -90,18 +91,18 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 		_, leases := t.Child(of.Parent(), "leases")
 		switch {
 		case queue && name == "leases":
-			d.part = recipe.PermitsPart
+			d.part = turns.PermitsPart
 		case leases && name == "locks":
-			d.part = recipe.QueuePart
+			d.part = turns.QueuePart
 		case name == "leases":
-			d.part = recipe.PermitsAlone
+			d.part = turns.PermitsAlone
 		}
-		if d.part != recipe.NoPart {
+		if d.part != turns.NoPart {
 			d.semData, _ = of.Parent().Data(anyone)
 		}
 	case strings.HasSuffix(name, recipe.KazooQueue):
 		if sem, ok := t.Child(of.Parent(), strings.TrimSuffix(name, recipe.KazooQueue)); ok {
-			d.part, d.kazoo = recipe.QueuePart, true
+			d.part, d.kazoo = turns.QueuePart, true
 			d.semData, _ = sem.Data(anyone)
 		}
 	}
@@ -112,10 +113,10 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 // group makes a group from the directory with the index at. It is called without the state lock.
 func (p *piece) group(at int) *group {
 	d := &p.dirs[at]
-	g := &group{Dir: recipe.Dir{Path: string(p.paths[d.from:d.to]), Data: d.data, Next: d.next,
+	g := &group{Dir: turns.Dir{Path: string(p.paths[d.from:d.to]), Data: d.data, Next: d.next,
 		Unlisted: d.hidden}}
 	switch {
-	case d.part == recipe.NoPart:
+	case d.part == turns.NoPart:
 	case !d.kazoo:
 		g.Sem, g.SemData, g.Part = recipe.Parent(g.Path), d.semData, d.part
 	case recipe.LimitOf(d.semData) > 0:

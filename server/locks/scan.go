@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -24,7 +25,7 @@ type Scan struct {
 	order  []*group
 	room   int // how many contenders the scan can still keep
 	paths  int // bytes of the paths that the scan has kept so far
-	sorter recipe.Sorter
+	sorter turns.Sorter
 
 	// Total is the number of ephemeral nodes in the tree. Truncated says that the scan could not keep all of
 	// them.
@@ -91,14 +92,14 @@ func (s *Scan) meet(g *group, e *recipe.Node) {
 }
 
 // Locks returns the locks that were found, by path.
-func (s *Scan) Locks(w recipe.Watches) []recipe.Queue {
-	list := recipe.Assemble(dirsOf(s.order), w)
+func (s *Scan) Locks(w turns.Watches) []recipe.Queue {
+	list := turns.Assemble(dirsOf(s.order), w)
 	s.groups, s.order = nil, nil
 	return list
 }
 
-func dirsOf(groups []*group) []*recipe.Dir {
-	dirs := make([]*recipe.Dir, len(groups))
+func dirsOf(groups []*group) []*turns.Dir {
+	dirs := make([]*turns.Dir, len(groups))
 	for i, g := range groups {
 		dirs[i] = &g.Dir
 	}
@@ -113,7 +114,7 @@ type At struct {
 	dirs   []tree.Ref // nil if there is nothing to read
 	groups []*group
 	piece  *piece
-	sorter recipe.Sorter
+	sorter turns.Sorter
 	begun  bool
 	at     int
 	gone   bool
@@ -195,7 +196,7 @@ func (a *At) Rest() {
 			a.groups = append(a.groups, a.piece.group(at))
 		}
 		if a.groups == nil {
-			a.groups = []*group{{Dir: recipe.Dir{Path: a.path}}}
+			a.groups = []*group{{Dir: turns.Dir{Path: a.path}}}
 		}
 	}
 	for i := range a.piece.nodes {
@@ -214,14 +215,14 @@ func (a *At) other(n tree.Ref) {
 
 // Lock returns the lock, and whether the path has a node at all. If the path is not a lock, the kind is
 // Unknown and there are no contenders.
-func (a *At) Lock(w recipe.Watches) (recipe.Queue, bool) {
+func (a *At) Lock(w turns.Watches) (recipe.Queue, bool) {
 	none := recipe.Queue{Lock: recipe.Lock{Path: a.path, Kind: recipe.KindUnknown}}
 	if a.gone {
 		return none, false
 	}
 	none.Next = a.groups[0].Next
 	found := slices.DeleteFunc(a.groups, func(g *group) bool { return len(g.Nodes) == 0 })
-	for _, q := range recipe.Assemble(dirsOf(found), w) {
+	for _, q := range turns.Assemble(dirsOf(found), w) {
 		if q.Path == a.path {
 			return q, true
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
@@ -59,7 +60,7 @@ func semaphoreAt(t *tree.Tree, path string, token int64) (s semaphore) {
 	if token == 0 && (!ok || s.rec.Layout != "") {
 		s.err = recipe.ErrMixedLayout
 	} else {
-		s.rival, s.err = rivals(t, dir, recipe.UsePermits, childrenOf(dir), token)
+		s.rival, s.err = rivals(t, dir, turns.UsePermits, childrenOf(dir), token)
 	}
 	return s
 }
@@ -79,11 +80,11 @@ func (s *semaphore) grants(limit, n int) (bool, error) {
 	if limit = cmp.Or(s.rec.Limit, limit); limit == 0 {
 		return false, fmt.Errorf("%w of %s is not stored yet: give limit=", errLimit, s.path)
 	}
-	do, err := recipe.DecidePermits(limit, len(s.permits), n)
+	do, err := turns.DecidePermits(limit, len(s.permits), n)
 	if err != nil {
 		return false, fmt.Errorf("%w of %s is %d, and %d are asked for", errLimit, s.path, limit, n)
 	}
-	return do == recipe.Grant, nil
+	return do == turns.Grant, nil
 }
 
 // byNumber sorts the permits by their numbers.
@@ -162,7 +163,7 @@ func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	}
 	g.node, g.own, g.dir = place, own, tree.ParentPath(place)
 	data := g.readNode(n)
-	var p recipe.Place
+	var p turns.Place
 	p, g.of, _, g.mixed = placeIn(t, n.Parent(), rule(layout, own.Kind), own, n.Stat().Czxid)
 	switch {
 	case g.mixed != nil:
@@ -209,7 +210,7 @@ func (s *semaphore) grant(place string, o recipe.Owner, n int) (ops []byte) {
 	}
 	o.Limit = 0
 	data := recipe.EncodeOwner(o)
-	for _, slot := range recipe.FreeSlots(limit, s.permits, n, 0) {
+	for _, slot := range turns.FreeSlots(limit, s.permits, n, 0) {
 		create(jute.OpCreate, recipe.Join(dir, recipe.PermitName(newID(), slot)), data,
 			jute.FlagEphemeralSequential)
 	}
@@ -251,7 +252,7 @@ func lookAtPermits(t *tree.Tree, q *Request) (c newcomer) {
 	queue := recipe.Join(q.Path, recipe.QueueName)
 	if dir, there := t.Find(queue); there {
 		c.seen = dir.Stat().Pzxid
-		var p recipe.Place
+		var p turns.Place
 		p, _, _, c.err = placeIn(t, dir, rule(recipe.LayoutCurator, recipe.RoleLock), recipe.Contender{}, 0)
 		if p.Blocked {
 			c.blocked, c.behind = true, holderOf(t, recipe.Join(queue, p.Blocker.Name), q.IDs)

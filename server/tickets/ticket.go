@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
@@ -89,7 +90,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	}
 	g.node, g.dir, g.own, g.token = nodes[0], tree.ParentPath(nodes[0]), own, n.Stat().Czxid
 	g.readNode(n)
-	var p recipe.Place
+	var p turns.Place
 	p, g.of, g.obstacle, g.mixed = placeIn(st.Tree(), n.Parent(), rule(layout, own.Kind), own, g.token)
 	switch {
 	case g.mixed != nil:
@@ -117,8 +118,8 @@ func looked(t *tree.Tree, path string) (n int) {
 	return n
 }
 
-func rule(l recipe.Layout, k recipe.Role) recipe.Rule {
-	return recipe.Rule{Layout: l, Kind: k, RW: k == recipe.RoleRead || k == recipe.RoleWrite}
+func rule(l recipe.Layout, k recipe.Role) turns.Rule {
+	return turns.Rule{Layout: l, Kind: k, RW: k == recipe.RoleRead || k == recipe.RoleWrite}
 }
 
 // holderOf describes a contender, if these identities may read its node.
@@ -151,8 +152,8 @@ func (g *sight) readNode(n tree.Ref) []byte {
 // placeIn ignores contenders that came later: if a later contender belongs to another kind of lock, that
 // contender is refused, not this one. But a node that takes over the number of another node always counts.
 // With an error, by is the node that causes it, if there is one such node.
-func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, token int64) (
-	p recipe.Place, of int, by obstacle, err error) {
+func placeIn(t *tree.Tree, dir tree.Ref, q turns.Rule, own recipe.Contender, token int64) (
+	p turns.Place, of int, by obstacle, err error) {
 	more := true
 	counted := func(yield func(string) bool) {
 		var walk tree.ChildWalk
@@ -179,7 +180,7 @@ func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, to
 // alone returns an error, and the node that causes it, if a lock of another kind is taken at the path of a
 // queue.
 func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) (by obstacle, err error) {
-	if by, err = rivals(t, dir, recipe.UseQueue, others, token); err != nil {
+	if by, err = rivals(t, dir, turns.UseQueue, others, token); err != nil {
 		return by, err
 	}
 	data, _ := dir.Data(acl.Super)
@@ -191,14 +192,14 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) (by obstacl
 
 // rivals returns an error if a living child belongs to another kind of lock, and the node that shows it. If
 // token is not 0, only children that were created before it count.
-func rivals(t *tree.Tree, dir tree.Ref, own recipe.Use, names []string, token int64) (by obstacle, _ error) {
+func rivals(t *tree.Tree, dir tree.Ref, own turns.Use, names []string, token int64) (by obstacle, _ error) {
 	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
 	for name, use := range own.Rivals(names) {
 		n, there := t.Child(dir, name)
 		if !there {
 			continue
 		}
-		if use == recipe.UsePermits {
+		if use == turns.UsePermits {
 			var walk tree.ChildWalk
 			walk.Next(n, math.MaxInt, func(permit tree.Ref) int {
 				if by.path == "" && live(permit) {
@@ -316,11 +317,11 @@ func describe(t *tree.Tree, q *Request) Lock {
 		}
 		return 1
 	})
-	list, _, err := recipe.QueueOf(recipe.LayoutCurator, names, true)
+	list, _, err := turns.QueueOf(recipe.LayoutCurator, names, true)
 	if err != nil {
 		return l
 	}
-	holders := recipe.Holders(list)
+	holders := turns.Holders(list)
 	l.Queued = len(list) - holders
 	for _, c := range list[:holders] {
 		if len(l.Holders) == shownHolders {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/waits"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/view/ask"
 )
@@ -44,7 +45,7 @@ func (v *View) waitGraph(ctx context.Context, q *ask.Query) (any, error) {
 	some, graph, hidden := s.Seen(q.All)
 	if prefix != "" && prefix != "/" {
 		some = slices.DeleteFunc(slices.Clone(some), func(q recipe.Queue) bool { return !below(q.Path, prefix) })
-		graph = func() *recipe.Graph { return v.look.Confirmed(recipe.WaitGraph(some)) }
+		graph = func() *recipe.Graph { return v.look.Confirmed(waits.Graph(some)) }
 	}
 	unseen := 0 // waiters that the scan has omitted
 	for i := range some {

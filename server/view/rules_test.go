@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
@@ -106,12 +107,12 @@ func TestReasonsNameWhatHappenedBefore(t *testing.T) {
 
 // queue is a lock whose contenders came at 1000, 2000, …, with these data.
 func queue(path string, data ...string) *recipe.Queue {
-	d := &recipe.Dir{Path: path, Total: len(data), Next: int32(len(data))}
+	d := &turns.Dir{Path: path, Total: len(data), Next: int32(len(data))}
 	for i, text := range data {
 		d.Nodes = append(d.Nodes, recipe.Node{Name: fmt.Sprintf("lock-%010d", i), Data: text,
 			Session: int64(16 + i), Czxid: int64(7 + i), Ctime: int64(1000 * (i + 1)), Mtime: int64(1000 * (i + 1))})
 	}
-	return &recipe.Assemble([]*recipe.Dir{d}, &told{})[0]
+	return &turns.Assemble([]*turns.Dir{d}, &told{})[0]
 }
 
 func TestLocksAreFiltered(t *testing.T) {
@@ -198,7 +199,8 @@ func TestTextsOfThePage(t *testing.T) {
 
 func TestNamesOfHolders(t *testing.T) {
 	for want, c := range map[string]contenderRow{
-		"web[7]":                {Entry: recipe.Entry{Owner: &recipe.Owner{Host: "web", PID: 7}, Data: "x"}, Addr: "h:1"},
+		"web[7]": {Entry: recipe.Entry{Owner: &recipe.Owner{Host: "web", PID: 7}, Data: "x"},
+			Addr: "h:1"},
 		"web":                   {Entry: recipe.Entry{Owner: &recipe.Owner{Host: "web"}}},
 		"data":                  {Entry: recipe.Entry{Owner: &recipe.Owner{PID: 7}, Data: "data"}, Addr: "h:1"},
 		"h:1 0x10":              {Entry: recipe.Entry{Session: 16, Data: recipe.CuratorRevoke}, Addr: "h:1"},
@@ -295,7 +297,8 @@ func TestPrefixesWithoutALockAreForgotten(t *testing.T) {
 	before := grants()
 	must.Equal(t, len(m.sums), maxPrefixes, "prefixes")
 	look(append([]string{"/payments/l"}, made[1:]...)...)
-	expect.Equal(t, m.sums["/payments"] != nil && m.sums["/payments"].held == 1, true, "the new prefix has its own figures")
+	expect.Equal(t, m.sums["/payments"] != nil && m.sums["/payments"].held == 1, true,
+		"the new prefix has its own figures")
 	expect.Equal(t, m.sums["/z00"] == nil, true, "the prefix without a lock is forgotten")
 	expect.That(t, grants() >= before, "%d grants, before %d", grants(), before)
 	look(append([]string{"/payments/l", "/orders/l"}, made[1:]...)...)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/history"
 	"github.com/zlockd/zlockd/test/wire"
@@ -387,7 +388,7 @@ func (x *contender) lockOnce(w *wire.Conn, heard time.Duration, stop <-chan stru
 		if err != nil {
 			return err
 		}
-		place, err := (recipe.Rule{Layout: recipe.LayoutCurator, Kind: recipe.RoleLock}).Place(
+		place, err := (turns.Rule{Layout: recipe.LayoutCurator, Kind: recipe.RoleLock}).Place(
 			slices.Values(names), own)
 		if err != nil || !place.Found {
 			x.c.t.Errorf("K9: %s is not among %v: %v", path, names, err)

@@ -10,10 +10,11 @@ import (
 
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Lock reads one lock for package recipe to make sense of.
+// Lock reads one lock for package turns to make sense of.
 func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, error) {
 	list, err := e.Conn().Names(ctx, path)
 	var own zk.Node
@@ -33,21 +34,21 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 	// Each creation and each removal of a child adds one to cversion.
 	in.next = (list.Stat.Cversion + list.Stat.NumChildren) / 2
 	if own.Stat.EphemeralOwner != 0 { // the node is the lock
-		return in.queue(&recipe.Dir{Path: recipe.Parent(path),
+		return in.queue(&turns.Dir{Path: recipe.Parent(path),
 			Nodes: []recipe.Node{nodeOf(recipe.Base(path), own, false)}}), nil
 	}
 	names := list.List()
-	dir := &recipe.Dir{Path: path, Data: in.data, Next: in.next}
-	part := func(path string, part recipe.Part) *recipe.Dir {
-		return &recipe.Dir{Path: path, Sem: in.path, SemData: in.data, Part: part}
+	dir := &turns.Dir{Path: path, Data: in.data, Next: in.next}
+	part := func(path string, part turns.Part) *turns.Dir {
+		return &turns.Dir{Path: path, Sem: in.path, SemData: in.data, Part: part}
 	}
-	dirs := []*recipe.Dir{dir}
+	dirs := []*turns.Dir{dir}
 	rec, _ := recipe.ParseRecord(own.Data)
 	semaphore := slices.Contains(names, recipe.PermitsName) || rec.Limit > 0
 	switch {
 	case semaphore:
-		permits := part(recipe.Join(path, recipe.PermitsName), recipe.PermitsPart)
-		queue := part(recipe.Join(path, recipe.QueueName), recipe.QueuePart)
+		permits := part(recipe.Join(path, recipe.PermitsName), turns.PermitsPart)
+		queue := part(recipe.Join(path, recipe.QueueName), turns.QueuePart)
 		names = slices.DeleteFunc(names, func(n string) bool {
 			return n == recipe.PermitsName || n == recipe.QueueName
 		})
@@ -55,12 +56,12 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 		err = errors.Join(in.list(permits), in.list(queue), in.read(dir, names))
 		switch {
 		case len(dir.Nodes) == 0:
-			dirs = []*recipe.Dir{permits, queue}
+			dirs = []*turns.Dir{permits, queue}
 		case len(permits.Nodes)+len(queue.Nodes) > 0:
 			dirs = append(dirs, permits, queue)
 		}
 	case recipe.IsKazooSemaphore(names, in.data):
-		queue := part(path+recipe.KazooQueue, recipe.QueuePart)
+		queue := part(path+recipe.KazooQueue, turns.QueuePart)
 		dirs, err = append(dirs, queue), errors.Join(in.read(dir, names), in.list(queue))
 	default:
 		err = in.read(dir, names)
@@ -82,7 +83,7 @@ type inspection struct {
 }
 
 // queue builds the description of the lock from the nodes read.
-func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
+func (in *inspection) queue(dirs ...*turns.Dir) *recipe.Queue {
 	free := recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []recipe.Layout{recipe.LayoutCurator},
 		Next: in.next}
 	q := &recipe.Queue{Lock: free}
@@ -90,7 +91,7 @@ func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
 		q.Kind, q.Layouts, q.Policy = recipe.KindRWLock, []recipe.Layout{recipe.LayoutPolicy}, rec.Policy
 	}
 	assembled := 0
-	for _, found := range recipe.Assemble(dirs, recipe.Unseen{}) {
+	for _, found := range turns.Assemble(dirs, turns.Unseen{}) {
 		if found.Path != in.path {
 			continue
 		}
@@ -118,7 +119,7 @@ func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
 }
 
 // list reads the contenders of a directory. The directory may be missing.
-func (in *inspection) list(d *recipe.Dir) error {
+func (in *inspection) list(d *turns.Dir) error {
 	names, err := in.e.Children(in.ctx, d.Path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -134,7 +135,7 @@ const inspectParallel = 16
 
 // read reads the contenders among some children. It leaves out nodes that have gone since. It also leaves out
 // lasting nodes, unless contenders wait for them because of their numbers.
-func (in *inspection) read(d *recipe.Dir, names []string) error {
+func (in *inspection) read(d *turns.Dir, names []string) error {
 	names = slices.DeleteFunc(names, func(n string) bool {
 		other := !recipe.MayContend(n)
 		if other {

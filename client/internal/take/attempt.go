@@ -1,5 +1,5 @@
 // Package take asks for locks: a call contends in one session after another until it has its lock. It waits
-// for its turn in the process, makes nodes, looks at the queue, lets package recipe decide, waits, and looks
+// for its turn in the process, makes nodes, looks at the queue, lets package turns decide, waits, and looks
 // again. It returns the first lease of a hold, or it leaves no node behind.
 package take
 

@@ -3,17 +3,17 @@ package take
 import (
 	"context"
 
-	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 )
 
 // contender is one attempt in one session, for recipes that need more than one list to decide: a lock with a
 // policy, an upgrade, permits. A queue of numbered nodes needs fewer lists. It has its own loop, waiter.wait.
 type contender[T any] interface {
-	// next looks at the queue, and returns what the contender must do according to package recipe.
-	next(ctx context.Context) (recipe.Step, error)
+	// next looks at the queue, and returns what the contender must do according to package turns.
+	next(ctx context.Context) (turns.Step, error)
 	// act carries out the decision, and waits if the decision says so. If it returns neither a result nor an
 	// error, the contender looks again.
-	act(ctx context.Context, step recipe.Step) (*T, error)
+	act(ctx context.Context, step turns.Step) (*T, error)
 }
 
 // contend looks, decides and acts until the contender has its lock. An event alone grants nothing, because

@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -52,26 +53,26 @@ type upgrader struct {
 	try  bool
 }
 
-func (u *upgrader) next(ctx context.Context) (recipe.Step, error) {
+func (u *upgrader) next(ctx context.Context) (turns.Step, error) {
 	if err := u.h.Over(); err != nil {
-		return recipe.Step{}, err
+		return turns.Step{}, err
 	}
 	if err := u.look(ctx); err != nil {
-		return recipe.Step{}, err
+		return turns.Step{}, err
 	}
-	return recipe.DecideUpgrade(u.dir.view(u.a.Terms.Policy), u.id), nil
+	return turns.DecideUpgrade(u.dir.view(u.a.Terms.Policy), u.id), nil
 }
 
-func (u *upgrader) act(ctx context.Context, step recipe.Step) (*hold.Hold, error) {
+func (u *upgrader) act(ctx context.Context, step turns.Step) (*hold.Hold, error) {
 	switch step.Do {
-	case recipe.Removed:
+	case turns.Removed:
 		if err := u.h.NodeIsGone(ctx, u.held); u.h.Mode() != fence.Exclusive {
 			return nil, err
 		}
 		return u.h, nil // another call was first
-	case recipe.Clash:
+	case turns.Clash:
 		return nil, hold.ErrUpgradeConflict
-	case recipe.CloseDoor:
+	case turns.CloseDoor:
 		if u.try && u.dir.view(u.a.Terms.Policy).OtherHold(u.id) != nil {
 			return nil, hold.ErrNotAcquired
 		}
@@ -79,7 +80,7 @@ func (u *upgrader) act(ctx context.Context, step recipe.Step) (*hold.Hold, error
 		// Do not stop if ctx ends: if the server set the mark after this client has taken it back, it would
 		// stay as long as the read hold.
 		return nil, u.dir.setDoor(u.h.Life(), u.mark())
-	case recipe.Wait:
+	case turns.Wait:
 		if u.try {
 			return nil, hold.ErrNotAcquired
 		}
@@ -88,7 +89,7 @@ func (u *upgrader) act(ctx context.Context, step recipe.Step) (*hold.Hold, error
 			err = u.e.RestAwhile(ctx, s.Watch.Fired(), u.h.Life().Done())
 		}
 		return nil, err
-	default: // recipe.Grant
+	default: // turns.Grant
 		done, err := u.becomeWriter(ctx)
 		if done {
 			return u.h, err
@@ -104,7 +105,7 @@ func (u *upgrader) becomeWriter(ctx context.Context) (bool, error) {
 		return false, u.e.AwaitValid(ctx)
 	}
 	return u.h.BecomeWriter(func() (*hold.Writer, error) {
-		n := u.holdNode(recipe.UpgradeGrant(u.id))
+		n := u.holdNode(turns.UpgradeGrant(u.id))
 		made, err := u.e.CreateUntilKnown(u.c.Keeper.Cleaning(), n)
 		switch {
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):

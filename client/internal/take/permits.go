@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -32,20 +33,20 @@ type semLayout struct {
 	leaseName    func(id recipe.ID, slot int) string
 	numbered     bool    // the permits have numbers
 	mode         zk.Mode // mode of the nodes of the permits
-	use          recipe.Use
+	use          turns.Use
 }
 
 func semLayoutOf(l recipe.Layout, path string) semLayout {
 	if l == recipe.LayoutKazoo {
 		return semLayout{lock: path + "-__lock__", leases: path,
-			q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.Ephemeral,
-			use:       recipe.UseBarePermits,
+			q: queue{turns.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.Ephemeral,
+			use:       turns.UseBarePermits,
 			leaseName: func(id recipe.ID, _ int) string { return id.Hex() }}
 	}
 	return semLayout{
 		lock: recipe.Join(path, "locks"), leases: recipe.Join(path, recipe.PermitsName),
-		q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential,
-		use:      recipe.UsePermits,
+		q: queue{turns.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential,
+		use:      turns.UsePermits,
 		numbered: true, leaseName: recipe.PermitName,
 	}
 }
@@ -192,8 +193,8 @@ func (s *Permits) free(ctx context.Context, e *session.Epoch, a *attempt, limit,
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
-	do, err := recipe.DecidePermits(limit, len(used), n)
-	if err == nil && do == recipe.Wait {
+	do, err := turns.DecidePermits(limit, len(used), n)
+	if err == nil && do == turns.Wait {
 		a.waitsForPermits("", s.d.leases, used)
 		err = hold.ErrNotAcquired
 	}

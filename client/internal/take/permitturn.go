@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -33,7 +34,7 @@ func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]session.Made, 
 	if p.unstored {
 		p.sight.store = nil
 	}
-	nodes := p.s.permits(p.e, p.a, recipe.FreeSlots(p.sight.limit, p.used, p.n, p.skip))
+	nodes := p.s.permits(p.e, p.a, turns.FreeSlots(p.sight.limit, p.used, p.n, p.skip))
 	nodes[0].Also = append(append([]zk.Op{}, check...), p.sight.store...)
 	made, _, err := p.e.Create(ctx, nodes...)
 	switch {
@@ -68,22 +69,22 @@ func newPermitHead(s *Permits, a *attempt, turn *hold.Grant, n int) *permitHead 
 }
 
 // next reads the number of permits, then those in use.
-func (p *permitHead) next(ctx context.Context) (recipe.Step, error) {
+func (p *permitHead) next(ctx context.Context) (turns.Step, error) {
 	for {
 		err := p.look(ctx)
 		if !errors.Is(err, zk.ErrNoNode) {
 			if err != nil {
-				return recipe.Step{}, err
+				return turns.Step{}, err
 			}
-			do, err := recipe.DecidePermits(p.sight.limit, len(p.used), p.n)
-			return recipe.Step{Do: do}, err
+			do, err := turns.DecidePermits(p.sight.limit, len(p.used), p.n)
+			return turns.Step{Do: do}, err
 		}
 		// With kazoo's layout the queue is beside the path.
 		if err := p.own.lookOwn(ctx); err != nil {
-			return recipe.Step{}, err
+			return turns.Step{}, err
 		}
 		if err := p.ensure(ctx); err != nil {
-			return recipe.Step{}, err
+			return turns.Step{}, err
 		}
 	}
 }
@@ -102,8 +103,8 @@ func (p *permitHead) look(ctx context.Context) error {
 
 // act takes the permits if the node of its own place still exists. If another client has removed that node,
 // another head may be counting the same permits.
-func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold.Grant, error) {
-	if step.Do == recipe.Wait {
+func (p *permitHead) act(ctx context.Context, step turns.Step) (*hold.Grant, error) {
+	if step.Do == turns.Wait {
 		p.a.waitsForPermits(p.own.Path, p.s.d.leases, p.used)
 		if p.a.Try {
 			return nil, hold.ErrNotAcquired
@@ -127,7 +128,7 @@ func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold.Grant, er
 	return p.s.holdOf(p.a, p.e, made, p.used)
 }
 
-// permitTry is a try without a place in the queue. It makes the nodes of its permits, and recipe.TryPermits
+// permitTry is a try without a place in the queue. It makes the nodes of its permits, and turns.TryPermits
 // decides by their places. While another contender is in the queue, the try removes its permits. If enough
 // permits are free then, that contender is about to get its own, and the try looks again.
 type permitTry struct {
@@ -144,7 +145,7 @@ const tryAgain = 5
 // the tries gets its numbers.
 const takenAgain = 100
 
-func (t *permitTry) next(ctx context.Context) (recipe.Step, error) {
+func (t *permitTry) next(ctx context.Context) (turns.Step, error) {
 	err := tryLook(ctx, t.e, t.s.path, func() (err error) {
 		if t.sight, err = t.s.look(ctx, t.e); err != nil {
 			return err
@@ -156,13 +157,13 @@ func (t *permitTry) next(ctx context.Context) (recipe.Step, error) {
 		t.before, err = t.s.queue(ctx, t.e)
 	}
 	if err == nil && t.before.Len() > 0 { // a contender waits in the queue or is about to leave it
-		return recipe.Step{Do: recipe.Wait}, nil
+		return turns.Step{Do: turns.Wait}, nil
 	}
-	return recipe.Step{Do: recipe.Grant}, err
+	return turns.Step{Do: turns.Grant}, err
 }
 
-func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold.Grant, error) {
-	if step.Do == recipe.Wait {
+func (t *permitTry) act(ctx context.Context, step turns.Step) (*hold.Grant, error) {
+	if step.Do == turns.Wait {
 		if t.tries++; t.tries == tryAgain {
 			return nil, hold.ErrNotAcquired
 		}
@@ -176,10 +177,10 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold.Grant, err
 		return nil, err
 	}
 	verdict, all, err := t.judge(ctx, made)
-	if err == nil && verdict == recipe.PermitsGranted {
+	if err == nil && verdict == turns.PermitsGranted {
 		err = aloneNow(ctx, t.e, t.s.path, t.s.d.use, nil)
 	}
-	if err == nil && verdict == recipe.PermitsGranted {
+	if err == nil && verdict == turns.PermitsGranted {
 		t.a.leave()
 		return t.s.holdOf(t.a, t.e, made, all)
 	}
@@ -191,12 +192,12 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold.Grant, err
 	if err != nil {
 		return nil, err
 	}
-	if verdict == recipe.PermitsTaken && t.taken < takenAgain {
+	if verdict == turns.PermitsTaken && t.taken < takenAgain {
 		t.taken++
 		t.skip = rand.IntN(t.sight.limit) // otherwise all late tries would take the lowest again
 		return nil, nil
 	}
-	if t.tries++; verdict == recipe.PermitsRefused || t.tries == tryAgain {
+	if t.tries++; verdict == turns.PermitsRefused || t.tries == tryAgain {
 		return nil, hold.ErrNotAcquired
 	}
 	return nil, nil
@@ -213,7 +214,7 @@ func (s *Permits) queue(ctx context.Context, e *session.Epoch) (zk.Names, error)
 
 // judge decides about the permits that a try made, and returns all permits. The queue is listed before the
 // permits.
-func (t *permitTry) judge(ctx context.Context, own []session.Made) (recipe.PermitVerdict, []string, error) {
+func (t *permitTry) judge(ctx context.Context, own []session.Made) (turns.PermitVerdict, []string, error) {
 	p := t.e.Conn().Pipe()
 	queue, permits := p.Names(t.s.d.lock), p.Names(t.s.d.leases)
 	p.Send()
@@ -230,7 +231,7 @@ func (t *permitTry) judge(ctx context.Context, own []session.Made) (recipe.Permi
 	for i, m := range own {
 		mine[i] = m.Name
 	}
-	return recipe.TryPermits(t.sight.limit, all.List(), mine, after.Len(), quiet), all.List(), nil
+	return turns.TryPermits(t.sight.limit, all.List(), mine, after.Len(), quiet), all.List(), nil
 }
 
 // permits describes the nodes of new permits with the numbers.
@@ -272,7 +273,7 @@ func (s *Permits) holdOf(a *attempt, e *session.Epoch, made []session.Made, besi
 		held[i] = hold.Node{Path: m.Path}
 	}
 	g := a.granted(e, fence.Token(made[0].Stat.Czxid), held...)
-	switch other := recipe.Unnumbered(beside); {
+	switch other := turns.Unnumbered(beside); {
 	case !s.d.numbered:
 		g.Unnumbered = fmt.Errorf("%w: permits of the layout %v have none", ErrNoSlots, s.terms.Layout)
 	case other != "":

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -123,7 +124,7 @@ const (
 
 // lookAhead waits until the contender before the last one is gone, and lists then. Together with the list it
 // sets watches on the last one and on the own node, for the wait that follows.
-func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, error) {
+func (w *waiter) lookAhead(ctx context.Context, p turns.Place) (*zk.Names, error) {
 	last := recipe.Join(w.a.dir, p.Blocker.Name)
 	if _, err := w.await(ctx, recipe.Join(w.a.dir, p.Before.Name), p.Ahead-1, wakers{}); err != nil {
 		return nil, err
@@ -207,7 +208,7 @@ func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record)
 			return 0, err
 		}
 	}
-	return recipe.DelayLeft(delay, dir.Stat.Mtime, w.Stat.Ctime, time.Since(w.born)), nil
+	return turns.DelayLeft(delay, dir.Stat.Mtime, w.Stat.Ctime, time.Since(w.born)), nil
 }
 
 // setMark writes the data of the directory at the version seen.
@@ -231,10 +232,10 @@ func lives(names []string, uuid string) bool {
 
 // alone returns an error if a client holds or awaits a lock of another kind on the path. The argument names
 // lists the path's children.
-func alone(ctx context.Context, e *session.Epoch, path string, own recipe.Use, names []string) error {
+func alone(ctx context.Context, e *session.Epoch, path string, own turns.Use, names []string) error {
 	for name, u := range own.Rivals(names) {
 		child, live := recipe.Join(path, name), false
-		if u == recipe.UsePermits {
+		if u == turns.UsePermits {
 			permits, err := e.Children(ctx, child)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
 				return err
@@ -260,7 +261,7 @@ func alone(ctx context.Context, e *session.Epoch, path string, own recipe.Use, n
 // aloneNow lists the path and calls alone, for an attempt that may not have listed the path since it made its
 // node.
 func aloneNow(
-	ctx context.Context, e *session.Epoch, path string, own recipe.Use, listed *zk.Names,
+	ctx context.Context, e *session.Epoch, path string, own turns.Use, listed *zk.Names,
 ) error {
 	if listed == nil {
 		names, err := e.Conn().Names(ctx, path)

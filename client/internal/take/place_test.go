@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -76,7 +77,7 @@ func TestLookAtTheOwnNode(t *testing.T) {
 // one first.
 func TestFewContendersInOrder(t *testing.T) {
 	t.Parallel()
-	q := queue{recipe.Rule{Layout: recipe.LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
+	q := queue{turns.Rule{Layout: recipe.LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
 	contender := func(role recipe.Role, seq string) recipe.Contender {
 		c, _, ok := recipe.ParseName(recipe.NodeName(recipe.LayoutCurator, role, newNodeID(7), "") + seq)
 		must.That(t, ok, "no contender")

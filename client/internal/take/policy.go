@@ -9,10 +9,11 @@ import (
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// UnderPolicy takes a read-write lock with a policy. recipe/policy.go decides; this file reads the facts for
+// UnderPolicy takes a read-write lock with a policy. Package turns decides; this file reads the facts for
 // the decisions, and carries the decisions out.
 func (c *Client) UnderPolicy(ctx context.Context, ask Ask) (*hold.Lease, error) {
 	return c.acquire(ctx, &attempt{Ask: ask, dir: ask.Path}, underPolicy)
@@ -66,9 +67,9 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold.Grant, error) {
 }
 
 // next looks and decides. Because the server may lag behind, a try is refused only after a sync.
-func (w *policyWaiter) next(ctx context.Context) (recipe.Step, error) {
+func (w *policyWaiter) next(ctx context.Context) (turns.Step, error) {
 	if err := w.look(ctx); err != nil {
-		return recipe.Step{}, err
+		return turns.Step{}, err
 	}
 	step, err := w.decide()
 	if errors.Is(err, hold.ErrNotAcquired) && !w.synced {
@@ -105,32 +106,32 @@ func (w *policyWaiter) mark() recipe.Door {
 	return recipe.Door{Owner: w.id, Kind: recipe.DoorWrite}
 }
 
-// decide calls the decision functions of package recipe.
-func (w *policyWaiter) decide() (recipe.Step, error) {
+// decide calls the decision functions of package turns.
+func (w *policyWaiter) decide() (turns.Step, error) {
 	v := w.dir.view(w.a.Terms.Policy)
 	v.Overdue = w.queued && !w.reads() && w.untilOverdue() <= 0
-	var step recipe.Step
+	var step turns.Step
 	switch {
 	case w.reads():
-		step = recipe.DecideRead(v, w.id, w.queued)
+		step = turns.DecideRead(v, w.id, w.queued)
 	case w.queued:
-		step = recipe.DecideWrite(v, w.id)
+		step = turns.DecideWrite(v, w.id)
 	case w.a.Try && len(v.Nodes) > 0:
-		return recipe.Step{}, hold.ErrNotAcquired
+		return turns.Step{}, hold.ErrNotAcquired
 	default:
-		step = recipe.Step{Do: recipe.Enqueue}
+		step = turns.Step{Do: turns.Enqueue}
 	}
-	if w.a.Try && step.Do != recipe.Grant && step.Do != recipe.CloseDoor &&
-		(step.Do != recipe.Enqueue || w.reads()) {
-		return recipe.Step{}, hold.ErrNotAcquired
+	if w.a.Try && step.Do != turns.Grant && step.Do != turns.CloseDoor &&
+		(step.Do != turns.Enqueue || w.reads()) {
+		return turns.Step{}, hold.ErrNotAcquired
 	}
 	return step, nil
 }
 
 // act carries a decision out. It returns a hold, an error, or neither if the attempt must look
 // again.
-func (w *policyWaiter) act(ctx context.Context, step recipe.Step) (*hold.Grant, error) {
-	if step.Do == recipe.Grant || step.Do == recipe.CloseDoor {
+func (w *policyWaiter) act(ctx context.Context, step turns.Step) (*hold.Grant, error) {
+	if step.Do == turns.Grant || step.Do == turns.CloseDoor {
 		if wait, err := w.lockDelay(ctx); wait || err != nil {
 			return nil, err
 		}
@@ -139,17 +140,17 @@ func (w *policyWaiter) act(ctx context.Context, step recipe.Step) (*hold.Grant, 
 		}
 	}
 	switch step.Do {
-	case recipe.Enqueue:
+	case turns.Enqueue:
 		return nil, w.enqueue(ctx)
-	case recipe.Wait:
+	case turns.Wait:
 		w.waits()
 		return nil, w.awaitStep(ctx, step)
-	case recipe.CloseDoor:
+	case turns.CloseDoor:
 		w.closed = true
 		return nil, w.dir.setDoor(ctx, w.mark())
-	case recipe.ReopenDoor:
+	case turns.ReopenDoor:
 		return nil, w.dir.setDoor(ctx, recipe.Door{})
-	case recipe.Grant:
+	case turns.Grant:
 		return w.grant(ctx)
 	default: // policyRemoved
 		return nil, w.displaced()
@@ -186,7 +187,7 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 
 // holdNode describes the node that stands for the hold. In the transaction that makes the node, the server
 // checks the record, and checks or removes the contender's present node.
-func (w *policyWaiter) holdNode(txn recipe.GrantTxn) session.Node {
+func (w *policyWaiter) holdNode(txn turns.GrantTxn) session.Node {
 	path := func(n recipe.PolicyNode) string {
 		if n.Kind.Hold() {
 			return recipe.Join(w.a.dir, n.Name(true))
@@ -207,9 +208,9 @@ func (w *policyWaiter) holdNode(txn recipe.GrantTxn) session.Node {
 
 // grant makes the hold node and returns the hold.
 func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
-	txn := recipe.WriteGrant(w.id)
+	txn := turns.WriteGrant(w.id)
 	if w.reads() {
-		txn = recipe.ReadGrant(w.id, w.queued)
+		txn = turns.ReadGrant(w.id, w.queued)
 	}
 	asked, n := w.c.Keeper.Now(), w.holdNode(txn)
 	n.List = !w.queued
@@ -229,7 +230,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	if n.List {
 		// A lock of another kind may have come while this reader had no node that it could see. Whichever
 		// makes its node later sees the other.
-		if err := aloneNow(ctx, w.e, w.a.dir, recipe.UsePolicy, names); err != nil {
+		if err := aloneNow(ctx, w.e, w.a.dir, turns.UsePolicy, names); err != nil {
 			w.e.ReapMarked([]string{node}, w.dir.undo)
 			return nil, err
 		}
@@ -286,7 +287,7 @@ func (w *policyWaiter) untilOverdue() time.Duration {
 
 // awaitStep waits for the event that the decision names. After it the contender looks again; an event alone
 // grants nothing.
-func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
+func (w *policyWaiter) awaitStep(ctx context.Context, step turns.Step) error {
 	var also wakers
 	if step.Timer {
 		also.timer = time.After(max(w.untilOverdue(), 0) + time.Millisecond)
@@ -311,7 +312,7 @@ func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	case !w.queued:
 		return true, w.enqueue(ctx) // the server stamps the node, so the delay counts from the loss
 	}
-	left := recipe.DelayLeft(w.a.Terms.LockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
+	left := turns.DelayLeft(w.a.Terms.LockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
 	switch {
 	case left <= 0 && w.reads():
 		return true, w.dir.setDoor(ctx, recipe.Door{}) // so that the next reader need not wait again

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -71,15 +72,15 @@ func (d *policyDir) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := alone(ctx, d.e, d.path, recipe.UsePolicy, names); err != nil {
+	if err := alone(ctx, d.e, d.path, turns.UsePolicy, names); err != nil {
 		return err
 	}
 	d.nodes, err = recipe.ParsePolicyNodes(names)
 	return err
 }
 
-func (d *policyDir) view(policy recipe.Policy) *recipe.PolicyView {
-	return &recipe.PolicyView{Policy: policy, Door: d.rec.Mark(), Nodes: d.nodes}
+func (d *policyDir) view(policy recipe.Policy) *turns.PolicyView {
+	return &turns.PolicyView{Policy: policy, Door: d.rec.Mark(), Nodes: d.nodes}
 }
 
 // same reports, after a grant, whether the directory is still the one that the contender looked at.

@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -23,7 +24,7 @@ func deciding(mode fence.Mode, try bool, nodes ...recipe.PolicyNode) *policyWait
 }
 
 // decides checks what a contender does next; 0: it is refused.
-func decides(t *testing.T, w *policyWaiter, want recipe.Do) {
+func decides(t *testing.T, w *policyWaiter, want turns.Do) {
 	t.Helper()
 	step, err := w.decide()
 	if want == 0 {
@@ -44,16 +45,16 @@ func TestDecisionsOfATry(t *testing.T) {
 	for name, x := range map[string]struct {
 		mode      fence.Mode
 		nodes     []recipe.PolicyNode
-		wait, try recipe.Do // 0: refused
+		wait, try turns.Do // 0: refused
 	}{
-		"reader, free":           {fence.Shared, nil, recipe.Grant, recipe.Grant},
-		"reader, read":           {fence.Shared, []recipe.PolicyNode{reader}, recipe.Grant, recipe.Grant},
-		"reader, written":        {fence.Shared, []recipe.PolicyNode{writer}, recipe.Enqueue, 0},
-		"reader, writer waits":   {fence.Shared, []recipe.PolicyNode{reader, waits}, recipe.Enqueue, 0},
-		"writer, free":           {fence.Exclusive, nil, recipe.Enqueue, recipe.Enqueue},
-		"writer, read":           {fence.Exclusive, []recipe.PolicyNode{reader}, recipe.Enqueue, 0},
-		"writer, written":        {fence.Exclusive, []recipe.PolicyNode{writer}, recipe.Enqueue, 0},
-		"writer, another writer": {fence.Exclusive, []recipe.PolicyNode{waits}, recipe.Enqueue, 0},
+		"reader, free":           {fence.Shared, nil, turns.Grant, turns.Grant},
+		"reader, read":           {fence.Shared, []recipe.PolicyNode{reader}, turns.Grant, turns.Grant},
+		"reader, written":        {fence.Shared, []recipe.PolicyNode{writer}, turns.Enqueue, 0},
+		"reader, writer waits":   {fence.Shared, []recipe.PolicyNode{reader, waits}, turns.Enqueue, 0},
+		"writer, free":           {fence.Exclusive, nil, turns.Enqueue, turns.Enqueue},
+		"writer, read":           {fence.Exclusive, []recipe.PolicyNode{reader}, turns.Enqueue, 0},
+		"writer, written":        {fence.Exclusive, []recipe.PolicyNode{writer}, turns.Enqueue, 0},
+		"writer, another writer": {fence.Exclusive, []recipe.PolicyNode{waits}, turns.Enqueue, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			decides(t, deciding(x.mode, false, x.nodes...), x.wait)
@@ -70,17 +71,17 @@ func TestDecisionsOfAQueuedWriter(t *testing.T) {
 		others    []recipe.PolicyNode
 		closed    bool
 		gone      bool
-		wait, try recipe.Do
+		wait, try turns.Do
 	}{
-		"first":       {nil, false, false, recipe.CloseDoor, recipe.CloseDoor},
-		"door closed": {nil, true, false, recipe.Grant, recipe.Grant},
+		"first":       {nil, false, false, turns.CloseDoor, turns.CloseDoor},
+		"door closed": {nil, true, false, turns.Grant, turns.Grant},
 		"behind a writer": {[]recipe.PolicyNode{{ID: other, Kind: recipe.QueueWrite, Seq: 1}}, false, false,
-			recipe.Wait, 0},
-		"readers hold": {[]recipe.PolicyNode{{ID: other, Kind: recipe.HoldRead}}, true, false, recipe.Wait, 0},
-		"removed":      {nil, false, true, recipe.Removed, 0},
+			turns.Wait, 0},
+		"readers hold": {[]recipe.PolicyNode{{ID: other, Kind: recipe.HoldRead}}, true, false, turns.Wait, 0},
+		"removed":      {nil, false, true, turns.Removed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for try, want := range map[bool]recipe.Do{false: x.wait, true: x.try} {
+			for try, want := range map[bool]turns.Do{false: x.wait, true: x.try} {
 				w := deciding(fence.Exclusive, try, x.others...)
 				w.queued, w.born = true, time.Now()
 				if !x.gone {
@@ -101,8 +102,8 @@ func TestDecisionOfAnOverdueWriter(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
 		since time.Time
-		want  recipe.Do
-	}{"just come": {time.Now(), recipe.Wait}, "overdue": {time.Now().Add(-time.Hour), recipe.CloseDoor}} {
+		want  turns.Do
+	}{"just come": {time.Now(), turns.Wait}, "overdue": {time.Now().Add(-time.Hour), turns.CloseDoor}} {
 		t.Run(name, func(t *testing.T) {
 			w := deciding(fence.Exclusive, false, recipe.PolicyNode{ID: newNodeID(8), Kind: recipe.HoldRead})
 			w.a.Terms.Policy = recipe.PolicyReader
@@ -111,7 +112,7 @@ func TestDecisionOfAnOverdueWriter(t *testing.T) {
 			w.queued, w.born = true, x.since
 			decides(t, w, x.want)
 			left := w.untilOverdue()
-			expect.Equal(t, left > 0, x.want == recipe.Wait, "that there is time left, of %v", left)
+			expect.Equal(t, left > 0, x.want == turns.Wait, "that there is time left, of %v", left)
 			expect.That(t, left <= 30*time.Minute, "%v left, want at most 30 minutes", left)
 		})
 	}

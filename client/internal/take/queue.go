@@ -11,15 +11,16 @@ import (
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
 // queue is a recipe in which every contender has a numbered node and waits for
 // one node before it.
-type queue struct{ recipe.Rule }
+type queue struct{ turns.Rule }
 
 // InQueue takes a lock with a queue, by the rule of the queue.
-func (c *Client) InQueue(ctx context.Context, ask Ask, rule recipe.Rule) (*hold.Lease, error) {
+func (c *Client) InQueue(ctx context.Context, ask Ask, rule turns.Rule) (*hold.Lease, error) {
 	return c.acquire(ctx, &attempt{Ask: ask, dir: ask.Path, alone: ask.Value != nil}, queue{rule}.run)
 }
 
@@ -72,7 +73,7 @@ func (q queue) precheck(ctx context.Context, e *session.Epoch, a *attempt) error
 		}
 		p, err := q.Place(names.All(), recipe.Contender{})
 		if err == nil {
-			err = alone(ctx, e, a.dir, recipe.UseQueue, p.Others)
+			err = alone(ctx, e, a.dir, turns.UseQueue, p.Others)
 		}
 		if err == nil && p.Blocked {
 			a.waitsInQueue("", &names, p)
@@ -163,7 +164,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error)
 					return nil, err
 				}
 				if free && w.e.Valid() {
-					return w.first(ctx, recipe.Place{}, nil)
+					return w.first(ctx, turns.Place{}, nil)
 				}
 				continue
 			}
@@ -346,8 +347,8 @@ func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Wat
 
 // first makes the grant when no contender is ahead. The list is nil if the waiter needed no other
 // list.
-func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*hold.Grant, error) {
-	if err := alone(ctx, w.e, w.a.dir, recipe.UseQueue, p.Others); err != nil {
+func (w *waiter) first(ctx context.Context, p turns.Place, names *zk.Names) (*hold.Grant, error) {
+	if err := alone(ctx, w.e, w.a.dir, turns.UseQueue, p.Others); err != nil {
 		return nil, err
 	}
 	if w.made != w.c.Keeper.Connections() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/internal/hold"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -16,7 +17,7 @@ func (a *attempt) waits(ev hold.Event) {
 
 // waitsInQueue reports a place in a queue. The first contender holds the lock, unless the queue is for
 // permits. The call costs nothing if no function receives events.
-func (a *attempt) waitsInQueue(node string, names *zk.Names, p recipe.Place) {
+func (a *attempt) waitsInQueue(node string, names *zk.Names, p turns.Place) {
 	if a.Tell == nil {
 		return
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
+	"github.com/zlockd/zlockd/client/recipe/waits"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/server/view/ask"
@@ -37,7 +39,7 @@ func (t *Troubles) find(list []recipe.Queue) {
 
 // Source is what a looker looks at.
 type Source interface {
-	recipe.Watches
+	turns.Watches
 	// View runs f under the read side of the state lock, if there is a state.
 	View(f func(*state.State)) bool
 }
@@ -81,7 +83,7 @@ type lazyGraph struct {
 }
 
 func (g *lazyGraph) of(l *Looker, locks []recipe.Queue) *recipe.Graph {
-	g.once.Do(func() { g.Graph = l.Confirmed(recipe.WaitGraph(locks)) })
+	g.once.Do(func() { g.Graph = l.Confirmed(waits.Graph(locks)) })
 	return g.Graph
 }
 

@@ -1,8 +1,10 @@
-package recipe
+package turns
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // semaphore holds the two directories of a semaphore; either may be empty.
@@ -24,17 +26,17 @@ func semaphoreAt(all map[string]*semaphore, path, data string) *semaphore {
 
 // allPermits reports whether the contenders have the names of a layout's permits: with kazoo, ids
 // without a number.
-func allPermits(list []Node, l Layout) bool {
-	return !slices.ContainsFunc(list, func(n Node) bool {
-		d := Describe(n.Name)
-		return d.Layout != l || d.Kind != RoleLease
+func allPermits(list []recipe.Node, l recipe.Layout) bool {
+	return !slices.ContainsFunc(list, func(n recipe.Node) bool {
+		d := recipe.Describe(n.Name)
+		return d.Layout != l || d.Kind != recipe.RoleLease
 	})
 }
 
 // lock returns the holders and waiters of the permits. The first contender of the queue waits for any permit,
 // each later one for the contender before it.
-func (s *semaphore) lock(w Watches) Queue {
-	q := Queue{Lock: Lock{Path: s.path, Kind: KindSemaphore, Limit: LimitOf(s.data)}}
+func (s *semaphore) lock(w Watches) recipe.Queue {
+	q := recipe.Queue{Lock: recipe.Lock{Path: s.path, Kind: recipe.KindSemaphore, Limit: recipe.LimitOf(s.data)}}
 	permitDir, queueDir := "leases/", "locks/"
 	var permits, queue []item
 	if s.permits != nil {
@@ -48,13 +50,13 @@ func (s *semaphore) lock(w Watches) Queue {
 		q.Unlisted = q.Unlisted || s.queue.Unlisted
 		q.Total += s.queue.Total
 	}
-	layout := LayoutCurator
+	layout := recipe.LayoutCurator
 	if s.permits != nil && s.permits.Path == s.path || s.queue != nil &&
-		strings.HasSuffix(s.queue.Path, KazooQueue) {
-		layout = LayoutKazoo
-		permitDir, queueDir = "", s.path+KazooQueue+"/"
+		strings.HasSuffix(s.queue.Path, recipe.KazooQueue) {
+		layout = recipe.LayoutKazoo
+		permitDir, queueDir = "", s.path+recipe.KazooQueue+"/"
 	}
-	q.Layouts = []Layout{layout}
+	q.Layouts = []recipe.Layout{layout}
 	pending := s.pending(permits, queue, q.Limit, w)
 	for i := range permits {
 		it := &permits[i]
@@ -63,12 +65,13 @@ func (s *semaphore) lock(w Watches) Queue {
 			continue
 		}
 		it.e.Node = permitDir + it.Node.Name
-		it.e.Mode, it.e.Slot, it.e.HeldSince = Permit, SlotOf(it.Node.Name), it.Ctime // made by the grant
+		it.e.Mode, it.e.Slot = recipe.Permit, recipe.SlotOf(it.Node.Name)
+		it.e.HeldSince = it.Ctime // made by the grant
 		q.Holders = append(q.Holders, it.e)
 	}
 	for i := range queue {
 		it := &queue[i]
-		it.e.Node, it.e.Mode, it.e.HeldSince = queueDir+it.Node.Name, Permit, 0
+		it.e.Node, it.e.Mode, it.e.HeldSince = queueDir+it.Node.Name, recipe.Permit, 0
 		it.e.BlockedBy = []string{}
 		if i > 0 {
 			it.e.BlockedBy = []string{queueDir + queue[i-1].Node.Name}
@@ -96,7 +99,7 @@ func (s *semaphore) pending(permits, queue []item, limit int, w Watches) int {
 	head := &queue[0]
 	for i := len(permits) - 1; i >= 0; i-- {
 		p := &permits[i]
-		if p.Session != head.Session || p.Czxid < head.Czxid || p.Maker == MakerSelf {
+		if p.Session != head.Session || p.Czxid < head.Czxid || p.Maker == recipe.MakerSelf {
 			continue
 		}
 		if watching, known := w.Watching(head.Session, s.permits.Path); known && !watching {

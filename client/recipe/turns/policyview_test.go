@@ -1,4 +1,4 @@
-package recipe
+package turns
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
@@ -15,22 +16,24 @@ import (
 // three of them, with each policy and each door.
 func TestPolicyViewIsWhatClientsDecide(t *testing.T) {
 	race.Alone(t)
-	forms := [][]PolicyRole{nil, {QueueRead}, {QueueWrite}, {HoldRead}, {HoldWrite, QueueWrite}, {HoldWrite}}
+	forms := [][]recipe.PolicyRole{nil, {recipe.QueueRead}, {recipe.QueueWrite}, {recipe.HoldRead},
+		{recipe.HoldWrite, recipe.QueueWrite}, {recipe.HoldWrite}}
 	orders := [][3]int32{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 	waits, states := 0, 0
 	for n := range len(forms) * len(forms) * len(forms) {
 		for _, order := range orders {
 			for door := range 7 {
-				for policy := range PolicyWriter + 1 {
+				for policy := range recipe.PolicyWriter + 1 {
 					v := PolicyView{Policy: policy}
 					for c, form := range []int{n % 6, n / 6 % 6, n / 36} { // of the six forms
 						for _, k := range forms[form] {
-							id := NewID(int64(c+1), 7)
-							v.Nodes = append(v.Nodes, PolicyNode{ID: id, Kind: k, Seq: order[c]})
+							id := recipe.NewID(int64(c+1), 7)
+							v.Nodes = append(v.Nodes, recipe.PolicyNode{ID: id, Kind: k, Seq: order[c]})
 						}
 					}
 					if door > 0 {
-						v.Door = Door{NewID(int64(door+1)/2, 7), DoorWrite + DoorKind(door%2)}
+						v.Door = recipe.Door{Owner: recipe.NewID(int64(door+1)/2, 7),
+							Kind: recipe.DoorWrite + recipe.DoorKind(door%2)}
 					}
 					waits += compareView(t, v)
 					states++
@@ -43,39 +46,39 @@ func TestPolicyViewIsWhatClientsDecide(t *testing.T) {
 }
 
 // lookAt is the lock of a view.
-func lookAt(v PolicyView) Queue {
+func lookAt(v PolicyView) recipe.Queue {
 	d := &Dir{Path: "/l", Total: len(v.Nodes)}
-	d.Data = string(NewPolicyRecord(v.Policy, 0).WithDoor(v.Door).Encode())
+	d.Data = string(recipe.NewPolicyRecord(v.Policy, 0).WithDoor(v.Door).Encode())
 	for _, n := range v.Nodes {
-		d.Nodes = append(d.Nodes, Node{Name: n.Name(true), Session: 1})
+		d.Nodes = append(d.Nodes, recipe.Node{Name: n.Name(true), Session: 1})
 	}
 	return Assemble([]*Dir{d}, nil)[0]
 }
 
 // decision is what a contender does that acts on a fresh list until it waits or is granted.
-func decision(v PolicyView, id ID) Step {
+func decision(v PolicyView, id recipe.ID) Step {
 	for range 3 {
 		var s Step
 		switch {
-		case v.find(id, HoldRead) != nil:
+		case v.find(id, recipe.HoldRead) != nil:
 			s = DecideUpgrade(&v, id)
-		case v.find(id, QueueRead) != nil:
+		case v.find(id, recipe.QueueRead) != nil:
 			s = DecideRead(&v, id, true)
 		default:
-			v.Overdue = v.Door == Door{id, DoorWrite}
+			v.Overdue = v.Door == recipe.Door{Owner: id, Kind: recipe.DoorWrite}
 			s = DecideWrite(&v, id)
 		}
 		if s.Do != CloseDoor {
 			return s
 		}
-		v.Door = Door{id, DoorWrite}
+		v.Door = recipe.Door{Owner: id, Kind: recipe.DoorWrite}
 	}
 	return Step{}
 }
 
 // without is a view without some contenders.
-func without(v PolicyView, gone func(ID) bool) PolicyView {
-	v.Nodes = slices.DeleteFunc(slices.Clone(v.Nodes), func(n PolicyNode) bool { return gone(n.ID) })
+func without(v PolicyView, gone func(recipe.ID) bool) PolicyView {
+	v.Nodes = slices.DeleteFunc(slices.Clone(v.Nodes), func(n recipe.PolicyNode) bool { return gone(n.ID) })
 	return v
 }
 
@@ -84,17 +87,17 @@ func compareView(t *testing.T, v PolicyView) (waits int) {
 		return 0
 	}
 	q := lookAt(v)
-	id := func(name string) ID { n, _ := ParsePolicyNode(name); return n.ID }
-	for _, list := range [][]Entry{q.Holders, q.Waiters} {
+	id := func(name string) recipe.ID { n, _ := recipe.ParsePolicyNode(name); return n.ID }
+	for _, list := range [][]recipe.Entry{q.Holders, q.Waiters} {
 		for _, e := range list {
 			own := id(e.Node)
-			upgrades := v.Door == Door{own, DoorUpgrade} && strings.HasSuffix(e.Node, "-R")
+			upgrades := v.Door == recipe.Door{Owner: own, Kind: recipe.DoorUpgrade} && strings.HasSuffix(e.Node, "-R")
 			if q.Holds(e.Node) && !upgrades {
 				must.Equal(t, len(e.BlockedBy), 0, "%+v: the holder %s waits for", v, e.Node)
 				continue
 			}
 			// All that must go first, through those that wait themselves.
-			first := map[ID]bool{}
+			first := map[recipe.ID]bool{}
 			for todo := e.BlockedBy; len(todo) > 0; todo = todo[1:] {
 				if on := q.Find(todo[0]); on != nil && !first[id(on.Node)] {
 					first[id(on.Node)] = true
@@ -114,15 +117,15 @@ func compareView(t *testing.T, v PolicyView) (waits int) {
 				continue
 			}
 			must.That(t, !first[own], "%+v: %s waits for itself", v, e.Node)
-			left := decision(without(v, func(id ID) bool { return first[id] }), own)
-			overtaken := v.Door.Kind == DoorWrite || v.Policy == PolicyReader
+			left := decision(without(v, func(id recipe.ID) bool { return first[id] }), own)
+			overtaken := v.Door.Kind == recipe.DoorWrite || v.Policy == recipe.PolicyReader
 			if overtaken && left.Do == Wait && !left.On.Kind.Hold() {
 				continue // a door that was closed out of turn opens; readers overtake
 			}
 			must.Equal(t, fmt.Sprint(left.Do), fmt.Sprint(Grant), "%+v: %s, without %v, does", v, e.Node,
 				e.BlockedBy)
 			for _, b := range e.BlockedBy { // each of them is in the way alone
-				only := decision(without(v, func(one ID) bool { return one != own && one != id(b) }), own)
+				only := decision(without(v, func(one recipe.ID) bool { return one != own && one != id(b) }), own)
 				waits := only.Do == Wait || only.Do == ReopenDoor
 				must.That(t, waits, "%+v: %s, with %s alone, does %d", v, e.Node, b, only.Do)
 			}
@@ -148,32 +151,33 @@ func TestPolicyVerdicts(t *testing.T) {
 			"A holds; B holds; C waits for A,B; D waits for C"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			policy, err := ParsePolicy(c.policy)
+			policy, err := recipe.ParsePolicy(c.policy)
 			must.OK(t, err)
 			v := PolicyView{Policy: policy}
 			letter := func(node string) string {
-				n, _ := ParsePolicyNode(node)
+				n, _ := recipe.ParsePolicyNode(node)
 				for s := range int64(26) {
-					if NewID(s, 7) == n.ID {
+					if recipe.NewID(s, 7) == n.ID {
 						return string(rune('A' + s))
 					}
 				}
 				return "?"
 			}
 			for word := range strings.FieldsSeq(c.nodes) {
-				n := PolicyNode{ID: NewID(int64(word[0]-'A'), 7)}
-				n.Kind = map[string]PolicyRole{"hR": HoldRead, "hW": HoldWrite, "qR": QueueRead,
-					"qW": QueueWrite}[word[2:4]]
+				n := recipe.PolicyNode{ID: recipe.NewID(int64(word[0]-'A'), 7)}
+				n.Kind = map[string]recipe.PolicyRole{"hR": recipe.HoldRead, "hW": recipe.HoldWrite,
+					"qR": recipe.QueueRead,
+					"qW": recipe.QueueWrite}[word[2:4]]
 				_, _ = fmt.Sscan(word[4:], &n.Seq)
 				v.Nodes = append(v.Nodes, n)
 			}
 			if c.door != "" {
-				kind := DoorKind(slices.Index(doorKinds[:], c.door[2:]))
-				v.Door = Door{NewID(int64(c.door[0]-'A'), 7), kind}
+				kind := map[string]recipe.DoorKind{"w": recipe.DoorWrite, "u": recipe.DoorUpgrade}[c.door[2:]]
+				v.Door = recipe.Door{Owner: recipe.NewID(int64(c.door[0]-'A'), 7), Kind: kind}
 			}
 			q := lookAt(v)
 			var got []string
-			for _, list := range [][]Entry{q.Holders, q.Waiters} {
+			for _, list := range [][]recipe.Entry{q.Holders, q.Waiters} {
 				for _, e := range list {
 					var on []string
 					for _, b := range e.BlockedBy {

@@ -1,11 +1,15 @@
-package recipe
+package turns
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/zlockd/zlockd/client/recipe"
+)
 
 // blocked reports whether a contender without a node would have to wait, by its list.
 func (x *qExplorer) blocked(s *qState, i int) bool {
 	names, _ := x.names(s, s.who[i].list)
-	p, err := x.programs[i].rule.Place(slices.Values(names), Contender{})
+	p, err := x.programs[i].rule.Place(slices.Values(names), recipe.Contender{})
 	if err != nil {
 		panic(err) // the programs see each other
 	}
@@ -123,7 +127,7 @@ func (x *qExplorer) decide(s *qState, i int) {
 		if !c.spare || x.mutation == qSeesAFew {
 			break
 		}
-		slices.SortFunc(p.Few, Compare)
+		slices.SortFunc(p.Few, recipe.Compare)
 		for n, o := range p.Few[:len(p.Few)-1] {
 			c.few[n] = bit(o.Name)
 		}

@@ -1,17 +1,19 @@
-package recipe
+package waits
 
 import (
 	"cmp"
 	"hash/maphash"
 	"slices"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // search is the graph in the form for the search of cycles. Its size is linear in the number of contenders:
 // contenders that wait for the same nodes, such as the waiters of a lock with a policy, share one set.
 type search struct {
-	locks    []Queue
+	locks    []recipe.Queue
 	parties  []member
-	sessions map[Session]int32
+	sessions map[recipe.Session]int32
 	tasks    map[uint64]int32 // by the hash of the task's name, because clients choose the names
 	seed     maphash.Seed
 	sets     []blockers
@@ -22,9 +24,9 @@ type search struct {
 
 // member is a party of waits.
 type member struct {
-	entry *Entry // the party's first contender
+	entry *recipe.Entry // the party's first contender
 	task  bool
-	cycle int32 // number of its cycle, 1 to MaxCycles; 0: none of these
+	cycle int32 // number of its cycle, 1 to maxCycles; 0: none of these
 	stuck int32 // number of its unsatisfied waits
 	self  bool  // the party is a task that waits for itself
 }
@@ -32,7 +34,7 @@ type member struct {
 // blockers is a set of parties for which some contenders wait: for all of them, or with any for one.
 type blockers struct {
 	to    []int32 // parties
-	on    []*Entry
+	on    []*recipe.Entry
 	left  int32   // how many parties must release before a wait is satisfied
 	waits []int32 // the waits on this set, those of its own parties first
 	done  int     // number of satisfied waits
@@ -63,15 +65,16 @@ func (s *blockers) of(party int32, shared bool) (n int32) {
 
 // wait is one contender's wait.
 type wait struct {
-	entry     *Entry
+	entry     *recipe.Entry
 	lock      int32
 	from, set int32
 	own       int32 // number of blockers that belong to the waiting session itself
 }
 
-func newSearch(list []Queue) *search {
-	w := &search{locks: list, sessions: map[Session]int32{}, tasks: map[uint64]int32{}, seed: maphash.MakeSeed()}
-	by, sets := map[string]*Entry{}, map[same]int32{}
+func newSearch(list []recipe.Queue) *search {
+	w := &search{locks: list, sessions: map[recipe.Session]int32{}, tasks: map[uint64]int32{},
+		seed: maphash.MakeSeed()}
+	by, sets := map[string]*recipe.Entry{}, map[same]int32{}
 	for i := range list {
 		if len(list[i].Waiters) > 0 {
 			clear(by)
@@ -83,7 +86,7 @@ func newSearch(list []Queue) *search {
 }
 
 // party returns the place of a contender's party.
-func (w *search) party(c *Entry) int32 {
+func (w *search) party(c *recipe.Entry) int32 {
 	fresh := int32(len(w.parties))
 	task := c.Task()
 	if task == "" {
@@ -110,16 +113,16 @@ type same struct {
 }
 
 // add adds the waits of one lock. The maps are empty.
-func (w *search) add(lock int32, by map[string]*Entry, sets map[same]int32) {
+func (w *search) add(lock int32, by map[string]*recipe.Entry, sets map[same]int32) {
 	q := &w.locks[lock]
-	for _, l := range [][]Entry{q.Holders, q.Waiters} {
+	for _, l := range [][]recipe.Entry{q.Holders, q.Waiters} {
 		for i := range l {
 			if by[l[i].Node] == nil {
 				by[l[i].Node] = &l[i]
 			}
 		}
 	}
-	for _, l := range [][]Entry{q.Holders, q.Waiters} {
+	for _, l := range [][]recipe.Entry{q.Holders, q.Waiters} {
 		for i := range l {
 			c := &l[i]
 			if len(c.BlockedBy) == 0 {
@@ -139,7 +142,7 @@ func (w *search) add(lock int32, by map[string]*Entry, sets map[same]int32) {
 
 // set makes the set of the parties for which a contender waits. Some blockers may be contenders that the list
 // omits.
-func (w *search) set(c *Entry, by map[string]*Entry) int32 {
+func (w *search) set(c *recipe.Entry, by map[string]*recipe.Entry) int32 {
 	s := blockers{any: c.Any}
 	for _, name := range c.BlockedBy {
 		if on := by[name]; on != nil {
@@ -246,7 +249,7 @@ func (w *search) components() {
 		}
 		w.cycles++
 		for _, v := range set {
-			if v < parties && w.cycles <= MaxCycles {
+			if v < parties && w.cycles <= maxCycles {
 				w.parties[v].cycle = int32(w.cycles)
 			}
 		}
@@ -325,3 +328,6 @@ func connected(next [][]int32, f func([]int32)) {
 		}
 	}
 }
+
+// maxCycles bounds the cycles that a graph describes.
+const maxCycles = 1000

@@ -1,4 +1,4 @@
-package recipe
+package turns
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -22,7 +23,7 @@ func (w watches) Watchers(path string, most int) []int64 { return w[path][:min(m
 // A node that a caller read twice is one contender. All are counted before a list is cut.
 func TestNodeReadTwiceIsOneContender(t *testing.T) {
 	for cut, want := range map[bool]int{false: 3, true: 4} {
-		d := Dir{Nodes: []Node{{Name: "lock-0000000002"}, {Name: "lock-0000000001"}, {Name: "lock"},
+		d := Dir{Nodes: []recipe.Node{{Name: "lock-0000000002"}, {Name: "lock-0000000001"}, {Name: "lock"},
 			{Name: "lock-0000000002"}}, Total: 4, Cut: cut}
 		last, numbed := new(Sorter).Sort(&d)
 		var names []string
@@ -39,7 +40,7 @@ func TestNodeReadTwiceIsOneContender(t *testing.T) {
 // The holder of a lock that is one node is at the lock's path. Its watchers wait for it, unless they watch
 // all nodes of the directory.
 func TestNodeWithoutANumberIsALock(t *testing.T) {
-	d := Dir{Path: "/d", Nodes: []Node{{Name: "blue", Session: 1, Ctime: 7}, {Name: "green", Session: 2},
+	d := Dir{Path: "/d", Nodes: []recipe.Node{{Name: "blue", Session: 1, Ctime: 7}, {Name: "green", Session: 2},
 		{Name: "red", Session: 3}}, Total: 3, Next: 9}
 	list := Assemble([]*Dir{&d}, watches{"/d/blue": {1, 4, 5}, "/d/green": {5}, "/d/red": {5, 6}})
 	must.Equal(t, len(list), 2)
@@ -56,13 +57,13 @@ func TestNodeWithoutANumberIsALock(t *testing.T) {
 	expect.Equal(t, h.HeldSince, 7, "h.HeldSince")
 	expect.Equal(t, w.Session, 4, "w.Session")
 	expect.That(t, w.Watch, "%+v: want w.Watch", w)
-	expect.Equal(t, w.Mode, Exclusive, "w.Mode")
+	expect.Equal(t, w.Mode, recipe.Exclusive, "w.Mode")
 	expect.List(t, w.BlockedBy, []string{""}, "w.BlockedBy")
 }
 
 // named is a directory of nodes with short names for a test: it returns the directory, and a text with the
 // short names instead of the long ones.
-func named(nodes map[string]Node) (*Dir, func(string) string) {
+func named(nodes map[string]recipe.Node) (*Dir, func(string) string) {
 	d, names := dirOf("/d"), []string{}
 	for short, n := range nodes {
 		d.Nodes = append(d.Nodes, n)
@@ -74,50 +75,55 @@ func named(nodes map[string]Node) (*Dir, func(string) string) {
 
 // Contenders that see each other are one queue; others beside them make the lock a mixed one.
 func TestContendersOfOneDirectory(t *testing.T) {
-	node := func(l Layout, k Role, session int64, seq int) Node {
-		return Node{Name: NodeName(l, k, NewID(session, 5), "h") + fmt.Sprintf("%010d", seq), Session: session}
+	node := func(l recipe.Layout, k recipe.Role, session int64, seq int) recipe.Node {
+		name := recipe.NodeName(l, k, recipe.NewID(session, 5), "h") + fmt.Sprintf("%010d", seq)
+		return recipe.Node{Name: name, Session: session}
 	}
-	curator := func(text string, session int64, seq int) Node {
-		return Node{Name: fmt.Sprintf("_c_%08d-1111-4111-8111-111111111111-%s%010d", session, text, seq),
+	mine := func(k recipe.Role, session int64, seq int) recipe.Node {
+		return node(recipe.LayoutCurator, k, session, seq)
+	}
+	curator := func(text string, session int64, seq int) recipe.Node {
+		return recipe.Node{Name: fmt.Sprintf("_c_%08d-1111-4111-8111-111111111111-%s%010d", session, text, seq),
 			Session: session}
 	}
-	ours := node(LayoutCurator, RoleLock, 1, 2)
-	theirs := Node{Name: "f65a711639a74cab9e5222dd97208552__lock__0000000001", Session: 2}
-	hold := func(id int64, k PolicyRole) Node {
-		return Node{Name: PolicyNode{ID: NewID(id, 5), Kind: k}.Name(true), Session: id}
+	ours := mine(recipe.RoleLock, 1, 2)
+	theirs := recipe.Node{Name: "f65a711639a74cab9e5222dd97208552__lock__0000000001", Session: 2}
+	hold := func(id int64, k recipe.PolicyRole) recipe.Node {
+		return recipe.Node{Name: recipe.PolicyNode{ID: recipe.NewID(id, 5), Kind: k}.Name(true), Session: id}
 	}
-	wait := func(id int64, k PolicyRole, seq int) Node {
-		return Node{Name: PolicyNode{ID: NewID(id, 5), Kind: k, Seq: int32(seq)}.Name(true), Session: id}
+	wait := func(id int64, k recipe.PolicyRole, seq int) recipe.Node {
+		name := recipe.PolicyNode{ID: recipe.NewID(id, 5), Kind: k, Seq: int32(seq)}.Name(true)
+		return recipe.Node{Name: name, Session: id}
 	}
-	for want, nodes := range map[string]map[string]Node{
+	for want, nodes := range map[string]map[string]recipe.Node{
 		"lock 2: k | o for k":        {"o": ours, "k": theirs}, // kazoo's own looks at ours
-		"unknown 2: k w mixed twice": {"w": node(LayoutCurator, RoleWrite, 1, 2), "k": theirs},
-		"lock 2: y o mixed twice":    {"o": ours, "y": node(LayoutKazoo, RoleLock, 2, 1)},
-		"lock 3: o | l for o | p for l": {"p": node(LayoutCurator, RoleLock, 3, 3),
-			"o": node(LayoutCurator, RoleLock, 1, 1), "l": node(LayoutCurator, RoleLatch, 2, 2)},
-		"lock 2: o | l for o": {"o": node(LayoutCurator, RoleLock, 1, 1),
-			"l": node(LayoutCurator, RoleLatch, 2, 2)},
+		"unknown 2: k w mixed twice": {"w": mine(recipe.RoleWrite, 1, 2), "k": theirs},
+		"lock 2: y o mixed twice":    {"o": ours, "y": node(recipe.LayoutKazoo, recipe.RoleLock, 2, 1)},
+		"lock 3: o | l for o | p for l": {"p": mine(recipe.RoleLock, 3, 3),
+			"o": mine(recipe.RoleLock, 1, 1), "l": mine(recipe.RoleLatch, 2, 2)},
+		"lock 2: o | l for o": {"o": mine(recipe.RoleLock, 1, 1),
+			"l": mine(recipe.RoleLatch, 2, 2)},
 		"unknown 2: c m mixed twice": {"c": curator("lock-", 1, 1), "m": curator("latch-", 2, 2)},
 		// A mutex of Curator's sees neither its read-write lock nor its latch; one of ours sees all.
 		"unknown 2: c d mixed twice": {"c": curator("lock-", 1, 1), "d": curator("__READ__", 2, 2)},
 		"unknown 3: d c | e for c mixed twice": {"c": curator("__WRIT__", 1, 1),
 			"e": curator("__READ__", 2, 2), "d": curator("lock-", 3, 3)},
-		"rwlock 2: o | w for o": {"o": ours, "w": node(LayoutCurator, RoleWrite, 3, 3)},
-		"latch 2: l | m for l": {"l": node(LayoutCurator, RoleLatch, 1, 1),
-			"m": node(LayoutCurator, RoleLatch, 2, 2)},
-		"rwlock 2: a b":        {"a": hold(1, HoldRead), "b": hold(2, HoldRead)},
-		"rwlock 2: a | b for ": {"a": hold(1, HoldRead), "b": wait(2, QueueRead, 1)},
-		"rwlock 1: a":          {"a": hold(1, HoldRead), "b": wait(1, QueueRead, 1)}, // of one contender
-		"rwlock 3: a b | c for a+b": {"a": hold(1, HoldRead),
-			"b": hold(2, HoldRead), "c": wait(3, QueueWrite, 1)},
-		"rwlock 2: a | b for a":       {"a": hold(1, HoldWrite), "b": wait(2, QueueRead, 1)},
-		"rwlock 2: | a for | b for a": {"a": wait(1, QueueRead, 1), "b": wait(2, QueueWrite, 2)},
-		"rwlock 3: | a for | b for a | c for b": {"a": wait(1, QueueWrite, 1), "b": wait(2, QueueWrite, 2),
-			"c": wait(3, QueueRead, 3)},
+		"rwlock 2: o | w for o": {"o": ours, "w": mine(recipe.RoleWrite, 3, 3)},
+		"latch 2: l | m for l": {"l": mine(recipe.RoleLatch, 1, 1),
+			"m": mine(recipe.RoleLatch, 2, 2)},
+		"rwlock 2: a b":        {"a": hold(1, recipe.HoldRead), "b": hold(2, recipe.HoldRead)},
+		"rwlock 2: a | b for ": {"a": hold(1, recipe.HoldRead), "b": wait(2, recipe.QueueRead, 1)},
+		"rwlock 1: a":          {"a": hold(1, recipe.HoldRead), "b": wait(1, recipe.QueueRead, 1)}, // of one
+		"rwlock 3: a b | c for a+b": {"a": hold(1, recipe.HoldRead),
+			"b": hold(2, recipe.HoldRead), "c": wait(3, recipe.QueueWrite, 1)},
+		"rwlock 2: a | b for a":       {"a": hold(1, recipe.HoldWrite), "b": wait(2, recipe.QueueRead, 1)},
+		"rwlock 2: | a for | b for a": {"a": wait(1, recipe.QueueRead, 1), "b": wait(2, recipe.QueueWrite, 2)},
+		"rwlock 3: | a for | b for a | c for b": {"a": wait(1, recipe.QueueWrite, 1),
+			"b": wait(2, recipe.QueueWrite, 2), "c": wait(3, recipe.QueueRead, 3)},
 		"rwlock 6: a b | c for a+b | d for c | e for c | f for d+e": {
-			"a": node(LayoutCurator, RoleRead, 1, 1), "b": node(LayoutCurator, RoleRead, 2, 2),
-			"c": node(LayoutCurator, RoleWrite, 3, 3), "d": node(LayoutCurator, RoleRead, 4, 4),
-			"e": node(LayoutCurator, RoleRead, 5, 5), "f": node(LayoutCurator, RoleWrite, 6, 6)},
+			"a": mine(recipe.RoleRead, 1, 1), "b": mine(recipe.RoleRead, 2, 2),
+			"c": mine(recipe.RoleWrite, 3, 3), "d": mine(recipe.RoleRead, 4, 4),
+			"e": mine(recipe.RoleRead, 5, 5), "f": mine(recipe.RoleWrite, 6, 6)},
 	} {
 		d, short := named(nodes)
 		got := strings.TrimPrefix(short(shown([]*Dir{d}, watches{})), "/d ")
@@ -137,27 +143,27 @@ func TestContendersOfOneDirectory(t *testing.T) {
 // Numbered nodes of an unknown program are a lock if their names say so, or if a later one watches the one
 // before it.
 func TestNodesOfAnUnknownProgram(t *testing.T) {
-	jobs := func(word string, sessions ...int64) (nodes []Node) {
+	jobs := func(word string, sessions ...int64) (nodes []recipe.Node) {
 		for i, s := range sessions {
-			nodes = append(nodes, Node{Name: fmt.Sprintf("%s-%010d", word, i+1), Session: s})
+			nodes = append(nodes, recipe.Node{Name: fmt.Sprintf("%s-%010d", word, i+1), Session: s})
 		}
 		return nodes
 	}
 	for name, c := range map[string]struct {
-		nodes []Node
+		nodes []recipe.Node
 		w     Watches
-		want  Kind
+		want  recipe.Kind
 	}{
-		"not seen":              {jobs("job", 1, 2, 3), nil, KindLock},
-		"unwatched":             {jobs("job", 1, 2, 3), watches{}, KindUnknown},
-		"the last watches":      {jobs("job", 1, 2, 3), watches{"/d/job-0000000002": {3}}, KindLock},
-		"another watches":       {jobs("job", 1, 2, 3), watches{"/d/job-0000000002": {1}}, KindUnknown},
-		"a session itself":      {jobs("job", 1, 1), watches{"/d/job-0000000001": {1}}, KindUnknown},
-		"a name of locks":       {jobs("lock", 1, 2), watches{}, KindLock},
-		"one name that is none": {append(jobs("lock", 1), jobs("job", 1, 2)[1]), watches{}, KindUnknown},
+		"not seen":              {jobs("job", 1, 2, 3), nil, recipe.KindLock},
+		"unwatched":             {jobs("job", 1, 2, 3), watches{}, recipe.KindUnknown},
+		"the last watches":      {jobs("job", 1, 2, 3), watches{"/d/job-0000000002": {3}}, recipe.KindLock},
+		"another watches":       {jobs("job", 1, 2, 3), watches{"/d/job-0000000002": {1}}, recipe.KindUnknown},
+		"a session itself":      {jobs("job", 1, 1), watches{"/d/job-0000000001": {1}}, recipe.KindUnknown},
+		"a name of locks":       {jobs("lock", 1, 2), watches{}, recipe.KindLock},
+		"one name that is none": {append(jobs("lock", 1), jobs("job", 1, 2)[1]), watches{}, recipe.KindUnknown},
 		"far behind": {jobs("job", 1, 2, 3, 4, 5, 6, 7, 8, 9), watches{"/d/job-0000000008": {9}},
-			KindUnknown},
-		"not so far": {jobs("job", 1, 2, 3, 4, 5, 6, 7, 8, 9), watches{"/d/job-0000000007": {8}}, KindLock},
+			recipe.KindUnknown},
+		"not so far": {jobs("job", 1, 2, 3, 4, 5, 6, 7, 8, 9), watches{"/d/job-0000000007": {8}}, recipe.KindLock},
 	} {
 		q := Assemble([]*Dir{dirOf("/d", c.nodes...)}, c.w)[0]
 		expect.Equal(t, q.Kind, c.want, "%s", name)
@@ -182,7 +188,7 @@ func TestWaitersOfNodesWithoutANumber(t *testing.T) {
 	} {
 		d := dirOf("/d")
 		for i, name := range c.names {
-			d.Nodes = append(d.Nodes, Node{Name: name, Session: int64(i + 1)})
+			d.Nodes = append(d.Nodes, recipe.Node{Name: name, Session: int64(i + 1)})
 		}
 		d.Total = len(d.Nodes)
 		var got []string
@@ -210,7 +216,7 @@ func TestWatchersOfManyNodes(t *testing.T) {
 	d := &Dir{Path: "/w"}
 	const nodes, sessions = 1000, 45
 	for i := range nodes {
-		d.Nodes = append(d.Nodes, Node{Name: fmt.Sprint("lock", i), Session: 99})
+		d.Nodes = append(d.Nodes, recipe.Node{Name: fmt.Sprint("lock", i), Session: 99})
 	}
 	d.Total = nodes
 	entries, total := 0, 0

@@ -1,4 +1,4 @@
-package recipe
+package turns
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
 )
@@ -16,8 +17,8 @@ type explorer struct {
 	ids    map[xState]int32
 	states []xState
 	from   [][2]int32 // edges
-	nodes  [3 * xPerClient]PolicyNode
-	view   []PolicyNode
+	nodes  [3 * xPerClient]recipe.PolicyNode
+	view   []recipe.PolicyNode
 	fault  error // of a step
 }
 
@@ -175,9 +176,9 @@ func (c *xClient) onIfArming() (uint8, bool, bool) {
 
 // doorMine: the client closed the door; it only lists from then on.
 func (x *explorer) doorMine(me *xClient, c int) bool {
-	kind := DoorWrite
+	kind := recipe.DoorWrite
 	if me.phase == xUpgrade {
-		kind = DoorUpgrade
+		kind = recipe.DoorUpgrade
 	}
 	return me.door == xDoor(kind, c, me.attempt)
 }
@@ -206,7 +207,7 @@ func (x *explorer) decide(s *xState, c int) {
 	}
 	x.view = v.Nodes
 	if g := me.door; g != 0 {
-		v.Door = Door{Owner: xID(int(g>>1&7), g&1), Kind: DoorKind(g >> 4)}
+		v.Door = recipe.Door{Owner: xID(int(g>>1&7), g&1), Kind: recipe.DoorKind(g >> 4)}
 	}
 	var st Step
 	switch {
@@ -244,7 +245,7 @@ func (x *explorer) decide(s *xState, c int) {
 	}
 }
 
-func (x *explorer) act(s *xState, c int, id ID) {
+func (x *explorer) act(s *xState, c int, id recipe.ID) {
 	me := &s.c[c]
 	upgrade := me.phase == xUpgrade
 	var res xResult
@@ -263,9 +264,9 @@ func (x *explorer) act(s *xState, c int, id ID) {
 		*me = xClient{at: xDone}
 		return
 	case CloseDoor:
-		kind := DoorWrite
+		kind := recipe.DoorWrite
 		if upgrade {
-			kind = DoorUpgrade
+			kind = recipe.DoorUpgrade
 		}
 		res = x.mark(s, c, xDoor(kind, c, me.attempt))
 	case ReopenDoor:
@@ -318,7 +319,7 @@ func (x *explorer) mark(s *xState, c int, door uint8) xResult {
 
 // grant runs the transaction.
 func (x *explorer) grant(s *xState, c int, txn GrantTxn) xResult {
-	lacks := func(n PolicyNode) bool { return n.Kind != 0 && s.nodes>>x.m.bit(n)&1 == 0 }
+	lacks := func(n recipe.PolicyNode) bool { return n.Kind != 0 && s.nodes>>x.m.bit(n)&1 == 0 }
 	switch {
 	case !s.c[c].known:
 		return xBadVersion
@@ -332,7 +333,7 @@ func (x *explorer) grant(s *xState, c int, txn GrantTxn) xResult {
 }
 
 // replace makes a node and removes others.
-func (x *explorer) replace(s *xState, made PolicyNode, old ...PolicyNode) {
+func (x *explorer) replace(s *xState, made recipe.PolicyNode, old ...recipe.PolicyNode) {
 	s.nodes |= 1 << x.m.bit(made)
 	for _, n := range old {
 		if n.Kind != 0 {
@@ -342,7 +343,7 @@ func (x *explorer) replace(s *xState, made PolicyNode, old ...PolicyNode) {
 }
 
 // held goes on with the program.
-func (x *explorer) held(s *xState, c int, id ID) {
+func (x *explorer) held(s *xState, c int, id recipe.ID) {
 	me := &s.c[c]
 	program := x.m.programs[c]
 	switch {
@@ -350,8 +351,8 @@ func (x *explorer) held(s *xState, c int, id ID) {
 		*me = xClient{phase: xUpgrade, attempt: me.attempt}
 		x.again(me, c)
 	case me.phase == xAcquire && program == xWriteDowngrade:
-		x.replace(s, PolicyNode{ID: ID{byte(c + 1), 2}, Kind: HoldRead},
-			PolicyNode{ID: id, Kind: HoldWrite}, PolicyNode{ID: id, Kind: QueueWrite})
+		x.replace(s, recipe.PolicyNode{ID: recipe.ID{byte(c + 1), 2}, Kind: recipe.HoldRead},
+			recipe.PolicyNode{ID: id, Kind: recipe.HoldWrite}, recipe.PolicyNode{ID: id, Kind: recipe.QueueWrite})
 		*me = xClient{at: xHeld, phase: xLast, attempt: me.attempt}
 	default:
 		s.nodes &^= (1<<xPerClient - 1) << (c * xPerClient)
@@ -364,13 +365,13 @@ func xModels(f func(xModel)) {
 	for p := range xPrograms {
 		for q := p; q < xPrograms; q++ {
 			for r := q; r < xPrograms; r++ {
-				for _, policy := range []Policy{PolicyFair, PolicyReader, PolicyWriter} {
+				for _, policy := range []recipe.Policy{recipe.PolicyFair, recipe.PolicyReader, recipe.PolicyWriter} {
 					for _, requeue := range []bool{false, true} {
 						if requeue && r >= xTryRead {
 							continue // a place that is removed is taken again, as without a try
 						}
 						f(xModel{policy: policy, programs: [3]xProgram{p, q, r}, requeue: requeue})
-						if policy == PolicyReader {
+						if policy == recipe.PolicyReader {
 							f(xModel{policy: policy, bounded: true, programs: [3]xProgram{p, q, r},
 								requeue: requeue})
 						}

@@ -1,4 +1,4 @@
-package recipe
+package turns
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
@@ -26,8 +27,8 @@ type qProgram struct {
 	tries      bool   // looks before it makes its node, and gives up where others wait
 }
 
-func qOf(name string, l Layout, k Role) qProgram {
-	return qProgram{name: name, rule: Rule{Layout: l, Kind: k, RW: k.Family() == FamilyReadWrite}, head: NodeName(l, k, ID{}, "h")}
+func qOf(name string, l recipe.Layout, k recipe.Role) qProgram {
+	return qProgram{name: name, rule: ruleOf(l, k), head: recipe.NodeName(l, k, recipe.ID{}, "h")}
 }
 
 // qMutation is a mistake that a client could make; the explorer must find each.
@@ -110,11 +111,11 @@ func (x *qExplorer) nameOf(s *qState, bit int8) string {
 	p := x.programs[i]
 	head := p.head
 	if bit >= 4 {
-		head = NodeName(p.rule.Layout, RoleRead, ID{}, "h")
+		head = recipe.NodeName(p.rule.Layout, recipe.RoleRead, recipe.ID{}, "h")
 	}
 	// An id that keeps the names of contenders apart.
-	head = strings.Replace(head, ID{}.UUID(), NewID(int64(i+1), 1).UUID(), 1)
-	head = strings.Replace(head, ID{}.Hex(), NewID(int64(i+1), 1).Hex(), 1)
+	head = strings.Replace(head, recipe.ID{}.UUID(), recipe.NewID(int64(i+1), 1).UUID(), 1)
+	head = strings.Replace(head, recipe.ID{}.Hex(), recipe.NewID(int64(i+1), 1).Hex(), 1)
 	return fmt.Sprintf("%s%010d", head, s.who[i].seq)
 }
 
@@ -130,7 +131,7 @@ func (x *qExplorer) names(s *qState, set uint8) (names []string, bits []int8) {
 // place is what a contender finds in a list.
 func (x *qExplorer) place(s *qState, c int, set uint8) (Place, func(string) int8) {
 	names, bits := x.names(s, set)
-	own, _, _ := ParseName(x.name(s, int8(c)))
+	own, _, _ := recipe.ParseName(x.name(s, int8(c)))
 	p, err := x.programs[c].rule.Place(slices.Values(names), own)
 	if err != nil {
 		panic(err) // the programs see each other
@@ -211,8 +212,8 @@ func (x *qExplorer) judge(s *qState) error {
 	names, _ := x.names(s, held)
 	for _, a := range names {
 		for _, b := range names {
-			one, _, _ := ParseName(a)
-			two, _, _ := ParseName(b)
+			one, _, _ := recipe.ParseName(a)
+			two, _, _ := recipe.ParseName(b)
 			if a != b && excludes(one.Kind, two.Kind) {
 				return errTwo
 			}
@@ -237,7 +238,7 @@ func (x *qExplorer) view(s *qState) (holders uint8) {
 	names, bits := x.names(s, s.nodes)
 	d := &Dir{Path: "/l", Total: len(names)}
 	for i, n := range names {
-		d.Nodes = append(d.Nodes, Node{Name: n, Session: int64(i + 1)})
+		d.Nodes = append(d.Nodes, recipe.Node{Name: n, Session: int64(i + 1)})
 	}
 	q := Assemble([]*Dir{d}, nil)[0]
 	for i, n := range names {
@@ -268,11 +269,15 @@ func qCases(f func([]qProgram)) {
 		p.name, p.tries = "try of a "+p.name, true
 		return p
 	}
-	curator := []qProgram{qOf("lock", LayoutCurator, RoleLock), qOf("read", LayoutCurator, RoleRead),
-		down(qOf("write", LayoutCurator, RoleWrite)), qOf("latch", LayoutCurator, RoleLatch)}
-	kazoo := []qProgram{qOf("kazoo read", LayoutKazoo, RoleRead), qOf("kazoo lock", LayoutKazoo, RoleLock),
-		down(qOf("kazoo write", LayoutKazoo, RoleWrite))}
-	host := []qProgram{qOf("host read", LayoutHost, RoleRead), down(qOf("host write", LayoutHost, RoleWrite))}
+	curator := []qProgram{qOf("lock", recipe.LayoutCurator, recipe.RoleLock),
+		qOf("read", recipe.LayoutCurator, recipe.RoleRead),
+		down(qOf("write", recipe.LayoutCurator, recipe.RoleWrite)),
+		qOf("latch", recipe.LayoutCurator, recipe.RoleLatch)}
+	kazoo := []qProgram{qOf("kazoo read", recipe.LayoutKazoo, recipe.RoleRead),
+		qOf("kazoo lock", recipe.LayoutKazoo, recipe.RoleLock),
+		down(qOf("kazoo write", recipe.LayoutKazoo, recipe.RoleWrite))}
+	host := []qProgram{qOf("host read", recipe.LayoutHost, recipe.RoleRead),
+		down(qOf("host write", recipe.LayoutHost, recipe.RoleWrite))}
 	for _, of := range [][]qProgram{curator, kazoo, host} {
 		for a := range of {
 			for b := range of[:a+1] {

@@ -1,24 +1,18 @@
-package recipe
+package waits
 
 import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// The bounds of a graph.
-const (
-	MaxEdges   = 10_000
-	MaxCycles  = 1000
-	cyclePaths = 100  // paths of each cycle
-	cycleSize  = 1000 // parties of each cycle
-)
-
-// WaitGraph builds the graph of the given locks.
-func WaitGraph(list []Queue) *Graph {
+// Graph builds the graph of the given locks.
+func Graph(list []recipe.Queue) *recipe.Graph {
 	w := newSearch(list)
 	w.findCycles()
-	d := describer{search: w, g: &Graph{EdgeCount: w.edges, CycleCount: w.cycles}, named: map[int]bool{}}
+	d := describer{search: w, g: &recipe.Graph{EdgeCount: w.edges, CycleCount: w.cycles}, named: map[int]bool{}}
 	d.describe()
 	d.name()
 	return d.g
@@ -27,12 +21,12 @@ func WaitGraph(list []Queue) *Graph {
 // describer builds a Graph from the waits that fit into its bounds.
 type describer struct {
 	*search
-	g     *Graph
+	g     *recipe.Graph
 	named map[int]bool // the parties of edges and cycles
 }
 
 func (d *describer) describe() {
-	d.g.Cycles = make([]Cycle, min(d.cycles, MaxCycles))
+	d.g.Cycles = make([]recipe.Cycle, min(d.cycles, maxCycles))
 	order := make([]*wait, len(d.list))
 	for i := range d.list {
 		if order[i] = &d.list[i]; d.inCycle(order[i]) {
@@ -46,7 +40,7 @@ func (d *describer) describe() {
 		}
 	}
 	for _, w := range order {
-		if len(d.g.Edges) >= MaxEdges {
+		if len(d.g.Edges) >= maxEdges {
 			break
 		}
 		d.edgesOf(w, false)
@@ -65,13 +59,13 @@ func (d *describer) edgesOf(w *wait, ofCycle bool) {
 	for i, to := range set.to {
 		inside := from.cycle != 0 && d.parties[to].cycle == from.cycle && !w.entry.Watch
 		switch {
-		case len(d.g.Edges) >= MaxEdges:
+		case len(d.g.Edges) >= maxEdges:
 			return
 		case to == w.from && !from.task, inside != ofCycle:
 			continue
 		}
 		on := set.on[i]
-		d.g.Edges = append(d.g.Edges, Edge{
+		d.g.Edges = append(d.g.Edges, recipe.Edge{
 			From: d.party(w.from), To: d.party(to), Path: d.locks[w.lock].Path,
 			FromNode: w.entry.Node, ToNode: on.Node, FromToken: w.entry.Token, ToToken: on.Token,
 			Since: w.entry.Since, Any: w.entry.Any && len(w.entry.BlockedBy) > 1, Watch: w.entry.Watch, Cycle: inside,
@@ -101,8 +95,8 @@ func (d *describer) name() {
 		place[p] = len(d.g.Parties)
 		first := d.parties[p].entry
 		o, _ := first.Record()
-		d.g.Parties = append(d.g.Parties, Party{Task: o.Task, Session: first.Session, Host: o.Host, PID: o.PID,
-			Reason: o.Reason, Cycle: int(d.parties[p].cycle)})
+		d.g.Parties = append(d.g.Parties, recipe.Party{Task: o.Task, Session: first.Session, Host: o.Host,
+			PID: o.PID, Reason: o.Reason, Cycle: int(d.parties[p].cycle)})
 	}
 	for i := range d.g.Edges {
 		e := &d.g.Edges[i]
@@ -114,3 +108,10 @@ func (d *describer) name() {
 		}
 	}
 }
+
+// The bounds of a graph, besides maxCycles.
+const (
+	maxEdges   = 10_000
+	cyclePaths = 100  // paths of each cycle
+	cycleSize  = 1000 // parties of each cycle
+)

@@ -1,4 +1,6 @@
-package recipe
+package turns
+
+import "github.com/zlockd/zlockd/client/recipe"
 
 // decidePolicy determines for each contender of a lock with a policy what it waits for. It decides as
 // DecideRead, DecideWrite and DecideUpgrade do for one client, but in one pass over all. Those functions
@@ -9,9 +11,9 @@ package recipe
 // decidePolicy has no clock. It recognises a writer that is overdue under PolicyReader by the door that the
 // writer closes.
 func decidePolicy(list []item, data string) {
-	rec, _ := ParsePolicyRecord([]byte(data))
-	policy, _ := ParsePolicy(rec.Policy)
-	p := policyLook{policy: policy, door: rec.Mark(), holds: map[ID]*item{}}
+	rec, _ := recipe.ParsePolicyRecord([]byte(data))
+	policy, _ := recipe.ParsePolicy(rec.Policy)
+	p := policyLook{policy: policy, door: rec.Mark(), holds: map[recipe.ID]*item{}}
 	for i := range list {
 		p.hold(&list[i])
 	}
@@ -23,10 +25,10 @@ func decidePolicy(list []item, data string) {
 		switch it := &list[i]; {
 		case it.Hold:
 			p.upgrade(it)
-		case it.Kind == RoleRead:
+		case it.Kind == recipe.RoleRead:
 			it.e.BlockedBy = p.read()
 			p.queued(it)
-		case it.Kind == RoleWrite:
+		case it.Kind == recipe.RoleWrite:
 			it.e.BlockedBy = p.write(it)
 			p.queued(it)
 		}
@@ -35,9 +37,9 @@ func decidePolicy(list []item, data string) {
 
 // policyLook is the state of decidePolicy. Contenders that wait for the same nodes share one list of names.
 type policyLook struct {
-	policy Policy
-	door   Door
-	holds  map[ID]*item
+	policy recipe.Policy
+	door   recipe.Door
+	holds  map[recipe.ID]*item
 	all    []string // holds
 	writes []string // holds of writers
 	owner  *item    // the contender whose node keeps the door closed
@@ -58,7 +60,7 @@ func (p *policyLook) hold(it *item) {
 	p.holds[it.ID] = it
 	it.e.HeldSince = it.Ctime // made by the grant
 	p.all = append(p.all, it.Node.Name)
-	if it.Kind == RoleWrite {
+	if it.Kind == recipe.RoleWrite {
 		p.writes = append(p.writes, it.Node.Name)
 	}
 }
@@ -68,9 +70,9 @@ func (p *policyLook) place(it *item) {
 	switch hold := p.holds[it.ID]; {
 	case it.Hold:
 	case hold != nil:
-		it.Kind = RoleMember // a holding writer keeps its place in the queue
+		it.Kind = recipe.RoleMember // a holding writer keeps its place in the queue
 		hold.e.Place = it.Node.Name
-	case it.Kind == RoleWrite:
+	case it.Kind == recipe.RoleWrite:
 		p.lastWriter = it.Node.Name
 	default:
 		p.readers = append(p.readers, it.Node.Name)
@@ -81,18 +83,18 @@ func (p *policyLook) place(it *item) {
 func (p *policyLook) findDoor(list []item) {
 	for i := range list {
 		it := &list[i]
-		if p.door.Kind == DoorOpen || it.ID != p.door.Owner || p.owner != nil {
+		if p.door.Kind == recipe.DoorOpen || it.ID != p.door.Owner || p.owner != nil {
 			continue
 		}
 		switch {
-		case it.Hold && (it.Kind == RoleWrite || p.door.Kind == DoorUpgrade),
-			it.Kind == RoleWrite && p.door.Kind == DoorWrite,
-			it.Kind == RoleMember && p.door.Kind == DoorWrite && p.holds[it.ID].Kind == RoleRead:
+		case it.Hold && (it.Kind == recipe.RoleWrite || p.door.Kind == recipe.DoorUpgrade),
+			it.Kind == recipe.RoleWrite && p.door.Kind == recipe.DoorWrite,
+			it.Kind == recipe.RoleMember && p.door.Kind == recipe.DoorWrite && p.holds[it.ID].Kind == recipe.RoleRead:
 			p.owner = it
 		}
 	}
 	p.keepsOut = p.writes
-	if o := p.owner; o != nil && (!o.Hold || o.Kind == RoleRead) {
+	if o := p.owner; o != nil && (!o.Hold || o.Kind == recipe.RoleRead) {
 		p.keepsOut = append(p.writes[:len(p.writes):len(p.writes)], o.Node.Name)
 	}
 }
@@ -100,7 +102,7 @@ func (p *policyLook) findDoor(list []item) {
 // upgrade decides for a hold. A reader that has closed the door to become the writer waits for all
 // other holds.
 func (p *policyLook) upgrade(it *item) {
-	if it.Kind == RoleRead && p.door == (Door{it.ID, DoorUpgrade}) {
+	if it.Kind == recipe.RoleRead && p.door == (recipe.Door{Owner: it.ID, Kind: recipe.DoorUpgrade}) {
 		it.e.BlockedBy = p.others(it.Node.Name)
 	}
 }
@@ -118,7 +120,7 @@ func (p *policyLook) others(own string) []string {
 
 // queued records that a contender is ahead of the later ones.
 func (p *policyLook) queued(it *item) {
-	if it.Kind == RoleWrite {
+	if it.Kind == recipe.RoleWrite {
 		p.aheadWriter, p.since = it.Node.Name, nil
 	} else {
 		p.since = append(p.since, it.Node.Name)
@@ -129,9 +131,9 @@ func (p *policyLook) queued(it *item) {
 func (p *policyLook) read() []string {
 	writer := ""
 	switch p.policy {
-	case PolicyWriter:
+	case recipe.PolicyWriter:
 		writer = p.lastWriter
-	case PolicyFair:
+	case recipe.PolicyFair:
 		writer = p.aheadWriter
 	}
 	if writer != "" {
@@ -148,19 +150,19 @@ func (p *policyLook) write(it *item) []string {
 	switch {
 	case p.owner == it:
 		return append([]string{}, p.all...) // the queue admits no more readers
-	case p.aheadWriter != "" && p.policy == PolicyFair && p.since != nil:
+	case p.aheadWriter != "" && p.policy == recipe.PolicyFair && p.since != nil:
 		return p.since // they wait for the writer ahead
 	case p.aheadWriter != "":
 		return []string{p.aheadWriter}
 	}
 	list := append([]string{}, p.all...)
 	switch p.policy {
-	case PolicyFair:
+	case recipe.PolicyFair:
 		list = append(list, p.since...)
-	case PolicyReader:
+	case recipe.PolicyReader:
 		list = append(list, p.readers...)
 	}
-	if o := p.owner; o != nil && !o.Hold && o.Kind != RoleMember {
+	if o := p.owner; o != nil && !o.Hold && o.Kind != recipe.RoleMember {
 		list = append(list, o.Node.Name)
 	}
 	return list

@@ -1,20 +1,21 @@
-package recipe
+package turns
 
 import (
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
 // The names of nodes tell what a directory is used for, and so which kinds of locks are beside a contender.
 func TestUseOfADirectory(t *testing.T) {
-	id := NewID(7, 1)
+	id := recipe.NewID(7, 1)
 	uses := map[string]Use{
-		SimpleName: UseSimple, PermitsName: UsePermits, id.Hex(): UseBarePermits,
-		PolicyNode{ID: id, Kind: HoldRead}.Name(true):             UsePolicy,
-		NodeName(LayoutCurator, RoleLock, id, "") + "0000000001":  UseQueue,
-		NodeName(LayoutHost, RoleRead, id, "host") + "0000000001": UseQueue,
-		NodeName(LayoutCurator, RoleLatch, id, "") + "0000000001": UseQueue,
+		recipe.SimpleName: UseSimple, recipe.PermitsName: UsePermits, id.Hex(): UseBarePermits,
+		recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}.Name(true):                    UsePolicy,
+		recipe.NodeName(recipe.LayoutCurator, recipe.RoleLock, id, "") + "0000000001":  UseQueue,
+		recipe.NodeName(recipe.LayoutHost, recipe.RoleRead, id, "host") + "0000000001": UseQueue,
+		recipe.NodeName(recipe.LayoutCurator, recipe.RoleLatch, id, "") + "0000000001": UseQueue,
 	}
 	for name, want := range uses {
 		for own := range UseBarePermits + 1 {
@@ -32,7 +33,7 @@ func TestUseOfADirectory(t *testing.T) {
 			expect.Equal(t, got, want, "the use of %s", name)
 		}
 	}
-	others := []string{"x", "locks", NodeName(LayoutCurator, RoleLease, id, "") + "0000000001"}
+	others := []string{"x", "locks", recipe.PermitName(id, 0) + "0000000001"}
 	for own := range UseBarePermits + 1 {
 		for name, use := range own.Rivals(others) {
 			t.Errorf("%s is a rival of use %d, by use %d", name, own, use)

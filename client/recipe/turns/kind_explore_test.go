@@ -1,4 +1,4 @@
-package recipe
+package turns
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
@@ -70,14 +71,14 @@ var (
 
 // name is the name of the child of the path by which a contender is seen.
 func (x *kExplorer) name(i int) string {
-	id := NewID(int64(i+1), 7)
+	id := recipe.NewID(int64(i+1), 7)
 	switch x.uses[i] {
 	case UseQueue:
-		return NodeName(LayoutCurator, RoleLock, id, "") + fmt.Sprintf("%010d", i)
+		return recipe.NodeName(recipe.LayoutCurator, recipe.RoleLock, id, "") + fmt.Sprintf("%010d", i)
 	case UsePolicy:
-		return PolicyNode{ID: id, Kind: HoldRead}.Name(true)
+		return recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}.Name(true)
 	case UsePermits:
-		return PermitsName
+		return recipe.PermitsName
 	default: // UseBarePermits
 		return id.Hex()
 	}
@@ -88,7 +89,7 @@ func (x *kExplorer) list(s *kState, i int) (rivals uint8) {
 	var names []string
 	for c := range x.uses {
 		name := x.name(c)
-		there := s.nodes&(1<<c) != 0 || name == PermitsName && s.dir
+		there := s.nodes&(1<<c) != 0 || name == recipe.PermitsName && s.dir
 		if there && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

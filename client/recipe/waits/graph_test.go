@@ -1,4 +1,4 @@
-package recipe
+package waits
 
 import (
 	"fmt"
@@ -8,26 +8,28 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
 )
 
 // crowd is a lock with a policy that has so many holds of each form and so many queue nodes.
-func crowd(path string, readers, writers, queued int) *Dir {
-	d := &Dir{Path: path}
-	add := func(k PolicyRole, session int64, n int) {
+func crowd(path string, readers, writers, queued int) *turns.Dir {
+	d := &turns.Dir{Path: path}
+	add := func(k recipe.PolicyRole, session int64, n int) {
 		for range n {
 			i := len(d.Nodes)
-			node := PolicyNode{ID: NewID(session, uint64(i)), Kind: k, Seq: int32(i)}
-			d.Nodes = append(d.Nodes, Node{Name: node.Name(true), Session: session, Czxid: int64(i + 1)})
+			node := recipe.PolicyNode{ID: recipe.NewID(session, uint64(i)), Kind: k, Seq: int32(i)}
+			d.Nodes = append(d.Nodes, recipe.Node{Name: node.Name(true), Session: session, Czxid: int64(i + 1)})
 		}
 	}
-	add(HoldRead, 1, readers)
-	add(HoldWrite, 2, writers)
+	add(recipe.HoldRead, 1, readers)
+	add(recipe.HoldWrite, 2, writers)
 	for range queued / 2 {
-		add(QueueWrite, 3, 1)
-		add(QueueRead, 4, 1)
+		add(recipe.QueueWrite, 3, 1)
+		add(recipe.QueueRead, 4, 1)
 	}
 	d.Total = len(d.Nodes)
 	return d
@@ -42,18 +44,18 @@ func TestAGraphIsLinearInContenders(t *testing.T) {
 	}{{"readers hold", 500, 0, 500}, {"made-up writers hold", 0, 500, 500}, {"both", 250, 250, 500}} {
 		t.Run(c.name, func(t *testing.T) {
 			const locks = 20
-			var dirs []*Dir
+			var dirs []*turns.Dir
 			for i := range locks {
 				dirs = append(dirs, crowd(fmt.Sprint("/l", i), c.readers, c.writers, c.queued))
 			}
-			list := Assemble(dirs, Unseen{})
+			list := turns.Assemble(dirs, turns.Unseen{})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			g := WaitGraph(list)
+			g := Graph(list)
 			runtime.ReadMemStats(&after)
 			each := int(after.TotalAlloc-before.TotalAlloc) / (locks * 1000)
 			expect.That(t, each < 1000, "%d bytes for each contender, want less than 1000", each)
-			expect.That(t, len(g.Edges) <= MaxEdges, "%d edges, want at most %d", len(g.Edges), MaxEdges)
+			expect.That(t, len(g.Edges) <= maxEdges, "%d edges, want at most %d", len(g.Edges), maxEdges)
 			expect.That(t, len(g.Parties) <= 4, "%d parties, want at most 4", len(g.Parties))
 		})
 	}
@@ -61,18 +63,20 @@ func TestAGraphIsLinearInContenders(t *testing.T) {
 
 // A graph bounds the cycles that it describes, and counts all.
 func TestAGraphCountsTheCyclesThatItLeavesOut(t *testing.T) {
-	var list []Queue
-	const pairs = MaxCycles + 50
+	var list []recipe.Queue
+	const pairs = maxCycles + 50
 	for i := range pairs {
-		a, b := Entry{Node: "a", Session: Session(2*i + 1)}, Entry{Node: "b", Session: Session(2*i + 2)}
-		for _, l := range [][2]Entry{{a, b}, {b, a}} {
+		a, b := recipe.Entry{Node: "a", Session: recipe.Session(2*i + 1)},
+			recipe.Entry{Node: "b", Session: recipe.Session(2*i + 2)}
+		for _, l := range [][2]recipe.Entry{{a, b}, {b, a}} {
 			l[1].BlockedBy = []string{l[0].Node}
-			list = append(list, Queue{Lock: Lock{Path: fmt.Sprint("/", len(list))}, Holders: l[:1], Waiters: l[1:]})
+			list = append(list, recipe.Queue{Lock: recipe.Lock{Path: fmt.Sprint("/", len(list))}, Holders: l[:1],
+				Waiters: l[1:]})
 		}
 	}
-	g := WaitGraph(list)
+	g := Graph(list)
 	expect.Equal(t, g.CycleCount, pairs, "cycles counted")
-	expect.Equal(t, len(g.Cycles), MaxCycles, "cycles described")
+	expect.Equal(t, len(g.Cycles), maxCycles, "cycles described")
 	expect.Equal(t, g.EdgeCount, 2*pairs, "edges counted")
 	for i := range g.Cycles {
 		must.Equal(t, len(g.Cycles[i].Parties), 2, "parties of cycle %d", i)
@@ -82,8 +86,8 @@ func TestAGraphCountsTheCyclesThatItLeavesOut(t *testing.T) {
 
 // plain finds the entries in cycles by definition: remove every party that can proceed, then see which
 // remaining parties reach themselves.
-func plain(list []Queue) (in map[string]bool) {
-	name := func(e *Entry) string {
+func plain(list []recipe.Queue) (in map[string]bool) {
+	name := func(e *recipe.Entry) string {
 		if task := e.Task(); task != "" {
 			return task
 		}
@@ -157,16 +161,16 @@ func TestCyclesThroughSharedBlockers(t *testing.T) {
 	found := 0
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		var list []Queue
-		entry := func(i int) Entry {
-			e := Entry{Node: fmt.Sprint("n", i), Session: Session(1 + r.IntN(5))}
+		var list []recipe.Queue
+		entry := func(i int) recipe.Entry {
+			e := recipe.Entry{Node: fmt.Sprint("n", i), Session: recipe.Session(1 + r.IntN(5))}
 			if r.IntN(4) == 0 {
-				e.Owner = &Owner{Task: fmt.Sprint("t", r.IntN(3))}
+				e.Owner = &recipe.Owner{Task: fmt.Sprint("t", r.IntN(3))}
 			}
 			return e
 		}
 		for l := range 1 + r.IntN(4) {
-			q := Queue{Lock: Lock{Path: fmt.Sprint("/", l)}}
+			q := recipe.Queue{Lock: recipe.Lock{Path: fmt.Sprint("/", l)}}
 			var all []string
 			for i := range 1 + r.IntN(3) {
 				q.Holders = append(q.Holders, entry(i))
@@ -182,7 +186,7 @@ func TestCyclesThroughSharedBlockers(t *testing.T) {
 			}
 			list = append(list, q)
 		}
-		g, want := WaitGraph(list), plain(list)
+		g, want := Graph(list), plain(list)
 		got := map[string]bool{}
 		for i := range g.Parties {
 			p := &g.Parties[i]
@@ -206,16 +210,16 @@ func TestCyclesThroughSharedBlockers(t *testing.T) {
 
 // Waits that nothing satisfies make a cycle; a watch does not widen it, and a task is in one cycle only.
 func TestCyclesOfParties(t *testing.T) {
-	entry := func(task string, blocked ...string) Entry {
-		return Entry{Node: task, Owner: &Owner{Task: task}, BlockedBy: blocked}
+	entry := func(task string, blocked ...string) recipe.Entry {
+		return recipe.Entry{Node: task, Owner: &recipe.Owner{Task: task}, BlockedBy: blocked}
 	}
-	queue := func(path, holder string, waiters ...Entry) Queue {
-		return Queue{Lock: Lock{Path: path}, Holders: []Entry{entry(holder)}, Waiters: waiters}
+	queue := func(path, holder string, waiters ...recipe.Entry) recipe.Queue {
+		return recipe.Queue{Lock: recipe.Lock{Path: path}, Holders: []recipe.Entry{entry(holder)}, Waiters: waiters}
 	}
-	either := func(e Entry) Entry { e.Any = true; return e }
-	looks := func(e Entry) Entry { e.Watch = true; return e }
-	cycles := func(list ...Queue) string {
-		g := WaitGraph(list)
+	either := func(e recipe.Entry) recipe.Entry { e.Any = true; return e }
+	looks := func(e recipe.Entry) recipe.Entry { e.Watch = true; return e }
+	cycles := func(list ...recipe.Queue) string {
+		g := Graph(list)
 		var all []string
 		for _, c := range g.Cycles {
 			expect.That(t, slices.IsSorted(c.Parties), "%v", c.Parties)
@@ -228,12 +232,12 @@ func TestCyclesOfParties(t *testing.T) {
 		}
 		return strings.Join(all, " ")
 	}
-	q := Queue{Lock: Lock{Path: "/1"}, Holders: []Entry{entry("q"), entry("r")},
-		Waiters: []Entry{either(entry("p", "q", "r"))}}
+	q := recipe.Queue{Lock: recipe.Lock{Path: "/1"}, Holders: []recipe.Entry{entry("q"), entry("r")},
+		Waiters: []recipe.Entry{either(entry("p", "q", "r"))}}
 	expect.Equal(t, cycles(q, queue("/2", "p", entry("r", "p")), queue("/3", "x", entry("q", "x"))), "",
 		"q goes on, so p does, so r does")
 	expect.Equal(t, cycles(q, queue("/2", "p", entry("r", "p")), queue("/3", "p", entry("q", "p"))), "pqr")
-	pair := []Queue{queue("/1", "a", entry("b", "a")), queue("/2", "b", entry("a", "b"))}
+	pair := []recipe.Queue{queue("/1", "a", entry("b", "a")), queue("/2", "b", entry("a", "b"))}
 	onlooker := queue("/3", "c", looks(entry("a", "c")))
 	expect.Equal(t, cycles(append(pair, onlooker, queue("/4", "a", entry("c", "a")))...), "ab",
 		"a merely looks at what c holds")
@@ -241,32 +245,34 @@ func TestCyclesOfParties(t *testing.T) {
 		"a task that waits for itself, behind another")
 	expect.Equal(t, cycles(queue("/1", "c", entry("b", "c")), queue("/2", "b", entry("a", "b")),
 		queue("/3", "a", entry("c", "a"))), "abc")
-	var many []Queue
+	var many []recipe.Queue
 	for i := range 120 {
 		many = append(many, pair[i%2])
 		many[i].Path = fmt.Sprint("/", i)
 	}
-	expect.Equal(t, len(WaitGraph(many).Cycles[0].Paths), 100, "paths named")
-	one := WaitGraph([]Queue{queue("/1", "a", either(entry("b", "a")))})
+	expect.Equal(t, len(Graph(many).Cycles[0].Paths), 100, "paths named")
+	one := Graph([]recipe.Queue{queue("/1", "a", either(entry("b", "a")))})
 	expect.That(t, !one.Edges[0].Any, "one holder is all of them: %+v", one.Edges[0])
 }
 
 // A party that one of several holders can let go on is in no cycle, though it waits for one.
 func TestCyclesHaveStuckPartiesOnly(t *testing.T) {
-	entry := func(task string, session Session, blocked ...string) Entry {
-		return Entry{Node: task, Session: session, Owner: &Owner{Task: task}, BlockedBy: blocked}
+	entry := func(task string, session recipe.Session, blocked ...string) recipe.Entry {
+		return recipe.Entry{Node: task, Session: session, Owner: &recipe.Owner{Task: task}, BlockedBy: blocked}
 	}
 	either := entry("b", 2, "c", "free")
 	either.Any = true
-	since := func(n int64, e Entry) Entry {
+	since := func(n int64, e recipe.Entry) recipe.Entry {
 		e.Since = n
 		return e
 	}
-	g := WaitGraph([]Queue{
-		{Lock: Lock{Path: "/1"}, Holders: []Entry{entry("c", 3), entry("free", 5)}, Waiters: []Entry{since(4, either)}},
-		{Lock: Lock{Path: "/2"}, Holders: []Entry{entry("b", 2), entry("d", 4)},
-			Waiters: []Entry{since(5, entry("c", 3, "b", "d"))}},
-		{Lock: Lock{Path: "/3"}, Holders: []Entry{entry("c", 3)}, Waiters: []Entry{since(6, entry("d", 4, "c"))}},
+	g := Graph([]recipe.Queue{
+		{Lock: recipe.Lock{Path: "/1"}, Holders: []recipe.Entry{entry("c", 3), entry("free", 5)},
+			Waiters: []recipe.Entry{since(4, either)}},
+		{Lock: recipe.Lock{Path: "/2"}, Holders: []recipe.Entry{entry("b", 2), entry("d", 4)},
+			Waiters: []recipe.Entry{since(5, entry("c", 3, "b", "d"))}},
+		{Lock: recipe.Lock{Path: "/3"}, Holders: []recipe.Entry{entry("c", 3)},
+			Waiters: []recipe.Entry{since(6, entry("d", 4, "c"))}},
 	})
 	must.Equal(t, len(g.Cycles), 1, "cycles")
 	var tasks []string
@@ -280,7 +286,8 @@ func TestCyclesHaveStuckPartiesOnly(t *testing.T) {
 		label := func(p int) string { return g.Parties[p].Task }
 		edges = append(edges, fmt.Sprintf("%s>%s %v %v %d", label(e.From), label(e.To), e.Cycle, e.Any, e.Since))
 	}
-	expect.List(t, edges, []string{"c>d true false 5", "d>c true false 6", "b>c false true 4", "b>free false true 4",
+	expect.List(t, edges, []string{"c>d true false 5", "d>c true false 6", "b>c false true 4",
+		"b>free false true 4",
 		"c>b false false 5"}, "edges")
 	expect.List(t, g.Cycles[0].Paths, []string{"/2", "/3"}, "g.Cycles[0].Paths")
 	expect.Equal(t, g.Cycles[0].Since, 6, "g.Cycles[0].Since")

@@ -1,4 +1,4 @@
-package recipe
+package turns
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
@@ -13,19 +14,24 @@ import (
 
 // sorts are the kinds of names that contenders of numbered queues give themselves.
 var sorts = []struct{ name, head string }{
-	{"lock", NodeName(LayoutCurator, RoleLock, NewID(1, 1), "")},
-	{"read", NodeName(LayoutCurator, RoleRead, NewID(1, 2), "")},
-	{"write", NodeName(LayoutCurator, RoleWrite, NewID(1, 3), "")},
-	{"latch", NodeName(LayoutCurator, RoleLatch, NewID(1, 4), "")},
+	{"lock", recipe.NodeName(recipe.LayoutCurator, recipe.RoleLock, recipe.NewID(1, 1), "")},
+	{"read", recipe.NodeName(recipe.LayoutCurator, recipe.RoleRead, recipe.NewID(1, 2), "")},
+	{"write", recipe.NodeName(recipe.LayoutCurator, recipe.RoleWrite, recipe.NewID(1, 3), "")},
+	{"latch", recipe.NodeName(recipe.LayoutCurator, recipe.RoleLatch, recipe.NewID(1, 4), "")},
 	{"Curator's lock", "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-"},
 	{"Curator's read", "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-__READ__"},
 	{"Curator's write", "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-__WRIT__"},
 	{"Curator's latch", "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-latch-"},
 	{"kazoo's lock", "f65a711639a74cab9e5222dd97208501__lock__"},
-	{"read in kazoo's layout", NodeName(LayoutKazoo, RoleRead, NewID(1, 5), "")},
-	{"lock in kazoo's layout", NodeName(LayoutKazoo, RoleLock, NewID(1, 6), "")},
-	{"read with its host", NodeName(LayoutHost, RoleRead, NewID(1, 7), "h")},
-	{"write with its host", NodeName(LayoutHost, RoleWrite, NewID(1, 8), "h")},
+	{"read in kazoo's layout", recipe.NodeName(recipe.LayoutKazoo, recipe.RoleRead, recipe.NewID(1, 5), "")},
+	{"lock in kazoo's layout", recipe.NodeName(recipe.LayoutKazoo, recipe.RoleLock, recipe.NewID(1, 6), "")},
+	{"read with its host", recipe.NodeName(recipe.LayoutHost, recipe.RoleRead, recipe.NewID(1, 7), "h")},
+	{"write with its host", recipe.NodeName(recipe.LayoutHost, recipe.RoleWrite, recipe.NewID(1, 8), "h")},
+}
+
+// ruleOf is the rule of a queue of package client for a contender in a role.
+func ruleOf(l recipe.Layout, k recipe.Role) Rule {
+	return Rule{Layout: l, Kind: k, RW: k.Family() == recipe.FamilyReadWrite}
 }
 
 // What the lock view says of a queue is what its clients decide: in all queues of up to four contenders
@@ -63,11 +69,11 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 	t.Helper()
 	places := map[string]Place{}
 	for _, name := range names {
-		c, layout, _ := ParseName(name)
-		if c.Maker != MakerSelf {
+		c, layout, _ := recipe.ParseName(name)
+		if c.Maker != recipe.MakerSelf {
 			continue
 		}
-		p, err := Rule{Layout: layout, Kind: c.Kind, RW: c.Kind.Family() == FamilyReadWrite}.Place(slices.Values(names), c)
+		p, err := ruleOf(layout, c.Kind).Place(slices.Values(names), c)
 		if err != nil {
 			return false
 		}
@@ -75,10 +81,10 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 	}
 	d := &Dir{Path: "/l", Total: len(names)}
 	for i, name := range names {
-		d.Nodes = append(d.Nodes, Node{Name: name, Session: int64(i + 1), Czxid: int64(100 + i)})
+		d.Nodes = append(d.Nodes, recipe.Node{Name: name, Session: int64(i + 1), Czxid: int64(100 + i)})
 	}
 	q := Assemble([]*Dir{d}, nil)[0]
-	if _, layout, _ := ParseName(names[0]); len(places) > 0 {
+	if _, layout, _ := recipe.ParseName(names[0]); len(places) > 0 {
 		list, _, err := QueueOf(layout, names, true)
 		if err == nil {
 			expect.Equal(t, Holders(list), len(q.Holders), "%s: holders of the queue", what)
@@ -100,7 +106,7 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 				c.Name, e.BlockedBy)
 		}
 		for _, b := range e.BlockedBy {
-			ahead := slices.ContainsFunc(p.Few, func(c Contender) bool { return c.Name == b })
+			ahead := slices.ContainsFunc(p.Few, func(c recipe.Contender) bool { return c.Name == b })
 			expect.That(t, ahead, "%s: %s is shown to wait for %s, and does not", what, name, b)
 		}
 	}
@@ -111,18 +117,18 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 // lock that looks at its nodes: its name does not say whether it does.
 func TestKinsAreWhatClientsDecide(t *testing.T) {
 	for _, own := range sorts {
-		c, layout, _ := ParseName(own.head + "0000000002")
-		if c.Maker != MakerSelf {
+		c, layout, _ := recipe.ParseName(own.head + "0000000002")
+		if c.Maker != recipe.MakerSelf {
 			continue
 		}
 		for _, other := range sorts {
 			first := other.head + "0000000001"
-			_, err := Rule{Layout: layout, Kind: c.Kind, RW: c.Kind.Family() == FamilyReadWrite}.Place(
-				func(yield func(string) bool) { yield(first) }, c)
-			guest := other.name == "kazoo's lock" && layout == LayoutCurator && c.Kind.Family() != FamilyReadWrite
-			refused := KinOf(c.Name).Blind().Has(KinOf(first))
+			_, err := ruleOf(layout, c.Kind).Place(slices.Values([]string{first}), c)
+			guest := other.name == "kazoo's lock" && layout == recipe.LayoutCurator &&
+				c.Kind.Family() != recipe.FamilyReadWrite
+			refused := recipe.KinOf(c.Name).Blind().Has(recipe.KinOf(first))
 			expect.Equal(t, refused, err != nil || guest, "%s behind %s", own.name, other.name)
-			before := KinOf(first).Blind().Has(KinOf(c.Name))
+			before := recipe.KinOf(first).Blind().Has(recipe.KinOf(c.Name))
 			expect.Equal(t, before, refused, "%s before %s", own.name, other.name)
 		}
 	}
@@ -134,19 +140,19 @@ func TestKinsAreWhatClientsDecide(t *testing.T) {
 func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	for round := range 2000 {
-		layout := []Layout{LayoutCurator, LayoutKazoo, LayoutHost}[r.IntN(3)]
+		layout := []recipe.Layout{recipe.LayoutCurator, recipe.LayoutKazoo, recipe.LayoutHost}[r.IntN(3)]
 		rw := r.IntN(3) > 0
 		first := []int32{0, 2147483640, -2147483648}[r.IntN(3)]
 		d := &Dir{Path: "/l"}
 		var names []string
 		for i := range 1 + r.IntN(8) {
-			role := RoleLock
+			role := recipe.RoleLock
 			if rw {
-				role = []Role{RoleRead, RoleWrite}[r.IntN(2)]
+				role = []recipe.Role{recipe.RoleRead, recipe.RoleWrite}[r.IntN(2)]
 			}
-			name := NodeName(layout, role, NewID(int64(i+1), r.Uint64()), "host") + fmt.Sprintf("%010d",
-				first+int32(i))
-			d.Nodes = append(d.Nodes, Node{Name: name, Session: int64(i + 1), Czxid: int64(100 + i)})
+			id := recipe.NewID(int64(i+1), r.Uint64())
+			name := recipe.NodeName(layout, role, id, "host") + fmt.Sprintf("%010d", first+int32(i))
+			d.Nodes = append(d.Nodes, recipe.Node{Name: name, Session: int64(i + 1), Czxid: int64(100 + i)})
 			names = append(names, name)
 		}
 		d.Total = len(d.Nodes)
@@ -157,21 +163,21 @@ func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
 			"round %d", round)
 		q := queues[0]
 		for i, name := range names {
-			c, _, ok := ParseName(name)
+			c, _, ok := recipe.ParseName(name)
 			must.That(t, ok, "%s is no contender", name)
 			rule := Rule{Layout: layout, Kind: c.Kind, RW: rw}
 			p, err := rule.Place(slices.Values(names), c)
 			must.OK(t, err, "round %d", round)
 			must.That(t, p.Found, "round %d: %s: %+v %v: want p.Found", round, name, p, err)
 			e := q.Find(name)
-			holds := slices.ContainsFunc(q.Holders, func(e Entry) bool { return e.Node == name })
+			holds := slices.ContainsFunc(q.Holders, func(e recipe.Entry) bool { return e.Node == name })
 			expect.Equal(t, holds, !p.Blocked, "round %d: %v: that %s is shown as a holder", round, names, name)
 			if p.Blocked && !slices.Contains(e.BlockedBy, p.Blocker.Name) {
 				t.Errorf("round %d: %v: %s watches %s and waits for %v", round, names, name, p.Blocker.Name, e.BlockedBy)
 			}
-			expect.Equal(t, e.Session, Session(i+1), "the session of %s", name)
+			expect.Equal(t, e.Session, recipe.Session(i+1), "the session of %s", name)
 			expect.Equal(t, e.Token, int64(100+i), "the token of %s", name)
-			expect.Equal(t, e.Maker, MakerSelf, "the maker of %s", name)
+			expect.Equal(t, e.Maker, recipe.MakerSelf, "the maker of %s", name)
 			expect.Equal(t, e.Layout, layout, "the layout of %s", name)
 			expect.Equal(t, e.Mode, c.Kind.Mode(), "the mode of %s", name)
 		}

@@ -1,9 +1,10 @@
-package recipe
+package turns
 
 import (
 	"fmt"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
@@ -17,7 +18,7 @@ func TestDecidePermits(t *testing.T) {
 		{limit: 1, used: 0, n: 1, want: Grant}, {limit: 1, used: 1, n: 1, want: Wait},
 		{limit: 3, used: 1, n: 2, want: Grant}, {limit: 3, used: 2, n: 2, want: Wait},
 		{limit: 2, used: 5, n: 1, want: Wait}, // the limit was lowered
-		{limit: 2, used: 0, n: 3, err: ErrInvalid},
+		{limit: 2, used: 0, n: 3, err: recipe.ErrInvalid},
 	} {
 		t.Run(fmt.Sprint(c.limit, c.used, c.n), func(t *testing.T) {
 			got, err := DecidePermits(c.limit, c.used, c.n)

@@ -1,8 +1,10 @@
-package recipe
+package turns
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // DecidePermits decides for a contender that wants n permits while used permits are taken: grant, or wait for
@@ -10,7 +12,7 @@ import (
 func DecidePermits(limit, used, n int) (Do, error) {
 	switch {
 	case n > limit:
-		return 0, fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit)
+		return 0, fmt.Errorf("%w: %d permits of %d", recipe.ErrInvalid, n, limit)
 	case used+n <= limit:
 		return Grant, nil
 	}
@@ -42,11 +44,11 @@ const (
 // head takes any free number, so a try yields to every permit with its number, unless the queue was quiet:
 // then all permits belong to tries.
 func TryPermits(limit int, permits, own []string, queued int, quiet bool) PermitVerdict {
-	last, _, ok := ParseName(own[len(own)-1])
+	last, _, ok := recipe.ParseName(own[len(own)-1])
 	ahead, all, found, taken := 0, 0, 0, false
 	for _, name := range permits {
-		p, _, numbered := ParseName(name)
-		before := !numbered || Compare(p, last) <= 0
+		p, _, numbered := recipe.ParseName(name)
+		before := !numbered || recipe.Compare(p, last) <= 0
 		if all++; before {
 			ahead++
 		}
@@ -54,8 +56,8 @@ func TryPermits(limit int, permits, own []string, queued int, quiet bool) Permit
 			found++
 			continue
 		}
-		slot := SlotOf(name)
-		same := func(o string) bool { return SlotOf(o) == slot }
+		slot := recipe.SlotOf(name)
+		same := func(o string) bool { return recipe.SlotOf(o) == slot }
 		taken = taken || slot > 0 && (before || !quiet) && slices.ContainsFunc(own, same)
 	}
 	switch {
@@ -85,7 +87,7 @@ func FreeSlots(limit int, permits []string, n, skip int) []int {
 	}
 	taken := make(map[int]bool, len(permits))
 	for _, name := range permits {
-		taken[SlotOf(name)] = true
+		taken[recipe.SlotOf(name)] = true
 	}
 	skip %= spare + 1
 	free := make([]int, 0, n)
@@ -103,7 +105,7 @@ func FreeSlots(limit int, permits []string, n, skip int) []int {
 
 // Unnumbered returns a permit without a number, or "" if all permits have numbers.
 func Unnumbered(permits []string) string {
-	if at := slices.IndexFunc(permits, func(name string) bool { return SlotOf(name) == 0 }); at >= 0 {
+	if at := slices.IndexFunc(permits, func(name string) bool { return recipe.SlotOf(name) == 0 }); at >= 0 {
 		return permits[at]
 	}
 	return ""

@@ -1,4 +1,4 @@
-package recipe
+package turns
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
@@ -78,10 +79,10 @@ func (s *pState) make(i int) {
 	c.own = nil
 	for at := range c.wants {
 		s.next++
-		id := NewID(int64(i+1), uint64(s.next))
-		name := PermitName(id, 0)
+		id := recipe.NewID(int64(i+1), uint64(s.next))
+		name := recipe.PermitName(id, 0)
 		if c.slots != nil {
-			name = PermitName(id, c.slots[at])
+			name = recipe.PermitName(id, c.slots[at])
 		}
 		c.own = append(c.own, fmt.Sprintf("%s%010d", name, s.next))
 	}
@@ -237,7 +238,7 @@ func (x *pExplorer) judge(s *pState) error {
 		}
 		held += len(c.own)
 		for _, name := range c.own {
-			slot := SlotOf(name)
+			slot := recipe.SlotOf(name)
 			numbered := c.kind == pTry || c.kind == pHead
 			wrong = wrong || slot > 0 && taken[slot] || slot > s.most || (slot > 0) != numbered
 			taken[slot] = true
@@ -256,13 +257,14 @@ func (x *pExplorer) judge(s *pState) error {
 func (s *pState) shown() error {
 	queue := &Dir{Path: "/s/locks", Total: len(s.queue)}
 	for at, i := range s.queue {
-		name := NodeName(LayoutCurator, RoleLock, NewID(int64(i+1), 1), "") + fmt.Sprintf("%010d", at)
-		queue.Nodes = append(queue.Nodes, Node{Name: name, Session: int64(i + 1), Czxid: int64(at + 1)})
+		name := recipe.NodeName(recipe.LayoutCurator, recipe.RoleLock, recipe.NewID(int64(i+1), 1),
+			"") + fmt.Sprintf("%010d", at)
+		queue.Nodes = append(queue.Nodes, recipe.Node{Name: name, Session: int64(i + 1), Czxid: int64(at + 1)})
 	}
 	permits := &Dir{Path: "/s/leases", Total: len(s.permits)}
 	for _, name := range s.permits {
-		p, _, _ := ParseName(name)
-		n := Node{Name: name, Czxid: int64(100 + p.Seq)}
+		p, _, _ := recipe.ParseName(name)
+		n := recipe.Node{Name: name, Czxid: int64(100 + p.Seq)}
 		for i, c := range s.who {
 			if slices.Contains(c.own, name) {
 				n.Session = int64(i + 1)

@@ -1,8 +1,10 @@
-package recipe
+package turns
 
 import (
 	"fmt"
 	"strings"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // The explorer runs the decision functions of policy.go through every interleaving of three clients
@@ -99,51 +101,51 @@ type xState struct {
 }
 
 // xDoor packs a mark: kind, client and attempt.
-func xDoor(kind DoorKind, client int, attempt uint8) uint8 {
+func xDoor(kind recipe.DoorKind, client int, attempt uint8) uint8 {
 	return uint8(kind)<<4 | uint8(client)<<1 | attempt
 }
 
 type xModel struct {
-	policy   Policy
+	policy   recipe.Policy
 	bounded  bool // policy reader: writers may become overdue at any moment
 	programs [3]xProgram
 	mutation xMutation
 	requeue  bool // operator removals (and not crashes)
 }
 
-func xID(client int, attempt uint8) ID { return ID{byte(client + 1), attempt} }
+func xID(client int, attempt uint8) recipe.ID { return recipe.ID{byte(client + 1), attempt} }
 
-func (m *xModel) node(bit int) PolicyNode {
+func (m *xModel) node(bit int) recipe.PolicyNode {
 	client, local := bit/xPerClient, bit%xPerClient
 	if local == xFresh {
-		return PolicyNode{ID: ID{byte(client + 1), 2}, Kind: HoldRead}
+		return recipe.PolicyNode{ID: recipe.ID{byte(client + 1), 2}, Kind: recipe.HoldRead}
 	}
-	n := PolicyNode{ID: xID(client, uint8(local/xAttempt))}
+	n := recipe.PolicyNode{ID: xID(client, uint8(local/xAttempt))}
 	switch local % xAttempt {
 	case xQueue:
-		n.Kind = QueueRead
+		n.Kind = recipe.QueueRead
 		if m.programs[client].writes() {
-			n.Kind = QueueWrite
+			n.Kind = recipe.QueueWrite
 		}
 	case xHoldR:
-		n.Kind = HoldRead
+		n.Kind = recipe.HoldRead
 	case xHoldW:
-		n.Kind = HoldWrite
+		n.Kind = recipe.HoldWrite
 	}
 	return n
 }
 
 // bit is the inverse of node.
-func (m *xModel) bit(n PolicyNode) int {
+func (m *xModel) bit(n recipe.PolicyNode) int {
 	base := int(n.ID[0]-1) * xPerClient
 	if n.ID[1] == 2 {
 		return base + xFresh
 	}
 	base += int(n.ID[1]) * xAttempt
 	switch n.Kind {
-	case HoldRead:
+	case recipe.HoldRead:
 		return base + xHoldR
-	case HoldWrite:
+	case recipe.HoldWrite:
 		return base + xHoldW
 	}
 	return base + xQueue
@@ -163,7 +165,7 @@ func (s *xState) removed(c int) {
 // endUpgrade goes back to the read hold; a door closed for it is opened.
 func (s *xState) endUpgrade(c int) {
 	me := &s.c[c]
-	if s.door == xDoor(DoorUpgrade, c, me.attempt) {
+	if s.door == xDoor(recipe.DoorUpgrade, c, me.attempt) {
 		s.setDoor(c, 0)
 	}
 	*me = xClient{at: xHeld, phase: xLast, attempt: me.attempt}

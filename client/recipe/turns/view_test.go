@@ -1,4 +1,4 @@
-package recipe
+package turns
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -29,31 +30,34 @@ func shown(dirs []*Dir, w Watches) string {
 	return strings.Join(lines, "\n")
 }
 
-func dirOf(path string, nodes ...Node) *Dir { return &Dir{Path: path, Nodes: nodes, Total: len(nodes)} }
+func dirOf(path string, nodes ...recipe.Node) *Dir {
+	return &Dir{Path: path, Nodes: nodes, Total: len(nodes)}
+}
 
 // A reader holds beside the writer before it if it is that writer's downgrade.
 func TestReaderBesideItsWriter(t *testing.T) {
-	node := func(l Layout, k Role, session int64, seq int) Node {
-		return Node{Name: NodeName(l, k, NewID(session, 5), "h") + fmt.Sprintf("%010d", seq), Session: session}
+	node := func(l recipe.Layout, k recipe.Role, session int64, seq int) recipe.Node {
+		name := recipe.NodeName(l, k, recipe.NewID(session, 5), "h") + fmt.Sprintf("%010d", seq)
+		return recipe.Node{Name: name, Session: session}
 	}
 	for _, c := range []struct {
-		layout            Layout
+		layout            recipe.Layout
 		first, own, after int64 // sessions of two writers and of the reader; 0: not there
 		watching, known   bool
 		holds             bool
 	}{
-		{LayoutCurator, 0, 1, 1, false, true, true},
-		{LayoutCurator, 0, 1, 1, true, true, false},
-		{LayoutCurator, 0, 1, 1, false, false, false},
-		{LayoutCurator, 0, 1, 2, false, true, false},
-		{LayoutCurator, 3, 1, 1, false, true, false},
-		{LayoutCurator, 3, 1, 2, false, true, false},
-		{LayoutHost, 0, 1, 1, false, true, false},
-		{LayoutHost, 3, 1, 1, false, true, false},
+		{recipe.LayoutCurator, 0, 1, 1, false, true, true},
+		{recipe.LayoutCurator, 0, 1, 1, true, true, false},
+		{recipe.LayoutCurator, 0, 1, 1, false, false, false},
+		{recipe.LayoutCurator, 0, 1, 2, false, true, false},
+		{recipe.LayoutCurator, 3, 1, 1, false, true, false},
+		{recipe.LayoutCurator, 3, 1, 2, false, true, false},
+		{recipe.LayoutHost, 0, 1, 1, false, true, false},
+		{recipe.LayoutHost, 3, 1, 1, false, true, false},
 	} {
-		d := dirOf("/l", node(c.layout, RoleWrite, c.own, 2), node(c.layout, RoleRead, c.after, 3))
+		d := dirOf("/l", node(c.layout, recipe.RoleWrite, c.own, 2), node(c.layout, recipe.RoleRead, c.after, 3))
 		if c.first != 0 {
-			d.Nodes, d.Total = append(d.Nodes, node(c.layout, RoleWrite, c.first, 1)), 3
+			d.Nodes, d.Total = append(d.Nodes, node(c.layout, recipe.RoleWrite, c.first, 1)), 3
 		}
 		w := Watches(Unseen{})
 		if c.known {
@@ -64,40 +68,42 @@ func TestReaderBesideItsWriter(t *testing.T) {
 		}
 		reader := d.Nodes[1].Name
 		q := Assemble([]*Dir{d}, w)[0]
-		holds := slices.ContainsFunc(q.Holders, func(e Entry) bool { return e.Node == reader })
+		holds := slices.ContainsFunc(q.Holders, func(e recipe.Entry) bool { return e.Node == reader })
 		expect.Equal(t, holds, c.holds, "%+v", c)
 	}
 }
 
 // A hold of a policy begins when its node is made, that of a lock that had to wait when it says so.
 func TestHoldsThatSayWhenTheyBegan(t *testing.T) {
-	id := NewID(1, 2)
-	d := dirOf("/p", Node{Name: PolicyNode{ID: id, Kind: HoldWrite}.Name(true), Ctime: 7})
-	d.Data = string(NewPolicyRecord(PolicyWriter, 0).Encode())
+	id := recipe.NewID(1, 2)
+	d := dirOf("/p", recipe.Node{Name: recipe.PolicyNode{ID: id, Kind: recipe.HoldWrite}.Name(true), Ctime: 7})
+	d.Data = string(recipe.NewPolicyRecord(recipe.PolicyWriter, 0).Encode())
 	q := Assemble([]*Dir{d}, nil)[0]
 	expect.Equal(t, q.Policy, "writer", "q.Policy")
 	expect.Equal(t, q.Holders[0].HeldSince, 7, "q.Holders[0].HeldSince")
-	data := func(o Owner) string { return string(EncodeOwner(o)) }
-	d = dirOf("/l", Node{Name: "lock-0000000001", Data: data(Owner{Held: true}), Ctime: 3, Mtime: 7},
-		Node{Name: "lock-0000000002", Data: data(Owner{Held: true}), Ctime: 3, Mtime: 8})
+	data := func(o recipe.Owner) string { return string(recipe.EncodeOwner(o)) }
+	d = dirOf("/l", recipe.Node{Name: "lock-0000000001", Data: data(recipe.Owner{Held: true}), Ctime: 3,
+		Mtime: 7},
+		recipe.Node{Name: "lock-0000000002", Data: data(recipe.Owner{Held: true}), Ctime: 3, Mtime: 8})
 	q = Assemble([]*Dir{d}, nil)[0]
 	expect.Equal(t, q.Policy, "", "q.Policy")
 	expect.Equal(t, q.Holders[0].HeldSince, 7, "q.Holders[0].HeldSince")
 	expect.Equal(t, q.Waiters[0].HeldSince, 0, "q.Waiters[0].HeldSince")
-	for _, data := range []string{data(Owner{Reason: `"held"`}), data(Owner{Host: "h"}), `the "held" one`, "",
+	for _, data := range []string{data(recipe.Owner{Reason: `"held"`}), data(recipe.Owner{Host: "h"}),
+		`the "held" one`, "",
 		`{"v":1,"host":"h","new":"held"}`} {
-		q = Assemble([]*Dir{dirOf("/l", Node{Name: "lock-0000000001", Data: data, Mtime: 7})}, nil)[0]
+		q = Assemble([]*Dir{dirOf("/l", recipe.Node{Name: "lock-0000000001", Data: data, Mtime: 7})}, nil)[0]
 		expect.Equal(t, q.Holders[0].HeldSince, 0, "%q", data)
 	}
-	door := NewID(3, 4).UUID()
-	d = dirOf("/l", Node{Name: "lock-0000000001"})
-	d.Data = string(Record{Layout: LayoutPolicy.String(), Policy: "writer", Door: &door}.Encode())
+	door := recipe.NewID(3, 4).UUID()
+	d = dirOf("/l", recipe.Node{Name: "lock-0000000001"})
+	d.Data = string(recipe.Record{Layout: recipe.LayoutPolicy.String(), Policy: "writer", Door: &door}.Encode())
 	expect.Equal(t, Assemble([]*Dir{d}, nil)[0].Policy, "", "a lock without nodes of a policy has one")
 }
 
 // A lone node named lock is the lock of its directory if it has a record or the directory a watcher.
 func TestDirectoryOfOneNode(t *testing.T) {
-	record := string(EncodeOwner(Owner{Host: "h"}))
+	record := string(recipe.EncodeOwner(recipe.Owner{Host: "h"}))
 	for _, c := range []struct {
 		data string
 		w    Watches
@@ -107,45 +113,49 @@ func TestDirectoryOfOneNode(t *testing.T) {
 		{record, nil, "/d simple 1: lock"}, {record, watches{"/d": {9}}, "/d simple 2: lock | lock"},
 		{"", watches{"/d": {9}}, "/d simple 2: lock | lock"},
 	} {
-		got := shown([]*Dir{dirOf("/d", Node{Name: SimpleName, Session: 1, Data: c.data})}, c.w)
+		got := shown([]*Dir{dirOf("/d", recipe.Node{Name: recipe.SimpleName, Session: 1, Data: c.data})}, c.w)
 		expect.Equal(t, strings.ReplaceAll(got, "|  for lock", "| lock"), c.want, "%q, %v", c.data, c.w)
 	}
 	expect.Equal(t, shown([]*Dir{dirOf("/e")}, nil), "", "an empty directory")
-	party := NewID(1, 2).Hex() + "__party__"
-	expect.Equal(t, shown([]*Dir{dirOf("/p", Node{Name: party})}, nil), "/p party 1: participant "+party)
-	jobs := dirOf("/j", Node{Name: "job-0000000001", Session: 1}, Node{Name: "job-0000000002", Session: 2})
+	party := recipe.NewID(1, 2).Hex() + "__party__"
+	expect.Equal(t, shown([]*Dir{dirOf("/p", recipe.Node{Name: party})}, nil), "/p party 1: participant "+party)
+	jobs := dirOf("/j", recipe.Node{Name: "job-0000000001", Session: 1},
+		recipe.Node{Name: "job-0000000002", Session: 2})
 	expect.Equal(t, shown([]*Dir{jobs}, watches{}),
 		"/j unknown 2: participant job-0000000001 participant job-0000000002")
 }
 
 // The two directories of Curator's semaphore are one lock, and so are the two of kazoo's.
 func TestSemaphores(t *testing.T) {
-	node := func(form string, session, zxid int64, seq int) Node {
-		return Node{Name: fmt.Sprintf(form, session, seq), Session: session, Czxid: zxid, Ctime: 10 * zxid}
+	node := func(form string, session, zxid int64, seq int) recipe.Node {
+		return recipe.Node{Name: fmt.Sprintf(form, session, seq), Session: session, Czxid: zxid, Ctime: 10 * zxid}
 	}
-	permit := func(session, zxid int64, seq int) Node { return node("%d-lease-%010d", session, zxid, seq) }
-	waiter := func(session, zxid int64, seq int) Node { return node("%d-lock-%010d", session, zxid, seq) }
+	permit := func(session, zxid int64, seq int) recipe.Node {
+		return node("%d-lease-%010d", session, zxid, seq)
+	}
+	waiter := func(session, zxid int64, seq int) recipe.Node { return node("%d-lock-%010d", session, zxid, seq) }
 	first, second, third := permit(1, 1, 1), permit(2, 2, 2), permit(3, 4, 3)
 	own, next := waiter(3, 3, 1), waiter(4, 5, 2)
+	type nodes = []recipe.Node
 	for i, c := range []struct {
 		limit           string
-		permits, queue  []Node
+		permits, queue  nodes
 		watching, known bool
 		want            string
 	}{
-		{"2", []Node{first, second}, nil, false, false, "2: 1 2"},
-		{"2", []Node{first, second}, []Node{own, next}, false, false, "4: 1 2 | 3 for 1+2 | 4 for 3"},
-		{"2", []Node{first, second, third}, []Node{own, next}, false, false, "4: 1 2 | 3 for 1+2 | 4 for 3"},
-		{"2", []Node{first, second, third}, []Node{own, next}, true, true, "4: 1 2 | 3 for 1+2 | 4 for 3"},
-		{"2", []Node{first, second, third}, []Node{own, next}, false, true, "5: 1 2 3 | 3 for 1+2+3 | 4 for 3"},
-		{"3", []Node{first, second, third}, []Node{own, next}, true, true, "5: 1 2 3 | 3 for 1+2+3 | 4 for 3"},
-		{"", []Node{first, second, third}, []Node{own, next}, true, true, "4: 1 2 | 3 for 1+2 | 4 for 3"},
-		{"", []Node{third}, []Node{own}, true, true, "1: | 3 for "},
-		{"1", []Node{third, first}, []Node{own, next}, true, true, "3: 1 | 3 for 1 | 4 for 3"},
+		{"2", nodes{first, second}, nil, false, false, "2: 1 2"},
+		{"2", nodes{first, second}, nodes{own, next}, false, false, "4: 1 2 | 3 for 1+2 | 4 for 3"},
+		{"2", nodes{first, second, third}, nodes{own, next}, false, false, "4: 1 2 | 3 for 1+2 | 4 for 3"},
+		{"2", nodes{first, second, third}, nodes{own, next}, true, true, "4: 1 2 | 3 for 1+2 | 4 for 3"},
+		{"2", nodes{first, second, third}, nodes{own, next}, false, true, "5: 1 2 3 | 3 for 1+2+3 | 4 for 3"},
+		{"3", nodes{first, second, third}, nodes{own, next}, true, true, "5: 1 2 3 | 3 for 1+2+3 | 4 for 3"},
+		{"", nodes{first, second, third}, nodes{own, next}, true, true, "4: 1 2 | 3 for 1+2 | 4 for 3"},
+		{"", nodes{third}, nodes{own}, true, true, "1: | 3 for "},
+		{"1", nodes{third, first}, nodes{own, next}, true, true, "3: 1 | 3 for 1 | 4 for 3"},
 		// A permit before the node in the queue is an older hold of the same session.
-		{"1", []Node{first, permit(3, 2, 3)}, []Node{own}, true, true, "3: 1 3 | 3 for 1+3"},
-		{"1", []Node{first, permit(3, 3, 3)}, []Node{own}, true, true, "2: 1 | 3 for 1"},
-		{"2", nil, []Node{own, next}, false, false, "2: | 3 for  | 4 for 3"},
+		{"1", nodes{first, permit(3, 2, 3)}, nodes{own}, true, true, "3: 1 3 | 3 for 1+3"},
+		{"1", nodes{first, permit(3, 3, 3)}, nodes{own}, true, true, "2: 1 | 3 for 1"},
+		{"2", nil, nodes{own, next}, false, false, "2: | 3 for  | 4 for 3"},
 	} {
 		w := Watches(Unseen{})
 		if c.known {
@@ -165,7 +175,7 @@ func TestSemaphores(t *testing.T) {
 		must.Equal(t, len(list), 1)
 		q := list[0]
 		for _, e := range append(q.Holders, q.Waiters...) {
-			expect.Equal(t, e.Mode, Permit, "%d: %s", i, e.Node)
+			expect.Equal(t, e.Mode, recipe.Permit, "%d: %s", i, e.Node)
 		}
 		for _, e := range q.Holders {
 			expect.Equal(t, e.HeldSince, e.Since, "%d: e.HeldSince", i)
@@ -182,7 +192,7 @@ func TestSemaphores(t *testing.T) {
 		expect.Equal(t, q.Layout(), "curator", "%d: q.Layout()", i)
 		expect.That(t, c.permits == nil || q.Next == 8,
 			"%d: %+v: want c.permits == nil || q.Next == 8", i, q)
-		expect.Equal(t, q.Limit, LimitOf(c.limit), "%d: q.Limit", i)
+		expect.Equal(t, q.Limit, recipe.LimitOf(c.limit), "%d: q.Limit", i)
 		got := strings.TrimPrefix(shown(dirs, w), "/s semaphore ")
 		for _, part := range []string{"leases/", "locks/"} {
 			got = strings.ReplaceAll(got, part, "")
@@ -193,12 +203,12 @@ func TestSemaphores(t *testing.T) {
 		expect.Equal(t, got, c.want, "%d", i)
 	}
 
-	a, b := NewID(1, 2).Hex(), NewID(2, 3).Hex()
-	permits := dirOf("/k", Node{Name: a, Session: 1}) // an id that ends in ten digits
-	queue := dirOf("/k"+KazooQueue, Node{Name: b + "__lock__0000000001"})
+	a, b := recipe.NewID(1, 2).Hex(), recipe.NewID(2, 3).Hex()
+	permits := dirOf("/k", recipe.Node{Name: a, Session: 1}) // an id that ends in ten digits
+	queue := dirOf("/k"+recipe.KazooQueue, recipe.Node{Name: b + "__lock__0000000001"})
 	permits.Data = "1"
 	queue.Sem, queue.SemData, queue.Part = "/k", "1", QueuePart
-	behind := "| /k" + KazooQueue + "/" + b + "__lock__0000000001 for "
+	behind := "| /k" + recipe.KazooQueue + "/" + b + "__lock__0000000001 for "
 	for _, c := range []struct {
 		dirs []*Dir
 		want string
@@ -207,9 +217,9 @@ func TestSemaphores(t *testing.T) {
 		{[]*Dir{permits}, "/k semaphore 1: " + a}, {[]*Dir{queue}, "/k semaphore 1: " + behind},
 	} {
 		expect.Equal(t, shown(c.dirs, nil), c.want)
-		expect.Equal(t, Assemble(c.dirs, nil)[0].Layouts[0], LayoutKazoo, "%s", c.want)
+		expect.Equal(t, Assemble(c.dirs, nil)[0].Layouts[0], recipe.LayoutKazoo, "%s", c.want)
 	}
-	lock, none := dirOf("/k", Node{Name: "lock-0000000001"}), dirOf("/k", Node{Name: a})
+	lock, none := dirOf("/k", recipe.Node{Name: "lock-0000000001"}), dirOf("/k", recipe.Node{Name: a})
 	lock.Data = "1"
 	expect.Equal(t, shown([]*Dir{lock}, nil), "/k lock 1: lock-0000000001", "a number in the data of a lock")
 	expect.Equal(t, shown([]*Dir{none}, nil), "", "ids without a number of permits")

@@ -1,27 +1,29 @@
-package recipe
+package turns
 
 import (
 	"slices"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // kin is a group of contenders of a directory that see each other: the contenders of one layout, unless one
 // of their programs does not look at all of them.
 type kin struct {
-	layout Layout
+	layout recipe.Layout
 	list   []item
 }
 
 // locks turns the ephemeral children of one directory into locks: as a rule into one, but each node without a
 // number may be a lock of its own.
-func (d *Dir) locks(w Watches, left *int) []Queue {
+func (d *Dir) locks(w Watches, left *int) []recipe.Queue {
 	kins, lone := split(items(d))
 	list := d.lone(lone, w, left)
 	if len(kins) == 0 {
 		return list
 	}
 	kins = apart(merge(kins))
-	q := Queue{Lock: Lock{Path: d.Path, Kind: KindLock, Next: d.Next, Total: d.Total - len(lone),
-		Mixed: len(kins) > 1}}
+	q := recipe.Queue{Lock: recipe.Lock{Path: d.Path, Kind: recipe.KindLock, Next: d.Next,
+		Total: d.Total - len(lone), Mixed: len(kins) > 1}}
 	holding, alone := 0, false // kin with holders, and whether one of those excludes others
 	for i, k := range kins {
 		q.Layouts = append(q.Layouts, k.layout)
@@ -29,7 +31,7 @@ func (d *Dir) locks(w Watches, left *int) []Queue {
 		if i == 0 {
 			q.Kind = kind
 		} else if q.Kind != kind {
-			q.Kind = KindUnknown
+			q.Kind = recipe.KindUnknown
 		}
 		before := len(q.Holders)
 		share(&q, k.list, kind)
@@ -38,8 +40,8 @@ func (d *Dir) locks(w Watches, left *int) []Queue {
 			alone = alone || slices.ContainsFunc(q.Holders[before:], excludesAll)
 		}
 		q.HeldTwice = holding > 1 && alone
-		if k.layout == LayoutPolicy {
-			rec, _ := ParsePolicyRecord([]byte(d.Data))
+		if k.layout == recipe.LayoutPolicy {
+			rec, _ := recipe.ParsePolicyRecord([]byte(d.Data))
 			q.Policy = rec.Policy
 		}
 	}
@@ -75,12 +77,12 @@ func split(all []item) (kins []kin, lone []item) {
 	return kins, lone
 }
 
-func kinOf(it *item) (l Layout, queued bool) {
+func kinOf(it *item) (l recipe.Layout, queued bool) {
 	switch {
-	case it.Layout == LayoutLone || it.Layout == LayoutKazoo && it.Kind == RoleLease:
+	case it.Layout == recipe.LayoutLone || it.Layout == recipe.LayoutKazoo && it.Kind == recipe.RoleLease:
 		return 0, false
-	case it.Kind == RoleLease: // outside a semaphore
-		return LayoutPlain, true
+	case it.Kind == recipe.RoleLease: // outside a semaphore
+		return recipe.LayoutPlain, true
 	}
 	return it.Layout, true
 }
@@ -88,49 +90,51 @@ func kinOf(it *item) (l Layout, queued bool) {
 // merge joins groups that see each other in spite of their names. kazoo's locks can be configured to look at
 // those of package client, which then look at kazoo's as well.
 func merge(kins []kin) []kin {
-	find := func(l Layout) int { return slices.IndexFunc(kins, func(k kin) bool { return k.layout == l }) }
-	ours, theirs := find(LayoutCurator), find(LayoutKazoo)
+	find := func(l recipe.Layout) int {
+		return slices.IndexFunc(kins, func(k kin) bool { return k.layout == l })
+	}
+	ours, theirs := find(recipe.LayoutCurator), find(recipe.LayoutKazoo)
 	if ours < 0 || theirs < 0 {
 		return kins
 	}
 	for _, it := range kins[ours].list {
-		if it.Maker != MakerSelf || it.Kind.Family() != FamilyLock {
+		if it.Maker != recipe.MakerSelf || it.Kind.Family() != recipe.FamilyLock {
 			return kins
 		}
 	}
 	for _, it := range kins[theirs].list {
-		if it.Maker != MakerKazoo || it.Kind != RoleLock {
+		if it.Maker != recipe.MakerKazoo || it.Kind != recipe.RoleLock {
 			return kins
 		}
 	}
 	both := append(slices.Clone(kins[ours].list), kins[theirs].list...)
-	slices.SortFunc(both, func(x, y item) int { return Compare(x.Contender, y.Contender) })
+	slices.SortFunc(both, func(x, y item) int { return recipe.Compare(x.Contender, y.Contender) })
 	kins[ours].list = both
 	return slices.Delete(kins, theirs, theirs+1)
 }
 
-func excludesAll(e Entry) bool { return e.Mode == Exclusive }
+func excludesAll(e recipe.Entry) bool { return e.Mode == recipe.Exclusive }
 
 // apart splits the contenders in Curator's layout by families if one of them belongs to a program that does
 // not look at all the others. For example, a mutex and a read-write lock of Curator do not exclude each
 // other.
 func apart(kins []kin) []kin {
-	at := slices.IndexFunc(kins, func(k kin) bool { return k.layout == LayoutCurator })
+	at := slices.IndexFunc(kins, func(k kin) bool { return k.layout == recipe.LayoutCurator })
 	if at < 0 {
 		return kins
 	}
 	list := kins[at].list
-	foreign := slices.ContainsFunc(list, func(it item) bool { return it.Maker != MakerSelf })
+	foreign := slices.ContainsFunc(list, func(it item) bool { return it.Maker != recipe.MakerSelf })
 	first := list[0].Kind.Family()
 	other := slices.ContainsFunc(list, func(it item) bool { return it.Kind.Family() != first })
 	if !foreign || !other {
 		return kins
 	}
 	kins = slices.Delete(kins, at, at+1)
-	for f := FamilyLock; f <= FamilyLatch; f++ {
+	for f := recipe.FamilyLock; f <= recipe.FamilyLatch; f++ {
 		of := slices.DeleteFunc(slices.Clone(list), func(it item) bool { return it.Kind.Family() != f })
 		if len(of) > 0 {
-			kins = append(kins, kin{LayoutCurator, of})
+			kins = append(kins, kin{recipe.LayoutCurator, of})
 		}
 	}
 	return kins
@@ -138,25 +142,25 @@ func apart(kins []kin) []kin {
 
 // decide determines the kind of the lock, and which contenders wait for which. The contenders are in the
 // order of their turns.
-func (d *Dir) decide(k kin, w Watches) Kind {
+func (d *Dir) decide(k kin, w Watches) recipe.Kind {
 	list := k.list
 	switch {
-	case list[0].Kind == RoleMember:
-		return KindParty
-	case k.layout == LayoutPolicy:
+	case list[0].Kind == recipe.RoleMember:
+		return recipe.KindParty
+	case k.layout == recipe.LayoutPolicy:
 		decidePolicy(list, d.Data)
-		return KindRWLock
-	case k.layout == LayoutPlain && !plainLock(d.Path, list, w):
-		return KindUnknown
+		return recipe.KindRWLock
+	case k.layout == recipe.LayoutPlain && !plainLock(d.Path, list, w):
+		return recipe.KindUnknown
 	}
-	kind := KindLatch
+	kind := recipe.KindLatch
 	for i := range list {
 		switch list[i].Kind.Family() {
-		case FamilyReadWrite:
-			kind = KindRWLock
-		case FamilyLock:
-			if kind == KindLatch {
-				kind = KindLock
+		case recipe.FamilyReadWrite:
+			kind = recipe.KindRWLock
+		case recipe.FamilyLock:
+			if kind == recipe.KindLatch {
+				kind = recipe.KindLock
 			}
 		}
 	}
@@ -170,7 +174,7 @@ func decideQueue(dir string, list []item, w Watches) {
 	for i := range list {
 		it := &list[i]
 		from, to := t.next(it.Kind)
-		if it.Kind == RoleRead && from < to && downgraded(dir, list, i, from, w) {
+		if it.Kind == recipe.RoleRead && from < to && downgraded(dir, list, i, from, w) {
 			continue
 		}
 		for _, ahead := range list[from:to] {
@@ -184,10 +188,10 @@ func decideQueue(dir string, list []item, w Watches) {
 // client gives the reader the number of its writer.
 func downgraded(dir string, list []item, i, writer int, w Watches) bool {
 	if list[i].Session != list[writer].Session || len(list[writer].e.BlockedBy) > 0 ||
-		list[i].Layout != LayoutCurator {
+		list[i].Layout != recipe.LayoutCurator {
 		return false
 	}
-	watching, known := w.Watching(list[i].Session, Join(dir, list[writer].Node.Name))
+	watching, known := w.Watching(list[i].Session, recipe.Join(dir, list[writer].Node.Name))
 	return known && !watching
 }
 
@@ -208,7 +212,7 @@ func plainLock(dir string, list []item, w Watches) bool {
 		if list[i].Session == list[i-1].Session {
 			continue
 		}
-		if watching, _ := w.Watching(list[i].Session, Join(dir, list[i-1].Node.Name)); watching {
+		if watching, _ := w.Watching(list[i].Session, recipe.Join(dir, list[i-1].Node.Name)); watching {
 			return true
 		}
 	}
@@ -216,17 +220,17 @@ func plainLock(dir string, list []item, w Watches) bool {
 }
 
 // share adds a group to the holders, the waiters or the participants of the queue, after decide.
-func share(q *Queue, list []item, kind Kind) {
-	if q.Waiters == nil && len(list) > 1 && kind != KindParty && kind != KindUnknown {
-		q.Waiters = make([]Entry, 0, len(list)-1)
+func share(q *recipe.Queue, list []item, kind recipe.Kind) {
+	if q.Waiters == nil && len(list) > 1 && kind != recipe.KindParty && kind != recipe.KindUnknown {
+		q.Waiters = make([]recipe.Entry, 0, len(list)-1)
 	}
 	for i := range list {
 		it := &list[i]
 		switch {
-		case kind == KindParty || kind == KindUnknown:
-			it.e.Mode = Participant
+		case kind == recipe.KindParty || kind == recipe.KindUnknown:
+			it.e.Mode = recipe.Participant
 			q.Participants = append(q.Participants, it.e)
-		case it.Layout == LayoutPolicy && it.Kind == RoleMember:
+		case it.Layout == recipe.LayoutPolicy && it.Kind == recipe.RoleMember:
 			q.Total--
 		case it.Hold || it.e.BlockedBy == nil:
 			q.Holders = append(q.Holders, it.e)
@@ -247,31 +251,31 @@ const (
 
 // lone handles nodes without a number. Such a node is a lock if its name says so, or if other sessions watch
 // it. But a session that watches several nodes of a directory only observes them, and waits for none.
-func (d *Dir) lone(list []item, w Watches, left *int) []Queue {
-	var found []Queue
-	if len(list) == 1 && len(d.Nodes) == 1 && list[0].Node.Name == SimpleName {
+func (d *Dir) lone(list []item, w Watches, left *int) []recipe.Queue {
+	var found []recipe.Queue
+	if len(list) == 1 && len(d.Nodes) == 1 && list[0].Node.Name == recipe.SimpleName {
 		it := &list[0]
 		if _, ours := it.e.Record(); ours || len(w.Watchers(d.Path, 1)) > 0 {
-			return []Queue{simple(d.Path, it, w.Watchers(d.Path, someWatchers), d.Next, left)}
+			return []recipe.Queue{simple(d.Path, it, w.Watchers(d.Path, someWatchers), d.Next, left)}
 		}
 	}
 	watchers := make([][]int64, len(list))
 	watched := map[int64]int{}
 	for i := range list {
-		if list[i].Layout != LayoutLone {
+		if list[i].Layout != recipe.LayoutLone {
 			continue
 		}
-		watchers[i] = w.Watchers(Join(d.Path, list[i].Node.Name), someWatchers)
+		watchers[i] = w.Watchers(recipe.Join(d.Path, list[i].Node.Name), someWatchers)
 		for _, s := range watchers[i] {
 			watched[s]++
 		}
 	}
 	for i := range list {
 		it := &list[i]
-		if it.Layout != LayoutLone {
+		if it.Layout != recipe.LayoutLone {
 			continue
 		}
-		_, named := PlainRole(it.Node.Name)
+		_, named := recipe.PlainRole(it.Node.Name)
 		losers := slices.DeleteFunc(watchers[i], func(s int64) bool {
 			return s == it.Session || watched[s] > 1 &&
 				!named
@@ -280,25 +284,27 @@ func (d *Dir) lone(list []item, w Watches, left *int) []Queue {
 			continue // a member of a group, or a lock without waiters
 		}
 		it.e.Node = ""
-		found = append(found, simple(Join(d.Path, it.Node.Name), it, losers, 0, left))
+		found = append(found, simple(recipe.Join(d.Path, it.Node.Name), it, losers, 0, left))
 	}
 	return found
 }
 
 // simple returns a lock of one node. Its waiters have no node, only a watch; left is how many more waiters
 // may become entries.
-func simple(path string, it *item, watchers []int64, next int32, left *int) Queue {
-	q := Queue{Lock: Lock{Path: path, Kind: KindSimple, Layouts: []Layout{LayoutLone}, Next: next, Total: 1}}
+func simple(path string, it *item, watchers []int64, next int32, left *int) recipe.Queue {
+	q := recipe.Queue{Lock: recipe.Lock{Path: path, Kind: recipe.KindSimple,
+		Layouts: []recipe.Layout{recipe.LayoutLone}, Next: next, Total: 1}}
 	it.e.HeldSince = it.Ctime // the grant made the node
-	q.Holders = []Entry{it.e}
+	q.Holders = []recipe.Entry{it.e}
 	for _, s := range watchers {
 		if s == it.Session {
 			continue
 		}
 		if q.Total++; *left > 0 {
 			*left--
-			q.Waiters = append(q.Waiters, Entry{
-				Layout: LayoutLone, Mode: Exclusive, Session: Session(s), BlockedBy: []string{it.e.Node}, Watch: true,
+			q.Waiters = append(q.Waiters, recipe.Entry{
+				Layout: recipe.LayoutLone, Mode: recipe.Exclusive, Session: recipe.Session(s),
+				BlockedBy: []string{it.e.Node}, Watch: true,
 			})
 		}
 	}

@@ -1,4 +1,4 @@
-package recipe
+package turns
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -59,25 +60,27 @@ func TestScripts(t *testing.T) {
 
 // roles are what a contender of a numbered queue can be, as the head of its node's name.
 var roles = map[string]string{
-	"lock": NodeName(LayoutCurator, RoleLock, ID{}, ""), "read": NodeName(LayoutCurator, RoleRead, ID{}, ""),
-	"write":      NodeName(LayoutCurator, RoleWrite, ID{}, ""),
-	"latch":      NodeName(LayoutCurator, RoleLatch, ID{}, ""),
-	"kazoo-read": NodeName(LayoutKazoo, RoleRead, ID{}, ""),
-	"kazoo-lock": NodeName(LayoutKazoo, RoleLock, ID{}, ""),
-	"host-read":  NodeName(LayoutHost, RoleRead, ID{}, "h"),
-	"host-write": NodeName(LayoutHost, RoleWrite, ID{}, "h"),
+	"lock":       recipe.NodeName(recipe.LayoutCurator, recipe.RoleLock, recipe.ID{}, ""),
+	"read":       recipe.NodeName(recipe.LayoutCurator, recipe.RoleRead, recipe.ID{}, ""),
+	"write":      recipe.NodeName(recipe.LayoutCurator, recipe.RoleWrite, recipe.ID{}, ""),
+	"latch":      recipe.NodeName(recipe.LayoutCurator, recipe.RoleLatch, recipe.ID{}, ""),
+	"old-permit": recipe.NodeName(recipe.LayoutCurator, recipe.RoleLease, recipe.ID{}, ""),
+	"kazoo-read": recipe.NodeName(recipe.LayoutKazoo, recipe.RoleRead, recipe.ID{}, ""),
+	"kazoo-lock": recipe.NodeName(recipe.LayoutKazoo, recipe.RoleLock, recipe.ID{}, ""),
+	"host-read":  recipe.NodeName(recipe.LayoutHost, recipe.RoleRead, recipe.ID{}, "h"),
+	"host-write": recipe.NodeName(recipe.LayoutHost, recipe.RoleWrite, recipe.ID{}, "h"),
 	// Of other programs: their ids have another version.
 	"curator's-lock": "_c_THEIRS-lock-", "curator's-latch": "_c_THEIRS-latch-",
-	"curator's-permit": "_c_THEIRS-lease-", "old-permit": NodeName(LayoutCurator, RoleLease, ID{}, ""),
-	"curator's-read": "_c_THEIRS-__READ__", "curator's-write": "_c_THEIRS-__WRIT__",
+	"curator's-permit": "_c_THEIRS-lease-",
+	"curator's-read":   "_c_THEIRS-__READ__", "curator's-write": "_c_THEIRS-__WRIT__",
 	"kazoo's-lock": "HEXES__lock__",
 }
 
 // actor is a contender.
 type actor struct {
 	letter  byte
-	id      ID
-	nodes   []Node
+	id      recipe.ID
+	nodes   []recipe.Node
 	reads   bool
 	rises   bool // wants to become the writer
 	overdue bool
@@ -88,9 +91,9 @@ type script struct {
 	who    map[byte]*actor
 	next   int32
 	zxid   int64
-	policy Policy
-	rec    *Record // of a lock with a policy
-	limit  int     // of a semaphore
+	policy recipe.Policy
+	rec    *recipe.Record // of a lock with a policy
+	limit  int            // of a semaphore
 	out    strings.Builder
 }
 
@@ -108,8 +111,8 @@ func (s *script) block(commands string) string {
 func (s *script) run(words []string) {
 	switch words[0] {
 	case "policy":
-		s.policy = must.Get(ParsePolicy(words[1]))(s.t)
-		rec := NewPolicyRecord(s.policy, 0)
+		s.policy = must.Get(recipe.ParsePolicy(words[1]))(s.t)
+		rec := recipe.NewPolicyRecord(s.policy, 0)
 		s.rec = &rec
 		return
 	case "permits":
@@ -119,7 +122,7 @@ func (s *script) run(words []string) {
 	letter := words[0][0]
 	a := s.who[letter]
 	if a == nil {
-		a = &actor{letter: letter, id: NewID(int64(letter), 7)}
+		a = &actor{letter: letter, id: recipe.NewID(int64(letter), 7)}
 		s.who[letter] = a
 	}
 	switch words[1] {
@@ -152,7 +155,7 @@ func (s *script) run(words []string) {
 // number makes a node with the next number.
 func (s *script) number(a *actor, head string) {
 	theirs := fmt.Sprintf("%08d-4fbd-4f4b-8d0f-4e5a7a0c1d01", a.letter)
-	head = strings.NewReplacer(ID{}.UUID(), a.id.UUID(), ID{}.Hex(), a.id.Hex(), "THEIRS", theirs,
+	head = strings.NewReplacer(recipe.ID{}.UUID(), a.id.UUID(), recipe.ID{}.Hex(), a.id.Hex(), "THEIRS", theirs,
 		"HEXES", strings.ReplaceAll(theirs, "-", "")).Replace(head)
 	s.add(a, fmt.Sprintf("%s%010d", head, s.next))
 	s.next++
@@ -160,7 +163,7 @@ func (s *script) number(a *actor, head string) {
 
 func (s *script) add(a *actor, name string) {
 	s.zxid++
-	a.nodes = append(a.nodes, Node{Name: name, Session: int64(a.letter), Czxid: s.zxid, Ctime: s.zxid})
+	a.nodes = append(a.nodes, recipe.Node{Name: name, Session: int64(a.letter), Czxid: s.zxid, Ctime: s.zxid})
 }
 
 // tell prints what a contender does.
@@ -169,16 +172,16 @@ func (s *script) tell(a *actor, format string, args ...any) {
 }
 
 func (s *script) enqueue(a *actor) {
-	n := PolicyNode{ID: a.id, Kind: QueueWrite, Seq: s.next}
+	n := recipe.PolicyNode{ID: a.id, Kind: recipe.QueueWrite, Seq: s.next}
 	if a.reads {
-		n.Kind = QueueRead
+		n.Kind = recipe.QueueRead
 	}
 	s.next++
 	s.add(a, n.Name(true))
 }
 
 // all returns the nodes of all contenders.
-func (s *script) all() (nodes []Node) {
+func (s *script) all() (nodes []recipe.Node) {
 	for _, letter := range slices.Sorted(maps.Keys(s.who)) {
 		nodes = append(nodes, s.who[letter].nodes...)
 	}
@@ -195,7 +198,7 @@ func (s *script) names() (names []string) {
 // owner is the letter of a node's contender.
 func (s *script) owner(node string) string {
 	for letter, a := range s.who {
-		if slices.ContainsFunc(a.nodes, func(n Node) bool { return n.Name == Base(node) }) {
+		if slices.ContainsFunc(a.nodes, func(n recipe.Node) bool { return n.Name == recipe.Base(node) }) {
 			return string(letter)
 		}
 	}
@@ -205,7 +208,7 @@ func (s *script) owner(node string) string {
 // step asks the decision of a contender under the policy.
 func (s *script) step(a *actor) Step {
 	v := PolicyView{Policy: s.policy, Door: s.rec.Mark(), Overdue: a.overdue}
-	v.Nodes = must.Get(ParsePolicyNodes(s.names()))(s.t)
+	v.Nodes = must.Get(recipe.ParsePolicyNodes(s.names()))(s.t)
 	switch {
 	case a.rises:
 		return DecideUpgrade(&v, a.id)
@@ -224,14 +227,14 @@ func (s *script) decide(a *actor) {
 			s.enqueue(a)
 		case CloseDoor:
 			s.tell(a, "closes the door")
-			door := Door{a.id, DoorWrite}
+			door := recipe.Door{Owner: a.id, Kind: recipe.DoorWrite}
 			if a.rises {
-				door.Kind = DoorUpgrade
+				door.Kind = recipe.DoorUpgrade
 			}
 			s.mark(door)
 		case ReopenDoor:
 			s.tell(a, "opens the door again")
-			s.mark(Door{})
+			s.mark(recipe.Door{})
 		case Grant:
 			s.tell(a, "is granted the lock")
 			s.grant(a)
@@ -258,7 +261,7 @@ func (s *script) decide(a *actor) {
 	s.t.Fatalf("%c never waits", a.letter)
 }
 
-func (s *script) mark(d Door) {
+func (s *script) mark(d recipe.Door) {
 	rec := s.rec.WithDoor(d)
 	s.rec = &rec
 }
@@ -271,8 +274,8 @@ func (s *script) grant(a *actor) {
 	case a.reads:
 		txn = ReadGrant(a.id, len(a.nodes) > 0)
 	}
-	a.nodes = slices.DeleteFunc(a.nodes, func(n Node) bool {
-		p, _ := ParsePolicyNode(n.Name)
+	a.nodes = slices.DeleteFunc(a.nodes, func(n recipe.Node) bool {
+		p, _ := recipe.ParsePolicyNode(n.Name)
 		return p.Kind == txn.Delete.Kind
 	})
 	s.add(a, txn.Create.Name(true))
@@ -283,12 +286,12 @@ func (s *script) downgrade(a *actor) {
 	old := a.nodes[0].Name
 	a.nodes = nil
 	if s.rec != nil {
-		a.id = NewID(int64(a.letter), 8)
-		s.add(a, PolicyNode{ID: a.id, Kind: HoldRead}.Name(true))
+		a.id = recipe.NewID(int64(a.letter), 8)
+		s.add(a, recipe.PolicyNode{ID: a.id, Kind: recipe.HoldRead}.Name(true))
 		return
 	}
-	c, l, _ := ParseName(old)
-	s.add(a, NodeName(l, RoleRead, a.id, "h")+fmt.Sprintf("%010d", c.Seq))
+	c, l, _ := recipe.ParseName(old)
+	s.add(a, recipe.NodeName(l, recipe.RoleRead, a.id, "h")+fmt.Sprintf("%010d", c.Seq))
 }
 
 // take lets the head of a semaphore's queue take permits.
@@ -297,8 +300,8 @@ func (s *script) take(a *actor, n int) {
 		s.number(a, roles["lock"])
 	}
 	places, permits := s.sides()
-	own, _, _ := ParseName(a.nodes[0].Name)
-	p := must.Get(Rule{Layout: LayoutCurator}.Place(slices.Values(namesOf(places)), own))(s.t)
+	own, _, _ := recipe.ParseName(a.nodes[0].Name)
+	p := must.Get(Rule{Layout: recipe.LayoutCurator}.Place(slices.Values(namesOf(places)), own))(s.t)
 	if p.Blocked {
 		s.tell(a, "watches %s", s.owner(p.Blocker.Name))
 		return
@@ -318,12 +321,12 @@ func (s *script) take(a *actor, n int) {
 		s.tell(a, "is granted %d, with the numbers %v%s", n, slots, beside)
 		a.nodes = nil
 		for _, slot := range slots {
-			s.number(a, PermitName(ID{}, slot))
+			s.number(a, recipe.PermitName(recipe.ID{}, slot))
 		}
 	}
 }
 
-func namesOf(nodes []Node) (names []string) {
+func namesOf(nodes []recipe.Node) (names []string) {
 	for _, n := range nodes {
 		names = append(names, n.Name)
 	}
@@ -331,9 +334,9 @@ func namesOf(nodes []Node) (names []string) {
 }
 
 // sides are the nodes of a semaphore's queue and those of its permits.
-func (s *script) sides() (places, permits []Node) {
+func (s *script) sides() (places, permits []recipe.Node) {
 	for _, n := range s.all() {
-		if c, _, _ := ParseName(n.Name); c.Kind == RoleLease {
+		if c, _, _ := recipe.ParseName(n.Name); c.Kind == recipe.RoleLease {
 			permits = append(permits, n)
 		} else {
 			places = append(places, n)
@@ -351,7 +354,7 @@ func (s *script) show() {
 	}
 	if s.limit > 0 {
 		places, permits := s.sides()
-		data := string(Record{Limit: s.limit}.Encode())
+		data := string(recipe.Record{Limit: s.limit}.Encode())
 		dirs = []*Dir{
 			{Path: "/l/locks", Nodes: places, Total: len(places), Sem: "/l", SemData: data, Part: QueuePart},
 			{Path: "/l/leases", Nodes: permits, Total: len(permits), Sem: "/l", SemData: data,
@@ -395,11 +398,11 @@ func (s *script) show() {
 func (s *script) places(lines map[string]bool) {
 	for letter, a := range s.who {
 		for _, n := range a.nodes {
-			c, l, _ := ParseName(n.Name)
-			if c.Maker != MakerSelf {
+			c, l, _ := recipe.ParseName(n.Name)
+			if c.Maker != recipe.MakerSelf {
 				continue
 			}
-			p, err := Rule{Layout: l, Kind: c.Kind, RW: c.Kind.Family() == FamilyReadWrite}.Place(slices.Values(s.names()), c)
+			p, err := ruleOf(l, c.Kind).Place(slices.Values(s.names()), c)
 			switch {
 			case err != nil:
 				lines[fmt.Sprintf("%c's client is refused", letter)] = true

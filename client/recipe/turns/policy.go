@@ -1,4 +1,6 @@
-package recipe
+package turns
+
+import "github.com/zlockd/zlockd/client/recipe"
 
 // This file decides what a contender of a lock with a policy does next, from the record, the list and the
 // contender's own state. It does no I/O and reads no clock: policy.go of package client/internal/take carries
@@ -9,9 +11,9 @@ package recipe
 
 // PolicyView is a contender's view of the directory.
 type PolicyView struct {
-	Policy Policy
-	Door   Door
-	Nodes  []PolicyNode
+	Policy recipe.Policy
+	Door   recipe.Door
+	Nodes  []recipe.PolicyNode
 	// Overdue says that the contender is a writer that has waited longer than the bound. PolicyReader then
 	// treats it fairly: it closes the door, so that readers no longer overtake it.
 	Overdue bool
@@ -33,27 +35,27 @@ const (
 // Step is a decision.
 type Step struct {
 	Do    Do
-	On    PolicyNode // Wait: the node to watch
-	Data  bool       // Wait: a change of the record also ends the wait
-	Timer bool       // Wait: the moment at which a writer is overdue also ends it
+	On    recipe.PolicyNode // Wait: the node to watch
+	Data  bool              // Wait: a change of the record also ends the wait
+	Timer bool              // Wait: the moment at which a writer is overdue also ends it
 }
 
-func waitOn(n *PolicyNode) Step { return Step{Do: Wait, On: *n} }
+func waitOn(n *recipe.PolicyNode) Step { return Step{Do: Wait, On: *n} }
 
 // DoorOwner returns the node that keeps the door closed, or nil if the door is open. A mark whose owner has
 // no such node is stale and has no effect, so no client needs to clean up after a crash. If a queued writer
 // has both nodes, DoorOwner returns its q-W, which lasts longer.
-func (v *PolicyView) DoorOwner() *PolicyNode {
-	var hold *PolicyNode
+func (v *PolicyView) DoorOwner() *recipe.PolicyNode {
+	var hold *recipe.PolicyNode
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
-		if v.Door.Kind == DoorOpen || n.ID != v.Door.Owner {
+		if v.Door.Kind == recipe.DoorOpen || n.ID != v.Door.Owner {
 			continue
 		}
 		switch {
-		case n.Kind == QueueWrite && v.Door.Kind == DoorWrite:
+		case n.Kind == recipe.QueueWrite && v.Door.Kind == recipe.DoorWrite:
 			return n
-		case n.Kind == HoldWrite, n.Kind == HoldRead && v.Door.Kind == DoorUpgrade:
+		case n.Kind == recipe.HoldWrite, n.Kind == recipe.HoldRead && v.Door.Kind == recipe.DoorUpgrade:
 			hold = n
 		}
 	}
@@ -61,48 +63,50 @@ func (v *PolicyView) DoorOwner() *PolicyNode {
 }
 
 // last returns the node with the highest sequence number among the nodes that f accepts.
-func (v *PolicyView) last(f func(*PolicyNode) bool) *PolicyNode {
-	var last *PolicyNode
+func (v *PolicyView) last(f func(*recipe.PolicyNode) bool) *recipe.PolicyNode {
+	var last *recipe.PolicyNode
 	for i := range v.Nodes {
-		if n := &v.Nodes[i]; f(n) && (last == nil || Before(last.Seq, n.Seq)) {
+		if n := &v.Nodes[i]; f(n) && (last == nil || recipe.Before(last.Seq, n.Seq)) {
 			last = n
 		}
 	}
 	return last
 }
 
-func (v *PolicyView) find(id ID, kind PolicyRole) *PolicyNode {
-	return v.last(func(n *PolicyNode) bool { return n.ID == id && n.Kind == kind })
+func (v *PolicyView) find(id recipe.ID, kind recipe.PolicyRole) *recipe.PolicyNode {
+	return v.last(func(n *recipe.PolicyNode) bool { return n.ID == id && n.Kind == kind })
 }
 
 // OtherHold returns a hold node with another id than id, write holds first.
-func (v *PolicyView) OtherHold(id ID) *PolicyNode {
-	w := v.last(func(n *PolicyNode) bool { return n.Kind == HoldWrite && n.ID != id })
+func (v *PolicyView) OtherHold(id recipe.ID) *recipe.PolicyNode {
+	w := v.last(func(n *recipe.PolicyNode) bool { return n.Kind == recipe.HoldWrite && n.ID != id })
 	if w != nil {
 		return w
 	}
-	return v.last(func(n *PolicyNode) bool { return n.Kind == HoldRead && n.ID != id })
+	return v.last(func(n *recipe.PolicyNode) bool { return n.Kind == recipe.HoldRead && n.ID != id })
 }
 
 // fair reports whether a writer waits only for the readers that came before it.
 func (v *PolicyView) fair() bool {
-	return v.Policy == PolicyFair || v.Policy == PolicyReader && v.Overdue
+	return v.Policy == recipe.PolicyFair || v.Policy == recipe.PolicyReader && v.Overdue
 }
 
 // DecideRead decides for a reader; queued says whether it has a queue node.
-func DecideRead(v *PolicyView, id ID, queued bool) Step {
-	own := v.find(id, QueueRead)
+func DecideRead(v *PolicyView, id recipe.ID, queued bool) Step {
+	own := v.find(id, recipe.QueueRead)
 	if queued && own == nil {
 		return Step{Do: Removed}
 	}
 	owner := v.DoorOwner()
-	writer := v.last(func(n *PolicyNode) bool { return n.Kind == HoldWrite })
-	var ahead *PolicyNode
+	writer := v.last(func(n *recipe.PolicyNode) bool { return n.Kind == recipe.HoldWrite })
+	var ahead *recipe.PolicyNode
 	switch {
-	case v.Policy == PolicyWriter || v.Policy == PolicyFair && own == nil:
-		ahead = v.last(func(n *PolicyNode) bool { return n.Kind == QueueWrite })
-	case v.Policy == PolicyFair:
-		ahead = v.last(func(n *PolicyNode) bool { return n.Kind == QueueWrite && Before(n.Seq, own.Seq) })
+	case v.Policy == recipe.PolicyWriter || v.Policy == recipe.PolicyFair && own == nil:
+		ahead = v.last(func(n *recipe.PolicyNode) bool { return n.Kind == recipe.QueueWrite })
+	case v.Policy == recipe.PolicyFair:
+		ahead = v.last(func(n *recipe.PolicyNode) bool {
+			return n.Kind == recipe.QueueWrite && recipe.Before(n.Seq, own.Seq)
+		})
 	}
 	switch {
 	case owner == nil && writer == nil && ahead == nil:
@@ -112,7 +116,7 @@ func DecideRead(v *PolicyView, id ID, queued bool) Step {
 	case owner != nil:
 		// An upgrader's door, and any door under PolicyReader, may open again while its owner's node exists.
 		s := waitOn(owner)
-		s.Data = v.Door.Kind == DoorUpgrade || v.Policy == PolicyReader
+		s.Data = v.Door.Kind == recipe.DoorUpgrade || v.Policy == recipe.PolicyReader
 		return s
 	case writer != nil:
 		return waitOn(writer)
@@ -122,17 +126,17 @@ func DecideRead(v *PolicyView, id ID, queued bool) Step {
 }
 
 // DecideWrite decides for a queued writer, before and after it has closed the door.
-func DecideWrite(v *PolicyView, id ID) Step {
-	own := v.find(id, QueueWrite)
+func DecideWrite(v *PolicyView, id recipe.ID) Step {
+	own := v.find(id, recipe.QueueWrite)
 	if own == nil {
 		return Step{Do: Removed}
 	}
-	if v.Door == (Door{id, DoorWrite}) {
+	if v.Door == (recipe.Door{Owner: id, Kind: recipe.DoorWrite}) {
 		return drain(v, id)
 	}
-	ahead := v.last(func(n *PolicyNode) bool {
-		queued := n.Kind == QueueWrite || n.Kind == QueueRead && v.fair()
-		return queued && Before(n.Seq, own.Seq)
+	ahead := v.last(func(n *recipe.PolicyNode) bool {
+		queued := n.Kind == recipe.QueueWrite || n.Kind == recipe.QueueRead && v.fair()
+		return queued && recipe.Before(n.Seq, own.Seq)
 	})
 	owner := v.DoorOwner()
 	var s Step
@@ -141,30 +145,30 @@ func DecideWrite(v *PolicyView, id ID) Step {
 		s = waitOn(ahead)
 	case owner != nil:
 		s = waitOn(owner)
-	case v.Policy != PolicyReader || v.fair():
+	case v.Policy != recipe.PolicyReader || v.fair():
 		return Step{Do: CloseDoor}
 	default:
 		reader := v.OtherHold(id)
 		if reader == nil {
-			reader = v.last(func(n *PolicyNode) bool { return n.Kind == QueueRead })
+			reader = v.last(func(n *recipe.PolicyNode) bool { return n.Kind == recipe.QueueRead })
 		}
 		if reader == nil {
 			return Step{Do: CloseDoor}
 		}
 		s = waitOn(reader)
 	}
-	s.Timer = v.Policy == PolicyReader && !v.Overdue
+	s.Timer = v.Policy == recipe.PolicyReader && !v.Overdue
 	return s
 }
 
 // drain decides for a writer that has closed the door. No more readers get the lock, and the writer waits for
 // the readers that hold it.
-func drain(v *PolicyView, id ID) Step {
+func drain(v *PolicyView, id recipe.ID) Step {
 	hold := v.OtherHold(id)
 	switch {
 	case hold == nil:
 		return Step{Do: Grant}
-	case v.Policy == PolicyReader && !v.fair() && hold.Kind == HoldRead:
+	case v.Policy == recipe.PolicyReader && !v.fair() && hold.Kind == recipe.HoldRead:
 		// Readers have precedence, and a reader got the lock after this writer's look and before it closed
 		// the door: wait for that reader.
 		return Step{Do: ReopenDoor}
@@ -175,20 +179,20 @@ func drain(v *PolicyView, id ID) Step {
 
 // DecideUpgrade decides for a reader that wants to become the writer, ahead of all waiters. It takes over the
 // claim of a queued writer that does not hold yet: that writer's own grant then fails at the version check.
-func DecideUpgrade(v *PolicyView, id ID) Step {
-	if v.find(id, HoldRead) == nil {
+func DecideUpgrade(v *PolicyView, id recipe.ID) Step {
+	if v.find(id, recipe.HoldRead) == nil {
 		return Step{Do: Removed}
 	}
-	if v.Door == (Door{id, DoorUpgrade}) {
+	if v.Door == (recipe.Door{Owner: id, Kind: recipe.DoorUpgrade}) {
 		if hold := v.OtherHold(id); hold != nil {
 			return waitOn(hold)
 		}
 		return Step{Do: Grant}
 	}
-	if owner := v.DoorOwner(); owner != nil && v.Door.Kind == DoorUpgrade {
+	if owner := v.DoorOwner(); owner != nil && v.Door.Kind == recipe.DoorUpgrade {
 		return Step{Do: Clash}
 	}
-	if writer := v.last(func(n *PolicyNode) bool { return n.Kind == HoldWrite }); writer != nil {
+	if writer := v.last(func(n *recipe.PolicyNode) bool { return n.Kind == recipe.HoldWrite }); writer != nil {
 		// This cannot happen while the own h-R exists; to wait is safe.
 		return waitOn(writer)
 	}
@@ -197,14 +201,14 @@ func DecideUpgrade(v *PolicyView, id ID) Step {
 
 // GrantTxn is the transaction of a grant. It fails if the record is not the one that the decision
 // saw, or if Check or Delete does not exist. A node of kind 0 stands for none.
-type GrantTxn struct{ Check, Delete, Create PolicyNode }
+type GrantTxn struct{ Check, Delete, Create recipe.PolicyNode }
 
 // ReadGrant returns the grant of a reader. Readers do not change the version of the record, so they never
 // disturb each other.
-func ReadGrant(id ID, queued bool) GrantTxn {
-	txn := GrantTxn{Create: PolicyNode{ID: id, Kind: HoldRead}}
+func ReadGrant(id recipe.ID, queued bool) GrantTxn {
+	txn := GrantTxn{Create: recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}}
 	if queued {
-		txn.Delete = PolicyNode{ID: id, Kind: QueueRead}
+		txn.Delete = recipe.PolicyNode{ID: id, Kind: recipe.QueueRead}
 	}
 	return txn
 }
@@ -212,11 +216,13 @@ func ReadGrant(id ID, queued bool) GrantTxn {
 // WriteGrant returns the grant of a writer. It checks the queue node: if an operator has removed that node,
 // readers rightly ignore the door. The queue node stays until release, so that readers that watch it wake
 // only once.
-func WriteGrant(id ID) GrantTxn {
-	return GrantTxn{Check: PolicyNode{ID: id, Kind: QueueWrite}, Create: PolicyNode{ID: id, Kind: HoldWrite}}
+func WriteGrant(id recipe.ID) GrantTxn {
+	return GrantTxn{Check: recipe.PolicyNode{ID: id, Kind: recipe.QueueWrite},
+		Create: recipe.PolicyNode{ID: id, Kind: recipe.HoldWrite}}
 }
 
 // UpgradeGrant returns the grant that turns the read hold into the write hold.
-func UpgradeGrant(id ID) GrantTxn {
-	return GrantTxn{Delete: PolicyNode{ID: id, Kind: HoldRead}, Create: PolicyNode{ID: id, Kind: HoldWrite}}
+func UpgradeGrant(id recipe.ID) GrantTxn {
+	return GrantTxn{Delete: recipe.PolicyNode{ID: id, Kind: recipe.HoldRead},
+		Create: recipe.PolicyNode{ID: id, Kind: recipe.HoldWrite}}
 }
