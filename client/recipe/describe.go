@@ -2,8 +2,8 @@ package recipe
 
 import "strings"
 
-// Description holds all facts in a node's name, for names of any program. [ParseName] reads less, because long
-// queues call it at every turn.
+// Description holds all facts in a node's name, for names of any program. [ParseName] reads less, because
+// clients read long queues at every turn.
 type Description struct {
 	Contender
 	Layout Layout

@@ -25,20 +25,21 @@ func TestAnswersAreReadAsTheyWereWritten(t *testing.T) {
 		expect.Has(t, string(b), s, "%s lacks", b)
 	}
 	var back Queue
-	if err := json.Unmarshal(b, &back); err != nil || fmt.Sprintf("%+v", back.Holders) != fmt.Sprintf("%+v",
-		q.Holders) || back.Lock.Layout() != "curator+kazoo" || back.Waiters[0].Owner.Host != "h" ||
-		back.Next != -5 || !back.Waiters[0].Any {
-		t.Errorf("%v\n%+v\n%+v", err, back, q)
-	}
+	must.OK(t, json.Unmarshal(b, &back))
+	expect.Equal(t, fmt.Sprintf("%+v", back.Holders), fmt.Sprintf("%+v", q.Holders), "the holders")
+	expect.Equal(t, back.Lock.Layout(), "curator+kazoo", "the layouts")
+	expect.Equal(t, back.Waiters[0].Owner.Host, "h", "the waiter's host")
+	expect.Equal(t, back.Next, -5, "the next number")
+	expect.That(t, back.Waiters[0].Any, "the waiter waits for all holders, want any")
 	for _, bad := range []string{`{"layout":"other"}`, `{"maker":"other"}`, `{"session":"other"}`,
 		`{"session":"0x1ffffffffffffffff"}`} {
 		expect.That(t, json.Unmarshal([]byte(bad), new(Entry)) != nil, "%s is understood", bad)
 	}
 	expect.Fails(t, expect.Err(ParseLayout("plain")), "package client makes locks of plain names")
 	for _, l := range []Layout{LayoutCurator, LayoutKazoo, LayoutHost, LayoutPolicy, LayoutLatch} {
-		if got, err := ParseLayout(l.String()); got != l || err != nil {
-			t.Errorf("%v is read as %v, %v", l, got, err)
-		}
+		got, err := ParseLayout(l.String())
+		expect.OK(t, err, "the layout %v", l)
+		expect.Equal(t, got, l, "the layout %v", l)
 	}
 }
 
@@ -63,7 +64,7 @@ func TestAskable(t *testing.T) {
 	} {
 		_, asked := c.e.Asked()
 		expect.Equal(t, asked, c.wish, "%s: asked", name)
-		expect.Equal(t, c.e.Askable(), c.askable, "%s: c.e.Askable()", name)
+		expect.Equal(t, c.e.Askable(), c.askable, "%s: can be asked", name)
 	}
 }
 
@@ -75,43 +76,26 @@ func TestReadsOfAQueue(t *testing.T) {
 		Waiters:      []Entry{{Node: "c", Since: 65, Maker: MakerSelf}, {Node: "d", Since: 60}},
 		Participants: []Entry{{Node: "f", Maker: MakerSelf}},
 	}
-	if w, h := q.OldestWait(), q.OldestHold(); w != 60 || h != 80 {
-		t.Errorf("the oldest wait is of %d, the oldest hold of %d", w, h)
-	}
-	none := (&Queue{})
-	expect.Equal(t, none.OldestWait(), 0,
-		"an empty queue has contenders: none.OldestWait()")
-	expect.Equal(t, none.OldestHold(), 0,
-		"an empty queue has contenders: none.OldestHold()")
-	expect.That(t, none.Find("a") == nil,
-		"an empty queue has contenders: want none.Find(\"a\") == nil")
+	expect.Equal(t, q.OldestWait(), 60, "the oldest wait")
+	expect.Equal(t, q.OldestHold(), 80, "the oldest hold")
+	none := &Queue{}
+	expect.Equal(t, none.OldestWait(), 0, "the oldest wait of an empty queue")
+	expect.Equal(t, none.OldestHold(), 0, "the oldest hold of an empty queue")
+	expect.That(t, none.Find("a") == nil, "an empty queue has the contender a")
 	for _, node := range []string{"a", "b", "c", "d", "f"} {
-		e := q.Find(node)
-		if expect.That(t, e != nil, "%s is %+v: want e != nil", node, e) {
-			expect.Equal(t, e.Node, node, "%s is %+v: e.Node", node, e)
+		if e := q.Find(node); expect.That(t, e != nil, "%s is not found", node) {
+			expect.Equal(t, e.Node, node, "the contender that is found")
 		}
 	}
-	expect.That(t, q.Find("g") == nil,
-		"a node that is not there was found: want q.Find(\"g\") == nil")
-	expect.That(t, q.Find("") == nil,
-		"a node that is not there was found: want q.Find(\"\") == nil")
+	expect.That(t, q.Find("g") == nil, "a node that is not there is found")
+	expect.That(t, q.Find("") == nil, "a node without a name is found")
 	for want, q := range map[string]Queue{
 		"Curator mutex or leader selector, zlock lock": q,
 		"one ephemeral node":                           {Lock: Lock{Kind: KindSimple}},
 		"not known":                                    {Lock: Lock{Kind: KindUnknown}},
 		"sequential nodes":                             {Lock: Lock{Kind: KindParty}, Holders: q.Holders},
 	} {
-		if got := q.Recipe(); got != want {
-			t.Errorf("%q, not %q", got, want)
-		}
-	}
-	for want, p := range map[string]Party{
-		"h[7]": {Host: "h", PID: 7, Task: "t"}, "h": {Host: "h", Task: "t"}, "t": {PID: 7, Task: "t"},
-		"0x1f": {Session: 31},
-	} {
-		if got := p.Label(); got != want {
-			t.Errorf("%q, not %q", got, want)
-		}
+		expect.Equal(t, q.Recipe(), want)
 	}
 }
 

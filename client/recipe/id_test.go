@@ -13,9 +13,8 @@ func TestIDsWithDashes(t *testing.T) {
 	id := NewID(0x123456789abcdef, 42)
 	text := id.UUID()
 	got, ok := ParseUUID(text)
-	if expect.That(t, ok, "%s is read as %v: want ok", text, got) {
-		expect.Equal(t, got, id, "%s is read as %v: got", text, got)
-	}
+	expect.That(t, ok, "%s is no id", text)
+	expect.Equal(t, got, id, "the id in %s", text)
 	for i := range text {
 		_, ok := ParseUUID(text[:i] + "g" + text[i+1:])
 		expect.That(t, !ok, "%s is an id with a g at %d", text, i)
@@ -23,7 +22,7 @@ func TestIDsWithDashes(t *testing.T) {
 		expect.That(t, !ok, "%s is an id without the byte at %d", text, i)
 		made := MakerOf("_c_" + text[:i] + "g" + text[i+1:] + "-")
 		marks := slices.Contains([]int{8, 13, 14, 18, 19, 23}, i)
-		expect.That(t, marks == (made != MakerSelf), "%s with a g at %d is made by %v", text, i, made)
+		expect.Equal(t, made != MakerSelf, marks, "a g at %d of %s hides the maker", i, text)
 	}
 }
 
@@ -33,11 +32,8 @@ func TestIDsAreLowerCase(t *testing.T) {
 		id: true, strings.ToUpper(id): false, id[1:]: false, id + "0": false, id[1:] + "g": false, id[1:] +
 			"`": false, id[1:] + ":": false, id[1:] + "/": false,
 	} {
-		if _, ok := ParseHex(s); ok != want {
-			t.Errorf("%s is an id: %v", s, ok)
-		}
-		if got := isSession("0x" + s[:16]); got != (strings.ToLower(s) == s) {
-			t.Errorf("0x%s is a session: %v", s[:16], got)
-		}
+		_, ok := ParseHex(s)
+		expect.Equal(t, ok, want, "%s is an id", s)
+		expect.Equal(t, isSession("0x"+s[:16]), strings.ToLower(s) == s, "0x%s is a session", s[:16])
 	}
 }

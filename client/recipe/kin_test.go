@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// What a name's kin is decides, on every server alike, whether a node is created: a change of this table needs
-// rules of the state, and is not a change of the table alone.
+// The kin of a name decides, on every server alike, whether a node is created. So a change of this table
+// needs rules of the state too.
 func TestKinsOfNames(t *testing.T) {
 	const self, curator = "_c_0b4ae3a4-4fbd-8f4b-8d0f-4e5a7a0c1d01-", "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-"
 	const n = "0000000007"

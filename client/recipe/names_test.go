@@ -1,7 +1,7 @@
 package recipe
 
 import (
-	"strconv"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -16,7 +16,8 @@ func TestSignsOfNumbers(t *testing.T) {
 		"--1000000001": 1000000001, "a--0000000001": 1, "a--1000000000": -1000000000,
 	} {
 		got, ok := Number(name)
-		expect.That(t, ok && got == want, "%s has the number %d, %v", name, got, ok)
+		expect.That(t, ok, "%s has no number", name)
+		expect.Equal(t, got, want, "the number of %s", name)
 	}
 	for text, want := range map[string]bool{
 		"0000000000": true, "2147483647": true, "2147483648": false, "-1000000000": true, "-2147483648": true,
@@ -25,7 +26,9 @@ func TestSignsOfNumbers(t *testing.T) {
 	} {
 		n, ok := ParseSeq(text)
 		expect.Equal(t, ok, want, "%q is a number", text)
-		expect.That(t, !ok || strconv.Itoa(int(n)) == strings.TrimLeft(text, "0") || n == 0, "%q is %d", text, n)
+		if ok {
+			expect.Equal(t, fmt.Sprintf("%010d", n), text, "the number of %q, written again", text)
+		}
 	}
 }
 
@@ -43,7 +46,8 @@ func TestLayoutsOfNames(t *testing.T) {
 	expect.Equal(t, Policy(len(policyNames)).String(), "policy 3")
 	for p, name := range policyNames {
 		got, err := ParsePolicy(name)
-		expect.That(t, err == nil && got == Policy(p), "%s is read as %v, %v", name, got, err)
+		expect.OK(t, err, "the policy %s", name)
+		expect.Equal(t, got, Policy(p), "the policy %s", name)
 	}
 	expect.Is(t, expect.Err(ParsePolicy("other")), ErrInvalid)
 }
@@ -64,16 +68,12 @@ func TestMakersByTheirIDs(t *testing.T) {
 // While the write node of a downgrade is there, it comes before the read node of the same number.
 func TestWriterComesBeforeTheReaderOfItsNumber(t *testing.T) {
 	w, r := Contender{Name: "w", Kind: RoleWrite, Seq: 4}, Contender{Name: "r", Kind: RoleRead, Seq: 4}
-	expect.That(t, Compare(w, r) < 0,
-		"%d, %d: want Compare(w, r) < 0", Compare(w, r), Compare(r, w))
-	expect.That(t, Compare(r, w) > 0,
-		"%d, %d: want Compare(r, w) > 0", Compare(w, r), Compare(r, w))
-	expect.Equal(t, Compare(w, w), 0, "Compare(w, w)")
+	expect.Equal(t, Compare(w, r), -1, "the writer beside the reader")
+	expect.Equal(t, Compare(r, w), 1, "the reader beside the writer")
+	expect.Equal(t, Compare(w, w), 0, "the writer beside itself")
 	later := Contender{Name: "a", Kind: RoleWrite, Seq: 5}
-	expect.That(t, Compare(r, later) < 0,
-		"%d, %d: want Compare(r, later) < 0", Compare(r, later), Compare(later, r))
-	expect.That(t, Compare(later, r) > 0,
-		"%d, %d: want Compare(later, r) > 0", Compare(r, later), Compare(later, r))
+	expect.Equal(t, Compare(r, later), -1, "the reader beside a later writer")
+	expect.Equal(t, Compare(later, r), 1, "a later writer beside the reader")
 }
 
 // The quick reading accepts only names like the client's own, and reads the same parts as ParseName.
@@ -88,7 +88,9 @@ func TestNamesLikeTheOwnOne(t *testing.T) {
 				name := own[:i] + string(c) + own[i+1:]
 				got, quick := alike.Read(name)
 				want, _, _ := ParseName(name)
-				expect.That(t, !quick || got == want, "%s is read as %+v, not %+v", name, got, want)
+				if quick {
+					expect.Equal(t, got, want, "what the quick way reads in %s", name)
+				}
 			}
 		}
 		head := own[:len(own)-10]
@@ -110,10 +112,9 @@ func TestNamesLikeTheOwnOne(t *testing.T) {
 func TestMakerWithoutHost(t *testing.T) {
 	name := NodeName(LayoutHost, RoleRead, NewID(1, 2), "") + "0000000001"
 	c, l, ok := ParseName(name)
-	if expect.That(t, ok, "%s: %+v, %v, %v: want ok", name, c, l, ok) {
-		expect.Equal(t, l, LayoutHost, "%s: l", name)
-		expect.Equal(t, c.Maker, MakerSelf, "%s: c.Maker", name)
-	}
+	expect.That(t, ok, "%s is no contender", name)
+	expect.Equal(t, l, LayoutHost, "the layout of %s", name)
+	expect.Equal(t, c.Maker, MakerSelf, "the maker of %s", name)
 }
 
 // A name as ZooKeeper's recipes make it has the session after the x.
@@ -138,20 +139,20 @@ func TestContendersByName(t *testing.T) {
 		"x-1-0000000001": {true, true}, "0000000001": {true, true}, "ready": {false, false}, "lock--2147483648": {
 			true, true},
 	} {
-		expect.Equal(t, MayContend(name), want.may, "%s: MayContend(name)", name)
-		expect.Equal(t, IsContender(name), want.is, "%s: IsContender(name)", name)
+		expect.Equal(t, MayContend(name), want.may, "%s may be a contender", name)
+		expect.Equal(t, IsContender(name), want.is, "%s is a contender", name)
 	}
 	for name, want := range map[string]int32{"lock-0000000007": 7, "lock--2147483648": -2147483648,
 		"item0000000009": 9, "job-2147483647": 2147483647} {
-		if n, ok := Number(name); n != want || !ok {
-			t.Errorf("%s has the number %d, %v", name, n, ok)
-		}
+		n, ok := Number(name)
+		expect.That(t, ok, "%s has no number", name)
+		expect.Equal(t, n, want, "the number of %s", name)
 	}
 	_, ok := Number("h-" + dashed + "-W")
 	expect.That(t, !ok, "a hold has a number")
 	d := Describe("block-0000000001")
-	expect.Equal(t, d.Layout, LayoutPlain, "d.Layout")
-	expect.That(t, d.Word, "%+v: want d.Word", d)
+	expect.Equal(t, d.Layout, LayoutPlain, "the layout of block-")
+	expect.That(t, d.Word, "block- does not count as the name of a lock")
 }
 
 // The word before the number of a name tells the role, whatever separates it, and in any case.
@@ -160,23 +161,24 @@ func TestPlainRoleOfAName(t *testing.T) {
 		role Role
 		word bool
 	}{
-		"read-": {RoleRead, true}, "my_reader": {RoleRead, true}, "x:RLOCK#": {RoleRead, true}, "r": {RoleRead, true},
-		"-r": {RoleRead, true}, "a.readlock": {RoleRead, true}, "shared~": {RoleRead, true},
+		"read-": {RoleRead, true}, "my_reader": {RoleRead, true}, "x:RLOCK#": {RoleRead, true},
+		"r": {RoleRead, true}, "-r": {RoleRead, true}, "a.readlock": {RoleRead, true}, "shared~": {RoleRead, true},
 		"write-": {RoleWrite, true}, "a-writer": {RoleWrite, true}, "wlock": {RoleWrite, true},
 		"b.writelock.": {RoleWrite, true}, "W": {RoleWrite, true},
 		"n": {RoleLock, true}, "x-lk-": {RoleLock, true}, "mylock1-x": {RoleLock, true},
 		"": {RoleLock, false}, "nn": {RoleLock, false}, "write-x": {RoleLock, false}, "ar": {RoleLock, false},
 	} {
 		role, word := PlainRole(head)
-		expect.That(t, role == want.role && word == want.word, "%q: %v, %v", head, role, word)
+		expect.Equal(t, role, want.role, "the role of %q", head)
+		expect.Equal(t, word, want.word, "%q is a lock's", head)
 	}
 }
 
 func TestPaths(t *testing.T) {
 	for _, c := range [][3]string{{"/", "a", "/a"}, {"/a", "b", "/a/b"}, {"/a/b", "c", "/a/b/c"}} {
-		expect.Equal(t, Join(c[0], c[1]), c[2], "%v: Join(c[0], c[1])", c)
-		expect.Equal(t, Parent(c[2]), c[0], "%v: Parent(c[2])", c)
-		expect.Equal(t, Base(c[2]), c[1], "%v: Base(c[2])", c)
+		expect.Equal(t, Join(c[0], c[1]), c[2], "%s in %s", c[1], c[0])
+		expect.Equal(t, Parent(c[2]), c[0], "the parent of %s", c[2])
+		expect.Equal(t, Base(c[2]), c[1], "the last name of %s", c[2])
 	}
 	l := Lock{Path: "/s"}
 	for node, want := range map[string]string{"": "/s", "a": "/s/a", "locks/a": "/s/locks/a",

@@ -1,12 +1,12 @@
 package recipe
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
 )
 
@@ -18,13 +18,16 @@ func TestLongOwnersAreCut(t *testing.T) {
 		b := EncodeOwner(o)
 		got, ok := ParseOwner(b)
 		kept := got.Reason + got.Cmd + got.Task + got.Host
-		if expect.That(t, ok, "%q: want ok", b) {
-			if expect.That(t, len(b) <= MaxOwnerData, "%q: want len(b) <= MaxOwnerData", b) {
-				expect.Equal(t, strings.Trim(kept, "hü"), "")
-			}
+		expect.That(t, ok, "no record is read from %q", b)
+		expect.That(t, len(b) <= MaxOwnerData, "%d bytes, want at most %d", len(b), MaxOwnerData)
+		expect.Equal(t, strings.Trim(kept, "hü"), "", "halves of runes in %q", b)
+		if o.Client != "" {
+			continue // nothing of such a record is left
 		}
-		expect.That(t, o.Client != "" || len(b) > MaxOwnerData-8 && (o.Host == long || got.Host == o.Host),
-			"%d bytes are left: %q", len(b), b)
+		expect.That(t, len(b) > MaxOwnerData-8, "%d bytes, want more than %d", len(b), MaxOwnerData-8)
+		if o.Host != long {
+			expect.Equal(t, got.Host, o.Host, "the host in %q", b)
+		}
 	}
 }
 
@@ -33,17 +36,14 @@ func TestRecordsOfTheLongestLength(t *testing.T) {
 	short := len(EncodeOwner(Owner{Host: "h"}))
 	o := Owner{Host: "h" + strings.Repeat("o", MaxOwnerData-short)}
 	got, ok := ParseOwner(EncodeOwner(o))
-	if expect.That(t, ok, "%d bytes: want ok", len(EncodeOwner(o))) {
-		expect.Equal(t, got.Host, o.Host, "%d bytes: got.Host", len(EncodeOwner(o)))
-		expect.Equal(t, len(EncodeOwner(o)), MaxOwnerData,
-			"%d bytes: len(EncodeOwner(o))", len(EncodeOwner(o)))
-	}
+	expect.That(t, ok, "a record of the longest length is not read")
+	expect.Equal(t, got.Host, o.Host, "the host in a record of the longest length")
+	expect.Equal(t, len(EncodeOwner(o)), MaxOwnerData, "the longest length")
 	o.Host += "o"
 	got, ok = ParseOwner(EncodeOwner(o))
-	if expect.That(t, ok, "%d bytes: want ok", len(EncodeOwner(o))) {
-		expect.That(t, len(got.Host) < len(o.Host),
-			"%d bytes: want len(got.Host) < len(o.Host)", len(EncodeOwner(o)))
-	}
+	expect.That(t, ok, "a record that was cut is not read")
+	expect.That(t, len(got.Host) < len(o.Host), "the host has %d bytes, want less than %d", len(got.Host),
+		len(o.Host))
 
 	record := `{"zl":1,"policy":"` + strings.Repeat("p", 20) + `"}`
 	room := 2*MaxOwnerData - len(record)
@@ -75,9 +75,10 @@ func TestOwnerIsAShortRecord(t *testing.T) {
 		"longer":   {record(2*MaxOwnerData + 1), false},
 	} {
 		o, ok := (&Entry{raw: c.data}).Record()
-		expect.Equal(t, ok, c.want, "%s: ok", name)
-		expect.That(t, !ok || o.Host == "h",
-			"%s: %v, %+v: want !ok || o.Host == \"h\"", name, ok, o)
+		expect.Equal(t, ok, c.want, "%s: that a record is read", name)
+		if ok {
+			expect.Equal(t, o.Host, "h", "%s: the host", name)
+		}
 	}
 }
 
@@ -86,31 +87,30 @@ func TestValueBeforeARecord(t *testing.T) {
 	for _, value := range []string{"", "v", "a\x00b"} {
 		data := EncodeValue([]byte(value), Owner{Host: "h"})
 		got, asked := ValueOf(data)
-		expect.Equal(t, string(got), value, "%q of %q: string(got)", got, data)
-		expect.That(t, !asked, "%q of %q: want !asked", got, data)
+		expect.Equal(t, string(got), value, "the value in %q", data)
+		expect.That(t, !asked, "%q asks to leave", data)
 		other := WithValue(data, []byte("other"))
 		o, ok := ParseOwner(other)
-		if expect.That(t, ok, "%q: want ok", other) {
-			expect.Equal(t, o.Host, "h", "o.Host")
-			expect.That(t, bytes.HasPrefix(other, []byte("other\x00{")),
-				"%q: want bytes.HasPrefix(other, []byte(\"other\\x00{\"))", other)
-		}
+		expect.That(t, ok, "no record is read from %q", other)
+		expect.Equal(t, o.Host, "h", "the host in %q", other)
+		before, _, _ := strings.Cut(string(other), "{")
+		expect.Equal(t, before, "other\x00", "what precedes the record")
 		expect.Equal(t, string(WithValue([]byte(value), []byte("w"))), "w")
 		e := Entry{raw: string(data)}
 		e.Tell()
-		expect.Equal(t, e.Data, value, "e.Data")
-		if expect.That(t, e.Owner != nil, "%+v: want e.Owner != nil", e) {
-			expect.Equal(t, e.Owner.Host, "h", "e.Owner.Host")
+		expect.Equal(t, e.Data, value, "the data that an entry shows")
+		if expect.That(t, e.Owner != nil, "an entry shows no record of %q", data) {
+			expect.Equal(t, e.Owner.Host, "h", "the host that an entry shows")
 		}
 		asking := AskBack([]byte(value), MakerSelf, Revocation{})
 		got, asked = ValueOf(asking)
-		expect.Equal(t, string(got), value, "%q of %q: string(got)", got, asking)
-		expect.That(t, asked, "%q of %q: want asked", got, asking)
+		expect.Equal(t, string(got), value, "the value in %q", asking)
+		expect.That(t, asked, "%q does not ask to leave", asking)
 	}
 	e := Entry{raw: strings.Repeat("x", shownData-1) + "ü"}
 	e.Tell()
-	expect.That(t, e.Owner == nil, "%q is shown: want e.Owner == nil", e.Data)
-	expect.Equal(t, len(e.Data), shownData-1, "%q is shown: len(e.Data)", e.Data)
+	expect.That(t, e.Owner == nil, "an entry shows the record %+v of data without one", e.Owner)
+	expect.Equal(t, len(e.Data), shownData-1, "the length of %q", e.Data)
 }
 
 // A holder notes in its record that its time is over, and nothing else changes.
@@ -133,28 +133,25 @@ func TestAskBackHasRoomForTheWish(t *testing.T) {
 	race.Alone(t)
 	long := Revocation{By: strings.Repeat("b", 1000), Reason: strings.Repeat("r", 1000)}
 	r, asked := RevocationIn(AskBack(EncodeOwner(Owner{Host: "h"}), MakerSelf, long))
-	expect.That(t, asked,
-		"%v: %d and %d bytes: want asked", asked, len(r.By), len(r.Reason))
-	if expect.Equal(t, len(r.By), 100, "%v: len(r.By)", asked) {
-		expect.Equal(t, len(r.Reason), 200, "%v: len(r.Reason)", asked)
-	}
+	expect.That(t, asked, "a record with a long wish does not ask")
+	expect.Equal(t, len(r.By), 100, "the length of the asker's name")
+	expect.Equal(t, len(r.Reason), 200, "the length of the reason")
 
 	var kept []int // lengths of data that keep the field of another version
 	for pad := MaxOwnerData; pad < 2*MaxOwnerData-len(`{"v":1,"host":"h","new":""}`); pad++ {
 		record := `{"v":1,"host":"h","new":"` + strings.Repeat("n", pad) + `"}`
 		data := AskBack([]byte(record), MakerSelf, Revocation{By: "ann"})
 		r, asked := RevocationIn(data)
-		expect.That(t, asked, "field of %d: %v in %d bytes: want asked", pad, r, len(data))
-		expect.Equal(t, r.By, "ann", "field of %d: r.By", pad)
-		expect.That(t, len(data) <= 2*MaxOwnerData,
-			"field of %d: %v in %d bytes: want len(data) <= 2*MaxOwnerData", pad, r, len(data))
+		expect.That(t, asked, "beside a field of %d bytes nobody is asked", pad)
+		expect.Equal(t, r.By, "ann", "the asker beside a field of %d bytes", pad)
+		expect.That(t, len(data) <= 2*MaxOwnerData, "%d bytes beside a field of %d, want at most %d",
+			len(data), pad, 2*MaxOwnerData)
 		if strings.Contains(string(data), `"new"`) {
 			kept = append(kept, len(data))
 		}
 	}
-	if expect.That(t, len(kept) > 0, "%v: want len(kept) > 0", kept) {
-		expect.Equal(t, slices.Max(kept), 2*MaxOwnerData, "slices.Max(kept)")
-	}
+	must.That(t, len(kept) > 0, "no record keeps the field of another version")
+	expect.Equal(t, slices.Max(kept), 2*MaxOwnerData, "the longest record that keeps the field")
 	_, asked = RevocationIn([]byte(`{"v":1,"host":"h","new":"revoke"}`))
 	expect.That(t, !asked, "a word in another field asks")
 }
@@ -163,10 +160,10 @@ func TestAskBackHasRoomForTheWish(t *testing.T) {
 func TestAskBackKeepsTheRecord(t *testing.T) {
 	data := AskBack([]byte(`value`+"\x00"+`{"v":1,"host":"h","new":5}`), MakerSelf, Revocation{By: "ann"})
 	r, asked := RevocationIn(data)
-	expect.That(t, asked, "%q: want asked", data)
-	expect.Equal(t, r.By, "ann", "r.By")
-	expect.That(t, strings.HasPrefix(string(data), "value\x00{"),
-		"%q: want strings.HasPrefix(string(data), \"value\\x00{\")", data)
+	expect.That(t, asked, "%q does not ask to leave", data)
+	expect.Equal(t, r.By, "ann", "the asker")
+	before, _, _ := strings.Cut(string(data), "{")
+	expect.Equal(t, before, "value\x00", "what precedes the record")
 	expect.Has(t, string(data), `"new":5`)
 }
 

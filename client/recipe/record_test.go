@@ -1,7 +1,6 @@
 package recipe
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,12 +50,13 @@ func TestPolicyRecordsThatAreOdd(t *testing.T) {
 	_, ok := ParsePolicyRecord(Record{Limit: 3}.Encode())
 	expect.That(t, !ok, "the record of a semaphore is one of a policy")
 	open := NewPolicyRecord(PolicyFair, time.Second).WithDoor(Door{id, DoorWrite}).WithDoor(Door{})
-	expect.Equal(t, *open.Door, "", "*open.Door")
-	expect.Equal(t, open.Kind, "", "open.Kind")
-	expect.Equal(t, open.Policy, "fair", "open.Policy")
+	expect.Equal(t, *open.Door, "", "the door's owner")
+	expect.Equal(t, open.Kind, "", "why the door is closed")
+	expect.Equal(t, open.Policy, "fair", "the policy")
 	policy := PolicyNode{ID: id, Kind: QueueRead, Seq: 4}
 	nodes, err := ParsePolicyNodes([]string{policy.Name(true), "notes"})
-	expect.That(t, err == nil && slices.Equal(nodes, []PolicyNode{policy}), "%v, %v", nodes, err)
+	expect.OK(t, err)
+	expect.List(t, nodes, []PolicyNode{policy}, "the nodes of contenders")
 	_, err = ParsePolicyNodes([]string{policy.Name(true), "lock-0000000001"})
 	expect.Is(t, err, ErrMixedLayout)
 }
@@ -65,5 +65,6 @@ func TestRecordsAreBounded(t *testing.T) {
 	record := `{"zl":1,"holder":""}`
 	_, short := ParseRecord([]byte(record))
 	_, long := ParseRecord([]byte(record + strings.Repeat(" ", 2*MaxOwnerData)))
-	expect.That(t, short && !long, "a record is read: %v, one that is too long: %v", short, long)
+	expect.That(t, short, "a record is not read")
+	expect.That(t, !long, "a record that is too long is read")
 }
