@@ -197,8 +197,8 @@ func until(t *testing.T, end time.Time) (pair tls.Certificate, cert, key string)
 	return pair, cert, key
 }
 
-// TestCertificatesAreShownAsTheyAre: that for clients may be another one since the
-// start, and the peers' has an end as well. What ends soon is a notice.
+// A server shows the certificate that clients get now, which may be newer than its start, and the end of the
+// peers' certificate. A certificate that ends soon has a notice.
 func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour

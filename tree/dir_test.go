@@ -23,7 +23,7 @@ func TestDirAgainstSlice(t *testing.T) {
 	var plain []*node
 	largest := 0
 	for i := range 60_000 {
-		grow := 3 * (1 + i/20_000%2) // of 8: shrink, grow, shrink
+		grow := 3 * (1 + i/20_000%2) // of 8 steps, so many grow the directory: it shrinks, grows, and shrinks again
 		switch {
 		case r.IntN(8) < grow || len(plain) == 0:
 			n := &node{name: fmt.Sprint("node-", i)}

@@ -165,7 +165,7 @@ func (c *leaderless) ChangeMember(ctx context.Context, m change.Change) error {
 	return c.fakeCluster.ChangeMember(ctx, m)
 }
 
-// What a job has reached is progress: it has its whole patience for what comes next.
+// Each step that a job reaches is progress, and the job waits its whole patience for the next one.
 func TestEachStepHasItsWholePatience(t *testing.T) {
 	const patience = 3000 // ms
 	for _, tc := range []struct {

@@ -184,7 +184,7 @@ func TestBoards(t *testing.T) {
 		})
 	}
 
-	// to be read when it starts again
+	// A server reads its snapshot when it starts again.
 	p.await("a snapshot on each", `count(zlockd_snapshot_zxid > 0) == 3`, exists)
 	led.Kill()
 	for _, a := range golden.Alerts() {

@@ -193,7 +193,7 @@ func TestSequencersOfAHold(t *testing.T) {
 	})
 }
 
-// What became of a release is told by how it failed.
+// The error of a failed release becomes the loss of the lease, or success if the lock is free all the same.
 func TestErrorsOfARelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
