@@ -371,8 +371,8 @@ func isJava(pid int) bool {
 }
 
 // openedBy returns the id of another process that has a file in one of dirs open for writing, and that
-// directory. It sees only processes that this process may inspect. It looks at each of their files once, however
-// many directories there are.
+// directory. It sees only processes that this process may inspect. It looks once at each of their files, for
+// all directories.
 func openedBy(dirs []string) (pid int, dir string) {
 	given := map[string]string{} // by the path without links
 	for _, d := range dirs {
