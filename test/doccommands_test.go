@@ -18,7 +18,7 @@ var (
 )
 
 // Each `go test PACKAGES -run PATTERN` of a page finds a test for every alternative of the pattern. A test that
-// moved to another package would else be a result that nobody can get again.
+// moved to another package would else be a result that no reader gets again.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	tests := testsByDir(t)
 	commands := 0
