@@ -51,12 +51,15 @@ func (u *Upkeep) lowWith(less int64) string {
 	}
 	snapshot, _ := u.disk.NewestSnapshot()
 	reserve := max(u.o.DiskReserve, 2*snapshot)
-	if free -= less; free < reserve {
-		return fmt.Sprintf(
-			"the disk of %s has %d MiB left, less than the %d MiB kept free for log and snapshots",
-			u.o.Dir, free>>20, reserve>>20)
+	switch {
+	case free-less >= reserve:
+		return ""
+	case less > 0:
+		return fmt.Sprintf("the disk of %s has %d MiB left, too little for %d MiB more beside the %d MiB kept "+
+			"free for log and snapshots", u.o.Dir, free>>20, less>>20, reserve>>20)
 	}
-	return ""
+	return fmt.Sprintf("the disk of %s has %d MiB left, less than the %d MiB kept free for log and snapshots",
+		u.o.Dir, free>>20, reserve>>20)
 }
 
 // ErrNoRoom is the error for a disk that would be low.

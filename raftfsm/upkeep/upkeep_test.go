@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -174,6 +175,7 @@ func TestRoomThatIsKeptFree(t *testing.T) {
 		low        bool
 	}{
 		{1000, 0, nil, false}, {999, 0, nil, true}, {1500, 500, nil, false}, {1500, 501, nil, true},
+		{5 << 20, 9 << 20, nil, true},
 		{0, 0, errors.New("no such disk"), false},
 	} {
 		free, fails = c.free, c.fails
@@ -185,6 +187,7 @@ func TestRoomThatIsKeptFree(t *testing.T) {
 		u.Use(d, nil)
 		why := u.lowWith(c.less)
 		expect.Equal(t, why != "", c.low, "%d bytes are free, %d less: %s", c.free, c.less, why)
+		expect.That(t, !strings.Contains(why, "-"), "less than nothing is left: %s", why)
 		expect.Equal(t, errors.Is(u.Room(c.less), ErrNoRoom), c.low, "%d bytes are free, %d less",
 			c.free, c.less)
 		u.o.DiskReserve = -1

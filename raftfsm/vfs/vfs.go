@@ -163,8 +163,8 @@ func WriteFile(fs FS, name string, b []byte) error {
 // there is either the whole new file or the former file.
 func Fill(name string, write func(io.Writer) error) error { return fill(name, 0o600, os.Rename, write) }
 
-// FillNew is like Fill, but gives the file a mode and never replaces one: if there is a file of this name, even
-// one that appears while FillNew writes, the error is os.ErrExist.
+// FillNew is like Fill, but gives the file a mode and never replaces one: if there is a file of this name,
+// even one that appears while FillNew writes, the error is os.ErrExist.
 func FillNew(name string, mode os.FileMode, write func(io.Writer) error) error {
 	return fill(name, mode, placeNew, write)
 }
@@ -187,7 +187,8 @@ func placeNew(from, to string) error {
 }
 
 // fill writes a temporary file and then calls place to give it its name.
-func fill(name string, mode os.FileMode, place func(from, to string) error, write func(io.Writer) error) error {
+func fill(name string, mode os.FileMode, place func(from, to string) error,
+	write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")
 	if err != nil {
 		return err

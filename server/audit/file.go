@@ -43,8 +43,8 @@ func (l *file) open() (err error) {
 	return nil
 }
 
-// torn reports whether the file ends in the middle of a line: the disk was full, or the server was killed. The
-// next line must not become a part of that one.
+// torn reports whether the file ends in the middle of a line: the disk was full, or the server was killed.
+// The next line must not become a part of that one.
 func (l *file) torn() bool {
 	f, err := os.Open(l.o.Name)
 	if err != nil {

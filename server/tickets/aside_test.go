@@ -179,7 +179,8 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 	const kazoo, curator = "/6f1ed002ab5c4b1fa0ce75ab2e1ed1a2__rlock__0000000000",
 		"/_c_6f1ed002-ab5c-4b1f-a0ce-75ab2e1ed1a2-lock-0000000000"
 	of := func(name string) (comes, goes func(path string)) {
-		return func(path string) { create(path+name, jute.FlagEphemeral) }, func(path string) { remove(path + name) }
+		return func(path string) { create(path+name, jute.FlagEphemeral) },
+			func(path string) { remove(path + name) }
 	}
 	simple, simpleGoes := of("/lock")
 	reader, readerGoes := of(kazoo)

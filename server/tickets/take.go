@@ -202,8 +202,8 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 	}
 }
 
-// stepsAside removes a node of a ticket that does not hold, unless the ticket has got its lock since the look:
-// another request may have told the caller so, and then the ticket must not end. Once the node is gone,
+// stepsAside removes a node of a ticket that does not hold, unless the ticket has got its lock since the
+// look: another request may have told the caller so, and then the ticket must not end. Once the node is gone,
 // stepsAside ends the ticket and returns the answer. It returns nil if the ticket must be looked at again.
 func (s *Server) stepsAside(ctx context.Context, q *Request, g *sight, why session.TicketEnd) *Answer {
 	var ops []byte

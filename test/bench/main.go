@@ -127,7 +127,7 @@ func (c *config) run(withFloor bool) error {
 	go func() {
 		<-closed
 		for _, s := range sides {
-			s.close()
+			s.abandon()
 		}
 		os.Exit(130)
 	}()

@@ -135,6 +135,20 @@ func (s *side) close() {
 	os.RemoveAll(s.base)
 }
 
+// abandon stops the servers and removes their directories while a point still runs: the point keeps its
+// servers and sees that they have gone.
+func (s *side) abandon() {
+	for _, e := range []*cluster.Ensemble{s.steady, s.own} {
+		if e != nil {
+			e.Close()
+		}
+	}
+	if s.floor != nil {
+		s.floor.close()
+	}
+	os.RemoveAll(s.base)
+}
+
 // addrs returns the client addresses of the steady servers.
 func (s *side) addrs() []string {
 	if s.external != nil {

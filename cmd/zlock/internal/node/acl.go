@@ -20,25 +20,34 @@ var letters = []struct {
 // parseACL reads entries scheme:id:perms, separated by commas. An id may contain colons.
 func parseACL(text string) (list []zk.ACL, err error) {
 	for part := range strings.SplitSeq(text, ",") {
-		first, last := strings.IndexByte(part, ':'), strings.LastIndexByte(part, ':')
-		if first < 0 || first == last {
-			return nil, fmt.Errorf("%s does not have the form scheme:id:perm", answer.Visible(part))
-		}
-		a := zk.ACL{ID: zk.ID{Scheme: part[:first], ID: part[first+1 : last]}}
-		for _, r := range part[last+1:] {
-			was := a.Perms
-			for _, l := range letters {
-				if l.letter == r {
-					a.Perms |= l.perm
-				}
-			}
-			if a.Perms == was && !strings.ContainsRune("cdrwa", r) {
-				return nil, fmt.Errorf("unknown permission %c: want letters of cdrwa", r)
-			}
+		a, err := parseEntry(part)
+		if err != nil {
+			return nil, err
 		}
 		list = append(list, a)
 	}
 	return list, nil
+}
+
+// parseEntry reads one entry scheme:id:perms. The id may contain colons and commas.
+func parseEntry(text string) (a zk.ACL, err error) {
+	first, last := strings.IndexByte(text, ':'), strings.LastIndexByte(text, ':')
+	if first < 0 || first == last {
+		return a, fmt.Errorf("%s does not have the form scheme:id:perm", answer.Visible(text))
+	}
+	a.ID = zk.ID{Scheme: text[:first], ID: text[first+1 : last]}
+	for _, r := range text[last+1:] {
+		was := a.Perms
+		for _, l := range letters {
+			if l.letter == r {
+				a.Perms |= l.perm
+			}
+		}
+		if a.Perms == was && !strings.ContainsRune("cdrwa", r) {
+			return a, fmt.Errorf("unknown permission %c: want letters of cdrwa", r)
+		}
+	}
+	return a, nil
 }
 
 func perms(p int32) string {
@@ -51,7 +60,7 @@ func perms(p int32) string {
 	return b.String()
 }
 
-// textOf formats an entry of an ACL for parseACL.
+// textOf formats an entry of an ACL for parseEntry.
 func textOf(a zk.ACL) string { return a.Scheme + ":" + a.ID.ID + ":" + perms(a.Perms) }
 
 func getACL(ctx context.Context, c *verbCall) error {

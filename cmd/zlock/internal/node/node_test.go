@@ -275,10 +275,42 @@ func TestExportAndImport(t *testing.T) {
 	expect.Equal(t, errs.take(), "0 nodes made, 4 changed\n", "import says")
 }
 
+// An export with a container and with ids that contain commas can be imported. A line of an import does not
+// lead out of its operand, and one without an ACL leaves the node's.
+func TestImportOfUnusualLines(t *testing.T) {
+	s, out, errs := newShell(t)
+	imports := func(text string, words ...string) error {
+		s.lines, s.In = nil, strings.NewReader(text)
+		return s.Do(t.Context(), append([]string{"import"}, words...))
+	}
+	ctx := t.Context()
+	own := append(zk.DigestACL(zk.PermRead, "CN=ann,O=works", "secret"), zk.WorldACL(zk.PermAll)...)
+	must.Get(s.Conn.Create(ctx, zk.Create{Path: "/a", ACL: own}))(t)
+	must.Get(s.Conn.Create(ctx, zk.Create{Path: "/a/box", Mode: zk.Container}))(t)
+	must.Get(s.Conn.Create(ctx, zk.Create{Path: "/a/box/n", Data: []byte("n")}))(t)
+	must.OK(t, s.Do(ctx, []string{"export", "/a"}))
+	must.OK(t, imports(out.take(), "/x"))
+	list, _, err := s.Conn.GetACL(ctx, "/x")
+	must.OK(t, err)
+	expect.List(t, list, own)
+	n, err := s.Conn.Get(ctx, "/x/box/n")
+	expect.OK(t, err)
+	expect.Equal(t, string(n.Data), "n")
+
+	expect.Fails(t, imports(`{"path":"../out","data":"x"}`, "--force", "/x"))
+	st, err := s.Conn.Exists(ctx, "/out")
+	expect.That(t, err == nil && st == nil, "an import has made a node beside its operand: %v", err)
+	expect.OK(t, imports(`{"path":"","data":"new"}`, "--force", "/x"))
+	list, _, err = s.Conn.GetACL(ctx, "/x")
+	expect.OK(t, err)
+	expect.List(t, list, own)
+	errs.take()
+}
+
 // The tab key completes a verb or a path as far as all choices agree.
 func TestCompletion(t *testing.T) {
 	s, _, _ := newShell(t)
-	for _, p := range []string{"/lock", "/lock-a", "/other"} {
+	for _, p := range []string{"/lock", "/lock-a", "/other", "/d", "/d/é", "/d/è"} {
 		must.Get(s.Conn.Create(t.Context(), zk.Create{Path: p}))(t)
 	}
 	for _, c := range []struct {
@@ -286,7 +318,7 @@ func TestCompletion(t *testing.T) {
 		choices    int
 	}{
 		{"ge", "get", 4}, {"tr", "tree ", 1}, {"ls /l", "ls /lock", 2}, {"get -s /o", "get -s /other", 1},
-		{"ls /none", "ls /none", 0}, {"xyz", "xyz", 0},
+		{"ls /d/", "ls /d/", 2}, {"ls /none", "ls /none", 0}, {"xyz", "xyz", 0},
 	} {
 		done, choices := s.complete(t.Context(), c.line)
 		expect.Equal(t, done, c.done, "%q becomes", c.line)

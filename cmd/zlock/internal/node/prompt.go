@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"path"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -16,7 +18,8 @@ import (
 const prompt = "zlock> "
 
 // Prompt runs the verbs that a person types at the terminal in and out, until quit. The Tab key completes
-// verbs and paths, and the arrow keys recall earlier lines.
+// verbs and paths, and the arrow keys recall earlier lines. An interrupt ends the verb that runs, and no
+// later one.
 func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 	fd := int(in.Fd())
 	cooked, err := term.MakeRaw(fd)
@@ -60,7 +63,9 @@ func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 			return err
 		}
 		_ = term.Restore(fd, cooked) // Ctrl-C can then interrupt a long verb
-		s.Line(ctx, line)
+		verb, stop := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt)
+		s.Line(verb, line)
+		stop()
 		if _, err := term.MakeRaw(fd); err != nil {
 			return err
 		}
@@ -99,7 +104,8 @@ func (s *Shell) complete(ctx context.Context, line string) (done string, choice 
 	same := slices.MinFunc(choice, func(a, b string) int { return len(a) - len(b) })
 	for _, c := range choice {
 		for !strings.HasPrefix(c, same) {
-			same = same[:len(same)-1]
+			_, n := utf8.DecodeLastRuneInString(same)
+			same = same[:len(same)-n]
 		}
 	}
 	return line[:at] + same, choice

@@ -152,14 +152,26 @@ func imports(ctx context.Context, c *verbCall) error {
 		}
 		var acl []zk.ACL
 		for _, text := range e.ACL {
-			list, err := parseACL(text)
+			a, err := parseEntry(text)
 			if err != nil {
 				return err
 			}
-			acl = append(acl, list...)
+			acl = append(acl, a)
 		}
-		p := path.Join(c.args[0], e.Path)
-		_, err := c.Conn.Create(ctx, zk.Create{Path: p, Data: e.bytes(), ACL: acl})
+		p := c.args[0]
+		if e.Path != "" {
+			if err := checkPath("/" + e.Path); err != nil { // it must not lead out of the operand
+				return err
+			}
+			p = path.Join(p, e.Path)
+		}
+		node := zk.Create{Path: p, Data: e.bytes(), ACL: acl}
+		_, err := c.Conn.Create(ctx, node)
+		if errors.Is(err, zk.ErrNoNode) && e.Path != "" { // the export has left out a container above it
+			if err = c.Conn.MakePath(ctx, path.Dir(p), zk.Container, nil); err == nil {
+				_, err = c.Conn.Create(ctx, node)
+			}
+		}
 		refusal, ok := errors.AsType[*zk.Error](err)
 		switch {
 		case err == nil:
@@ -170,8 +182,10 @@ func imports(ctx context.Context, c *verbCall) error {
 			if _, err := c.Conn.Set(ctx, p, e.bytes(), -1); err != nil {
 				return err
 			}
-			if _, err := c.Conn.SetACL(ctx, p, acl, -1); err != nil {
-				return err
+			if len(acl) > 0 {
+				if _, err := c.Conn.SetACL(ctx, p, acl, -1); err != nil {
+					return err
+				}
 			}
 			changed++
 		}
