@@ -228,8 +228,8 @@ func (s *Shared) SendAway() {
 }
 
 // Heard appends from which sessions bytes came since the last call, or, with all, every session here. A
-// client that waits for an answer is not silent, however old its last byte is: the server reads its next bytes only
-// after the answer, so the delay is the server's.
+// client that waits for an answer is not silent, however old its last byte is: the server reads its next
+// bytes only after the answer, so the delay is the server's.
 func (s *Shared) Heard(touches []state.Touch, all bool) []state.Touch {
 	if all {
 		s.mu.Lock()
