@@ -32,6 +32,10 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	must.OK(t, trace.Start(&recorded))
 	defer trace.Stop()
 	o := served(t, n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: body})
+	// The answer may come before the link notes that it has sent the request. It has noted that when it sends
+	// another one.
+	must.Equal(t, served(t, n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+		Body: createBody("/traced-2", 0)}).Code, jute.OK)
 	empty := stream.New()
 	empty.Open(1)
 	empty.Take(empty.Rewind(), 1, 1, 100, nil)
