@@ -106,6 +106,9 @@ func (n *Node) callLeader(id uint32, says string) (net.Conn, error) {
 func (n *Node) runLink(c net.Conn, leader uint32) error {
 	s := n.fsm.Stream
 	reader := s.Rewind()
+	if reader == nil {
+		return errors.New("this server leads")
+	}
 	began := time.Now()
 	broken := make(chan error, 1)
 	ctx, cancel := context.WithCancel(n.ctx)

@@ -72,7 +72,8 @@ func (l *Leader) runTerm(ctx context.Context) error {
 	defer cancel()
 	t := &Term{o: o, number: number, ctx: ctx, began: time.Now(), deadlines: o.State.Lead(),
 		work: signal.New(), members: signal.New(), working: make(baton, 1)}
-	t.reader = o.State.Stream.Rewind()
+	t.reader = o.State.Stream.Lead()
+	defer o.State.Stream.Leave()
 	t.news = followers.NewNews(followers.Leader{ID: o.ID, Term: number, Leads: o.Raft.Leads, Raft: o.Raft,
 		State: o.State, Stored: &l.Stored, Go: o.Go, Log: o.Log})
 	defer t.news.Close()
@@ -105,6 +106,7 @@ func (l *Leader) runTerm(ctx context.Context) error {
 		}
 	case <-ctx.Done():
 	}
+	o.State.Stream.Leave() // a link to the next leader must not wait for what follows
 	// The batcher may be waiting for raft, which may never answer, so this goroutine does not wait for the
 	// batcher. It takes the baton instead: without it the batcher does nothing if raft answers later.
 	t.working.take()

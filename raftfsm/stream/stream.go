@@ -58,6 +58,7 @@ type Stream struct {
 	first  uint64    // number of pending[head]
 	cursor uint64    // number of the request that the reader takes next
 	reader Reader    // the reader that may take requests now; see Rewind
+	led    bool      // this server leads, so no link may read
 	closed bool      // this server does not serve, so Put fails
 
 	pending []pending // pending[head:] are unapplied, in order
@@ -152,10 +153,33 @@ func (s *Stream) Open(birth uint32) {
 }
 
 // Rewind lets a new reader begin at the first unapplied request. An earlier reader that has not noticed this
-// gets no more requests.
+// gets no more requests. Rewind returns nil while this server leads: a link that begins late, because its call
+// took until this server was elected, would take the requests from the term.
 func (s *Stream) Rewind() Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.led {
+		return nil
+	}
+	return s.rewind()
+}
+
+// Lead is Rewind for the term that begins. No other reader takes its place until Leave is called.
+func (s *Stream) Lead() Reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.led = true
+	return s.rewind()
+}
+
+// Leave lets links read again, because the term is over.
+func (s *Stream) Leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.led = false
+}
+
+func (s *Stream) rewind() Reader {
 	s.cursor = s.first
 	s.reader = signal.New()
 	s.wake()

@@ -418,3 +418,19 @@ func TestStreamLetsALongBufferGo(t *testing.T) {
 		expect.That(t, (cap(s.buf) > 0) == kept, "a buffer of %d bytes behind a request of %d", cap(s.buf), size)
 	}
 }
+
+// A link whose call took until this server was elected begins too late: the term keeps the stream, and links
+// read again when it is over.
+func TestLateLinkTakesNothingFromATerm(t *testing.T) {
+	s := New()
+	s.Open(1)
+	s.SetClosed(false)
+	reader := s.Lead()
+	must.That(t, s.Rewind() == nil, "a link reads beside the term")
+	must.OK(t, s.Put(&state.Request{Op: state.OpBarrier}, nil))
+	<-reader
+	must.Equal(t, s.Take(reader, 1, 10, 1000, nil).Count, 1, "requests that the term takes")
+	s.Leave()
+	link := s.Rewind()
+	must.Equal(t, s.Take(link, 1, 10, 1000, nil).Count, 1, "requests that the next link takes")
+}
