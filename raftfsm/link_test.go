@@ -21,6 +21,7 @@ func (n *Node) linkTo(t *testing.T) (net.Conn, chan error) {
 	t.Cleanup(func() { here.Close(); there.Close() })
 	must.OK(t, there.SetDeadline(time.Now().Add(time.Minute)))
 	ended := make(chan error, 1)
+	n.fsm.Stream.Leave() // else its own term keeps the stream
 	go func() { ended <- n.runLink(here, n.id) }()
 	return there, ended
 }
