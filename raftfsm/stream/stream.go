@@ -153,8 +153,8 @@ func (s *Stream) Open(birth uint32) {
 }
 
 // Rewind lets a new reader begin at the first unapplied request. An earlier reader that has not noticed this
-// gets no more requests. Rewind returns nil while this server leads: a link that begins late, because its call
-// took until this server was elected, would take the requests from the term.
+// gets no more requests. Rewind returns nil while this server leads: a link that begins late, because its
+// call took until this server was elected, would take the requests from the term.
 func (s *Stream) Rewind() Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()

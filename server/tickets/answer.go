@@ -96,3 +96,6 @@ func notHere(err error) *Answer {
 	}
 	return fail(http.StatusConflict, "mixed", "%v", err)
 }
+
+// errLimit says that a semaphore has another number of permits.
+var errLimit = errors.New("the number of permits")

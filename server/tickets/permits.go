@@ -3,7 +3,6 @@ package tickets
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -19,16 +18,6 @@ import (
 // permits are free, the next server that is asked about the ticket replaces the node of the place by the
 // permits, in one transaction. It decides as package client does for the head of the queue. A request that
 // only tries has no place, and yields to the head.
-
-// MaxPermits bounds the permits of one ticket. MaxLimit bounds the number of permits that a ticket may store
-// for a semaphore.
-const (
-	MaxPermits = 100
-	MaxLimit   = 1_000_000
-)
-
-// errLimit says that a semaphore has another number of permits.
-var errLimit = errors.New("the number of permits")
 
 // semaphore holds the permits of a semaphore in the state.
 type semaphore struct {

@@ -42,6 +42,13 @@ type Request struct {
 	tokens *Tokens // the tokens by which the server identified the caller
 }
 
+// Modes of tickets. The state stores these numbers.
+const (
+	exclusive byte = 1 + iota
+	shared
+	permit
+)
+
 // newID returns the id of a new node.
 func newID() recipe.ID {
 	var r [16]byte

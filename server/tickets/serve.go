@@ -31,30 +31,6 @@ type Node interface {
 	Current(context.Context) error
 }
 
-// Bounds of tickets.
-const (
-	MinTTL     = 4 * time.Second
-	DefaultTTL = time.Minute
-	DefaultMax = 24 * time.Hour
-	MaxWait    = 10 * time.Minute
-
-	MinPer = time.Second // bounds on the time of a rate
-	MaxPer = 24 * time.Hour
-
-	MaxTickets = 10_000  // tickets in the whole cluster
-	MaxRates   = 100_000 // nodes in the whole cluster, including directories made for rates
-	MaxWaits   = 2000    // waits at one server
-
-	maxText = 200
-	// The leader ends a ticket at the ticket's last moment, by the leader's clock. That clock may be ahead of
-	// this server's by clocksApart.
-	clocksApart = time.Second
-
-	ackTime   = 2 * time.Second // how long to wait until the leader acknowledges a touch
-	doTime    = 10 * time.Second
-	triesMost = 20 // how often a request that only tries is repeated when other requests overtake it
-)
-
 // Options configure a Server.
 type Options struct {
 	ID      uint32 // the server's id

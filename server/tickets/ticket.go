@@ -14,13 +14,6 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// Modes of tickets. The state stores these numbers.
-const (
-	exclusive byte = 1 + iota
-	shared
-	permit
-)
-
 // sight is the result of one look at the state of a ticket.
 type sight struct {
 	session session.Session // zero value: there is no such ticket

@@ -1,0 +1,34 @@
+package tickets
+
+import "time"
+
+// Bounds of tickets.
+const (
+	MinTTL     = 4 * time.Second
+	DefaultTTL = time.Minute
+	DefaultMax = 24 * time.Hour
+	MaxWait    = 10 * time.Minute
+
+	MinPer = time.Second // bounds on the time of a rate
+	MaxPer = 24 * time.Hour
+
+	MaxTickets = 10_000  // tickets in the whole cluster
+	MaxRates   = 100_000 // nodes in the whole cluster, including directories made for rates
+	MaxWaits   = 2000    // waits at one server
+
+	maxText = 200
+	// The leader ends a ticket at the ticket's last moment, by the leader's clock. That clock may be ahead of
+	// this server's by clocksApart.
+	clocksApart = time.Second
+
+	ackTime   = 2 * time.Second // how long to wait until the leader acknowledges a touch
+	doTime    = 10 * time.Second
+	triesMost = 20 // how often a request that only tries is repeated when other requests overtake it
+)
+
+// MaxPermits bounds the permits of one ticket. MaxLimit bounds the number of permits that a ticket may store
+// for a semaphore.
+const (
+	MaxPermits = 100
+	MaxLimit   = 1_000_000
+)
