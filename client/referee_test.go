@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
@@ -265,25 +266,27 @@ func (r *referee) force(do func(), clients ...int) {
 }
 
 // unawareAndOther returns two clients, the first of which hears of no change.
-func unawareAndOther(t *testing.T) (s *zlocktest.Server, unaware, other *client.Client) {
+func unawareAndOther(t *testing.T) (s *zlocktest.Server, p *faultproxy.Proxy,
+	unaware, other *client.Client) {
 	t.Helper()
 	s = zlocktest.Start(t)
-	p := must.Get(faultproxy.New(s.Addr))(t)
+	p = must.Get(faultproxy.New(s.Addr))(t)
 	t.Cleanup(func() { p.Close() })
 	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Do: faultproxy.Drop})
+	p.Record()
 	dial := func(addr string) *client.Client {
 		c := must.Get(client.Dial(t.Context(), addr))(t)
 		t.Cleanup(func() { c.Close(context.Background()) })
 		return c
 	}
-	return s, dial(p.Addr()), dial(s.Addr)
+	return s, p, dial(p.Addr()), dial(s.Addr)
 }
 
 // What is nested in a lease whose lock was taken away by force is as uncertain as that lease, until its
 // client hears of it.
 func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 	t.Parallel()
-	s, unaware, other := unawareAndOther(t)
+	s, p, unaware, other := unawareAndOther(t)
 	ref := newReferee(t)
 	take := func(ctx context.Context, id int, c *client.Client, outer *claim) *claim {
 		before := ref.start(id)
@@ -293,6 +296,13 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 		return held
 	}
 	outer := take(t.Context(), 0, unaware, nil)
+	// The client looks at its node when it begins to watch it. It must not hear by this look that the node is
+	// gone.
+	must.Await(t, "the client does not watch its node", time.Minute, func() bool {
+		return p.Count(func(f faultproxy.Frame) bool {
+			return f.Kind == faultproxy.Reply && f.Path == outer.lease.Node()
+		}) > 0
+	})
 	ref.force(func() { must.OK(t, s.Connect().Delete(outer.lease.Node(), -1)) }, 0)
 	take(outer.lease.Context(), 0, unaware, outer)
 	take(t.Context(), 1, other, nil)
@@ -301,7 +311,7 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 // A grant within the time of a force, as a long restore gives it, is uncertain from its beginning.
 func TestRefereeDoesNotTrustWhatIsGrantedDuringAForce(t *testing.T) {
 	t.Parallel()
-	s, unaware, other := unawareAndOther(t)
+	s, _, unaware, other := unawareAndOther(t)
 	ref := newReferee(t)
 	ref.force(func() {
 		for id, c := range []*client.Client{unaware, other} {
