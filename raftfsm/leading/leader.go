@@ -73,7 +73,6 @@ func (l *Leader) runTerm(ctx context.Context) error {
 	t := &Term{o: o, number: number, ctx: ctx, began: time.Now(), deadlines: o.State.Lead(),
 		work: signal.New(), members: signal.New(), working: make(baton, 1)}
 	t.reader = o.State.Stream.Lead()
-	defer o.State.Stream.Leave()
 	t.news = followers.NewNews(followers.Leader{ID: o.ID, Term: number, Leads: o.Raft.Leads, Raft: o.Raft,
 		State: o.State, Stored: &l.Stored, Go: o.Go, Log: o.Log})
 	defer t.news.Close()
@@ -100,13 +99,13 @@ func (l *Leader) runTerm(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- t.batch() }()
 	select {
-	case err := <-done:
-		if ctx.Err() == nil {
-			return err
-		}
+	case err = <-done:
 	case <-ctx.Done():
 	}
 	o.State.Stream.Leave() // a link to the next leader must not wait for what follows
+	if ctx.Err() == nil {
+		return err
+	}
 	// The batcher may be waiting for raft, which may never answer, so this goroutine does not wait for the
 	// batcher. It takes the baton instead: without it the batcher does nothing if raft answers later.
 	t.working.take()

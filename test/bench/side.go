@@ -129,10 +129,7 @@ func (s *side) fresh(change func(*cluster.Options)) (*cluster.Ensemble, error) {
 
 func (s *side) close() {
 	s.rest()
-	if s.floor != nil {
-		s.floor.close()
-	}
-	os.RemoveAll(s.base)
+	s.abandon()
 }
 
 // abandon stops the servers and removes their directories while a point still runs: the point keeps its
