@@ -294,6 +294,15 @@ func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 		expect.That(t, took < 30*time.Second, "--on-lost %s: the lock moved after %v", lost, took)
 		must.OK(t, errors.Join(os.Remove(file), os.Remove(file+".up")))
 	}
+	run := start("run", "--on-lost", "warn")
+	next := nextHolder(t, env, "/c")
+	must.Await(t, "the next one waits", time.Minute, func() bool { return waiters() != "" })
+	kill(run) // COMMAND goes on
+	ended := time.Now()
+	must.OK(t, os.WriteFile(file, nil, 0o600))
+	took := (<-next).Sub(ended)
+	expect.That(t, took < 30*time.Second, "COMMAND went on without zlock: the lock moved %v after its end", took)
+	must.OK(t, errors.Join(os.Remove(file), os.Remove(file+".up")))
 	elect := start("elect", "--restart")
 	other := exec.Command(filepath.Join(built.dir, "zlock"), "hold", "/c")
 	other.Env = env

@@ -278,15 +278,19 @@ func (w *watchman) pause() time.Duration {
 }
 
 // orphaned ends COMMAND after the death of zlock: nothing keeps the right alive, and no
-// other process ends the group before the server gives the lock away.
+// other process ends the group before the server gives the lock away. A COMMAND that may go on without its
+// right goes on, which lasts as long as the session; the guard waits for its end.
 func (w *watchman) orphaned() error {
-	switch {
-	case w.sig == 0 && w.alive():
-		return nil // COMMAND continues; its right lasts as long as the session
-	case !w.alive():
+	if w.sig == 0 {
+		for w.alive() {
+			select {
+			case <-w.ends:
+			case <-time.After(guardTick):
+			}
+		}
 		return w.bequeath()
 	}
-	if w.kill == 0 {
+	if w.kill == 0 && w.alive() {
 		w.say("guard: zlock died: sending %s to process %d", SignalName(w.sig), w.pid)
 		from := BootClock()
 		if w.deadline != 0 {
