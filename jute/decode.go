@@ -24,7 +24,7 @@ type Decoder struct {
 // NewDecoder returns a Decoder over buf, which it neither copies nor changes.
 func NewDecoder(buf []byte) Decoder { return Decoder{buf: buf} }
 
-// Err returns the first error of a read, or nil.
+// Err returns the first error of a read. It returns nil if all reads so far succeeded.
 func (d *Decoder) Err() error { return d.err }
 
 // Rest returns the bytes not yet read.
@@ -39,7 +39,7 @@ func (d *Decoder) fail(err error) {
 	}
 }
 
-// take returns the next n bytes, or nil if fewer are left.
+// take returns the next n bytes. It returns nil if fewer are left.
 func (d *Decoder) take(n int) []byte {
 	if d.err != nil {
 		return nil

@@ -155,7 +155,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 			return err
 		}
 		if trace.IsEnabled() {
-			signal.Step("stream", "all that was taken is sent to server %d, which leads", leader)
+			signal.Step("stream", "all blocks that left the queue are sent to the leader, server %d", leader)
 		}
 		select {
 		case <-n.ctx.Done():

@@ -63,8 +63,8 @@ func (n *Node) shown() (now peer.Shown, end uint64) {
 	return now, end
 }
 
-// incarnationOf returns the incarnation of a member's data directory, or "" if the server is not a member or
-// may come back with a new directory.
+// incarnationOf returns the incarnation of a member's data directory. It returns "" if the server is not a
+// member or may come back with a new directory.
 func (n *Node) incarnationOf(id uint32) string {
 	incarnation, _ := n.knownAs(id)
 	return incarnation

@@ -42,15 +42,15 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	trace.Stop()
 	must.Equal(t, o.Code, jute.OK)
 	for _, step := range []string{
-		fmt.Sprintf("session 0x%x: create, %d bytes, goes into this server's stream", s.ID, len(body)),
-		"are taken, in a block",
-		"all that was taken is sent to server ",
-		"bytes are given to raft",
+		fmt.Sprintf("session 0x%x: create, %d bytes: queued for the leader", s.ID, len(body)),
+		"leave the queue as one block",
+		"all blocks that left the queue are sent to the leader, server ",
+		"bytes is given to raft",
 		"is applied",
 	} {
 		expect.That(t, bytes.Contains(recorded.Bytes(), []byte(step)), "the trace lacks %q", step)
 	}
-	const nothing = "requests 1 to 0 are taken"
+	const nothing = "requests 1 to 0 leave"
 	expect.That(t, !bytes.Contains(recorded.Bytes(), []byte(nothing)), "the trace has a step where nothing is taken")
 }
 
@@ -71,7 +71,7 @@ func (m *measured) kind(name string) Measure {
 	}
 }
 
-// last returns the newest value of a measure, or -1.
+// last returns the newest value of a measure. It returns -1 if the measure has no value.
 func (m *measured) last(name string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

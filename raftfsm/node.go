@@ -72,7 +72,7 @@ func (n *Node) die(err error) {
 	n.o.Fatal(err)
 }
 
-// Err returns why the server ended, or nil.
+// Err returns why the server ended. It returns nil if no error ended it.
 func (n *Node) Err() error {
 	if p := n.failed.Load(); p != nil {
 		return *p

@@ -375,7 +375,7 @@ func (c *trio) mustLead() (id int) {
 	return id
 }
 
-// leader returns the id of the leader, or 0.
+// leader returns the id of the leader. It returns 0 if no server leads.
 func (c *trio) leader() int {
 	for id := 1; id <= 3; id++ {
 		if n := c.nodes[id]; n != nil && !n.closed.Load() && n.leader.Term() != nil {

@@ -157,7 +157,7 @@ func (n *Node) Status() status.Node {
 	return st
 }
 
-// Deadlines returns the time left to each session by the leader's clock, or nil at a follower.
+// Deadlines returns the time left to each session by the leader's clock. A follower returns nil.
 func (n *Node) Deadlines() map[int64]time.Duration {
 	if t := n.leader.Term(); t != nil {
 		return t.Deadlines().All()

@@ -23,7 +23,7 @@ func (n *Node) Propose(r state.Request, w state.Waiter) error {
 		r = r.Refusal()
 	}
 	if trace.IsEnabled() {
-		signal.Step("request", "session 0x%x: %v, %d bytes, goes into this server's stream",
+		signal.Step("request", "session 0x%x: %v, %d bytes: queued for the leader",
 			r.Session, r.Op, len(r.Body))
 	}
 	return n.fsm.Stream.Put(&r, w)

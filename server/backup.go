@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/server/backup"
 )
 
-// backupSource returns the node, or nil until the server has joined its cluster.
+// backupSource returns the node. It returns nil until the server has joined its cluster.
 func (i *Instance) backupSource() backup.Source {
 	if node := i.node.Load(); node != nil {
 		return node
@@ -18,7 +18,7 @@ func (i *Instance) backupSource() backup.Source {
 	return nil
 }
 
-// cluster returns the name of this server's cluster, or "" until the server has joined it.
+// cluster returns the name of this server's cluster. It returns "" until the server has joined the cluster.
 func (i *Instance) cluster() string {
 	if node := i.node.Load(); node != nil {
 		return node.Status().Cluster
@@ -26,7 +26,7 @@ func (i *Instance) cluster() string {
 	return ""
 }
 
-// restoreTarget returns the node, or nil until the server has joined its cluster.
+// restoreTarget returns the node. It returns nil until the server has joined its cluster.
 func (i *Instance) restoreTarget() backup.Target {
 	if node := i.node.Load(); node != nil {
 		return node

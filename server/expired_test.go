@@ -266,8 +266,8 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) { // alone: a process 
 			}
 		}
 	}
-	for _, step := range []string{"goes into this server's stream", "are taken, in a block",
-		"are given to raft", "is in the log", "is applied"} {
+	for _, step := range []string{"queued for the leader", "leave the queue as one block",
+		"is given to raft", "is in the log", "is applied"} {
 		await(t, "a trace with a step "+step, func() bool { // a busy machine may do nothing in 200 ms
 			return strings.Contains(trace(), step)
 		})

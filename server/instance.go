@@ -65,19 +65,20 @@ func addrString(ln net.Listener) string {
 	return ln.Addr().String()
 }
 
-// ClientAddr returns the bound address of the client port, or "" if there is none.
+// ClientAddr returns the bound address of the client port. It returns "" if the server has no such port.
 func (i *Instance) ClientAddr() string { return addrString(i.client) }
 
-// SecureAddr returns the bound address of the client port with TLS, or "" if there is none.
+// SecureAddr returns the bound address of the client port with TLS. It returns "" if the server has no such
+// port.
 func (i *Instance) SecureAddr() string { return addrString(i.secure) }
 
-// AdminAddr returns the bound address of the admin port, or "" if there is none.
+// AdminAddr returns the bound address of the admin port. It returns "" if the server has no such port.
 func (i *Instance) AdminAddr() string { return addrString(i.http) }
 
-// MetricsAddr returns the bound address of the metrics port, or "" if there is none.
+// MetricsAddr returns the bound address of the metrics port. It returns "" if the server has no such port.
 func (i *Instance) MetricsAddr() string { return addrString(i.metrics) }
 
-// Node returns this server's part in the cluster, or nil until the server has joined.
+// Node returns this server's part in the cluster. It returns nil until the server has joined.
 func (i *Instance) Node() *raftfsm.Node { return i.node.Load() }
 
 // Ready waits until the server serves clients.

@@ -43,7 +43,7 @@ type Options struct {
 	// MetricsAddr. With AdminClear the admin port also speaks clear text.
 	ClientTLS, AdminTLS, MetricsTLS *tls.Config
 	AdminClear                      bool
-	// TLSProblems return why the present TLS files cannot be used, or "" if they can.
+	// Each of TLSProblems returns why present TLS files cannot be used. It returns "" if they can be used.
 	TLSProblems []func() string
 	// TLSAuthorities return when the authorities end by which the certificates of callers must be signed. The
 	// keys are the ports that have such authorities: clients, admin, metrics or tickets.

@@ -91,8 +91,8 @@ func (i *Instance) raftOptions() raftfsm.Options {
 	return r
 }
 
-// follow returns a function that passes each request of a client to the logs that the options ask for, or nil
-// if there is no such log.
+// follow returns a function that passes each request of a client to the logs that the options ask for. It
+// returns nil if they ask for no log.
 func (i *Instance) follow() func(*observe.Request) {
 	audit := i.o.Audit
 	i.slow.Bound, i.slow.Log = i.o.SlowRequest, i.o.Logger

@@ -187,7 +187,7 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 	}
 }
 
-// mode returns the server's role, as srvr names it, or "" while the server has no role.
+// mode returns the server's role, as srvr names it. It returns "" while the server has no role.
 func (i *Instance) mode(n *status.Node) admin.Mode {
 	if n.Role == string(admin.Follower) {
 		for _, m := range n.Members {

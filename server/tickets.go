@@ -64,7 +64,7 @@ func (i *Instance) auditTicket(operation string, ids []jute.ID, ip, path string,
 	i.o.Audit.Add(&e)
 }
 
-// TicketAddr returns the bound address of the port for tickets, or "" if there is none.
+// TicketAddr returns the bound address of the port for tickets. It returns "" if the server has no such port.
 func (i *Instance) TicketAddr() string { return addrString(i.ticketPort) }
 
 // SetTicketTokens replaces the tokens that identify callers of the port for tickets.

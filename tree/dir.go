@@ -35,7 +35,7 @@ const (
 	maxKeptLen  = 64 << 20 // bytes up to which any listing is kept
 )
 
-// find returns the position of the child called name, or -1.
+// find returns the position of the child called name. It returns -1 if d has no such child.
 func (d *dir) find(seed maphash.Seed, name string) int {
 	p, _ := d.locate(seed, name)
 	return p

@@ -11,7 +11,7 @@ import (
 // node's memory.
 type Ref struct{ n *node }
 
-// Name returns the last part of the node's path, or "" for the root.
+// Name returns the last part of the node's path. For the root it returns "".
 func (r Ref) Name() string { return r.n.name }
 
 // Path returns the node's path.

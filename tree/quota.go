@@ -16,7 +16,7 @@ const (
 	statsName  = "zookeeper_stats"
 )
 
-// quotaOf returns the path whose quota the node at path holds, or "" if the node holds none.
+// quotaOf returns the path whose quota the node at path holds. It returns "" if the node holds no quota.
 func quotaOf(path string) string {
 	p, ok := strings.CutPrefix(path, quotaPath)
 	if !ok || p == "" || p[0] != '/' {

@@ -151,7 +151,7 @@ func (m *Model) overQuota(c *tree.Change, path string, count, bytes int) bool {
 	return over("countHardLimit", "count", count) || over("byteHardLimit", "bytes", bytes)
 }
 
-// field returns a number of a quota's text, or -1.
+// field returns a number of a quota's text. It returns -1 if the text lacks this number.
 func field(text, key string) int64 {
 	for _, pair := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ';' }) {
 		k, v, _ := strings.Cut(pair, "=")

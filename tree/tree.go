@@ -137,8 +137,8 @@ func (t *Tree) builtin(parent *node, name string, acl *acl.Set) *node {
 	return n
 }
 
-// find returns the node at path, or nil. It accepts any string: an illegal path names no node,
-// except that "" names the root as "/" does.
+// find returns the node at path. It returns nil if there is no such node. It accepts any string: an illegal
+// path names no node, except that "" names the root as "/" does.
 func (t *Tree) find(path string) *node {
 	if path == "" || path == "/" {
 		return t.root
@@ -161,7 +161,7 @@ func (t *Tree) find(path string) *node {
 	}
 }
 
-// child returns the child of n called name, or nil.
+// child returns the child of n called name. It returns nil if n has no such child.
 func (t *Tree) child(n *node, name string) *node {
 	if p := n.dir.find(t.seed, name); p >= 0 {
 		return n.dir.nodes[p]

@@ -8,7 +8,7 @@ import (
 // Store remembers the highest exclusive token of each resource. It is safe for
 // concurrent use.
 type Store interface {
-	// Load returns the highest token of res, or 0 if there is none.
+	// Load returns the highest token of res. It returns 0 if res has no token yet.
 	Load(ctx context.Context, res string) (Token, error)
 	// Raise sets the highest token of res to t, unless a higher token is stored, in one atomic step. It
 	// returns true if t is the highest token after the call, even if it was before, and false if t is stale.

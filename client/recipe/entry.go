@@ -136,7 +136,7 @@ func (e *Entry) Askable() bool {
 	return ours || e.Maker == MakerCurator || e.Maker == MakerSelf
 }
 
-// Task returns the task that the node names, or "" if it names none.
+// Task returns the task that the node names. It returns "" if the node names no task.
 func (e *Entry) Task() string {
 	if e.Owner == nil && !strings.Contains(e.raw, `"task"`) {
 		return ""

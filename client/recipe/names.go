@@ -251,7 +251,8 @@ func (l *Likeness) Read(name string) (Contender, bool) {
 	return Contender{Name: name, Maker: MakerSelf, Kind: l.own.Kind, Seq: int32(n)}, n <= math.MaxInt32
 }
 
-// cutSlot reads the number at the beginning of s, or 0 if there is none.
+// cutSlot reads the number at the beginning of s and returns the rest. If s begins with no number, slot is 0
+// and rest is s.
 func cutSlot(s string) (slot int, rest string) {
 	digits := 0
 	for digits < len(s) && digits < 9 && s[digits] >= '0' && s[digits] <= '9' {

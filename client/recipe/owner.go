@@ -75,7 +75,8 @@ func ParseOwner(data []byte) (Owner, bool) {
 // zero byte, because no record has such a byte.
 func recordAt[T []byte | string](data T) int { return strings.LastIndexByte(string(data), 0) + 1 }
 
-// MarkOver returns a node's data with Over set in the owner record, or nil if the data have no owner record.
+// MarkOver returns a node's data with Over set in the owner record. It returns nil if the data have no owner
+// record.
 func MarkOver(data []byte) []byte {
 	o, ok := ParseOwner(data)
 	if !ok || o.Over {

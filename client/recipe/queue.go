@@ -87,7 +87,7 @@ func (q *Queue) Over() (n int) {
 	return n
 }
 
-// Find returns the contender of a node, or nil if there is no such node.
+// Find returns the contender of a node. It returns nil if the queue has no such node.
 func (q *Queue) Find(node string) *Entry {
 	for _, list := range q.lists() {
 		for i := range list {
@@ -105,7 +105,7 @@ func (q *Queue) Holds(node string) bool {
 	return slices.ContainsFunc(q.Holders, func(h Entry) bool { return h.Node == node })
 }
 
-// OldestWait returns when the longest wait began, or 0 if there are no waiters.
+// OldestWait returns when the longest wait began. It returns 0 if there are no waiters.
 func (q *Queue) OldestWait() (since int64) {
 	for i := range q.Waiters {
 		if s := q.Waiters[i].Since; since == 0 || s < since {
@@ -115,7 +115,8 @@ func (q *Queue) OldestWait() (since int64) {
 	return since
 }
 
-// OldestHold returns when the oldest present hold began, if that is known, or 0 if the lock is free.
+// OldestHold returns when the oldest present hold began. It returns 0 if that is not known or if the lock is
+// free.
 func (q *Queue) OldestHold() (since int64) {
 	for i := range q.Holders {
 		s := max(q.Holders[i].Since, q.Holders[i].HeldSince)

@@ -104,8 +104,9 @@ func (c *Conn) Await(ctx context.Context) error {
 	}
 }
 
-// Trouble returns why the servers could not be used since the last one that could be used, or nil if there is
-// no such reason. While a server has not answered a handshake yet, that counts as a reason too.
+// Trouble returns why the servers could not be used since the last one that could be used. It returns nil if
+// there is no such reason. A server that has not answered a handshake yet counts as one that could not be
+// used.
 func (c *Conn) Trouble() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +145,8 @@ func (c *Conn) Err() error {
 // Servers returns the addresses of the servers.
 func (c *Conn) Servers() []string { return slices.Clone(c.servers) }
 
-// Chroot returns the part of the tree to which all paths are relative, or "" for the whole tree.
+// Chroot returns the part of the tree to which all paths are relative. It returns "" if that is the whole
+// tree.
 func (c *Conn) Chroot() string { return string(c.root) }
 
 // Counters returns the counters of the traffic. If [Options] name counters, it returns those.

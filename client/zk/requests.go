@@ -108,7 +108,8 @@ func (c *Conn) GetW(ctx context.Context, path string) (Node, *Watch, error) {
 	return doW(ctx, c, newGet(c.root, path, watchData))
 }
 
-// Exists returns the Stat of a node, or nil if the node does not exist. It needs no permission.
+// Exists returns the Stat of a node. It returns nil, without an error, if the node does not exist. It needs
+// no permission.
 func (c *Conn) Exists(ctx context.Context, path string) (*Stat, error) {
 	return do(ctx, c, newExists(c.root, path, noWatch))
 }

@@ -130,7 +130,8 @@ func (f *FSM) Lead() *Deadlines {
 // Leave ends the term that has these deadlines.
 func (f *FSM) Leave(t *Deadlines) { f.leads.CompareAndSwap(t, nil) }
 
-// Deadlines returns the deadlines of the term in which this server leads, or nil if it does not lead.
+// Deadlines returns the deadlines of the term in which this server leads. It returns nil if this server does
+// not lead.
 func (f *FSM) Deadlines() *Deadlines { return f.leads.Load() }
 
 // PassedOn reports whether a lock may have passed to its next waiter since the last call, while this server

@@ -13,7 +13,7 @@ func (f *FSM) noteSnapshot(zxid int64, at time.Time) {
 	f.snapshot.Store(&status.Snapshot{Zxid: zxid, Time: at})
 }
 
-// Newest returns the newest snapshot, or nil if there is none.
+// Newest returns the newest snapshot. It returns nil if this server has no snapshot.
 func (f *FSM) Newest() *status.Snapshot { return f.snapshot.Load() }
 
 // Found notes when the snapshot found at the start was written.

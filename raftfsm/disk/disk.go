@@ -288,8 +288,8 @@ func (d *Disk) NewestSnapshot() (size int64, at time.Time) {
 	return 0, time.Time{}
 }
 
-// LogWithin returns an index such that the log's entries from this index on take at most so many bytes, or 0
-// if it is not known.
+// LogWithin returns an index such that the log's entries from this index on take at most so many bytes. It
+// returns 0 if the sizes of the entries are not known.
 func (d *Disk) LogWithin(bytes int64) uint64 {
 	if d.seg == nil {
 		return 0
@@ -297,7 +297,7 @@ func (d *Disk) LogWithin(bytes int64) uint64 {
 	return d.seg.Within(bytes)
 }
 
-// LogAfter returns how many bytes the log's entries after index take, or -1 if it is not known.
+// LogAfter returns how many bytes the log's entries after index take. It returns -1 if that is not known.
 func (d *Disk) LogAfter(index uint64) int64 {
 	if d.seg == nil {
 		return -1

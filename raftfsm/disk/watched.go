@@ -172,8 +172,8 @@ func (d *Disk) mayRunAhead(logs []*raft.Log) bool {
 	return true
 }
 
-// Writing returns the number of the oldest running write to the log, or of a term or a vote, or 0 if no such
-// write runs.
+// Writing returns the number of the oldest write that still runs: of an entry of the log, of a term or of a
+// vote. It returns 0 if no such write runs.
 func (d *Disk) Writing() (call uint64) {
 	d.dog.mu.Lock()
 	defer d.dog.mu.Unlock()

@@ -68,7 +68,7 @@ func (r *Raft) HeardOfLeader() time.Time {
 	return at
 }
 
-// Silence returns how long this server has not heard from a leader, or 0 if this server leads.
+// Silence returns how long this server has not heard from a leader. It returns 0 if this server leads.
 func (r *Raft) Silence() time.Duration {
 	if r.Leads() {
 		return 0

@@ -169,8 +169,8 @@ func (w *world) elected() {
 	}
 }
 
-// stands returns the time until the tested server stands for election, or 0 if it does not stand within
-// limit.
+// stands returns the time until the tested server stands for election. It returns 0 if the server does not
+// stand within limit.
 func (w *world) stands(limit time.Duration) time.Duration {
 	for began := time.Now(); time.Since(began) < limit; time.Sleep(time.Millisecond) {
 		if w.e.Raft.State() == raft.Candidate {

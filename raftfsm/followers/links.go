@@ -127,7 +127,8 @@ func (ls *Links) Progress(known func(id uint32) (incarnation string)) map[uint32
 // fullFor is how long a report of a low disk stays valid.
 const fullFor = 2 * time.Second
 
-// Full returns why a server asks to refuse requests that need more room, or "" if no server asks for that.
+// Full returns why a server asks to refuse requests that need more room. It returns "" if no server asks for
+// that.
 func (ls *Links) Full() string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -185,7 +186,8 @@ func (l *Link) SetApplied(index uint64) {
 	l.applied, l.heard = index, time.Now()
 }
 
-// Applied returns the log index that the server last reported as applied, or 0 if it has reported none.
+// Applied returns the log index that the server last reported as applied. It returns 0 if the server has not
+// reported yet.
 func (l *Link) Applied() uint64 {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()

@@ -185,7 +185,7 @@ func (f *Forming) tryJoin(ctx context.Context) (bool, error) {
 	st, stale := newest(formed)
 	for _, s := range stale {
 		missing = append(missing,
-			fmt.Sprintf("a server other than %d, which was removed from cluster %s and still runs: stop it",
+			fmt.Sprintf("server %d to be stopped: cluster %s has removed it, but it still runs",
 				s.ID, s.Cluster))
 	}
 	if st != nil {
@@ -222,9 +222,9 @@ func (f *Forming) askAll(ctx context.Context, limit time.Duration, q peer.Questi
 	return list
 }
 
-// newest returns the server with the best knowledge of its cluster, or nil. That is a server that has a
-// leader or, if none has, the server with the longest log. newest ignores stale servers: they were removed
-// but still run. A stale server may not know of its removal, because no message reaches it any longer, but
+// newest returns as best the server with the best knowledge of its cluster: a server that has a leader or, if
+// no server has one, the server with the longest log. best is nil if all servers are stale. A stale server
+// was removed but still runs. It may not know of its removal, because no message reaches it any longer, but
 // the other servers' lists of members show the removal.
 func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
 	for i := range formed {

@@ -46,7 +46,7 @@ func (t *Term) batch() error {
 		}
 		state.SealEntry(entry, t.o.Now().UnixMilli())
 		if trace.IsEnabled() {
-			signal.Step("entry", "%d bytes are given to raft", len(entry))
+			signal.Step("entry", "an entry of %d bytes is given to raft", len(entry))
 		}
 		passing.proposed()
 		proposed := t.o.Raft.Apply(entry, time.Second)

@@ -38,7 +38,7 @@ func (l *oneLayout) begin(t *Term) {
 	})
 }
 
-// waits returns why a setting of this server has no effect yet, or "" if it has an effect.
+// waits returns why Options.OneLayout has no effect yet. It returns "" if the option has its effect.
 func (l *oneLayout) waits() string {
 	if why := l.why.Load(); why != nil {
 		return *why
@@ -46,7 +46,7 @@ func (l *oneLayout) waits() string {
 	return ""
 }
 
-// LayoutWaits returns why Options.OneLayout has no effect yet, or "" if it has an effect.
+// LayoutWaits returns why Options.OneLayout has no effect yet. It returns "" if the option has its effect.
 func (t *Term) LayoutWaits() string { return t.layout.waits() }
 
 // TicketsVersion is the version that understands state.Ticketing.

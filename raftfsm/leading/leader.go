@@ -24,7 +24,7 @@ type Leader struct {
 // Use sets what Run needs.
 func (l *Leader) Use(o Options) { l.o = o }
 
-// Term returns the term in which this server leads, or nil if it does not lead.
+// Term returns the term in which this server leads. It returns nil if this server does not lead.
 func (l *Leader) Term() *Term { return l.term.Load() }
 
 // Won returns how many terms have begun.

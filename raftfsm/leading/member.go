@@ -170,8 +170,8 @@ func (t *Term) change(ctx context.Context, c change.Change, is *raft.Server, pre
 	return fmt.Errorf("unknown change %q; use add, promote or remove", c.Op)
 }
 
-// caughtUp returns an error that says for what a server waits, or nil if the server is far enough to vote or
-// lead. A new leader first gives the other servers time to report how far they are.
+// caughtUp returns nil if the server has enough of the log to vote or lead. Otherwise its error says what the
+// server lacks. A new leader first gives the other servers time to report how far they are.
 func (t *Term) caughtUp(ctx context.Context, s *raft.Server) error {
 	id := peer.ParseID(s.ID)
 	p, heard := t.Far()[id]

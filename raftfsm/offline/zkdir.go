@@ -36,7 +36,7 @@ type zkFile struct {
 	zxid int64
 }
 
-// zxidOf returns the zxid in the name snapshot.ZXID[.gz|.snappy] or log.ZXID, or -1 for another kind of name.
+// zxidOf returns the zxid in the name snapshot.ZXID[.gz|.snappy] or log.ZXID. It returns -1 for other names.
 func zxidOf(name, prefix string) int64 {
 	s, ok := strings.CutPrefix(filepath.Base(name), prefix+".")
 	if prefix == "snapshot" {
@@ -275,7 +275,7 @@ func holdsNothing(path string) bool {
 }
 
 // holdsTorn reports whether a snapshot contains the change of a log's unfinished entry. before is the zxid of
-// the previous entry, or 0 if the unfinished entry is the log's first.
+// the previous entry; it is 0 if the unfinished entry is the log's first.
 func holdsTorn(snap int64, log zkFile, before int64) bool {
 	if before == 0 {
 		return log.zxid == snap

@@ -95,8 +95,8 @@ func (c *coder) header(h *raft.RPCHeader) {
 	c.bytes(&h.Addr)
 }
 
-// fields writes or reads a request or an answer of raft. It returns the kind of the message, or 0 if it is
-// not a message of raft.
+// fields writes or reads a request or an answer of raft. It returns the kind of the message; the kind is 0 if
+// the message is not one of raft's.
 func (c *coder) fields(message any) (kind byte) {
 	switch m := message.(type) {
 	case *raft.AppendEntriesRequest:
@@ -194,7 +194,7 @@ func (c *coder) entries(m *raft.AppendEntriesRequest) {
 // appendRequest appends a request as a frame.
 func appendRequest(b []byte, request any) []byte { return appendFrame(b, request, nil) }
 
-// appendAnswer appends an answer as a frame; why is raft's error, or "" if there is none.
+// appendAnswer appends an answer as a frame. why is raft's error; if raft returned no error, why is "".
 func appendAnswer(b []byte, answer any, why string) []byte { return appendFrame(b, answer, &why) }
 
 func appendFrame(b []byte, message any, why *string) []byte {

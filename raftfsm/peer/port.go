@@ -37,7 +37,7 @@ type Host interface {
 	HasApplied(term, index uint64) bool
 	// Term returns the newest term that this server's raft knows.
 	Term() uint64
-	// AddrOf returns the address of a server, or "" if it is not known.
+	// AddrOf returns the address of a server. It returns "" if the address is not known.
 	AddrOf(id uint32) string
 	// Instead returns the present address of a server; addr is its address in raft's configuration.
 	Instead(id uint32, addr string) string

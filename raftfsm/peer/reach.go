@@ -85,9 +85,9 @@ const NotFormed = "the cluster is not formed yet"
 // Starting is the refusal of a server whose raft does not run yet, although its directory has a cluster.
 const Starting = "the server is starting"
 
-// Refusal returns the refusal of a running server that does not admit this server, or nil if there is none.
-// While such a server runs, the cluster has not lost its majority for good, unless that server has lost its
-// data.
+// Refusal returns the refusal of a running server that does not admit this server. It returns nil if no
+// server refuses. While such a server runs, the cluster has not lost its majority for good, unless that
+// server has lost its data.
 func (p *Port) Refusal() error {
 	p.reach.mu.Lock()
 	defer p.reach.mu.Unlock()

@@ -235,7 +235,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 // ServerID returns raft's name of server id.
 func ServerID(id uint32) raft.ServerID { return raft.ServerID(strconv.FormatUint(uint64(id), 10)) }
 
-// ParseID returns the id for raft's name of a server, or 0 for a name that ServerID does not return.
+// ParseID returns the id for raft's name of a server. It returns 0 for a name that ServerID cannot have made.
 func ParseID(id raft.ServerID) uint32 {
 	v, err := strconv.ParseUint(string(id), 10, 32)
 	if err != nil {
@@ -267,8 +267,8 @@ func (s *sendings) begin(to uint32, size int64, r io.Reader) (_ io.Reader, done 
 	return snap, func() { s.to.CompareAndDelete(to, snap) }
 }
 
-// Sending returns the size of the snapshot that is on its way to a server, and how many bytes of it are sent,
-// or 0 if there is no such snapshot.
+// Sending returns the size of the snapshot that is on its way to a server, and how many of its bytes are
+// sent. Both are 0 if no snapshot is on its way.
 func (p *Port) Sending(to uint32) (sent, size int64) {
 	if s, is := p.sent.to.Load(to); is {
 		return s.(*sending).sent.Load(), s.(*sending).size

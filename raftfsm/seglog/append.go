@@ -213,8 +213,8 @@ func (l *Log) publish(s *segment, starts []uint32, size int) {
 	}
 }
 
-// tail returns the segment for an append at index, or nil if the append needs a new segment. If index leaves
-// a gap, tail empties the log first.
+// tail returns the segment for an append at index. It returns nil if the append needs a new segment. If index
+// leaves a gap, tail empties the log first.
 func (l *Log) tail(index uint64) (*segment, error) {
 	l.mu.RLock()
 	n, empty := len(l.segments), l.first == 0

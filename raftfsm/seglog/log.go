@@ -106,7 +106,7 @@ func (l *Log) LastIndex() (uint64, error) {
 	return l.lastIndex(), nil
 }
 
-// lastIndex returns the index of the newest entry, or 0 if there is no entry. The caller holds mu.
+// lastIndex returns the index of the newest entry. It returns 0 if the log is empty. The caller holds mu.
 func (l *Log) lastIndex() uint64 {
 	switch {
 	case len(l.queue) > 0:

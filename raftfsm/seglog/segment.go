@@ -156,7 +156,7 @@ func readSegments(fs vfs.FS, dir string, names []string,
 	return segments, old, nil
 }
 
-// load reads a segment back. next is the base of the following segment, or 0 for the last segment. load
+// load reads a segment back. next is the base of the following segment; for the last segment it is 0. load
 // ignores records from next on, because they are superseded.
 func load(f vfs.File, seq, next uint64) (*segment, error) {
 	b, err := vfs.ReadAll(f)
@@ -197,7 +197,7 @@ func load(f vfs.File, seq, next uint64) (*segment, error) {
 	return s, nil
 }
 
-// readSecret returns the secret of a segment, or 0 if it has none.
+// readSecret returns the secret of a segment. It returns 0 if the segment has no secret.
 func readSecret(b []byte) uint64 {
 	if len(b) < headerSize+endSize {
 		return 0

@@ -69,7 +69,7 @@ const stageLane = -1
 // state before. TimeZxid is far above both, unless a clock is wrong.
 const Raised = 1 << 20
 
-// Restored returns the id of the last restore, or 0 if there was none.
+// Restored returns the id of the last restore. It returns 0 if this state was never restored.
 func (s *State) Restored() int64 { return s.restored }
 
 // Staged describes the staging area, and returns how many bytes of the backup have arrived.

@@ -60,8 +60,8 @@ type Sink interface {
 	Ended(*Ending)
 	// Attached reports a session that was created, or attached to a new connection.
 	Attached(s *session.Session, created bool)
-	// Opened reports the birth that the stream of server id has now; 0: the server was removed and has no
-	// stream. nonce is the nonce of the request that opened the stream, or 0 for a removed server.
+	// Opened reports the birth that the stream of server id has now, and the nonce of the request that opened
+	// the stream. Both are 0 if the server was removed and has no stream.
 	Opened(id uint32, nonce int64, birth uint32)
 	// Replaced reports that a backup has replaced the tree and the sessions. All connections and watches
 	// belong to the former state. No events are reported for the difference.

@@ -41,8 +41,9 @@ type Opening struct {
 	TicketBounds
 	Node string // the contender's node, without the number that the tree appends
 	Data []byte
-	// Seen is the zxid of the last change of the directory's children, or 0 if there was none. If they have
-	// changed since, the request has no effect and its code is BADVERSION. Unseen skips this check.
+	// Seen is the zxid of the last change of the directory's children that the sender knows; it is 0 if the
+	// sender found no directory. If the children have changed since, the request has no effect and its code is
+	// BADVERSION. Unseen skips this check.
 	Seen int64
 }
 
@@ -221,7 +222,8 @@ func (s *State) tooMany(o *Opening) string {
 	return ""
 }
 
-// lastChild returns the zxid of the last change of a directory's children, or 0 if there is no directory.
+// lastChild returns the zxid of the last change of a directory's children. It returns 0 if the directory does
+// not exist.
 func (s *State) lastChild(dir string) int64 {
 	info, there := s.tree.Get(dir)
 	if !there {

@@ -94,7 +94,7 @@ func Failed(err error) Failure {
 	return Failure{err.Error(), Of(err)}
 }
 
-// Err returns the error that Failed was given, or nil.
+// Err returns the error that Failed was given. It returns nil if that error was nil.
 func (f Failure) Err() error {
 	switch {
 	case f.Text == "":

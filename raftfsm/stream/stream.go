@@ -219,7 +219,8 @@ func (s *Stream) Take(by Reader, id uint32, requests, bytes int, buf []byte) (bl
 	bl.Requests = append(buf, s.buf[from:to]...)
 	s.cursor += uint64(bl.Count)
 	if bl.Count > 0 && trace.IsEnabled() {
-		signal.Step("stream", "requests %d to %d are taken, in a block", bl.First, bl.First+uint64(bl.Count)-1)
+		signal.Step("stream", "requests %d to %d leave the queue as one block",
+			bl.First, bl.First+uint64(bl.Count)-1)
 	}
 	return bl
 }
@@ -270,7 +271,7 @@ func (s *Stream) pop() state.Waiter {
 	return w
 }
 
-// shrink returns the buffer emptied, or nil if a burst of requests has made it large.
+// shrink returns the buffer emptied. If a burst of requests has made the buffer large, shrink returns nil.
 func (s *Stream) shrink() []byte {
 	if cap(s.buf) > 1<<20 {
 		return nil

@@ -107,8 +107,8 @@ func valid(l *Loaded, now time.Time) bool {
 	return !now.Before(l.Pair.Leaf.NotBefore) && !now.After(l.Pair.Leaf.NotAfter)
 }
 
-// Problem returns why the files on disk cannot be used, or which revocation list is out of date, or "" if all
-// is well.
+// Problem says that the files on disk cannot be used, or that a revocation list is out of date. It returns ""
+// if all is well.
 func (f *Files) Problem() string {
 	now := time.Now()
 	l := f.Get(now)

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Full returns the reason to refuse requests that need more room, or "" if there is room.
+// Full returns the reason to refuse requests that need more room. It returns "" if there is room.
 func (u *Upkeep) Full() string {
 	var nodes int
 	var bytes int64
@@ -27,7 +27,7 @@ func (u *Upkeep) Full() string {
 
 const roomLook = 250 * time.Millisecond
 
-// DiskLow returns why WatchDisk found this server's disk low, or "" if the disk is not low.
+// DiskLow returns why WatchDisk found this server's disk low. It returns "" if the disk is not low.
 func (u *Upkeep) DiskLow() string { return *u.low.Load() }
 
 // NoteDisk records why the disk is low; "" means that it is not low.
@@ -42,8 +42,8 @@ func (u *Upkeep) WatchDisk(ctx context.Context) {
 	}
 }
 
-// lowWith returns why this server's disk would be low if it had fewer bytes free than now, by the number
-// less, or "" if it would not be low.
+// lowWith returns why this server's disk would be low with `less` bytes less free than now. It returns "" if
+// the disk would not be low.
 func (u *Upkeep) lowWith(less int64) string {
 	free, err := u.o.FreeBytes(u.o.Dir)
 	if err != nil {

@@ -14,8 +14,8 @@ type command struct {
 	heavy   bool // the answer is heavy, as for a four-letter word
 	// changes says that the command changes state, so that GET never runs it.
 	changes bool
-	// answer makes the members of the answer except command and error. The result no is the error of the
-	// answer, or "" if there is none.
+	// answer makes the members of the answer except command and error. The result no is the answer's error; it
+	// is "" if the command succeeds.
 	answer func(s *Status, args url.Values) (members object, no string)
 }
 

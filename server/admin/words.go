@@ -113,7 +113,7 @@ func renderConf(w io.Writer, s *Status) {
 	fmt.Fprintf(w, "version=%x", uint64(s.ConfigIndex))
 }
 
-// confID returns the server's id, or 0 for a standalone server.
+// confID returns the server's id. For a standalone server it returns 0.
 func confID(s *Status) int64 {
 	if !s.ensemble() {
 		return 0

@@ -164,8 +164,8 @@ func (s *sink) run(w io.WriteCloser) {
 	}
 }
 
-// write writes lines to the log w. If w is nil, it opens the log. It returns the log for the next call, or
-// nil if the next call must open the log.
+// write writes lines to the log w. If w is nil, it opens the log. It returns the log for the next call. If it
+// returns nil, the next call must open the log.
 func (s *sink) write(w io.WriteCloser, batch []byte, lines int64) io.WriteCloser {
 	var err error
 	if w == nil {

@@ -21,7 +21,7 @@ type Taker struct {
 	Interval time.Duration // the time between two backups of this server
 	Keep     int           // how many backups are kept, the newest ones; at least one
 	ID       uint32
-	Cluster  func() string         // returns the name of this server's cluster, or "" while there is no state
+	Cluster  func() string         // the name of this server's cluster; "": the server has not joined it yet
 	Source   func() Source         // returns nil while there is no state
 	Place    func() (rank, of int) // returns this server's turn, and the number of servers that take turns
 	Now      func() time.Time      // the clock
@@ -45,8 +45,8 @@ type Taker struct {
 
 // State describes the backups so far.
 type State struct {
-	Last          time.Time     // the time of the newest backup; zero: there is none
-	Age           time.Duration // the age of the newest backup or, if there is none, how long it is overdue
+	Last          time.Time     // when the newest backup was taken; zero: there is no backup yet
+	Age           time.Duration // since the newest backup or, without one, since Run began
 	Taken, Failed int64
 	Err           string    // why the last attempt failed; empty if it succeeded
 	Since         time.Time // when the first attempt after the newest backup failed

@@ -25,7 +25,7 @@ func WithoutData(op jute.OpCode, body []byte) []byte {
 	return append(kept, body[end:]...)
 }
 
-// after returns the end of the text that begins at a place of a body, or -1 if the body is too short.
+// after returns the end of the text that begins at a place of a body. It returns -1 if the body is too short.
 func after(body []byte, at int) int {
 	if at < 0 || len(body)-at < 4 {
 		return -1

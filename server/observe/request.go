@@ -40,10 +40,10 @@ func (r *Request) stages() (took [len(stages)]time.Duration) {
 	return took
 }
 
-// Path returns the path that the request names, or "" if it names no path or several.
+// Path returns the path that the request names. It returns "" if the request names no path or several.
 func (r *Request) Path() string { return pathOf(r.Op, r.Body) }
 
-// pathOf returns the path that a request names, or "" if it names no path or several.
+// pathOf returns the path that a request names. It returns "" if the request names no path or several.
 func pathOf(op jute.OpCode, body []byte) string {
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpExists,

@@ -56,7 +56,7 @@ func newID() recipe.ID {
 	return recipe.NewID(int64(binary.BigEndian.Uint64(r[:])), binary.BigEndian.Uint64(r[8:]))
 }
 
-// permits returns how many permits the request asks for, or 0 if it asks for a lock.
+// permits returns how many permits the request asks for. It returns 0 if the request asks for a lock.
 func (q *Request) permits() int {
 	if q.Mode != permit {
 		return 0

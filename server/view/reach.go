@@ -23,7 +23,7 @@ const (
 	reachWait  = 500 * time.Millisecond // how long the answer to a question may take
 )
 
-// members returns the progress of the members, or nil if the answer does not come in time.
+// members returns the progress of the members. It returns nil if the answer does not come in time.
 func (v *View) members(ctx context.Context) map[uint32]status.Member {
 	r := &v.reach
 	r.mu.Lock()

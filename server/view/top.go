@@ -239,7 +239,7 @@ type packetRates struct {
 	Sent     float64 `json:"sent"`
 }
 
-// packetRates returns the rates since the oldest sample, or nil in the first second.
+// packetRates returns the rates since the oldest sample. In the first second it returns nil.
 func (v *View) packetRates(s *admin.Status) *packetRates {
 	then := v.oldest()
 	over := time.Since(then.at).Seconds()

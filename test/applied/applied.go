@@ -68,7 +68,7 @@ func At(f *apply.FSM, index, term uint64) {
 	f.Apply(l)
 }
 
-// Logged returns a log entry with one block, or nil if the block has no requests.
+// Logged returns a log entry with one block. It returns nil if the block has no requests.
 func Logged(index uint64, bl state.Block) *raft.Log {
 	entry := state.BeginEntry(nil, 0)
 	if bl.Count > 0 {

@@ -205,7 +205,7 @@ func (e *Ensemble) Addrs() string {
 	return strings.Join(list, ",")
 }
 
-// Leader returns the server that leads, or the only one, or nil.
+// Leader returns the server that leads or stands alone. It returns nil if no server does.
 func (e *Ensemble) Leader() *Server {
 	for _, s := range e.Servers {
 		switch s.Mode() {

@@ -22,7 +22,7 @@ type loose struct {
 type looseStep struct {
 	*Step
 	of *looseOp
-	by *demand // the demand it explains, or nil
+	by *demand // the demand it explains; nil: it explains no demand
 	// spare: by holds it with the rest of its write. Because another write could explain the
 	// demand, its effect was not believed, and another demand may need it.
 	spare bool

@@ -61,8 +61,8 @@ func (s *Step) shows() int64 {
 	return max(s.Stat.Czxid, s.Stat.Mzxid, s.Stat.Pzxid)
 }
 
-// Event is a notification of a watch. Zxid is that of the change, or 0 or less if the event is
-// part of the answer to a setWatches.
+// Event is a notification of a watch. Zxid is that of the change; it is not positive if the event is part of
+// the answer to a setWatches.
 type Event struct {
 	Conn int
 	At   time.Duration

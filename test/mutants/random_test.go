@@ -258,9 +258,9 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// near returns a pattern for the tests that most likely notice the edit, or "": those in the matching test
-// file, and those in files that call the edited function, if they are few. They run first, because all tests
-// of some packages take a minute.
+// near returns a pattern for the tests that most likely notice the edit: those in the matching test file, and
+// those in files that call the edited function, if they are few. It returns "" if there is no such test. They
+// run first, because all tests of some packages take a minute.
 func (s spot) near(root, pkg string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
 	if err != nil {

@@ -69,7 +69,7 @@ func (s *side) stat(path string, st jute.Stat) string {
 }
 
 // time checks that a zxid always comes with the same time, and that this time is close to now. It returns a
-// complaint, or "".
+// complaint; if all is well, it returns "".
 func (s *side) time(zxid, ms int64) string {
 	if zxid <= s.commits[0] {
 		return ""

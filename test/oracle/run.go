@@ -318,8 +318,7 @@ func (r *Runner) change(zxidA, zxidB int64) error {
 	return nil
 }
 
-// checkEvents checks that an event's header holds the zxid of a change of the last steps, or
-// -1.
+// checkEvents checks that an event's header holds -1 or the zxid of a change of the last steps.
 func (r *Runner) checkEvents(first *Step, steps []*Step, seen map[string][]got, changes []int64) error {
 	if !r.Exact {
 		return nil

@@ -185,7 +185,7 @@ func (c *cluster) start(id uint32) {
 	l.i.Store(i)
 }
 
-// server returns a server's instance, or nil if the server does not run.
+// server returns a server's instance. It returns nil if the server does not run.
 func (c *cluster) server(id uint32) *server.Instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +195,7 @@ func (c *cluster) server(id uint32) *server.Instance {
 	return nil
 }
 
-// leader returns the server that leads, or 0 if no server is known to lead.
+// leader returns the server that leads. It returns 0 if no server is known to lead.
 func (c *cluster) leader() uint32 {
 	for id := uint32(1); id <= 4; id++ {
 		if i := c.server(id); i != nil && i.Node().Status().Role == "leader" {

@@ -33,8 +33,8 @@ func (c *Client) version() int32 {
 	return int32(c.draw.IntN(4))
 }
 
-// next returns the next random request, or nil if the run leaves it out. A request depends on its number
-// alone, so that leaving out one request changes no other.
+// next returns the next random request. It returns nil if the run leaves this request out. A request depends
+// on its number alone, so that leaving out one request changes no other.
 func (c *Client) next() *history.Op {
 	number := c.drawn
 	c.drawn++

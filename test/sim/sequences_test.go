@@ -238,7 +238,7 @@ func (c *sequence) begin(id uint32) {
 	}
 }
 
-// process returns the function that a server's process runs, or nil if the server stays off.
+// process returns the function that a server's process runs. It returns nil if the server stays off.
 func (c *sequence) process(id uint32) (run func()) {
 	l := new(processLife)
 	l.ctx, l.kill = context.WithCancel(context.Background())
@@ -314,7 +314,7 @@ func (c *sequence) end() {
 	time.Sleep(time.Minute)
 }
 
-// leads returns the server that says that it leads, or 0 if no server does.
+// leads returns the server that says that it leads. It returns 0 if no server says so.
 func (c *nodes) leads() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

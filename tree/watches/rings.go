@@ -252,7 +252,7 @@ func (w *Table[W]) leavePath(r uint32, was modes) {
 // come first.
 func (p *watchedPath) first() uint32 { return cmp.Or(p.plain, p.deep) }
 
-// after returns the record after r at its path, or 0 if r is the last.
+// after returns the record after r at its path. It returns 0 if r is the last.
 func (w *Table[W]) after(p *watchedPath, r uint32) uint32 {
 	switch next := w.records.at(r).in[ofPath].next; next {
 	case p.plain:

@@ -39,7 +39,8 @@ func (w *Table[W]) Add(conn W, path string, k Kind) {
 	w.set(r, w.records.at(r).modes|modes(1<<k))
 }
 
-// find returns the record of connection c at path p, or 0 if there is none, and how many records it compared.
+// find returns the record of connection c at path p, and how many records it compared. r is 0 if c does not
+// watch p.
 func (w *Table[W]) find(c, p uint32) (r uint32, n int) {
 	path := w.paths.at(p)
 	if path.status == pathIndexed {

@@ -21,7 +21,7 @@ type SnapshotReader struct {
 	DBID     int64
 	Sessions map[int64]int32 // timeouts in ms, by id
 
-	// Known only after Next has returned io.EOF; nil or 0 if the snapshot does not hold them.
+	// Known only after Next has returned io.EOF. A field is zero if the snapshot lacks it.
 	Digest   *Digest
 	LastZxid int64 // zxid of the newest change in it; only in releases from 3.9 on
 

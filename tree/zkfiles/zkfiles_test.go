@@ -160,7 +160,7 @@ func paths(t *Tree) (list []string) {
 	return list
 }
 
-// node returns the node at a path, or nil.
+// node returns the node at a path. It returns nil if there is no such node.
 func node(t *Tree, path string) *tree.Info {
 	n, there := t.Nodes.Get(path)
 	if !there {

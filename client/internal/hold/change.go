@@ -203,7 +203,7 @@ func (h *Hold) NodeIsGone(ctx context.Context, n Node) error {
 	return h.overErr()
 }
 
-// Over returns why the hold is over, or nil if it is not over.
+// Over returns why the hold is over. It returns nil while the hold lasts.
 func (h *Hold) Over() error {
 	if h.life.Err() == nil {
 		return nil

@@ -231,7 +231,7 @@ func Task(ctx context.Context, name string) context.Context {
 
 type taskKey struct{}
 
-// TaskIn returns the task of ctx, or "" if ctx has no task.
+// TaskIn returns the task of ctx. It returns "" if ctx has no task.
 func TaskIn(ctx context.Context) string {
 	task, _ := ctx.Value(taskKey{}).(string)
 	return task

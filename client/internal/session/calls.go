@@ -44,7 +44,7 @@ func IsClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// FiredOf returns the channel that closes when a watch fires, or nil if there is no watch.
+// FiredOf returns the channel that closes when w fires. If w is nil, FiredOf returns nil.
 func FiredOf(w *zk.Watch) <-chan struct{} {
 	if w == nil {
 		return nil

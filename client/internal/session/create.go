@@ -57,8 +57,8 @@ func Dirs[N interface{ Dir() string }](nodes []N) []string {
 
 // Create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind nor
 // makes a second one. When ctx or the session ends, Create returns at once; the client finishes and cleans up
-// in the background. The result includes the list of the first node's directory, or nil if Create did not
-// request the list or did not get it. Then the caller must list the directory itself.
+// in the background. The result includes the list of the first node's directory. If the list is nil, Create
+// did not request it or did not get it, and the caller must list the directory itself.
 func (e *Epoch) Create(ctx context.Context, nodes ...Node) ([]Made, *zk.Names, error) {
 	if err := e.room(ctx, nodes[0].Dir()); err != nil {
 		return nil, nil, err

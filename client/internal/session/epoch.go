@@ -124,8 +124,8 @@ func (e *Epoch) ValidUntil() time.Time {
 // Valid reports whether the session is certainly alive, according to the clock.
 func (e *Epoch) Valid() bool { return e.WhyOver() == 0 }
 
-// WhyOver returns why the leases of the session are lost, or 0 while they are valid. It also checks the
-// clock.
+// WhyOver returns why the leases of the session are lost. It returns 0 while they are valid. It also checks
+// the clock.
 func (e *Epoch) WhyOver() Reason {
 	e.checkDeadline()
 	e.mu.Lock()

@@ -122,7 +122,8 @@ func (s *Permits) sightOf(n zk.Node) (semSight, error) {
 	return semSight{limit: have}, nil
 }
 
-// parseLimit returns the stored limit, or 0 if none is stored.
+// parseLimit returns the limit that data, the content of the semaphore's node, contains. It returns 0 if data
+// contains no limit.
 func (s *Permits) parseLimit(data []byte) (int, recipe.Record, error) {
 	if s.terms.Layout == recipe.LayoutKazoo {
 		if len(data) == 0 {

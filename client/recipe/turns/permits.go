@@ -103,7 +103,7 @@ func FreeSlots(limit int, permits []string, n, skip int) []int {
 	return free
 }
 
-// Unnumbered returns a permit without a number, or "" if all permits have numbers.
+// Unnumbered returns a permit without a number. It returns "" if all permits have numbers.
 func Unnumbered(permits []string) string {
 	if at := slices.IndexFunc(permits, func(name string) bool { return recipe.SlotOf(name) == 0 }); at >= 0 {
 		return permits[at]

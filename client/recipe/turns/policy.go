@@ -42,9 +42,9 @@ type Step struct {
 
 func waitOn(n *recipe.PolicyNode) Step { return Step{Do: Wait, On: *n} }
 
-// DoorOwner returns the node that keeps the door closed, or nil if the door is open. A mark whose owner has
-// no such node is stale and has no effect, so no client needs to clean up after a crash. If a queued writer
-// has both nodes, DoorOwner returns its q-W, which lasts longer.
+// DoorOwner returns the node that keeps the door closed. It returns nil if the door is open. A mark whose
+// owner has no such node is stale and has no effect, so no client needs to clean up after a crash. If a
+// queued writer has both nodes, DoorOwner returns its q-W, which lasts longer.
 func (v *PolicyView) DoorOwner() *recipe.PolicyNode {
 	var hold *recipe.PolicyNode
 	for i := range v.Nodes {

@@ -104,7 +104,8 @@ func FlagError(fs *pflag.FlagSet, err error, others map[string]string) error {
 	return Usagef("%v", err)
 }
 
-// NearFlag returns the flag of the set that a mistyped name probably means, or "".
+// NearFlag returns the flag of the set that a mistyped name probably means. It returns "" if no flag is like
+// the name.
 func NearFlag(fs *pflag.FlagSet, name string, others map[string]string) string {
 	if near := others[name]; near != "" && fs.Lookup(near) != nil {
 		return near
@@ -114,7 +115,7 @@ func NearFlag(fs *pflag.FlagSet, name string, others map[string]string) string {
 	return Nearest(name, known)
 }
 
-// near returns the command that a mistyped word probably means, or "".
+// near returns the command that a mistyped word probably means. It returns "" if no command is like the word.
 func (p *Program[C]) near(word string) string {
 	if near := p.OtherCommands[word]; near != "" {
 		return near

@@ -27,7 +27,7 @@ func (p *daemonProcess) ticketPort(t *testing.T) string {
 	return m[1]
 }
 
-// askTickets sends a request and returns the code of its answer, or 0 without one.
+// askTickets sends a request and returns the code of its answer. It returns 0 if no answer comes.
 func askTickets(t *testing.T, url, what, secret, bearer string, conf *tls.Config) int {
 	t.Helper()
 	method, path, _ := strings.Cut(what, " ")

@@ -131,7 +131,8 @@ type pieces struct {
 	why ends.Reason // why no more bytes can be read; None: they can
 }
 
-// take returns the next n bytes, or nil. They are valid until the next call.
+// take returns the next n bytes, which are valid until the next call. It returns nil if the connection must
+// end, for the reason p.why.
 func (p *pieces) take(n int) []byte {
 	c := p.c
 	if n < 0 || n > c.reader.within || n > c.shared.Options.MaxFrame {

@@ -203,7 +203,7 @@ func (c *Conn) owed() bool {
 	return c.out.Open() && c.out.Pending() > 0
 }
 
-// Session returns the session that the connection serves, or 0.
+// Session returns the session that the connection serves. It returns 0 before the handshake.
 func (c *Conn) Session() int64 { return c.session }
 
 // Watcher returns the connection as one that watches.

@@ -123,7 +123,7 @@ func (s *Shared) claim(c *Conn, id int64) (older *Conn, ok bool) {
 	return older, true
 }
 
-// connOf returns the connection of a session at this server, or nil if there is none.
+// Of returns the connection of a session. It returns nil if the session has no connection to this server.
 func (g *registry) Of(session int64) *Conn {
 	g.mu.Lock()
 	defer g.mu.Unlock()

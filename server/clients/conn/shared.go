@@ -88,8 +88,8 @@ type life struct {
 // clock measures times since the server started. Only differences of such times have a meaning.
 type clock struct {
 	start time.Time // the moment at which now was zero
-	// batch is when the first reply of the present batch was appended, or 0 if there is none yet. It belongs
-	// to the goroutine that applies the log.
+	// batch is when the first reply of the present batch was appended; it is 0 while the batch has no reply. It
+	// belongs to the goroutine that applies the log.
 	batch time.Duration
 }
 

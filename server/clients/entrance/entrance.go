@@ -48,7 +48,7 @@ func (e *Entrance) Use(r Replica) {
 // UseMeanwhile sets the state that clients may read before Use is called.
 func (e *Entrance) UseMeanwhile(r Replica) { e.replica.Store(&r) }
 
-// Replica returns the state that clients read, or nil if there is none yet.
+// Replica returns the state that clients read. It returns nil until this server has such a state.
 func (e *Entrance) Replica() Replica {
 	if r := e.replica.Load(); r != nil {
 		return *r

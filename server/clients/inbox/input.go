@@ -53,9 +53,9 @@ func (in *Input) Len() int { return in.w - in.r }
 // Bytes returns these bytes.
 func (in *Input) Bytes() []byte { return in.buf[in.r:in.w] }
 
-// Peek returns the next frame without its prefix, or nil if the frame is not complete. limit bounds its
-// length. A longer frame may be a setWatches; wait says that only its prefix has arrived, so that its
-// operation is not known yet.
+// Peek returns the next frame without its prefix. It returns nil if the frame is not complete. For a frame
+// longer than limit it returns ErrLong if the frame is a setWatches, ErrFrame if it is not, and wait until
+// the frame's operation has arrived.
 func (in *Input) Peek(limit int) (frame []byte, wait bool, err error) {
 	in.want = 0
 	b := in.Bytes()
@@ -99,7 +99,7 @@ func (in *Input) Drop() { in.r, in.w = 0, 0 }
 // Want asks for n bytes in one piece.
 func (in *Input) Want(n int) { in.want = n }
 
-// Wanted returns how many bytes the caller needs in one piece, or 0 if any number is enough.
+// Wanted returns how many bytes the caller needs in one piece. It returns 0 if any number is enough.
 func (in *Input) Wanted() int { return in.want }
 
 // Busy reports whether the last read filled a buffer that does not grow for short frames, so that more bytes

@@ -144,8 +144,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// roomForConns returns for how many connections the file descriptors and the memory are enough, or 0 if that
-// is not known.
+// roomForConns returns for how many connections the file descriptors and the memory are enough. A limit of 0
+// is not known and does not count.
 func roomForConns(descriptors int64, memory uint64) int {
 	n := 1 << 30
 	if descriptors > 0 {

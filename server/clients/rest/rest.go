@@ -30,7 +30,8 @@ type Rest struct {
 type Sleeper interface {
 	// Place returns where it rests.
 	Place() *Place
-	// Raw returns the connection's socket, or nil if the connection is not plain TCP and so cannot rest.
+	// Raw returns the connection's socket. It returns nil if the connection cannot rest, because it is not plain
+	// TCP.
 	Raw() syscall.RawConn
 	// IsOpen reports whether it has not begun to end.
 	IsOpen() bool

@@ -255,8 +255,8 @@ func (t *Table) settle() {
 	}
 }
 
-// loan returns the loan of this portion to c's address, or nil if the portion is short, and whether there is
-// room for it. If there is no room, it first closes connections that do not read.
+// loan returns the loan of this portion to c's address, and whether there is room for it. A short portion
+// needs no loan: l is nil. To make room, loan first closes connections that do not read.
 func (t *Table) loan(c *Watcher) (l *budget.Loan, room bool) {
 	to := &c.From.change
 	if to.loan != nil {

@@ -32,8 +32,8 @@ func (s *Service) begin(random io.Reader) *Exchange {
 	return e
 }
 
-// Answer handles the client's next token and returns the server's token, or nil at the end. An error ends the
-// exchange; the client has then proved nothing.
+// Answer handles the client's next token and returns the server's token. It returns nil at the end. An error
+// ends the exchange; the client has then proved nothing.
 func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error) {
 	next := e.next
 	e.next = nil

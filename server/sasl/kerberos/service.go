@@ -31,7 +31,7 @@ type Service struct {
 	keytab keytab     // only the keys of principal
 	looked time.Time
 	stamp  [2]int64 // stamp of the file from which keytab was read
-	// problem is why the present file cannot be used, or "" if it can.
+	// problem is why the present file cannot be used. It is "" if the file can be used.
 	problem string
 }
 

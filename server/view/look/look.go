@@ -55,7 +55,7 @@ type Looker struct {
 // New returns a looker. With showAll every client sees all names.
 func New(from Source, showAll bool) *Looker { return &Looker{source: from, showAll: showAll} }
 
-// Told returns the troubles that the newest scan has found, or nil.
+// Told returns the troubles that the newest scan has found. It returns nil before the first scan.
 func (l *Looker) Told() *Troubles { return l.newestTroubles.Load() }
 
 // Scan is the result of one look at all locks.

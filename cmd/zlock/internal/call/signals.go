@@ -48,7 +48,8 @@ func Interruptible() (context.Context, func()) {
 	})
 }
 
-// Interrupted returns the signal that ended a context of Interruptible, or nil if no signal did.
+// Interrupted returns the signal that ended a context of Interruptible. It returns nil if no signal ended
+// ctx.
 func Interrupted(ctx context.Context) error {
 	if e, ok := errors.AsType[*SignalError](context.Cause(ctx)); ok {
 		return e

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ttyPgrp returns the foreground process group of a terminal, or 0 if fd is not a terminal.
+// ttyPgrp returns the foreground process group of a terminal. It returns 0 if fd is not a terminal.
 func ttyPgrp(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	if err != nil {

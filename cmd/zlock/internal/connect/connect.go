@@ -191,7 +191,7 @@ type TLSFiles struct {
 	prefix        string // prefix of the flags' names, if not "tls-"
 }
 
-// TLSConfig reads the files and returns the configuration, or nil if the connection uses no TLS.
+// TLSConfig reads the files and returns the configuration. It returns nil if the connection uses no TLS.
 func (f *TLSFiles) TLSConfig() (*tls.Config, error) {
 	if !f.TLS && f.Cert == "" && f.Key == "" && f.CA == "" && f.ServerName == "" {
 		return nil, nil

@@ -33,9 +33,9 @@ func days(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// word sends a four-letter word to a server. It returns the server's answer, or "" if the server does not
-// answer, and when the server's certificate ends, if it has one. It returns an error only if the server
-// cannot be reached.
+// word sends a four-letter word to a server. It returns the server's answer and when the server's certificate
+// ends; ends is nil without TLS. If the server can be reached but does not answer, the answer is "" and err
+// is nil.
 func word(ctx context.Context, f *connect.Flags, server, word string) (
 	answer string, ends *time.Time, err error) {
 	cfg, err := f.TLSConfig()

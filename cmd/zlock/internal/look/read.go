@@ -44,7 +44,8 @@ type reader interface {
 	// eachLock calls f for each lock at root or among its children; with deep, for each lock at or below
 	// root.
 	eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error
-	// left returns what the last answer lacks, or "" if it lacks nothing or that was already reported.
+	// left returns what the last answer lacks. It returns "" if the answer is complete or if left has already
+	// reported this.
 	left() string
 }
 

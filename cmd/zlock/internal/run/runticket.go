@@ -227,7 +227,7 @@ func (h *ticketHold) lose(why error) {
 	close(h.lost)
 }
 
-// Err returns why the hold is lost, or nil while it is not lost.
+// Err returns why the hold is lost. It returns nil while the hold lasts.
 func (h *ticketHold) Err() error {
 	left := h.left()
 	h.mu.Lock()

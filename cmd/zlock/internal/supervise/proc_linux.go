@@ -86,9 +86,9 @@ func (p process) signal(sig syscall.Signal) {
 	_ = syscall.Kill(p.ours, sig) // the system lacks or forbids the calls
 }
 
-// self is the number of this process in /proc, or 0 if there is no /proc. Within --contain, /proc shows the
-// numbers of the outer namespace; depth is the place of this process's namespace in the list of numbers of
-// each process.
+// self returns the number of this process in /proc. It returns 0 if /proc does not exist. Within --contain,
+// /proc shows the numbers of the outer namespace; depth returns the place of this process's namespace in the
+// list of numbers of each process.
 var self, depth = sync.OnceValue(func() int {
 	link, _ := os.Readlink("/proc/self")
 	pid, _ := strconv.Atoi(link)

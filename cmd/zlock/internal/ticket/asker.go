@@ -130,8 +130,8 @@ type Patience struct {
 }
 
 // Await sends requests until an answer is final or the patience is over, and returns the last answer. Each
-// request carries the time that it may wait at the server. why returns for what an answer waits, or "" if the
-// answer is final.
+// request carries the time that it may wait at the server. why returns for what an answer waits; for a final
+// answer it returns "".
 func (p Patience) Await(c *call.Call, send func(wait time.Duration) (*Answer, error),
 	why func(*Answer) string) (*Answer, error) {
 	line := call.NewStatusLine(c.App)
