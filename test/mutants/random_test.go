@@ -84,6 +84,7 @@ var layers = [][]string{
 	{"./client/recipe/turns", "./server/locks", "./server/view", "./client"},
 	{"./client/recipe/waits", "./server/locks", "./server/view"},
 	{"./server/locks", "./server/view", "./cmd/zlock"},
+	{"./server/tickets", "./server", "./cmd/zlock"},
 	{"./server/view", "./server", "./cmd/zlock"},
 	{"./server/view/ask", "./server/view", "./server"},
 	{"./server/view/look", "./server/view", "./server"},

@@ -53,6 +53,46 @@ func TestChangesOfAHold(t *testing.T) {
 	})
 }
 
+// A release waits for a change, because it must know the nodes.
+func TestReleaseWaitsForAChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, l, left := heldWith(t, Limits{})
+		must.That(t, h.beginChange(), "a change does not begin")
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		must.Is(t, l.Unlock(short), ErrReleasePending)
+		must.Equal(t, left.Load(), 0, "turns passed on during the change")
+		h.endChange()
+		synctest.Wait()
+		must.Equal(t, left.Load(), 1, "turns passed on")
+	})
+}
+
+// A hold that is lost while it becomes a writer is over, and leaves its new node behind only for the grace.
+func TestLossDuringAChange(t *testing.T) {
+	t.Parallel()
+	for _, graceful := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h, l, _ := heldWith(t, Limits{MaxHold: time.Hour, Grace: time.Minute})
+			why, before, after := Removed, 3, 3
+			if graceful {
+				why, before, after = MaxHold, 0, 1
+			}
+			_, err := h.BecomeWriter(func() (*Writer, error) {
+				h.lose(why)
+				return &Writer{Node: "/a/w", Token: 9}, nil
+			})
+			lostFor(t, err, why)
+			must.List(t, l.Nodes(), []string{"/a/w"})
+			must.Equal(t, h.s.Keeper.Pending(), before, "nodes to remove")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			must.Equal(t, h.s.Keeper.Pending(), after, "nodes to remove after the grace")
+		})
+	}
+}
+
 // With the last lease that writes, the hold of a read-write lock becomes one that reads. The leases that read
 // do not wait for that.
 func TestLastWriterMakesReadersOfTheOthers(t *testing.T) {

@@ -342,8 +342,10 @@ func (h *Hold) giveBack(early bool) (answered <-chan struct{}, answer func(conte
 	defer h.endLife()
 	if h.g.Parts != nil {
 		if early {
-			err := releaseEach(h.g.Parts)
-			return nil, func(context.Context) error { return err }
+			for _, l := range h.g.Parts {
+				_ = l.Release() // a part that is lost is free already
+			}
+			return nil, func(context.Context) error { return nil }
 		}
 		return nil, func(ctx context.Context) error { return unlockEach(ctx, h.g.Parts) }
 	}
@@ -409,15 +411,6 @@ func unlockEach(ctx context.Context, parts []*Lease) error {
 	}
 	wg.Wait()
 	return cmp.Or(errs...)
-}
-
-// releaseEach releases all parts without waiting for the server, and returns the first error.
-func releaseEach(parts []*Lease) error {
-	var first error
-	for _, l := range parts {
-		first = cmp.Or(first, l.Release())
-	}
-	return first
 }
 
 // changes reports whether a change is under way.

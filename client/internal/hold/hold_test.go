@@ -127,6 +127,10 @@ func TestLeaseEndsByTheClock(t *testing.T) {
 		must.OK(t, l.Err())
 		time.Sleep(time.Nanosecond)
 		lostFor(t, l.Err(), MaxHold)
+		h, l, _ = heldWith(t, Limits{MaxHold: time.Hour})
+		h.timers[0].Stop()
+		time.Sleep(time.Hour)
+		lostFor(t, l.Unlock(t.Context()), MaxHold)
 		h, l, _ = heldWith(t, Limits{MaxHold: 1000 * time.Hour})
 		usable := time.Duration(float64(24*time.Hour)*0.995) - 2*time.Second
 		must.Equal(t, time.Until(l.Until()), usable)
@@ -272,6 +276,7 @@ func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, l, _ := heldWith(t, Limits{})
+		must.Is(t, l.checkErr(t.Context(), zk.ErrNoAuth), ErrNoAuth)
 		lostFor(t, l.checkErr(t.Context(), zk.ErrSessionExpired), Expired)
 		expect.That(t, l.Context().Err() != nil, "the context goes on")
 	})

@@ -80,6 +80,7 @@ func TestLocksThatAContextHolds(t *testing.T) {
 		expect.Equal(t, l != nil, x.want == nil, "a nested lease for %+v", x)
 	}
 	inner.h.lose(Removed, Node{Path: "/b/n"})
+	must.Is(t, context.Cause(inner.Context()), ErrLost)
 	must.Equal(t, s.heldBy(ctx, "/b"), nil, "a lost lock")
 	must.Equal(t, s.heldBy(ctx, "/a"), outer.h, "the lock around it")
 	outer.h.lose(Deadline)
