@@ -178,7 +178,7 @@ func TestCyclesThroughSharedBlockers(t *testing.T) {
 			}
 			for i := range r.IntN(4) {
 				e := entry(10 + i)
-				e.BlockedBy, e.Any = all, r.IntN(3) == 0
+				e.BlockedBy, e.Any, e.Since = all, r.IntN(3) == 0, 1+r.Int64N(100)
 				if r.IntN(3) == 0 {
 					e.BlockedBy = all[:1]
 				}
@@ -198,10 +198,22 @@ func TestCyclesThroughSharedBlockers(t *testing.T) {
 		}
 		must.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "seed %d: parties in cycles of %+v", seed, list)
 		found += len(want)
+		since, paths := make([]int64, len(g.Cycles)), make([][]string, len(g.Cycles))
 		for i := range g.Edges {
 			e := &g.Edges[i]
 			same := g.Parties[e.From].Cycle != 0 && g.Parties[e.From].Cycle == g.Parties[e.To].Cycle
 			must.Equal(t, e.Cycle, same, "seed %d: edge %+v is of a cycle", seed, e)
+			if e.Cycle {
+				c := g.Parties[e.From].Cycle - 1
+				since[c] = max(since[c], e.Since)
+				paths[c] = append(paths[c], e.Path)
+			}
+		}
+		for i, c := range g.Cycles {
+			slices.Sort(c.Paths)
+			slices.Sort(paths[i])
+			must.List(t, c.Paths, slices.Compact(paths[i]), "seed %d: paths of cycle %d", seed, i)
+			must.Equal(t, c.Since, since[i], "seed %d: cycle %d exists since", seed, i)
 		}
 		must.Equal(t, len(g.Edges), g.EdgeCount, "seed %d: edges", seed)
 	}

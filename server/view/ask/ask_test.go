@@ -2,8 +2,10 @@ package ask
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -70,6 +75,22 @@ func TestSlowReadersLoseTheirAnswers(t *testing.T) {
 		expect.That(t, !w.until.IsZero() && w.until.Sub(begun) <= most+time.Since(begun),
 			"%d bytes read: the deadline is after %v", w.bytes, w.until.Sub(begun))
 		expect.Equal(t, w.bytes == len(body), parts == 1<<20, "%d bytes in %d parts", w.bytes, parts)
+		expect.Equal(t, w.Code, http.StatusOK, "an answer that has begun is refused")
+	}
+}
+
+// A zipped answer for which there is no memory is refused in clear text.
+func TestARefusalIsNotZipped(t *testing.T) {
+	d, w, r := new(Desk), httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Accept-Encoding", "gzip")
+	must.OK(t, d.outgoing.Send("10.0.0.1:1", 128<<20, func() error { // all that may be under way
+		d.SendBytes(w, r, "text/plain", bytes.Repeat([]byte("x"), 2<<10))
+		return nil
+	}))
+	expect.Equal(t, w.Code, http.StatusServiceUnavailable)
+	expect.Has(t, w.Body.String(), errBusy.Text)
+	for _, name := range []string{"Content-Encoding", "Content-Length"} {
+		expect.Equal(t, w.Header().Get(name), "", "%s", name)
 	}
 }
 
@@ -142,4 +163,94 @@ func TestTextsOfAnswers(t *testing.T) {
 		id, ok := ParseSession(s)
 		expect.Equal(t, fmt.Sprint(id, ok), want, "%q", s)
 	}
+}
+
+// A desk answers those who may ask what they ask for, and says what is wrong with the other questions.
+func TestAnswersOfADesk(t *testing.T) {
+	serving := true
+	d := New(func(user, password string) bool { return user+password == "super1" }, false,
+		func(admin.Need) *admin.Status {
+			return &admin.Status{Node: status.Node{Serving: serving, Reason: "no leader"}}
+		})
+	h := d.Answer(func(_ context.Context, q *Query) (any, error) {
+		switch size := q.Number("size", 1, 1, 9000); {
+		case q.Wrong() != nil:
+			return nil, q.Wrong()
+		case q.All:
+			return "all", nil
+		case size == 4:
+			return nil, NotFound("none of %d", size)
+		default:
+			return strings.Repeat("x", size), nil
+		}
+	})
+	ask := func(method, url string, header ...string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(method, url, nil)
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		h.ServeHTTP(w, r)
+		return w
+	}
+	const login = "Authorization"
+	for _, c := range []struct {
+		method, url, header, value string
+		code                       int
+		body                       string
+	}{
+		{"GET", "/", "", "", 200, `"x"`},
+		{"GET", "/?size=3", "", "", 200, `"xxx"`},
+		{"GET", "/", login, "digest super:1", 200, `"all"`},
+		{"GET", "/", login, "digest super:2", 403, `"error":"Not authorized"`},
+		{"GET", "/?size=%", "", "", 400, "the parameters cannot be read"},
+		{"GET", "/?size=0", "", "", 400, "size=0: want a number from 1 to 9000"},
+		{"GET", "/?siez=3", "", "", 400, `unknown parameter \"siez\"; known are size`},
+		{"GET", "/?size=4", "", "", 404, "none of 4"},
+		{"POST", "/", "", "", 405, "this is asked for by GET"},
+	} {
+		w := ask(c.method, c.url, c.header, c.value)
+		expect.Equal(t, w.Code, c.code, "%s %s %s", c.method, c.url, c.value)
+		expect.Has(t, w.Body.String(), c.body, "%s %s %s", c.method, c.url, c.value)
+		expect.Equal(t, w.Header().Get("Content-Type"), "application/json", "%s %s", c.method, c.url)
+	}
+	plain := ask("GET", "/?size=2000")
+	expect.Equal(t, plain.Header().Get("Vary"), "Accept-Encoding")
+	expect.Equal(t, plain.Header().Get("Content-Length"), "2003")
+	expect.Equal(t, plain.Header().Get(answer.Stale), "")
+	head := ask("HEAD", "/?size=2000")
+	expect.Equal(t, fmt.Sprint(head.Code, head.Body.Len(), head.Header()), fmt.Sprint(200, 0, plain.Header()))
+	for _, tag := range []string{plain.Header().Get("ETag"), `"x", ` + plain.Header().Get("ETag"), "*"} {
+		w := ask("GET", "/?size=2000", "If-None-Match", tag)
+		expect.Equal(t, fmt.Sprint(w.Code, w.Body.Len()), "304 0", "%s", tag)
+	}
+	for range 2 { // a zipper is used again
+		w := ask("GET", "/?size=2000", "Accept-Encoding", "gzip")
+		expect.Equal(t, w.Header().Get("Content-Encoding"), "gzip")
+		text := must.Get(io.ReadAll(must.Get(gzip.NewReader(w.Body))(t)))(t)
+		expect.Equal(t, string(text), plain.Body.String())
+	}
+	expect.Equal(t, ask("GET", "/", "Accept-Encoding", "gzip").Header().Get("Content-Encoding"), "", "of a byte")
+	serving = false
+	expect.Has(t, ask("GET", "/").Header().Get(answer.Stale), "no leader")
+	all, no := New(nil, true, nil).Sees(httptest.NewRequest("GET", "/", nil))
+	expect.That(t, all && no == nil, "a server that shows all names hides some: %v", no)
+}
+
+// Each parameter is read, or the first that is wrong is told.
+func TestParameters(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "7 0s false  <nil>", "n=3&age=5m&flag=1&prefix=/a": "3 5m0s true /a <nil>",
+		"n=1&flag": "1 0s true  <nil>", "n=9&flag=true": "9 0s true  <nil>", "flag=false": "7 0s false  <nil>",
+		"flag=0": "7 0s false  <nil>", "n=0": "n=0", "n=10": "n=10", "n=x": "n=x", "age=x": "age=x",
+		"age=-1s": "age=-1s", "flag=yes": "flag=yes", "prefix=a": "prefix=a", "n=x&age=x&prefix=a": "n=x",
+		"more=1": "unknown parameter",
+	} {
+		q := &Query{Values: must.Get(url.ParseQuery(text))(t)}
+		got := fmt.Sprint(q.Number("n", 7, 1, 9), q.Age("age"), q.Flag("flag"), " ", q.Prefix(), " ", q.Wrong())
+		expect.Has(t, got, want, "%s", text)
+		q.OfPage = true
+		right := strings.HasSuffix(want, "<nil>") || text == "more=1"
+		expect.Equal(t, q.Wrong() == nil, right, "%s on the page", text)
+	}
+	expect.Equal(t, (&Query{Name: "a/b/"}).Path(), "/a/b")
 }

@@ -70,6 +70,21 @@ func (l *looked) Watching(int64, string) (watching, known bool) { return false, 
 
 func (l *looked) Watchers(string, int) []int64 { return nil }
 
+// A scan that took long serves on for a while after a change, so that scans cost a small share of the time.
+func TestACostlyScanServesForLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &looked{st: state.New("c"), after: func() { time.Sleep(time.Second) }}
+		v := New(l, false)
+		look := func() *Scan { return must.Get(v.Locks(t.Context()))(t) }
+		first := look()
+		l.st.Raise(5)
+		expect.That(t, look() == first, "a scan that took %v is made again at once", first.Took)
+		time.Sleep(costShare * first.Took)
+		expect.That(t, look() != first, "a scan serves for ever")
+		v.scans.drop.Stop()
+	})
+}
+
 // A scan reads the state in pieces. After a change between two pieces the next request has another scan.
 func TestAChangeDuringAScanMakesItOld(t *testing.T) {
 	l := &looked{st: state.New("c")}
@@ -121,7 +136,7 @@ func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 		Parties: []recipe.Party{{Cycle: 1}, {Cycle: 1}, {Cycle: 2}, {Cycle: 2}, {}},
 		Cycles:  []recipe.Cycle{{Parties: []int{0, 1}}, {Parties: []int{2, 3}}},
 		Edges: []recipe.Edge{edge(0, 1, "/zookeeper"), edge(1, 0, "/gone"), edge(2, 3, "/zookeeper"),
-			edge(3, 2, "/zookeeper"), {From: 4, To: 0}},
+			edge(3, 2, "/zookeeper"), {From: 2, To: 4}, {From: 4, To: 0}},
 	}
 	v := New(&looked{st: state.New("c")}, false)
 	v.Confirmed(&g)
@@ -134,9 +149,22 @@ func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 		cycles = append(cycles, e.Cycle)
 	}
 	expect.List(t, parties, []int{0, 0, 1, 1, 0})
-	expect.List(t, cycles, []bool{false, false, true, true, false})
+	expect.List(t, cycles, []bool{false, false, true, true, false, false})
 	expect.That(t, len(g.Cycles) == 1 && g.Cycles[0].Parties[0] == 2, "%+v", g.Cycles)
 	g.Edges = g.Edges[2:]
 	g.Edges[1].ToToken = 5 // another node of that name
 	expect.Equal(t, len(v.Confirmed(&g).Cycles), 0)
+}
+
+// Only so many nodes are looked up while the state cannot change. The cycles of the others stay suspected.
+func TestNotAllNodesOfCyclesAreLookedUp(t *testing.T) {
+	var g recipe.Graph
+	const cycles = 2000
+	for i := range cycles {
+		g.Parties = append(g.Parties, recipe.Party{Cycle: i + 1})
+		g.Cycles = append(g.Cycles, recipe.Cycle{Parties: []int{i}})
+		g.Edges = append(g.Edges, recipe.Edge{From: i, To: i, Cycle: true, FromNode: "gone", ToNode: "gone"})
+	}
+	left := len(New(&looked{st: state.New("c")}, false).Confirmed(&g).Cycles)
+	expect.That(t, left > cycles/2 && left < cycles, "%d of %d cycles are left", left, cycles)
 }
