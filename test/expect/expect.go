@@ -1,6 +1,7 @@
 // Package expect compares what a test got with what it wants. A difference fails the test, which continues;
 // the functions of package must with the same names end it. A message is a format and its arguments, as for
-// t.Errorf; it need not repeat the two sides.
+// t.Errorf; it need not repeat the two sides. Tests of models compare millions of times. Therefore only a
+// difference calls t.Helper, which looks at the stack.
 package expect
 
 import (
@@ -13,47 +14,66 @@ import (
 
 // Equal expects that two values are the same.
 func Equal[T comparable](t testing.TB, got, want T, what ...any) bool {
+	if got == want {
+		return true
+	}
 	t.Helper()
-	return got == want || fail(t, what, "got %s, want %s", show(got), show(want))
+	return fail(t, what, "got %s, want %s", show(got), show(want))
 }
 
 // List expects the same elements in the same order; nil is an empty list.
 func List[S ~[]E, E comparable](t testing.TB, got, want S, what ...any) bool {
+	if slices.Equal(got, want) {
+		return true
+	}
 	t.Helper()
-	return slices.Equal(got, want) || fail(t, what, "got\n%s, want\n%s", show(got), show(want))
+	return fail(t, what, "got\n%s, want\n%s", show(got), show(want))
 }
 
 // OK expects no error.
 func OK(t testing.TB, err error, what ...any) bool {
+	if err == nil {
+		return true
+	}
 	t.Helper()
-	return err == nil || fail(t, what, "%v", err)
+	return fail(t, what, "%v", err)
 }
 
 // Fails expects an error.
 func Fails(t testing.TB, err error, what ...any) bool {
+	if err != nil {
+		return true
+	}
 	t.Helper()
-	return err != nil || fail(t, what, "no error")
+	return fail(t, what, "no error")
 }
 
 // Is expects an error that is want or wraps it.
 func Is(t testing.TB, err, want error, what ...any) bool {
+	if errors.Is(err, want) {
+		return true
+	}
 	t.Helper()
-	return errors.Is(err, want) || fail(t, what, "got the error %v, want %v", err, want)
+	return fail(t, what, "got the error %v, want %v", err, want)
 }
 
 // Has expects a text with a part in it.
 func Has(t testing.TB, text, part string, what ...any) bool {
+	if strings.Contains(text, part) {
+		return true
+	}
 	t.Helper()
-	return strings.Contains(text, part) || fail(t, what, "no %q in:\n%s", part, text)
+	return fail(t, what, "no %q in:\n%s", part, text)
 }
 
 // That expects a condition to hold.
 func That(t testing.TB, holds bool, format string, args ...any) bool {
-	t.Helper()
-	if !holds {
-		t.Errorf(format, args...)
+	if holds {
+		return true
 	}
-	return holds
+	t.Helper()
+	t.Errorf(format, args...)
+	return false
 }
 
 // Err returns the error of a call that has one other result.

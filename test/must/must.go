@@ -3,6 +3,9 @@
 package must
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +14,12 @@ import (
 
 // OK ends the test if err is an error.
 func OK(t testing.TB, err error, what ...any) {
+	if err == nil {
+		return
+	}
 	t.Helper()
-	end(t, expect.OK(t, err, what...))
+	expect.OK(t, err, what...)
+	t.FailNow()
 }
 
 // Get returns a value, or ends the test if there is an error instead:
@@ -20,8 +27,10 @@ func OK(t testing.TB, err error, what ...any) {
 //	b := must.Get(os.ReadFile(name))(t)
 func Get[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
-		t.Helper()
-		OK(t, err)
+		if err != nil {
+			t.Helper()
+			OK(t, err)
+		}
 		return v
 	}
 }
@@ -29,8 +38,10 @@ func Get[T any](v T, err error) func(testing.TB) T {
 // Get2 is Get for two values.
 func Get2[A, B any](a A, b B, err error) func(testing.TB) (A, B) {
 	return func(t testing.TB) (A, B) {
-		t.Helper()
-		OK(t, err)
+		if err != nil {
+			t.Helper()
+			OK(t, err)
+		}
 		return a, b
 	}
 }
@@ -47,38 +58,55 @@ func Await(t testing.TB, what string, limit time.Duration, ok func() bool) {
 }
 
 func Equal[T comparable](t testing.TB, got, want T, what ...any) {
+	if got == want {
+		return
+	}
 	t.Helper()
-	end(t, expect.Equal(t, got, want, what...))
+	expect.Equal(t, got, want, what...)
+	t.FailNow()
 }
 
 func List[S ~[]E, E comparable](t testing.TB, got, want S, what ...any) {
+	if slices.Equal(got, want) {
+		return
+	}
 	t.Helper()
-	end(t, expect.List(t, got, want, what...))
+	expect.List(t, got, want, what...)
+	t.FailNow()
 }
 
 func Fails(t testing.TB, err error, what ...any) {
+	if err != nil {
+		return
+	}
 	t.Helper()
-	end(t, expect.Fails(t, err, what...))
+	expect.Fails(t, err, what...)
+	t.FailNow()
 }
 
 func Is(t testing.TB, err, want error, what ...any) {
+	if errors.Is(err, want) {
+		return
+	}
 	t.Helper()
-	end(t, expect.Is(t, err, want, what...))
+	expect.Is(t, err, want, what...)
+	t.FailNow()
 }
 
 func Has(t testing.TB, text, part string, what ...any) {
+	if strings.Contains(text, part) {
+		return
+	}
 	t.Helper()
-	end(t, expect.Has(t, text, part, what...))
+	expect.Has(t, text, part, what...)
+	t.FailNow()
 }
 
 func That(t testing.TB, holds bool, format string, args ...any) {
-	t.Helper()
-	end(t, expect.That(t, holds, format, args...))
-}
-
-func end(t testing.TB, held bool) {
-	t.Helper()
-	if !held {
-		t.FailNow()
+	if holds {
+		return
 	}
+	t.Helper()
+	expect.That(t, holds, format, args...)
+	t.FailNow()
 }
