@@ -256,6 +256,18 @@ func TestTakeLeavesNoTicketThatItDoesNotTell(t *testing.T) {
 	expect.Has(t, errs, "zlock give")
 }
 
+// A wait for the lock does not lengthen the time in which a server must answer.
+func TestTakeGivesUpWithoutServersWhileItWaits(t *testing.T) {
+	t.Parallel()
+	const wait = 30 * time.Second
+	s := startTicketRunner(t)
+	begun := time.Now()
+	s.zlock(call.ExitNoSession, "take", "/l", "--ticket-file", "a", "--http", "http://127.0.0.1:1",
+		"--timeout", ".3", "-w", wait.String())
+	took := time.Since(begun)
+	expect.That(t, took < wait/2, "it gave up after %v", took)
+}
+
 // The answer of a proxy, or of a program at a wrong address, says nothing about a ticket.
 func TestAnswersOfOtherPrograms(t *testing.T) {
 	t.Parallel()

@@ -102,9 +102,9 @@ func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
 }
 
 // asking returns a context that ends at a signal, or when no server answers for too long.
-func (t *Flags) asking(wait time.Duration) (context.Context, func()) {
+func (t *Flags) asking() (context.Context, func()) {
 	ctx, stop := call.Interruptible()
-	ctx, cancel := context.WithTimeout(ctx, wait+t.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	return ctx, func() { cancel(); stop() }
 }
 

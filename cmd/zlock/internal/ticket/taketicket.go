@@ -83,19 +83,21 @@ func takeTicket(c *call.Call, t *Flags, q url.Values, wait time.Duration, quiet 
 	if err != nil {
 		return err
 	}
-	ctx, stop := t.asking(wait)
+	ctx, stop := call.Interruptible()
 	defer stop()
 	p := Patience{End: time.Now().Add(wait), Quiet: quiet}
 	a, err := p.Await(c, func(wait time.Duration) (*Answer, error) {
 		q.Set("wait", wait.String())
-		return k.Ask(ctx, http.MethodPost, LockPath(k.Path), q, nil)
+		answered, cancel := context.WithTimeout(ctx, wait+t.Timeout)
+		defer cancel()
+		return k.Ask(answered, http.MethodPost, LockPath(k.Path), q, nil)
 	}, k.WaitsFor)
 	switch {
 	case err != nil:
 		withdraw(c, t, k)
 		return unanswered(ctx, err)
 	case a.Error == "held":
-		return &cli.ExitError{Code: call.ExitNotAcquired, Err: errors.New(k.heldBy(ctx))}
+		return &cli.ExitError{Code: call.ExitNotAcquired, Err: errors.New(k.heldBy(ctx, t.Timeout))}
 	case a.Over() && t.File != "" && t.File != "-":
 		return cli.Exitf(call.ExitNo, "%w; 'zlock give' removes %s, and the next take has another ticket",
 			OverText(a), t.File)
@@ -146,7 +148,9 @@ func withdraw(c *call.Call, t *Flags, k *Asker) {
 
 // heldBy names the holder of a lock that a try did not get. Perhaps the try would only have had to wait for
 // another waiter.
-func (k *Asker) heldBy(ctx context.Context) string {
+func (k *Asker) heldBy(ctx context.Context, most time.Duration) string {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	anyone := *k.Caller
 	anyone.Secret = "" // the try left no ticket
 	a, err := anyone.Ask(ctx, http.MethodGet, LockPath(k.Path), nil, nil)

@@ -67,7 +67,7 @@ func askOnce(c *call.Call, t *Flags, method string, head map[string]string) (*An
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := t.asking(0)
+	ctx, stop := t.asking()
 	defer stop()
 	a, err := k.Ask(ctx, method, LockPath(k.Path), url.Values{}, head)
 	if err != nil {
@@ -89,7 +89,7 @@ func List() *call.Command {
 				if err != nil {
 					return err
 				}
-				ctx, stop := t.asking(0)
+				ctx, stop := t.asking()
 				defer stop()
 				a, err := k.Ask(ctx, http.MethodGet, "/v1/tickets", url.Values{}, nil)
 				switch {
