@@ -76,13 +76,23 @@ func newSearch(list []recipe.Queue) *search {
 		seed: maphash.MakeSeed()}
 	by, sets := map[string]*recipe.Entry{}, map[same]int32{}
 	for i := range list {
-		if len(list[i].Waiters) > 0 {
+		if waiting(&list[i]) {
 			clear(by)
 			clear(sets)
 			w.add(int32(i), by, sets)
 		}
 	}
 	return w
+}
+
+// waiting reports whether a contender of the lock waits. A holder waits while it upgrades.
+func waiting(q *recipe.Queue) bool {
+	for i := range q.Holders {
+		if len(q.Holders[i].BlockedBy) > 0 {
+			return true
+		}
+	}
+	return len(q.Waiters) > 0
 }
 
 // party returns the place of a contender's party.

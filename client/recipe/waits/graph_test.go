@@ -257,6 +257,9 @@ func TestCyclesOfParties(t *testing.T) {
 		"a task that waits for itself, behind another")
 	expect.Equal(t, cycles(queue("/1", "c", entry("b", "c")), queue("/2", "b", entry("a", "b")),
 		queue("/3", "a", entry("c", "a"))), "abc")
+	upgrade := recipe.Queue{Lock: recipe.Lock{Path: "/1"}, Holders: []recipe.Entry{entry("a", "b"), entry("b")}}
+	expect.Equal(t, cycles(upgrade, queue("/2", "a", entry("b", "a"))), "ab",
+		"a, which holds with b, waits to hold alone, and nobody waits behind them")
 	var many []recipe.Queue
 	for i := range 120 {
 		many = append(many, pair[i%2])
