@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/test/expect"
@@ -17,5 +18,25 @@ func TestNumberOfPermits(t *testing.T) {
 		expect.Equal(t, IsKazooSemaphore([]string{permit}, data), want, "%q", data)
 		expect.Equal(t, IsKazooSemaphore(nil, data), want, "%q without permits", data)
 		expect.That(t, !IsKazooSemaphore([]string{permit, "lock"}, data), "%q beside another node", data)
+	}
+}
+
+// The number of a permit is in its name, if package client made it.
+func TestSlotsOfPermits(t *testing.T) {
+	id := NewID(1, 2)
+	name := PermitName(id, 17)
+	expect.Equal(t, SlotOf(name), 17)
+	expect.Equal(t, SlotOf(PermitName(id, 0)), 0, "a permit without a number")
+	for c := byte('0'); c <= 'f'; c++ {
+		want := 0
+		if strings.IndexByte("89ab", c) >= 0 {
+			want = 17
+		}
+		at := len("_c_") + 19 // the variant of the id
+		expect.Equal(t, SlotOf(name[:at]+string(c)+name[at+1:]), want, "variant %c", c)
+	}
+	end := len(name) - len("-lease-")
+	for _, at := range []int{0, len("_c_") + 14, len("_c_") + 36, end, len(name) - 1} {
+		expect.Equal(t, SlotOf(name[:at]+"x"+name[at+1:]), 0, "with an x at %d of %s", at, name)
 	}
 }

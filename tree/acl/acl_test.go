@@ -255,3 +255,38 @@ func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 	expect.That(t, granted >= 1000 && granted <= 19_000,
 		"%d of 20,000 may read: the draw says nothing", granted)
 }
+
+// Without ADMIN a client does not see the hashes of passwords in an ACL.
+func TestHashesOfPasswordsAreHidden(t *testing.T) {
+	list := []jute.ACL{entry(1, "world", "anyone"), entry(16, "digest", "me:hash"),
+		entry(3, "digest", "nocolon"), entry(2, "sasl", "a:b")}
+	seen := []jute.ACL{entry(1, "world", "anyone"), entry(16, "digest", "me:x"),
+		entry(3, "digest", "nocolon:x"), entry(2, "sasl", "a:b")}
+	a, me := acl.New(list), []jute.ID{id("digest", "me:hash")}
+	expect.Equal(t, string(a.AppendFor([]byte("b"), nil)), "b"+string(jute.AppendACL(nil, seen)))
+	expect.Equal(t, string(a.AppendFor(nil, me)), string(jute.AppendACL(nil, list)))
+}
+
+// An asker answers as the ACLs do, however many identities its client has.
+func TestAskerAnswersAsTheACLs(t *testing.T) {
+	var sets []*acl.Set
+	for i := range 5 {
+		sets = append(sets, acl.New([]jute.ACL{entry(1<<i, "world", "anyone"), entry(2<<i, "digest", "u5:x")}))
+	}
+	for _, count := range []int{0, 3, 10} {
+		var ids []jute.ID
+		for i := range count {
+			ids = append(ids, id("digest", fmt.Sprintf("u%d:x", i)))
+		}
+		var asker acl.Asker
+		rng := rand.New(rand.NewPCG(3, uint64(count)))
+		for range 200 {
+			a := sets[rng.IntN(len(sets))]
+			for bit := int32(1); bit <= jute.PermAdmin; bit *= 2 {
+				must.Equal(t, asker.Allows(a, ids, bit), a.Allows(ids, bit), "%d identities", count)
+			}
+			must.That(t, asker.Recalls(a), "the last answer is forgotten")
+			must.That(t, !asker.Recalls(acl.New(nil)), "an answer about an unknown ACL costs nothing")
+		}
+	}
+}

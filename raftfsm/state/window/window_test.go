@@ -1,6 +1,7 @@
 package window
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"testing"
 
@@ -37,4 +38,100 @@ func TestWindowsAreReadWhole(t *testing.T) {
 	}
 	again = Window{}
 	expect.That(t, !again.read(data+"x"), "bytes after it: read")
+}
+
+// granted is a grant of a draw in the plainest form of a window: a list of all.
+type granted struct {
+	at   int64
+	hash [8]byte
+}
+
+// Draws and their answers are those of a list of all grants, whatever the clock does. No window is merged
+// here: the limits are small.
+func TestDrawsAgainstAListOfGrants(t *testing.T) {
+	repeated := 0
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		limit, keep, last := 1+r.Int64N(100), 100+r.Int64N(100_000), int64(0)
+		lasts := max(keep, 60_000)
+		var grants []granted
+		data := ""
+		used := func(now, per int64) (n int64) {
+			for _, g := range grants {
+				if g.at > now-per {
+					n++
+				}
+			}
+			return n
+		}
+		for now := int64(1_700_000_000_000); len(grants) < 700; {
+			switch step := 2 * keep / limit; r.IntN(200) {
+			case 0:
+				now += r.Int64N(lasts)
+			case 1:
+				now -= r.Int64N(2 * step)
+			case 2:
+				if len(grants) > 0 {
+					now = grants[r.IntN(len(grants))].at + []int64{keep, lasts, keep - 1, lasts - 1}[r.IntN(4)]
+				}
+			default:
+				now += r.Int64N(step + 1)
+			}
+			clock := max(now, last)
+			ask := &Ask{Limit: limit, Per: keep, Hash: [8]byte(jute.AppendLong(nil, r.Int64()))}
+			if r.IntN(4) == 0 {
+				ask.Limit = 1 + r.Int64N(limit)
+			}
+			if r.IntN(8) == 0 && len(grants) > 0 {
+				ask.Hash = grants[len(grants)-1-r.IntN(min(len(grants), 510))].hash
+			}
+			n := used(clock, ask.Per)
+			want := Drawn{Left: max(ask.Limit-n, 0)}
+			for _, g := range grants[max(len(grants)-maxRecent, 0):] {
+				if g.hash == ask.Hash && g.at > clock-lasts {
+					want.OK, want.Told, want.At = true, true, g.at
+					repeated++
+					break
+				}
+			}
+			free := int64(0)
+			if n >= ask.Limit {
+				free = grants[len(grants)-int(ask.Limit)].at + ask.Per - now
+			}
+			switch {
+			case want.Told:
+			case n < ask.Limit:
+				want.OK, want.At, want.Left = true, clock, want.Left-1
+			default:
+				want.Wait = free
+			}
+
+			for per, limit := range map[int64]int64{0: ask.Limit, keep: 0, 1 + r.Int64N(keep): 0} {
+				use := Use{Per: cmp.Or(per, keep)}
+				use.Used = used(clock, use.Per)
+				if limit > 0 {
+					use.Wait = free
+				}
+				if got, code := UseOf(data, limit, per, now); data != "" && (got != use || code != jute.OK) {
+					t.Fatalf("seed %d: use by %d in %d: %+v, %v, want %+v", seed, limit, per, got, code, use)
+				}
+			}
+			w, code := Read(data, keep)
+			must.Equal(t, code, jute.OK, "seed %d: a window is refused", seed)
+			if last != 0 {
+				must.Equal(t, w.Counts(now), last > now-lasts, "seed %d: it still counts", seed)
+			}
+			must.Equal(t, w.Draw(ask, now), want, "seed %d: draw %d", seed, len(grants))
+			if want.OK && !want.Told {
+				grants, last = append(grants, granted{clock, ask.Hash}), clock
+				data = string(w.Append(nil))
+			}
+			reply := want.Append(nil)
+			must.Equal(t, must.Get(ReadDrawn(reply))(t), want)
+			must.Fails(t, expect.Err(ReadDrawn(reply[:r.IntN(len(reply))])))
+		}
+		_, code := Read(data, keep+1)
+		expect.Equal(t, code, jute.BadVersion, "a draw over a longer time")
+	}
+	expect.That(t, repeated > 100, "%d draws came again: the test says nothing of them", repeated)
 }
