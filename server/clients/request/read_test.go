@@ -65,3 +65,33 @@ func TestWatchesOfReads(t *testing.T) {
 		expect.Equal(t, len(b) > len("before"), code == jute.OK, "%v %q", x.op, x.body)
 	}
 }
+
+// What addWatch, removeWatches and checkWatches ask for.
+func TestRequestsAboutWatches(t *testing.T) {
+	const add, remove, check = jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches
+	about := func(path string, n int32) wire.Body { return wire.Body{}.Str(path).Int(n) }
+	for _, x := range []struct {
+		op   jute.OpCode
+		body wire.Body
+		code jute.ErrCode
+		want Watch
+	}{
+		{add, about("/a", jute.AddWatchPersistent), jute.OK, Watch{true, "/a", watches.Persistent}},
+		{add, about("/a", jute.AddWatchRecursive), jute.OK, Watch{true, "/a", watches.Recursive}},
+		{add, about("/a", 9), jute.MarshallingError, Watch{Path: "/a"}},
+		{add, about("a", jute.AddWatchPersistent), jute.BadArguments, Watch{Path: "a"}},
+		{add, about("", jute.AddWatchPersistent), jute.BadArguments, Watch{}},
+		{remove, about("/a", jute.WatcherAny), jute.OK, Watch{Path: "/a"}},
+		{remove, about("a", jute.WatcherAny), jute.OK, Watch{Path: "a"}},
+		{remove, about("/a", 99), jute.MarshallingError, Watch{Path: "/a"}},
+		{check, about("/a", jute.WatcherAny), jute.OK, Watch{Path: "/a"}},
+		{check, about("", jute.WatcherAny), jute.OK, Watch{}},
+		{check, about("a", jute.WatcherAny), jute.MarshallingError, Watch{Path: "a"}},
+		{check, wire.Body{}.Null().Int(jute.WatcherAny), jute.MarshallingError, Watch{}},
+		{check, wire.Path("/a"), jute.MarshallingError, Watch{Path: "/a"}},
+	} {
+		w, _, code := WatchOp(x.op, x.body)
+		expect.Equal(t, code, x.code, "%v %q: code", x.op, x.body)
+		expect.Equal(t, w, x.want, "%v %q: w", x.op, x.body)
+	}
+}

@@ -1,7 +1,9 @@
 package look
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,9 +11,11 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
@@ -55,10 +59,14 @@ type looked struct {
 	st    *state.State
 	times int
 	after func() // what happens after each look
+	none  bool   // there is no state
 }
 
 func (l *looked) View(f func(*state.State)) bool {
 	l.times++
+	if l.none {
+		return false
+	}
 	f(l.st)
 	if l.after != nil {
 		l.after()
@@ -139,7 +147,9 @@ func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 			edge(3, 2, "/zookeeper"), {From: 2, To: 4}, {From: 4, To: 0}},
 	}
 	v := New(&looked{st: state.New("c")}, false)
+	g.CycleCount = 5 // three are not described
 	v.Confirmed(&g)
+	expect.Equal(t, g.CycleCount, 4)
 	var parties []int
 	var cycles []bool
 	for _, p := range g.Parties {
@@ -167,4 +177,60 @@ func TestNotAllNodesOfCyclesAreLookedUp(t *testing.T) {
 	}
 	left := len(New(&looked{st: state.New("c")}, false).Confirmed(&g).Cycles)
 	expect.That(t, left > cycles/2 && left < cycles, "%d of %d cycles are left", left, cycles)
+}
+
+// A scan tells who may not see all names only of the locks that every client may list.
+func TestLocksThatNotEveryClientMayList(t *testing.T) {
+	l := &looked{st: state.New("c")}
+	owner := []jute.ACL{{Perms: jute.PermAll, ID: acl.DigestID("ci:secret")}}
+	for i, node := range []struct {
+		path  string
+		acl   []jute.ACL
+		flags int32
+	}{
+		{"/open", jute.WorldAnyone, 0}, {"/open/lock-0000000000", jute.WorldAnyone, jute.FlagEphemeral},
+		{"/shut", owner, 0}, {"/shut/lock-0000000000", jute.WorldAnyone, jute.FlagEphemeral},
+	} {
+		body := jute.AppendString(jute.AppendString(nil, node.path), "")
+		body = jute.AppendInt(jute.AppendACL(body, node.acl), node.flags)
+		c := tree.Change{Zxid: int64(i + 1), Session: 1, IDs: acl.Super}
+		_, code, _ := l.st.Tree().Apply(&c, jute.OpCreate, body, nil)
+		must.Equal(t, code, jute.OK)
+	}
+	v := New(l, false)
+	s := must.Get(v.Locks(t.Context()))(t)
+	defer v.scans.drop.Stop()
+	expect.Equal(t, s.Total, 2, "ephemeral nodes")
+	expect.That(t, !s.NoPrefixes, "the children of the root are hidden")
+	for all, want := range map[bool]string{true: "[/open /shut] 0", false: "[/open] 1"} {
+		list, graph, hidden := s.Seen(all)
+		var paths []string
+		for i := range list {
+			paths = append(paths, list[i].Path)
+		}
+		slices.Sort(paths)
+		expect.Equal(t, fmt.Sprint(paths, hidden), want)
+		expect.That(t, graph() != nil, "no graph")
+	}
+	q, _, err := v.At(t.Context(), "/shut")
+	must.OK(t, err)
+	expect.Equal(t, fmt.Sprint(q.Path, len(q.Holders)), "/shut1")
+	_, _, err = v.At(t.Context(), "/none")
+	expect.Has(t, fmt.Sprint(err), "there is no node /none")
+}
+
+// There is no scan of a state that is not there, and none that takes too long.
+func TestLooksThatFail(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		none bool
+		ctx  context.Context
+		want error
+	}{{true, t.Context(), ask.ErrNotServing}, {false, ended, ask.ErrSlow}} {
+		v := New(&looked{st: state.New("c"), none: c.none}, false)
+		expect.Is(t, expect.Err(v.Locks(c.ctx)), c.want)
+		_, _, err := v.At(c.ctx, "/")
+		expect.Is(t, err, c.want)
+	}
 }
