@@ -157,15 +157,23 @@ func TestPortionLargerThanAllMemoryGoesOutAlone(t *testing.T) {
 func TestFiredWatchesAreCounted(t *testing.T) {
 	s, _ := quiet(t, Bounds{}, 0, 0)
 	m := s.outboxes.Metrics
+	var events []tree.Event
+	size := 0
 	for told, e := range []jute.EventType{jute.EventCreated, jute.EventDeleted, jute.EventDataChanged,
 		jute.EventChildrenChanged} {
-		s.noteFired(e, told+1, 100)
+		path := fmt.Sprint("/", told)
+		for range told + 1 {
+			must.That(t, s.Add(connFrom(s, new(Address)), path, watches.Persistent), "no room")
+		}
+		size += (told + 1) * len(jute.AppendEventFrame(nil, 1, e, path))
+		events = append(events, tree.Event{Type: e, Path: path, ACL: acl.New(jute.WorldAnyone)})
 	}
+	s.Tell(1, events)
 	for i, r := range []*metrics.Recorder{&m.NodeCreatedWatch, &m.NodeDeletedWatch, &m.NodeChangedWatch,
 		&m.NodeChildrenWatch} {
 		got := r.Value(time.Now(), 1)
 		expect.Equal(t, got.Count, 1, "watches of kind %d: got.Count", i)
 		expect.Equal(t, got.Sum, float64(i+1), "watches of kind %d: got.Sum", i)
 	}
-	expect.Equal(t, m.WatchBytes.Load(), 100*(1+2+3+4))
+	expect.Equal(t, m.WatchBytes.Load(), int64(size))
 }

@@ -133,18 +133,23 @@ func TestEventsAreCharged(t *testing.T) {
 		name string
 		owed int64 // beyond debtTime
 		path string
+		kind watches.Kind
 		open bool
 		cost int64
 	}{
-		{"an event", -1 << 20, "/short", true, 1},
-		{"an event of a long path", -1 << 20, long, true, 1 + 2},
-		{"of an address that owes as much as it may", 0, "/short", true, 1},
-		{"of an address that owes more", 1, "/short", false, maxTells},
+		{"an event", -1 << 20, "/short", watches.Persistent, true, 1},
+		{"an event below a path", -1 << 20, "/short", watches.Recursive, true, 1 + 1},
+		{"an event of a long path", -1 << 20, long, watches.Persistent, true, 1 + 2},
+		{"of an address that owes as much as it may", 0, "/short", watches.Persistent, true, 1},
+		{"of an address that owes more", 1, "/short", watches.Persistent, false, maxTells},
 	} {
 		s, c := quiet(t, Bounds{}, 0, 0)
-		must.That(t, s.Add(c, x.path, watches.Persistent), "no room")
+		must.That(t, s.Add(c, x.path, x.kind), "no room")
 		c.From.Account.Charge(s.shares.Of(budget.Debt) + x.owed)
 		before := c.From.Account.Owed()
+		if x.kind == watches.Recursive {
+			x.path += "/er"
+		}
 		s.Tell(1, []tree.Event{{Type: jute.EventDataChanged, Path: x.path, ACL: acl.New(jute.WorldAnyone)}})
 		expect.Equal(t, c.Out.IsOpen(), x.open, "%s: c.Out.IsOpen()", x.name)
 		expect.Equal(t, c.Out.Look().Frames == 1, x.open, "%s: c.Out.Look().Frames == 1", x.name)
@@ -163,4 +168,35 @@ func TestEventsAreCharged(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Operators and clients are told who watches what.
+func TestWatchesAreFoundAndCounted(t *testing.T) {
+	s, a := quiet(t, Bounds{}, 0, 0)
+	b := connFrom(s, new(Address))
+	for _, w := range []struct {
+		c    *Watcher
+		path string
+		kind watches.Kind
+	}{{a, "/a", watches.Data}, {b, "/a", watches.Data}, {b, "/b", watches.Child}} {
+		must.That(t, s.Add(w.c, w.path, w.kind), "no room")
+	}
+	f := s.Figures()
+	expect.That(t, f.Bytes > 0, "no bytes")
+	f.Bytes = 0
+	expect.Equal(t, f, Figures{Conns: 2, Paths: 1, Watches: 2, All: 3})
+	expect.Equal(t, fmt.Sprint(s.Of(a), s.Of(b), s.Has(a, "/a"), s.Has(a, "/b")), "1 2 true false")
+	found := map[*Watcher]string{}
+	for from, more := uint32(0), true; more; more = from != 0 {
+		from = s.Scan(from, 1, func(path string, c *Watcher) { found[c] += path })
+	}
+	expect.Equal(t, fmt.Sprint(len(found), found[a], found[b]), "2/a/a")
+	_, bytes := s.table.Of(b)
+	expect.Equal(t, s.Largest([]*Watcher{a, b}), bytes)
+	const data = jute.WatcherData
+	expect.That(t, s.Find(a, jute.OpCheckWatches, "/a", data), "a watch is not found")
+	expect.That(t, s.Find(a, jute.OpRemoveWatches, "/a", data), "a watch is not removed")
+	expect.That(t, !s.Find(a, jute.OpCheckWatches, "/a", data), "a removed watch is found")
+	s.Reset()
+	expect.Equal(t, s.Figures(), Figures{})
 }
