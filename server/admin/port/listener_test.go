@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/test/expect"
@@ -133,4 +134,86 @@ func TestRoomIsGivenBackOnce(t *testing.T) {
 	go func() { _, err := ln.Accept(); ended <- err }()
 	ln.Close()
 	expect.That(t, <-ended != nil, "Accept goes on after Close")
+}
+
+// callers is a listener whose connections come from a test.
+type callers struct {
+	net.Listener
+	conns chan net.Conn
+}
+
+func (l callers) Accept() (net.Conn, error) { return <-l.conns, nil }
+
+func (callers) Close() error { return nil }
+
+type caller struct {
+	net.Conn
+	host   string
+	closed bool
+}
+
+func (c *caller) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.host), Port: 1} }
+
+func (c *caller) Close() error { c.closed = true; return nil }
+
+// Room for a connection is made of the oldest idle one of the address that has the most, or comes with the
+// end of another connection or of an answer. Who waits for room hears of the end of the listener.
+func TestRoomForANewConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := callers{conns: make(chan net.Conn, 1)}
+		ln := LimitListenerTo(from, 3)
+		type accepted struct {
+			c   *limitedConn
+			err error
+		}
+		results := make(chan accepted, 1)
+		call := func(host string) *caller {
+			c := &caller{host: host}
+			from.conns <- c
+			go func() {
+				got, err := ln.Accept()
+				l, _ := got.(*limitedConn)
+				results <- accepted{l, err}
+			}()
+			synctest.Wait()
+			return c
+		}
+		one := call("10.0.0.2")
+		first := (<-results).c
+		two := call("10.0.0.1")
+		<-results
+		second := call("10.0.0.1")
+		last := (<-results).c
+		call("10.0.0.3")
+		third := (<-results).c
+		expect.That(t, two.closed && !one.closed && !second.closed, "not the oldest of many is closed")
+
+		for _, c := range []*limitedConn{first, last, third} {
+			c.working(1)
+		}
+		call("10.0.0.4")
+		expect.Equal(t, len(results), 0, "more than may be")
+		first.Close()
+		fourth := (<-results).c
+		fourth.working(1)
+		call("10.0.0.5")
+		expect.Equal(t, len(results), 0, "more than may be")
+		last.working(-1)
+		fifth := (<-results).c
+		expect.That(t, second.closed, "an answered connection keeps its place")
+		fifth.working(1)
+		late := call("10.0.0.6")
+		expect.Equal(t, len(results), 0, "more than may be")
+		ln.Close()
+		expect.Is(t, (<-results).err, net.ErrClosed)
+		expect.That(t, late.closed, "a connection that came too late stays open")
+	})
+}
+
+// A connection that ends before its first byte has ended, on a port with and without TLS.
+func TestConnectionWithoutAByte(t *testing.T) {
+	near, far := net.Pipe()
+	far.Close()
+	_, err := (&eitherConn{Conn: near}).Read(make([]byte, 1))
+	expect.Is(t, err, io.EOF)
 }
