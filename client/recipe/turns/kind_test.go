@@ -1,6 +1,8 @@
 package turns
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/zlockd/zlockd/client/recipe"
@@ -38,5 +40,15 @@ func TestUseOfADirectory(t *testing.T) {
 		for name, use := range own.Rivals(others) {
 			t.Errorf("%s is a rival of use %d, by use %d", name, own, use)
 		}
+		want, got := 0, 0
+		for _, use := range uses {
+			if use != own {
+				want++
+			}
+		}
+		for range own.Rivals(append(others, slices.Collect(maps.Keys(uses))...)) {
+			got++
+		}
+		expect.Equal(t, got, want, "rivals of use %d among all names", own)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // As many permits are granted as are free, and never more than there are.
@@ -26,4 +27,22 @@ func TestDecidePermits(t *testing.T) {
 			expect.Equal(t, got, c.want, "what is done")
 		})
 	}
+}
+
+// The numbers of new permits are free ones up to the limit, from any of them on.
+func TestFreeNumbersOfPermits(t *testing.T) {
+	var permits []string
+	for _, slot := range []int{2, 4} {
+		permits = append(permits, recipe.PermitName(recipe.NewID(1, 1), slot)+"0000000001")
+	}
+	for _, c := range []struct{ n, skip, first, last int }{
+		{1, 0, 1, 1}, {1, 1, 3, 3}, {1, 2, 5, 5}, {1, 3, 1, 1}, {1, 7, 3, 3},
+		{2, 0, 1, 3}, {2, 1, 3, 5}, {2, 2, 1, 3}, {3, 0, 1, 5}, {3, 9, 1, 5},
+	} {
+		got := FreeSlots(5, permits, c.n, c.skip)
+		must.Equal(t, len(got), c.n, "numbers")
+		expect.Equal(t, got[0], c.first, "the first of %d after %d: %v", c.n, c.skip, got)
+		expect.Equal(t, got[c.n-1], c.last, "the last of %d after %d: %v", c.n, c.skip, got)
+	}
+	expect.Equal(t, len(FreeSlots(5, permits, 4, 0)), 0, "numbers where there are too few")
 }
