@@ -69,8 +69,6 @@ func (h *Hold) monitor(ctx context.Context, n Node, w *zk.Watch) {
 	hidden := false
 	for {
 		if w == nil || session.IsClosed(w.Fired()) {
-			// A node that a change of this hold removed is not a loss: wait for the change.
-			h.awaitChange(ctx)
 			if ctx.Err() != nil {
 				return
 			}
