@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/metrics"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -176,4 +177,17 @@ func TestFiredWatchesAreCounted(t *testing.T) {
 		expect.Equal(t, got.Sum, float64(i+1), "watches of kind %d: got.Sum", i)
 	}
 	expect.Equal(t, m.WatchBytes.Load(), int64(size))
+}
+
+// An outbox that has heard events is written, and what waits in it is counted.
+func TestToldOutboxesAreWrittenAndCounted(t *testing.T) {
+	s, c := quiet(t, Bounds{}, 0, 0)
+	path := "/" + strings.Repeat("x", 1000)
+	must.That(t, s.Add(c, path, watches.Persistent), "no room")
+	for n := 0; n <= outbox.FlushSize; n += len(path) {
+		s.Tell(1, []tree.Event{{Type: jute.EventDataChanged, Path: path, ACL: acl.New(jute.WorldAnyone)}})
+		_, heard := s.outboxes.Due()
+		expect.List(t, heard, []*outbox.Outbox{c.Out}, "outboxes to write")
+	}
+	expect.That(t, c.Out.Look().Held > outbox.FlushSize, "%d bytes are counted", c.Out.Look().Held)
 }
