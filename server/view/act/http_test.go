@@ -17,7 +17,7 @@ import (
 // An action needs the token of the page and the super user's password, and says what it wants. A dry run
 // and a refusal change nothing.
 func TestWhoMayActOnWhat(t *testing.T) {
-	const node = "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-0000000000"
+	const node = "_c_0b4ae3a4-4fbd-8f4b-8d0f-4e5a7a0c1d01-lock-0000000000"
 	const json, login = "application/json", "digest super:1"
 	l := newLone()
 	s := l.client()
