@@ -91,6 +91,12 @@ func TestPermitsThatCannotBeHeld(t *testing.T) {
 	expect.Equal(t, c.expect(3, 409, "POST /v1/locks/m?mode=permit&limit=2").Error, "mixed")
 	c.expect(4, 201, "POST /v1/locks/p?mode=permit&limit=2")
 	expect.Equal(t, c.expect(5, 409, "POST /v1/locks/p").Error, "mixed")
+
+	c.expect(6, 201, "POST /v1/locks/n?mode=permit&limit=2")
+	c.expect(7, 202, "POST /v1/locks/n?mode=permit&permits=2")
+	must.Get(other.SetData("/n", []byte(`{"zl":1,"limit":1}`), -1))(t)
+	expect.Equal(t, c.expect(7, 409, "POST /v1/locks/n").Error, "limit", "fewer permits than it waits for")
+	c.expect(6, 204, "DELETE /v1/locks/n")
 	expect.Equal(t, len(c.expect(0, 200, "GET /v1/tickets").Tickets), 2)
 }
 
