@@ -234,3 +234,16 @@ func TestLooksThatFail(t *testing.T) {
 		expect.Is(t, err, c.want)
 	}
 }
+
+// A scan tells of locks that are held twice, and of holders whose maximum hold is over.
+func TestTroublesOfAScan(t *testing.T) {
+	over := recipe.Entry{Owner: &recipe.Owner{Over: true}}
+	var found Troubles
+	found.find([]recipe.Queue{{Lock: recipe.Lock{HeldTwice: true}}, {Holders: []recipe.Entry{over, {}, over}}})
+	expect.Equal(t, fmt.Sprint(found.Twice, found.Over), "1 2")
+	v := New(&looked{st: state.New("c")}, false)
+	expect.That(t, v.Told() == nil, "troubles before the first scan")
+	s := must.Get(v.Locks(t.Context()))(t)
+	defer v.scans.drop.Stop()
+	expect.That(t, v.Told() != nil && !v.Told().At.Before(s.At), "the troubles of the scan are not told")
+}
