@@ -132,7 +132,7 @@ func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool,
 	rule.Under, rule.Nth = d, k
 	r := p.Add(rule)
 	var inside atomic.Int32
-	cycle := func(who string, take taker) {
+	cycle := func(who string, take taker, held time.Duration) {
 		l, err := take(testCtx(t))
 		if err != nil {
 			t.Errorf("message %d: %s: %v", k, who, err)
@@ -140,19 +140,25 @@ func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool,
 		}
 		expect.Equal(t, inside.Add(1), 1, "message %d: %s", k, who)
 		expect.OK(t, l.Check(testCtx(t)), "message %d: %s", k, who)
+		time.Sleep(held)
 		inside.Add(-1)
 		expect.OK(t, l.Unlock(testCtx(t)), "message %d: %s: unlock", k, who)
 	}
-	// The rival contends all the time, and once more when all is over.
+	// The rival contends all the time, and once more when all is over. After the loss it holds for longer: the
+	// other client may be silent for seconds, in which short cycles would only keep the processor busy.
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for last := false; !last && !t.Failed(); {
 			last = session.IsClosed(done)
-			cycle("the rival", rivals)
+			held := time.Duration(0)
+			if session.IsClosed(r.Acted()) {
+				held = 2 * time.Millisecond
+			}
+			cycle("the rival", rivals, held)
 		}
 	})
-	cycle("the one who loses a message", ours)
+	cycle("the one who loses a message", ours, 0)
 	close(done)
 	wg.Wait()
 	for _, part := range parts {
