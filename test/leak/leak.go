@@ -59,9 +59,12 @@ func AtEnd(code int, part string, except ...string) int {
 }
 
 // left waits until no stack contains part. After the time most it returns the stacks that still do.
+// A look at all goroutines takes some milliseconds of processor time. It therefore waits before the first one:
+// the goroutines of a client that has just been closed have ended by then.
 func left(part string, except []string, most time.Duration) (stacks []string) {
 	end := time.Now().Add(most)
-	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+	for wait := min(5*time.Millisecond, most); ; wait = min(2*wait, 100*time.Millisecond) {
+		time.Sleep(wait)
 		var b bytes.Buffer
 		_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a buffer takes everything
 		stacks = slices.DeleteFunc(strings.Split(b.String(), "\n\n"), func(s string) bool {
@@ -72,6 +75,5 @@ func left(part string, except []string, most time.Duration) (stacks []string) {
 		if len(stacks) == 0 || time.Now().After(end) {
 			return stacks
 		}
-		time.Sleep(wait)
 	}
 }
