@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -102,7 +104,8 @@ func TestEveryLostMessage(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s,%s,fresh=%v", recipe, way, fresh), func(t *testing.T) {
 					t.Parallel()
-					for k := 1; lostMessage(t, make, rule, fresh, k) && !t.Failed(); k++ {
+					o := observer(t)
+					for k := 1; lostMessage(t, o, make, rule, fresh, k) && !t.Failed(); k++ {
 					}
 				})
 			}
@@ -112,15 +115,14 @@ func TestEveryLostMessage(t *testing.T) {
 
 // lostMessage runs one cycle in which the k-th message is lost. It returns false
 // if the cycle has fewer messages.
-func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool, k int) bool {
+func lostMessage(t *testing.T, o *zk.Conn, rec recipeTest, rule faultproxy.Rule, fresh bool, k int) bool {
 	t.Helper()
-	d, o := dir(t), observer(t)
+	d := dir(t)
 	c, p := proxied(t, WithSessionTimeout(8*time.Second)) // part of it passes after each dropped message
 	if many := strings.Split(several(t), ","); len(many) > 1 {
 		p.SetTarget(many...) // the session moves to another server with each connection
 	}
 	rival := dial(t)
-	defer o.Close()
 	defer c.Close(testCtx(t))
 	defer rival.Close(testCtx(t))
 	ours, parts := rec(c, d)
@@ -186,7 +188,8 @@ func TestEveryLostMessageOfAPolicyLock(t *testing.T) {
 			}
 			t.Run(name+","+way, func(t *testing.T) {
 				t.Parallel()
-				for k := 1; lostMessage(t, make, rule, true, k) && !t.Failed(); k++ {
+				o := observer(t)
+				for k := 1; lostMessage(t, o, make, rule, true, k) && !t.Failed(); k++ {
 				}
 			})
 		}
@@ -238,8 +241,9 @@ func TestE12ContextEndsAtEveryMessage(t *testing.T) {
 			t.Run(name+","+ending, func(t *testing.T) {
 				t.Parallel()
 				c, p := proxied(t)
+				o := observer(t)
 				for _, kind := range []faultproxy.Kind{faultproxy.Request, faultproxy.Reply} {
-					for k := 1; endedAt(t, c, p, make, kind, k, end) && !t.Failed(); k++ {
+					for k := 1; endedAt(t, c, o, p, make, kind, k, end) && !t.Failed(); k++ {
 					}
 				}
 			})
@@ -248,11 +252,10 @@ func TestE12ContextEndsAtEveryMessage(t *testing.T) {
 }
 
 // endedAt ends an attempt at its k-th message. It returns false if there are fewer.
-func endedAt(t *testing.T, c *Client, p *faultproxy.Proxy, make recipeTest, kind faultproxy.Kind, k int,
-	end func(*Client, func())) bool {
+func endedAt(t *testing.T, c *Client, o *zk.Conn, p *faultproxy.Proxy, make recipeTest, kind faultproxy.Kind,
+	k int, end func(*Client, func())) bool {
 	t.Helper()
-	d, o := dir(t), observer(t)
-	defer o.Close()
+	d := dir(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	// Delay the message, so that the end comes first.
