@@ -285,7 +285,7 @@ func qCases(f func([]qProgram)) {
 					f([]qProgram{of[a], of[b], of[c]})
 				}
 				for c := range of {
-					if n++; !testing.Short() || n%5 == 0 {
+					if n++; !testing.Short() || n%17 == 0 {
 						f([]qProgram{of[a], of[b], try(of[c])})
 					}
 				}
