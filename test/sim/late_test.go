@@ -25,7 +25,7 @@ func TestF5R22EveryPairOfLateMessages(t *testing.T) {
 	for _, size := range []int{3, 5} {
 		alone, pairs := map[int]int{3: 1, 5: 7}[size], map[int]int{3: 421, 5: 3613}[size] // run each nth
 		if testing.Short() {
-			alone, pairs = 17*rarer*alone, 3*rarer*pairs
+			alone, pairs = 31*rarer*alone, 5*rarer*pairs
 		}
 		if *lateShare > 0 {
 			alone, pairs = 1, *lateShare

@@ -32,13 +32,10 @@ var (
 
 // runLength returns the simulated time of one seed.
 func runLength() time.Duration {
-	switch {
-	case !testing.Short():
-		return 6 * time.Minute
-	case race.Enabled:
+	if testing.Short() {
 		return time.Minute
 	}
-	return 90 * time.Second
+	return 6 * time.Minute
 }
 
 // runs calls f with one seed after the other until the simulated time is used up.
