@@ -66,7 +66,7 @@ func (x *Actor) change(ctx context.Context, s *session.Session, target string, c
 			}
 			for n.Name() != "" {
 				n = n.Parent()
-				multi = appendUnchanged(multi, recipe.Join(n.Path(), "zlockd-look-"), n.Counter())
+				multi = state.AppendUnchanged(multi, n.Path(), n.Counter())
 			}
 		}) {
 			return ask.ErrNotServing
@@ -100,16 +100,6 @@ func (x *Actor) change(ctx context.Context, s *session.Session, target string, c
 	}
 	return ask.Conflict("nodes are made above it all the time; nothing was done; end the session of the " +
 		"contender instead")
-}
-
-// appendUnchanged appends operations to a multi that fail with NONODE unless a sequential node with this
-// prefix would get the number next.
-func appendUnchanged(multi []byte, prefix string, next int32) []byte {
-	multi = jute.AppendMultiHeader(multi, jute.OpCreate, false, -1)
-	multi = jute.AppendBuffer(jute.AppendString(multi, prefix), nil)
-	multi = jute.AppendInt(jute.AppendACL(multi, jute.WorldAnyone), jute.FlagPersistentSequential)
-	multi = jute.AppendMultiHeader(multi, jute.OpDelete, false, -1)
-	return jute.AppendInt(jute.AppendString(multi, fmt.Sprintf("%s%010d", prefix, next)), -1)
 }
 
 // failedOp returns which operation of a multi was refused, and its code.
