@@ -190,18 +190,25 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 		mode        byte
 		holder      bool // another ticket holds first
 		comes, goes func(path string)
+		again       bool // a lock of the same name comes again, too late for this ticket
 	}{
-		{"a lock without a number", exclusive, false, simple, simpleGoes},
-		{"a lock without a number, in a queue", exclusive, true, simple, simpleGoes},
-		{"a reader of kazoo's", exclusive, false, reader, readerGoes},
+		{"a lock without a number", exclusive, false, simple, simpleGoes, false},
+		{"a lock without a number, in a queue", exclusive, true, simple, simpleGoes, false},
+		{"a reader of kazoo's", exclusive, false, reader, readerGoes, false},
 		{"permits", exclusive, false, func(path string) {
 			create(path+"/leases", 0)
 			create(path+"/leases/one", jute.FlagEphemeral)
-		}, func(path string) { remove(path + "/leases/one") }},
+		}, func(path string) { remove(path + "/leases/one") }, false},
 		{"a policy", exclusive, false, func(path string) {
 			setData(path, string(recipe.Record{Layout: recipe.LayoutPolicy.String()}.Encode()))
-		}, func(path string) { setData(path, "") }},
-		{"a contender of a queue, in a semaphore", permit, true, queue, queueGoes},
+		}, func(path string) { setData(path, "") }, false},
+		{"a contender of a queue, in a semaphore", permit, true, queue, queueGoes, false},
+		{"a lock of a name that comes again", exclusive, false, simple, simpleGoes, true},
+		{"the same in a queue", exclusive, true, simple, simpleGoes, true},
+		{"permits of a directory that comes again", exclusive, false, func(path string) {
+			create(path+"/leases", 0)
+			create(path+"/leases/one", jute.FlagEphemeral)
+		}, func(path string) { remove(path + "/leases/one"); remove(path + "/leases") }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := fmt.Sprintf("/kinds-%d", i)
@@ -219,6 +226,9 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 					expect.Equal(t, s.Give(ctx, request(holder, path, tc.mode)).Code, http.StatusNoContent)
 				}
 				told = s.Take(ctx, request(own, path, tc.mode)).Code
+				if tc.again {
+					tc.comes(path)
+				}
 			})
 			first := s.Take(ctx, request(own, path, tc.mode)).Code
 			expect.Equal(t, told, http.StatusOK, "answer to the other request")

@@ -207,14 +207,17 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 // stepsAside ends the ticket and returns the answer. It returns nil if the ticket must be looked at again.
 func (s *Server) stepsAside(ctx context.Context, q *Request, g *sight, why session.TicketEnd) *Answer {
 	var ops []byte
-	add := func(op jute.OpCode, o obstacle) {
+	add := func(op jute.OpCode, path string, version int32) {
 		ops = jute.AppendMultiHeader(ops, op, false, -1)
-		ops = jute.AppendInt(jute.AppendString(ops, o.path), o.version)
+		ops = jute.AppendInt(jute.AppendString(ops, path), version)
 	}
 	if g.obstacle.path != "" {
-		add(jute.OpCheck, g.obstacle)
+		add(jute.OpCheck, g.obstacle.path, g.obstacle.version)
 	}
-	add(jute.OpDelete, obstacle{g.node, -1})
+	for _, is := range g.obstacle.above {
+		ops = state.AppendUnchanged(ops, is.dir, is.next)
+	}
+	add(jute.OpDelete, g.node, -1)
 	out, err := s.transact(ctx, g, acl.Super, jute.AppendMultiHeader(ops, jute.OpError, true, -1))
 	switch {
 	case err != nil:

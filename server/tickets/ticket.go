@@ -42,10 +42,31 @@ type sight struct {
 	watch   []string // further paths whose changes may change the sight
 }
 
-// obstacle is a node with its version; -1 stands for any version.
+// obstacle is a node with its version; -1 stands for any version. above has the directories that show whether
+// it is still the same node, if its name has no number.
 type obstacle struct {
 	path    string
 	version int32
+	above   []counted
+}
+
+// counted is a directory with the number that its next sequential node gets.
+type counted struct {
+	dir  string
+	next int32
+}
+
+// obstacleIn returns a node as an obstacle. dirs are its directory, and those above that may be removed and
+// made again.
+func obstacleIn(n tree.Ref, dirs ...tree.Ref) obstacle {
+	o := obstacle{path: n.Path(), version: -1}
+	if recipe.Numbered(n.Name()) {
+		return o // no other node gets this name
+	}
+	for _, dir := range dirs {
+		o.above = append(o.above, counted{dir.Path(), dir.Counter()})
+	}
+	return o
 }
 
 // lives reports whether there is such a ticket.
@@ -94,7 +115,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	}
 	if p.Blocked {
 		g.blocker = recipe.Join(g.dir, p.Blocker.Name)
-		g.obstacle = obstacle{g.blocker, -1}
+		g.obstacle = obstacle{path: g.blocker, version: -1}
 		g.behind = holderOf(st.Tree(), g.blocker, ids)
 	}
 	return g
@@ -158,7 +179,7 @@ func placeIn(t *tree.Tree, dir tree.Ref, q turns.Rule, own recipe.Contender, tok
 			late := own.Name != "" && n.Stat().Czxid > token
 			if more && (!late || numbered && !recipe.Before(own.Seq, c.Seq)) {
 				if more = yield(n.Name()); !more {
-					by = obstacle{n.Path(), -1}
+					by = obstacleIn(n, dir)
 				}
 			}
 			return 1
@@ -178,7 +199,7 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) (by obstacl
 	}
 	data, _ := dir.Data(acl.Super)
 	if _, policy := recipe.ParsePolicyRecord([]byte(data)); policy && data != "" {
-		return obstacle{dir.Path(), dir.Stat().Version}, recipe.ErrMixedLayout
+		return obstacle{path: dir.Path(), version: dir.Stat().Version}, recipe.ErrMixedLayout
 	}
 	return by, nil
 }
@@ -196,12 +217,12 @@ func rivals(t *tree.Tree, dir tree.Ref, own turns.Use, names []string, token int
 			var walk tree.ChildWalk
 			walk.Next(n, math.MaxInt, func(permit tree.Ref) int {
 				if by.path == "" && live(permit) {
-					by = obstacle{permit.Path(), -1}
+					by = obstacleIn(permit, n, dir)
 				}
 				return 1
 			})
 		} else if live(n) {
-			by = obstacle{n.Path(), -1}
+			by = obstacleIn(n, dir)
 		}
 		if by.path != "" {
 			return by, recipe.ErrMixedLayout
