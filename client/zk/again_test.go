@@ -1,6 +1,7 @@
 package zk_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -332,6 +333,73 @@ func TestReadGivenUpIsNotAskedAgain(t *testing.T) {
 			synctest.Wait()
 			must.Equal(t, asked.Load(), 1, "asked")
 			must.OK(t, c.Close(t.Context()))
+		})
+	}
+}
+
+// writesLater is a connection whose writes do not wait for the reader, as those of a socket.
+type writesLater struct {
+	net.Conn
+	out chan []byte
+}
+
+func (w *writesLater) Write(b []byte) (int, error) {
+	w.out <- bytes.Clone(b)
+	return len(b), nil
+}
+
+func (w *writesLater) start() (done chan struct{}) {
+	done = make(chan struct{})
+	go func() {
+		defer close(done)
+		for b := range w.out {
+			w.Conn.Write(b)
+		}
+	}()
+	return done
+}
+
+// A server that answers each connection with a bad answer is not asked in a tight loop, even if it answers
+// what the Conn itself asks at the beginning of each connection.
+func TestServerThatAnswersBadlyIsAskedSeldom(t *testing.T) {
+	for name, bad := range map[string]func(xid int32) []byte{
+		"cut body":        func(xid int32) []byte { return reply(xid, jute.OK, 2, []byte{0}) },
+		"nothing":         func(int32) []byte { return nil },
+		"no answer":       func(xid int32) []byte { return reply(xid, jute.OK, 2, []byte{0, 0}) },
+		"of another call": func(xid int32) []byte { return reply(xid+1, jute.OK, 0, nil) },
+		"session moved":   func(xid int32) []byte { return reply(xid, -118, 0, nil) },
+		"good, then bad": func(xid int32) []byte {
+			return append(jute.AppendEventFrame(nil, -1, jute.EventDeleted, "/a"), reply(xid+1, jute.OK, 0, nil)...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var dials atomic.Int32
+				c := must.Get(zk.Open("a", zk.Options{
+					Dial: dialled(func(context.Context, int, int) (net.Conn, error) {
+						dials.Add(1)
+						return piped(func(conn net.Conn) {
+							later := &writesLater{conn, make(chan []byte, 100)}
+							written := later.start()
+							serve(later, func(xid int32, op jute.OpCode) []byte {
+								if op == jute.OpGetData {
+									return bad(xid)
+								}
+								return reply(xid, jute.OK, 0, nil)
+							})
+							close(later.out)
+							<-written
+						}), nil
+					})}))(t)
+				must.Get(c.Subscribe(t.Context(), "/s", false))(t)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := c.Get(ctx, "/r")
+				is(t, err, context.DeadlineExceeded)
+				n := dials.Load()
+				expect.That(t, n > 30 && n < 120, "%d connections in a minute", n)
+				quit(c)
+			})
 		})
 	}
 }

@@ -46,8 +46,8 @@ func (c *Conn) run() {
 			if c.detach(l, err) {
 				failed = 0
 			} else {
-				// A server may accept connections and close them at once. Count that as a failure, so that
-				// the Conn does not ask it in a tight loop.
+				// A server may accept connections and close them at once, or send a bad answer on each. Count
+				// that as a failure, so that the Conn does not ask it in a tight loop.
 				failed++
 			}
 		}
@@ -408,7 +408,7 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 }
 
 // detach removes a link that has ended. Reads under way will be sent again, and writes fail. useful reports
-// whether the server sent anything on the link.
+// whether the server answered the session's requests, and never badly.
 func (c *Conn) detach(l *link, why error) (useful bool) {
 	l.close()
 	c.mu.Lock()

@@ -26,7 +26,7 @@ type link struct {
 	br     *bufio.Reader
 	silent time.Duration // if the server sends no byte for this long, the connection is dead
 	gone   chan struct{} // closed when the reader has ended
-	useful bool          // the server has sent something; only the reader uses this field
+	useful bool          // the server has answered, and never badly; only the reader uses this field
 	once   sync.Once
 
 	// c.mu guards the fields below.
@@ -175,24 +175,31 @@ func (l *link) ping() {
 // read takes answers and events until the connection ends. It runs in the goroutine of the Conn, the only one
 // that delivers answers and events, so that they stay in order.
 func (l *link) read() error {
+	bad, err := l.answers()
+	l.useful = l.useful && !bad
+	return err
+}
+
+// answers takes answers and events until one is bad or the connection ends.
+func (l *link) answers() (bad bool, err error) {
 	var head [4 + jute.ReplyHeaderSize]byte
 	var buf []byte
 	for {
 		if _, err := io.ReadFull(l.br, head[:]); err != nil {
-			return err
+			return false, err
 		}
-		l.useful = true
 		size := int(int32(binary.BigEndian.Uint32(head[:]))) - jute.ReplyHeaderSize
 		if size < 0 || size > maxFrame {
-			return fmt.Errorf("zk: an answer of %d bytes", size+jute.ReplyHeaderSize)
+			return true, fmt.Errorf("zk: an answer of %d bytes", size+jute.ReplyHeaderSize)
 		}
 		l.c.opt.Counters.BytesRead.Add(uint64(size + len(head)))
 		d := jute.NewDecoder(head[4:])
 		xid, zxid, code := d.Int(), d.Long(), jute.ErrCode(d.Int())
 		r, err := l.match(xid, zxid)
 		if err != nil {
-			return err
+			return true, err
 		}
+		own := r != nil && r.inner
 		var body []byte
 		if r != nil && r.keep {
 			body = listMemory(size)
@@ -203,20 +210,21 @@ func (l *link) read() error {
 			body = buf[:size]
 		}
 		if _, err := io.ReadFull(l.br, body); err != nil {
-			return err
+			return false, err
 		}
 		d = jute.NewDecoder(body)
 		switch {
 		case r != nil:
 			if err := l.answer(r, code, &d); err != nil {
-				return err
+				return true, err
 			}
 		case xid == jute.XidEvent:
 			if err := l.event(&d); err != nil {
-				return err
+				return true, err
 			}
 		}
-		jute.Overwrite(buf) // a list has memory of its own, not buf
+		l.useful = l.useful || !own // each connection begins with the Conn's own requests
+		jute.Overwrite(buf)         // a list has memory of its own, not buf
 	}
 }
 

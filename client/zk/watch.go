@@ -25,6 +25,13 @@ func doW[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, *Watch, error) {
 type watches struct {
 	once map[watchKey]*Watch
 	subs map[string][]*Subscription // by the path from the server's root
+
+	// deep has the paths at which the server has a recursive watch. A ZooKeeper before 3.9 keeps one persistent
+	// watch of a session at a path, so a recursive watch serves the other subscriptions of that path too: fire
+	// derives the changes of its children, which a recursive watch does not report. derived is the path of the
+	// last event if fire derived it: a later ZooKeeper may report it next.
+	deep    map[string]bool
+	derived string
 }
 
 // arm records a watch that the server has set.
@@ -50,8 +57,10 @@ func (t *watches) fire(full string, ev Event) {
 	if len(t.subs) == 0 {
 		return
 	}
+	known := ev.Type == EventChildrenChanged && t.derived == full
+	t.derived = ""
 	for _, s := range t.subs[full] {
-		if !s.recursive || ev.Type != EventChildrenChanged {
+		if ev.Type != EventChildrenChanged || !s.recursive && !known {
 			s.put(ev)
 		}
 	}
@@ -60,6 +69,15 @@ func (t *watches) fire(full string, ev Event) {
 		for _, s := range t.subs[p] {
 			if s.recursive {
 				s.put(ev)
+			}
+		}
+	}
+	lists := ev.Type == EventCreated || ev.Type == EventDeleted // the children of the node above have changed
+	if dir := path.Dir(full); lists && dir != full && t.deep[dir] {
+		t.derived = dir
+		for _, s := range t.subs[dir] {
+			if !s.recursive {
+				s.put(Event{EventChildrenChanged, s.Path})
 			}
 		}
 	}
@@ -116,6 +134,7 @@ func (t *watches) endSubscriptions(full string) {
 		s.put(Event{EventLost, s.Path})
 	}
 	delete(t.subs, full)
+	delete(t.deep, full)
 }
 
 // setWatchesLimit bounds the paths of one request, so that it is not too long for the server.
@@ -144,10 +163,9 @@ func (t *watches) again(zxid int64) []*jute.SetWatches {
 	}
 	for path, list := range t.subs {
 		s := put(path)
-		if slices.ContainsFunc(list, func(s *Subscription) bool { return s.recursive }) {
+		if t.deep[path] {
 			s.Recursive = append(s.Recursive, path)
-		}
-		if slices.ContainsFunc(list, func(s *Subscription) bool { return !s.recursive }) {
+		} else {
 			s.Persistent = append(s.Persistent, path)
 		}
 		for _, sub := range list {
@@ -197,30 +215,62 @@ type Subscription struct {
 func (c *Conn) Subscribe(ctx context.Context, path string, recursive bool) (*Subscription, error) {
 	s := &Subscription{Path: path, c: c, full: c.root.full(path), recursive: recursive, more: make(chan struct{},
 		1)}
+	replaced, err := s.watch(ctx, recursive)
+	again := replaced
+	for err == nil && again {
+		again, err = s.watch(ctx, true)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		s.drop()
+		return nil, err
+	}
+	for _, o := range c.watches.subs[s.full] {
+		if replaced && o != s { // it may have missed changes
+			o.put(Event{EventResumed, o.Path})
+		}
+	}
+	return s, nil
+}
+
+// watch sets the watch of a subscription, a recursive one if deep is set or the server has one at the path.
+// If a recursive watch came there since, and this one may have taken its place, replaced is true.
+func (s *Subscription) watch(ctx context.Context, deep bool) (replaced bool, err error) {
+	c := s.c
+	c.mu.Lock()
+	deep = deep || c.watches.deep[s.full]
+	c.mu.Unlock()
 	mode := jute.AddWatchPersistent
-	if recursive {
+	if deep {
 		mode = jute.AddWatchRecursive
 	}
+	took := false
 	r := &Reply[struct{}]{}
-	b := jute.AppendString(r.begin(jute.OpAddWatch, path, len(s.full)), s.full)
+	b := jute.AppendString(r.begin(jute.OpAddWatch, s.Path, len(s.full)), s.full)
 	r.end(jute.AppendInt(b, mode))
 	r.repeat = true
 	r.settled = func(err error) {
 		if err != nil || s.closed {
 			return
 		}
-		if c.watches.subs == nil {
-			c.watches.subs = map[string][]*Subscription{}
+		t := &c.watches
+		if t.subs == nil {
+			t.subs, t.deep = map[string][]*Subscription{}, map[string]bool{}
 		}
-		c.watches.subs[s.full] = append(c.watches.subs[s.full], s)
+		if !deep && t.deep[s.full] {
+			took = true
+			return
+		}
+		if deep {
+			t.deep[s.full] = true
+		}
+		t.subs[s.full] = append(t.subs[s.full], s)
 	}
-	if _, err := do(ctx, c, r); err != nil {
-		c.mu.Lock()
-		s.drop()
-		c.mu.Unlock()
-		return nil, err
+	if _, err = do(ctx, c, r); err != nil {
+		return false, err
 	}
-	return s, nil
+	return took, nil
 }
 
 // put adds an event. c.mu is held.

@@ -311,6 +311,59 @@ func TestSubscriptionsOfOneNode(t *testing.T) {
 	})
 }
 
+// A subscription of one node only, and a recursive one of the same node, hear what each of them hears alone,
+// also when one of them ends, and on the next connection. A ZooKeeper before 3.9 keeps the later watch only.
+func TestKindsOfSubscriptionsOfOneNode(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		for i, order := range []struct{ first, second, closes bool }{
+			{false, true, false}, {false, true, true}, {true, false, false}, {true, false, true},
+		} {
+			c, p := proxied(t, addr, zk.Options{})
+			o, ctx, top := dial(t, addr, zk.Options{}), within(t), fmt.Sprintf("/kinds-%d", i)
+			node(t, o, top, "")
+			subs := map[bool]*zk.Subscription{}
+			for _, recursive := range []bool{order.first, order.second} {
+				subs[recursive] = must.Get(c.Subscribe(ctx, top, recursive))(t)
+			}
+			hears := func() {
+				t.Helper()
+				node(t, o, top+"/a", "")
+				node(t, o, top+"/a/b", "")
+				must.OK(t, o.Delete(ctx, top+"/a/b", -1))
+				must.OK(t, o.Delete(ctx, top+"/a", -1))
+				must.Get(o.Set(ctx, top, nil, -1))(t)
+				for recursive, s := range subs {
+					want := []zk.Event{{zk.EventChildrenChanged, top}, {zk.EventChildrenChanged, top},
+						{zk.EventDataChanged, top}}
+					if recursive {
+						want = []zk.Event{{zk.EventCreated, top + "/a"}, {zk.EventCreated, top + "/a/b"},
+							{zk.EventDeleted, top + "/a/b"}, {zk.EventDeleted, top + "/a"}, {zk.EventDataChanged, top}}
+					}
+					for _, ev := range want {
+						must.Equal(t, must.Get(s.Next(ctx))(t), ev, "%+v, recursive: %v", order, recursive)
+					}
+				}
+			}
+			hears()
+			p.Cut()
+			for _, s := range subs {
+				must.Equal(t, must.Get(s.Next(ctx))(t), zk.Event{Type: zk.EventResumed, Path: top})
+			}
+			must.OK(t, c.Sync(ctx, top))
+			hears()
+			must.OK(t, subs[order.closes].Close(ctx))
+			delete(subs, order.closes)
+			hears()
+			p.Cut()
+			must.Equal(t, must.Get(subs[!order.closes].Next(ctx))(t).Type, zk.EventResumed)
+			must.OK(t, c.Sync(ctx, top))
+			hears()
+			must.OK(t, subs[!order.closes].Close(ctx))
+			must.Equal(t, c.Watches(), 0, "watches")
+		}
+	})
+}
+
 // A caller that no longer waits for its subscription does not get one later.
 func TestSubscriptionThatIsGivenUp(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
