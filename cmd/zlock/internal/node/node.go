@@ -267,7 +267,7 @@ func (s *Shell) input() *bufio.Reader {
 // continues. It returns an error if In cannot be read.
 func (s *Shell) Lines(ctx context.Context) error {
 	for !s.quit && ctx.Err() == nil {
-		line, err := s.input().ReadString('\n')
+		line, err := within(ctx, func() (string, error) { return s.input().ReadString('\n') })
 		s.Line(ctx, line)
 		if errors.Is(err, io.EOF) {
 			return nil

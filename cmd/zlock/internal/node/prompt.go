@@ -9,17 +9,20 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 const prompt = "zlock> "
 
 // Prompt runs the verbs that a person types at the terminal in and out, until quit. The Tab key completes
 // verbs and paths, and the arrow keys recall earlier lines. An interrupt ends the verb that runs, and no
-// later one.
+// later one. SIGTERM ends the prompt, whatever it waits for.
 func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 	fd := int(in.Fd())
 	cooked, err := term.MakeRaw(fd)
@@ -42,6 +45,11 @@ func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 		return done + line[pos:], len(done), true
 	}
 	s.Out, s.Err, s.Terminal = t, t, true
+	on, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM)
+	defer stop()
+	readLine := func() (string, error) {
+		return within(on, t.ReadLine)
+	}
 	s.ask = func(question string) (string, error) {
 		if _, err := term.MakeRaw(fd); err != nil {
 			return "", err
@@ -49,21 +57,24 @@ func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 		defer func() { _ = term.Restore(fd, cooked) }()
 		t.SetPrompt(question)
 		defer t.SetPrompt(prompt)
-		return t.ReadLine()
+		return readLine()
 	}
 	for !s.quit && s.Conn.Err() == nil {
 		if width, height, err := term.GetSize(fd); err == nil && width > 0 {
 			_ = t.SetSize(width, height)
 		}
-		line, err := t.ReadLine()
-		if errors.Is(err, io.EOF) {
+		line, err := readLine()
+		switch {
+		case on.Err() != nil:
+			return &call.SignalError{Sig: syscall.SIGTERM}
+		case errors.Is(err, io.EOF):
 			return nil
 		}
 		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
 			return err
 		}
 		_ = term.Restore(fd, cooked) // Ctrl-C can then interrupt a long verb
-		verb, stop := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt)
+		verb, stop := signal.NotifyContext(on, os.Interrupt)
 		s.Line(verb, line)
 		stop()
 		if _, err := term.MakeRaw(fd); err != nil {
@@ -71,6 +82,29 @@ func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 		}
 	}
 	return s.Conn.Err()
+}
+
+// within reads a line until ctx ends. A read that ctx ends goes on until its input does: nothing ends a read
+// from a terminal.
+func within(ctx context.Context, read func() (string, error)) (string, error) {
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	type result struct {
+		line string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		line, err := read()
+		done <- result{line, err}
+	}()
+	select {
+	case r := <-done:
+		return r.line, r.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 }
 
 // complete completes the last word of a line, as far as all choices agree, and returns the choices.
