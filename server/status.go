@@ -245,6 +245,10 @@ func (i *Instance) auditStatus(s *admin.Status, metrics bool) {
 				"at once than could be written, or from one address; linesLost in the log names it", f.Lost,
 				f.LostAt.UTC().Format(time.RFC3339)))
 		}
+		if f.Outgrows != nil {
+			s.Notices = append(s.Notices, fmt.Sprintf("the audit log grows beyond its size, because its file cannot "+
+				"be renamed: %v", f.Outgrows))
+		}
 	}
 	if !metrics {
 		return

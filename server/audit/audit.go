@@ -74,13 +74,14 @@ type Figures struct {
 	Written, Lost int64
 	LostAt        time.Time // when a line was last lost
 	Problem       error     // why writing the log fails; nil: writing works
+	Outgrows      error     // why the log grows beyond its size, although it is written; nil: it does not
 }
 
 // Figures returns the counts so far.
 func (l *Log) Figures() Figures {
 	l.sink.mu.Lock()
 	defer l.sink.mu.Unlock()
-	return Figures{l.sink.written, l.sink.lost, l.sink.lostAt, l.sink.problem}
+	return Figures{l.sink.written, l.sink.lost, l.sink.lostAt, l.sink.problem, l.sink.outgrows}
 }
 
 const failure = "failure"

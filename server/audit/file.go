@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -29,7 +30,12 @@ type file struct {
 	f    *os.File
 	size int64
 	mid  bool // the file ends in the middle of a line
+
+	stays error // why the file stays although it has reached its size; nil: nothing is wrong
 }
+
+// outgrows returns why the file grows beyond its size, or nil.
+func (l *file) outgrows() error { return l.stays }
 
 func (l *file) open() (err error) {
 	if l.f, err = os.OpenFile(l.o.Name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
@@ -77,13 +83,18 @@ func (l *file) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// turn begins a new file, and removes the oldest files until Keep old files are left.
+// turn begins a new file, and removes the oldest files until Keep old files are left. If the directory refuses
+// that, the old file goes on, because a line in a long file is better than none.
 func (l *file) turn() error {
 	if err := l.f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(l.o.Name, l.o.Name+"."+l.o.Now().UTC().Format(stampForm)); err != nil {
-		return err
+	err := os.Rename(l.o.Name, l.o.Name+"."+l.o.Now().UTC().Format(stampForm))
+	if l.stays = nil; err != nil {
+		if !errors.Is(err, os.ErrNotExist) { // else another program has moved the file away
+			l.stays = err
+		}
+		return l.open()
 	}
 	own := filepath.Clean(l.o.Name) // as Glob writes it
 	old, err := filepath.Glob(globbed(own) + ".[0-9]*T*.*")

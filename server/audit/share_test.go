@@ -147,3 +147,33 @@ func TestNothingIsWrittenWithoutRoom(t *testing.T) {
 	expect.Equal(t, f.Lost, 3)
 	expect.Equal(t, f.Written, 0)
 }
+
+// A log whose directory refuses to rename it goes on in the same file, and says why the file stays. Once the
+// directory allows it, the file is turned again.
+func TestFileThatCannotBeTurnedGoesOn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	at := time.Unix(1_700_000_000, 0)
+	s := &sink{open: opener(&Options{Name: file, Size: 100, Keep: 2, Now: func() time.Time { return at }}),
+		room: func() error { return nil }, now: time.Now}
+	in := filepath.Join(file+"."+at.UTC().Format(stampForm), "in the way") // a file replaces no directory
+	must.OK(t, os.MkdirAll(in, 0o700))
+	w := must.Get(s.open())(t)
+	line := append(bytes.Repeat([]byte("x"), 59), '\n')
+	for n := range int64(5) {
+		w = s.write(w, line, 1)
+		expect.Equal(t, s.written, n+1, "written")
+		expect.Equal(t, s.outgrows != nil, n > 0, "the reason %v, after %d lines", s.outgrows, n+1)
+		expect.OK(t, s.problem)
+	}
+	expect.Equal(t, s.lost, 0, "lost")
+	expect.Equal(t, len(must.Get(os.ReadFile(file))(t)), 5*len(line))
+	at = at.Add(time.Second)
+	w = s.write(w, line, 1)
+	expect.OK(t, s.outgrows, "the file is turned")
+	expect.Equal(t, len(must.Get(os.ReadFile(file))(t)), len(line))
+	at = at.Add(time.Second)
+	must.OK(t, os.Remove(file)) // another program moves it away
+	w = s.write(s.write(w, line, 1), line, 1)
+	expect.OK(t, s.outgrows, "there is nothing to turn")
+	must.OK(t, w.Close())
+}

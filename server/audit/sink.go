@@ -34,9 +34,11 @@ type sink struct {
 	lostAt  time.Time
 	problem error
 	reopen  bool
-	closed  bool
-	wake    chan struct{}
-	done    chan struct{}
+
+	outgrows error // why the log grows beyond its size, although it is written
+	closed   bool
+	wake     chan struct{}
+	done     chan struct{}
 }
 
 // bulk holds the many lines of one event. The sink formats these lines only when it writes them.
@@ -181,6 +183,9 @@ func (s *sink) write(w io.WriteCloser, batch []byte, lines int64) io.WriteCloser
 	s.mu.Lock()
 	if s.problem = err; err == nil {
 		s.written += lines
+		if l, ok := w.(interface{ outgrows() error }); ok {
+			s.outgrows = l.outgrows()
+		}
 	} else if lines > 0 {
 		s.lose(lines, s.now())
 	}
