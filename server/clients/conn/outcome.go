@@ -114,6 +114,7 @@ func (c *Conn) propose(p outbox.Pending, r state.Request) bool {
 	o.Lock()
 	if !o.Open() {
 		o.Unlock()
+		c.notProposed(r.Op)
 		return false
 	}
 	o.Push(p)
@@ -122,13 +123,18 @@ func (c *Conn) propose(p outbox.Pending, r state.Request) bool {
 	}
 	o.Unlock()
 	if c.replica.Propose(r, c) != nil {
-		if r.Op == state.OpCreateSession {
-			c.countCreating(-1)
-		}
+		c.notProposed(r.Op)
 		c.out.Close(ends.Serving)
 		return false
 	}
 	return true
+}
+
+// notProposed undoes the count of a session that this connection will not create.
+func (c *Conn) notProposed(op jute.OpCode) {
+	if op == state.OpCreateSession {
+		c.countCreating(-1)
+	}
 }
 
 // countCreating counts the sessions that are not in the state yet.

@@ -24,6 +24,17 @@ func TestRequestsThatAreNotProposed(t *testing.T) {
 	expect.That(t, !c.propose(outbox.Pending{Xid: 2, Op: jute.OpSync}, state.Request{}),
 		"it is proposed, too late")
 	expect.Equal(t, c.out.Pending(), 1)
+	for _, ended := range []bool{false, true} { // a session that is not asked for is not counted
+		c = connFrom(s, c.from)
+		c.replica = refusing{still{state.New("test")}}
+		if ended { // the connection ends between the count and the proposal
+			c.out.Close(ends.Handshake)
+		}
+		c.countCreating(1)
+		expect.That(t, !c.propose(outbox.Pending{Op: state.OpCreateSession},
+			state.Request{Op: state.OpCreateSession}), "it is proposed")
+		expect.Equal(t, s.Creating(), 0, "sessions to come")
+	}
 	c = connFrom(s, c.from)
 	c.replica = refusing{still{state.New("test")}}
 	expect.That(t, !c.writeOp(1, jute.OpCloseSession, nil),
