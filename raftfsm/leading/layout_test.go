@@ -66,3 +66,47 @@ func TestTicketsNeedEveryServer(t *testing.T) {
 	expect.Equal(t, err.Error(), ErrOlder(2).Error())
 	expect.That(t, !tm.o.State.HasTickets(), "tickets are allowed")
 }
+
+// The members are asked at their present addresses, before a cluster begins as well as later. A voter that does
+// not answer may be of an older release, but a cluster begins without its observers.
+func TestMembersAreAskedWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	a := applied.New()
+	tm := termOf(t, a)
+	moved := movedPort{at: "new", says: port{says: peer.Status{Version: TicketsVersion}}}
+	tm.o.Raft, tm.o.Port = raftOf(t, a.FSM), moved
+	tm.o.Instead = func(uint32, string) string { return "new" }
+	must.OK(t, tm.o.Raft.AddNonvoter("2", "old", 0, 0).Error())
+	expect.OK(t, tm.o.allUnderstand(t.Context(), TicketsVersion))
+	moved.silent = true
+	tm.o.Port = moved
+	expect.Fails(t, tm.o.allUnderstand(t.Context(), TicketsVersion), "an observer is silent")
+	expect.That(t, tm.o.understand(t.Context(), foundingVersion), "a silent observer keeps a cluster back")
+	moved.silent, moved.says.says.Version = false, foundingVersion-1
+	tm.o.Port = moved
+	expect.That(t, !tm.o.understand(t.Context(), foundingVersion), "an observer of an older release is passed over")
+}
+
+// movedPort answers at one address only.
+type movedPort struct {
+	at     string
+	silent bool
+	says   port
+}
+
+func (p movedPort) Ask(ctx context.Context, id uint32, at string, q peer.Question) (peer.Status, error) {
+	if p.silent || at != p.at {
+		return peer.Status{}, errors.New("nothing is there")
+	}
+	return p.says.Ask(ctx, id, at, q)
+}
+
+func (p movedPort) AskAll(ctx context.Context, places []peer.Place, q peer.Question) <-chan peer.Answer {
+	answers := make(chan peer.Answer, len(places))
+	defer close(answers)
+	for _, at := range places {
+		st, err := p.Ask(ctx, at.ID, at.Addr, q)
+		answers <- peer.Answer{Place: at, Status: st, Err: err}
+	}
+	return answers
+}

@@ -52,7 +52,8 @@ func (o *Options) found(ctx context.Context) error {
 const foundingVersion = 2
 
 // understand reports whether all voters say that they understand a version. A voter that does not answer may
-// run an older release.
+// run an older release. Unlike allUnderstand it does not wait for observers: a cluster begins without them, and
+// one of an older release then stops at the first entry.
 func (o *Options) understand(ctx context.Context, version int) bool {
 	ctx, cancel := context.WithTimeout(ctx, foundingWait)
 	defer cancel()
@@ -60,7 +61,7 @@ func (o *Options) understand(ctx context.Context, version int) bool {
 	voters := map[uint32]bool{}
 	for _, s := range o.Raft.Servers() {
 		if id := peer.ParseID(s.ID); id != o.ID {
-			others = append(others, peer.Place{ID: id, Addr: string(s.Address)})
+			others = append(others, peer.Place{ID: id, Addr: o.Instead(id, string(s.Address))})
 			voters[id] = s.Suffrage == raft.Voter
 		}
 	}
