@@ -153,6 +153,35 @@ func TestTicketThatGotItsLockSinceTheLookStays(t *testing.T) {
 	}
 }
 
+// A caller that wants to leave the queue only if it still waits (If-Match with the tag of a place) does not
+// give a lock back that another of its requests has got in between.
+func TestPlaceThatIsLeftIsNoHold(t *testing.T) {
+	t.Parallel()
+	s, n := startNode(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for mode, path := range map[byte]string{exclusive: "/leave", permit: "/leave-permits"} {
+		holder, own := 20+mode, 30+mode
+		must.Equal(t, s.Take(ctx, request(holder, path, mode)).Code, http.StatusCreated)
+		place := s.Take(ctx, request(own, path, mode)).ETag
+		leave := func() *tickets.Answer {
+			q := request(own, path, mode)
+			q.IfMatch = place
+			return s.Give(ctx, q)
+		}
+		n.next(&n.before, func() {
+			expect.Equal(t, s.Give(ctx, request(holder, path, mode)).Code, http.StatusNoContent)
+			expect.Equal(t, s.Take(ctx, request(own, path, mode)).Code, http.StatusOK, "%s: it holds", path)
+		})
+		expect.Equal(t, leave().Code, http.StatusPreconditionFailed, "%s: the ticket has its lock", path)
+		expect.Equal(t, s.Show(ctx, request(own, path, mode), true).Code, http.StatusOK, "%s: it stays", path)
+		own = 40 + mode
+		place = s.Take(ctx, request(own, path, mode)).ETag
+		expect.Equal(t, leave().Code, http.StatusNoContent, "%s: it still waits", path)
+		expect.Equal(t, leave().Code, http.StatusGone, "%s: it has left", path)
+	}
+}
+
 // A request that finds a lock of another kind on its ticket's path does not end the ticket when that lock has
 // gone since, and another request has told that the ticket holds.
 func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {

@@ -202,10 +202,22 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 	}
 }
 
-// stepsAside removes a node of a ticket that does not hold, unless the ticket has got its lock since the
-// look: another request may have told the caller so, and then the ticket must not end. Once the node is gone,
-// stepsAside ends the ticket and returns the answer. It returns nil if the ticket must be looked at again.
+// stepsAside ends a ticket that does not hold and returns the answer. It returns nil if the ticket must be
+// looked at again.
 func (s *Server) stepsAside(ctx context.Context, q *Request, g *sight, why session.TicketEnd) *Answer {
+	switch left, err := s.leavesPlace(ctx, g); {
+	case err != nil:
+		return unavailable(err)
+	case !left:
+		return nil
+	}
+	return s.leaves(ctx, q, g, why)
+}
+
+// leavesPlace removes a node of a ticket that does not hold, unless the ticket has got its lock since the
+// look: another request may have told the caller so, and then the ticket must not end. It returns false if the
+// ticket must be looked at again.
+func (s *Server) leavesPlace(ctx context.Context, g *sight) (left bool, err error) {
 	var ops []byte
 	add := func(op jute.OpCode, path string, version int32) {
 		ops = jute.AppendMultiHeader(ops, op, false, -1)
@@ -221,17 +233,17 @@ func (s *Server) stepsAside(ctx context.Context, q *Request, g *sight, why sessi
 	out, err := s.transact(ctx, g, acl.Super, jute.AppendMultiHeader(ops, jute.OpError, true, -1))
 	switch {
 	case err != nil:
-		return unavailable(err)
+		return false, err
 	case out.Refused: // another request has changed the ticket's time or ended the ticket
-		return nil
+		return false, nil
 	}
 	switch out.Code {
 	case jute.OK:
-		return s.leaves(ctx, q, g, why)
+		return true, nil
 	case jute.NoNode, jute.BadVersion:
-		return nil
+		return false, nil
 	}
-	return unavailable(errAgain)
+	return false, errAgain
 }
 
 // transact sends a transaction in a ticket's session. The code of the outcome is that of the operation for
@@ -297,18 +309,28 @@ func (s *Server) Give(ctx context.Context, q *Request) *Answer {
 	if _, ok := s.serving(q); !ok {
 		return unavailable(errAgain)
 	}
-	g, err := s.sure(ctx, q)
-	if err != nil {
-		return unavailable(err)
-	}
-	if !g.lives() {
-		return gone(q, &g)
-	}
-	if a := q.wrong(&g); a != nil {
-		return a
-	}
-	if q.IfMatch != "" && q.IfMatch != "*" && q.IfMatch != g.etag() {
-		return fail(http.StatusPreconditionFailed, "changed", "the ticket is %s", g.etag())
+	var g sight
+	for left := false; !left; {
+		var err error
+		if g, err = s.sure(ctx, q); err != nil {
+			return unavailable(err)
+		}
+		if !g.lives() {
+			return gone(q, &g)
+		}
+		if a := q.wrong(&g); a != nil {
+			return a
+		}
+		if q.IfMatch != "" && q.IfMatch != "*" && q.IfMatch != g.etag() {
+			return fail(http.StatusPreconditionFailed, "changed", "the ticket is %s", g.etag())
+		}
+		if q.IfMatch != g.etag() || g.held || g.node == "" {
+			break
+		}
+		// The caller wants to leave the queue only if the ticket still waits.
+		if left, err = s.leavesPlace(ctx, &g); err != nil {
+			return unavailable(err)
+		}
 	}
 	if err := s.end(ctx, q, g.session.ID, session.TicketGiven); err != nil {
 		return unavailable(err)
