@@ -10,7 +10,7 @@ import (
 const Header = "Zlock-Sequencer"
 
 // Middleware returns a [Handler] with only the gate and the next handler set. It passes on only the requests
-// of current holders.
+// of current holders, and it believes its callers: see [Handler].
 func Middleware(g *Gate, next http.Handler) http.Handler {
 	return &Handler{Gate: g, Next: next}
 }
@@ -18,6 +18,10 @@ func Middleware(g *Gate, next http.Handler) http.Handler {
 // Handler is an HTTP handler that requires the sequencer of its lock in every request. The gate's resource is
 // the path of the lock. While Next runs, the gate admits no later hold of the lock (see [Gate.Do]). When a
 // later hold comes, the context of the running request ends.
+//
+// A sequencer is no secret and has no signature. Without Checker the handler believes what a caller sends: a
+// caller that makes up a sequencer shuts out the holders of its lock, and without Lock each path that it names
+// stays in the gate's store. So without Checker let only authenticated callers reach the handler.
 //
 // \t428 the request has no sequencer
 // \t400 the sequencer is invalid, or is a permit

@@ -29,7 +29,8 @@ through the log, and replaces the state of all servers at once: every client is
 disconnected and then finds the state of the backup, with a zxid above every zxid that a
 client has seen. Sessions and their locks end, unless --keep-sessions keeps those of the
 backup. A session that is still alive keeps the locks that it has not released since the
-backup. The members stay.
+backup. A ticket that was given back since then holds its lock again for up to its ttl:
+end it with zlock end-session. The members stay.
 
 All writes since the backup are lost, so you must type the name of the cluster, or give it
 with --yes NAME. A refused or failed restore changes nothing. Needs the password of
