@@ -26,7 +26,8 @@ func ProcessEnvironment() []Pair {
 		dir = none
 	}
 	free, limit, total := memory()
-	return []Pair{
+	var list []Pair
+	for _, p := range [][2]string{
 		{"host.name", host},
 		{"java.version", none},
 		{"java.vendor", none},
@@ -46,7 +47,10 @@ func ProcessEnvironment() []Pair {
 		{"os.memory.total", megabytes(total)},
 		{"go.version", runtime.Version()},
 		{"go.maxprocs", strconv.Itoa(runtime.GOMAXPROCS(0))},
+	} {
+		list = append(list, Pair{Key: p[0], Value: p[1]})
 	}
+	return list
 }
 
 func megabytes(n uint64) string { return strconv.FormatUint(n>>20, 10) + "MB" }

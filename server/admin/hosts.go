@@ -44,11 +44,3 @@ func (a *Admin) KnownHost(host string) bool {
 	}
 	return false
 }
-
-// withoutPort returns the host of HOST or HOST:PORT, without brackets.
-func withoutPort(host string) string {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	return strings.Trim(host, "[]")
-}

@@ -83,6 +83,11 @@ func (a *Admin) MetricsServer() *http.Server {
 	return port.HTTPServer(a.forThisHost(mux))
 }
 
+func (a *Admin) metricsHandler() http.Handler {
+	e := Exporter{Status: a.o.Source.Status, LoginsFailed: a.loginsFailed.Load, NoJVM: a.o.NoJVM}
+	return a.outgoing.InPlace(a.scrapes, a.o.Now, e.Handler())
+}
+
 func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	for _, c := range a.commands {

@@ -54,12 +54,12 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	o.gauge("jvm_classes_loaded", "Always 0: a Go program has none.", 0)
 	for _, s := range jvmStates {
 		o.gauge("jvm_threads_state", "Goroutines in this state.", float64(RuntimeValue(s.metric)),
-			Pair{"state", s.state})
+			label("state", s.state))
 	}
 	counter("jvm_threads_started_total", "Goroutines begun since the start.",
 		float64(RuntimeValue("/sched/goroutines-created:goroutines")))
-	o.gauge("jvm_info", "What runs this program.", 1, Pair{"version", runtime.Version()}, Pair{"vendor", "Go"},
-		Pair{"runtime", "Go runtime"})
+	o.gauge("jvm_info", "What runs this program.", 1, label("version", runtime.Version()), label("vendor", "Go"),
+		label("runtime", "Go runtime"))
 
 	limit := float64(UsableMemory())
 	if limit == 0 {
@@ -72,13 +72,13 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 		if p.name != "Heap unused" && p.name != "Heap free" {
 			used[p.heap] += size
 		}
-		pool := Pair{"pool", p.name}
+		pool := label("pool", p.name)
 		o.gauge("jvm_memory_pool_bytes_used", "Bytes of a part of the process's memory.", size, pool)
 		o.gauge("jvm_memory_pool_bytes_committed", "Bytes of a part of the process's memory.", size, pool)
 		o.gauge("jvm_memory_pool_bytes_max", "The most bytes of the part: all of the process.", limit, pool)
 	}
 	for heap, name := range map[bool]string{true: "heap", false: "nonheap"} {
-		area := Pair{"area", name}
+		area := label("area", name)
 		o.gauge("jvm_memory_bytes_used", "Bytes in use.", used[heap], area)
 		o.gauge("jvm_memory_bytes_committed", "Bytes held.", committed[heap], area)
 		o.gauge("jvm_memory_bytes_max", "Bytes that the process may use.", limit, area)
@@ -86,7 +86,7 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 
 	var gc debug.GCStats
 	debug.ReadGCStats(&gc)
-	kind := Pair{"gc", "Go"}
+	kind := label("gc", "Go")
 	counter("jvm_gc_collection_seconds_count", "Collections.", float64(gc.NumGC), kind)
 	counter("jvm_gc_collection_seconds_sum", "Seconds for which collections stopped the process.",
 		gc.PauseTotal.Seconds(), kind)

@@ -1,24 +1,17 @@
 package admin
 
 import (
-	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/zlockd/zlockd/server/metrics"
 )
 
-func renderMntr(w io.Writer, s *Status) {
-	s.each(func(name, value string, _ bool) {
-		fmt.Fprintf(w, "zk_%s\t%s\n", name, value)
-	})
-}
-
 // each passes every line of `mntr` to tell, with the name without its prefix. text is true for the few values
 // that are not numbers.
-func (s *Status) each(tell func(name, value string, text bool)) {
+func each(s *Status, tell func(name, value string, text bool)) {
 	tell("version", s.versionLine(), true)
 	if s.answers() {
 		tell("server_state", string(s.Mode), true)
@@ -26,7 +19,7 @@ func (s *Status) each(tell func(name, value string, text bool)) {
 			tell("peer_state", p, true)
 		}
 	}
-	for _, g := range s.gauges() {
+	for _, g := range gauges(s) {
 		if g.float {
 			tell(g.name, decimal(g.value), false)
 		} else {
@@ -42,7 +35,7 @@ func (s *Status) each(tell func(name, value string, text bool)) {
 	for _, name := range advancedNames {
 		eachOf(name, s.Summaries[name], true, tell)
 	}
-	families := s.keyed()
+	families := keyed(s)
 	for _, family := range slices.Sorted(maps.Keys(families)) {
 		keyed := families[family]
 		for _, key := range slices.Sorted(maps.Keys(keyed)) {
@@ -77,3 +70,15 @@ func eachOf(name string, v metrics.Summary, advanced bool, tell func(name, value
 // peerStates are ZooKeeper's names for the role of a server.
 var peerStates = map[Mode]string{Leader: "leading - broadcast", Follower: "following - broadcast",
 	Observer: "observing - broadcast"}
+
+// plain replaces characters that may not be in a name of `mntr`: programs split its lines at blanks and match
+// its names by simple expressions.
+func plain(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-', r == '.':
+			return r
+		}
+		return '_'
+	}, name)
+}

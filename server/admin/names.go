@@ -18,10 +18,8 @@ type gauge struct {
 	float      bool
 }
 
-func leading(s *Status) bool { return s.Serving && s.Mode == Leader }
-
 // gauges returns the gauges that this server has in its present mode.
-func (s *Status) gauges() (list []gauge) {
+func gauges(s *Status) (list []gauge) {
 	add := func(name string, v int64, help string) { list = append(list, gauge{name, help, float64(v), false}) }
 	float := func(name string, v float64, help string) { list = append(list, gauge{name, help, v, true}) }
 	add("ephemerals_count", int64(s.EphemeralCount), "Ephemeral nodes.")
@@ -44,10 +42,10 @@ func (s *Status) gauges() (list []gauge) {
 	add("max_file_descriptor_count", s.MaxFiles, "Limit of open file descriptors.")
 	add("uptime", s.Uptime.Milliseconds(), "Milliseconds since the start.")
 	if s.ensemble() {
-		add("quorum_size", int64(s.voters()), "Voters of the ensemble.")
+		add("quorum_size", int64(voters(s)), "Voters of the ensemble.")
 	}
-	if leading(s) {
-		learners, followers := s.following()
+	if s.leading() {
+		learners, followers := following(s)
 		add("learners", int64(learners), "Servers that follow this leader.")
 		add("followers", int64(followers), "Voters that follow this leader.")
 		add("synced_followers", int64(s.Synced), "Voters that keep up with this leader.")
@@ -69,7 +67,7 @@ func (s *Status) gauges() (list []gauge) {
 
 // following counts the servers that this leader hears from, as ZooKeeper's leader counts its connections:
 // members that are down do not follow.
-func (s *Status) following() (learners, followers int) {
+func following(s *Status) (learners, followers int) {
 	for _, m := range s.Members {
 		if m.ID == s.ID || m.Applied == 0 {
 			continue
@@ -82,7 +80,7 @@ func (s *Status) following() (learners, followers int) {
 }
 
 // voters counts the members with a vote.
-func (s *Status) voters() (n int) {
+func voters(s *Status) (n int) {
 	for _, m := range s.Members {
 		if m.Voter {
 			n++
@@ -146,9 +144,9 @@ var (
 var learnerFamilies = []string{"ack_latency", "learner_handler_qp_size", "learner_handler_qp_time_ms"}
 
 // keyed returns the families with a key.
-func (s *Status) keyed() map[string]map[string]metrics.Summary {
+func keyed(s *Status) map[string]map[string]metrics.Summary {
 	all := maps.Clone(s.Keyed)
-	if all == nil || !leading(s) {
+	if all == nil || !s.leading() {
 		return all
 	}
 	for _, family := range learnerFamilies {

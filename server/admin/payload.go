@@ -103,7 +103,7 @@ func jsonLastSnapshot(s *Status) object {
 }
 
 func jsonMonitor(s *Status) (o object) {
-	s.each(func(name, value string, text bool) {
+	each(s, func(name, value string, text bool) {
 		if text {
 			o = append(o, member{name, value})
 		} else {
@@ -163,7 +163,7 @@ func jsonZabState(s *Status) object {
 	if s.Serving {
 		state = "broadcast"
 	}
-	return object{{"myid", s.ID}, {"is_leader", leading(s)}, {"quorum_address", jsonAddress(m.Peer)},
+	return object{{"myid", s.ID}, {"is_leader", s.leading()}, {"quorum_address", jsonAddress(m.Peer)},
 		{"election_address", jsonAddress(m.Peer)}, {"client_address", m.Client}, {"voting", m.Voter},
 		{"last_zxid", Hex(s.Zxid)}, {"zab_epoch", s.Term}, {"zab_counter", s.Zxid}, {"zabstate", state}}
 }

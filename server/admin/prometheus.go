@@ -14,38 +14,43 @@ import (
 	"github.com/zlockd/zlockd/server/metrics"
 )
 
-// metricsHandler serves the metrics of this server and process from a
-// registry of its own.
-func (a *Admin) metricsHandler() http.Handler {
+// Exporter has what the metrics of a server and its process are made from.
+type Exporter struct {
+	Status       func(Need) *Status // a fresh value at each call
+	LoginsFailed func() int64       // at the admin port, since the start
+	NoJVM        bool               // leave out the jvm_* metrics
+}
+
+// Handler serves the metrics from a registry of its own.
+func (e Exporter) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{a},
+		collector{e},
 	)
-	if !a.o.NoJVM {
+	if !e.NoJVM {
 		registry.MustRegister(jvmCollector{})
 	}
-	return a.outgoing.InPlace(a.scrapes, a.o.Now, promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
 // collector makes metrics from a Status. Each value has two names: the name in ZooKeeper's own exporter, and
 // the name in `mntr`, which other exporters pass on.
-type collector struct{ a *Admin }
+type collector struct{ Exporter }
 
 // Describe declares nothing, because the set of metrics depends on the Status.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	s := c.a.o.Source.Status(NeedMetrics | NeedDirs | NeedProcess)
+	s := c.Status(NeedMetrics | NeedDirs | NeedProcess)
 	o := output{ch}
 	o.native(s)
 	o.prefixed(s)
 	o.own(s)
 	o.put("zlockd_admin_logins_failed_total", "Requests at the admin port with a wrong name or password.",
-		prometheus.CounterValue, float64(c.a.loginsFailed.Load()))
+		prometheus.CounterValue, float64(c.LoginsFailed()))
 }
 
 type output struct{ ch chan<- prometheus.Metric }
@@ -89,7 +94,7 @@ func nativeHelp(name string) string { return "ZooKeeper's " + name + "." }
 
 // native writes the names of ZooKeeper's Prometheus provider.
 func (o output) native(s *Status) {
-	for _, g := range s.gauges() {
+	for _, g := range gauges(s) {
 		o.gauge(g.name, cmp.Or(g.help, nativeHelp(g.name)), g.value)
 	}
 	for _, name := range counterNames {
@@ -101,9 +106,9 @@ func (o output) native(s *Status) {
 	for _, name := range advancedNames {
 		o.summary(name, s.Summaries[name], true)
 	}
-	for family, keyed := range s.keyed() {
+	for family, keyed := range keyed(s) {
 		for key, v := range keyed {
-			o.summary(family, v, keyedNames[family], Pair{"key", key})
+			o.summary(family, v, keyedNames[family], label("key", key))
 		}
 	}
 }
@@ -112,11 +117,11 @@ func (o output) native(s *Status) {
 func (o output) prefixed(s *Status) {
 	o.gauge("zk_up", "1 while clients are served.", Flag(s.Serving))
 	o.gauge("zk_ruok", "1: the process answers.", 1)
-	o.gauge("zk_server_leader", "1 on the leader.", Flag(leading(s)))
+	o.gauge("zk_server_leader", "1 on the leader.", Flag(s.leading()))
 
 	plainOnly := *s
 	plainOnly.Keyed, plainOnly.Extra = nil, nil // these have labels, or a family of their own
-	plainOnly.each(func(name, value string, text bool) {
+	each(&plainOnly, func(name, value string, text bool) {
 		help := "As mntr's zk_" + name + "."
 		switch {
 		case !text:
@@ -125,9 +130,9 @@ func (o output) prefixed(s *Status) {
 				o.put("zk_"+name, help, prometheus.UntypedValue, v)
 			}
 		case name == "version":
-			o.gauge("zk_version", help, 1, Pair{"version", s.Version})
+			o.gauge("zk_version", help, 1, label("version", s.Version))
 		default:
-			o.gauge("zk_"+name, help, 1, Pair{"state", value})
+			o.gauge("zk_"+name, help, 1, label("state", value))
 		}
 	})
 }
@@ -135,10 +140,9 @@ func (o output) prefixed(s *Status) {
 // own writes zlockd's own family.
 func (o output) own(s *Status) {
 	gauge := func(name, help string, v float64, labels ...Pair) { o.gauge("zlockd_"+name, help, v, labels...) }
-	gauge("build_info", "Always 1; the labels describe the build.", 1, Pair{"version", s.Version}, Pair{
-		"goversion", runtime.Version()})
+	gauge("build_info", "Always 1; the labels describe the build.", 1, label("version", s.Version), label("goversion", runtime.Version()))
 	gauge("serving", "1 while clients are served.", Flag(s.Serving))
-	gauge("leader", "1 on the leader.", Flag(leading(s)))
+	gauge("leader", "1 on the leader.", Flag(s.leading()))
 	gauge("leader_id", "Id of the leader, 0 when unknown.", float64(s.Leader))
 	gauge("zxid", "Newest zxid applied.", float64(s.Zxid))
 	gauge("raft_term", "Raft term.", float64(s.Term))
@@ -163,3 +167,5 @@ func (o output) own(s *Status) {
 		o.put("zlockd_"+x.Name, x.Help, kind, x.Value, x.Labels...)
 	}
 }
+
+func label(key, value string) Pair { return Pair{Key: key, Value: value} }

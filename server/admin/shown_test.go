@@ -45,7 +45,7 @@ func TestMembersThatAreDownDoNotFollow(t *testing.T) {
 	s.Members = []status.Member{{ID: 1, Voter: true}, {ID: 2, Voter: true, Progress: heard},
 		{ID: 3, Voter: true, Progress: heard}, {ID: 4, Progress: heard}, {ID: 5}}
 	got := map[string]string{}
-	s.each(func(name, value string, _ bool) { got[name] = value })
+	each(s, func(name, value string, _ bool) { got[name] = value })
 	for name, want := range map[string]string{"learners": "2", "followers": "1", "quorum_size": "3"} {
 		expect.Equal(t, got[name], want, "%s", name)
 	}

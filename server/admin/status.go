@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"context"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/metrics"
 )
@@ -23,25 +21,6 @@ const (
 	NeedProcess                     // Environment, OpenFiles, MaxFiles
 	NeedHidden                      // in Ephemerals and WatchList, include nodes that ACLs hide
 )
-
-// Source is the server as this package sees it. Its methods may be called by
-// several goroutines at once.
-type Source interface {
-	// Status returns a fresh value that the caller owns.
-	Status(Need) *Status
-	// ResetStats zeroes what `srst` zeroes: packets, latencies, sizes.
-	ResetStats()
-	// ResetConns zeroes the statistics of every client connection.
-	ResetConns()
-	// ChangeMember makes one change of the ensemble's members, and returns when it is done or
-	// refused.
-	ChangeMember(context.Context, change.Change) error
-	// Members lists the members and the progress of each. It asks other servers, so it may take some seconds.
-	// If it also returns an error, the list is what this server finds out without a leader.
-	Members(context.Context) (*status.Members, error)
-	// Probe checks whether a server could be a member at an address, and returns its progress.
-	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)
-}
 
 // Mode is a server's part in the ensemble, as `srvr` names it.
 type Mode string
@@ -230,3 +209,6 @@ func (s *Status) ensemble() bool { return s.Mode != Standalone && len(s.Members)
 func (s *Status) versionLine() string {
 	return s.Version + ", built on " + s.Built.UTC().Format("01/02/2006 15:04") + " GMT"
 }
+
+// leading reports whether this server leads, and serves clients.
+func (s *Status) leading() bool { return s.Serving && s.Mode == Leader }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -30,6 +29,12 @@ func renderVersion(w io.Writer, s *Status) {
 	if s.Mode == ReadOnly {
 		io.WriteString(w, "READ-ONLY mode; serving only read-only clients\n")
 	}
+}
+
+func renderMntr(w io.Writer, s *Status) {
+	each(s, func(name, value string, _ bool) {
+		fmt.Fprintf(w, "zk_%s\t%s\n", name, value)
+	})
 }
 
 func renderIsRO(w io.Writer, s *Status) {
@@ -121,8 +126,6 @@ func confID(s *Status) int64 {
 	return int64(s.ID)
 }
 
-func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
-
 func renderEnvi(w io.Writer, s *Status) {
 	io.WriteString(w, "Environment:\n")
 	for _, p := range environment(s) {
@@ -132,7 +135,7 @@ func renderEnvi(w io.Writer, s *Status) {
 
 // environment puts the version before the environment of the process.
 func environment(s *Status) []Pair {
-	return append([]Pair{{"zookeeper.version", s.versionLine()}}, s.Environment...)
+	return append([]Pair{{Key: "zookeeper.version", Value: s.versionLine()}}, s.Environment...)
 }
 
 func renderDirs(w io.Writer, s *Status) {

@@ -1,0 +1,27 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/raftfsm/status"
+)
+
+// Source is the server as this package sees it. Its methods may be called by
+// several goroutines at once.
+type Source interface {
+	// Status returns a fresh value that the caller owns.
+	Status(Need) *Status
+	// ResetStats zeroes what `srst` zeroes: packets, latencies, sizes.
+	ResetStats()
+	// ResetConns zeroes the statistics of every client connection.
+	ResetConns()
+	// ChangeMember makes one change of the ensemble's members, and returns when it is done or
+	// refused.
+	ChangeMember(context.Context, change.Change) error
+	// Members lists the members and the progress of each. It asks other servers, so it may take some seconds.
+	// If it also returns an error, the list is what this server finds out without a leader.
+	Members(context.Context) (*status.Members, error)
+	// Probe checks whether a server could be a member at an address, and returns its progress.
+	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)
+}
