@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // backupSource returns the node. It returns nil until the server has joined its cluster.
@@ -76,7 +76,7 @@ func (i *Instance) turn() (rank, of int) {
 }
 
 // backupStatus adds the state of the backups to a status.
-func (i *Instance) backupStatus(s *admin.Status, metrics bool) {
+func (i *Instance) backupStatus(s *report.Status, metrics bool) {
 	if i.taker == nil {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // certificate is a certificate that this server shows to its callers, or the authority by which it knows
@@ -129,9 +129,9 @@ func (i *Instance) logCertificates() {
 }
 
 // certificateStatus adds faults, notices and metrics of certificates and their files to a status.
-func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
+func (i *Instance) certificateStatus(s *report.Status, metrics bool) {
 	for _, c := range i.certificates() {
-		s.Certificates = append(s.Certificates, admin.Certificate{Use: c.use, Expires: c.until})
+		s.Certificates = append(s.Certificates, report.Certificate{Use: c.use, Expires: c.until})
 		if text, bad := c.word(s.Now); bad {
 			s.Faults = append(s.Faults, text)
 		} else if text != "" {
@@ -141,7 +141,7 @@ func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 			s.Measure("certificate_expiry_seconds",
 				"Seconds until a certificate of this server, or an authority for those of callers, ends; "+
 					"negative after its end.",
-				c.until.Sub(s.Now).Seconds(), admin.Pair{Key: "use", Value: c.use})
+				c.until.Sub(s.Now).Seconds(), report.Pair{Key: "use", Value: c.use})
 		}
 	}
 	var problems []string

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -27,7 +27,7 @@ func TestCertificateOfEachPortIsWatched(t *testing.T) {
 			i := &Instance{}
 			reflect.ValueOf(&i.o).Elem().Field(n).Set(reflect.ValueOf(
 				&tls.Config{Certificates: []tls.Certificate{pair}}))
-			s := admin.Status{Now: time.Now()}
+			s := report.Status{Now: time.Now()}
 			i.certificateStatus(&s, true)
 			must.Equal(t, len(s.Faults), 1, "faults for a certificate that ends within a day")
 			must.Equal(t, len(s.Extra), 1, "metrics")
@@ -52,7 +52,7 @@ func TestEndOfTheAuthoritiesOfCallersIsTold(t *testing.T) {
 			bad  bool
 		}{40 * day: {"", false}, 20 * day: {" ends on 2026-12-01 ", false},
 			2 * day: {" ends on 2026-12-01 ", true}, -day: {" has ended on 2026-12-01 ", true}} {
-			s := admin.Status{Now: end.Add(-left)}
+			s := report.Status{Now: end.Add(-left)}
 			i.certificateStatus(&s, true)
 			told := strings.Join(s.Notices, "") + strings.Join(s.Faults, "")
 			expect.Equal(t, told != "", want.text != "", "%s, %v before: something is told", use, left)
@@ -74,14 +74,14 @@ func TestEndOfTheAuthorityOfPeersIsTold(t *testing.T) {
 	i := &Instance{peerTLS: must.Get(tlsfiles.Open(tlsfiles.Names{Flag: "peer-tls", Cert: a.File("peer1.pem"),
 		Key: a.File("peer1.key"), CA: a.File("ca.pem")}, nil))(t)}
 	for left, bad := range map[time.Duration]bool{20 * day: false, 2 * day: true, -day: true} {
-		s := admin.Status{Now: a.Cert.NotAfter.Add(-left)}
+		s := report.Status{Now: a.Cert.NotAfter.Add(-left)}
 		i.certificateStatus(&s, true)
 		told := strings.Join(s.Notices, "") + strings.Join(s.Faults, "")
 		expect.Has(t, told, "the authority that signed the certificate for peers ends on ", "%v before", left)
 		expect.Equal(t, len(s.Faults) == 1, bad, "%v before its end, faults %q", left, s.Faults)
 		expect.Equal(t, time.Duration(s.Extra[0].Value)*time.Second, left, "time left in the metric")
 	}
-	s := admin.Status{Now: a.Cert.NotAfter.Add(-40 * day)}
+	s := report.Status{Now: a.Cert.NotAfter.Add(-40 * day)}
 	i.certificateStatus(&s, false)
 	expect.Equal(t, len(s.Notices)+len(s.Faults), 0, "what is told long before: %q, %q", s.Notices, s.Faults)
 }

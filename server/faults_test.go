@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -21,9 +21,9 @@ func TestFaultsAreToldByEveryLook(t *testing.T) {
 	t.Cleanup(a.Close)
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Audit: a})
 	await(t, "a line that cannot be written", func() bool { return a.Figures().Problem != nil })
-	all := i.Status(^admin.Need(0)).Faults
+	all := i.Status(^report.Need(0)).Faults
 	must.Equal(t, len(all), 1, "faults %q", all)
-	for _, need := range []admin.Need{0, admin.NeedProcess, admin.NeedMetrics, admin.NeedDirs} {
+	for _, need := range []report.Need{0, report.NeedProcess, report.NeedMetrics, report.NeedDirs} {
 		got := i.Status(need).Faults
 		expect.That(t, slices.Equal(got, all), "faults of a status with %d: %q", need, got)
 	}

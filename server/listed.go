@@ -9,18 +9,18 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/session"
 )
 
 // listConns lists the connections.
-func (i *Instance) listConns(s *admin.Status) {
+func (i *Instance) listConns(s *report.Status) {
 	s.ConnList = i.Clients.Conns()
-	slices.SortFunc(s.ConnList, func(a, b admin.Conn) int {
+	slices.SortFunc(s.ConnList, func(a, b report.Conn) int {
 		return cmp.Or(a.Established.Compare(b.Established), cmp.Compare(a.Addr, b.Addr))
 	})
 	for n := range s.ConnList {
-		if !s.Fits("connections", len(s.ConnList), admin.ListedConn) {
+		if !s.Fits("connections", len(s.ConnList), report.ListedConn) {
 			s.ConnList = s.ConnList[:n]
 			return
 		}
@@ -28,10 +28,10 @@ func (i *Instance) listConns(s *admin.Status) {
 }
 
 // listWatches groups the watches by session.
-func (i *Instance) listWatches(s *admin.Status, need admin.Need) {
+func (i *Instance) listWatches(s *report.Status, need report.Need) {
 	list := i.names(need)
 	i.Clients.WatchScan(func(path string, session int64) bool {
-		fits := s.Fits("watches", s.Watches, admin.ListedPath(path))
+		fits := s.Fits("watches", s.Watches, report.ListedPath(path))
 		if fits {
 			list.add(session, path)
 		}
@@ -41,13 +41,13 @@ func (i *Instance) listWatches(s *admin.Status, need admin.Need) {
 }
 
 // sorted returns a list of paths by session. Sessions and paths are sorted, without duplicates.
-func sorted(by map[int64][]string) []admin.SessionPaths {
-	list := make([]admin.SessionPaths, 0, len(by))
+func sorted(by map[int64][]string) []report.SessionPaths {
+	list := make([]report.SessionPaths, 0, len(by))
 	for id, paths := range by {
 		slices.Sort(paths)
-		list = append(list, admin.SessionPaths{Session: id, Paths: slices.Compact(paths)})
+		list = append(list, report.SessionPaths{Session: id, Paths: slices.Compact(paths)})
 	}
-	slices.SortFunc(list, func(a, b admin.SessionPaths) int { return cmp.Compare(a.Session, b.Session) })
+	slices.SortFunc(list, func(a, b report.SessionPaths) int { return cmp.Compare(a.Session, b.Session) })
 	return list
 }
 
@@ -62,10 +62,10 @@ type names struct {
 // directories are not cached.
 const keptNames = 8 << 20
 
-func (i *Instance) names(need admin.Need) *names {
+func (i *Instance) names(need report.Need) *names {
 	l := &names{by: make(map[int64][]string), hidden: make(map[int64]int)}
 	node := i.node.Load()
-	if need&admin.NeedHidden != 0 || i.o.SkipACL || node == nil {
+	if need&report.NeedHidden != 0 || i.o.SkipACL || node == nil {
 		l.shows = func(string) bool { return true }
 		return l
 	}
@@ -95,7 +95,7 @@ func (l *names) add(session int64, path string) {
 
 // list returns the paths by session, sorted and without duplicates. Of the paths that the reader may not see,
 // the result has only the number.
-func (l *names) list() []admin.SessionPaths {
+func (l *names) list() []report.SessionPaths {
 	for id, n := range l.hidden {
 		l.by[id] = append(l.by[id], fmt.Sprintf("(%d that world:anyone may not list)", n))
 	}
@@ -106,7 +106,7 @@ func (l *names) list() []admin.SessionPaths {
 const listedAtOnce = 256
 
 // listSessions lists the sessions, in the order of ids.
-func listSessions(s *admin.Status, node *raftfsm.Node) {
+func listSessions(s *report.Status, node *raftfsm.Node) {
 	left := node.Deadlines()
 	piece := make([]session.Session, 0, listedAtOnce)
 	for after, more := int64(0), true; more; {
@@ -116,11 +116,11 @@ func listSessions(s *admin.Status, node *raftfsm.Node) {
 		})
 		more = len(piece) == listedAtOnce
 		for _, x := range piece {
-			if !s.Fits("sessions", s.Sessions, admin.ListedSession) {
+			if !s.Fits("sessions", s.Sessions, report.ListedSession) {
 				return
 			}
 			after = x.ID
-			e := admin.Session{ID: x.ID, Timeout: time.Duration(x.Timeout) * time.Millisecond}
+			e := report.Session{ID: x.ID, Timeout: time.Duration(x.Timeout) * time.Millisecond}
 			if d, ok := left[x.ID]; ok {
 				e.Expires = s.Now.Add(d)
 			}
@@ -131,10 +131,10 @@ func listSessions(s *admin.Status, node *raftfsm.Node) {
 
 // listEphemerals lists the ephemeral nodes by session. A node that is created or deleted in this time may be
 // in the list or not.
-func (i *Instance) listEphemerals(s *admin.Status, node *raftfsm.Node, need admin.Need) {
+func (i *Instance) listEphemerals(s *report.Status, node *raftfsm.Node, need report.Need) {
 	list := i.names(need)
 	node.Ephemerals(func(session int64, path string) bool {
-		fits := s.Fits("ephemeral nodes", s.EphemeralCount, admin.ListedPath(path))
+		fits := s.Fits("ephemeral nodes", s.EphemeralCount, report.ListedPath(path))
 		if fits {
 			list.add(session, path)
 		}

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/golden"
@@ -89,8 +89,9 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 	create(t, c, "/a", 0)
 	create(t, c, "/a/b", jute.FlagEphemeral)
 
-	s := i.Status(admin.NeedConns | admin.NeedSessions | admin.NeedEphemerals | admin.NeedWatches | admin.NeedMetrics | admin.NeedProcess)
-	if !s.Serving || s.Mode != admin.Standalone || s.Version != "3.9.3-zlockd-1.2.3" || s.Nodes != 6 ||
+	s := i.Status(report.NeedConns | report.NeedSessions | report.NeedEphemerals | report.NeedWatches |
+		report.NeedMetrics | report.NeedProcess)
+	if !s.Serving || s.Mode != report.Standalone || s.Version != "3.9.3-zlockd-1.2.3" || s.Nodes != 6 ||
 		s.EphemeralCount != 1 || s.Sessions != 1 {
 		t.Errorf("status %+v", s)
 	}
@@ -129,9 +130,9 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.Leads, brief.Last, brief.Commit,
 			brief.Applied)
 	}
-	s := i.Status(admin.NeedDirs)
+	s := i.Status(report.NeedDirs)
 	expect.That(t, s.LogDirSize != 0, "no log on disk")
-	for _, x := range i.Status(admin.NeedMetrics | admin.NeedDirs).Extra {
+	for _, x := range i.Status(report.NeedMetrics | report.NeedDirs).Extra {
 		expect.That(t, x.Name != "log_bytes" || x.Value != 0, "log_bytes is 0")
 	}
 }
@@ -224,7 +225,7 @@ func (e *ensemble) leader() (uint32, *Instance) {
 	e.t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for id, i := range e.servers {
-			if s := i.Status(0); s.Mode == admin.Leader && s.Serving {
+			if s := i.Status(0); s.Mode == report.Leader && s.Serving {
 				return id, i
 			}
 		}
@@ -246,7 +247,7 @@ func (e *ensemble) write(i *Instance, prefix string, n int) {
 func (e *ensemble) moved(i *Instance, name string) metrics.Summary {
 	e.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		s := i.Status(admin.NeedMetrics)
+		s := i.Status(report.NeedMetrics)
 		v, ok := s.Summaries[name]
 		if c := s.Counters[name]; !ok {
 			v.Count = c
@@ -295,14 +296,14 @@ func TestClusterMeasuresMove(t *testing.T) {
 	// The leader goes: the others elect.
 	before := map[uint32]int64{}
 	for id, i := range e.servers {
-		before[id] = i.Status(admin.NeedMetrics).Summaries["election_time"].Count
+		before[id] = i.Status(report.NeedMetrics).Summaries["election_time"].Count
 	}
 	must.OK(t, led.Close(context.Background()))
 	delete(e.servers, first)
 	_, next := e.leader()
 	for id, i := range e.servers {
 		for end := time.Now().Add(time.Minute); i.Status(
-			admin.NeedMetrics).Summaries["election_time"].Count <= before[id]; time.Sleep(5 * time.Millisecond) {
+			report.NeedMetrics).Summaries["election_time"].Count <= before[id]; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("server %d did not notice an election", id)
 			}

@@ -14,9 +14,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/clients/options"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -258,7 +258,7 @@ func TestServerThatLetsNoClientsInDoesNotServe(t *testing.T) {
 	t.Parallel()
 	i, _ := start(t, Options{})
 	for serving, reason := range map[bool]string{true: "", false: "starting"} {
-		var s admin.Status
+		var s report.Status
 		s.Serving = serving
 		i.clusterStatus(&s, i.Node(), 0)
 		expect.That(t, s.Serving == serving && s.Reason == reason, "%v: %v %q", serving, s.Serving, s.Reason)

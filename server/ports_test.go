@@ -16,9 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -200,16 +200,16 @@ func TestServerThatWaitsForOthers(t *testing.T) {
 			i := bare(t, c.o)
 			end := i.readMeanwhile()
 			s := i.Status(0)
-			expect.That(t, !s.Serving && s.Mode != admin.ReadOnly &&
+			expect.That(t, !s.Serving && s.Mode != report.ReadOnly &&
 				s.Reason == "waiting for the other servers of the cluster", "%+v: %v %q", c.o, s.Mode, s.Reason)
 			what := "waiting for server 2"
 			i.raftOptions().Waiting(what)
 			time.Sleep(unformedGrace + time.Millisecond)
 			s = i.Status(0)
-			expect.That(t, !s.Serving && (s.Mode == admin.ReadOnly) == c.reads && s.Reason == what, "%+v: %v %q", c.o,
+			expect.That(t, !s.Serving && (s.Mode == report.ReadOnly) == c.reads && s.Reason == what, "%+v: %v %q", c.o,
 				s.Mode, s.Reason)
 			end()
-			expect.That(t, i.Status(0).Mode != admin.ReadOnly, "%+v: still reads", c.o)
+			expect.That(t, i.Status(0).Mode != report.ReadOnly, "%+v: still reads", c.o)
 			must.OK(t, i.Close(context.Background()))
 		})
 	}
@@ -236,7 +236,7 @@ func TestLogsOfRequests(t *testing.T) {
 				return strings.Contains(string(must.Get(os.ReadFile(name))(t)), part)
 			})
 		}
-		s := i.Status(admin.NeedMetrics)
+		s := i.Status(report.NeedMetrics)
 		lines := -1.0
 		for _, m := range s.Extra {
 			if m.Name == "audit_lines_total" {

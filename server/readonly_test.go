@@ -22,7 +22,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -48,7 +48,7 @@ func TestReadOnlyMode(t *testing.T) {
 		must.OK(t, e.servers[other].Close(context.Background()))
 	}
 	must.Await(t, "not in read-only mode", time.Minute, func() bool {
-		return i.Status(0).Mode == admin.ReadOnly
+		return i.Status(0).Mode == report.ReadOnly
 	})
 	s := i.Status(0)
 	expect.That(t, !s.Serving, "read-only, and serving everybody")
@@ -113,7 +113,7 @@ func TestNoReadOnlyModeUnlessWanted(t *testing.T) {
 	}
 	must.Await(t, "serves without a majority", time.Minute, func() bool { return !i.Status(0).Serving })
 	for range 100 {
-		must.That(t, i.Status(0).Mode != admin.ReadOnly, "read-only mode although not wanted")
+		must.That(t, i.Status(0).Mode != report.ReadOnly, "read-only mode although not wanted")
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -237,13 +237,13 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	now = nil // clients get the configuration itself
 	expect.That(t, ends("clients"), "notices %q", i.Status(0).Notices)
 	now = &tls.Config{Certificates: []tls.Certificate{first}}
-	s := admin.Status{Now: time.Now().Add(17*day + time.Hour)}
+	s := report.Status{Now: time.Now().Add(17*day + time.Hour)}
 	i.certificateStatus(&s, false)
 	if len(s.Faults) != 1 || !strings.Contains(s.Faults[0], "the certificate for clients ends on ") ||
 		len(s.Notices) != 1 {
 		t.Errorf("within three days of one end: faults %q, notices %q", s.Faults, s.Notices)
 	}
-	s = admin.Status{Now: time.Now().Add(28 * day)}
+	s = report.Status{Now: time.Now().Add(28 * day)}
 	i.certificateStatus(&s, true)
 	if len(s.Faults) != 2 ||
 		!strings.Contains(s.Faults[0], "the certificate for clients has ended: it was valid from ") {
@@ -253,7 +253,7 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 		s.Extra[1].Value < -8*day.Seconds() {
 		t.Errorf("metrics: %+v", s.Extra)
 	}
-	s = admin.Status{Now: first.Leaf.NotBefore.Add(-time.Minute)}
+	s = report.Status{Now: first.Leaf.NotBefore.Add(-time.Minute)}
 	i.certificateStatus(&s, false)
 	if len(s.Faults) < 1 ||
 		!strings.Contains(s.Faults[0], "the certificate for clients is not valid yet: it is from ") {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/tickets"
 )
 
@@ -49,7 +49,7 @@ func (i *Instance) holdsThatEndSoon() (list []tickets.End) {
 }
 
 // reminder adds a notice to a status if holds end soon.
-func (i *Instance) reminder(s *admin.Status) {
+func (i *Instance) reminder(s *report.Status) {
 	if n := i.endsSoon.Load(); n > 0 {
 		s.Notices = append(s.Notices, fmt.Sprintf("%d long holds of tickets end within %v: the log says "+
 			"which, and their callers must renew them or give them back", n, tickets.RemindTime))

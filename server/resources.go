@@ -8,7 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // At these limits a server adds a notice to /health.
@@ -19,7 +19,7 @@ const (
 
 // resourceNotices warns of future trouble: slow syncs of the log, and too few file descriptors. The number of
 // descriptors is in the status only if the caller asked for it.
-func resourceNotices(s *admin.Status) (notices []string) {
+func resourceNotices(s *report.Status) (notices []string) {
 	if s.Syncs > 0 {
 		if mean := s.SyncTime / time.Duration(s.Syncs); mean > slowSync {
 			notices = append(notices, fmt.Sprintf("a sync of the log takes %v on average, and so does every write: "+
@@ -43,8 +43,8 @@ const settled = 10 * time.Second
 
 // lossNotice returns a notice, on the leader, if voters are missing and the loss of one more voter would stop
 // the cluster; otherwise it returns "".
-func lossNotice(s *admin.Status) string {
-	if s.Mode != admin.Leader || s.Leads < settled {
+func lossNotice(s *report.Status) string {
+	if s.Mode != report.Leader || s.Leads < settled {
 		return ""
 	}
 	voters := 0
@@ -71,7 +71,7 @@ const diskFailed = 64 << 20
 
 // diskStatus adds the free disk space to a status, and a fault if the disk is full, because the log needs
 // room.
-func (i *Instance) diskStatus(s *admin.Status) {
+func (i *Instance) diskStatus(s *report.Status) {
 	dir := i.o.DataDir
 	if dir == "" {
 		return

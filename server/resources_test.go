@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
@@ -17,14 +17,14 @@ func TestResourcesAreJudged(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		s    admin.Status
+		s    report.Status
 		want string
 	}{
-		{"well", admin.Status{Node: node(10, time.Second/10), OpenFiles: 10, MaxFiles: 20000}, ""},
-		{"nothing known", admin.Status{MaxFiles: -1}, ""},
-		{"slow", admin.Status{Node: node(2, 625*time.Millisecond)}, "a sync of the log takes 313ms on average"},
-		{"full", admin.Status{OpenFiles: 900, MaxFiles: 1000}, "900 of 1000 files are open: raise the limit"},
-		{"few", admin.Status{OpenFiles: 10, MaxFiles: 100}, "may open 100 files only"},
+		{"well", report.Status{Node: node(10, time.Second/10), OpenFiles: 10, MaxFiles: 20000}, ""},
+		{"nothing known", report.Status{MaxFiles: -1}, ""},
+		{"slow", report.Status{Node: node(2, 625*time.Millisecond)}, "a sync of the log takes 313ms on average"},
+		{"full", report.Status{OpenFiles: 900, MaxFiles: 1000}, "900 of 1000 files are open: raise the limit"},
+		{"few", report.Status{OpenFiles: 10, MaxFiles: 100}, "may open 100 files only"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := strings.Join(resourceNotices(&tc.s), "; ")
@@ -42,23 +42,23 @@ func TestLastMajorityIsTold(t *testing.T) {
 		name    string
 		applied []uint64 // of each voter; the first is the leader
 		leads   time.Duration
-		mode    admin.Mode
+		mode    report.Mode
 		want    string
 	}{
-		{"three of three", []uint64{last, last, last}, time.Hour, admin.Leader, ""},
-		{"two of three", []uint64{last, last, 0}, time.Hour, admin.Leader, "2 of 3 voters follow: one more loss stops " +
+		{"three of three", []uint64{last, last, last}, time.Hour, report.Leader, ""},
+		{"two of three", []uint64{last, last, 0}, time.Hour, report.Leader, "2 of 3 voters follow: one more loss stops " +
 			"the cluster; start server 3, or replace it (zlock member replace)"},
-		{"one is far behind", []uint64{last, 1, last}, time.Hour, admin.Leader, "2 of 3 voters follow: one more loss " +
+		{"one is far behind", []uint64{last, 1, last}, time.Hour, report.Leader, "2 of 3 voters follow: one more loss " +
 			"stops the cluster; start server 2, or replace it (zlock member replace)"},
-		{"a new leader", []uint64{last, last, 0}, time.Second, admin.Leader, ""},
-		{"a follower, which does not know", []uint64{last, 0, 0}, 0, admin.Follower, ""},
-		{"four of five", []uint64{last, last, last, last, 0}, time.Hour, admin.Leader, ""},
-		{"three of five", []uint64{last, last, last, 0, 0}, time.Hour, admin.Leader, "3 of 5 voters follow: one more " +
+		{"a new leader", []uint64{last, last, 0}, time.Second, report.Leader, ""},
+		{"a follower, which does not know", []uint64{last, 0, 0}, 0, report.Follower, ""},
+		{"four of five", []uint64{last, last, last, last, 0}, time.Hour, report.Leader, ""},
+		{"three of five", []uint64{last, last, last, 0, 0}, time.Hour, report.Leader, "3 of 5 voters follow: one more " +
 			"loss stops the cluster; start server 4, 5, or replace it (zlock member replace)"},
-		{"two of two", []uint64{last, last}, time.Hour, admin.Leader, ""},
+		{"two of two", []uint64{last, last}, time.Hour, report.Leader, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := &admin.Status{Mode: tc.mode, Node: status.Node{ID: 1, Last: last, Leads: tc.leads}}
+			s := &report.Status{Mode: tc.mode, Node: status.Node{ID: 1, Last: last, Leads: tc.leads}}
 			for i, applied := range tc.applied {
 				m := status.Member{ID: uint32(i + 1), Voter: true}
 				m.Applied = applied

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -52,9 +53,9 @@ func shutDir(t *testing.T, i *Instance, dir string) (live, ended string) {
 	for _, path := range []string{dir + "-x", dir + "-none/deep"} {
 		_, _ = b.Exists(path, true)
 	}
-	ended = admin.Hex(gone.Session.ID)
+	ended = report.Hex(gone.Session.ID)
 	must.OK(t, gone.CloseSession())
-	return admin.Hex(a.Session.ID), ended
+	return report.Hex(a.Session.ID), ended
 }
 
 // expanded returns the paths to ask for by a pattern of the admin port: wildcards are filled in with all

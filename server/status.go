@@ -12,7 +12,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
+	"github.com/zlockd/zlockd/server/machine"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 var _ admin.Source = (*Instance)(nil)
@@ -23,8 +25,8 @@ const compatible = "3.9.3"
 
 // Status implements admin.Source. It takes locks only for short pieces of its work, so that it does not slow
 // down writes.
-func (i *Instance) Status(need admin.Need) *admin.Status {
-	s := &admin.Status{
+func (i *Instance) Status(need report.Need) *report.Status {
+	s := &report.Status{
 		Now:     i.o.Now(),
 		Built:   i.o.Built,
 		Version: compatible + "-zlockd-" + cmp.Or(i.o.Version, "dev"),
@@ -32,14 +34,14 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		Config:  i.shownConfig(),
 	}
 	i.Clients.Fill(s, need)
-	if need&admin.NeedProcess != 0 {
-		s.OpenFiles, s.MaxFiles = admin.OpenFiles()
-		s.Environment = admin.ProcessEnvironment()
+	if need&report.NeedProcess != 0 {
+		s.OpenFiles, s.MaxFiles = machine.OpenFiles()
+		s.Environment = machine.Environment()
 	}
-	if need&admin.NeedConns != 0 {
+	if need&report.NeedConns != 0 {
 		i.listConns(s)
 	}
-	if need&admin.NeedWatches != 0 {
+	if need&report.NeedWatches != 0 {
 		i.listWatches(s, need)
 	}
 	i.diskStatus(s)
@@ -47,8 +49,8 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		s.Notices = append(s.Notices, "access rights are not checked (--skip-acl)")
 	}
 
-	i.certificateStatus(s, need&admin.NeedMetrics != 0)
-	i.auditStatus(s, need&admin.NeedMetrics != 0)
+	i.certificateStatus(s, need&report.NeedMetrics != 0)
+	i.auditStatus(s, need&report.NeedMetrics != 0)
 
 	node := i.node.Load()
 	if node == nil {
@@ -58,23 +60,23 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 			s.Reason = *p
 		}
 		if s.ReadOnly {
-			s.Mode = admin.ReadOnly
+			s.Mode = report.ReadOnly
 		}
 	} else {
 		i.clusterStatus(s, node, need)
 	}
-	if need&admin.NeedMetrics != 0 {
+	if need&report.NeedMetrics != 0 {
 		s.Summaries["jvm_pause_time_ms"] = metrics.GCPauses()
 		i.ownMetrics(s)
 		if i.view != nil && node != nil {
 			i.view.Measure(s)
 		}
 	}
-	if need&(admin.NeedProcess|admin.NeedMetrics) != 0 && i.view != nil && node != nil {
+	if need&(report.NeedProcess|report.NeedMetrics) != 0 && i.view != nil && node != nil {
 		s.Notices = append(s.Notices, i.view.Notices()...)
 	}
-	i.backupStatus(s, need&admin.NeedMetrics != 0)
-	i.ticketStatus(s, node, need&admin.NeedMetrics != 0)
+	i.backupStatus(s, need&report.NeedMetrics != 0)
+	i.ticketStatus(s, node, need&report.NeedMetrics != 0)
 	return s
 }
 
@@ -85,8 +87,8 @@ func (i *Instance) ResetStats() { i.Clients.Metrics().Reset() }
 func (i *Instance) ResetConns() { i.Clients.ResetConns() }
 
 // shownConfig returns the configuration in force.
-func (i *Instance) shownConfig() admin.Config {
-	return admin.Config{
+func (i *Instance) shownConfig() report.Config {
+	return report.Config{
 		ClientPort:        portOf(i.client, 0),
 		SecurePort:        portOf(i.secure, -1),
 		DataDir:           i.o.DataDir,
@@ -111,7 +113,7 @@ func portOf(ln net.Listener, none int) int {
 }
 
 // clusterStatus adds this server's part in the cluster, and figures of the replicated state.
-func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin.Need) {
+func (i *Instance) clusterStatus(s *report.Status, node *raftfsm.Node, need report.Need) {
 	serving := s.Serving // the server admits clients
 	s.Node = node.Status()
 	if s.Serving = s.Serving && serving; !s.Serving {
@@ -123,14 +125,14 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 	if s.LayoutWaits != "" {
 		s.Notices = append(s.Notices, "--one-layout waits: "+s.LayoutWaits)
 	}
-	if need&admin.NeedDirs != 0 {
+	if need&report.NeedDirs != 0 {
 		s.DataDirSize, s.LogDirSize = node.DiskBytes()
 	}
 	s.Mode = i.mode(&s.Node)
 	if s.ReadOnly {
-		s.Mode = admin.ReadOnly
+		s.Mode = report.ReadOnly
 	}
-	if s.Mode == admin.Standalone {
+	if s.Mode == report.Standalone {
 		s.Members = nil
 	}
 	for _, m := range s.Members {
@@ -168,18 +170,18 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 		s.Nodes, s.DataSize, s.EphemeralCount = t.Count(), t.Bytes(), t.EphemeralCount()
 		s.Sessions = st.Sessions().Len()
 		for _, d := range st.Digests() {
-			s.Digests = append(s.Digests, admin.Digest{Zxid: d.Zxid, Digest: d.Sum, Version: 2})
+			s.Digests = append(s.Digests, report.Digest{Zxid: d.Zxid, Digest: d.Sum, Version: 2})
 		}
 		config = st.ConfigData()
 	})
 	s.ConfigText, s.ConfigIndex = state.CutConfig(config)
-	if need&admin.NeedSessions != 0 {
+	if need&report.NeedSessions != 0 {
 		listSessions(s, node)
 	}
-	if need&admin.NeedEphemerals != 0 {
+	if need&report.NeedEphemerals != 0 {
 		i.listEphemerals(s, node, need)
 	}
-	if need&admin.NeedMetrics != 0 {
+	if need&report.NeedMetrics != 0 {
 		if !topNames {
 			s.HideNamespaces()
 		}
@@ -188,24 +190,24 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 }
 
 // mode returns the server's role, as srvr names it. It returns "" while the server has no role.
-func (i *Instance) mode(n *status.Node) admin.Mode {
-	if n.Role == string(admin.Follower) {
+func (i *Instance) mode(n *status.Node) report.Mode {
+	if n.Role == string(report.Follower) {
 		for _, m := range n.Members {
 			if m.ID == n.ID && !m.Voter {
-				return admin.Observer
+				return report.Observer
 			}
 		}
 	}
-	return admin.Mode(n.Role)
+	return report.Mode(n.Role)
 }
 
 // clusterMetrics adds the metrics of the replicated log.
-func clusterMetrics(s *admin.Status) {
+func clusterMetrics(s *report.Status) {
 	const ms = float64(time.Millisecond)
 	s.Summaries["fsynctime"] = metrics.Summary{Count: s.Syncs, Sum: float64(s.SyncTime) / ms,
 		Max: float64(s.SyncMax) / ms}
 	s.Counters["commit_count"] = int64(s.Applied)
-	s.Measure("peer_insecure", "1 if servers talk to each other in the clear.", admin.Flag(s.PeerInsecure))
+	s.Measure("peer_insecure", "1 if servers talk to each other in the clear.", report.Flag(s.PeerInsecure))
 	s.Measure("stream_pending", "Requests of this server not yet applied.", float64(s.Pending))
 	s.Measure("log_requests", "Requests in the log since the last snapshot.", float64(s.LogBehind))
 	s.Measure("log_bytes", "Bytes of the log on disk.", float64(s.LogDirSize))
@@ -214,14 +216,14 @@ func clusterMetrics(s *admin.Status) {
 	for _, m := range s.Members {
 		if m.Applied > 0 {
 			s.Measure("member_applied_index", "Newest log entry a member has applied, as the leader knows.",
-				float64(m.Applied), admin.Pair{Key: "id", Value: strconv.Itoa(int(m.ID))})
+				float64(m.Applied), report.Pair{Key: "id", Value: strconv.Itoa(int(m.ID))})
 		}
 	}
 }
 
 // ownMetrics adds metrics of this process for which ZooKeeper has no name.
-func (i *Instance) ownMetrics(s *admin.Status) {
-	s.Measure("skip_acl", "1 if access rights are not checked.", admin.Flag(i.o.SkipACL))
+func (i *Instance) ownMetrics(s *report.Status) {
+	s.Measure("skip_acl", "1 if access rights are not checked.", report.Flag(i.o.SkipACL))
 	if i.o.LogLost != nil {
 		s.Measure("log_lines_lost_total", "Log lines lost because the reader of stderr was too slow or gone.",
 			float64(i.o.LogLost()))
@@ -231,7 +233,7 @@ func (i *Instance) ownMetrics(s *admin.Status) {
 
 // auditStatus adds the counts of the audit log. It adds a fault even without metrics, because a look at
 // /health gathers no metrics.
-func (i *Instance) auditStatus(s *admin.Status, metrics bool) {
+func (i *Instance) auditStatus(s *report.Status, metrics bool) {
 	var f audit.Figures
 	if i.o.Audit != nil {
 		f = i.o.Audit.Figures()

@@ -8,10 +8,10 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/audit"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/tickets"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -121,7 +121,7 @@ func (o *withTickets) Reset() {
 }
 
 // ticketStatus adds the state of tickets to a status.
-func (i *Instance) ticketStatus(s *admin.Status, node *raftfsm.Node, metrics bool) {
+func (i *Instance) ticketStatus(s *report.Status, node *raftfsm.Node, metrics bool) {
 	i.reminder(s)
 	if !metrics {
 		return

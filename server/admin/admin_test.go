@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -27,14 +28,14 @@ var update = flag.Bool("update", false, "write the golden files")
 // fake is a Source of hand-made values.
 type fake struct {
 	mu            sync.Mutex
-	status        Status
+	status        report.Status
 	resets, conns int
-	asked         Need
+	asked         report.Need
 	changes       []change.Change
 	delay         chan struct{} // Status waits for it, if set
 }
 
-func (f *fake) Status(n Need) *Status {
+func (f *fake) Status(n report.Need) *report.Status {
 	if f.delay != nil {
 		<-f.delay
 	}
@@ -87,8 +88,8 @@ func newAdmin(t *testing.T, f *fake, whitelist string) *Admin {
 var at = time.Date(2026, 11, 21, 1, 23, 56, 0, time.UTC)
 
 // standalone is a single server with two clients.
-func standalone() Status {
-	return Status{
+func standalone() report.Status {
+	return report.Status{
 		Version: "3.9.3-zlockd-1.2.0",
 		Built:   time.Date(2022, 2, 25, 8, 49, 0, 0, time.UTC),
 		Now:     at,
@@ -97,7 +98,7 @@ func standalone() Status {
 			Serving: true, ID: 1, Term: 2, Zxid: 0x81,
 			Snapshot: status.Snapshot{Zxid: 0x200000003, Time: time.Unix(1795224230, 0)},
 		},
-		Mode: Standalone,
+		Mode: report.Standalone,
 
 		Nodes:          31,
 		EphemeralCount: 1,
@@ -107,7 +108,7 @@ func standalone() Status {
 		WatchPaths:     2,
 		Watches:        3,
 		AllWatches:     4,
-		Digests:        []Digest{{Zxid: 128, Digest: 59093131102, Version: 2}},
+		Digests:        []report.Digest{{Zxid: 128, Digest: 59093131102, Version: 2}},
 
 		Conns:     3,
 		Received:  193,
@@ -118,18 +119,18 @@ func standalone() Status {
 		OpenFiles: 55,
 		MaxFiles:  20000,
 
-		Config: Config{
+		Config: report.Config{
 			ClientPort: 22200, SecurePort: -1,
 			DataDir: "/var/lib/zookeeper/version-2", LogDir: "/var/lib/zookeeper/version-2",
 			TickTime: 2 * time.Second, MaxClientCnxns: 60,
 			MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: 40 * time.Second,
 			ListenBacklog: -1,
 		},
-		Environment: []Pair{{"host.name", "localhost"}, {"os.name", "Linux"}},
+		Environment: []report.Pair{{Key: "host.name", Value: "localhost"}, {Key: "os.name", Value: "Linux"}},
 
 		DataDirSize: 67109337,
 		LogDirSize:  67109337,
-		ConnList: []Conn{
+		ConnList: []report.Conn{
 			{
 				Addr: "127.0.0.1:46426", Interest: 1, Received: 7, Sent: 7, Session: 0x100000ae0210023, LastOp: "ADDW",
 				Established: time.UnixMilli(1795224234849), Timeout: 10 * time.Second, Expires: at.Add(10 * time.Second),
@@ -144,12 +145,12 @@ func standalone() Status {
 				LastCxid: -1, LastZxid: -1,
 			},
 		},
-		SessionList: []Session{
+		SessionList: []report.Session{
 			{ID: 0x100000ae0210023, Timeout: 10 * time.Second, Expires: at.Add(9500 * time.Millisecond)},
 			{ID: 0x100000ae0210024, Timeout: 30 * time.Second, Expires: at.Add(29 * time.Second)},
 		},
-		Ephemerals: []SessionPaths{{Session: 0x100000ae0210023, Paths: []string{"/cap/e22200"}}},
-		WatchList: []SessionPaths{
+		Ephemerals: []report.SessionPaths{{Session: 0x100000ae0210023, Paths: []string{"/cap/e22200"}}},
+		WatchList: []report.SessionPaths{
 			{Session: 0x100000ae0210023, Paths: []string{"/capmissing", "/cap"}},
 			{Session: 0x100000ae0210024, Paths: []string{"/cap"}},
 		},
@@ -161,18 +162,18 @@ func standalone() Status {
 		Keyed: map[string]map[string]metrics.Summary{"write_per_namespace": {"my app": {
 			Count: 2, Sum: 30, Min: 10, Max: 20,
 			P50: 10}}},
-		Extra: []Sample{
+		Extra: []report.Sample{
 			{Name: "peer_insecure", Help: "1 if peers talk in the clear.", Value: 1},
-			{Name: "session_ends_total", Help: "Sessions ended.", Labels: []Pair{{"cause", "closed"}},
-				Value: 7},
+			{Name: "session_ends_total", Help: "Sessions ended.",
+				Labels: []report.Pair{{Key: "cause", Value: "closed"}}, Value: 7},
 		},
 	}
 }
 
 // ensemble is the third of three servers, the leader.
-func ensemble() Status {
+func ensemble() report.Status {
 	s := standalone()
-	s.Mode, s.ID, s.Leader, s.LeaderAddr = Leader, 3, 3, "127.0.0.1:22313"
+	s.Mode, s.ID, s.Leader, s.LeaderAddr = report.Leader, 3, 3, "127.0.0.1:22313"
 	s.Leads = 6334 * time.Millisecond
 	s.Zxid = 0x30000000c
 	s.Synced = 2
@@ -190,9 +191,9 @@ func ensemble() Status {
 }
 
 // follower is the same ensemble seen from another server.
-func follower() Status {
+func follower() report.Status {
 	s := ensemble()
-	s.Mode, s.ID = Follower, 1
+	s.Mode, s.ID = report.Follower, 1
 	for i := range s.SessionList {
 		s.SessionList[i].Expires = time.Time{}
 	}
@@ -234,14 +235,6 @@ func TestEmptyContainers(t *testing.T) {
 	const want = "{\n  \"a\" : [ ],\n  \"b\" : { },\n  \"c\" : [ {\n    \"d\" : 1\n  }, {\n    \"d\" : 1\n  " +
 		"} ]\n}"
 	expect.Equal(t, b.String(), want)
-}
-
-func TestNumbersAreJavas(t *testing.T) {
-	for f, want := range map[float64]string{0: "0.0", 1.8177: "1.8177", 9333.66666: "9333.6667", 5: "5.0",
-		-0.00001: "0.0", 1e21: "1000000000000000000000.0"} {
-		got := decimal(f)
-		expect.Equal(t, got, want, "%v prints as %s", f, got)
-	}
 }
 
 func TestAddressesAreJavas(t *testing.T) {

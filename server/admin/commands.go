@@ -3,77 +3,80 @@ package admin
 import (
 	"net/url"
 	"strconv"
+
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // command is one row of the table of HTTP commands. ZooKeeper's AdminServer has the same names and aliases.
 type command struct {
 	name    string
 	aliases []string
-	need    Need
+	need    report.Need
 	always  bool // answers while the server does not serve
 	heavy   bool // the answer is heavy, as for a four-letter word
 	// changes says that the command changes state, so that GET never runs it.
 	changes bool
 	// answer makes the members of the answer except command and error. The result no is the answer's error; it
 	// is "" if the command succeeds.
-	answer func(s *Status, args url.Values) (members object, no string)
+	answer func(s *report.Status, args url.Values) (members object, no string)
 }
 
 // fine makes the answer function of a command that cannot fail.
-func fine(f func(*Status) object) func(*Status, url.Values) (object, string) {
-	return func(s *Status, _ url.Values) (object, string) { return f(s), "" }
+func fine(f func(*report.Status) object) func(*report.Status, url.Values) (object, string) {
+	return func(s *report.Status, _ url.Values) (object, string) { return f(s), "" }
 }
 
 // commandTable is sorted by name, like the list at /commands.
 func (a *Admin) commandTable() []command {
-	resets := func(what func(Source)) func(*Status, url.Values) (object, string) {
-		return fine(func(*Status) object {
+	resets := func(what func(Source)) func(*report.Status, url.Values) (object, string) {
+		return fine(func(*report.Status) object {
 			what(a.o.Source)
 			return nil
 		})
 	}
-	nothing := fine(func(*Status) object { return nil })
+	nothing := fine(func(*report.Status) object { return nil })
 	return []command{
 		{name: "configuration", aliases: []string{"conf", "config"}, answer: fine(jsonConfiguration)},
 		{name: "connection_stat_reset", aliases: []string{"crst"}, changes: true,
 			answer: resets(Source.ResetConns)},
-		{name: "connections", aliases: []string{"cons"}, need: NeedConns, heavy: true,
-			answer: fine(func(s *Status) object { return jsonConnections(s, jsonConnection) })},
-		{name: "dirs", need: NeedDirs, answer: fine(func(s *Status) object {
+		{name: "connections", aliases: []string{"cons"}, need: report.NeedConns, heavy: true,
+			answer: fine(func(s *report.Status) object { return jsonConnections(s, jsonConnection) })},
+		{name: "dirs", need: report.NeedDirs, answer: fine(func(s *report.Status) object {
 			return object{{"datadir_size", s.DataDirSize}, {"logdir_size", s.LogDirSize}}
 		})},
-		{name: "dump", need: NeedSessions | NeedEphemerals, heavy: true, answer: fine(jsonDump)},
-		{name: "environment", aliases: []string{"env", "envi"}, need: NeedProcess, always: true,
-			answer: fine(func(s *Status) object { return jsonPairs(environment(s)) })},
+		{name: "dump", need: report.NeedSessions | report.NeedEphemerals, heavy: true, answer: fine(jsonDump)},
+		{name: "environment", aliases: []string{"env", "envi"}, need: report.NeedProcess, always: true,
+			answer: fine(func(s *report.Status) object { return jsonPairs(environment(s)) })},
 		{name: "get_trace_mask", aliases: []string{"gtmk"}, always: true,
-			answer: fine(func(*Status) object { return object{{"tracemask", a.mask.Load()}} })},
+			answer: fine(func(*report.Status) object { return object{{"tracemask", a.mask.Load()}} })},
 		{name: "hash", answer: fine(jsonHash)},
-		{name: "initial_configuration", aliases: []string{"icfg"}, answer: fine(func(s *Status) object {
+		{name: "initial_configuration", aliases: []string{"icfg"}, answer: fine(func(s *report.Status) object {
 			if s.Config.File == "" {
 				return object{{"initial_configuration", nil}}
 			}
 			return object{{"initial_configuration", s.Config.File}}
 		})},
-		{name: "is_read_only", aliases: []string{"isro"}, answer: fine(func(s *Status) object {
-			return object{{"read_only", s.Mode == ReadOnly}}
+		{name: "is_read_only", aliases: []string{"isro"}, answer: fine(func(s *report.Status) object {
+			return object{{"read_only", s.Mode == report.ReadOnly}}
 		})},
 		{name: "last_snapshot", aliases: []string{"lsnp"}, answer: fine(jsonLastSnapshot)},
-		{name: "leader", aliases: []string{"lead"}, answer: func(s *Status, _ url.Values) (object, string) {
-			if !s.ensemble() {
+		{name: "leader", aliases: []string{"lead"}, answer: func(s *report.Status, _ url.Values) (object, string) {
+			if !s.Ensemble() {
 				return nil, "server is not initialized"
 			}
-			return object{{"is_leader", s.Mode == Leader}, {"leader_id", s.Leader},
+			return object{{"is_leader", s.Mode == report.Leader}, {"leader_id", s.Leader},
 				{"leader_ip", withoutPort(s.LeaderAddr)}}, ""
 		}},
-		{name: "monitor", aliases: []string{"mntr"}, need: NeedMetrics | NeedDirs | NeedProcess, always: true,
+		{name: "monitor", aliases: []string{"mntr"},
+			need: report.NeedMetrics | report.NeedDirs | report.NeedProcess, always: true,
 			answer: fine(jsonMonitor)},
 		{name: "observer_connection_stat_reset", aliases: []string{"orst"}, changes: true, answer: nothing},
 		{name: "observers", aliases: []string{"obsr"}, answer: fine(jsonObservers)},
 		{name: "ruok", answer: nothing},
-		{name: "server_stats", aliases: []string{"srvr"}, need: NeedDirs | NeedMetrics,
+		{name: "server_stats", aliases: []string{"srvr"}, need: report.NeedDirs | report.NeedMetrics,
 			answer: fine(jsonServerStats)},
 		{name: "set_trace_mask", aliases: []string{"stmk"}, always: true, changes: true,
-			answer: func(_ *Status, args url.Values) (object, string) {
+			answer: func(_ *report.Status, args url.Values) (object, string) {
 				mask, err := strconv.ParseInt(args.Get("traceMask"), 10, 64)
 				if err != nil {
 					return nil, "setTraceMask requires long traceMask argument"
@@ -82,31 +85,32 @@ func (a *Admin) commandTable() []command {
 				return object{{"tracemask", mask}}, ""
 			}},
 		{name: "stat_reset", aliases: []string{"srst"}, changes: true, answer: resets(Source.ResetStats)},
-		{name: "stats", aliases: []string{"stat"}, need: NeedDirs | NeedMetrics | NeedConns, heavy: true,
-			answer: fine(func(s *Status) object {
+		{name: "stats", aliases: []string{"stat"},
+			need: report.NeedDirs | report.NeedMetrics | report.NeedConns, heavy: true,
+			answer: fine(func(s *report.Status) object {
 				return append(jsonServerStats(s), jsonConnections(s, jsonBrief)...)
 			})},
-		{name: "system_properties", aliases: []string{"sysp"}, need: NeedProcess, always: true,
-			answer: fine(func(s *Status) object { return jsonPairs(s.Environment) })},
+		{name: "system_properties", aliases: []string{"sysp"}, need: report.NeedProcess, always: true,
+			answer: fine(func(s *report.Status) object { return jsonPairs(s.Environment) })},
 		{name: "voting_view", answer: fine(jsonVotingView)},
-		{name: "watch_summary", aliases: []string{"wchs"}, answer: fine(func(s *Status) object {
+		{name: "watch_summary", aliases: []string{"wchs"}, answer: fine(func(s *report.Status) object {
 			return object{{"num_connections", s.WatchConns}, {"num_paths", s.WatchPaths},
 				{"num_total_watches", s.Watches}}
 		})},
-		{name: "watches", aliases: []string{"wchc"}, need: NeedWatches, heavy: true,
-			answer: fine(func(s *Status) object {
+		{name: "watches", aliases: []string{"wchc"}, need: report.NeedWatches, heavy: true,
+			answer: fine(func(s *report.Status) object {
 				return object{{"session_id_to_watched_paths", jsonSessionPaths(s.WatchList)}}
 			})},
-		{name: "watches_by_path", aliases: []string{"wchp"}, need: NeedWatches, heavy: true,
+		{name: "watches_by_path", aliases: []string{"wchp"}, need: report.NeedWatches, heavy: true,
 			answer: fine(jsonWatchesByPath)},
 		{name: "zabstate", always: true, answer: fine(jsonZabState)},
 	}
 }
 
 // runCommand returns the whole answer of a command. The argument name is the name that the request used.
-func (a *Admin) runCommand(c *command, name string, need Need, args url.Values) object {
+func (a *Admin) runCommand(c *command, name string, need report.Need, args url.Values) object {
 	s := a.o.Source.Status(c.need | need)
-	if !s.answers() && !c.always {
+	if !s.Answers() && !c.always {
 		return object{{"command", name}, {"error", notServing}}
 	}
 	o, no := c.answer(s, args)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // Answers that clients and scripts compare with fixed texts.
@@ -28,38 +29,38 @@ const DefaultWhitelist = "ruok,srvr,stat,mntr,conf,envi,isro,dirs,wchs,crst,srst
 // word is one row of the table of four-letter words.
 type word struct {
 	name string
-	need Need
+	need report.Need
 	// heavy says that the cost of the answer grows with the number of clients, nodes or watches.
 	heavy bool
 	// idle is the answer while the server does not serve clients; if it is empty, the answer is the usual
 	// sentence. always says that the server answers the word in any state.
 	idle   string
 	always bool
-	render func(w io.Writer, s *Status)
+	render func(w io.Writer, s *report.Status)
 	do     func(Source) // runs before the answer is rendered
 }
 
 func (a *Admin) wordTable() []word {
 	return []word{
-		{name: "ruok", always: true, render: func(w io.Writer, _ *Status) { io.WriteString(w, "imok") }},
+		{name: "ruok", always: true, render: func(w io.Writer, _ *report.Status) { io.WriteString(w, "imok") }},
 		{name: "srvr", render: renderSrvr},
-		{name: "stat", need: NeedConns, render: renderStat},
-		{name: "mntr", need: NeedMetrics | NeedDirs | NeedProcess, render: renderMntr},
-		{name: "conf", need: NeedDirs, render: renderConf},
-		{name: "cons", need: NeedConns, heavy: true,
-			render: func(w io.Writer, s *Status) { renderConns(w, s, false) }},
+		{name: "stat", need: report.NeedConns, render: renderStat},
+		{name: "mntr", need: report.NeedMetrics | report.NeedDirs | report.NeedProcess, render: renderMntr},
+		{name: "conf", need: report.NeedDirs, render: renderConf},
+		{name: "cons", need: report.NeedConns, heavy: true,
+			render: func(w io.Writer, s *report.Status) { renderConns(w, s, false) }},
 		{name: "crst", render: renderText("Connection stats reset.\n"), do: Source.ResetConns},
 		{name: "srst", render: renderText("Server stats reset.\n"), do: Source.ResetStats},
-		{name: "envi", need: NeedProcess, always: true, render: renderEnvi},
-		{name: "dump", need: NeedSessions | NeedEphemerals | NeedConns, heavy: true,
+		{name: "envi", need: report.NeedProcess, always: true, render: renderEnvi},
+		{name: "dump", need: report.NeedSessions | report.NeedEphemerals | report.NeedConns, heavy: true,
 			render: renderDump},
 		{name: "wchs", render: renderWchs},
-		{name: "wchc", need: NeedWatches, heavy: true, render: renderWchc},
-		{name: "wchp", need: NeedWatches, heavy: true, render: renderWchp},
-		{name: "dirs", need: NeedDirs, render: renderDirs},
+		{name: "wchc", need: report.NeedWatches, heavy: true, render: renderWchc},
+		{name: "wchp", need: report.NeedWatches, heavy: true, render: renderWchp},
+		{name: "dirs", need: report.NeedDirs, render: renderDirs},
 		{name: "isro", idle: "null", render: renderIsRO},
-		{name: "gtmk", always: true, render: func(w io.Writer, _ *Status) { a.renderMask(w) }},
-		{name: "stmk", always: true, render: func(w io.Writer, _ *Status) { a.renderMask(w) }},
+		{name: "gtmk", always: true, render: func(w io.Writer, _ *report.Status) { a.renderMask(w) }},
+		{name: "stmk", always: true, render: func(w io.Writer, _ *report.Status) { a.renderMask(w) }},
 		{name: "hash", idle: notServing, render: renderHash},
 	}
 }
@@ -76,6 +77,9 @@ func IsWord(first [4]byte) bool {
 	return first[0] >= 'a' && first[0] <= 'z' && !slices.Contains(first[:], ' ') &&
 		strings.Contains(words, string(first[:]))
 }
+
+// IsWord is the function of this name, for listeners that know the Admin alone.
+func (a *Admin) IsWord(first [4]byte) bool { return IsWord(first) }
 
 // SetWhitelist sets the words that Admin answers from now on. It always adds srvr, on which health checks and
 // zkServer.sh rely.
@@ -144,10 +148,10 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 }
 
 func (a *Admin) answer(out io.Writer, w word) {
-	var s *Status
+	var s *report.Status
 	if w.name != "ruok" { // the answer to ruok needs no status
 		s = a.o.Source.Status(w.need)
-		if !s.answers() && !w.always {
+		if !s.Answers() && !w.always {
 			io.WriteString(out, cmp.Or(w.idle, notServing+"\n"))
 			return
 		}
@@ -161,8 +165,8 @@ func (a *Admin) answer(out io.Writer, w word) {
 	}
 }
 
-func renderText(text string) func(io.Writer, *Status) {
-	return func(w io.Writer, _ *Status) { io.WriteString(w, text) }
+func renderText(text string) func(io.Writer, *report.Status) {
+	return func(w io.Writer, _ *report.Status) { io.WriteString(w, text) }
 }
 
 func (a *Admin) renderMask(w io.Writer) {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -44,7 +45,7 @@ func ask(t *testing.T, a *Admin, word, rest string) string {
 func TestWordsHaveTheBytesOfZooKeeper(t *testing.T) {
 	for _, server := range []struct {
 		name   string
-		status Status
+		status report.Status
 	}{{"standalone", standalone()}, {"leader", ensemble()}, {"follower", follower()}} {
 		a := newAdmin(t, &fake{status: server.status}, "*")
 		for word := range strings.FieldsSeq(words) {
@@ -170,7 +171,7 @@ func TestWordsAskForNoMoreThanTheyShow(t *testing.T) {
 
 // TestClientsParseTheVersion runs go-zookeeper's parser and the expressions of kazoo's server_version().
 func TestClientsParseTheVersion(t *testing.T) {
-	for _, status := range []Status{standalone(), ensemble(), follower()} {
+	for _, status := range []report.Status{standalone(), ensemble(), follower()} {
 		a := newAdmin(t, &fake{status: status}, "")
 		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close()
@@ -219,7 +220,7 @@ func TestGoZooKeeperParsesCons(t *testing.T) {
 // that does not match.
 func TestEveryLineOfMntrIsParsed(t *testing.T) {
 	line := regexp.MustCompile(`^zk_(\w[\w\.\-]*)\s+([\w\.\-]+)`)
-	for _, status := range []Status{standalone(), ensemble()} {
+	for _, status := range []report.Status{standalone(), ensemble()} {
 		a := newAdmin(t, &fake{status: status}, "")
 		seen := map[string]bool{}
 		for l := range strings.Lines(ask(t, a, "mntr", "")) {
@@ -232,7 +233,7 @@ func TestEveryLineOfMntrIsParsed(t *testing.T) {
 			seen[m[1]] = true
 		}
 		for name := range strings.FieldsSeq(dashboardGauges) {
-			if status.Mode == Standalone && strings.Contains(leaderGauges, name) {
+			if status.Mode == report.Standalone && strings.Contains(leaderGauges, name) {
 				continue
 			}
 			expect.That(t, seen[name], "%s is missing", name)
@@ -258,7 +259,7 @@ func (s *slow) SetWriteDeadline(t time.Time) error {
 
 func TestAnswersHaveFiveSecondsAndOneForEachMegabyte(t *testing.T) {
 	status := standalone()
-	status.WatchList = []SessionPaths{{Session: 1}}
+	status.WatchList = []report.SessionPaths{{Session: 1}}
 	for i := range 30000 {
 		status.WatchList[0].Paths = append(status.WatchList[0].Paths, fmt.Sprintf("/%099d", i))
 	}
@@ -322,7 +323,8 @@ func TestConfOfAMember(t *testing.T) {
 // A server that only reads says so.
 func TestReadOnlyServerSaysSo(t *testing.T) {
 	s := follower()
-	for mode, want := range map[Mode][2]string{Follower: {"rw", ""}, ReadOnly: {"ro", "READ-ONLY mode"}} {
+	for mode, want := range map[report.Mode][2]string{report.Follower: {"rw", ""},
+		report.ReadOnly: {"ro", "READ-ONLY mode"}} {
 		s.Mode = mode
 		a := newAdmin(t, &fake{status: s}, "*")
 		expect.Equal(t, ask(t, a, "isro", ""), want[0])

@@ -9,7 +9,9 @@ import (
 	"net/http/pprof"
 	"os"
 
+	"github.com/zlockd/zlockd/server/admin/exporter"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // Handler serves everything under the admin address.
@@ -84,7 +86,7 @@ func (a *Admin) MetricsServer() *http.Server {
 }
 
 func (a *Admin) metricsHandler() http.Handler {
-	e := Exporter{Status: a.o.Source.Status, LoginsFailed: a.loginsFailed.Load, NoJVM: a.o.NoJVM}
+	e := exporter.Source{Status: a.o.Source.Status, LoginsFailed: a.loginsFailed.Load, NoJVM: a.o.NoJVM}
 	return a.outgoing.InPlace(a.scrapes, a.o.Now, e.Handler())
 }
 
@@ -101,7 +103,7 @@ func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
 func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	c := a.byName[name]
-	hidden := Need(0)
+	hidden := report.Need(0)
 	var no *port.Refusal
 	switch {
 	case c == nil:
@@ -113,7 +115,7 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 		if no == nil {
 			var all bool
 			if all, no = a.o.Authorize.Sees(r); all {
-				hidden = NeedHidden
+				hidden = report.NeedHidden
 			}
 		}
 	}
@@ -149,7 +151,7 @@ func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) *port.Refusal 
 // serveHealth reports whether the process is sound. A server that waits for a leader is sound: a
 // restart would not help.
 func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	s := a.o.Source.Status(NeedProcess)
+	s := a.o.Source.Status(report.NeedProcess)
 	code, word := http.StatusOK, "ok"
 	if len(s.Faults) > 0 {
 		code, word = http.StatusServiceUnavailable, "failing"
@@ -167,12 +169,12 @@ func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 	a.serveState(w, s, http.StatusServiceUnavailable, "not ready", append([]string{s.Reason}, s.Faults...))
 }
 
-func (a *Admin) serveState(w http.ResponseWriter, s *Status, code int, word string, reasons []string) {
+func (a *Admin) serveState(w http.ResponseWriter, s *report.Status, code int, word string, reasons []string) {
 	var mode any
 	if s.Serving {
 		mode = string(s.Mode)
 	}
 	answerJSON(w, code, object{{"v", 1}, {"status", word}, {"reasons", reasons}, {"notices", s.Notices},
-		{"serving", s.Serving}, {"mode", mode}, {"id", s.ID}, {"leader", s.Leader}, {"zxid", Hex(s.Zxid)},
+		{"serving", s.Serving}, {"mode", mode}, {"id", s.ID}, {"leader", s.Leader}, {"zxid", report.Hex(s.Zxid)},
 		{"version", s.Version}, {"uptime_ms", s.Uptime.Milliseconds()}})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -54,7 +55,7 @@ func do(t *testing.T, h http.Handler, r *http.Request) *httptest.ResponseRecorde
 func TestCommandsHaveTheBytesOfZooKeeper(t *testing.T) {
 	for _, server := range []struct {
 		name   string
-		status Status
+		status report.Status
 	}{{"standalone", standalone()}, {"leader", ensemble()}, {"follower", follower()}} {
 		a := newAdmin(t, &fake{status: server.status}, "")
 		h := a.Handler()
@@ -292,10 +293,10 @@ func TestMetricsKeepTheirNames(t *testing.T) {
 // A measure may be a histogram; a name that ends in total is a counter, and text that is not UTF-8 is shown.
 func TestMeasuresOfOtherPackagesAreShown(t *testing.T) {
 	s := standalone()
-	s.Measure("things", "Things.", 2.5, Pair{"kind", "a\xff"})
+	s.Measure("things", "Things.", 2.5, report.Pair{Key: "kind", Value: "a\xff"})
 	s.Measure("things_total", "All things.", 3)
-	s.Extra = append(s.Extra, Sample{Name: "waits", Help: "Waits.",
-		Histogram: &Histogram{Count: 3, Sum: 4.5, Buckets: map[float64]uint64{1: 1, 2: 2}}})
+	s.Extra = append(s.Extra, report.Sample{Name: "waits", Help: "Waits.",
+		Histogram: &report.Histogram{Count: 3, Sum: 4.5, Buckets: map[float64]uint64{1: 1, 2: 2}}})
 	body := get(t, newAdmin(t, &fake{status: s}, "").Handler(), "/metrics").Body.String()
 	for _, line := range []string{"zlockd_things{kind=\"a\uFFFD\"} 2.5", "# TYPE zlockd_things gauge",
 		"zlockd_things_total 3", "# TYPE zlockd_things_total counter", `zlockd_waits_bucket{le="1"} 1`,
@@ -541,11 +542,11 @@ func TestStrangeHostsAreRefused(t *testing.T) {
 // A sample whose name is taken must not suppress the others.
 func TestSamplesOfOneNameDoNotSpoilTheMetrics(t *testing.T) {
 	var m metrics.Set
-	s := Status{Now: at}
+	s := report.Status{Now: at}
 	for _, path := range []string{"/\xff/x", "/\xfe/y", "/\xff\xfe", "/app\xff", "/app"} {
 		m.Writes.Observe(path, 1)
 	}
-	s.Fill(&m, NeedMetrics)
+	s.Fill(&m, report.NeedMetrics)
 	s.Measure("twice", "Twice.", 1)
 	s.Measure("twice", "Twice.", 2)
 	w := get(t, newAdmin(t, &fake{status: s}, "").Handler(), "/metrics")

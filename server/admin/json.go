@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // object is a JSON object. Its members keep their order.
@@ -47,7 +49,7 @@ func (j *jsonWriter) value(v any) {
 	case bool, int, uint32, int64, uint64, json.Number:
 		fmt.Fprint(j.w, v)
 	case float64:
-		j.w.WriteString(decimal(v))
+		j.w.WriteString(report.Decimal(v))
 	case object:
 		j.object(v)
 	case []string:

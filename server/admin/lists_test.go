@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -82,28 +83,28 @@ func TestListsSayWhatTheyTake(t *testing.T) {
 		for i := range path {
 			path[i] = byte(r.Uint32())
 		}
-		list := []SessionPaths{{math.MinInt64, []string{string(path)}}}
+		list := []report.SessionPaths{{Session: math.MinInt64, Paths: []string{string(path)}}}
 		for name, n := range map[string]int{
 			"by session": length(jsonSessionPaths(list)),
-			"by path": length(jsonWatchesByPath(&Status{WatchList: list})) - len(
+			"by path": length(jsonWatchesByPath(&report.Status{WatchList: list})) - len(
 				"path_to_session_ids"),
 		} {
-			must.That(t, n <= ListedPath(string(path))+listedPath,
-				"%s: %q takes %d bytes, not %d", name, path, n, ListedPath(string(path)))
+			must.That(t, n <= report.ListedPath(string(path))+report.ListedPath(""),
+				"%s: %q takes %d bytes, not %d", name, path, n, report.ListedPath(string(path)))
 		}
 	}
-	c := Conn{Addr: strings.Repeat("[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%eth0]:65535", 2),
+	c := report.Conn{Addr: strings.Repeat("[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%eth0]:65535", 2),
 		LastOp: strings.Repeat("X", 20), Interest: 5, Timeout: math.MaxInt64, Session: math.MinInt64,
 		Queued: math.MinInt64, Received: math.MinInt64, Sent: math.MinInt64,
 		Established: time.UnixMilli(math.MaxInt64 / 2),
 		LastCxid:    math.MinInt64, LastZxid: math.MinInt64, LastReply: math.MaxInt64, LastLatency: math.MinInt64,
 		Latency: metrics.Latency{Min: math.MinInt64, Avg: -math.MaxInt64, Max: math.MinInt64}}
-	if n := length(jsonConnection(&c)); n > ListedConn {
+	if n := length(jsonConnection(&c)); n > report.ListedConn {
 		t.Errorf("a connection takes %d bytes", n)
 	}
-	s := &Status{SessionList: []Session{{ID: math.MinInt64, Expires: time.Now()}}}
+	s := &report.Status{SessionList: []report.Session{{ID: math.MinInt64, Expires: time.Now()}}}
 	if n := length(jsonDump(s)) - len(
-		"expiry_time_to_session_ids session_id_to_ephemeral_paths"); n > ListedSession {
+		"expiry_time_to_session_ids session_id_to_ephemeral_paths"); n > report.ListedSession {
 		t.Errorf("a session takes %d bytes", n)
 	}
 }
@@ -111,12 +112,12 @@ func TestListsSayWhatTheyTake(t *testing.T) {
 // A list ends where the answer has no more room, and the answer says so.
 func TestListsEndWhereThereIsNoRoom(t *testing.T) {
 	path := "/" + strings.Repeat(`"`, 60_000)
-	s := &Status{Node: status.Node{Serving: true}, Mode: Leader}
-	l := SessionPaths{Session: 1}
-	for s.Fits("watches", 1_000_000, ListedPath(path)) {
+	s := &report.Status{Node: status.Node{Serving: true}, Mode: report.Leader}
+	l := report.SessionPaths{Session: 1}
+	for s.Fits("watches", 1_000_000, report.ListedPath(path)) {
 		l.Paths = append(l.Paths, path)
 	}
-	s.WatchList = []SessionPaths{l}
+	s.WatchList = []report.SessionPaths{l}
 	a := must.Get(New(Options{Source: &fake{status: *s}, Whitelist: "*"}))(t)
 	const said = "too many: 1000000 watches, of which only some are shown"
 	var b bytes.Buffer

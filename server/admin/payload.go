@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/admin/exporter"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 )
 
-func jsonConfiguration(s *Status) object {
+func jsonConfiguration(s *report.Status) object {
 	c := &s.Config
 	return object{{"client_port", c.ClientPort}, {"data_dir", c.DataDir}, {"data_log_dir", c.LogDir},
 		{"tick_time", c.TickTime.Milliseconds()}, {"max_client_cnxns", c.MaxClientCnxns},
@@ -31,19 +33,19 @@ func those[T any](list []T, show func(*T) bool, make func(*T) object) iter.Seq[o
 }
 
 // jsonConnections makes the lists of plain and of TLS connections.
-func jsonConnections(s *Status, make func(*Conn) object) object {
+func jsonConnections(s *report.Status, make func(*report.Conn) object) object {
 	return object{
-		{"connections", those(s.ConnList, func(c *Conn) bool { return !c.Secure }, make)},
-		{"secure_connections", those(s.ConnList, func(c *Conn) bool { return c.Secure }, make)},
+		{"connections", those(s.ConnList, func(c *report.Conn) bool { return !c.Secure }, make)},
+		{"secure_connections", those(s.ConnList, func(c *report.Conn) bool { return c.Secure }, make)},
 	}
 }
 
-func jsonBrief(c *Conn) object {
+func jsonBrief(c *report.Conn) object {
 	return object{{"remote_socket_address", hostPort(c.Addr)}, {"interest_ops", c.Interest},
 		{"outstanding_requests", c.Queued}, {"packets_received", c.Received}, {"packets_sent", c.Sent}}
 }
 
-func jsonConnection(c *Conn) object {
+func jsonConnection(c *report.Conn) object {
 	return append(jsonBrief(c), object{{"session_id", c.Session}, {"last_operation", lastOp(c)},
 		{"established", c.Established.UnixMilli()}, {"session_timeout", c.Timeout.Milliseconds()},
 		{"last_cxid", c.LastCxid}, {"last_zxid", c.LastZxid},
@@ -52,7 +54,7 @@ func jsonConnection(c *Conn) object {
 		{"max_latency", c.Latency.Max}}...)
 }
 
-func jsonDump(s *Status) object {
+func jsonDump(s *report.Status) object {
 	var expiries object
 	for _, set := range sessionSets(s) {
 		ids := make([]int64, len(set.items))
@@ -65,14 +67,14 @@ func jsonDump(s *Status) object {
 		{"session_id_to_ephemeral_paths", jsonSessionPaths(s.Ephemerals)}}
 }
 
-func jsonSessionPaths(list []SessionPaths) (o object) {
+func jsonSessionPaths(list []report.SessionPaths) (o object) {
 	for _, l := range list {
 		o = append(o, member{strconv.FormatInt(l.Session, 10), l.Paths})
 	}
 	return o
 }
 
-func jsonWatchesByPath(s *Status) object {
+func jsonWatchesByPath(s *report.Status) object {
 	paths, byPath := watchersByPath(s.WatchList)
 	var o object
 	for _, p := range paths {
@@ -81,29 +83,30 @@ func jsonWatchesByPath(s *Status) object {
 	return object{{"path_to_session_ids", o}}
 }
 
-func jsonPairs(pairs []Pair) (o object) {
+func jsonPairs(pairs []report.Pair) (o object) {
 	for _, p := range pairs {
 		o = append(o, member{p.Key, p.Value})
 	}
 	return o
 }
 
-func jsonHash(s *Status) object {
-	return object{{"digests", those(s.Digests, func(*Digest) bool { return true }, func(d *Digest) object {
+func jsonHash(s *report.Status) object {
+	all := func(*report.Digest) bool { return true }
+	return object{{"digests", those(s.Digests, all, func(d *report.Digest) object {
 		return object{{"zxid", d.Zxid}, {"digest", d.Digest}, {"digest_version", d.Version}}
 	})}}
 }
 
-func jsonLastSnapshot(s *Status) object {
+func jsonLastSnapshot(s *report.Status) object {
 	seconds := int64(0)
 	if !s.Snapshot.Time.IsZero() {
 		seconds = s.Snapshot.Time.Unix()
 	}
-	return object{{"zxid", strings.TrimPrefix(Hex(s.Snapshot.Zxid), "0x")}, {"timestamp", seconds}}
+	return object{{"zxid", strings.TrimPrefix(report.Hex(s.Snapshot.Zxid), "0x")}, {"timestamp", seconds}}
 }
 
-func jsonMonitor(s *Status) (o object) {
-	each(s, func(name, value string, text bool) {
+func jsonMonitor(s *report.Status) (o object) {
+	exporter.Lines(s, func(name, value string, text bool) {
 		if text {
 			o = append(o, member{name, value})
 		} else {
@@ -113,17 +116,17 @@ func jsonMonitor(s *Status) (o object) {
 	return o
 }
 
-func jsonObservers(s *Status) object {
+func jsonObservers(s *report.Status) object {
 	return object{{"synced_observers", s.SyncedNon},
 		{"observers", those(s.Members, func(m *status.Member) bool { return !m.Voter },
 			func(m *status.Member) object { return object{{"sid", m.ID}, {"address", m.Peer}} })}}
 }
 
-func jsonServerStats(s *Status) object {
+func jsonServerStats(s *report.Status) object {
 	sizes := func(z metrics.Sizes) object {
 		return object{{"last_buffer_size", z.Last}, {"min_buffer_size", z.Min}, {"max_buffer_size", z.Max}}
 	}
-	o := object{{"version", s.versionLine()}, {"read_only", s.Mode == ReadOnly}, {"server_stats", object{
+	o := object{{"version", s.VersionLine()}, {"read_only", s.Mode == report.ReadOnly}, {"server_stats", object{
 		{"packets_sent", s.Sent}, {"packets_received", s.Received},
 		{"fsync_threshold_exceed_count", s.Counters["fsync_threshold_exceed_count"]},
 		{"client_response_stats", sizes(s.Responses)}, {"provider_null", false},
@@ -134,13 +137,13 @@ func jsonServerStats(s *Status) object {
 		{"auth_failed_count", s.AuthFailed}, {"non_mtlsremote_conn_count", 0},
 		{"non_mtlslocal_conn_count", 0},
 	}}, {"client_response", sizes(s.Responses)}}
-	if s.Mode == Leader {
+	if s.Mode == report.Leader {
 		o = append(o, member{"proposal_stats", sizes(s.Proposals)})
 	}
 	return append(o, member{"node_count", s.Nodes})
 }
 
-func jsonVotingView(s *Status) object {
+func jsonVotingView(s *report.Status) object {
 	var voters object
 	for _, m := range s.Members {
 		if m.Voter {
@@ -154,18 +157,18 @@ func jsonVotingView(s *Status) object {
 
 // jsonZabState describes the ensemble's state in ZooKeeper's terms. The epoch is raft's term, and the counter
 // is the zxid.
-func jsonZabState(s *Status) object {
-	m, ok := s.member()
-	if !ok || !s.ensemble() {
+func jsonZabState(s *report.Status) object {
+	m, ok := s.Self()
+	if !ok || !s.Ensemble() {
 		return object{{"voting", false}, {"zabstate", ""}}
 	}
 	state := "election"
 	if s.Serving {
 		state = "broadcast"
 	}
-	return object{{"myid", s.ID}, {"is_leader", s.leading()}, {"quorum_address", jsonAddress(m.Peer)},
+	return object{{"myid", s.ID}, {"is_leader", s.Leading()}, {"quorum_address", jsonAddress(m.Peer)},
 		{"election_address", jsonAddress(m.Peer)}, {"client_address", m.Client}, {"voting", m.Voter},
-		{"last_zxid", Hex(s.Zxid)}, {"zab_epoch", s.Term}, {"zab_counter", s.Zxid}, {"zabstate", state}}
+		{"last_zxid", report.Hex(s.Zxid)}, {"zab_epoch", s.Term}, {"zab_counter", s.Zxid}, {"zabstate", state}}
 }
 
 func jsonAddress(addr string) object {

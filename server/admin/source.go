@@ -5,13 +5,14 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // Source is the server as this package sees it. Its methods may be called by
 // several goroutines at once.
 type Source interface {
 	// Status returns a fresh value that the caller owns.
-	Status(Need) *Status
+	Status(report.Need) *report.Status
 	// ResetStats zeroes what `srst` zeroes: packets, latencies, sizes.
 	ResetStats()
 	// ResetConns zeroes the statistics of every client connection.

@@ -7,85 +7,88 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin/exporter"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // Many programs parse these answers by line number and by regular expression. So the order, blanks and final
 // newlines are the same as in ZooKeeper's answers.
 
-func renderSrvr(w io.Writer, s *Status) {
+func renderSrvr(w io.Writer, s *report.Status) {
 	renderVersion(w, s)
 	renderNumbers(w, s)
 }
 
-func renderStat(w io.Writer, s *Status) {
+func renderStat(w io.Writer, s *report.Status) {
 	renderVersion(w, s)
 	io.WriteString(w, "Clients:\n")
 	renderConns(w, s, true)
 	renderNumbers(w, s)
 }
 
-func renderVersion(w io.Writer, s *Status) {
-	fmt.Fprintf(w, "Zookeeper version: %s\n", s.versionLine())
-	if s.Mode == ReadOnly {
+func renderVersion(w io.Writer, s *report.Status) {
+	fmt.Fprintf(w, "Zookeeper version: %s\n", s.VersionLine())
+	if s.Mode == report.ReadOnly {
 		io.WriteString(w, "READ-ONLY mode; serving only read-only clients\n")
 	}
 }
 
-func renderMntr(w io.Writer, s *Status) {
-	each(s, func(name, value string, _ bool) {
+func renderMntr(w io.Writer, s *report.Status) {
+	exporter.Lines(s, func(name, value string, _ bool) {
 		fmt.Fprintf(w, "zk_%s\t%s\n", name, value)
 	})
 }
 
-func renderIsRO(w io.Writer, s *Status) {
-	if s.Mode == ReadOnly {
+func renderIsRO(w io.Writer, s *report.Status) {
+	if s.Mode == report.ReadOnly {
 		io.WriteString(w, "ro")
 	} else {
 		io.WriteString(w, "rw")
 	}
 }
 
-func renderNumbers(w io.Writer, s *Status) {
-	fmt.Fprintf(w, "Latency min/avg/max: %d/%s/%d\n", s.Latency.Min, decimal(s.Latency.Avg), s.Latency.Max)
+func renderNumbers(w io.Writer, s *report.Status) {
+	fmt.Fprintf(w, "Latency min/avg/max: %d/%s/%d\n", s.Latency.Min, report.Decimal(s.Latency.Avg),
+		s.Latency.Max)
 	fmt.Fprintf(w, "Received: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
 		s.Received, s.Sent, s.Conns, s.Outstanding)
-	fmt.Fprintf(w, "Zxid: %s\nMode: %s\nNode count: %d\n", Hex(s.Zxid), s.Mode, s.Nodes)
-	if s.Mode == Leader {
+	fmt.Fprintf(w, "Zxid: %s\nMode: %s\nNode count: %d\n", report.Hex(s.Zxid), s.Mode, s.Nodes)
+	if s.Mode == report.Leader {
 		fmt.Fprintf(w, "Proposal sizes last/min/max: %d/%d/%d\n", s.Proposals.Last, s.Proposals.Min,
 			s.Proposals.Max)
 	}
 }
 
-func renderConn(w io.Writer, c *Conn, brief bool) {
+func renderConn(w io.Writer, c *report.Conn, brief bool) {
 	fmt.Fprintf(w, " %s[%x](queued=%d,recved=%d,sent=%d", javaAddr(c.Addr), c.Interest, c.Queued, c.Received,
 		c.Sent)
 	if !brief && c.Session != 0 {
-		fmt.Fprintf(w, ",sid=%s,lop=%s,est=%d,to=%d", Hex(c.Session), lastOp(c), c.Established.UnixMilli(),
+		fmt.Fprintf(w, ",sid=%s,lop=%s,est=%d,to=%d", report.Hex(c.Session), lastOp(c), c.Established.UnixMilli(),
 			c.Timeout.Milliseconds())
 		if c.LastCxid >= 0 {
-			fmt.Fprintf(w, ",lcxid=%s", Hex(c.LastCxid))
+			fmt.Fprintf(w, ",lcxid=%s", report.Hex(c.LastCxid))
 		}
-		fmt.Fprintf(w, ",lzxid=%s,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", Hex(c.LastZxid),
+		fmt.Fprintf(w, ",lzxid=%s,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", report.Hex(c.LastZxid),
 			c.LastReply.Milliseconds(), c.LastLatency, c.Latency.Min, int64(c.Latency.Avg), c.Latency.Max)
 	}
 	io.WriteString(w, ")\n")
 }
 
-func lastOp(c *Conn) string {
+func lastOp(c *report.Conn) string {
 	if c.LastOp == "" {
 		return "NA"
 	}
 	return c.LastOp
 }
 
-func renderConns(w io.Writer, s *Status, brief bool) {
+func renderConns(w io.Writer, s *report.Status, brief bool) {
 	for i := range s.ConnList {
 		renderConn(w, &s.ConnList[i], brief)
 	}
 	io.WriteString(w, "\n")
 }
 
-func renderConf(w io.Writer, s *Status) {
+func renderConf(w io.Writer, s *report.Status) {
 	c := &s.Config
 	fmt.Fprintf(w, "clientPort=%d\nsecureClientPort=%d\n", c.ClientPort, c.SecurePort)
 	fmt.Fprintf(w, "dataDir=%s\ndataDirSize=%d\ndataLogDir=%s\ndataLogSize=%d\n", c.DataDir, s.DataDirSize,
@@ -94,11 +97,11 @@ func renderConf(w io.Writer, s *Status) {
 	fmt.Fprintf(w, "minSessionTimeout=%d\nmaxSessionTimeout=%d\n", c.MinSessionTimeout.Milliseconds(),
 		c.MaxSessionTimeout.Milliseconds())
 	fmt.Fprintf(w, "clientPortListenBacklog=%d\nserverId=%d\n", c.ListenBacklog, confID(s))
-	if !s.ensemble() {
+	if !s.Ensemble() {
 		return
 	}
 	peerType := 0
-	if m, ok := s.member(); ok && !m.Voter {
+	if m, ok := s.Self(); ok && !m.Voter {
 		peerType = 1
 	}
 	// zlockd has no limits in ticks, but some readers need these values. They are the values of ZooKeeper's
@@ -119,14 +122,14 @@ func renderConf(w io.Writer, s *Status) {
 }
 
 // confID returns the server's id. For a standalone server it returns 0.
-func confID(s *Status) int64 {
-	if !s.ensemble() {
+func confID(s *report.Status) int64 {
+	if !s.Ensemble() {
 		return 0
 	}
 	return int64(s.ID)
 }
 
-func renderEnvi(w io.Writer, s *Status) {
+func renderEnvi(w io.Writer, s *report.Status) {
 	io.WriteString(w, "Environment:\n")
 	for _, p := range environment(s) {
 		fmt.Fprintf(w, "%s=%s\n", p.Key, p.Value)
@@ -134,52 +137,52 @@ func renderEnvi(w io.Writer, s *Status) {
 }
 
 // environment puts the version before the environment of the process.
-func environment(s *Status) []Pair {
-	return append([]Pair{{Key: "zookeeper.version", Value: s.versionLine()}}, s.Environment...)
+func environment(s *report.Status) []report.Pair {
+	return append([]report.Pair{{Key: "zookeeper.version", Value: s.VersionLine()}}, s.Environment...)
 }
 
-func renderDirs(w io.Writer, s *Status) {
+func renderDirs(w io.Writer, s *report.Status) {
 	fmt.Fprintf(w, "datadir_size: %d\nlogdir_size: %d\n", s.DataDirSize, s.LogDirSize)
 }
 
-func renderHash(w io.Writer, s *Status) {
+func renderHash(w io.Writer, s *report.Status) {
 	for _, d := range s.Digests {
 		fmt.Fprintf(w, "%x: %d\n", uint64(d.Zxid), d.Digest)
 	}
 }
 
-func renderWchs(w io.Writer, s *Status) {
+func renderWchs(w io.Writer, s *report.Status) {
 	fmt.Fprintf(w, "%d connections watching %d paths\nTotal watches:%d\n", s.WatchConns, s.WatchPaths, s.Watches)
 }
 
-func renderWchc(w io.Writer, s *Status) {
+func renderWchc(w io.Writer, s *report.Status) {
 	renderPaths(w, s.WatchList, "")
 	io.WriteString(w, "\n")
 }
 
 // renderPaths lists the paths of each session below the line of the session. That line ends with end.
-func renderPaths(w io.Writer, list []SessionPaths, end string) {
+func renderPaths(w io.Writer, list []report.SessionPaths, end string) {
 	for _, l := range list {
-		fmt.Fprintf(w, "%s%s\n", Hex(l.Session), end)
+		fmt.Fprintf(w, "%s%s\n", report.Hex(l.Session), end)
 		for _, p := range l.Paths {
 			fmt.Fprintf(w, "\t%s\n", p)
 		}
 	}
 }
 
-func renderWchp(w io.Writer, s *Status) {
+func renderWchp(w io.Writer, s *report.Status) {
 	paths, byPath := watchersByPath(s.WatchList)
 	for _, p := range paths {
 		fmt.Fprintf(w, "%s\n", p)
 		for _, id := range byPath[p] {
-			fmt.Fprintf(w, "\t%s\n", Hex(id))
+			fmt.Fprintf(w, "\t%s\n", report.Hex(id))
 		}
 	}
 	io.WriteString(w, "\n")
 }
 
 // watchersByPath turns the list of watches by session into lists by path.
-func watchersByPath(list []SessionPaths) (paths []string, byPath map[string][]int64) {
+func watchersByPath(list []report.SessionPaths) (paths []string, byPath map[string][]int64) {
 	byPath = make(map[string][]int64)
 	for _, l := range list {
 		for _, p := range l.Paths {
@@ -195,9 +198,9 @@ func watchersByPath(list []SessionPaths) (paths []string, byPath map[string][]in
 // javaDate is the form of Java's Date.toString.
 const javaDate = "Mon Jan 02 15:04:05 MST 2006"
 
-func renderDump(w io.Writer, s *Status) {
+func renderDump(w io.Writer, s *report.Status) {
 	io.WriteString(w, "SessionTracker dump:\n")
-	if sets := sessionSets(s); len(sets) > 0 || s.Mode != Follower && s.Mode != Observer {
+	if sets := sessionSets(s); len(sets) > 0 || s.Mode != report.Follower && s.Mode != report.Observer {
 		n := 0
 		for _, set := range sets {
 			n += len(set.items)
@@ -206,18 +209,18 @@ func renderDump(w io.Writer, s *Status) {
 		for _, set := range sets {
 			fmt.Fprintf(w, "%d expire at %s:\n", len(set.items), set.at.Format(javaDate))
 			for _, x := range set.items {
-				fmt.Fprintf(w, "\t%s\n", Hex(x.ID))
+				fmt.Fprintf(w, "\t%s\n", report.Hex(x.ID))
 			}
 		}
 	} else {
 		fmt.Fprintf(w, "Global Sessions(%d):\n", len(s.SessionList))
 		for _, x := range s.SessionList {
-			fmt.Fprintf(w, "%s\t%dms\n", Hex(x.ID), x.Timeout.Milliseconds())
+			fmt.Fprintf(w, "%s\t%dms\n", report.Hex(x.ID), x.Timeout.Milliseconds())
 		}
 	}
 	fmt.Fprintf(w, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(s.Ephemerals))
 	renderPaths(w, s.Ephemerals, ":")
-	sets := expirySets(s, s.ConnList, func(c Conn) time.Time {
+	sets := expirySets(s, s.ConnList, func(c report.Conn) time.Time {
 		if c.Expires.IsZero() {
 			return s.Now
 		}
@@ -227,7 +230,7 @@ func renderDump(w io.Writer, s *Status) {
 	for _, set := range sets {
 		fmt.Fprintf(w, "%d expire at %s:\n", len(set.items), set.at.Format(javaDate))
 		for _, c := range set.items {
-			fmt.Fprintf(w, "\tip: %s sessionId: %s\n", javaAddr(c.Addr), Hex(c.Session))
+			fmt.Fprintf(w, "\tip: %s sessionId: %s\n", javaAddr(c.Addr), report.Hex(c.Session))
 		}
 	}
 }
@@ -240,18 +243,18 @@ type expirySet[T any] struct {
 }
 
 // sessionSets groups the sessions whose deadline this server knows.
-func sessionSets(s *Status) []expirySet[Session] {
-	var known []Session
+func sessionSets(s *report.Status) []expirySet[report.Session] {
+	var known []report.Session
 	for _, x := range s.SessionList {
 		if !x.Expires.IsZero() {
 			known = append(known, x)
 		}
 	}
-	return expirySets(s, known, func(x Session) time.Time { return x.Expires })
+	return expirySets(s, known, func(x report.Session) time.Time { return x.Expires })
 }
 
 // expirySets groups list by tick, earliest first.
-func expirySets[T any](s *Status, list []T, expires func(T) time.Time) []expirySet[T] {
+func expirySets[T any](s *report.Status, list []T, expires func(T) time.Time) []expirySet[T] {
 	tick := max(s.Config.TickTime.Milliseconds(), 1)
 	byTick := make(map[int64]*expirySet[T])
 	for _, x := range list {

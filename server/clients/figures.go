@@ -1,15 +1,15 @@
 package clients
 
 import (
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/conn"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // Fill adds the connections and counters of the server to a status. It takes a lock of each connection.
-func (s *Server) Fill(to *admin.Status, need admin.Need) {
+func (s *Server) Fill(to *report.Status, need report.Need) {
 	to.Fill(&s.conns.Metrics, need)
 	list := s.conns.All()
 	to.Serving, to.ReadOnly = s.conns.Entrance.Open(), s.conns.Entrance.ReadOnly()
@@ -20,7 +20,7 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	watched := s.conns.Watches.Figures()
 	to.WatchConns, to.WatchPaths, to.Watches = watched.Conns, watched.Paths, watched.Watches
 	to.AllWatches = watched.All
-	if need&admin.NeedMetrics == 0 {
+	if need&report.NeedMetrics == 0 {
 		return
 	}
 	watchers := make([]*watchers.Watcher, len(list))
@@ -52,7 +52,7 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 		float64(s.conns.Log.Dropped()))
 	for r := ends.Client; r < ends.Reasons; r++ {
 		to.Measure("connection_ends_total", "Connections that ended, by reason.",
-			float64(s.conns.Counts.Ends[r].Load()), admin.Pair{Key: "reason", Value: r.String()})
+			float64(s.conns.Counts.Ends[r].Load()), report.Pair{Key: "reason", Value: r.String()})
 	}
 }
 
@@ -60,9 +60,9 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 func (s *Server) Metrics() *metrics.Set { return &s.conns.Metrics }
 
 // Conns describes every client connection.
-func (s *Server) Conns() []admin.Conn {
+func (s *Server) Conns() []report.Conn {
 	list := s.conns.All()
-	conns := make([]admin.Conn, 0, len(list))
+	conns := make([]report.Conn, 0, len(list))
 	for _, c := range list {
 		conns = append(conns, c.Describe())
 	}

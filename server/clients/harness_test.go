@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/options"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -173,15 +174,17 @@ func (v *valve) waiting() int {
 // echoWords answers every word with itself.
 type echoWords struct{}
 
+func (echoWords) IsWord(first [4]byte) bool { return admin.IsWord(first) }
+
 func (echoWords) Answer(conn io.ReadWriter, first [4]byte) error {
 	_, err := conn.Write(append([]byte("word "), first[:]...))
 	return err
 }
 
 // status returns the server's status as operators see it.
-func (r *rig) status() *admin.Status {
-	s := &admin.Status{Now: time.Now()}
-	r.srv.Fill(s, admin.NeedMetrics)
+func (r *rig) status() *report.Status {
+	s := &report.Status{Now: time.Now()}
+	r.srv.Fill(s, report.NeedMetrics)
 	return s
 }
 

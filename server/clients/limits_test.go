@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/options"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -341,7 +341,7 @@ func TestOneLineForARefusedConnection(t *testing.T) {
 	var log must.Text
 	r := newRig(t, options.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})
 	gone := r.client()
-	id := admin.Hex(gone.Session.ID)
+	id := report.Hex(gone.Session.ID)
 	must.OK(t, gone.Close())
 	eventually(t, "its connection gone", func() bool { return r.status().Conns == 0 })
 	r.end(gone.Session.ID, 1, nil)

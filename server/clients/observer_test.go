@@ -10,11 +10,11 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -182,7 +182,7 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	eventually(t, "both there", func() bool { return len(r.srv.Conns()) == 2 })
 	// A flusher may write the reply to a read before the read is counted.
 	eventually(t, "all requests counted", func() bool {
-		return slices.ContainsFunc(r.srv.Conns(), func(d admin.Conn) bool { return d.Received == 3 })
+		return slices.ContainsFunc(r.srv.Conns(), func(d report.Conn) bool { return d.Received == 3 })
 	})
 	for _, d := range r.srv.Conns() {
 		if d.Session == 0 {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // Conn has the counts of one connection that operators see. The owner of a Conn guards it.
@@ -87,7 +87,7 @@ func (s *Conn) Wrote(frames, bytes int, m *metrics.Set) {
 
 // Describe fills in the counts that operators see. For a connection without a session it fills in only the
 // amounts received and sent.
-func (s *Conn) Describe(d *admin.Conn) {
+func (s *Conn) Describe(d *report.Conn) {
 	d.Received, d.Sent, d.BytesOut = s.received, s.sent, s.bytes
 	if d.Session == 0 {
 		return

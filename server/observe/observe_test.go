@@ -11,8 +11,8 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/wire"
@@ -101,15 +101,15 @@ func TestSlowWriteTellsItsStages(t *testing.T) {
 	if !strings.Contains(text.String(), want) {
 		t.Errorf("%s\nnot %s", text.String(), want)
 	}
-	var status admin.Status
+	var status report.Status
 	s.Status(&status)
-	got := map[string]*admin.Histogram{}
+	got := map[string]*report.Histogram{}
 	for _, x := range status.Extra {
 		if x.Histogram != nil {
 			got[x.Labels[0].Value] = x.Histogram
 		}
 	}
-	for stage, want := range map[string]admin.Histogram{
+	for stage, want := range map[string]report.Histogram{
 		"waited":  {Count: 2, Sum: 0.100000001, Buckets: map[float64]uint64{0.0001: 1, 0.05: 1, 0.1: 2, 5: 2}},
 		"logged":  {Count: 2, Sum: 0.800000001, Buckets: map[float64]uint64{0.0001: 1, 0.5: 1, 1: 2}},
 		"applied": {Count: 2, Sum: 0.050000001, Buckets: map[float64]uint64{0.0001: 1, 0.01: 1, 0.05: 2}},
@@ -204,12 +204,12 @@ func TestSizesOfReplies(t *testing.T) {
 func TestCountsOfAConnection(t *testing.T) {
 	var m metrics.Set
 	c := NewConn()
-	shown := func(session int64) admin.Conn {
-		d := admin.Conn{Session: session}
+	shown := func(session int64) report.Conn {
+		d := report.Conn{Session: session}
 		c.Describe(&d)
 		return d
 	}
-	expect.Equal(t, shown(7), admin.Conn{Session: 7, LastCxid: -1}, "before the first request")
+	expect.Equal(t, shown(7), report.Conn{Session: 7, LastCxid: -1}, "before the first request")
 
 	c.Received(2)
 	c.Received(3)
@@ -217,16 +217,16 @@ func TestCountsOfAConnection(t *testing.T) {
 	c.Took(1, 5*time.Millisecond, time.Second)
 	c.Size(30)
 	c.Wrote(2, 50, &m)
-	first := admin.Conn{Session: 7, Received: 5, Sent: 2, BytesOut: 50, LastOp: "CREA", LastCxid: 9,
+	first := report.Conn{Session: 7, Received: 5, Sent: 2, BytesOut: 50, LastOp: "CREA", LastCxid: 9,
 		LastZxid: 100, LastReply: time.Second, LastLatency: 5, Latency: metrics.Latency{Min: 5, Max: 5, Avg: 5}}
 	expect.Equal(t, shown(7), first, "after one")
-	expect.Equal(t, shown(0), admin.Conn{Received: 5, Sent: 2, BytesOut: 50}, "without a session")
+	expect.Equal(t, shown(0), report.Conn{Received: 5, Sent: 2, BytesOut: 50}, "without a session")
 
 	c.Last(-2, jute.OpPing, 101) // pings have no number of their own
 	c.Took(3, time.Millisecond, 2*time.Second)
 	c.Took(1, 2*time.Millisecond, 3*time.Second)
 	c.Wrote(1, 20, &m)
-	later := admin.Conn{Session: 7, Received: 5, Sent: 3, BytesOut: 70, LastOp: "PING", LastCxid: 9,
+	later := report.Conn{Session: 7, Received: 5, Sent: 3, BytesOut: 70, LastOp: "PING", LastCxid: 9,
 		LastZxid: 101, LastReply: 3 * time.Second, LastLatency: 2, Latency: metrics.Latency{Min: 1, Max: 5, Avg: 2}}
 	expect.Equal(t, shown(7), later, "after five")
 	requests, bytes := c.Total()
@@ -235,7 +235,7 @@ func TestCountsOfAConnection(t *testing.T) {
 		"the server counts %d packets, %d bytes", m.PacketsSent.Load(), m.ResponseBytes.Load())
 
 	c.Reset()
-	expect.Equal(t, shown(7), admin.Conn{Session: 7, LastOp: "PING", LastCxid: 9, LastZxid: 101,
+	expect.Equal(t, shown(7), report.Conn{Session: 7, LastOp: "PING", LastCxid: 9, LastZxid: 101,
 		LastReply: 3 * time.Second}, "after a reset")
 	c.Took(1, 4*time.Millisecond, 4*time.Second)
 	expect.Equal(t, shown(7).Latency, metrics.Latency{Min: 4, Max: 4, Avg: 4}, "of the first request since")

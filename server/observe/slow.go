@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // slowLogged is how many slow requests Slow logs in a second.
@@ -82,21 +82,21 @@ func (s *Slow) Request(r *Request) {
 }
 
 // Status adds the figures to a status.
-func (s *Slow) Status(to *admin.Status) {
+func (s *Slow) Status(to *report.Status) {
 	to.Measure("slow_requests_total", "Requests that took longer than --slow-request.", float64(s.seen.Load()))
 	to.Measure("slow_requests_skipped_total", "Slow requests that were not logged: more than ten in a second.",
 		float64(s.skipped.Load()))
 	for i, stage := range stages {
-		t, h := &s.times[i], admin.Histogram{Buckets: map[float64]uint64{}}
+		t, h := &s.times[i], report.Histogram{Buckets: map[float64]uint64{}}
 		for b, bound := range bounds {
 			h.Count += t.counts[b].Load()
 			h.Buckets[bound.Seconds()] = h.Count
 		}
 		h.Count += t.counts[len(bounds)].Load()
 		h.Sum = time.Duration(t.sum.Load()).Seconds()
-		to.Extra = append(to.Extra, admin.Sample{Name: "request_stage_seconds", Histogram: &h,
+		to.Extra = append(to.Extra, report.Sample{Name: "request_stage_seconds", Histogram: &h,
 			Help: "Time of requests by stage, with --slow-request: waited for earlier requests, " +
 				"logged by a majority, applied and answered; carried out and answered without the log.",
-			Labels: []admin.Pair{{Key: "stage", Value: stage}}})
+			Labels: []report.Pair{{Key: "stage", Value: stage}}})
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
 )
@@ -45,10 +45,10 @@ func (v *View) logExpired(e *observe.EndedSession) {
 	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // an old end, read from the log at the start
 		return
 	}
-	if mode := v.source.Status(0).Mode; mode != admin.Leader && mode != admin.Standalone {
+	if mode := v.source.Status(0).Mode; mode != report.Leader && mode != report.Standalone {
 		return
 	}
-	args := []any{"session", admin.Hex(e.Session), "zxid", admin.Hex(e.Zxid), "nodes", e.PathCount, "addr",
+	args := []any{"session", report.Hex(e.Session), "zxid", report.Hex(e.Zxid), "nodes", e.PathCount, "addr",
 		e.Addr, "on", e.Server, "timeout", e.Timeout}
 	if e.Silent > 0 { // its client was connected to this server
 		args = append(args, "silent", e.Silent.Round(time.Millisecond))
@@ -91,9 +91,9 @@ func (v *View) listEnded(_ context.Context, q *ask.Query) (any, error) {
 	for i := range all {
 		e := &all[i]
 		row := answer.Ended{
-			ID: admin.Hex(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause],
+			ID: report.Hex(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause],
 			Addr: e.Addr, Server: e.Server,
-			TimeoutMS: e.Timeout.Milliseconds(), Zxid: admin.Hex(e.Zxid), Nodes: e.PathCount,
+			TimeoutMS: e.Timeout.Milliseconds(), Zxid: report.Hex(e.Zxid), Nodes: e.PathCount,
 			Paths: []string{},
 		}
 		paths := e.Paths

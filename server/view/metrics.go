@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/server/view/look"
 )
@@ -155,7 +155,7 @@ func older(a, b int64) int64 {
 }
 
 // Measure adds the metrics of the locks to a status.
-func (v *View) Measure(st *admin.Status) {
+func (v *View) Measure(st *report.Status) {
 	ctx, cancel := context.WithTimeout(context.Background(), ask.CostlyTime)
 	defer cancel()
 	s, err := v.look.Locks(ctx)
@@ -181,7 +181,7 @@ func (v *View) Measure(st *admin.Status) {
 		float64(s.Over))
 	st.Measure("lock_scan_seconds", "Time that the newest look at all locks took.", s.Took.Seconds())
 	for _, prefix := range slices.Sorted(maps.Keys(m.sums)) {
-		sum, label := m.sums[prefix], admin.Pair{Key: "prefix", Value: prefix}
+		sum, label := m.sums[prefix], report.Pair{Key: "prefix", Value: prefix}
 		st.Measure("locks_held", "Locks that a client holds, by the first part of the path.", float64(sum.held),
 			label)
 		st.Measure("lock_waiters", "Contenders that wait.", float64(sum.waiters), label)

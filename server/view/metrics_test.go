@@ -18,8 +18,8 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -177,7 +177,7 @@ type three struct {
 	asked chan struct{} // has an entry for each question; full: the answer does not come
 }
 
-func (s *three) Status(admin.Need) *admin.Status {
+func (s *three) Status(report.Need) *report.Status {
 	st := s.still.Status(0)
 	st.ID, st.Leader = 1, 1
 	for id := uint32(1); id <= 3; id++ {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/test/expect"
@@ -45,9 +45,9 @@ func (s *still) WatchCount(int64) int                          { return 0 }
 func (s *still) WatchScan(func(string, int64) bool)            {}
 func (s *still) EndedNews() <-chan struct{}                    { return nil }
 func (s *still) EndedSince(int64) []observe.EndedSession       { return nil }
-func (s *still) Conns() []admin.Conn                           { return nil }
-func (s *still) Status(admin.Need) *admin.Status {
-	return &admin.Status{Nodes: s.st.Tree().Count(), EphemeralCount: s.st.Tree().EphemeralCount()}
+func (s *still) Conns() []report.Conn                          { return nil }
+func (s *still) Status(report.Need) *report.Status {
+	return &report.Status{Nodes: s.st.Tree().Count(), EphemeralCount: s.st.Tree().EphemeralCount()}
 }
 
 func (s *still) create(tb testing.TB, session int64, path, data string, flags int32) {
@@ -62,7 +62,7 @@ func (s *still) create(tb testing.TB, session int64, path, data string, flags in
 // serving is a server that serves clients.
 type serving struct{ *still }
 
-func (s serving) Status(n admin.Need) *admin.Status {
+func (s serving) Status(n report.Need) *report.Status {
 	st := s.still.Status(n)
 	st.Serving = true
 	return st

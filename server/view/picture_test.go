@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/test/expect"
@@ -123,10 +123,10 @@ func TestLongDataIsCut(t *testing.T) {
 
 // Of rates and busy clients the answer has what was counted since the oldest sample.
 func TestTopCountsSinceTheOldestSample(t *testing.T) {
-	conn := func(session, requests, bytes int64, addr string) admin.Conn {
-		return admin.Conn{Session: session, Received: requests, BytesIn: bytes - 1, BytesOut: 1, Addr: addr}
+	conn := func(session, requests, bytes int64, addr string) report.Conn {
+		return report.Conn{Session: session, Received: requests, BytesIn: bytes - 1, BytesOut: 1, Addr: addr}
 	}
-	s := &busy{conns: []admin.Conn{conn(1, 10, 100, "h1:7"), conn(2, 10, 100, "h1:8"), conn(3, 10, 100, "h2:9"),
+	s := &busy{conns: []report.Conn{conn(1, 10, 100, "h1:7"), conn(2, 10, 100, "h1:8"), conn(3, 10, 100, "h2:9"),
 		conn(0, 99, 999, "h3:1")}}
 	v := viewOf(s)
 	v.rates.samples = []sample{v.sample()}
@@ -152,7 +152,7 @@ func TestTopCountsSinceTheOldestSample(t *testing.T) {
 // The newest samples are kept, each with what was counted until then.
 func TestSamplesOfRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &busy{conns: []admin.Conn{{Session: 1}}}
+		s := &busy{conns: []report.Conn{{Session: 1}}}
 		v := viewOf(s)
 		ctx, cancel := context.WithCancel(t.Context())
 		go v.sampleRates(ctx)
@@ -177,10 +177,10 @@ func TestSamplesOfRates(t *testing.T) {
 // busy is a Source with clients. A session has as many watches as its number says.
 type busy struct {
 	told
-	conns []admin.Conn
+	conns []report.Conn
 }
 
-func (s *busy) Conns() []admin.Conn          { return s.conns }
+func (s *busy) Conns() []report.Conn         { return s.conns }
 func (s *busy) WatchCount(session int64) int { return int(session) }
 func (s *busy) GoneClients() map[string]observe.Count {
 	return map[string]observe.Count{"gone": {Requests: 7, Bytes: 70}}

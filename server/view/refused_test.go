@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/server/view/look"
@@ -36,9 +36,9 @@ type alone struct {
 	st *state.State
 }
 
-func (*alone) Conns() []admin.Conn                           { return nil }
+func (*alone) Conns() []report.Conn                          { return nil }
 func (*alone) WatchCount(int64) int                          { return 0 }
-func (*alone) Status(admin.Need) *admin.Status               { return &admin.Status{} }
+func (*alone) Status(report.Need) *report.Status             { return &report.Status{} }
 func (*alone) Watching(int64, string) (watching, known bool) { return false, false }
 func (*alone) Watchers(string, int) []int64                  { return nil }
 
@@ -60,7 +60,7 @@ func TestListOfLocksThatIsNotWhole(t *testing.T) {
 			want = ""
 		}
 		expect.Equal(t, a.(lockList).Truncated, want)
-		a, err = v.oneSession(t.Context(), &ask.Query{Name: admin.Hex(id)})
+		a, err = v.oneSession(t.Context(), &ask.Query{Name: report.Hex(id)})
 		expect.OK(t, err)
 		expect.Equal(t, a.(answer.OneSession).Truncated != "", !whole, "the locks of a session")
 	}

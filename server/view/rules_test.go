@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/act"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
@@ -24,14 +24,14 @@ import (
 // told is a Source that knows what a test tells it, and an empty tree.
 type told struct {
 	Source
-	status  admin.Status
+	status  report.Status
 	downs   []observe.Down
 	refused map[string]observe.Refusal
 }
 
-func (s *told) Status(admin.Need) *admin.Status { return &s.status }
-func (s *told) Downs() []observe.Down           { return s.downs }
-func (s *told) View(f func(*state.State)) bool  { f(state.New("")); return true }
+func (s *told) Status(report.Need) *report.Status { return &s.status }
+func (s *told) Downs() []observe.Down             { return s.downs }
+func (s *told) View(f func(*state.State)) bool    { f(state.New("")); return true }
 func (s *told) Refused(addr string) (observe.Refusal, bool) {
 	r, ok := s.refused[addr]
 	return r, ok
@@ -42,7 +42,7 @@ func (s *told) Watchers(string, int) []int64                  { return nil }
 
 func TestTheLineOfAnExpiredSession(t *testing.T) {
 	var log strings.Builder
-	v := &View{source: &told{status: admin.Status{Mode: admin.Standalone}}, o: Options{
+	v := &View{source: &told{status: report.Status{Mode: report.Standalone}}, o: Options{
 		Log: slog.New(slog.NewTextHandler(&log, nil))}}
 	e := observe.EndedSession{Session: 31, Zxid: 32, PathCount: 9, Addr: "10.0.0.1", Server: 2,
 		Timeout: 4 * time.Second, Cause: state.EndExpired, Silent: 4100*time.Millisecond + 5, Lost: "silent",
@@ -61,7 +61,7 @@ func TestTheLineOfAnExpiredSession(t *testing.T) {
 	e.Cause = state.EndClosed
 	v.logExpired(&e)
 	e.Cause = state.EndExpired
-	v.source = &told{status: admin.Status{Mode: admin.Follower}}
+	v.source = &told{status: report.Status{Mode: report.Follower}}
 	v.logExpired(&e)
 	expect.Equal(t, log.String(), "", "of a closed session, or on a follower")
 }
@@ -215,10 +215,10 @@ func TestNamesOfHolders(t *testing.T) {
 // Rates are those since the oldest sample; counts that an operator has reset begin again.
 func TestPacketRates(t *testing.T) {
 	v := &View{began: time.Now(), o: Options{Now: time.Now}}
-	expect.That(t, v.packetRates(&admin.Status{}) == nil, "rates in the first second")
+	expect.That(t, v.packetRates(&report.Status{}) == nil, "rates in the first second")
 	v.rates.samples = []sample{{at: time.Now().Add(-10 * time.Second), received: 100, sent: 900},
 		{at: time.Now()}}
-	r := v.packetRates(&admin.Status{Received: 600, Sent: 500})
+	r := v.packetRates(&report.Status{Received: 600, Sent: 500})
 	expect.That(t, r != nil && r.Seconds >= 10 && r.Received > 0 && r.Received <= 50 &&
 		r.Received == r.Sent, "%+v", r)
 	b := answer.Busy{Requests: 1, Bytes: 2, Watches: 3}

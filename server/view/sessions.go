@@ -9,8 +9,8 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/server/view/look"
@@ -25,9 +25,9 @@ type sessionList struct {
 }
 
 // conns returns this server's connections by session.
-func (v *View) conns() map[int64]*admin.Conn {
+func (v *View) conns() map[int64]*report.Conn {
 	list := v.source.Conns()
-	by := make(map[int64]*admin.Conn, len(list))
+	by := make(map[int64]*report.Conn, len(list))
 	for i := range list {
 		if c := &list[i]; c.Session != 0 {
 			if old := by[c.Session]; old == nil || c.Established.After(old.Established) {
@@ -38,8 +38,8 @@ func (v *View) conns() map[int64]*admin.Conn {
 	return by
 }
 
-func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) answer.Session {
-	r := answer.Session{ID: admin.Hex(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout,
+func (v *View) sessionRow(s *session.Session, nodes int, c *report.Conn) answer.Session {
+	r := answer.Session{ID: report.Hex(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout,
 		Created: s.Created, Nodes: nodes}
 	if c == nil {
 		return r
@@ -141,10 +141,10 @@ func (v *View) oneSession(ctx context.Context, q *ask.Query) (any, error) {
 	}
 	if !ok {
 		if e := v.endedOf(id); e != nil {
-			return nil, ask.NotFound("session %s has ended %s ago: %s", admin.Hex(id),
+			return nil, ask.NotFound("session %s has ended %s ago: %s", report.Hex(id),
 				v.o.Now().Sub(e.Time).Round(time.Second), e.Reason())
 		}
-		return nil, ask.NotFound("there is no session %s", admin.Hex(id))
+		return nil, ask.NotFound("there is no session %s", report.Hex(id))
 	}
 	for _, p := range paths {
 		if v.shows(q, p) {

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
 )
@@ -240,7 +240,7 @@ type packetRates struct {
 }
 
 // packetRates returns the rates since the oldest sample. In the first second it returns nil.
-func (v *View) packetRates(s *admin.Status) *packetRates {
+func (v *View) packetRates(s *report.Status) *packetRates {
 	then := v.oldest()
 	over := time.Since(then.at).Seconds()
 	if over < 1 {
@@ -286,14 +286,14 @@ func (v *View) overview(ctx context.Context, q *ask.Query) (any, error) {
 	a := overviewAnswer{
 		V: ask.Version, Version: s.Version, ID: s.ID, Mode: string(s.Mode), Serving: s.Serving, Reason: s.Reason,
 		Faults: append([]string{}, s.Faults...), Notices: append([]string{}, s.Notices...),
-		Leader: s.Leader, Term: s.Term, Zxid: admin.Hex(s.Zxid), Started: v.began.UnixMilli(),
+		Leader: s.Leader, Term: s.Term, Zxid: report.Hex(s.Zxid), Started: v.began.UnixMilli(),
 		Members: []memberRow{},
 		Nodes:   s.Nodes, DataSize: s.DataSize,
 		Sessions: s.Sessions, Conns: s.Conns, Watches: s.AllWatches, Ephemerals: s.EphemeralCount,
 		Received: s.Received, Sent: s.Sent,
 		Outstanding: s.Outstanding, LatencyMaxMS: s.Latency.Max, LatencyAvgMS: s.Latency.Avg,
 		DataDir: s.Config.DataDir, DiskFree: s.DiskFree, Rates: v.packetRates(s),
-		SnapshotZxid: admin.Hex(s.Snapshot.Zxid), CanAct: v.actor.Ready(), Token: v.actor.Token(),
+		SnapshotZxid: report.Hex(s.Snapshot.Zxid), CanAct: v.actor.Ready(), Token: v.actor.Token(),
 		Certificates: []certificate{},
 	}
 	for _, c := range s.Certificates {

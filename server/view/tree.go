@@ -10,8 +10,8 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -35,12 +35,12 @@ var nodeKinds = map[tree.NodeKind]string{tree.PlainNode: "plain", tree.Ephemeral
 
 func statOf(kind tree.NodeKind, s *jute.Stat) statRow {
 	r := statRow{
-		Kind: nodeKinds[kind], Czxid: admin.Hex(s.Czxid), Mzxid: admin.Hex(s.Mzxid), Pzxid: admin.Hex(s.Pzxid),
+		Kind: nodeKinds[kind], Czxid: report.Hex(s.Czxid), Mzxid: report.Hex(s.Mzxid), Pzxid: report.Hex(s.Pzxid),
 		Created: s.Ctime, Modified: s.Mtime,
 		Version: s.Version, DataLength: s.DataLength, Children: s.NumChildren,
 	}
 	if s.EphemeralOwner != 0 && kind == tree.EphemeralNode {
-		r.Session = admin.Hex(s.EphemeralOwner)
+		r.Session = report.Hex(s.EphemeralOwner)
 	}
 	return r
 }

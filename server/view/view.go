@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/act"
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/server/view/look"
@@ -21,7 +21,7 @@ type Source interface {
 	act.Source
 	Ended
 	// Conns and WatchCount describe this server.
-	Conns() []admin.Conn
+	Conns() []report.Conn
 	WatchCount(session int64) int
 	// WatchScan calls f for pairs of a path and a session that watches it, until f returns false.
 	WatchScan(f func(path string, session int64) bool)

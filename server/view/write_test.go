@@ -10,8 +10,8 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
@@ -44,7 +44,7 @@ func (s *news) EndedSince(zxid int64) []observe.EndedSession {
 
 type leads struct{ Source }
 
-func (leads) Status(admin.Need) *admin.Status { return &admin.Status{Mode: admin.Leader} }
+func (leads) Status(report.Need) *report.Status { return &report.Status{Mode: report.Leader} }
 
 // A server that starts reads in its log of sessions that expired before. They have been told of.
 func TestOnlyNewsIsLogged(t *testing.T) {

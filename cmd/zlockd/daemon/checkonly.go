@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlockd/internal/data"
 	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
+	"github.com/zlockd/zlockd/server/machine"
 )
 
 func (d *daemon) checkCommand() *data.Command {
@@ -56,7 +56,7 @@ func (d *daemon) checkOnly(args []string) error {
 		}
 	}
 	// Go raises the soft limit to the hard one.
-	if limit := admin.MaxOpenFiles(); limit >= 0 && limit < fewFiles {
+	if limit := machine.MaxOpenFiles(); limit >= 0 && limit < fewFiles {
 		s.Note("", "this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
 			"ulimit -Hn)", limit)
 	}

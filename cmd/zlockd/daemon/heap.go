@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/machine"
 )
 
 // minHeap is the smallest heap at which a collection begins. With GOGC alone the runtime would
@@ -35,7 +35,7 @@ func tuneGC() {
 	debug.SetGCPercent(percent)
 	var again func(*byte)
 	again = func(*byte) {
-		if p := gcPercent(admin.RuntimeValue("/gc/heap/live:bytes")); p != percent {
+		if p := gcPercent(machine.RuntimeValue("/gc/heap/live:bytes")); p != percent {
 			percent = p
 			debug.SetGCPercent(p)
 		}
@@ -76,14 +76,14 @@ func releaseIdle(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		allocated := admin.RuntimeValue("/gc/heap/allocs:bytes")
+		allocated := machine.RuntimeValue("/gc/heap/allocs:bytes")
 		if allocated-before > idleAlloc {
 			idle = 0
-		} else if idle++; idle == idleLooks(admin.RuntimeValue("/gc/heap/live:bytes")) {
-			held := admin.RuntimeValue("/memory/classes/heap/objects:bytes") +
-				admin.RuntimeValue("/memory/classes/heap/free:bytes") +
-				admin.RuntimeValue("/memory/classes/heap/unused:bytes")
-			if live := admin.RuntimeValue("/gc/heap/live:bytes"); held > live+idleWorth {
+		} else if idle++; idle == idleLooks(machine.RuntimeValue("/gc/heap/live:bytes")) {
+			held := machine.RuntimeValue("/memory/classes/heap/objects:bytes") +
+				machine.RuntimeValue("/memory/classes/heap/free:bytes") +
+				machine.RuntimeValue("/memory/classes/heap/unused:bytes")
+			if live := machine.RuntimeValue("/gc/heap/live:bytes"); held > live+idleWorth {
 				debug.FreeOSMemory()
 			}
 		}

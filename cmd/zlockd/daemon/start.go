@@ -14,9 +14,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
 	"github.com/zlockd/zlockd/server/clients/options"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // running adapts a server to the daemon.
@@ -188,7 +188,7 @@ func (r running) Line() string {
 	switch {
 	case !s.Serving:
 		line = "does not serve clients: " + s.Reason
-	case s.Leader != 0 && s.Mode != admin.Standalone:
+	case s.Leader != 0 && s.Mode != report.Standalone:
 		line += fmt.Sprintf(", server %d leads", s.Leader)
 	}
 	return line

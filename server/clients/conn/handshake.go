@@ -13,7 +13,6 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/outbox"
@@ -40,7 +39,7 @@ func (c *Conn) open() ends.Reason {
 		}
 	}
 	first := [4]byte(c.reader.in.Bytes())
-	if admin.IsWord(first) && c.shared.words != nil {
+	if c.shared.words != nil && c.shared.words.IsWord(first) {
 		return c.answerWord(first)
 	}
 	if c.foreign(first) {

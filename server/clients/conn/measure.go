@@ -7,12 +7,12 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/request"
 	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // seen is called for every request that has arrived; it counts n requests as received. body is empty for a
@@ -91,14 +91,14 @@ func (c *Conn) follow(r *observe.Request, xid int32, out *state.Outcome, now tim
 func (c *Conn) say(msg string, args ...any) {
 	c.reader.said = true
 	if c.session != 0 {
-		args = append(args, "session", admin.Hex(c.session))
+		args = append(args, "session", report.Hex(c.session))
 	}
 	c.shared.Log.Of(c.from.Host, slog.LevelInfo, msg, args...)
 }
 
 // Describe returns the description of the connection for operators.
-func (c *Conn) Describe() admin.Conn {
-	d := admin.Conn{Addr: addrOf(c.out.NC), Secure: c.out.Secure,
+func (c *Conn) Describe() report.Conn {
+	d := report.Conn{Addr: addrOf(c.out.NC), Secure: c.out.Secure,
 		Established: c.shared.Options.Now().Add(c.born - c.shared.Now()),
 		LastCxid:    -1}
 	if phase(c.phase.Load()) == phaseWord {
@@ -152,15 +152,15 @@ func (s *Shared) connEnded(c *Conn, why ends.Reason) {
 	}
 	switch {
 	case why == ends.Client || why == ends.Session || why == ends.Word || c.reader.said:
-		s.Options.Logger.Debug("connection ended", "session", admin.Hex(c.session), "addr", c.from.Host, "reason",
+		s.Options.Logger.Debug("connection ended", "session", report.Hex(c.session), "addr", c.from.Host, "reason",
 			why.String())
 	case c.session != 0:
-		s.Log.Info("connection closed", "session", admin.Hex(c.session), "addr", c.from.Host, "reason",
+		s.Log.Info("connection closed", "session", report.Hex(c.session), "addr", c.from.Host, "reason",
 			why.String())
 	case c.asked != 0 && why == ends.Gone:
 		s.Log.Of(c.from.Host, slog.LevelInfo, "connection refused", "reason",
 			"its session is over, or was never there",
-			"session", admin.Hex(c.asked))
+			"session", report.Hex(c.asked))
 	default:
 		s.Log.Of(c.from.Host, slog.LevelInfo, "connection refused", "reason", why.String())
 	}

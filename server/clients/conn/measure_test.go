@@ -10,10 +10,10 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -128,8 +128,8 @@ func TestWriteIsCountedBeforeItsAnswer(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	counted := uint64(0)
 	c.replica = proposed{still{state.New("test")}, func() {
-		status := &admin.Status{Now: time.Now()}
-		status.Fill(&s.Metrics, admin.NeedMetrics)
+		status := &report.Status{Now: time.Now()}
+		status.Fill(&s.Metrics, report.NeedMetrics)
 		counted = uint64(status.Keyed["write_per_namespace"]["first"].Count)
 	}}
 	proposes := c.writeOp(1, jute.OpCreate, wire.Create("/first", nil, jute.WorldAnyone, 0))

@@ -67,6 +67,8 @@ func New(o options.Options) *Shared {
 
 // Words answers four-letter words; an admin.Admin implements it.
 type Words interface {
+	// IsWord reports whether the first four bytes of a connection are a word, and not the length of a frame.
+	IsWord(first [4]byte) bool
 	// Answer answers the word with which a connection began. It may read the word's arguments from conn,
 	// which the caller closes.
 	Answer(conn io.ReadWriter, first [4]byte) error

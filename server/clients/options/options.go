@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/machine"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/tree"
@@ -101,7 +101,7 @@ func (o Options) WithDefaults() (Options, error) {
 	o.MaxWatchesPerConn = cmp.Or(o.MaxWatchesPerConn, 500_000)
 	o.MaxWatches = cmp.Or(o.MaxWatches, 10_000_000)
 	o.MaxWatchBytesPerConn = cmp.Or(o.MaxWatchBytesPerConn, 48<<20)
-	quarter := cmp.Or(int(admin.UsableMemory()/4), 1<<30)
+	quarter := cmp.Or(int(machine.UsableMemory()/4), 1<<30)
 	o.MaxWatchBytes = cmp.Or(o.MaxWatchBytes, max(128<<20, quarter))
 	o.MaxBuffers = cmp.Or(o.MaxBuffers, max(2*o.MaxFrame, 16<<20, min(72<<20, quarter)))
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 10*time.Second)
@@ -125,7 +125,7 @@ func (o Options) WithDefaults() (Options, error) {
 func (o *Options) BoundConns() {
 	o.MaxConnsPerAddr = cmp.Or(o.MaxConnsPerAddr, DefaultMaxConnsPerAddr)
 	if o.MaxConns >= 0 {
-		o.MaxConns = min(cmp.Or(o.MaxConns, 1<<30), roomForConns(admin.MaxOpenFiles(), admin.UsableMemory()))
+		o.MaxConns = min(cmp.Or(o.MaxConns, 1<<30), roomForConns(machine.MaxOpenFiles(), machine.UsableMemory()))
 	}
 }
 

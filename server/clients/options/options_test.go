@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/machine"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
 // What an operator does not set has its default, and what an operator sets stays.
 func TestDefaultsOfOptions(t *testing.T) {
-	quarter := int(admin.UsableMemory() / 4)
+	quarter := int(machine.UsableMemory() / 4)
 	if quarter == 0 {
 		quarter = 1 << 30
 	}
@@ -33,7 +33,7 @@ func TestDefaultsOfOptions(t *testing.T) {
 		"bytes of all":      {o.MaxWatchBytes, max(128<<20, quarter)},
 		"buffers":           {o.MaxBuffers, max(2*DefaultMaxFrame, 16<<20, min(72<<20, quarter))},
 		"from an address":   {o.MaxConnsPerAddr, DefaultMaxConnsPerAddr},
-		"connections":       {o.MaxConns, roomForConns(admin.MaxOpenFiles(), admin.UsableMemory())},
+		"connections":       {o.MaxConns, roomForConns(machine.MaxOpenFiles(), machine.UsableMemory())},
 		"a clock":           {int(time.Since(o.Now()) / time.Hour), 0},
 		"buffers of frames": {must.Get(Options{MaxFrame: 60 << 20}.WithDefaults())(t).MaxBuffers, 120 << 20},
 		"no bound":          {must.Get(Options{MaxConns: -1}.WithDefaults())(t).MaxConns, -1},
@@ -101,6 +101,6 @@ func TestConnectionsAreAsManyAsThereIsRoomFor(t *testing.T) {
 			"%d descriptors, %d bytes", c.descriptors, c.memory)
 	}
 	o := must.Get(Options{}.WithDefaults())(t)
-	most := roomForConns(admin.MaxOpenFiles(), admin.UsableMemory())
+	most := roomForConns(machine.MaxOpenFiles(), machine.UsableMemory())
 	expect.Equal(t, o.MaxConns, most, "by default, there is room for")
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/server/view/ask"
 	"github.com/zlockd/zlockd/server/view/look"
@@ -36,7 +36,7 @@ const tokenHeader = "X-Zlockd-Token"
 type Source interface {
 	look.Source
 	// Status describes this server.
-	Status(admin.Need) *admin.Status
+	Status(report.Need) *report.Status
 	// Do carries out a request through the log and returns its outcome.
 	Do(context.Context, state.Request) (state.Outcome, error)
 	// HandOver gives leadership to another server.
@@ -187,7 +187,8 @@ func (x *Actor) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.E
 
 func (x *Actor) hitOf(c *recipe.Entry, what string) answer.Hit {
 	id := int64(c.Session)
-	h := answer.Hit{Session: admin.Hex(id), What: what, Addr: x.look.Sessions(map[int64]bool{id: true})[id].Addr}
+	addr := x.look.Sessions(map[int64]bool{id: true})[id].Addr
+	h := answer.Hit{Session: report.Hex(id), What: what, Addr: addr}
 	if o, ok := c.Record(); ok && o.Host != "" {
 		h.Host = fmt.Sprintf("%s[%d]", ask.Shown(o.Host), o.PID)
 	}
@@ -284,10 +285,10 @@ func (x *Actor) planEnd(ctx context.Context, a *action) (*step, error) {
 		return nil, ask.ErrNotServing
 	}
 	if !ok {
-		return nil, ask.NotFound("there is no session %s", admin.Hex(id))
+		return nil, ask.NotFound("there is no session %s", report.Hex(id))
 	}
-	step := &step{does: "end session " + admin.Hex(id)}
-	step.hits = append(step.hits, answer.Hit{Session: admin.Hex(id), Addr: s.Addr,
+	step := &step{does: "end session " + report.Hex(id)}
+	step.hits = append(step.hits, answer.Hit{Session: report.Hex(id), Addr: s.Addr,
 		What: fmt.Sprintf("loses its session and %d ephemeral nodes", nodes)})
 	scan, err := x.look.Locks(ctx)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/look"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
@@ -35,11 +35,11 @@ type lone struct {
 
 func newLone() *lone { return &lone{st: state.New("c"), errs: map[jute.OpCode]error{}} }
 
-func (*lone) Conns() []admin.Conn { return nil }
+func (*lone) Conns() []report.Conn { return nil }
 
 func (*lone) WatchCount(int64) int { return 0 }
 
-func (l *lone) Status(admin.Need) *admin.Status { return &admin.Status{} }
+func (l *lone) Status(report.Need) *report.Status { return &report.Status{} }
 
 func (l *lone) View(f func(*state.State)) bool {
 	f(l.st)
@@ -278,14 +278,14 @@ func actorOf(s Source) *Actor { return &Actor{source: s, look: look.New(s, false
 // hands is a source that counts what was done by hand.
 type hands struct {
 	Source
-	status admin.Status
+	status report.Status
 	fails  error
 	handed int
 }
 
-func (s *hands) Status(admin.Need) *admin.Status { return &s.status }
-func (s *hands) HandOver(context.Context) error  { s.handed++; return s.fails }
-func (s *hands) TakeSnapshot() error             { s.handed++; return s.fails }
+func (s *hands) Status(report.Need) *report.Status { return &s.status }
+func (s *hands) HandOver(context.Context) error    { s.handed++; return s.fails }
+func (s *hands) TakeSnapshot() error               { s.handed++; return s.fails }
 
 func TestOperatorsActionsOnOneServer(t *testing.T) {
 	two := []status.Member{{ID: 1}, {ID: 2}}
@@ -303,7 +303,7 @@ func TestOperatorsActionsOnOneServer(t *testing.T) {
 		"fails": {status.Node{ID: 1, Leader: 1, Members: two}, "/d", errors.New("so"),
 			"leadership was not handed over: so", "no snapshot was written: so"},
 	} {
-		s := &hands{fails: c.fails, status: admin.Status{Node: c.node, Config: admin.Config{DataDir: c.dir}}}
+		s := &hands{fails: c.fails, status: report.Status{Node: c.node, Config: report.Config{DataDir: c.dir}}}
 		v := actorOf(s)
 		for want, plan := range map[string]func(context.Context, *action) (*step, error){
 			c.hand: v.planHandOver, c.snap + " ": v.planSnapshot} {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -169,8 +169,8 @@ func TestTextsOfAnswers(t *testing.T) {
 func TestAnswersOfADesk(t *testing.T) {
 	serving := true
 	d := New(func(user, password string) bool { return user+password == "super1" }, false,
-		func(admin.Need) *admin.Status {
-			return &admin.Status{Node: status.Node{Serving: serving, Reason: "no leader"}}
+		func(report.Need) *report.Status {
+			return &report.Status{Node: status.Node{Serving: serving, Reason: "no leader"}}
 		})
 	h := d.Answer(func(_ context.Context, q *Query) (any, error) {
 		switch size := q.Number("size", 1, 1, 9000); {

@@ -18,8 +18,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/admin/port"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -37,13 +37,13 @@ const (
 type Desk struct {
 	authorize port.Super // checks the users that may see all names; nil: there are none
 	showAll   bool       // every client sees all names
-	status    func(admin.Need) *admin.Status
+	status    func(report.Need) *report.Status
 	costly    chan struct{}
 	outgoing  port.Outgoing
 }
 
 // New returns a desk. status describes the server.
-func New(authorize port.Super, showAll bool, status func(admin.Need) *admin.Status) *Desk {
+func New(authorize port.Super, showAll bool, status func(report.Need) *report.Status) *Desk {
 	return &Desk{authorize: authorize, showAll: showAll, status: status,
 		costly: make(chan struct{}, costlyAtOnce)}
 }

@@ -1,4 +1,4 @@
-package admin
+package machine
 
 func osVersion() string { return "<NA>" }
 

@@ -1,4 +1,4 @@
-package admin
+package report
 
 import (
 	"math"
@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// decimal prints f as Java prints a double rounded to four places: at least
+// Decimal prints f as Java prints a double rounded to four places: at least
 // one decimal, at most four.
-func decimal(f float64) string {
-	s := short(f)
+func Decimal(f float64) string {
+	s := Short(f)
 	if !strings.Contains(s, ".") {
 		s += ".0"
 	}
 	return s
 }
 
-// short prints f with up to four decimals, without zeros at the end. A NaN or infinity prints as
+// Short prints f with up to four decimals, without zeros at the end. A NaN or infinity prints as
 // 0: a monitoring system must be able to parse every line.
-func short(f float64) string {
+func Short(f float64) string {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return "0"
 	}

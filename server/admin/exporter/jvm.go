@@ -1,10 +1,12 @@
-package admin
+package exporter
 
 import (
 	"runtime"
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/zlockd/zlockd/server/machine"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // jvmCollector shows this process under the names that ZooKeeper's exporter uses for its virtual machine,
@@ -41,7 +43,7 @@ func (jvmCollector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	o := output{ch}
-	counter := func(name, help string, v float64, labels ...Pair) {
+	counter := func(name, help string, v float64, labels ...report.Pair) {
 		o.put(name, help, prometheus.CounterValue, v, labels...)
 	}
 
@@ -53,21 +55,21 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	o.gauge("jvm_threads_deadlocked_monitor", "Always 0: deadlocks of goroutines are not counted.", 0)
 	o.gauge("jvm_classes_loaded", "Always 0: a Go program has none.", 0)
 	for _, s := range jvmStates {
-		o.gauge("jvm_threads_state", "Goroutines in this state.", float64(RuntimeValue(s.metric)),
+		o.gauge("jvm_threads_state", "Goroutines in this state.", float64(machine.RuntimeValue(s.metric)),
 			label("state", s.state))
 	}
 	counter("jvm_threads_started_total", "Goroutines begun since the start.",
-		float64(RuntimeValue("/sched/goroutines-created:goroutines")))
+		float64(machine.RuntimeValue("/sched/goroutines-created:goroutines")))
 	o.gauge("jvm_info", "What runs this program.", 1, label("version", runtime.Version()), label("vendor", "Go"),
 		label("runtime", "Go runtime"))
 
-	limit := float64(UsableMemory())
+	limit := float64(machine.UsableMemory())
 	if limit == 0 {
 		limit = -1 // Java shows -1 if there is no limit
 	}
 	used, committed := map[bool]float64{}, map[bool]float64{}
 	for _, p := range jvmPools {
-		size := float64(RuntimeValue(p.metric))
+		size := float64(machine.RuntimeValue(p.metric))
 		committed[p.heap] += size
 		if p.name != "Heap unused" && p.name != "Heap free" {
 			used[p.heap] += size

@@ -1,4 +1,4 @@
-package admin
+package exporter
 
 import (
 	"maps"
@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 )
 
-// each passes every line of `mntr` to tell, with the name without its prefix. text is true for the few values
-// that are not numbers.
-func each(s *Status, tell func(name, value string, text bool)) {
-	tell("version", s.versionLine(), true)
-	if s.answers() {
+// Lines passes every line of `mntr` to tell, with the name without its prefix. text is true for the few
+// values that are not numbers.
+func Lines(s *report.Status, tell func(name, value string, text bool)) {
+	tell("version", s.VersionLine(), true)
+	if s.Answers() {
 		tell("server_state", string(s.Mode), true)
 		if p := peerStates[s.Mode]; p != "" {
 			tell("peer_state", p, true)
@@ -21,9 +22,9 @@ func each(s *Status, tell func(name, value string, text bool)) {
 	}
 	for _, g := range gauges(s) {
 		if g.float {
-			tell(g.name, decimal(g.value), false)
+			tell(g.name, report.Decimal(g.value), false)
 		} else {
-			tell(g.name, short(g.value), false)
+			tell(g.name, report.Short(g.value), false)
 		}
 	}
 	for _, name := range counterNames {
@@ -44,7 +45,7 @@ func each(s *Status, tell func(name, value string, text bool)) {
 	}
 	for _, x := range s.Extra {
 		if len(x.Labels) == 0 && x.Histogram == nil {
-			tell("zlockd_"+plain(x.Name), short(x.Value), false)
+			tell("zlockd_"+plain(x.Name), report.Short(x.Value), false)
 		}
 	}
 }
@@ -53,7 +54,7 @@ func each(s *Status, tell func(name, value string, text bool)) {
 // read them expect.
 func eachOf(name string, v metrics.Summary, advanced bool, tell func(name, value string, text bool)) {
 	whole := func(f float64) string { return strconv.FormatInt(int64(f), 10) }
-	tell("avg_"+name, decimal(v.Avg()), false)
+	tell("avg_"+name, report.Decimal(v.Avg()), false)
 	tell("min_"+name, whole(v.Min), false)
 	tell("max_"+name, whole(v.Max), false)
 	tell("cnt_"+name, strconv.FormatInt(v.Count, 10), false)
@@ -61,15 +62,15 @@ func eachOf(name string, v metrics.Summary, advanced bool, tell func(name, value
 	if !advanced {
 		return
 	}
-	tell("p50_"+name, short(v.P50), false)
-	tell("p95_"+name, short(v.P95), false)
-	tell("p99_"+name, short(v.P99), false)
-	tell("p999_"+name, short(v.P999), false)
+	tell("p50_"+name, report.Short(v.P50), false)
+	tell("p95_"+name, report.Short(v.P95), false)
+	tell("p99_"+name, report.Short(v.P99), false)
+	tell("p999_"+name, report.Short(v.P999), false)
 }
 
 // peerStates are ZooKeeper's names for the role of a server.
-var peerStates = map[Mode]string{Leader: "leading - broadcast", Follower: "following - broadcast",
-	Observer: "observing - broadcast"}
+var peerStates = map[report.Mode]string{report.Leader: "leading - broadcast",
+	report.Follower: "following - broadcast", report.Observer: "observing - broadcast"}
 
 // plain replaces characters that may not be in a name of `mntr`: programs split its lines at blanks and match
 // its names by simple expressions.

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package admin
+package machine
 
 import (
 	"math"

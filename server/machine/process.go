@@ -1,4 +1,4 @@
-package admin
+package machine
 
 import (
 	"cmp"
@@ -6,12 +6,14 @@ import (
 	"os/user"
 	"runtime"
 	"strconv"
+
+	"github.com/zlockd/zlockd/server/report"
 )
 
-// ProcessEnvironment returns the list that `envi` shows of this process. ZooKeeper's keys come first, in
+// Environment returns the list that `envi` shows of this process. ZooKeeper's keys come first, in
 // ZooKeeper's order; the keys of a Java runtime are empty. The keys of Go are at the end. The list contains
 // no environment variable and no argument of the process.
-func ProcessEnvironment() []Pair {
+func Environment() []report.Pair {
 	const none = "<NA>"
 	host, err := os.Hostname()
 	if err != nil {
@@ -26,7 +28,7 @@ func ProcessEnvironment() []Pair {
 		dir = none
 	}
 	free, limit, total := memory()
-	var list []Pair
+	var list []report.Pair
 	for _, p := range [][2]string{
 		{"host.name", host},
 		{"java.version", none},
@@ -48,7 +50,7 @@ func ProcessEnvironment() []Pair {
 		{"go.version", runtime.Version()},
 		{"go.maxprocs", strconv.Itoa(runtime.GOMAXPROCS(0))},
 	} {
-		list = append(list, Pair{Key: p[0], Value: p[1]})
+		list = append(list, report.Pair{Key: p[0], Value: p[1]})
 	}
 	return list
 }

@@ -1,4 +1,4 @@
-package admin
+package report
 
 import "github.com/zlockd/zlockd/server/metrics"
 

@@ -1,4 +1,4 @@
-package admin
+package machine
 
 import (
 	"math"
@@ -16,7 +16,7 @@ import (
 // The process shows itself in ZooKeeper's words, and nothing of Java's.
 func TestProcessDescribesItself(t *testing.T) {
 	env, keys := map[string]string{}, []string{}
-	for _, p := range ProcessEnvironment() {
+	for _, p := range Environment() {
 		env[p.Key] = p.Value
 		keys = append(keys, p.Key)
 	}

@@ -1,4 +1,6 @@
-package admin
+// Package report is what a server says of itself: one [Status], plain data that the server fills in and that
+// pages, words and metrics show. The package takes no lock, and does not know how it is shown.
+package report
 
 import (
 	"time"
@@ -188,8 +190,8 @@ type Config struct {
 	File              string // text of the --config file without its secrets; empty: no file
 }
 
-// member returns the entry of the server itself.
-func (s *Status) member() (status.Member, bool) {
+// Self returns the entry of the server itself.
+func (s *Status) Self() (status.Member, bool) {
 	for _, m := range s.Members {
 		if m.ID == s.ID {
 			return m, true
@@ -198,17 +200,17 @@ func (s *Status) member() (status.Member, bool) {
 	return status.Member{}, false
 }
 
-// answers reports whether the server answers requests about its service.
-func (s *Status) answers() bool { return s.Serving || s.Mode == ReadOnly }
+// Answers reports whether the server answers requests about its service.
+func (s *Status) Answers() bool { return s.Serving || s.Mode == ReadOnly }
 
-// ensemble reports whether this server is one of several.
-func (s *Status) ensemble() bool { return s.Mode != Standalone && len(s.Members) > 0 }
+// Ensemble reports whether this server is one of several.
+func (s *Status) Ensemble() bool { return s.Mode != Standalone && len(s.Members) > 0 }
 
-// versionLine is the text from which clients read the version and the build date. The date has the form of
+// VersionLine is the text from which clients read the version and the build date. The date has the form of
 // ZooKeeper before 3.8. That is the only form that go-zookeeper understands.
-func (s *Status) versionLine() string {
+func (s *Status) VersionLine() string {
 	return s.Version + ", built on " + s.Built.UTC().Format("01/02/2006 15:04") + " GMT"
 }
 
-// leading reports whether this server leads, and serves clients.
-func (s *Status) leading() bool { return s.Serving && s.Mode == Leader }
+// Leading reports whether this server leads, and serves clients.
+func (s *Status) Leading() bool { return s.Serving && s.Mode == Leader }

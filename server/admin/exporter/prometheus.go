@@ -1,4 +1,4 @@
-package admin
+package exporter
 
 import (
 	"cmp"
@@ -11,18 +11,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 )
 
-// Exporter has what the metrics of a server and its process are made from.
-type Exporter struct {
-	Status       func(Need) *Status // a fresh value at each call
-	LoginsFailed func() int64       // at the admin port, since the start
-	NoJVM        bool               // leave out the jvm_* metrics
+// Source has what the metrics of a server and its process are made from.
+type Source struct {
+	Status       func(report.Need) *report.Status // a fresh value at each call
+	LoginsFailed func() int64                     // at the admin port, since the start
+	NoJVM        bool                             // leave out the jvm_* metrics
 }
 
 // Handler serves the metrics from a registry of its own.
-func (e Exporter) Handler() http.Handler {
+func (e Source) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -37,14 +37,14 @@ func (e Exporter) Handler() http.Handler {
 
 // collector makes metrics from a Status. Each value has two names: the name in ZooKeeper's own exporter, and
 // the name in `mntr`, which other exporters pass on.
-type collector struct{ Exporter }
+type collector struct{ Source }
 
 // Describe declares nothing, because the set of metrics depends on the Status.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	s := c.Status(NeedMetrics | NeedDirs | NeedProcess)
+	s := c.Status(report.NeedMetrics | report.NeedDirs | report.NeedProcess)
 	o := output{ch}
 	o.native(s)
 	o.prefixed(s)
@@ -53,47 +53,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		prometheus.CounterValue, float64(c.LoginsFailed()))
 }
 
-type output struct{ ch chan<- prometheus.Metric }
-
-func (o output) gauge(name, help string, v float64, labels ...Pair) {
-	o.put(name, help, prometheus.GaugeValue, v, labels...)
-}
-
-func (o output) put(name, help string, kind prometheus.ValueType, v float64, labels ...Pair) {
-	o.sample(name, help, labels, func(desc *prometheus.Desc, values []string) (prometheus.Metric, error) {
-		return prometheus.NewConstMetric(desc, kind, v, values...)
-	})
-}
-
-func (o output) sample(name, help string, labels []Pair,
-	value func(*prometheus.Desc, []string) (prometheus.Metric, error)) {
-	keys, values := make([]string, len(labels)), make([]string, len(labels))
-	for i, l := range labels {
-		keys[i], values[i] = l.Key, strings.ToValidUTF8(l.Value, "\uFFFD")
-	}
-	desc := prometheus.NewDesc(name, help, keys, nil)
-	m, err := value(desc, values)
-	if err != nil {
-		m = prometheus.NewInvalidMetric(desc, err)
-	}
-	o.ch <- m
-}
-
-func (o output) summary(name string, v metrics.Summary, advanced bool, labels ...Pair) {
-	quantiles := map[float64]float64{0.5: v.P50}
-	if advanced {
-		quantiles[0.9], quantiles[0.99] = v.P90, v.P99
-	}
-	o.sample(name, nativeHelp(name), labels,
-		func(desc *prometheus.Desc, values []string) (prometheus.Metric, error) {
-			return prometheus.NewConstSummary(desc, uint64(v.Count), v.Sum, quantiles, values...)
-		})
-}
-
-func nativeHelp(name string) string { return "ZooKeeper's " + name + "." }
-
 // native writes the names of ZooKeeper's Prometheus provider.
-func (o output) native(s *Status) {
+func (o output) native(s *report.Status) {
 	for _, g := range gauges(s) {
 		o.gauge(g.name, cmp.Or(g.help, nativeHelp(g.name)), g.value)
 	}
@@ -114,14 +75,14 @@ func (o output) native(s *Status) {
 }
 
 // prefixed writes the names of mntr, with its text values as labels.
-func (o output) prefixed(s *Status) {
-	o.gauge("zk_up", "1 while clients are served.", Flag(s.Serving))
+func (o output) prefixed(s *report.Status) {
+	o.gauge("zk_up", "1 while clients are served.", report.Flag(s.Serving))
 	o.gauge("zk_ruok", "1: the process answers.", 1)
-	o.gauge("zk_server_leader", "1 on the leader.", Flag(s.leading()))
+	o.gauge("zk_server_leader", "1 on the leader.", report.Flag(s.Leading()))
 
 	plainOnly := *s
 	plainOnly.Keyed, plainOnly.Extra = nil, nil // these have labels, or a family of their own
-	each(&plainOnly, func(name, value string, text bool) {
+	Lines(&plainOnly, func(name, value string, text bool) {
 		help := "As mntr's zk_" + name + "."
 		switch {
 		case !text:
@@ -138,11 +99,14 @@ func (o output) prefixed(s *Status) {
 }
 
 // own writes zlockd's own family.
-func (o output) own(s *Status) {
-	gauge := func(name, help string, v float64, labels ...Pair) { o.gauge("zlockd_"+name, help, v, labels...) }
-	gauge("build_info", "Always 1; the labels describe the build.", 1, label("version", s.Version), label("goversion", runtime.Version()))
-	gauge("serving", "1 while clients are served.", Flag(s.Serving))
-	gauge("leader", "1 on the leader.", Flag(s.leading()))
+func (o output) own(s *report.Status) {
+	gauge := func(name, help string, v float64, labels ...report.Pair) {
+		o.gauge("zlockd_"+name, help, v, labels...)
+	}
+	gauge("build_info", "Always 1; the labels describe the build.", 1,
+		label("version", s.Version), label("goversion", runtime.Version()))
+	gauge("serving", "1 while clients are served.", report.Flag(s.Serving))
+	gauge("leader", "1 on the leader.", report.Flag(s.Leading()))
 	gauge("leader_id", "Id of the leader, 0 when unknown.", float64(s.Leader))
 	gauge("zxid", "Newest zxid applied.", float64(s.Zxid))
 	gauge("raft_term", "Raft term.", float64(s.Term))
@@ -167,5 +131,3 @@ func (o output) own(s *Status) {
 		o.put("zlockd_"+x.Name, x.Help, kind, x.Value, x.Labels...)
 	}
 }
-
-func label(key, value string) Pair { return Pair{Key: key, Value: value} }

@@ -1,4 +1,4 @@
-package admin
+package exporter
 
 import (
 	"slices"
@@ -7,14 +7,15 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
 // TestEveryMeasuredNameIsShown guards against a name that is counted under a spelling that no page shows.
 func TestEveryMeasuredNameIsShown(t *testing.T) {
 	var m metrics.Set
-	s := &Status{Now: time.Unix(1, 0)}
-	s.Fill(&m, NeedMetrics)
+	s := &report.Status{Now: time.Unix(1, 0)}
+	s.Fill(&m, report.NeedMetrics)
 	for name := range s.Counters {
 		expect.That(t, slices.Contains(counterNames, name), "counter %s is not shown", name)
 	}
@@ -41,11 +42,11 @@ func TestEveryMeasuredNameIsShown(t *testing.T) {
 // A leader's learners are those that it hears from, as ZooKeeper's are those that are connected.
 func TestMembersThatAreDownDoNotFollow(t *testing.T) {
 	heard := status.Progress{Applied: 9}
-	s := &Status{Node: status.Node{Serving: true, ID: 2}, Mode: Leader}
+	s := &report.Status{Node: status.Node{Serving: true, ID: 2}, Mode: report.Leader}
 	s.Members = []status.Member{{ID: 1, Voter: true}, {ID: 2, Voter: true, Progress: heard},
 		{ID: 3, Voter: true, Progress: heard}, {ID: 4, Progress: heard}, {ID: 5}}
 	got := map[string]string{}
-	each(s, func(name, value string, _ bool) { got[name] = value })
+	Lines(s, func(name, value string, _ bool) { got[name] = value })
 	for name, want := range map[string]string{"learners": "2", "followers": "1", "quorum_size": "3"} {
 		expect.Equal(t, got[name], want, "%s", name)
 	}

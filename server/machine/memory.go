@@ -1,4 +1,6 @@
-package admin
+// Package machine is what the process finds out about itself and its machine: memory, open files and
+// environment.
+package machine
 
 import (
 	"fmt"

@@ -1,4 +1,6 @@
-package admin
+// Package exporter shows the figures of a server's status under the names that ZooKeeper's tools know: as the
+// lines of mntr, and as metrics for Prometheus, with zlockd's own beside them.
+package exporter
 
 import (
 	"maps"
@@ -6,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/report"
 )
 
 // The names below are those of ZooKeeper 3.8. Dashboards and alerts use them, so all names exist from the
@@ -19,7 +22,7 @@ type gauge struct {
 }
 
 // gauges returns the gauges that this server has in its present mode.
-func gauges(s *Status) (list []gauge) {
+func gauges(s *report.Status) (list []gauge) {
 	add := func(name string, v int64, help string) { list = append(list, gauge{name, help, float64(v), false}) }
 	float := func(name string, v float64, help string) { list = append(list, gauge{name, help, v, true}) }
 	add("ephemerals_count", int64(s.EphemeralCount), "Ephemeral nodes.")
@@ -41,10 +44,10 @@ func gauges(s *Status) (list []gauge) {
 	add("open_file_descriptor_count", s.OpenFiles, "Open file descriptors.")
 	add("max_file_descriptor_count", s.MaxFiles, "Limit of open file descriptors.")
 	add("uptime", s.Uptime.Milliseconds(), "Milliseconds since the start.")
-	if s.ensemble() {
+	if s.Ensemble() {
 		add("quorum_size", int64(voters(s)), "Voters of the ensemble.")
 	}
-	if s.leading() {
+	if s.Leading() {
 		learners, followers := following(s)
 		add("learners", int64(learners), "Servers that follow this leader.")
 		add("followers", int64(followers), "Voters that follow this leader.")
@@ -67,7 +70,7 @@ func gauges(s *Status) (list []gauge) {
 
 // following counts the servers that this leader hears from, as ZooKeeper's leader counts its connections:
 // members that are down do not follow.
-func following(s *Status) (learners, followers int) {
+func following(s *report.Status) (learners, followers int) {
 	for _, m := range s.Members {
 		if m.ID == s.ID || m.Applied == 0 {
 			continue
@@ -80,7 +83,7 @@ func following(s *Status) (learners, followers int) {
 }
 
 // voters counts the members with a vote.
-func voters(s *Status) (n int) {
+func voters(s *report.Status) (n int) {
 	for _, m := range s.Members {
 		if m.Voter {
 			n++
@@ -144,9 +147,9 @@ var (
 var learnerFamilies = []string{"ack_latency", "learner_handler_qp_size", "learner_handler_qp_time_ms"}
 
 // keyed returns the families with a key.
-func keyed(s *Status) map[string]map[string]metrics.Summary {
+func keyed(s *report.Status) map[string]map[string]metrics.Summary {
 	all := maps.Clone(s.Keyed)
-	if all == nil || !s.leading() {
+	if all == nil || !s.Leading() {
 		return all
 	}
 	for _, family := range learnerFamilies {
