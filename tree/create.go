@@ -125,7 +125,7 @@ func (t *Tree) room(c *Change, parent *node, path string, kind NodeKind) jute.Er
 	if c.Full {
 		return jute.Throttled
 	}
-	if h := t.ephemerals[c.Session]; kind == EphemeralNode && h != nil && (len(h.nodes) >= t.lim.ephemerals ||
+	if h := t.held.by[c.Session]; kind == EphemeralNode && h != nil && (len(h.nodes) >= t.lim.ephemerals ||
 		4+h.paths+4+len(path) > t.lim.listing) {
 		return jute.Throttled
 	}

@@ -147,7 +147,7 @@ func TestListsOfNodesShrink(t *testing.T) {
 			expect.Equal(t, int(n.slot), i)
 		}
 
-		tr := &Tree{owners: make([]*holding, 0, x.room)}
+		tr := &holdings{owners: make([]*holding, 0, x.room)}
 		for i := range x.left + 1 {
 			tr.owners = append(tr.owners, &holding{slot: i})
 		}

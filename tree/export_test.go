@@ -12,7 +12,7 @@ func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 		to  *int
 		max int
 	}{{&t.lim.children, children}, {&t.lim.listing, listing}, {&t.lim.ephemerals, ephemerals},
-		{&t.lim.multiRead, multiRead}} {
+		{&t.multiRead, multiRead}} {
 		if l.max > 0 {
 			*l.to = l.max
 		}
@@ -59,7 +59,7 @@ func (t *Tree) Verify() error {
 		switch n.kind {
 		case EphemeralNode:
 			owned++
-			if l := t.ephemerals[n.owner].list(); int(n.slot) >= len(l) || l[n.slot] != n {
+			if l := t.held.by[n.owner].list(); int(n.slot) >= len(l) || l[n.slot] != n {
 				bad("%s: not among the ephemerals of its session", path)
 			}
 			if n.children() > 0 {
@@ -111,26 +111,26 @@ func (t *Tree) Verify() error {
 	}
 	visit(t.root)
 	inLists := 0
-	for session, h := range t.ephemerals {
+	for session, h := range t.held.by {
 		inLists += len(h.nodes)
 		paths := 0
 		for _, n := range h.nodes {
 			paths += 4 + pathLen(n)
 		}
-		if h.slot >= len(t.owners) || t.owners[h.slot] != h {
+		if h.slot >= len(t.held.owners) || t.held.owners[h.slot] != h {
 			bad("session %d: not where it stands among the owners", session)
 		}
 		if paths != h.paths || len(h.nodes) == 0 {
 			bad("session %d: %d nodes, paths %d are %d", session, len(h.nodes), h.paths, paths)
 		}
 	}
-	if len(t.owners) != len(t.ephemerals) {
-		bad("%d owners are %d", len(t.owners), len(t.ephemerals))
+	if len(t.held.owners) != len(t.held.by) {
+		bad("%d owners are %d", len(t.held.owners), len(t.held.by))
 	}
-	if count != t.count || size != t.size || owned != t.owned || inLists != owned ||
+	if count != t.count || size != t.size || owned != t.held.count || inLists != owned ||
 		reapable != len(t.reapable) {
 		bad("count %d is %d, size %d is %d, ephemerals %d, %d are %d, reapable %d is %d", t.count, count, t.size,
-			size, t.owned, inLists, owned, len(t.reapable), reapable)
+			size, t.held.count, inLists, owned, len(t.reapable), reapable)
 	}
 	var aclBytes int64
 	for a, n := range refs {

@@ -26,7 +26,6 @@ type limits struct {
 	children   int
 	listing    int
 	ephemerals int
-	multiRead  int
 }
 
-var defaultLimits = limits{MaxChildren, MaxListing, MaxEphemerals, MaxMultiReadReply}
+var defaultLimits = limits{MaxChildren, MaxListing, MaxEphemerals}

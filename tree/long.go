@@ -26,9 +26,9 @@ type Long struct {
 // Take begins the answer to a getChildren, getChildren2 or getEphemerals of a session,
 // for a client with the identities ids. It returns nil if the answer is short, or an
 // error: then an Append function gives it.
-func (t *Tree) Take(op jute.OpCode, session int64, ids []jute.ID, path string) *Long {
+func (t *nodes) Take(op jute.OpCode, session int64, ids []jute.ID, path string) *Long {
 	if op == jute.OpGetEphemerals {
-		h := t.ephemerals[session]
+		h := t.held.by[session]
 		if h == nil || !h.long() {
 			return nil
 		}
@@ -50,12 +50,12 @@ func (t *Tree) Take(op jute.OpCode, session int64, ids []jute.ID, path string) *
 }
 
 // IsLong reports whether Take would begin the answer to a request.
-func (t *Tree) IsLong(op jute.OpCode, session int64, body []byte) bool {
+func (t *nodes) IsLong(op jute.OpCode, session int64, body []byte) bool {
 	d := jute.NewDecoder(body)
 	path, _ := d.String()
 	switch op {
 	case jute.OpGetEphemerals:
-		h := t.ephemerals[session]
+		h := t.held.by[session]
 		return h != nil && h.long()
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		n := t.find(path)

@@ -86,16 +86,7 @@ func (t *Tree) link(n *node, p int) {
 	t.spread(n, 1, int64(len(n.data)))
 	switch n.kind {
 	case EphemeralNode:
-		h := t.ephemerals[n.owner]
-		if h == nil {
-			h = &holding{slot: len(t.owners)}
-			t.ephemerals[n.owner] = h
-			t.owners = append(t.owners, h)
-		}
-		n.slot = int32(len(h.nodes))
-		h.nodes = append(h.nodes, n)
-		h.paths += 4 + pathLen(n)
-		t.owned++
+		t.held.add(n)
 		t.countKin(n, 1)
 	case ContainerNode, TTLNode:
 		n.slot = int32(len(t.reapable))
@@ -124,13 +115,7 @@ func (t *Tree) unlink(n *node) int {
 	t.spread(n, -1, -int64(len(n.data)))
 	switch n.kind {
 	case EphemeralNode:
-		h := t.ephemerals[n.owner]
-		h.paths -= 4 + pathLen(n)
-		if h.nodes = dropSlot(h.nodes, n); len(h.nodes) == 0 {
-			delete(t.ephemerals, n.owner)
-			t.dropOwner(h)
-		}
-		t.owned--
+		t.held.remove(n)
 		t.countKin(n, -1)
 	case ContainerNode, TTLNode:
 		t.reapable = dropSlot(t.reapable, n)
@@ -144,32 +129,6 @@ func (t *Tree) unlink(n *node) int {
 		delete(t.quotaTexts, n)
 	}
 	return p
-}
-
-// dropSlot takes n from a list in which every node knows its position.
-func dropSlot(list []*node, n *node) []*node {
-	last := len(list) - 1
-	moved := list[last]
-	moved.slot = n.slot
-	list[n.slot] = moved
-	list[last] = nil
-	if list = list[:last]; cap(list) > 64 && len(list)*8 < cap(list) {
-		list = append(make([]*node, 0, 2*len(list)), list...)
-	}
-	return list
-}
-
-// dropOwner takes a holding from Tree.owners.
-func (t *Tree) dropOwner(h *holding) {
-	last := len(t.owners) - 1
-	moved := t.owners[last]
-	moved.slot = h.slot
-	t.owners[h.slot] = moved
-	t.owners[last] = nil
-	t.owners = t.owners[:last]
-	if cap(t.owners) > 64 && last*8 < cap(t.owners) {
-		t.owners = append(make([]*holding, 0, 2*last), t.owners...)
-	}
 }
 
 // spread updates the counts that the ancestors of n keep of their descendants.

@@ -68,7 +68,7 @@ func (r Ref) ShowsNames() bool {
 
 // Shows reports whether every client may learn a path by listing; see ShowsNames. If the path does not exist,
 // as under a watch, its existing part counts.
-func (t *Tree) Shows(path string) bool {
+func (t *nodes) Shows(path string) bool {
 	dir := path[:max(strings.LastIndexByte(path, '/'), 0)]
 	n := t.root
 	for part := range strings.SplitSeq(strings.TrimPrefix(dir, "/"), "/") {
@@ -82,13 +82,13 @@ func (t *Tree) Shows(path string) bool {
 }
 
 // Find returns the node at path.
-func (t *Tree) Find(path string) (Ref, bool) {
+func (t *nodes) Find(path string) (Ref, bool) {
 	n := t.find(path)
 	return Ref{n}, n != nil
 }
 
 // Child returns the child of a node that has this name.
-func (t *Tree) Child(of Ref, name string) (Ref, bool) {
+func (t *nodes) Child(of Ref, name string) (Ref, bool) {
 	n := t.child(of.n, name)
 	return Ref{n}, n != nil
 }
@@ -101,27 +101,27 @@ func (t *Tree) Child(of Ref, name string) (Ref, bool) {
 // adding appends, so no node that it has not met yet moves past it.
 type EphemeralWalk struct {
 	begun bool
-	owner int      // position in Tree.owners
+	owner int      // position in holdings.owners
 	of    *holding // the former holding; nil: there was none
 	node  int      // position in it; it and those above were met
 }
 
-// Next calls fn for some nodes and reports whether there may be more. It stops when the costs that fn
+// NextEphemerals calls fn for some nodes of a walk and reports whether there may be more. It stops when the costs that fn
 // returned, at least one for each node, add up to most, so that other work gets its turn.
-func (w *EphemeralWalk) Next(t *Tree, most int, fn func(Ref) (cost int)) (more bool) {
+func (t *nodes) NextEphemerals(w *EphemeralWalk, most int, fn func(Ref) (cost int)) (more bool) {
 	if !w.begun {
-		w.begun, w.owner = true, len(t.owners)
+		w.begun, w.owner = true, len(t.held.owners)
 	}
-	if w.of != nil && (w.owner >= len(t.owners) || t.owners[w.owner] != w.of) {
+	if w.of != nil && (w.owner >= len(t.held.owners) || t.held.owners[w.owner] != w.of) {
 		w.of = nil // the holding has lost its last node, or another one, already met, is in its place
 	}
 	for {
 		if w.of == nil {
-			w.owner = min(w.owner, len(t.owners)) - 1
+			w.owner = min(w.owner, len(t.held.owners)) - 1
 			if w.owner < 0 {
 				return false
 			}
-			w.of = t.owners[w.owner]
+			w.of = t.held.owners[w.owner]
 			w.node = len(w.of.nodes)
 		}
 		for w.node = min(w.node, len(w.of.nodes)); w.node > 0; {

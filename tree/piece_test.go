@@ -34,7 +34,7 @@ func TestPiecesOfWalksHoldTheirCosts(t *testing.T) {
 		var owned tree.EphemeralWalk
 		var children tree.ChildWalk
 		for name, next := range map[string]func(fn func(tree.Ref) int) bool{
-			"ephemeral nodes": func(fn func(tree.Ref) int) bool { return owned.Next(tr, x.most, fn) },
+			"ephemeral nodes": func(fn func(tree.Ref) int) bool { return tr.NextEphemerals(&owned, x.most, fn) },
 			"children":        func(fn func(tree.Ref) int) bool { return children.Next(dir, x.most, fn) },
 		} {
 			var met []string
@@ -71,11 +71,11 @@ func TestWalkGoesOnWhereASessionHasEnded(t *testing.T) {
 			var w tree.EphemeralWalk
 			met := map[int64]int{}
 			meet := func(r tree.Ref) int { met[r.Session()]++; return 1 }
-			must.That(t, w.Next(tr, first+1, meet) == (first+1 < 12), "after %d", first+1)
+			must.That(t, tr.NextEphemerals(&w, first+1, meet) == (first+1 < 12), "after %d", first+1)
 			if first == 5 {
 				tr.CloseSession(&tree.Change{Zxid: 100}, ended+1)
 			}
-			for w.Next(tr, 1, meet) {
+			for tr.NextEphemerals(&w, 1, meet) {
 			}
 			for session := range int64(4) {
 				if first < 5 || session != ended {

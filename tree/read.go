@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // The reads below append a response record to b, or answer a code and leave b alone. They look a
@@ -12,7 +13,7 @@ import (
 // AppendExists appends the Stat of the node at path. It answers NONODE, or
 // BADARGUMENTS for a path with a NUL. No permission is needed to learn that a
 // node exists.
-func (t *Tree) AppendExists(b []byte, _ []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *nodes) AppendExists(b []byte, _ []jute.ID, path string) ([]byte, jute.ErrCode) {
 	if strings.IndexByte(path, 0) >= 0 {
 		return b, jute.BadArguments
 	}
@@ -25,7 +26,7 @@ func (t *Tree) AppendExists(b []byte, _ []jute.ID, path string) ([]byte, jute.Er
 
 // readable finds the node at path for a client that needs one of the bits of perm on it. It
 // answers NONODE or NOAUTH.
-func (t *Tree) readable(ids []jute.ID, path string, perm int32) (*node, jute.ErrCode) {
+func (t *nodes) readable(ids []jute.ID, path string, perm int32) (*node, jute.ErrCode) {
 	n := t.find(path)
 	if n == nil {
 		return nil, jute.NoNode
@@ -38,7 +39,7 @@ func (t *Tree) readable(ids []jute.ID, path string, perm int32) (*node, jute.Err
 
 // AppendData appends the data and the Stat of the node at path. It answers
 // NONODE or NOAUTH.
-func (t *Tree) AppendData(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *nodes) AppendData(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead)
 	if code != jute.OK {
 		return b, code
@@ -48,7 +49,7 @@ func (t *Tree) AppendData(b []byte, ids []jute.ID, path string) ([]byte, jute.Er
 
 // AppendACL appends the ACL and the Stat of the node at path. The client must have READ or ADMIN;
 // only with ADMIN it sees the hashes in the ACL. It answers NONODE or NOAUTH.
-func (t *Tree) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *nodes) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead|jute.PermAdmin)
 	if code != jute.OK {
 		return b, code
@@ -58,7 +59,7 @@ func (t *Tree) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.Err
 
 // AppendChildren appends the names of the children of the node at path. It
 // answers NONODE or NOAUTH.
-func (t *Tree) AppendChildren(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *nodes) AppendChildren(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead)
 	if code != jute.OK {
 		return b, code
@@ -67,7 +68,7 @@ func (t *Tree) AppendChildren(b []byte, ids []jute.ID, path string) ([]byte, jut
 }
 
 // AppendChildrenStat is AppendChildren with the Stat after the names.
-func (t *Tree) AppendChildrenStat(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *nodes) AppendChildrenStat(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead)
 	if code != jute.OK {
 		return b, code
@@ -77,7 +78,7 @@ func (t *Tree) AppendChildrenStat(b []byte, ids []jute.ID, path string) ([]byte,
 
 // AppendChildrenNumber appends how many descendants the node at path has. It
 // answers NONODE or NOAUTH.
-func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *nodes) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead)
 	if code != jute.OK {
 		return b, code
@@ -94,7 +95,7 @@ func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byt
 
 // AnswerSize estimates the length of the answer to a read. It also returns the steps of this estimate and of
 // building a list of children or ephemeral nodes while the state is locked.
-func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size, steps int) {
+func (t *nodes) AnswerSize(op jute.OpCode, session int64, body []byte) (size, steps int) {
 	const opSize = 100 // size of a result of multiRead: header and Stat
 	d := jute.NewDecoder(body)
 	switch op {
@@ -119,13 +120,13 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size, ste
 		}
 		steps += pathSteps(path)
 	case jute.OpGetEphemerals:
-		if h := t.ephemerals[session]; h != nil {
+		if h := t.held.by[session]; h != nil {
 			if size = h.paths; !h.long() {
 				steps = 4*len(h.nodes) + size/stepBytes
 			}
 		}
 	case jute.OpMultiRead:
-		for size < t.lim.multiRead && steps < MaxSteps {
+		for size < t.multiRead && steps < MaxSteps {
 			h := d.MultiHeader()
 			path, _ := d.String()
 			d.Bool()
@@ -150,33 +151,46 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size, ste
 // results; a failing one fails alone. It returns what that has cost. It answers MARSHALLINGERROR if anything
 // in body is not a read that multiRead allows, THROTTLEDOP if the answer would be
 // too large, or BADARGUMENTS if it would cost too much.
-func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte, steps int,
+func (t *nodes) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte, steps int,
 	code jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	start := len(b)
-	c := Change{IDs: ids} // it counts the steps
+	var asked acl.Asker
+	spend := func(n int) bool {
+		if steps+n > MaxSteps {
+			steps = MaxSteps
+			return false
+		}
+		steps += n
+		return true
+	}
 	for {
 		h := d.MultiHeader()
 		if d.Err() == nil && h.Done {
-			return jute.AppendMultiHeader(b, jute.OpError, true, -1), c.Steps, jute.OK
+			return jute.AppendMultiHeader(b, jute.OpError, true, -1), steps, jute.OK
 		}
 		path, ok := d.String()
 		d.Bool() // a watch: multiRead sets none
 		if d.Err() != nil || !ok {
-			return b[:start], c.Steps, jute.MarshallingError
+			return b[:start], steps, jute.MarshallingError
 		}
 		if h.Type != jute.OpGetData && h.Type != jute.OpGetChildren {
-			return b[:start], c.Steps, jute.MarshallingError
+			return b[:start], steps, jute.MarshallingError
 		}
-		if !c.spend(opSteps + pathSteps(path)) {
-			return b[:start], c.Steps, jute.BadArguments
+		if !spend(opSteps + pathSteps(path)) {
+			return b[:start], steps, jute.BadArguments
 		}
 		code := jute.OK
 		n := t.find(path)
 		if n == nil {
 			code = jute.NoNode
-		} else if !c.allowed(n, jute.PermRead) {
-			code = jute.NoAuth
+		} else {
+			if !asked.Recalls(n.acl) {
+				spend(1 + len(ids)/2)
+			}
+			if !asked.Allows(n.acl, ids, jute.PermRead) {
+				code = jute.NoAuth
+			}
 		}
 		at := len(b)
 		switch {
@@ -188,16 +202,16 @@ func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte
 			b = n.appendStat(n.appendData(b))
 		default:
 			b = jute.AppendMultiHeader(b, h.Type, false, jute.OK)
-			if !c.spend(n.dir.listSteps()) {
-				return b[:start], c.Steps, jute.BadArguments
+			if !spend(n.dir.listSteps()) {
+				return b[:start], steps, jute.BadArguments
 			}
 			b = n.dir.appendList(b)
 		}
-		if !c.spend((len(b) - at) / ReadBytes) {
-			return b[:start], c.Steps, jute.BadArguments
+		if !spend((len(b) - at) / ReadBytes) {
+			return b[:start], steps, jute.BadArguments
 		}
-		if len(b)-start > t.lim.multiRead {
-			return b[:start], c.Steps, jute.Throttled
+		if len(b)-start > t.multiRead {
+			return b[:start], steps, jute.Throttled
 		}
 	}
 }

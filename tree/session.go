@@ -2,28 +2,8 @@ package tree
 
 import (
 	"cmp"
-	"iter"
-	"maps"
 	"slices"
-	"strings"
-
-	"github.com/zlockd/zlockd/jute"
 )
-
-// holding has the ephemeral nodes of a session.
-type holding struct {
-	nodes []*node // node.slot is the position
-	paths int     // bytes that their paths take in a listing
-	slot  int     // position in Tree.owners
-}
-
-// list returns the nodes in h, none if it is nil.
-func (h *holding) list() []*node {
-	if h == nil {
-		return nil
-	}
-	return h.nodes
-}
 
 // CloseSession deletes all ephemerals of a session under one zxid, in the
 // order in which they were made.
@@ -38,7 +18,7 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 		node *node
 		path string
 	}
-	nodes := t.ephemerals[session].list()
+	nodes := t.held.by[session].list()
 	list := make([]entry, 0, len(nodes))
 	for _, n := range nodes {
 		if path := pathOf(n); drop(path, n.czxid) {
@@ -57,73 +37,4 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 }
 
 // EphemeralCount returns how many ephemeral nodes there are.
-func (t *Tree) EphemeralCount() int { return t.owned }
-
-// Owners goes through the sessions that own ephemeral nodes, in no particular order.
-func (t *Tree) Owners() iter.Seq[int64] { return maps.Keys(t.ephemerals) }
-
-// EphemeralsIn returns how many ephemeral nodes a session has.
-func (t *Tree) EphemeralsIn(session int64) int { return len(t.ephemerals[session].list()) }
-
-// SomeEphemeralsOf returns up to most paths of a session's ephemeral nodes, in
-// no particular order.
-func (t *Tree) SomeEphemeralsOf(session int64, most int) []string {
-	list := t.ephemerals[session].list()
-	paths := make([]string, min(len(list), most))
-	for i := range paths {
-		paths[i] = pathOf(list[i])
-	}
-	return paths
-}
-
-// AppendEphemerals appends the paths of a session's ephemeral nodes that begin
-// with prefix; a blank one and "/" ask for all.
-func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
-	return appendEphemerals(b, t.ephemerals[session].list(), prefix)
-}
-
-// The longest list of ephemeral nodes that is built while the state is locked: their number, and the bytes of
-// their paths.
-const (
-	manyEphemerals = 2000
-	longEphemerals = 256 << 10
-)
-
-func (h *holding) long() bool { return len(h.nodes) > manyEphemerals || h.paths > longEphemerals }
-
-// appendEphemerals appends the paths that begin with prefix, in ZooKeeper's order: that of a copy of a hash
-// set which grew path by path. Each path is made and hashed once, and only those that the client asked for
-// are sorted.
-func appendEphemerals(b []byte, nodes []*node, prefix string) []byte {
-	if meansAll(prefix) {
-		prefix = "/"
-	}
-	type entry struct {
-		path          string
-		copied, grown uint32 // buckets
-		czxid         int64
-	}
-	copied, grown := jute.CopiedTable(len(nodes)), jute.GrownTable(len(nodes))
-	var list []entry
-	for _, n := range nodes {
-		if path := pathOf(n); strings.HasPrefix(path, prefix) {
-			hash := jute.JavaHash(path)
-			list = append(list, entry{path, jute.Bucket(hash, copied), jute.Bucket(hash, grown), n.czxid})
-		}
-	}
-	slices.SortStableFunc(list, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.copied, b.copied), cmp.Compare(a.grown, b.grown), cmp.Compare(a.czxid, b.czxid))
-	})
-	b = jute.AppendInt(b, int32(len(list)))
-	for i := range list {
-		b = jute.AppendString(b, list[i].path)
-	}
-	return b
-}
-
-// meansAll reports whether a prefix asks for everything: the reference drops white space, as Java
-// sees it, before it looks.
-func meansAll(prefix string) bool {
-	prefix = strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
-	return prefix == "" || prefix == "/"
-}
+func (t *Tree) EphemeralCount() int { return t.held.count }

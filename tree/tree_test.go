@@ -201,7 +201,7 @@ func TestWalksInPiecesMissNothing(t *testing.T) {
 		var c tree.ChildWalk
 		dir, _ := s.t.Find("/d")
 		for more, again := true, true; more || again; {
-			more = more && w.Next(s.t, 1+r.IntN(5), func(n tree.Ref) int { metOwned[n.Path()] = true; return 1 })
+			more = more && s.t.NextEphemerals(&w, 1+r.IntN(5), func(n tree.Ref) int { metOwned[n.Path()] = true; return 1 })
 			again = again && c.Next(dir, 1+r.IntN(5), func(n tree.Ref) int { metChild[n.Path()] = true; return 1 })
 			for range r.IntN(4) {
 				step()

@@ -57,7 +57,7 @@ func (f *FSM) Ephemerals(fn func(session int64, path string) (more bool)) {
 	for more := true; more; {
 		piece, paths = piece[:0], paths[:0]
 		f.View(func(s *state.State) {
-			more = walk.Next(s.Tree(), most, func(r tree.Ref) (cost int) {
+			more = s.Tree().NextEphemerals(&walk, most, func(r tree.Ref) (cost int) {
 				begin := len(paths)
 				paths = r.PathOnto(paths)
 				piece = append(piece, met{r.Session(), len(paths)})

@@ -41,7 +41,7 @@ func NewScan() *Scan {
 
 // Step reads the next nodes.
 func (s *Scan) Step(t *tree.Tree) (more bool) {
-	return s.walk.Next(t, pieceSize, func(n tree.Ref) (cost int) {
+	return t.NextEphemerals(&s.walk, pieceSize, func(n tree.Ref) (cost int) {
 		in, at := s.groups[n.Parent()], 0
 		if in == nil {
 			at, cost = s.piece.dir(t, n.Parent())
