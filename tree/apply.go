@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // Apply runs one write of a client: it decodes body, applies it and appends the response record to reply. An
@@ -58,10 +59,10 @@ func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte,
 // delete answers BADARGUMENTS, NONODE, NOAUTH, BADVERSION or NOTEMPTY. It checks the version
 // before the children. The parent's ACL gives the permission; the node's own ACL does not matter.
 func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
-	if !c.spend(opSteps + pathSteps(r.Path)) {
+	if !c.spend(bounds.OpSteps + bounds.PathSteps(r.Path)) {
 		return jute.BadArguments
 	}
-	dir, name, ok := splitPath(r.Path)
+	dir, name, ok := bounds.SplitPath(r.Path)
 	if !ok || isBuiltin(r.Path) {
 		return jute.BadArguments
 	}
@@ -73,9 +74,9 @@ func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
 		return jute.NoAuth
 	}
 	n := t.child(parent, name)
-	steps := deleteSteps + 2*eventSteps(r.Path)
+	steps := bounds.DeleteSteps + 2*bounds.EventSteps(r.Path)
 	if n != nil && n.acl.Nodes() == 1 {
-		steps += 2 * newACLSteps
+		steps += 2 * bounds.NewACLSteps
 	}
 	switch {
 	case n == nil:
@@ -84,12 +85,19 @@ func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
 		return jute.BadVersion
 	case n.children() > 0:
 		return jute.NotEmpty
-	case !c.spend(steps + dataSteps(len(n.data))):
+	case !c.spend(steps + bounds.DataSteps(len(n.data))):
 		return jute.BadArguments
 	}
 	t.removeNode(c, n, strings.Clone(r.Path))
 	return jute.OK
 }
+
+// The nodes every tree has. They can not be deleted.
+const (
+	zookeeperPath = "/zookeeper"
+	quotaPath     = "/zookeeper/quota"
+	configPath    = "/zookeeper/config"
+)
 
 func isBuiltin(path string) bool {
 	switch path {
@@ -115,7 +123,7 @@ func (t *Tree) setDataOf(c *Change, r *jute.SetDataRequest, reply []byte) ([]byt
 	if c.Full && len(r.Data) > len(n.data) {
 		return reply, jute.Throttled
 	}
-	if !c.spend(setSteps + eventSteps(r.Path) + dataSteps(len(r.Data))) {
+	if !c.spend(bounds.SetSteps + bounds.EventSteps(r.Path) + bounds.DataSteps(len(r.Data))) {
 		return reply, jute.BadArguments
 	}
 	t.writeData(c, n, strings.Clone(r.Path), string(r.Data), r.Data == nil, next(n.version))
@@ -142,7 +150,7 @@ func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, j
 		return reply, jute.BadVersion
 	}
 	t.changeACL(c, n, r.Path, acl)
-	c.Steps += dataSteps(len(n.data)) // the digest reads the node's data; counted, but never refused
+	c.Steps += bounds.DataSteps(len(n.data)) // the digest reads the node's data; counted, but never refused
 	return n.appendStat(reply), jute.OK
 }
 
@@ -168,13 +176,13 @@ func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*node, jute
 // named finds the node of a request that names it by a full path. It answers BADARGUMENTS or NONODE. If the
 // node exists, its path need not be checked character by character.
 func (t *Tree) named(c *Change, r *jute.PathVersion) (*node, jute.ErrCode) {
-	if !c.spend(opSteps+pathSteps(r.Path)) || r.NoPath || r.Path == "" || !shortPath(r.Path) {
+	if !c.spend(bounds.OpSteps+bounds.PathSteps(r.Path)) || r.NoPath || r.Path == "" || !bounds.ShortPath(r.Path) {
 		return nil, jute.BadArguments
 	}
 	if n := t.find(r.Path); n != nil {
 		return n, jute.OK
 	}
-	if !wellFormed(r.Path) {
+	if !bounds.WellFormed(r.Path) {
 		return nil, jute.BadArguments
 	}
 	return nil, jute.NoNode

@@ -6,19 +6,20 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // A budget can be spent to its last step. One step more is refused.
 func TestBudgetEndsAtItsLastStep(t *testing.T) {
-	c := &Change{Steps: MaxSteps - 5}
+	c := &Change{Steps: bounds.MaxSteps - 5}
 	expect.That(t, c.spend(5), "the last 5 steps: %d are spent: want c.spend(5)", c.Steps)
-	expect.Equal(t, c.Steps, MaxSteps, "the last 5 steps: %d are spent: c.Steps", c.Steps)
+	expect.Equal(t, c.Steps, bounds.MaxSteps, "the last 5 steps: %d are spent: c.Steps", c.Steps)
 	expect.That(t, c.spend(0), "a step more: %d are spent: want c.spend(0)", c.Steps)
 	expect.That(t, !c.spend(1), "a step more: %d are spent: want !c.spend(1)", c.Steps)
-	expect.Equal(t, c.Steps, MaxSteps, "a step more: %d are spent: c.Steps", c.Steps)
-	c = &Change{Steps: MaxSteps - 5}
+	expect.Equal(t, c.Steps, bounds.MaxSteps, "a step more: %d are spent: c.Steps", c.Steps)
+	c = &Change{Steps: bounds.MaxSteps - 5}
 	expect.That(t, !c.spend(6), "6 of 5 steps: %d are spent: want !c.spend(6)", c.Steps)
-	expect.Equal(t, c.Steps, MaxSteps, "6 of 5 steps: %d are spent: c.Steps", c.Steps)
+	expect.Equal(t, c.Steps, bounds.MaxSteps, "6 of 5 steps: %d are spent: c.Steps", c.Steps)
 	expect.That(t, !c.spend(1), "6 of 5 steps: %d are spent: want !c.spend(1)", c.Steps)
 }
 
@@ -50,14 +51,14 @@ func TestRequestsChangeNothingBeyondTheirBudget(t *testing.T) {
 		for left := range whole.Steps + 1 {
 			tr := fresh()
 			digest, nodes := tr.Digest(), tr.Count()
-			c := &Change{Zxid: 2, Steps: MaxSteps - left}
+			c := &Change{Zxid: 2, Steps: bounds.MaxSteps - left}
 			out, code := run(tr, c)
 			must.OK(t, tr.Verify())
 			if left == whole.Steps {
 				expect.Equal(t, code, jute.OK, "%s with %d steps: code", name, left)
 				expect.That(t, tr.Digest() != digest,
 					"%s with %d steps: %v: want tr.Digest() != digest", name, left, code)
-				expect.Equal(t, c.Steps, MaxSteps, "%s with %d steps: c.Steps", name, left)
+				expect.Equal(t, c.Steps, bounds.MaxSteps, "%s with %d steps: c.Steps", name, left)
 				continue
 			}
 			expect.Equal(t, code, jute.BadArguments,
@@ -68,7 +69,7 @@ func TestRequestsChangeNothingBeyondTheirBudget(t *testing.T) {
 				"%s with %d of %d steps: tr.Count()", name, left, whole.Steps)
 			if expect.Equal(t, len(c.Events), 0,
 				"%s with %d of %d steps: len(c.Events)", name, left, whole.Steps) {
-				expect.Equal(t, c.Steps, MaxSteps,
+				expect.Equal(t, c.Steps, bounds.MaxSteps,
 					"%s with %d of %d steps: c.Steps", name, left, whole.Steps)
 				expect.Equal(t, string(out), "before",
 					"%s with %d of %d steps: string(out)", name, left, whole.Steps)

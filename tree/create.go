@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // kindOf returns which kind of node a create makes, and whether the node is sequential. The operation decides
@@ -54,11 +55,11 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	if r.NoPath {
 		return reply, jute.MarshallingError
 	}
-	dir, _, ok := splitPath(r.Path)
+	dir, _, ok := bounds.SplitPath(r.Path)
 	if !ok {
 		return reply, jute.BadArguments
 	}
-	if !c.spend(opSteps + pathSteps(r.Path)) {
+	if !c.spend(bounds.OpSteps + bounds.PathSteps(r.Path)) {
 		return reply, jute.BadArguments
 	}
 	acl, code := c.fixACL(r.ACL, r.NullACLID)
@@ -77,20 +78,20 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 		t.buf = appendSequence(t.buf, parent.cv)
 	}
 	path := string(t.buf)
-	if !ValidPath(path) {
+	if !bounds.ValidPath(path) {
 		return reply, jute.BadArguments
 	}
 	if code := t.room(c, parent, path, kind); code != jute.OK {
 		return reply, code
 	}
-	if _, name, _ := splitPath(path); kind == EphemeralNode && c.OneLayout && t.divides(parent, name) {
+	if _, name, _ := bounds.SplitPath(path); kind == EphemeralNode && c.OneLayout && t.divides(parent, name) {
 		c.Divided = true
 		return reply, jute.NoAuth
 	}
 	if t.overQuota(c, path, 1, int64(len(r.Data))) {
 		return reply, jute.QuotaExceeded
 	}
-	if !c.spend(createSteps + 2*eventSteps(path) + dataSteps(len(r.Data))) {
+	if !c.spend(bounds.CreateSteps + 2*bounds.EventSteps(path) + bounds.DataSteps(len(r.Data))) {
 		return reply, jute.BadArguments
 	}
 
@@ -112,7 +113,7 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 // room checks whether parent can take a child of the given path and kind. It answers NODEEXISTS,
 // NOCHILDRENFOREPHEMERALS or THROTTLEDOP.
 func (t *Tree) room(c *Change, parent *node, path string, kind NodeKind) jute.ErrCode {
-	_, name, _ := splitPath(path)
+	_, name, _ := bounds.SplitPath(path)
 	if path == "/" || t.child(parent, name) != nil {
 		return jute.NodeExists
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // A multi may have ten thousand operations on ordinary paths, or as many checks as a frame of 1 MB holds. If
@@ -21,7 +22,7 @@ import (
 func TestRequestsHoldTheirBudget(t *testing.T) {
 	race.Alone(t)
 	const frame = 1_048_575
-	deep := strings.Repeat("/d", tree.MaxDepth-1)
+	deep := strings.Repeat("/d", bounds.MaxDepth-1)
 	tr := tree.New()
 	c := &tree.Change{Session: 1}
 	for depth := 2; depth <= len(deep); depth += 2 {
@@ -92,9 +93,9 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 		if !changed && (tr.Digest() != digest || Dump(tr) != before || len(c.Events) > 0) {
 			t.Errorf("%s: something has changed", x.name)
 		}
-		expect.That(t, c.Steps <= tree.MaxSteps,
+		expect.That(t, c.Steps <= bounds.MaxSteps,
 			"%s cost %d steps: want c.Steps <= tree.MaxSteps", x.name, c.Steps)
-		expect.That(t, changed || c.Steps >= tree.MaxSteps,
+		expect.That(t, changed || c.Steps >= bounds.MaxSteps,
 			"%s cost %d steps: want changed || c.Steps >= tree.MaxSteps", x.name, c.Steps)
 	}
 }
@@ -177,22 +178,22 @@ func TestPathsHoldTheirLimits(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{IDs: []jute.ID{{Scheme: "super"}}, Session: 1}
 	path := ""
-	for depth := 1; depth <= tree.MaxDepth+1; depth++ {
+	for depth := 1; depth <= bounds.MaxDepth+1; depth++ {
 		path += "/d"
 		c.Zxid++
 		_, code, _ := tr.Apply(c, jute.OpCreate, createBody(path, "x", 0), nil)
 		if want := map[bool]jute.ErrCode{
-			true: jute.OK, false: jute.BadArguments}[depth <= tree.MaxDepth]; code != want {
+			true: jute.OK, false: jute.BadArguments}[depth <= bounds.MaxDepth]; code != want {
 			t.Fatalf("depth %d: %v", depth, code)
 		}
 	}
-	for depth, want := range map[int]bool{tree.MaxDepth: true, tree.MaxDepth + 1: false} {
-		expect.Equal(t, tree.ValidPath(strings.Repeat("/x", depth)), want, "depth %d", depth)
+	for depth, want := range map[int]bool{bounds.MaxDepth: true, bounds.MaxDepth + 1: false} {
+		expect.Equal(t, bounds.ValidPath(strings.Repeat("/x", depth)), want, "depth %d", depth)
 	}
-	for size, want := range map[int]bool{tree.MaxPath: true, tree.MaxPath + 1: false} {
-		expect.Equal(t, tree.ValidPath("/"+strings.Repeat("x", size-1)), want, "%d bytes", size)
+	for size, want := range map[int]bool{bounds.MaxPath: true, bounds.MaxPath + 1: false} {
+		expect.Equal(t, bounds.ValidPath("/"+strings.Repeat("x", size-1)), want, "%d bytes", size)
 	}
-	long := "/" + strings.Repeat("y", tree.MaxPath-11)
+	long := "/" + strings.Repeat("y", bounds.MaxPath-11)
 	// Ten digits follow the name.
 	for name, want := range map[string]jute.ErrCode{long: jute.OK, long + "y": jute.BadArguments} {
 		c.Zxid++
@@ -376,12 +377,12 @@ func TestEndOfASessionPaysForData(t *testing.T) {
 // A multiRead of missing nodes has short answers, and the same budget.
 func TestMultiReadsOfNothingHoldTheirBudget(t *testing.T) {
 	var body []byte
-	for range tree.MaxSteps {
+	for range bounds.MaxSteps {
 		body = append(jute.AppendMultiHeader(body, jute.OpGetData, false, -1), 0, 0, 0, 2, '/', 'x', 0)
 	}
 	body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
 	_, steps, code := tree.New().AppendMultiRead(nil, nil, body)
-	expect.That(t, code == jute.BadArguments && steps == tree.MaxSteps, "%v, %d steps", code, steps)
+	expect.That(t, code == jute.BadArguments && steps == bounds.MaxSteps, "%v, %d steps", code, steps)
 }
 
 // A sweep finds all nodes that are due, a few at a time.

@@ -7,12 +7,13 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 	"github.com/zlockd/zlockd/tree/digest"
 )
 
 // maxLoadPath bounds the depth of a tree that damaged input may ask for; no
 // path was ever accepted that long.
-const maxLoadPath = 4 * MaxPath
+const maxLoadPath = 4 * bounds.MaxPath
 
 // Loader builds a tree from the chunks of a snapshot, in the order in which they were written. It
 // trusts nothing: input that is not a snapshot yields an error, never a panic and never a
@@ -47,7 +48,7 @@ func (l *Loader) Above(live *Tree) { l.live = live }
 
 // Created raises the count of a node that is already loaded, after the living tree has created a child of it.
 func (l *Loader) Created(path string) {
-	parent := ParentPath(path)
+	parent := bounds.ParentPath(path)
 	if l.tree.root == nil {
 		return
 	}
@@ -181,7 +182,7 @@ func (l *Loader) node(d *jute.Decoder) error {
 	switch {
 	case len(path) > maxLoadPath:
 		return errors.New("the path is too long")
-	case !wellFormed(path):
+	case !bounds.WellFormed(path):
 		return errors.New("illegal path")
 	}
 	if err := s.sane(l.zxid); err != nil {
@@ -225,7 +226,7 @@ func (l *Loader) place(path string, s state) error {
 	if t.root == nil {
 		return errors.New("no root")
 	}
-	dir, _, _ := splitPath(path)
+	dir, _, _ := bounds.SplitPath(path)
 	if l.parent == nil || dir != l.dir {
 		l.dir, l.parent = strings.Clone(dir), t.find(dir)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // A snapshot that is just within the limits loads.
@@ -26,7 +27,7 @@ func TestLoaderTakesWhatIsWithinItsBounds(t *testing.T) {
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {
 		put(path, 0, 0, 9, 9, 9)
 	}
-	longest := "/" + strings.Repeat("x", 4*tree.MaxPath-1)
+	longest := "/" + strings.Repeat("x", 4*bounds.MaxPath-1)
 	put(longest, 3, jute.MaxTTL, 0, 0, 0)
 	put("/ephemeral", 1, -1, 0, 9, 0)
 	b = jute.AppendACL(append(b, 'A'), []jute.ACL{entry(1, "ip", "10.0.0.1")}) // an ACL that no node has

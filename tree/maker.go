@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // Maker builds a tree from imported nodes. Nodes may be added, changed and removed in any order that keeps
@@ -17,7 +19,7 @@ func NewMaker() *Maker { return &Maker{newTree()} }
 // cversion in i's Stat, because they follow from the tree. Set keeps i.Data without a copy.
 func (m *Maker) Set(path string, i *Info) error {
 	switch {
-	case len(path) > maxLoadPath || !wellFormed(path):
+	case len(path) > maxLoadPath || !bounds.WellFormed(path):
 		return errors.New("illegal path")
 	case m.root == nil && path != "/":
 		return errors.New("no root")
@@ -37,7 +39,7 @@ func (m *Maker) Set(path string, i *Info) error {
 	}
 	n := m.find(path)
 	if n == nil {
-		dir, _, _ := splitPath(path)
+		dir, _, _ := bounds.SplitPath(path)
 		return m.place(m.find(dir), path, s)
 	}
 	m.setData(n, s.data, s.null)
@@ -109,7 +111,7 @@ func (t *Tree) place(parent *node, path string, s state) error {
 		t.count, t.size = 1, 1+int64(len(s.data))
 		return nil
 	}
-	_, name, _ := splitPath(path)
+	_, name, _ := bounds.SplitPath(path)
 	switch {
 	case parent == nil:
 		return errors.New("no parent")

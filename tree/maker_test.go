@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // newMaker returns a Maker with the nodes that every tree has.
@@ -87,7 +88,7 @@ func TestMakerCountsQuotasAgain(t *testing.T) {
 	m := newMaker(t)
 	for _, x := range [][2]string{{"/q", "12"}, {"/q/a", "345"}, {"/q/a/b", ""}, {"/zookeeper/quota/q", ""},
 		{limits, "countHardLimit=9"}, {stats, "count=100,bytes=100"}, {"/free/zookeeper_stats", "mine"}} {
-		if parent := tree.ParentPath(x[0]); parent == "/free" {
+		if parent := bounds.ParentPath(x[0]); parent == "/free" {
 			must.OK(t, m.Set(parent, &tree.Info{ACL: jute.WorldAnyone}))
 		}
 		must.OK(t, m.Set(x[0], &tree.Info{ACL: jute.WorldAnyone, Data: []byte(x[1])}))
@@ -110,7 +111,7 @@ func TestMakerHoldsItsBounds(t *testing.T) {
 		return &tree.Info{ACL: jute.WorldAnyone, Data: make([]byte, data), Stat: jute.Stat{Czxid: 1, Mzxid: 1, Pzxid: 1}}
 	}
 	ephemeral := &tree.Info{ACL: jute.WorldAnyone, Kind: tree.EphemeralNode, Stat: jute.Stat{EphemeralOwner: 7}}
-	longest := "/" + strings.Repeat("a", 4*tree.MaxPath-1)
+	longest := "/" + strings.Repeat("a", 4*bounds.MaxPath-1)
 	for name, x := range map[string]struct {
 		path  string
 		info  *tree.Info

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // Change is one write being applied: its client, its time, and its results.
@@ -41,7 +42,7 @@ type Event struct {
 // fixACL is FixACL for the client that asks.
 func (c *Change) fixACL(list []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode) {
 	fixed, code := acl.Fix(list, c.IDs, nullID)
-	c.spend(aclSteps * max(0, len(list)+len(fixed)-2)) // an operation pays for one entry
+	c.spend(bounds.AclSteps * max(0, len(list)+len(fixed)-2)) // an operation pays for one entry
 	return fixed, code
 }
 
@@ -57,7 +58,7 @@ func (c *Change) allowed(n *node, perm int32) bool {
 func (t *Tree) intern(c *Change, acl []jute.ACL) *acl.Set {
 	set := t.acls.Intern(acl)
 	if set.Nodes() == 0 {
-		c.spend(newACLSteps * (1 + len(acl)))
+		c.spend(bounds.NewACLSteps * (1 + len(acl)))
 	}
 	return set
 }
@@ -154,7 +155,7 @@ func (t *Tree) setData(n *node, data string, null bool) {
 // addNode makes a node of the given state under parent.
 func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
 	t.snap.keep(parent)
-	_, name, _ := splitPath(path)
+	_, name, _ := bounds.SplitPath(path)
 	s.czxid, s.mzxid, s.pzxid = c.Zxid, c.Zxid, c.Zxid
 	s.ctime, s.mtime = c.Time, c.Time
 	n := &node{state: s, name: strings.Clone(name), parent: parent}
@@ -169,7 +170,7 @@ func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
 	t.mix(mixCreate, path, n)
 	t.hash.Int(uint64(uint32(parent.cv)))
 	c.tell(jute.EventCreated, path, n)
-	c.tell(jute.EventChildrenChanged, ParentPath(path), parent)
+	c.tell(jute.EventChildrenChanged, bounds.ParentPath(path), parent)
 	return n
 }
 
@@ -184,7 +185,7 @@ func (t *Tree) removeNode(c *Change, n *node, path string) {
 	t.zxid = c.Zxid
 	t.charge(c, path, -1, -int64(len(n.data)))
 	c.tell(jute.EventDeleted, path, n)
-	c.tell(jute.EventChildrenChanged, ParentPath(path), n.parent)
+	c.tell(jute.EventChildrenChanged, bounds.ParentPath(path), n.parent)
 }
 
 // writeData gives n new data.
@@ -253,7 +254,7 @@ func (t *Tree) mix(what uint64, path string, n *node) {
 
 // spend counts n steps. It returns false when the budget is used up, for this and all later calls.
 func (c *Change) spend(n int) bool {
-	if budget := max(c.Budget, MaxSteps); c.Steps+n > budget {
+	if budget := max(c.Budget, bounds.MaxSteps); c.Steps+n > budget {
 		c.Steps = budget
 		return false
 	}

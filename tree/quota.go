@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // Quotas live in ordinary nodes: for a path P the limits stand in
@@ -50,7 +52,7 @@ func (t *Tree) covering(c *Change, path string) (limits, stats *node) {
 // place: no version, no zxid, no event.
 func (t *Tree) charge(c *Change, path string, count, bytes int64) {
 	if _, n := t.covering(c, path); n != nil {
-		c.spend(quotaSteps)
+		c.spend(bounds.QuotaSteps)
 		used := t.quotaTexts[n]
 		t.setStats(n, used.count+count, used.bytes+bytes)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // The reads below append a response record to b, or answer a code and leave b alone. They look a
@@ -104,7 +105,7 @@ func (t *nodes) AnswerSize(op jute.OpCode, session int64, body []byte) (size, st
 		if n := t.find(path); n != nil {
 			size = len(n.data)
 		}
-		steps = pathSteps(path)
+		steps = bounds.PathSteps(path)
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		path, _ := d.String()
 		if n := t.find(path); n != nil && n.dir != nil {
@@ -112,28 +113,28 @@ func (t *nodes) AnswerSize(op jute.OpCode, session int64, body []byte) (size, st
 				steps = n.dir.listSteps()
 			}
 		}
-		steps += pathSteps(path)
+		steps += bounds.PathSteps(path)
 	case jute.OpGetACL:
 		path, _ := d.String()
 		if n := t.find(path); n != nil {
 			size, steps = len(n.acl.Key()), len(n.acl.List())/4
 		}
-		steps += pathSteps(path)
+		steps += bounds.PathSteps(path)
 	case jute.OpGetEphemerals:
 		if h := t.held.by[session]; h != nil {
 			if size = h.paths; !h.long() {
-				steps = 4*len(h.nodes) + size/stepBytes
+				steps = 4*len(h.nodes) + size/bounds.StepBytes
 			}
 		}
 	case jute.OpMultiRead:
-		for size < t.multiRead && steps < MaxSteps {
+		for size < t.multiRead && steps < bounds.MaxSteps {
 			h := d.MultiHeader()
 			path, _ := d.String()
 			d.Bool()
 			if d.Err() != nil || h.Done {
 				return size, steps
 			}
-			steps += 1 + pathSteps(path)
+			steps += 1 + bounds.PathSteps(path)
 			n := t.find(path)
 			switch {
 			case n == nil:
@@ -157,8 +158,8 @@ func (t *nodes) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byt
 	start := len(b)
 	var asked acl.Asker
 	spend := func(n int) bool {
-		if steps+n > MaxSteps {
-			steps = MaxSteps
+		if steps+n > bounds.MaxSteps {
+			steps = bounds.MaxSteps
 			return false
 		}
 		steps += n
@@ -177,7 +178,7 @@ func (t *nodes) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byt
 		if h.Type != jute.OpGetData && h.Type != jute.OpGetChildren {
 			return b[:start], steps, jute.MarshallingError
 		}
-		if !spend(opSteps + pathSteps(path)) {
+		if !spend(bounds.OpSteps + bounds.PathSteps(path)) {
 			return b[:start], steps, jute.BadArguments
 		}
 		code := jute.OK
@@ -207,7 +208,7 @@ func (t *nodes) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byt
 			}
 			b = n.dir.appendList(b)
 		}
-		if !spend((len(b) - at) / ReadBytes) {
+		if !spend((len(b) - at) / bounds.ReadBytes) {
 			return b[:start], steps, jute.BadArguments
 		}
 		if len(b)-start > t.multiRead {

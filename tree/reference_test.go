@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/rights"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // Node is a node of a Model: the fields of a Stat without those that the Model derives, and those that a Stat
@@ -163,7 +164,7 @@ func (m *Model) create(c *tree.Change, op jute.OpCode, r jute.CreateRequest) ([]
 	if r.Flags == 2 || r.Flags == 3 || r.Flags == 6 {
 		path += fmt.Sprintf("%010d", p.CV)
 	}
-	if !tree.ValidPath(path) {
+	if !bounds.ValidPath(path) {
 		return nil, jute.BadArguments
 	}
 	if _, ok := m.Nodes[path]; ok {
@@ -253,7 +254,7 @@ func (m *Model) remove(c *tree.Change, path string) {
 func (m *Model) check(c *tree.Change, r jute.PathVersion, perm, version int32) jute.ErrCode {
 	_, ok := m.Nodes[r.Path]
 	switch {
-	case r.NoPath || !tree.ValidPath(r.Path):
+	case r.NoPath || !bounds.ValidPath(r.Path):
 		return jute.BadArguments
 	case !ok:
 		return jute.NoNode
@@ -290,7 +291,7 @@ func (m *Model) write(c *tree.Change, path string, data []byte, version int32) {
 }
 
 func (m *Model) setACL(c *tree.Change, r jute.SetACLRequest) ([]byte, jute.ErrCode) {
-	if r.NoPath || !tree.ValidPath(r.Path) {
+	if r.NoPath || !bounds.ValidPath(r.Path) {
 		return nil, jute.BadArguments
 	}
 	acl, code := acl.Fix(r.ACL, c.IDs, r.NullACLID)

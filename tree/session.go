@@ -3,6 +3,8 @@ package tree
 import (
 	"cmp"
 	"slices"
+
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // CloseSession deletes all ephemerals of a session under one zxid, in the
@@ -23,7 +25,7 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 	for _, n := range nodes {
 		if path := pathOf(n); drop(path, n.czxid) {
 			list = append(list, entry{n, path})
-			c.Steps += endSteps + dataSteps(len(n.data)) // only MaxEphemerals bounds this
+			c.Steps += bounds.EndSteps + bounds.DataSteps(len(n.data)) // only MaxEphemerals bounds this
 		}
 	}
 	// The index has no order of its own, and a restored one differs from one

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // writer applies made-up operations to a tree.
@@ -398,7 +399,7 @@ func TestLoaderNamesWhatIsWrong(t *testing.T) {
 		"root is no plain node": {header(1, 1), acl, node("/", 0, 1, 5)},
 		"no root":               {header(1, 1), acl, node("/a", 0, 0, 0)},
 		"illegal path":          {header(1, 1), acl, root, node("/a//b", 0, 0, 0)},
-		"path is too long": {header(1, 1), acl, root, node("/"+strings.Repeat("x", 4*tree.MaxPath), 0, 0,
+		"path is too long": {header(1, 1), acl, root, node("/"+strings.Repeat("x", 4*bounds.MaxPath), 0, 0,
 			0)},
 		"no parent":                     {header(1, 1), acl, root, node("/a/b", 0, 0, 0)},
 		"same path twice":               {header(1, 1), acl, root, node("/a", 0, 0, 0), node("/a", 0, 0, 0)},
@@ -455,7 +456,7 @@ func TestAChunkOfASnapshotIsShort(t *testing.T) {
 		n := marked - nodes + gone - left
 		must.That(t, n <= most, "%d nodes in one chunk", n)
 		longest = max(longest, len(b))
-		must.That(t, len(b) <= tree.MaxChunk+len(large)+tree.MaxPath, "a chunk of %d bytes", len(b))
+		must.That(t, len(b) <= tree.MaxChunk+len(large)+bounds.MaxPath, "a chunk of %d bytes", len(b))
 		for range 20 {
 			w.step()
 		}

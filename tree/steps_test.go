@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -104,8 +105,8 @@ func TestEveryPartOfARequestHasItsPrice(t *testing.T) {
 		expect.Equal(t, c.Steps, x.want, "%s", x.name)
 		must.OK(t, tr.Verify())
 	}
-	expect.Equal(t, tree.ReadSteps(strings.Repeat("/name", 8), many), 2+8/4+3)
-	expect.Equal(t, tree.WatchSteps(long), 8+5)
+	expect.Equal(t, bounds.ReadSteps(strings.Repeat("/name", 8), many), 2+8/4+3)
+	expect.Equal(t, bounds.WatchSteps(long), 8+5)
 }
 
 // A read pays for its path, and for what it copies or puts together under the state's lock.
@@ -201,7 +202,7 @@ func TestCopiesOfAMultiReadHoldTheBudget(t *testing.T) {
 		}
 		out, steps, code := tr.AppendMultiRead([]byte("before"), nil, jute.AppendMultiHeader(body, jute.OpError, true, -1))
 		expect.Equal(t, code, want, "%d reads: code", n)
-		expect.That(t, steps <= tree.MaxSteps,
+		expect.That(t, steps <= bounds.MaxSteps,
 			"%d reads: %v after %d steps, %d bytes: want steps <= tree.MaxSteps",
 			n, code, steps, len(out))
 		expect.Equal(t, string(out[:6]), "before", "%d reads: string(out[:6])", n)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 	"github.com/zlockd/zlockd/tree/digest"
 )
 
@@ -46,7 +47,7 @@ func New() *Tree {
 
 func newTree() *Tree {
 	t := &Tree{lim: defaultLimits, acls: acl.NewTable(), quotaTexts: map[*node]quotaText{}}
-	t.seed, t.held.by, t.multiRead = maphash.MakeSeed(), map[int64]*holding{}, MaxMultiReadReply
+	t.seed, t.held.by, t.multiRead = maphash.MakeSeed(), map[int64]*holding{}, bounds.MaxMultiReadReply
 	return t
 }
 
@@ -79,3 +80,12 @@ func (t *Tree) ACLs() [][]jute.ACL {
 	t.acls.Each(func(a *acl.Set) { all = append(all, a.List()) })
 	return all
 }
+
+// limits are the bounds that a test wants smaller.
+type limits struct {
+	children   int
+	listing    int
+	ephemerals int
+}
+
+var defaultLimits = limits{bounds.MaxChildren, bounds.MaxListing, bounds.MaxEphemerals}

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // createBody returns the body of a create with all rights for everyone.
@@ -82,11 +83,11 @@ func TestCreateThenSnapshotThenLoad(t *testing.T) {
 func TestBytesOfAPath(t *testing.T) {
 	for b := range 256 {
 		path := "/a" + string([]byte{byte(b)})
-		expect.Equal(t, tree.ValidPath(path), b >= 0x20 && b < 0x7f && b != '/', "%q", path)
+		expect.Equal(t, bounds.ValidPath(path), b >= 0x20 && b < 0x7f && b != '/', "%q", path)
 	}
 	for path, valid := range map[string]bool{"/\u009f": false, "/\u00a0": true, "/\ud7ff": true, "/\uf8ff": false,
 		"/\uf900": true, "/\uffef": true, "/\ufff0": false, "/\U0001f512": false, "/\u00a0/x": true} {
-		expect.Equal(t, tree.ValidPath(path), valid, "%q", path)
+		expect.Equal(t, bounds.ValidPath(path), valid, "%q", path)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // Index returns the index of the last log entry applied.
@@ -52,7 +53,7 @@ func (f *FSM) Ephemerals(fn func(session int64, path string) (more bool)) {
 		session int64
 		end     int // where the path ends in paths
 	}
-	piece, paths := make([]met, 0, most), make([]byte, 0, 8*most+tree.MaxPath)
+	piece, paths := make([]met, 0, most), make([]byte, 0, 8*most+bounds.MaxPath)
 	var walk tree.EphemeralWalk
 	for more := true; more; {
 		piece, paths = piece[:0], paths[:0]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // RateBounds bound the nodes that draws make: the nodes in the whole cluster, and the nodes of one identity.
@@ -112,7 +113,7 @@ func (g *begun) load(d *jute.Decoder) error {
 		path, _ := d.String()
 		identity, _ := d.String()
 		nodes := d.Int()
-		if d.Err() != nil || path <= last || nodes < 1 || nodes > tree.MaxDepth || g.all > 1<<30 {
+		if d.Err() != nil || path <= last || nodes < 1 || nodes > bounds.MaxDepth || g.all > 1<<30 {
 			return cmp.Or(d.Err(), errors.New("state: impossible rate"))
 		}
 		last = strings.Clone(path)

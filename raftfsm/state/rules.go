@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // The rules of Apply, by release. Servers of two releases may apply one log, so the effect of an entry must
@@ -79,9 +80,9 @@ func (s *State) nextVersion(is tree.Info) int64 {
 // budget returns how many steps a write may take.
 func (s *State) budget() int {
 	if s.rules == firstRules {
-		return tree.MaxSteps
+		return bounds.MaxSteps
 	}
-	return tree.WideSteps
+	return bounds.WideSteps
 }
 
 // appendRules appends the rules to a snapshot's header. For the rules of release 0.1.0 it appends nothing, as

@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // A ticket is a session without a connection, with one contender. Release 0.1.0 does not know the requests
@@ -183,7 +184,7 @@ func (s *State) openTicket(o *Opening, ids []jute.ID, to Sink) {
 		s.out.Reply = s.reply
 		return
 	}
-	if o.Seen != Unseen && o.Seen != s.lastChild(tree.ParentPath(o.Node)) {
+	if o.Seen != Unseen && o.Seen != s.lastChild(bounds.ParentPath(o.Node)) {
 		s.out.Code = jute.BadVersion
 		return
 	}

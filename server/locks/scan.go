@@ -6,6 +6,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/recipe/turns"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // Bounds on the memory of a scan.
@@ -36,7 +37,7 @@ type Scan struct {
 // NewScan returns a scan of the whole tree.
 func NewScan() *Scan {
 	return &Scan{room: maxKept, paths: maxPaths, groups: map[tree.Ref]*group{},
-		piece: newPiece(pieceSize, pieceSize, pieceSize*pathBytes+tree.MaxPath)}
+		piece: newPiece(pieceSize, pieceSize, pieceSize*pathBytes+bounds.MaxPath)}
 }
 
 // Step reads the next nodes.

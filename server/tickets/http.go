@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/session"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 const (
@@ -104,8 +104,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 		return fail(http.StatusBadRequest, "path", // not 404, because 404 means that a ticket is over
 			"there is no such page: want /v1/locks/PATH, /v1/rates/PATH or /v1/tickets")
 	}
-	if q.Path = path; !tree.ValidPath(path) || path == "/" || path == "/zookeeper" ||
-		strings.HasPrefix(path, "/zookeeper/") || len(path) > tree.MaxPath/2 {
+	if q.Path = path; !bounds.ValidPath(path) || path == "/" || path == "/zookeeper" ||
+		strings.HasPrefix(path, "/zookeeper/") || len(path) > bounds.MaxPath/2 {
 		return fail(http.StatusBadRequest, "path", "%.200q is no path of a lock or a rate", path)
 	}
 	if !q.Identity.may(path) {

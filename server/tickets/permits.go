@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // A ticket for permits of a semaphore first gets a place in the queue. When its place is the first and enough
@@ -114,7 +115,7 @@ func (g *sight) lookPermits(t *tree.Tree, ids []jute.ID) {
 	var own []string
 	place := ""
 	for _, path := range t.SomeEphemeralsOf(g.session.ID, int(k.Permits)+1) {
-		if tree.ParentPath(path) == recipe.Join(k.Path, recipe.QueueName) {
+		if bounds.ParentPath(path) == recipe.Join(k.Path, recipe.QueueName) {
 			place = path
 		} else {
 			own = append(own, recipe.Base(path))
@@ -150,7 +151,7 @@ func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	if !ok {
 		return
 	}
-	g.node, g.own, g.dir = place, own, tree.ParentPath(place)
+	g.node, g.own, g.dir = place, own, bounds.ParentPath(place)
 	data := g.readNode(n)
 	var p turns.Place
 	p, g.of, _, g.mixed = placeIn(t, n.Parent(), rule(layout, own.Kind), own, n.Stat().Czxid)

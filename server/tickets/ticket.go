@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // sight is the result of one look at the state of a ticket.
@@ -102,7 +103,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	if !ok {
 		return g
 	}
-	g.node, g.dir, g.own, g.token = nodes[0], tree.ParentPath(nodes[0]), own, n.Stat().Czxid
+	g.node, g.dir, g.own, g.token = nodes[0], bounds.ParentPath(nodes[0]), own, n.Stat().Czxid
 	g.readNode(n)
 	var p turns.Place
 	p, g.of, g.obstacle, g.mixed = placeIn(st.Tree(), n.Parent(), rule(layout, own.Kind), own, g.token)

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // slower returns how many times longer a step of a request takes on this machine than on the machine of
@@ -35,6 +36,6 @@ func slower(t *testing.T) float64 {
 		expect.Equal(t, tr.Count(), creates+tree.New().Count(), "nodes after the creates that time a step")
 		step = min(step, float64(took.Nanoseconds())/float64(c.Steps))
 	}
-	t.Logf("a step takes %.0f ns here, and %d on the machine of docs/limits.md", step, tree.StepNanos)
-	return min(max(step/tree.StepNanos, 1), 2)
+	t.Logf("a step takes %.0f ns here, and %d on the machine of docs/limits.md", step, bounds.StepNanos)
+	return min(max(step/bounds.StepNanos, 1), 2)
 }

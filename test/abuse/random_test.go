@@ -19,8 +19,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 var (
@@ -385,7 +385,7 @@ func TestRandomAttacks(t *testing.T) {
 				}
 			}
 			switch {
-			case m.steps > tree.WideSteps: // by one write, under the rules of this release
+			case m.steps > bounds.WideSteps: // by one write, under the rules of this release
 				t.Errorf("more steps than the budget: %v\n%v", d, &m)
 			case m.memory > mostMemory:
 				t.Errorf("too much memory: %v\n%v", d, &m)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // GapError says that transactions are missing between two zxids.
@@ -97,7 +98,7 @@ func someACL(list []jute.ACL) []jute.ACL {
 }
 
 func (t *Tree) create(x *Txn, o *Op) error {
-	name := tree.ParentPath(o.Path)
+	name := bounds.ParentPath(o.Path)
 	if _, there := t.Nodes.Get(name); !there {
 		return nil // a later transaction deleted the parent; the snapshot already shows that
 	}
@@ -137,5 +138,5 @@ func (t *Tree) delete(path string, zxid int64) error {
 		t.sum -= digest(path, n)
 		t.odd -= odd(path)
 	})
-	return t.change(tree.ParentPath(path), func(parent *tree.Info) { parent.Pzxid = max(parent.Pzxid, zxid) })
+	return t.change(bounds.ParentPath(path), func(parent *tree.Info) { parent.Pzxid = max(parent.Pzxid, zxid) })
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 var (
 	world    = jute.WorldAnyone
-	parentOf = tree.ParentPath // for functions with a variable named tree
+	parentOf = bounds.ParentPath // for functions with a variable named tree
 )
 
 // sample returns a log with each kind of transaction.

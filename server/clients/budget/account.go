@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // Account records what the clients of one address cost this server: time under the state lock, in the steps
@@ -47,7 +47,7 @@ func (a *Account) Buffers() int64 { return a.buffers.Load() }
 const (
 	// stepNanos is the time of a step: tree.StepNanos, plus half as much because other work on the machine
 	// empties the caches. lockShare is the part of each second that an address may use.
-	stepNanos = tree.StepNanos * 3 / 2
+	stepNanos = bounds.StepNanos * 3 / 2
 	lockShare = 3
 
 	// An address may use Burst of its share at once. The cost of events, and of the end of a large session,

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/clients/request"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -40,7 +40,7 @@ func (u *catchUp) add(list *[]string, path string) bool {
 	*list = append(*list, path)
 	u.n++
 	u.size += len(path)
-	u.cost += tree.ReadSteps(path, *u.c.proof.ids.Load()) + tree.WatchSteps(path)
+	u.cost += bounds.ReadSteps(path, *u.c.proof.ids.Load()) + bounds.WatchSteps(path)
 	if u.n == catchUpChunk || u.size >= catchUpBytes {
 		u.compare()
 	}

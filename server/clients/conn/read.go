@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/server/clients/request"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -32,7 +32,7 @@ func (c *Conn) read(frame []byte) bool {
 		}
 		need := c.reads.need
 		c.reads.need = 0
-		if !c.foresee(c.reads.building + int64(need/tree.ReadBytes)) {
+		if !c.foresee(c.reads.building + int64(need/bounds.ReadBytes)) {
 			return false
 		}
 		if !c.out.Reserve(need, !c.reads.apart) {
@@ -165,13 +165,13 @@ func (c *Conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 		return false, jute.OK // memory for it was reserved when the state lock was held before
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
-	if many && size > tree.MaxMultiReadReply {
+	if many && size > bounds.MaxMultiReadReply {
 		refusal = jute.Throttled
-	} else if many && steps > tree.MaxSteps {
+	} else if many && steps > bounds.MaxSteps {
 		refusal = jute.BadArguments
 	}
 	fits := size <= outbox.FlushSize || size <= c.out.Reserved()
-	if fits && !(many && steps > tree.MaxSteps/8) || refusal != jute.OK {
+	if fits && !(many && steps > bounds.MaxSteps/8) || refusal != jute.OK {
 		c.reads.cost += int64(steps)
 		return false, refusal
 	}
@@ -320,7 +320,7 @@ func (c *Conn) answerOne(st *state.State, p outbox.Pending) {
 // because the locks have this order.
 func (c *Conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
 	w, which, code := request.WatchOp(op, body)
-	c.reads.cost += int64(tree.WatchSteps(w.Path))
+	c.reads.cost += int64(bounds.WatchSteps(w.Path))
 	var record []byte
 	open = true
 	switch {

@@ -21,6 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // stateWith returns a state with nodes: /few has 10 children, /many has 1000 with names of 100 bytes, /data has
@@ -170,7 +171,7 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 	deep := strings.Repeat("/x", 1000)
 	// The first read of each hold is charged before, by its length.
 	ahead := int(request.ReadCost(wire.PathWatch(deep, false)))
-	atOnce := (runSteps+ahead)/tree.ReadSteps(deep, make([]jute.ID, 1)) + 1
+	atOnce := (runSteps+ahead)/bounds.ReadSteps(deep, make([]jute.ID, 1)) + 1
 	for _, x := range []struct {
 		name string
 		n    int

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // The answers to what clients ask of their watches.
@@ -54,7 +54,7 @@ func TestRequestsAboutWatches(t *testing.T) {
 		expect.Equal(t, f.Code, x.want, "%v %q: f.Code", x.op, x.body)
 		expect.Equal(t, string(f.Body), record, "%v %q: string(f.Body)", x.op, x.body)
 		expect.Equal(t, f.Xid, int32(i), "%v %q: f.Xid", x.op, x.body)
-		expect.Equal(t, c.reads.cost-cost, int64(tree.WatchSteps("/p")), "the steps of request %d", i)
+		expect.Equal(t, c.reads.cost-cost, int64(bounds.WatchSteps("/p")), "the steps of request %d", i)
 	}
 	expect.Equal(t, s.Watches.Figures().All, 1, "watches are left")
 }

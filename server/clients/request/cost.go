@@ -2,7 +2,7 @@ package request
 
 import (
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // The cost of requests in addition to the steps of their outcomes.
@@ -14,7 +14,7 @@ const (
 
 	// cost of a TLS handshake: it takes no lock, but a millisecond of a processor
 	HandshakeSteps = 10_000
-	ReconfigSteps  = tree.MaxSteps / 2 // a reconfig asks all servers
+	ReconfigSteps  = bounds.MaxSteps / 2 // a reconfig asks all servers
 )
 
 // TakesLong reports whether even a short answer may take long: getEphemerals visits all nodes of its session.
@@ -28,7 +28,7 @@ func ReadCost(body []byte) int64 { return int64(2 + len(body)/6) }
 func WriteCost(op jute.OpCode, body []byte) int64 {
 	switch {
 	case op == jute.OpMulti:
-		return min(tree.MaxSteps, int64(2*len(body)))
+		return min(bounds.MaxSteps, int64(2*len(body)))
 	case len(body) > 1<<10:
 		return WriteSteps + int64(len(body)/8)
 	}

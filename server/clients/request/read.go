@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -17,9 +18,9 @@ type Watch struct {
 
 // Steps returns the cost of a read, whose reply has so many bytes, and of the watch that it sets.
 func (w *Watch) Steps(ids []jute.ID, reply int) int64 {
-	steps := tree.ReadSteps(w.Path, ids) + reply/tree.ReadBytes
+	steps := bounds.ReadSteps(w.Path, ids) + reply/bounds.ReadBytes
 	if w.Set {
-		steps += tree.WatchSteps(w.Path)
+		steps += bounds.WatchSteps(w.Path)
 	}
 	return int64(steps)
 }

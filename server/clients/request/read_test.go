@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestStepsOfARead(t *testing.T) {
 	ids := slices.Repeat([]jute.ID{{Scheme: "ip", ID: "127.0.0.1"}}, 6)
 	path := strings.Repeat("/name", 20)
-	read, watching := int64(tree.ReadSteps(path, ids)), int64(tree.WatchSteps(path))
+	read, watching := int64(bounds.ReadSteps(path, ids)), int64(bounds.WatchSteps(path))
 	expect.Equal(t, (&Watch{Path: path}).Steps(ids, 1200), read+3)
 	expect.Equal(t, (&Watch{Path: path, Set: true}).Steps(ids, 0), read+watching)
 }

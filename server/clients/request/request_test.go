@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/bounds"
 )
 
 // What a request is charged before its outcome is known, by its length.
@@ -18,7 +18,7 @@ func TestRequestsAreChargedByTheirLength(t *testing.T) {
 	}{
 		{jute.OpCreate, 0, 20}, {jute.OpCreate, 1 << 10, 20}, {jute.OpCreate, 1<<10 + 1, 5 + 128},
 		{jute.OpSetData, 8000, 5 + 1000}, {jute.OpMulti, 0, 0}, {jute.OpMulti, 100, 200},
-		{jute.OpMulti, tree.MaxSteps/2 + 1, tree.MaxSteps},
+		{jute.OpMulti, bounds.MaxSteps/2 + 1, bounds.MaxSteps},
 	} {
 		expect.Equal(t, WriteCost(x.op, make([]byte, x.size)), x.want, "%v of %d bytes", x.op, x.size)
 	}

@@ -1,30 +1,23 @@
-package tree
+package bounds
 
 import (
 	"strings"
 	"unicode/utf8"
 )
 
-// The nodes every tree has. They can not be deleted.
-const (
-	zookeeperPath = "/zookeeper"
-	quotaPath     = "/zookeeper/quota"
-	configPath    = "/zookeeper/config"
-)
-
 // ValidPath reports whether path may name a node: the full check of creates, setData, setACL and
 // check. It also holds paths to MaxPath and MaxDepth, so a path that passes can be walked without
 // fear.
 func ValidPath(path string) bool {
-	return shortPath(path) && wellFormed(path)
+	return ShortPath(path) && WellFormed(path)
 }
 
-func shortPath(path string) bool {
+func ShortPath(path string) bool {
 	return len(path) <= MaxPath && strings.Count(path, "/") <= MaxDepth
 }
 
-// wellFormed is ValidPath without its limits.
-func wellFormed(path string) bool {
+// WellFormed is ValidPath without its limits.
+func WellFormed(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
 	}
@@ -65,10 +58,10 @@ func validRune(r rune) bool {
 	return r > 0x9f && r < 0xd800 || r > 0xf8ff && r < 0xfff0
 }
 
-// splitPath cuts path at its last slash. The parent of a name under the root
+// SplitPath cuts path at its last slash. The parent of a name under the root
 // is "", which names the root as well. It is the weak check of create and
 // delete: ok means that there is a slash and no NUL.
-func splitPath(path string) (parent, name string, ok bool) {
+func SplitPath(path string) (parent, name string, ok bool) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || strings.IndexByte(path, 0) >= 0 {
 		return "", "", false

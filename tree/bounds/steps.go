@@ -1,4 +1,4 @@
-package tree
+package bounds
 
 import (
 	"strings"
@@ -28,35 +28,35 @@ const (
 // every depth and length, and how long a step of each takes. The figures belong to the format of the
 // log: a server that counts otherwise would apply an old entry otherwise.
 const (
-	opSteps     = 2   // one operation, read and looked up; in a multi half a step more, for the first reading
-	setSteps    = 3   // new data, and the event
-	createSteps = 9   // a new node, and two events
-	deleteSteps = 5   // a node less, and two events
+	OpSteps     = 2   // one operation, read and looked up; in a multi half a step more, for the first reading
+	SetSteps    = 3   // new data, and the event
+	CreateSteps = 9   // a new node, and two events
+	DeleteSteps = 5   // a node less, and two events
 	watchSteps  = 8   // a watch that is set or compared
-	endSteps    = 10  // a node that goes with its session
-	aclSteps    = 2   // an entry of an ACL that a client sends
-	newACLSteps = 4   // an entry of an ACL that no other node has
-	quotaSteps  = 6   // a write of the counts of a quota
-	stepBytes   = 160 // how many bytes of data are stored in a step
+	EndSteps    = 10  // a node that goes with its session
+	AclSteps    = 2   // an entry of an ACL that a client sends
+	NewACLSteps = 4   // an entry of an ACL that no other node has
+	QuotaSteps  = 6   // a write of the counts of a quota
+	StepBytes   = 160 // how many bytes of data are stored in a step
 	eventBytes  = 750 // hashed in a step where an event looks for watches above its node
 )
 
-// dataSteps returns the cost of storing data. One node may be as large as the operator's bound of a
+// DataSteps returns the cost of storing data. One node may be as large as the operator's bound of a
 // frame allows: its data alone do not use up the budget.
-func dataSteps(n int) int { return min(n/stepBytes, MaxSteps/2) }
+func DataSteps(n int) int { return min(n/StepBytes, MaxSteps/2) }
 
-// pathSteps returns the cost of checking a path and walking along it.
-func pathSteps(path string) int {
+// PathSteps returns the cost of checking a path and walking along it.
+func PathSteps(path string) int {
 	return min(strings.Count(path, "/"), MaxDepth)/4 + len(path)/64
 }
 
 // ReadSteps returns what a read costs in addition to its answer. WatchSteps returns what a watch costs.
-func ReadSteps(path string, ids []jute.ID) int { return opSteps + pathSteps(path) + len(ids)/2 }
+func ReadSteps(path string, ids []jute.ID) int { return OpSteps + PathSteps(path) + len(ids)/2 }
 
 func WatchSteps(path string) int { return watchSteps + len(path)/64 }
 
-// eventSteps returns the cost of an event with this path. A Recursive watch may be at every prefix of the
+// EventSteps returns the cost of an event with this path. A Recursive watch may be at every prefix of the
 // path, so each prefix is hashed.
-func eventSteps(path string) int {
+func EventSteps(path string) int {
 	return len(path)/64 + len(path)*strings.Count(path, "/")/2/eventBytes
 }

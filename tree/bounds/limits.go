@@ -1,4 +1,4 @@
-package tree
+package bounds
 
 // Limits of what a tree accepts. Every server must decide alike about them, so they are constants
 // and not settings: servers that disagreed about one would hold different trees. A Loader does not
@@ -20,12 +20,3 @@ const (
 	// node ten thousand times. Stock clients take 4 MiB by default. A larger answer becomes THROTTLEDOP.
 	MaxMultiReadReply = 16 << 20
 )
-
-// limits are the bounds that a test wants smaller.
-type limits struct {
-	children   int
-	listing    int
-	ephemerals int
-}
-
-var defaultLimits = limits{MaxChildren, MaxListing, MaxEphemerals}
