@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
@@ -83,28 +84,21 @@ func (t *Tree) Verify() error {
 		if n.dir == nil {
 			return 0, 0
 		}
-		names, used := 0, 0
+		names, list := 0, jute.AppendInt(nil, int32(len(n.dir.nodes)))
 		for i, c := range n.dir.nodes {
-			if c.parent != n || n.dir.find(t.seed, c.name) != i {
+			if c.parent != n || t.child(n, c.name) != c {
 				bad("%s: child %q at %d is not found", path, c.name, i)
 			}
 			names += 4 + len(c.name)
+			list = jute.AppendString(list, c.name)
 			b, y := visit(c)
 			below, bytes = below+b+1, bytes+y+int64(len(c.data))
-		}
-		for _, s := range n.dir.slots {
-			if s != 0 {
-				used++
-			}
-		}
-		if n.dir.slots != nil && used != len(n.dir.nodes) {
-			bad("%s: %d slots for %d children", path, used, len(n.dir.nodes))
 		}
 		if n.dir.names != names || n.dir.count != below || n.dir.bytes != bytes {
 			bad("%s: names %d is %d, count %d is %d, bytes %d is %d", path, n.dir.names, names, n.dir.count, below,
 				n.dir.bytes, bytes)
 		}
-		if c := n.dir.kept(); c != nil && string(c) != string(n.dir.encode(nil)) {
+		if string(n.dir.appendList(nil)) != string(list) {
 			bad("%s: stale listing", path)
 		}
 		return below, bytes
@@ -172,11 +166,11 @@ const MaxChunk = maxChunk
 
 // Marked counts the nodes from which the snapshot needs nothing more, and the gone nodes that it has yet to
 // write.
-func (s *Snapshot) Marked() (nodes, gone int) {
+func (s *Snapshot) Marked() (marked, gone int) {
 	var visit func(n *node)
 	visit = func(n *node) { // it may recurse: trees of tests are shallow
 		if n.mark == s.mark {
-			nodes++
+			marked++
 		}
 		if n.dir != nil {
 			for _, c := range n.dir.nodes {
@@ -185,7 +179,7 @@ func (s *Snapshot) Marked() (nodes, gone int) {
 		}
 	}
 	visit(s.tree.root)
-	return nodes, len(s.deleted)
+	return marked, len(s.deleted)
 }
 
 // SpoilData changes the data of a node without the tree's knowledge.

@@ -20,9 +20,9 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 		node *node
 		path string
 	}
-	nodes := t.held.by[session].list()
-	list := make([]entry, 0, len(nodes))
-	for _, n := range nodes {
+	held := t.held.by[session].list()
+	list := make([]entry, 0, len(held))
+	for _, n := range held {
 		if path := pathOf(n); drop(path, n.czxid) {
 			list = append(list, entry{n, path})
 			c.Steps += bounds.EndSteps + bounds.DataSteps(len(n.data)) // only MaxEphemerals bounds this
