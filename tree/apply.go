@@ -6,6 +6,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/bounds"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
 // Apply runs one write of a client: it decodes body, applies it and appends the response record to reply. An
@@ -66,38 +67,31 @@ func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
 	if !ok || isBuiltin(r.Path) {
 		return jute.BadArguments
 	}
-	parent := t.find(dir)
+	parent := t.At(dir)
 	if parent == nil {
 		return jute.NoNode
 	}
 	if !c.allowed(parent, jute.PermDelete) {
 		return jute.NoAuth
 	}
-	n := t.child(parent, name)
+	n := t.Below(parent, name)
 	steps := bounds.DeleteSteps + 2*bounds.EventSteps(r.Path)
-	if n != nil && n.acl.Nodes() == 1 {
+	if n != nil && n.ACL.Nodes() == 1 {
 		steps += 2 * bounds.NewACLSteps
 	}
 	switch {
 	case n == nil:
 		return jute.NoNode
-	case r.Version != -1 && r.Version != n.version:
+	case r.Version != -1 && r.Version != n.Version:
 		return jute.BadVersion
-	case n.children() > 0:
+	case n.Children() > 0:
 		return jute.NotEmpty
-	case !c.spend(steps + bounds.DataSteps(len(n.data))):
+	case !c.spend(steps + bounds.DataSteps(len(n.Data))):
 		return jute.BadArguments
 	}
 	t.removeNode(c, n, strings.Clone(r.Path))
 	return jute.OK
 }
-
-// The nodes every tree has. They can not be deleted.
-const (
-	zookeeperPath = "/zookeeper"
-	quotaPath     = "/zookeeper/quota"
-	configPath    = "/zookeeper/config"
-)
 
 func isBuiltin(path string) bool {
 	switch path {
@@ -114,20 +108,20 @@ func (t *Tree) setDataOf(c *Change, r *jute.SetDataRequest, reply []byte) ([]byt
 	if code != jute.OK {
 		return reply, code
 	}
-	if t.overQuota(c, r.Path, 0, int64(len(r.Data)-len(n.data))) {
+	if t.overQuota(c, r.Path, 0, int64(len(r.Data)-len(n.Data))) {
 		return reply, jute.QuotaExceeded
 	}
-	if r.Version != -1 && r.Version != n.version {
+	if r.Version != -1 && r.Version != n.Version {
 		return reply, jute.BadVersion
 	}
-	if c.Full && len(r.Data) > len(n.data) {
+	if c.Full && len(r.Data) > len(n.Data) {
 		return reply, jute.Throttled
 	}
 	if !c.spend(bounds.SetSteps + bounds.EventSteps(r.Path) + bounds.DataSteps(len(r.Data))) {
 		return reply, jute.BadArguments
 	}
-	t.writeData(c, n, strings.Clone(r.Path), string(r.Data), r.Data == nil, next(n.version))
-	return n.appendStat(reply), jute.OK
+	t.writeData(c, n, strings.Clone(r.Path), string(r.Data), r.Data == nil, next(n.Version))
+	return n.AppendStat(reply), jute.OK
 }
 
 // setACL answers BADARGUMENTS, INVALIDACL, NONODE, NOAUTH or BADVERSION, in this order; the
@@ -146,18 +140,18 @@ func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, j
 	case !c.allowed(n, jute.PermAdmin):
 		return reply, jute.NoAuth
 	}
-	if r.Version != -1 && r.Version != n.aversion {
+	if r.Version != -1 && r.Version != n.Aversion {
 		return reply, jute.BadVersion
 	}
 	t.changeACL(c, n, r.Path, acl)
-	c.Steps += bounds.DataSteps(len(n.data)) // the digest reads the node's data; counted, but never refused
-	return n.appendStat(reply), jute.OK
+	c.Steps += bounds.DataSteps(len(n.Data)) // the digest reads the node's data; counted, but never refused
+	return n.AppendStat(reply), jute.OK
 }
 
 // check answers BADARGUMENTS, NONODE, NOAUTH or BADVERSION.
 func (t *Tree) check(c *Change, r *jute.PathVersion) jute.ErrCode {
 	n, code := t.writable(c, r, jute.PermRead)
-	if code == jute.OK && r.Version != -1 && r.Version != n.version {
+	if code == jute.OK && r.Version != -1 && r.Version != n.Version {
 		return jute.BadVersion
 	}
 	return code
@@ -165,7 +159,7 @@ func (t *Tree) check(c *Change, r *jute.PathVersion) jute.ErrCode {
 
 // writable finds the node of a request that names it by a full path and needs
 // perm on it. It answers BADARGUMENTS, NONODE or NOAUTH.
-func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*node, jute.ErrCode) {
+func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*nodes.Node, jute.ErrCode) {
 	n, code := t.named(c, r)
 	if code == jute.OK && !c.allowed(n, perm) {
 		return nil, jute.NoAuth
@@ -175,11 +169,12 @@ func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*node, jute
 
 // named finds the node of a request that names it by a full path. It answers BADARGUMENTS or NONODE. If the
 // node exists, its path need not be checked character by character.
-func (t *Tree) named(c *Change, r *jute.PathVersion) (*node, jute.ErrCode) {
-	if !c.spend(bounds.OpSteps+bounds.PathSteps(r.Path)) || r.NoPath || r.Path == "" || !bounds.ShortPath(r.Path) {
+func (t *Tree) named(c *Change, r *jute.PathVersion) (*nodes.Node, jute.ErrCode) {
+	if !c.spend(bounds.OpSteps+bounds.PathSteps(r.Path)) || r.NoPath || r.Path == "" ||
+		!bounds.ShortPath(r.Path) {
 		return nil, jute.BadArguments
 	}
-	if n := t.find(r.Path); n != nil {
+	if n := t.At(r.Path); n != nil {
 		return n, jute.OK
 	}
 	if !bounds.WellFormed(r.Path) {
@@ -191,5 +186,5 @@ func (t *Tree) named(c *Change, r *jute.PathVersion) (*node, jute.ErrCode) {
 // SetConfig writes the text of /zookeeper/config. The node's version is always -1, as in the
 // reference.
 func (t *Tree) SetConfig(c *Change, text []byte) {
-	t.writeData(c, t.find(configPath), configPath, string(text), false, -1)
+	t.writeData(c, t.At(configPath), configPath, string(text), false, -1)
 }

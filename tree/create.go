@@ -5,22 +5,23 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/bounds"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
 // kindOf returns which kind of node a create makes, and whether the node is sequential. The operation decides
 // whether it is a container or has a time to live, the flags whether it is ephemeral or sequential; so a
 // plain create with the container flag makes a plain node. The code of flags that are not valid is
 // BADARGUMENTS, that of a time to live that is switched off UNIMPLEMENTED.
-func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind NodeKind, sequential bool,
+func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind nodes.NodeKind, sequential bool,
 	code jute.ErrCode) {
 	switch r.Flags {
 	case jute.FlagPersistent, jute.FlagContainer:
 	case jute.FlagEphemeral:
-		kind = EphemeralNode
+		kind = nodes.EphemeralNode
 	case jute.FlagPersistentSequential:
 		sequential = true
 	case jute.FlagEphemeralSequential:
-		kind, sequential = EphemeralNode, true
+		kind, sequential = nodes.EphemeralNode, true
 	case jute.FlagPersistentTTL, jute.FlagPersistentSequentialTTL:
 		if c.NoTTL {
 			return 0, false, jute.Unimplemented
@@ -28,7 +29,7 @@ func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind NodeKind, se
 		if op != jute.OpCreateTTL || r.TTL <= 0 || r.TTL > jute.MaxTTL {
 			return 0, false, jute.BadArguments
 		}
-		return TTLNode, r.Flags == jute.FlagPersistentSequentialTTL, jute.OK
+		return nodes.TTLNode, r.Flags == jute.FlagPersistentSequentialTTL, jute.OK
 	default:
 		return 0, false, jute.BadArguments
 	}
@@ -36,7 +37,7 @@ func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind NodeKind, se
 	case jute.OpCreateTTL:
 		return 0, false, jute.BadArguments
 	case jute.OpCreateContainer:
-		kind = ContainerNode
+		kind = nodes.ContainerNode
 	}
 	return kind, sequential, jute.OK
 }
@@ -49,7 +50,7 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	if code != jute.OK {
 		return reply, code
 	}
-	if kind == EphemeralNode && c.Session == 0 {
+	if kind == nodes.EphemeralNode && c.Session == 0 {
 		return reply, jute.SessionExpired // no session could ever end it
 	}
 	if r.NoPath {
@@ -66,7 +67,7 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	if code != jute.OK {
 		return reply, code
 	}
-	parent := t.find(dir)
+	parent := t.At(dir)
 	if parent == nil {
 		return reply, jute.NoNode
 	}
@@ -75,7 +76,7 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	}
 	t.buf = append(t.buf[:0], r.Path...)
 	if sequential {
-		t.buf = appendSequence(t.buf, parent.cv)
+		t.buf = appendSequence(t.buf, parent.CV)
 	}
 	path := string(t.buf)
 	if !bounds.ValidPath(path) {
@@ -84,7 +85,8 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	if code := t.room(c, parent, path, kind); code != jute.OK {
 		return reply, code
 	}
-	if _, name, _ := bounds.SplitPath(path); kind == EphemeralNode && c.OneLayout && t.divides(parent, name) {
+	_, name, _ := bounds.SplitPath(path)
+	if kind == nodes.EphemeralNode && c.OneLayout && t.divides(parent, name) {
 		c.Divided = true
 		return reply, jute.NoAuth
 	}
@@ -95,39 +97,39 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 		return reply, jute.BadArguments
 	}
 
-	s := state{acl: t.intern(c, acl), data: string(r.Data), null: r.Data == nil, kind: kind}
+	s := nodes.State{ACL: t.intern(c, acl), Data: string(r.Data), Null: r.Data == nil, Kind: kind}
 	switch kind {
-	case EphemeralNode:
-		s.owner = c.Session
-	case TTLNode:
-		s.owner = r.TTL
+	case nodes.EphemeralNode:
+		s.Owner = c.Session
+	case nodes.TTLNode:
+		s.Owner = r.TTL
 	}
 	n := t.addNode(c, parent, path, s)
 	reply = jute.AppendString(reply, path)
 	if op != jute.OpCreate {
-		reply = n.appendStat(reply)
+		reply = n.AppendStat(reply)
 	}
 	return reply, jute.OK
 }
 
 // room checks whether parent can take a child of the given path and kind. It answers NODEEXISTS,
 // NOCHILDRENFOREPHEMERALS or THROTTLEDOP.
-func (t *Tree) room(c *Change, parent *node, path string, kind NodeKind) jute.ErrCode {
+func (t *Tree) room(c *Change, parent *nodes.Node, path string, kind nodes.NodeKind) jute.ErrCode {
 	_, name, _ := bounds.SplitPath(path)
-	if path == "/" || t.child(parent, name) != nil {
+	if path == "/" || t.Below(parent, name) != nil {
 		return jute.NodeExists
 	}
-	if parent.kind == EphemeralNode {
+	if parent.Kind == nodes.EphemeralNode {
 		return jute.NoChildrenForEphemerals
 	}
-	if d := parent.dir; d != nil && (len(d.nodes) >= t.lim.children || 4+d.names+4+len(name) > t.lim.listing) {
+	if d := parent.Dir; d != nil && (len(d.Nodes) >= t.lim.children || 4+d.Names+4+len(name) > t.lim.listing) {
 		return jute.Throttled
 	}
 	if c.Full {
 		return jute.Throttled
 	}
-	if h := t.held.by[c.Session]; kind == EphemeralNode && h != nil && (len(h.nodes) >= t.lim.ephemerals ||
-		4+h.paths+4+len(path) > t.lim.listing) {
+	if h := t.Held.By[c.Session]; kind == nodes.EphemeralNode && h != nil && (len(h.Nodes) >= t.lim.ephemerals ||
+		4+h.Paths+4+len(path) > t.lim.listing) {
 		return jute.Throttled
 	}
 	return jute.OK

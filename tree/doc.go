@@ -21,5 +21,7 @@
 // written out keeps a copy of it.
 //
 // The package does not know sessions (an ephemeral's owner is a number), connections, the log,
-// locks and time. Package watches matches events with the connections that wait for them.
+// locks and time. Package nodes below it has the nodes and all that only reads them, package bounds what a
+// request may ask for and what it costs. Package watches matches events with the connections that wait for
+// them.
 package tree

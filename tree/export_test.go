@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
 // SetLimits lowers limits of a tree; 0 leaves one as it is.
@@ -13,7 +14,7 @@ func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 		to  *int
 		max int
 	}{{&t.lim.children, children}, {&t.lim.listing, listing}, {&t.lim.ephemerals, ephemerals},
-		{&t.multiRead, multiRead}} {
+		{&t.MultiRead, multiRead}} {
 		if l.max > 0 {
 			*l.to = l.max
 		}
@@ -23,12 +24,12 @@ func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 // SetCounter sets how many children a node ever had, from which sequential names are made. So a test need not
 // create two billion nodes to see the counter wrap. It reports whether the node exists.
 func (t *Tree) SetCounter(path string, cv int32) bool {
-	n := t.find(path)
+	n := t.At(path)
 	if n == nil {
 		return false
 	}
 	t.snap.keep(n)
-	n.cv = cv
+	n.CV = cv
 	const mixCounter = 7 // a kind of change that no client makes
 	t.mix(mixCounter, path, n)
 	return true
@@ -48,83 +49,84 @@ func (t *Tree) Verify() error {
 	count, size, owned, reapable, texts := 0, int64(0), 0, 0, 0
 	refs := map[*acl.Set]int{}
 	quotas := map[string]bool{}
-	var visit func(n *node) (int, int64) // it may recurse: trees of tests are shallow
-	visit = func(n *node) (below int, bytes int64) {
-		path := pathOf(n)
+	var visit func(n *nodes.Node) (int, int64) // it may recurse: trees of tests are shallow
+	visit = func(n *nodes.Node) (below int, bytes int64) {
+		path := nodes.PathOf(n)
 		count++
-		size += int64(len(path) + len(n.data))
-		refs[n.acl]++
-		if n.null && n.data != "" {
+		size += int64(len(path) + len(n.Data))
+		refs[n.ACL]++
+		if n.Null && n.Data != "" {
 			bad("%s: null but not empty", path)
 		}
-		switch n.kind {
-		case EphemeralNode:
+		switch n.Kind {
+		case nodes.EphemeralNode:
 			owned++
-			if l := t.held.by[n.owner].list(); int(n.slot) >= len(l) || l[n.slot] != n {
+			if l := t.Held.By[n.Owner].List(); int(n.Slot) >= len(l) || l[n.Slot] != n {
 				bad("%s: not among the ephemerals of its session", path)
 			}
-			if n.children() > 0 {
+			if n.Children() > 0 {
 				bad("%s: ephemeral with children", path)
 			}
-		case ContainerNode, TTLNode:
+		case nodes.ContainerNode, nodes.TTLNode:
 			reapable++
-			if int(n.slot) >= len(t.reapable) || t.reapable[n.slot] != n {
+			if int(n.Slot) >= len(t.reapable) || t.reapable[n.Slot] != n {
 				bad("%s: not among the reapable", path)
 			}
 		}
 		if hasQuotaText(n) {
 			texts++
-			if q, ok := t.quotaTexts[n]; !ok || q != readQuotaText(n.data) {
+			if q, ok := t.quotaTexts[n]; !ok || q != readQuotaText(n.Data) {
 				bad("%s: the tree has %v of its text (%v)", path, q, ok)
 			}
 		}
-		if n.name == limitsName && quotaOf(pathOf(n.parent)) != "" {
-			quotas[quotaOf(pathOf(n.parent))] = true
+		if n.Name == limitsName && quotaOf(nodes.PathOf(n.Parent)) != "" {
+			quotas[quotaOf(nodes.PathOf(n.Parent))] = true
 		}
-		if n.dir == nil {
+		if n.Dir == nil {
 			return 0, 0
 		}
-		names, list := 0, jute.AppendInt(nil, int32(len(n.dir.nodes)))
-		for i, c := range n.dir.nodes {
-			if c.parent != n || t.child(n, c.name) != c {
-				bad("%s: child %q at %d is not found", path, c.name, i)
+		names, list := 0, jute.AppendInt(nil, int32(len(n.Dir.Nodes)))
+		for i, c := range n.Dir.Nodes {
+			if c.Parent != n || t.Below(n, c.Name) != c {
+				bad("%s: child %q at %d is not found", path, c.Name, i)
 			}
-			names += 4 + len(c.name)
-			list = jute.AppendString(list, c.name)
+			names += 4 + len(c.Name)
+			list = jute.AppendString(list, c.Name)
 			b, y := visit(c)
-			below, bytes = below+b+1, bytes+y+int64(len(c.data))
+			below, bytes = below+b+1, bytes+y+int64(len(c.Data))
 		}
-		if n.dir.names != names || n.dir.count != below || n.dir.bytes != bytes {
-			bad("%s: names %d is %d, count %d is %d, bytes %d is %d", path, n.dir.names, names, n.dir.count, below,
-				n.dir.bytes, bytes)
+		if n.Dir.Names != names || n.Dir.Count != below || n.Dir.Bytes != bytes {
+			bad("%s: names %d is %d, count %d is %d, bytes %d is %d", path, n.Dir.Names, names, n.Dir.Count, below,
+				n.Dir.Bytes, bytes)
 		}
-		if string(n.dir.appendList(nil)) != string(list) {
+		all := []jute.ID{{Scheme: "super"}}
+		if got, _ := t.AppendChildren(nil, all, path); string(got) != string(list) {
 			bad("%s: stale listing", path)
 		}
 		return below, bytes
 	}
-	visit(t.root)
+	visit(t.Root)
 	inLists := 0
-	for session, h := range t.held.by {
-		inLists += len(h.nodes)
+	for session, h := range t.Held.By {
+		inLists += len(h.Nodes)
 		paths := 0
-		for _, n := range h.nodes {
-			paths += 4 + pathLen(n)
+		for _, n := range h.Nodes {
+			paths += 4 + nodes.PathLen(n)
 		}
-		if h.slot >= len(t.held.owners) || t.held.owners[h.slot] != h {
+		if h.Slot >= len(t.Held.Owners) || t.Held.Owners[h.Slot] != h {
 			bad("session %d: not where it stands among the owners", session)
 		}
-		if paths != h.paths || len(h.nodes) == 0 {
-			bad("session %d: %d nodes, paths %d are %d", session, len(h.nodes), h.paths, paths)
+		if paths != h.Paths || len(h.Nodes) == 0 {
+			bad("session %d: %d nodes, paths %d are %d", session, len(h.Nodes), h.Paths, paths)
 		}
 	}
-	if len(t.held.owners) != len(t.held.by) {
-		bad("%d owners are %d", len(t.held.owners), len(t.held.by))
+	if len(t.Held.Owners) != len(t.Held.By) {
+		bad("%d owners are %d", len(t.Held.Owners), len(t.Held.By))
 	}
-	if count != t.count || size != t.size || owned != t.held.count || inLists != owned ||
+	if count != t.count || size != t.size || owned != t.Held.Count || inLists != owned ||
 		reapable != len(t.reapable) {
 		bad("count %d is %d, size %d is %d, ephemerals %d, %d are %d, reapable %d is %d", t.count, count, t.size,
-			size, t.held.count, inLists, owned, len(t.reapable), reapable)
+			size, t.Held.Count, inLists, owned, len(t.reapable), reapable)
 	}
 	var aclBytes int64
 	for a, n := range refs {
@@ -142,8 +144,8 @@ func (t *Tree) Verify() error {
 	}
 	for n, k := range t.kins {
 		again := (&Tree{}).kinsOf(n)
-		if t.find(pathOf(n)) != n || *again != *k {
-			bad("%s: contenders %v are %v", pathOf(n), *k, *again)
+		if t.At(nodes.PathOf(n)) != n || *again != *k {
+			bad("%s: contenders %v are %v", nodes.PathOf(n), *k, *again)
 		}
 	}
 	if t.undo != nil {
@@ -157,8 +159,8 @@ func (t *Tree) Verify() error {
 
 // SetVersions sets the counters of a node, for example close to their ends.
 func (t *Tree) SetVersions(path string, version, aversion int32) {
-	n := t.find(path)
-	n.version, n.aversion = version, aversion
+	n := t.At(path)
+	n.Version, n.Aversion = version, aversion
 }
 
 // MaxChunk is the number of bytes at which a chunk of a snapshot ends.
@@ -167,20 +169,20 @@ const MaxChunk = maxChunk
 // Marked counts the nodes from which the snapshot needs nothing more, and the gone nodes that it has yet to
 // write.
 func (s *Snapshot) Marked() (marked, gone int) {
-	var visit func(n *node)
-	visit = func(n *node) { // it may recurse: trees of tests are shallow
-		if n.mark == s.mark {
+	var visit func(n *nodes.Node)
+	visit = func(n *nodes.Node) { // it may recurse: trees of tests are shallow
+		if n.Mark == s.mark {
 			marked++
 		}
-		if n.dir != nil {
-			for _, c := range n.dir.nodes {
+		if n.Dir != nil {
+			for _, c := range n.Dir.Nodes {
 				visit(c)
 			}
 		}
 	}
-	visit(s.tree.root)
+	visit(s.tree.Root)
 	return marked, len(s.deleted)
 }
 
 // SpoilData changes the data of a node without the tree's knowledge.
-func (t *Tree) SpoilData(path, data string) { t.find(path).data = data }
+func (t *Tree) SpoilData(path, data string) { t.At(path).Data = data }

@@ -1,27 +1,27 @@
 package tree
 
-import "github.com/zlockd/zlockd/client/recipe"
-
-// kins counts the living contenders of a directory by kin.
-type kins [recipe.Kins]int32
+import (
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
+)
 
 // divides reports whether a contender created under parent and a living one would not see each other, so that
 // both could hold the lock. Except for the first look at a directory, its cost does not depend on the number
 // of contenders.
-func (t *Tree) divides(parent *node, name string) bool {
+func (t *Tree) divides(parent *nodes.Node, name string) bool {
 	own := recipe.KinOf(name)
 	switch {
 	case own == recipe.KinNone:
 		return false
 	case recipe.Permits.Has(own):
-		return parent.name == recipe.PermitsName && t.living(parent.parent, recipe.Queues)
+		return parent.Name == recipe.PermitsName && t.living(parent.Parent, recipe.Queues)
 	}
-	permits := t.child(parent, recipe.PermitsName)
+	permits := t.Below(parent, recipe.PermitsName)
 	return t.living(parent, own.Blind()) || permits != nil && t.living(permits, recipe.Permits)
 }
 
 // living reports whether a directory has contenders of one of the kins.
-func (t *Tree) living(n *node, of recipe.KinSet) bool {
+func (t *Tree) living(n *nodes.Node, of recipe.KinSet) bool {
 	for k, count := range t.kinsOf(n) {
 		if count > 0 && of.Has(recipe.Kin(k)) {
 			return true
@@ -31,17 +31,17 @@ func (t *Tree) living(n *node, of recipe.KinSet) bool {
 }
 
 // kinsOf returns the counts of a directory. They are computed on first use and updated from then on.
-func (t *Tree) kinsOf(parent *node) *kins {
+func (t *Tree) kinsOf(parent *nodes.Node) *kins {
 	if known := t.kins[parent]; known != nil {
 		return known
 	}
 	if t.kins == nil {
-		t.kins = map[*node]*kins{}
+		t.kins = map[*nodes.Node]*kins{}
 	}
 	made := &kins{}
 	t.kins[parent] = made
-	if parent.dir != nil {
-		for _, n := range parent.dir.nodes {
+	if parent.Dir != nil {
+		for _, n := range parent.Dir.Nodes {
 			t.countKin(n, 1)
 		}
 	}
@@ -49,8 +49,8 @@ func (t *Tree) kinsOf(parent *node) *kins {
 }
 
 // countKin notes that a node has come, or gone.
-func (t *Tree) countKin(n *node, by int32) {
-	if known := t.kins[n.parent]; known != nil && n.kind == EphemeralNode {
-		known[recipe.KinOf(n.name)] += by
+func (t *Tree) countKin(n *nodes.Node, by int32) {
+	if known := t.kins[n.Parent]; known != nil && n.Kind == nodes.EphemeralNode {
+		known[recipe.KinOf(n.Name)] += by
 	}
 }

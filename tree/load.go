@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/bounds"
 	"github.com/zlockd/zlockd/tree/digest"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
 // maxLoadPath bounds the depth of a tree that damaged input may ask for; no
@@ -30,12 +31,12 @@ type Loader struct {
 	// dir is the path of parent: most nodes have the same one as the node
 	// before.
 	dir    string
-	parent *node
+	parent *nodes.Node
 
 	live *Tree // whose counters are the least; nil: none are
 
-	each func(path string, i *Info) error // called for each node; nil: a tree is built instead
-	read int64                            // nodes given to each
+	each func(path string, i *nodes.Info) error // called for each node; nil: a tree is built instead
+	read int64                                  // nodes given to each
 }
 
 // NewLoader returns an empty Loader.
@@ -49,11 +50,11 @@ func (l *Loader) Above(live *Tree) { l.live = live }
 // Created raises the count of a node that is already loaded, after the living tree has created a child of it.
 func (l *Loader) Created(path string) {
 	parent := bounds.ParentPath(path)
-	if l.tree.root == nil {
+	if l.tree.Root == nil {
 		return
 	}
-	if n := l.tree.find(parent); n != nil {
-		n.cv = l.counter(parent, n.cv)
+	if n := l.tree.At(parent); n != nil {
+		n.CV = l.counter(parent, n.CV)
 	}
 }
 
@@ -61,8 +62,8 @@ func (l *Loader) Created(path string) {
 // larger than any other.
 func (l *Loader) counter(path string, cv int32) int32 {
 	if l.live != nil {
-		if n := l.live.find(path); n != nil && uint32(n.cv) > uint32(cv) {
-			return n.cv
+		if n := l.live.At(path); n != nil && uint32(n.CV) > uint32(cv) {
+			return n.CV
 		}
 	}
 	return cv
@@ -71,7 +72,7 @@ func (l *Loader) counter(path string, cv int32) int32 {
 // NewReader returns a Loader that builds no tree: it calls each for every node, in the order of
 // the stream, and Done takes the place of Finish. The Info lacks the number of children and the
 // cversion, which follow from other nodes.
-func NewReader(each func(path string, i *Info) error) *Loader {
+func NewReader(each func(path string, i *nodes.Info) error) *Loader {
 	return &Loader{tree: newTree(), each: each}
 }
 
@@ -162,10 +163,10 @@ func (l *Loader) node(d *jute.Decoder) error {
 	rest := d.Buffer()
 	data := d.Buffer()
 	id := uint32(d.Int())
-	s := state{
-		data: string(data), null: data == nil,
-		czxid: d.Long(), mzxid: d.Long(), pzxid: d.Long(), ctime: d.Long(), mtime: d.Long(), owner: d.Long(),
-		version: d.Int(), cv: d.Int(), aversion: d.Int(), kind: NodeKind(d.Byte()),
+	s := nodes.State{
+		Data: string(data), Null: data == nil,
+		Czxid: d.Long(), Mzxid: d.Long(), Pzxid: d.Long(), Ctime: d.Long(), Mtime: d.Long(), Owner: d.Long(),
+		Version: d.Int(), CV: d.Int(), Aversion: d.Int(), Kind: nodes.NodeKind(d.Byte()),
 	}
 	if d.Err() != nil {
 		return d.Err()
@@ -177,60 +178,60 @@ func (l *Loader) node(d *jute.Decoder) error {
 		return errors.New("it shares more than there is")
 	}
 	l.path = append(l.path[:shared], rest...)
-	s.acl = l.acls[id]
-	path := stringOf(l.path)
+	s.ACL = l.acls[id]
+	path := nodes.StringOf(l.path)
 	switch {
 	case len(path) > maxLoadPath:
 		return errors.New("the path is too long")
 	case !bounds.WellFormed(path):
 		return errors.New("illegal path")
 	}
-	if err := s.sane(l.zxid); err != nil {
+	if err := sane(&s, l.zxid); err != nil {
 		return err
 	}
 	if l.each == nil {
-		s.cv = l.counter(path, s.cv)
+		s.CV = l.counter(path, s.CV)
 		return l.place(path, s)
 	}
 	l.read++
-	info := (&node{state: s}).info()
+	info := (&nodes.Node{State: s}).Info()
 	return l.each(strings.Clone(path), &info)
 }
 
 // sane checks the fields of a node, in a tree that was last changed by zxid.
-func (s *state) sane(zxid int64) error {
-	if s.czxid < 0 || s.mzxid < s.czxid || s.pzxid < s.czxid || s.mzxid > zxid || s.pzxid > zxid {
-		return fmt.Errorf("zxids %d, %d, %d are out of order", s.czxid, s.mzxid, s.pzxid)
+func sane(s *nodes.State, zxid int64) error {
+	if s.Czxid < 0 || s.Mzxid < s.Czxid || s.Pzxid < s.Czxid || s.Mzxid > zxid || s.Pzxid > zxid {
+		return fmt.Errorf("zxids %d, %d, %d are out of order", s.Czxid, s.Mzxid, s.Pzxid)
 	}
 	ok := false
-	switch s.kind {
-	case PlainNode, ContainerNode:
-		ok = s.owner == 0
-	case EphemeralNode:
-		ok = s.owner != 0
-	case TTLNode:
-		ok = s.owner > 0 && s.owner <= jute.MaxTTL
+	switch s.Kind {
+	case nodes.PlainNode, nodes.ContainerNode:
+		ok = s.Owner == 0
+	case nodes.EphemeralNode:
+		ok = s.Owner != 0
+	case nodes.TTLNode:
+		ok = s.Owner > 0 && s.Owner <= jute.MaxTTL
 	}
 	if !ok {
-		return fmt.Errorf("owner %#x of a node of kind %d: no such node has it", s.owner, s.kind)
+		return fmt.Errorf("owner %#x of a node of kind %d: no such node has it", s.Owner, s.Kind)
 	}
 	return nil
 }
 
 // place puts a node where it belongs.
-func (l *Loader) place(path string, s state) error {
+func (l *Loader) place(path string, s nodes.State) error {
 	t := l.tree
 	if path == "/" {
 		return t.place(nil, path, s)
 	}
-	if t.root == nil {
+	if t.Root == nil {
 		return errors.New("no root")
 	}
 	dir, _, _ := bounds.SplitPath(path)
 	if l.parent == nil || dir != l.dir {
-		l.dir, l.parent = strings.Clone(dir), t.find(dir)
+		l.dir, l.parent = strings.Clone(dir), t.At(dir)
 	}
-	if l.parent != nil && l.parent.kind == EphemeralNode {
+	if l.parent != nil && l.parent.Kind == nodes.EphemeralNode {
 		return errors.New("the parent is ephemeral")
 	}
 	return t.place(l.parent, path, s)
@@ -257,18 +258,54 @@ func (l *Loader) Finish() (*Tree, error) {
 // that loaded a snapshot lists and walks nodes in the same order as the server that wrote it, unless there
 // were writes during the snapshot.
 func (t *Tree) unreverse() {
-	todo := []*node{t.root}
+	todo := []*nodes.Node{t.Root}
 	for len(todo) > 0 {
 		n := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if n.dir == nil {
+		if n.Dir == nil {
 			continue
 		}
-		n.dir.reverse()
-		for _, c := range n.dir.nodes {
-			if c.dir != nil {
+		n.Dir.Reverse()
+		for _, c := range n.Dir.Nodes {
+			if c.Dir != nil {
 				todo = append(todo, c)
 			}
 		}
 	}
+}
+
+// place makes a node of the given state under parent, which is nil for the root.
+func (t *Tree) place(parent *nodes.Node, path string, s nodes.State) error {
+	if path == "/" {
+		if t.Root != nil {
+			return errors.New("two roots")
+		}
+		if s.Kind != nodes.PlainNode {
+			return errors.New("the root is no plain node")
+		}
+		t.Root = &nodes.Node{State: s}
+		t.acls.Retain(s.ACL)
+		t.count, t.size = 1, 1+int64(len(s.Data))
+		return nil
+	}
+	_, name, _ := bounds.SplitPath(path)
+	switch {
+	case parent == nil:
+		return errors.New("no parent")
+	case t.Below(parent, name) != nil:
+		return errors.New("the same path twice")
+	}
+	t.link(&nodes.Node{State: s, Name: strings.Clone(name), Parent: parent}, -1)
+	return nil
+}
+
+// complete checks that the nodes are there which every tree has, and forgets ACLs that no node has.
+func (t *Tree) complete() error {
+	for _, path := range []string{"/", quotaPath, configPath} {
+		if t.Root == nil || t.At(path) == nil {
+			return fmt.Errorf("snapshot: no %s", path)
+		}
+	}
+	t.acls.Sweep()
+	return nil
 }

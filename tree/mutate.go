@@ -6,6 +6,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/bounds"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
 // Change is one write being applied: its client, its time, and its results.
@@ -47,11 +48,11 @@ func (c *Change) fixACL(list []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode)
 }
 
 // allowed reports whether the client has one of the permissions in perm on n.
-func (c *Change) allowed(n *node, perm int32) bool {
-	if !c.asked.Recalls(n.acl) {
+func (c *Change) allowed(n *nodes.Node, perm int32) bool {
+	if !c.asked.Recalls(n.ACL) {
 		c.spend(1 + len(c.IDs)/2)
 	}
-	return c.asked.Allows(n.acl, c.IDs, perm)
+	return c.asked.Allows(n.ACL, c.IDs, perm)
 }
 
 // intern returns the stored form of the ACL that a client gives to a node.
@@ -63,8 +64,8 @@ func (t *Tree) intern(c *Change, acl []jute.ACL) *acl.Set {
 	return set
 }
 
-func (c *Change) tell(t jute.EventType, path string, n *node) {
-	c.Events = append(c.Events, Event{t, path, n.acl})
+func (c *Change) tell(t jute.EventType, path string, n *nodes.Node) {
+	c.Events = append(c.Events, Event{t, path, n.ACL})
 }
 
 // Only the steps below change a tree. Each keeps every derived index in step, and rollback can
@@ -72,34 +73,34 @@ func (c *Change) tell(t jute.EventType, path string, n *node) {
 
 // link puts n under its parent, at position p if it stood there before, or
 // else at the end (-1).
-func (t *Tree) link(n *node, p int) {
-	if n.parent.dir == nil {
-		n.parent.dir = &dir{}
+func (t *Tree) link(n *nodes.Node, p int) {
+	if n.Parent.Dir == nil {
+		n.Parent.Dir = &nodes.Dir{}
 	}
-	if d := n.parent.dir; p < 0 {
-		d.add(t.seed, n)
+	if d := n.Parent.Dir; p < 0 {
+		d.Add(t.Seed, n)
 	} else {
-		d.restore(t.seed, n, p)
+		d.Restore(t.Seed, n, p)
 	}
-	t.acls.Retain(n.acl)
+	t.acls.Retain(n.ACL)
 	t.count++
-	t.size += int64(pathLen(n))
-	t.spread(n, 1, int64(len(n.data)))
-	switch n.kind {
-	case EphemeralNode:
-		t.held.add(n)
+	t.size += int64(nodes.PathLen(n))
+	t.spread(n, 1, int64(len(n.Data)))
+	switch n.Kind {
+	case nodes.EphemeralNode:
+		t.Held.Add(n)
 		t.countKin(n, 1)
-	case ContainerNode, TTLNode:
-		n.slot = int32(len(t.reapable))
+	case nodes.ContainerNode, nodes.TTLNode:
+		n.Slot = int32(len(t.reapable))
 		t.reapable = append(t.reapable, n)
 	}
 	if hasQuotaText(n) {
 		if _, known := t.quotaTexts[n]; !known { // if a rollback brings the node back, its text is known
-			t.quotaTexts[n] = readQuotaText(n.data)
+			t.quotaTexts[n] = readQuotaText(n.Data)
 		}
 	}
-	if n.name == limitsName {
-		if p := quotaOf(pathOf(n.parent)); p != "" {
+	if n.Name == limitsName {
+		if p := quotaOf(nodes.PathOf(n.Parent)); p != "" {
 			t.quotas++
 		}
 	}
@@ -107,22 +108,22 @@ func (t *Tree) link(n *node, p int) {
 
 // unlink takes n, which has no children, from its parent and returns the
 // position it had there.
-func (t *Tree) unlink(n *node) int {
-	p := n.parent.dir.remove(t.seed, n.name)
+func (t *Tree) unlink(n *nodes.Node) int {
+	p := n.Parent.Dir.Remove(t.Seed, n.Name)
 	delete(t.kins, n)
-	t.acls.Release(n.acl)
+	t.acls.Release(n.ACL)
 	t.count--
-	t.size -= int64(pathLen(n))
-	t.spread(n, -1, -int64(len(n.data)))
-	switch n.kind {
-	case EphemeralNode:
-		t.held.remove(n)
+	t.size -= int64(nodes.PathLen(n))
+	t.spread(n, -1, -int64(len(n.Data)))
+	switch n.Kind {
+	case nodes.EphemeralNode:
+		t.Held.Remove(n)
 		t.countKin(n, -1)
-	case ContainerNode, TTLNode:
-		t.reapable = dropSlot(t.reapable, n)
+	case nodes.ContainerNode, nodes.TTLNode:
+		t.reapable = nodes.DropSlot(t.reapable, n)
 	}
-	if n.name == limitsName {
-		if p := quotaOf(pathOf(n.parent)); p != "" {
+	if n.Name == limitsName {
+		if p := quotaOf(nodes.PathOf(n.Parent)); p != "" {
 			t.quotas--
 		}
 	}
@@ -133,18 +134,18 @@ func (t *Tree) unlink(n *node) int {
 }
 
 // spread updates the counts that the ancestors of n keep of their descendants.
-func (t *Tree) spread(n *node, count int, bytes int64) {
+func (t *Tree) spread(n *nodes.Node, count int, bytes int64) {
 	t.size += bytes
-	for a := n.parent; a != nil; a = a.parent {
-		a.dir.count += count
-		a.dir.bytes += bytes
+	for a := n.Parent; a != nil; a = a.Parent {
+		a.Dir.Count += count
+		a.Dir.Bytes += bytes
 	}
 }
 
 // setData replaces the data of a node.
-func (t *Tree) setData(n *node, data string, null bool) {
-	t.spread(n, 0, int64(len(data)-len(n.data)))
-	n.data, n.null = data, null
+func (t *Tree) setData(n *nodes.Node, data string, null bool) {
+	t.spread(n, 0, int64(len(data)-len(n.Data)))
+	n.Data, n.Null = data, null
 	if hasQuotaText(n) {
 		t.quotaTexts[n] = readQuotaText(data)
 	}
@@ -153,52 +154,52 @@ func (t *Tree) setData(n *node, data string, null bool) {
 // The complete changes: they also set stamps and counts, append events and update the digest.
 
 // addNode makes a node of the given state under parent.
-func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
+func (t *Tree) addNode(c *Change, parent *nodes.Node, path string, s nodes.State) *nodes.Node {
 	t.snap.keep(parent)
 	_, name, _ := bounds.SplitPath(path)
-	s.czxid, s.mzxid, s.pzxid = c.Zxid, c.Zxid, c.Zxid
-	s.ctime, s.mtime = c.Time, c.Time
-	n := &node{state: s, name: strings.Clone(name), parent: parent}
+	s.Czxid, s.Mzxid, s.Pzxid = c.Zxid, c.Zxid, c.Zxid
+	s.Ctime, s.Mtime = c.Time, c.Time
+	n := &nodes.Node{State: s, Name: strings.Clone(name), Parent: parent}
 	t.snap.skip(n)
 	t.link(n, -1)
 	t.undo.created(n)
-	parent.cv++
-	parent.pzxid = c.Zxid
+	parent.CV++
+	parent.Pzxid = c.Zxid
 	t.zxid = c.Zxid
-	t.charge(c, path, 1, int64(len(n.data)))
+	t.charge(c, path, 1, int64(len(n.Data)))
 	t.fillStats(n)
 	t.mix(mixCreate, path, n)
-	t.hash.Int(uint64(uint32(parent.cv)))
+	t.hash.Int(uint64(uint32(parent.CV)))
 	c.tell(jute.EventCreated, path, n)
 	c.tell(jute.EventChildrenChanged, bounds.ParentPath(path), parent)
 	return n
 }
 
 // removeNode deletes n, which has no children.
-func (t *Tree) removeNode(c *Change, n *node, path string) {
+func (t *Tree) removeNode(c *Change, n *nodes.Node, path string) {
 	t.mix(mixDelete, path, n)
 	t.hash.Int(uint64(c.Zxid))
-	t.snap.keep(n.parent)
+	t.snap.keep(n.Parent)
 	t.snap.keepDeleted(n, path)
 	t.undo.deleted(n, t.unlink(n))
-	n.parent.pzxid = c.Zxid
+	n.Parent.Pzxid = c.Zxid
 	t.zxid = c.Zxid
-	t.charge(c, path, -1, -int64(len(n.data)))
+	t.charge(c, path, -1, -int64(len(n.Data)))
 	c.tell(jute.EventDeleted, path, n)
-	c.tell(jute.EventChildrenChanged, bounds.ParentPath(path), n.parent)
+	c.tell(jute.EventChildrenChanged, bounds.ParentPath(path), n.Parent)
 }
 
 // writeData gives n new data.
-func (t *Tree) writeData(c *Change, n *node, path string, data string, null bool, version int32) {
+func (t *Tree) writeData(c *Change, n *nodes.Node, path string, data string, null bool, version int32) {
 	t.snap.keep(n)
 	t.undo.writing(n)
 	if hasQuotaText(n) {
 		t.undo.counting(t, n)
 	}
-	grow := int64(len(data) - len(n.data))
+	grow := int64(len(data) - len(n.Data))
 	t.setData(n, data, null)
-	n.version = version
-	n.mzxid, n.mtime = c.Zxid, c.Time
+	n.Version = version
+	n.Mzxid, n.Mtime = c.Zxid, c.Time
 	t.zxid = c.Zxid
 	t.charge(c, path, 0, grow)
 	t.mix(mixSetData, path, n)
@@ -215,13 +216,13 @@ func next(v int32) int32 {
 }
 
 // changeACL gives n a new ACL. It changes none of n's zxids and fires no event.
-func (t *Tree) changeACL(c *Change, n *node, path string, acl []jute.ACL) {
+func (t *Tree) changeACL(c *Change, n *nodes.Node, path string, acl []jute.ACL) {
 	t.snap.keep(n)
 	set := t.intern(c, acl)
 	t.acls.Retain(set)
-	t.acls.Release(n.acl)
-	n.acl = set
-	n.aversion = next(n.aversion)
+	t.acls.Release(n.ACL)
+	n.ACL = set
+	n.Aversion = next(n.Aversion)
 	t.zxid = c.Zxid
 	t.mix(mixSetACL, path, n)
 	t.hash.Int(uint64(c.Zxid))
@@ -236,20 +237,20 @@ const (
 )
 
 // mix mixes into the digest a change of kind what, and the node as it is after it.
-func (t *Tree) mix(what uint64, path string, n *node) {
+func (t *Tree) mix(what uint64, path string, n *nodes.Node) {
 	h := &t.hash
-	kind := uint64(n.kind)
-	if n.null {
+	kind := uint64(n.Kind)
+	if n.Null {
 		kind |= 1 << 8
 	}
 	h.Pair(what, kind)
 	h.Text(path)
-	h.Text(n.data)
-	h.Int(n.acl.Sum())
-	h.Pair(uint64(n.czxid), uint64(n.mzxid))
-	h.Pair(uint64(n.mtime), uint64(n.owner))
-	h.Pair(uint64(uint32(n.version))<<32|uint64(uint32(n.aversion)), uint64(n.pzxid))
-	h.Int(uint64(uint32(n.cv))<<32 | uint64(n.children()))
+	h.Text(n.Data)
+	h.Int(n.ACL.Sum())
+	h.Pair(uint64(n.Czxid), uint64(n.Mzxid))
+	h.Pair(uint64(n.Mtime), uint64(n.Owner))
+	h.Pair(uint64(uint32(n.Version))<<32|uint64(uint32(n.Aversion)), uint64(n.Pzxid))
+	h.Int(uint64(uint32(n.CV))<<32 | uint64(n.Children()))
 }
 
 // spend counts n steps. It returns false when the budget is used up, for this and all later calls.

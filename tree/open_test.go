@@ -32,7 +32,7 @@ func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	for _, path := range []string{"/a", "/b", "/c"} {
 		create(path)
 	}
-	a := tr.find("/a")
+	a := tr.At("/a")
 	s := tr.StartSnapshot()
 	kept := func(changed, deleted int, what string) {
 		t.Helper()
@@ -44,11 +44,11 @@ func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	kept(1, 0, "a change")
 	set("/a")
 	kept(1, 0, "another change of the node")
-	expect.Equal(t, s.changed[a].data, "", "the data that is kept")
+	expect.Equal(t, s.changed[a].Data, "", "the data that is kept")
 	s.Append(nil, 2) // the root, and /c, which was created last
-	must.Equal(t, tr.find("/c").mark, s.mark, "another node is written")
-	must.That(t, a.mark != s.mark, "another node is written: want a.mark != s.mark")
-	must.Equal(t, tr.root.mark, s.mark, "another node is written: tr.root.mark")
+	must.Equal(t, tr.At("/c").Mark, s.mark, "another node is written")
+	must.That(t, a.Mark != s.mark, "another node is written: want a.mark != s.mark")
+	must.Equal(t, tr.Root.Mark, s.mark, "another node is written: tr.root.mark")
 	set("/c")
 	set("/")
 	kept(1, 0, "changes of nodes that are written")
@@ -61,7 +61,7 @@ func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	kept(1, 0, "a written node that goes")
 	remove("/a")
 	kept(1, 1, "a changed node that goes")
-	expect.Equal(t, s.deleted[0].data, "", "the data that is kept")
+	expect.Equal(t, s.deleted[0].Data, "", "the data that is kept")
 	remove("/b")
 	kept(1, 2, "a node that goes")
 	s.Close()

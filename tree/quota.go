@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/tree/bounds"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
 // Quotas live in ordinary nodes: for a path P the limits stand in
@@ -29,20 +30,20 @@ func quotaOf(path string) string {
 
 // covering returns the nodes of the quota that counts path: the activated one of
 // path or of the deepest node above it. Without one, both are nil.
-func (t *Tree) covering(c *Change, path string) (limits, stats *node) {
+func (t *Tree) covering(c *Change, path string) (limits, stats *nodes.Node) {
 	if t.quotas == 0 || path == "" {
 		return nil, nil
 	}
-	n := t.find(quotaPath)
+	n := t.At(quotaPath)
 	for rest, found := path[1:], true; found; {
 		var name string
 		name, rest, found = strings.Cut(rest, "/")
 		c.spend(1)
-		if n = t.child(n, name); n == nil {
+		if n = t.Below(n, name); n == nil {
 			break
 		}
-		if l := t.child(n, limitsName); l != nil {
-			limits, stats = l, t.child(n, statsName)
+		if l := t.Below(n, limitsName); l != nil {
+			limits, stats = l, t.Below(n, statsName)
 		}
 	}
 	return limits, stats
@@ -59,26 +60,26 @@ func (t *Tree) charge(c *Change, path string, count, bytes int64) {
 }
 
 // fillStats writes the true counts into a new node, if the node holds the counts of a quota.
-func (t *Tree) fillStats(n *node) {
-	if n.name != statsName {
+func (t *Tree) fillStats(n *nodes.Node) {
+	if n.Name != statsName {
 		return
 	}
-	p := quotaOf(pathOf(n.parent))
+	p := quotaOf(nodes.PathOf(n.Parent))
 	if p == "" {
 		return
 	}
 	var count, bytes int64
-	if of := t.find(p); of != nil {
-		count, bytes = 1, int64(len(of.data))
-		if of.dir != nil {
-			count += int64(of.dir.count)
-			bytes += of.dir.bytes
+	if of := t.At(p); of != nil {
+		count, bytes = 1, int64(len(of.Data))
+		if of.Dir != nil {
+			count += int64(of.Dir.Count)
+			bytes += of.Dir.Bytes
 		}
 	}
 	t.setStats(n, count, bytes)
 }
 
-func (t *Tree) setStats(n *node, count, bytes int64) {
+func (t *Tree) setStats(n *nodes.Node, count, bytes int64) {
 	t.snap.keep(n)
 	t.undo.writing(n)
 	t.undo.counting(t, n)
@@ -88,7 +89,7 @@ func (t *Tree) setStats(n *node, count, bytes int64) {
 	b = strconv.AppendInt(b, bytes, 10)
 	t.buf = b
 	t.setData(n, string(b), false)
-	t.hash.Text(n.data)
+	t.hash.Text(n.Data)
 }
 
 // overQuota reports whether more nodes and bytes at path would break a hard limit. Within a multi it compares
@@ -101,7 +102,7 @@ func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 	if limits == nil || stats == nil {
 		return false
 	}
-	if t.undo != nil && (limits.czxid == c.Zxid || stats.czxid == c.Zxid) {
+	if t.undo != nil && (limits.Czxid == c.Zxid || stats.Czxid == c.Zxid) {
 		return false // this multi itself made the quota
 	}
 	used, most := t.undo.before(t, stats), t.quotaTexts[limits]
@@ -110,7 +111,7 @@ func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 
 func exceeds(limit, used, more int64) bool { return limit > -1 && more != 0 && used+more > limit }
 
-func hasQuotaText(n *node) bool { return n.name == limitsName || n.name == statsName }
+func hasQuotaText(n *nodes.Node) bool { return n.Name == limitsName || n.Name == statsName }
 
 // readQuotaText reads a text like "count=1,bytes=-1=;byteHardLimit=5". The first field of a name
 // counts. A number is -1 if it is missing or none; as a limit, -1 means no limit.
@@ -135,12 +136,12 @@ func readQuotaText(text string) quotaText {
 }
 
 // counting notes the counts that a multi is about to change.
-func (u *undoLog) counting(t *Tree, n *node) {
+func (u *undoLog) counting(t *Tree, n *nodes.Node) {
 	if u == nil {
 		return
 	}
 	if u.counted == nil {
-		u.counted = map[*node]quotaText{}
+		u.counted = map[*nodes.Node]quotaText{}
 	}
 	if _, ok := u.counted[n]; !ok {
 		u.counted[n] = t.quotaTexts[n]
@@ -148,7 +149,7 @@ func (u *undoLog) counting(t *Tree, n *node) {
 }
 
 // before returns the counts in n as they were before the multi.
-func (u *undoLog) before(t *Tree, n *node) quotaText {
+func (u *undoLog) before(t *Tree, n *nodes.Node) quotaText {
 	if u != nil {
 		if text, ok := u.counted[n]; ok {
 			return text

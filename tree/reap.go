@@ -1,16 +1,18 @@
 package tree
 
+import "github.com/zlockd/zlockd/tree/internal/nodes"
+
 // due reports whether n is a container that has lost its last child, or a TTL node that had no children and
 // no change for longer than its time to live.
-func (n *node) due(now int64) bool {
-	if n.children() > 0 {
+func due(n *nodes.Node, now int64) bool {
+	if n.Children() > 0 {
 		return false
 	}
-	switch n.kind {
-	case ContainerNode:
-		return n.cv != 0 // a container that never had a child may get one soon
-	case TTLNode:
-		return now-n.mtime > n.owner
+	switch n.Kind {
+	case nodes.ContainerNode:
+		return n.CV != 0 // a container that never had a child may get one soon
+	case nodes.TTLNode:
+		return now-n.Mtime > n.Owner
 	}
 	return false
 }
@@ -26,8 +28,8 @@ func (t *Tree) Reapable(now int64, from, max int, out []string) (_ []string, nex
 		if max <= 0 || next-from >= reapLook {
 			return out, next
 		}
-		if n := t.reapable[next]; n.due(now) {
-			out = append(out, pathOf(n))
+		if n := t.reapable[next]; due(n, now) {
+			out = append(out, nodes.PathOf(n))
 			max--
 		}
 	}
@@ -37,10 +39,10 @@ func (t *Tree) Reapable(now int64, from, max int, out []string) (_ []string, nex
 // Reap removes the node at path if it is still a container or TTL node that is due, and reports
 // whether it did. It checks no ACL.
 func (t *Tree) Reap(c *Change, path string, now int64) bool {
-	n := t.find(path)
-	if n == nil || !n.due(now) {
+	n := t.At(path)
+	if n == nil || !due(n, now) {
 		return false
 	}
-	t.removeNode(c, n, pathOf(n))
+	t.removeNode(c, n, nodes.PathOf(n))
 	return true
 }

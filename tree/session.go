@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/tree/bounds"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
 // CloseSession deletes all ephemerals of a session under one zxid, in the
@@ -17,21 +18,21 @@ func (t *Tree) CloseSession(c *Change, session int64) {
 // returns true. It deletes them in the order of their creation.
 func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, czxid int64) bool) {
 	type entry struct {
-		node *node
+		node *nodes.Node
 		path string
 	}
-	held := t.held.by[session].list()
+	held := t.Held.By[session].List()
 	list := make([]entry, 0, len(held))
 	for _, n := range held {
-		if path := pathOf(n); drop(path, n.czxid) {
+		if path := nodes.PathOf(n); drop(path, n.Czxid) {
 			list = append(list, entry{n, path})
-			c.Steps += bounds.EndSteps + bounds.DataSteps(len(n.data)) // only MaxEphemerals bounds this
+			c.Steps += bounds.EndSteps + bounds.DataSteps(len(n.Data)) // only MaxEphemerals bounds this
 		}
 	}
 	// The index has no order of its own, and a restored one differs from one
 	// that grew; every server must delete in the same order.
 	slices.SortFunc(list, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.node.czxid, b.node.czxid), cmp.Compare(a.path, b.path))
+		return cmp.Or(cmp.Compare(a.node.Czxid, b.node.Czxid), cmp.Compare(a.path, b.path))
 	})
 	for _, e := range list {
 		t.removeNode(c, e.node, e.path)
@@ -39,4 +40,4 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 }
 
 // EphemeralCount returns how many ephemeral nodes there are.
-func (t *Tree) EphemeralCount() int { return t.held.count }
+func (t *Tree) EphemeralCount() int { return t.Held.Count }

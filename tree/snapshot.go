@@ -1,8 +1,10 @@
 package tree
 
 import (
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/digest"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
 // The stream of a snapshot is a list of records, each beginning with one of
@@ -50,7 +52,7 @@ type Snapshot struct {
 
 	// changed holds the old state of nodes that changed before they were written; deleted holds
 	// nodes that are gone, children before their parents.
-	changed map[*node]state
+	changed map[*nodes.Node]nodes.State
 	deleted []deletedNode
 }
 
@@ -66,14 +68,14 @@ const (
 // walkFrame is a directory being walked: its children at the positions below
 // left are still to come.
 type walkFrame struct {
-	node *node
+	node *nodes.Node
 	left int
 	path int // length of its path
 }
 
 type deletedNode struct {
 	path string
-	state
+	nodes.State
 }
 
 // StartSnapshot begins a snapshot. No other goroutine may use the tree during the call, as for a
@@ -86,7 +88,7 @@ func (t *Tree) StartSnapshot() *Snapshot {
 	t.snaps++
 	t.snap = &Snapshot{
 		tree: t, mark: t.snaps, zxid: t.zxid, hash: t.hash, nodes: t.count,
-		acls: map[*acl.Set]uint32{}, changed: map[*node]state{},
+		acls: map[*acl.Set]uint32{}, changed: map[*nodes.Node]nodes.State{},
 	}
 	return t.snap
 }
@@ -108,7 +110,7 @@ func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 	if s.stage == stageHeader {
 		b = s.header(b)
 		s.stage = stageWalk
-		b = s.visit(b, s.tree.root, 0)
+		b = s.visit(b, s.tree.Root, 0)
 		n--
 	}
 	for ; n > 0 && len(b)-start < maxChunk && s.stage != stageDone; n-- {
@@ -118,7 +120,7 @@ func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 		case len(s.deleted) > 0:
 			s.stage = stageDeleted
 			last := len(s.deleted) - 1
-			b = s.node(b, s.deleted[last].path, 0, &s.deleted[last].state)
+			b = s.node(b, s.deleted[last].path, 0, &s.deleted[last].State)
 			s.deleted[last] = deletedNode{}
 			s.deleted = s.deleted[:last]
 		default:
@@ -134,64 +136,106 @@ func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 func (s *Snapshot) step(b []byte) []byte {
 	f := &s.stack[len(s.stack)-1]
 	s.path = s.path[:f.path]
-	if f.left = min(f.left, f.node.children()); f.left == 0 {
+	if f.left = min(f.left, f.node.Children()); f.left == 0 {
 		s.stack = s.stack[:len(s.stack)-1]
 		return b
 	}
 	f.left--
-	n := f.node.dir.nodes[f.left]
-	if n.mark == s.mark {
+	n := f.node.Dir.Nodes[f.left]
+	if n.Mark == s.mark {
 		return b // the child was made since the start, or moved here after it was written
 	}
-	s.path = append(append(s.path, '/'), n.name...)
+	s.path = append(append(s.path, '/'), n.Name...)
 	return s.visit(b, n, f.path)
 }
 
 // visit writes n, whose path is in s.path, and steps into it. The node written
 // last is n's parent or below it, so shared bytes of their paths are the same.
-func (s *Snapshot) visit(b []byte, n *node, shared int) []byte {
-	n.mark = s.mark // only the walk and changes look at marks, and they never run at once
-	st := &n.state
+func (s *Snapshot) visit(b []byte, n *nodes.Node, shared int) []byte {
+	n.Mark = s.mark // only the walk and changes look at marks, and they never run at once
+	st := &n.State
 	if old, ok := s.changed[n]; ok {
 		st = &old
 	}
-	path := stringOf(s.path)
-	if n.parent == nil {
+	path := nodes.StringOf(s.path)
+	if n.Parent == nil {
 		path = "/"
 	}
-	s.stack = append(s.stack, walkFrame{n, n.children(), len(s.path)})
+	s.stack = append(s.stack, walkFrame{n, n.Children(), len(s.path)})
 	return s.node(b, path, shared, st)
 }
 
 // Changes call the three methods below. A nil snapshot is one that is not open.
 
 // keep saves the state of n before it changes.
-func (s *Snapshot) keep(n *node) {
-	if s == nil || n.mark == s.mark {
+func (s *Snapshot) keep(n *nodes.Node) {
+	if s == nil || n.Mark == s.mark {
 		return
 	}
 	if _, ok := s.changed[n]; !ok {
-		s.changed[n] = n.state
+		s.changed[n] = n.State
 	}
 }
 
 // keepDeleted saves n before it is taken out. If a failing multi puts n back, the snapshot needs
 // nothing more of it.
-func (s *Snapshot) keepDeleted(n *node, path string) {
-	if s == nil || n.mark == s.mark {
+func (s *Snapshot) keepDeleted(n *nodes.Node, path string) {
+	if s == nil || n.Mark == s.mark {
 		return
 	}
 	st, ok := s.changed[n]
 	if !ok {
-		st = n.state
+		st = n.State
 	}
-	n.mark = s.mark
+	n.Mark = s.mark
 	s.deleted = append(s.deleted, deletedNode{path, st})
 }
 
 // skip marks a new node, which is not part of the snapshot.
-func (s *Snapshot) skip(n *node) {
+func (s *Snapshot) skip(n *nodes.Node) {
 	if s != nil {
-		n.mark = s.mark
+		n.Mark = s.mark
 	}
+}
+
+func (s *Snapshot) header(b []byte) []byte {
+	b = append(b, recHeader, snapshotVersion)
+	b = jute.AppendLong(b, s.zxid)
+	b = jute.AppendLong(b, int64(s.hash))
+	return jute.AppendLong(b, int64(s.nodes))
+}
+
+func (s *Snapshot) end(b []byte) []byte { return jute.AppendLong(append(b, recEnd), int64(s.out)) }
+
+// node writes a node. At least the first shared bytes of its path are equal to those of the previous node's
+// path.
+func (s *Snapshot) node(b []byte, path string, shared int, st *nodes.State) []byte {
+	id, ok := s.acls[st.ACL]
+	if !ok {
+		id = uint32(len(s.acls))
+		s.acls[st.ACL] = id
+		b = append(b, recACL)
+		b = append(b, st.ACL.Key()...)
+	}
+	s.out++
+	b = append(b, recNode)
+	for shared < min(len(path), len(s.last)) && path[shared] == s.last[shared] {
+		shared++
+	}
+	s.last = append(s.last[:shared], path[shared:]...)
+	b = jute.AppendInt(b, int32(shared))
+	b = jute.AppendString(b, path[shared:])
+	if st.Null {
+		b = jute.AppendInt(b, -1)
+	} else {
+		b = jute.AppendString(b, st.Data)
+	}
+	b = jute.AppendInt(b, int32(id))
+	for _, v := range [...]int64{st.Czxid, st.Mzxid, st.Pzxid, st.Ctime, st.Mtime, st.Owner} {
+		b = jute.AppendLong(b, v)
+	}
+	for _, v := range [...]int32{st.Version, st.CV, st.Aversion} {
+		b = jute.AppendInt(b, v)
+	}
+	return append(b, byte(st.Kind))
 }

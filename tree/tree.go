@@ -3,16 +3,36 @@ package tree
 import (
 	"hash/maphash"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/bounds"
 	"github.com/zlockd/zlockd/tree/digest"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
+)
+
+// What readers of a tree meet. They live in package nodes, which other packages do not import.
+type (
+	Info          = nodes.Info
+	NodeKind      = nodes.NodeKind
+	Ref           = nodes.Ref
+	Long          = nodes.Long
+	EphemeralWalk = nodes.EphemeralWalk
+	ChildWalk     = nodes.ChildWalk
+)
+
+// The kinds of nodes.
+const (
+	PlainNode     = nodes.PlainNode
+	EphemeralNode = nodes.EphemeralNode
+	ContainerNode = nodes.ContainerNode
+	TTLNode       = nodes.TTLNode
 )
 
 // Tree holds the znodes of a server. One writer at a time may change it. Several reads may run at once, but
 // not during a change; the caller's lock ensures this.
 type Tree struct {
-	nodes
+	nodes.Nodes
 	lim   limits
 	zxid  int64 // of the newest change
 	hash  digest.Sum
@@ -20,10 +40,10 @@ type Tree struct {
 	size  int64 // bytes of all paths and data
 
 	acls       acl.Table
-	reapable   []*node // containers and TTL nodes; node.slot is the position
-	quotas     int     // activated ones
-	quotaTexts map[*node]quotaText
-	kins       map[*node]*kins // kin of directories in which Change.OneLayout had to be obeyed
+	reapable   []*nodes.Node // containers and TTL nodes; node.slot is the position
+	quotas     int           // activated ones
+	quotaTexts map[*nodes.Node]quotaText
+	kins       map[*nodes.Node]*kins // kin of directories in which Change.OneLayout had to be obeyed
 
 	undo  *undoLog  // undo log of the multi that is being applied; otherwise nil
 	buf   []byte    // scratch of names and keys
@@ -31,30 +51,10 @@ type Tree struct {
 	snaps uint32    // how many were begun: the newest one's mark
 }
 
-// New returns a tree with the nodes that every tree has.
-func New() *Tree {
-	t := newTree()
-	world := t.acls.Intern(jute.WorldAnyone)
-	t.root = &node{state: state{acl: world}}
-	t.acls.Retain(world)
-	t.count, t.size = 1, 1
-	zk := t.builtin(t.root, "zookeeper", world)
-	t.builtin(zk, "config",
-		t.acls.Intern([]jute.ACL{{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}})).aversion = -1
-	t.builtin(zk, "quota", world)
-	return t
-}
-
 func newTree() *Tree {
-	t := &Tree{lim: defaultLimits, acls: acl.NewTable(), quotaTexts: map[*node]quotaText{}}
-	t.seed, t.held.by, t.multiRead = maphash.MakeSeed(), map[int64]*holding{}, bounds.MaxMultiReadReply
+	t := &Tree{lim: defaultLimits, acls: acl.NewTable(), quotaTexts: map[*nodes.Node]quotaText{}}
+	t.Seed, t.Held.By, t.MultiRead = maphash.MakeSeed(), map[int64]*nodes.Holding{}, bounds.MaxMultiReadReply
 	return t
-}
-
-func (t *Tree) builtin(parent *node, name string, acl *acl.Set) *node {
-	n := &node{state: state{acl: acl}, name: name, parent: parent}
-	t.link(n, -1)
-	return n
 }
 
 // Count returns how many nodes there are.
@@ -89,3 +89,13 @@ type limits struct {
 }
 
 var defaultLimits = limits{bounds.MaxChildren, bounds.MaxListing, bounds.MaxEphemerals}
+
+// The nodes every tree has. They can not be deleted.
+const (
+	zookeeperPath = "/zookeeper"
+	quotaPath     = "/zookeeper/quota"
+	configPath    = "/zookeeper/config"
+)
+
+// kins counts the living contenders of a directory by kin.
+type kins [recipe.Kins]int32

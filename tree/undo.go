@@ -1,6 +1,9 @@
 package tree
 
-import "github.com/zlockd/zlockd/tree/digest"
+import (
+	"github.com/zlockd/zlockd/tree/digest"
+	"github.com/zlockd/zlockd/tree/internal/nodes"
+)
 
 // undoLog is what a multi needs to take its changes back. A nil log notes
 // nothing: single operations decide before they change anything. A multi has tens of
@@ -12,13 +15,13 @@ type undoLog struct {
 	zxid  int64
 
 	// counted holds, for each quota text that the multi has changed, the text before the multi.
-	counted map[*node]quotaText
+	counted map[*nodes.Node]quotaText
 }
 
 // undoStep is one change. A node that was created or deleted has the fields of its parent from
 // before.
 type undoStep struct {
-	node  *node
+	node  *nodes.Node
 	pzxid int64
 	cv    int32
 	at    int32 // position of a deleted node, or one of those below
@@ -38,20 +41,20 @@ type undoData struct {
 }
 
 // writing must be called before the data of n changes.
-func (u *undoLog) writing(n *node) {
+func (u *undoLog) writing(n *nodes.Node) {
 	if u != nil {
 		u.steps = append(u.steps, undoStep{node: n, at: stepData})
-		u.data = append(u.data, undoData{n.data, n.mzxid, n.mtime, n.version, n.null})
+		u.data = append(u.data, undoData{n.Data, n.Mzxid, n.Mtime, n.Version, n.Null})
 	}
 }
 
 // created must be called before the parent of n changes.
-func (u *undoLog) created(n *node) { u.deleted(n, stepCreate) }
+func (u *undoLog) created(n *nodes.Node) { u.deleted(n, stepCreate) }
 
 // deleted must be called before the parent of n changes.
-func (u *undoLog) deleted(n *node, at int) {
+func (u *undoLog) deleted(n *nodes.Node, at int) {
 	if u != nil {
-		u.steps = append(u.steps, undoStep{n, n.parent.pzxid, n.parent.cv, int32(at)})
+		u.steps = append(u.steps, undoStep{n, n.Parent.Pzxid, n.Parent.CV, int32(at)})
 	}
 }
 
@@ -66,9 +69,9 @@ func (t *Tree) rollback() {
 		if s.at == stepData {
 			last := len(u.data) - 1
 			old := &u.data[last]
-			t.spread(n, 0, int64(len(old.data)-len(n.data)))
-			n.data, n.null = old.data, old.null
-			n.mzxid, n.mtime, n.version = old.mzxid, old.mtime, old.version
+			t.spread(n, 0, int64(len(old.data)-len(n.Data)))
+			n.Data, n.Null = old.data, old.null
+			n.Mzxid, n.Mtime, n.Version = old.mzxid, old.mtime, old.version
 			u.data = u.data[:last]
 			continue
 		}
@@ -77,7 +80,7 @@ func (t *Tree) rollback() {
 		} else {
 			t.link(n, int(s.at))
 		}
-		n.parent.pzxid, n.parent.cv = s.pzxid, s.cv
+		n.Parent.Pzxid, n.Parent.CV = s.pzxid, s.cv
 	}
 	for n, text := range u.counted {
 		if _, there := t.quotaTexts[n]; there {

@@ -1,4 +1,4 @@
-package tree
+package nodes
 
 import (
 	"strings"
@@ -9,26 +9,26 @@ import (
 // Ref is a node met on a walk in pieces. Its methods may be called only while the tree stands
 // still, as during the walk. A Ref that is kept longer can be compared with others, and keeps the
 // node's memory.
-type Ref struct{ n *node }
+type Ref struct{ n *Node }
 
 // Name returns the last part of the node's path. For the root it returns "".
-func (r Ref) Name() string { return r.n.name }
+func (r Ref) Name() string { return r.n.Name }
 
 // Path returns the node's path.
-func (r Ref) Path() string { return pathOf(r.n) }
+func (r Ref) Path() string { return PathOf(r.n) }
 
 // PathOnto appends the path to b.
 func (r Ref) PathOnto(b []byte) []byte { return appendPath(b, r.n) }
 
 // Parent returns the node's parent; the root has none and must not be asked.
-func (r Ref) Parent() Ref { return Ref{r.n.parent} }
+func (r Ref) Parent() Ref { return Ref{r.n.Parent} }
 
 // Session returns the session that an ephemeral node belongs to, else 0.
 func (r Ref) Session() int64 {
-	if r.n.kind != EphemeralNode {
+	if r.n.Kind != EphemeralNode {
 		return 0
 	}
-	return r.n.owner
+	return r.n.Owner
 }
 
 // Stat returns the node's stat.
@@ -36,30 +36,30 @@ func (r Ref) Stat() jute.Stat { return r.n.stat() }
 
 // Counter returns how many children were ever created under the node: the next
 // sequential suffix.
-func (r Ref) Counter() int32 { return r.n.cv }
+func (r Ref) Counter() int32 { return r.n.CV }
 
 // Kind says what keeps the node alive.
-func (r Ref) Kind() NodeKind { return r.n.kind }
+func (r Ref) Kind() NodeKind { return r.n.Kind }
 
 // Data returns the node's data, for a client with the identities ids. The data never change: a
 // write replaces them.
 func (r Ref) Data(ids []jute.ID) (data string, allowed bool) {
-	if !r.n.acl.Allows(ids, jute.PermRead) {
+	if !r.n.ACL.Allows(ids, jute.PermRead) {
 		return "", false
 	}
-	return r.n.data, true
+	return r.n.Data, true
 }
 
 // May reports whether a client with the identities ids has one of the permissions in perm on the node.
-func (r Ref) May(ids []jute.ID, perm int32) bool { return r.n.acl.Allows(ids, perm) }
+func (r Ref) May(ids []jute.ID, perm int32) bool { return r.n.ACL.Allows(ids, perm) }
 
 var anyone = []jute.ID{jute.WorldAnyone[0].ID}
 
 // ShowsNames reports whether every client may list the names below the node: world:anyone may read it and
 // each node above it. Operators without a password see only such names.
 func (r Ref) ShowsNames() bool {
-	for n := r.n; n != nil; n = n.parent {
-		if !n.acl.Allows(anyone, jute.PermRead) {
+	for n := r.n; n != nil; n = n.Parent {
+		if !n.ACL.Allows(anyone, jute.PermRead) {
 			return false
 		}
 	}
@@ -68,11 +68,11 @@ func (r Ref) ShowsNames() bool {
 
 // Shows reports whether every client may learn a path by listing; see ShowsNames. If the path does not exist,
 // as under a watch, its existing part counts.
-func (t *nodes) Shows(path string) bool {
+func (t *Nodes) Shows(path string) bool {
 	dir := path[:max(strings.LastIndexByte(path, '/'), 0)]
-	n := t.root
+	n := t.Root
 	for part := range strings.SplitSeq(strings.TrimPrefix(dir, "/"), "/") {
-		below := t.child(n, part)
+		below := t.Below(n, part)
 		if below == nil {
 			break
 		}
@@ -82,14 +82,14 @@ func (t *nodes) Shows(path string) bool {
 }
 
 // Find returns the node at path.
-func (t *nodes) Find(path string) (Ref, bool) {
-	n := t.find(path)
+func (t *Nodes) Find(path string) (Ref, bool) {
+	n := t.At(path)
 	return Ref{n}, n != nil
 }
 
 // Child returns the child of a node that has this name.
-func (t *nodes) Child(of Ref, name string) (Ref, bool) {
-	n := t.child(of.n, name)
+func (t *Nodes) Child(of Ref, name string) (Ref, bool) {
+	n := t.Below(of.n, name)
 	return Ref{n}, n != nil
 }
 
@@ -102,34 +102,34 @@ func (t *nodes) Child(of Ref, name string) (Ref, bool) {
 type EphemeralWalk struct {
 	begun bool
 	owner int      // position in holdings.owners
-	of    *holding // the former holding; nil: there was none
+	of    *Holding // the former holding; nil: there was none
 	node  int      // position in it; it and those above were met
 }
 
-// NextEphemerals calls fn for some nodes of a walk and reports whether there may be more. It stops when the costs that fn
-// returned, at least one for each node, add up to most, so that other work gets its turn.
-func (t *nodes) NextEphemerals(w *EphemeralWalk, most int, fn func(Ref) (cost int)) (more bool) {
+// NextEphemerals calls fn for some nodes of a walk and reports whether there may be more. It stops when the
+// costs that fn returned, at least one for each node, add up to most, so that other work gets its turn.
+func (t *Nodes) NextEphemerals(w *EphemeralWalk, most int, fn func(Ref) (cost int)) (more bool) {
 	if !w.begun {
-		w.begun, w.owner = true, len(t.held.owners)
+		w.begun, w.owner = true, len(t.Held.Owners)
 	}
-	if w.of != nil && (w.owner >= len(t.held.owners) || t.held.owners[w.owner] != w.of) {
+	if w.of != nil && (w.owner >= len(t.Held.Owners) || t.Held.Owners[w.owner] != w.of) {
 		w.of = nil // the holding has lost its last node, or another one, already met, is in its place
 	}
 	for {
 		if w.of == nil {
-			w.owner = min(w.owner, len(t.held.owners)) - 1
+			w.owner = min(w.owner, len(t.Held.Owners)) - 1
 			if w.owner < 0 {
 				return false
 			}
-			w.of = t.held.owners[w.owner]
-			w.node = len(w.of.nodes)
+			w.of = t.Held.Owners[w.owner]
+			w.node = len(w.of.Nodes)
 		}
-		for w.node = min(w.node, len(w.of.nodes)); w.node > 0; {
+		for w.node = min(w.node, len(w.of.Nodes)); w.node > 0; {
 			if most <= 0 {
 				return true
 			}
 			w.node--
-			most -= max(fn(Ref{w.of.nodes[w.node]}), 1)
+			most -= max(fn(Ref{w.of.Nodes[w.node]}), 1)
 		}
 		w.of = nil
 	}
@@ -143,12 +143,12 @@ type ChildWalk struct {
 }
 
 // Next calls fn for some children of a node and reports whether there may be
-// more; most is as for EphemeralWalk.
+// more; most is as for NextEphemerals.
 func (w *ChildWalk) Next(of Ref, most int, fn func(Ref) (cost int)) (more bool) {
-	if of.n.dir == nil {
+	if of.n.Dir == nil {
 		return false
 	}
-	nodes := of.n.dir.nodes
+	nodes := of.n.Dir.Nodes
 	if !w.begun {
 		w.begun, w.next = true, len(nodes)
 	}

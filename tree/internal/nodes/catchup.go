@@ -1,4 +1,4 @@
-package tree
+package nodes
 
 import (
 	"github.com/zlockd/zlockd/jute"
@@ -9,23 +9,23 @@ import (
 // CatchUp compares the tree with the watches of a client that lost its connection at zxid r.RelativeZxid. It
 // reports the events that the client missed and arms the watches that missed nothing. It does not report a
 // change of a node that the client may not read, but the watch is used up too. The paths are parts of r.
-func (t *nodes) CatchUp(ids []jute.ID, r *jute.SetWatches,
+func (t *Nodes) CatchUp(ids []jute.ID, r *jute.SetWatches,
 	arm func(watches.Kind, string), tell func(jute.EventType, string)) {
 	var asked acl.Asker
 	changed := func(path string, k watches.Kind, e jute.EventType) {
-		n := t.find(path)
+		n := t.At(path)
 		if n == nil {
 			tell(jute.EventDeleted, path)
 			return
 		}
-		last := n.mzxid
+		last := n.Mzxid
 		if k == watches.Child {
-			last = n.pzxid
+			last = n.Pzxid
 		}
 		switch {
 		case last <= r.RelativeZxid:
 			arm(k, path)
-		case asked.Allows(n.acl, ids, jute.PermRead):
+		case asked.Allows(n.ACL, ids, jute.PermRead):
 			tell(e, path)
 		}
 	}
@@ -33,9 +33,9 @@ func (t *nodes) CatchUp(ids []jute.ID, r *jute.SetWatches,
 		changed(path, watches.Data, jute.EventDataChanged)
 	}
 	for _, path := range r.Exist {
-		if n := t.find(path); n == nil {
+		if n := t.At(path); n == nil {
 			arm(watches.Data, path)
-		} else if asked.Allows(n.acl, ids, jute.PermRead) {
+		} else if asked.Allows(n.ACL, ids, jute.PermRead) {
 			tell(jute.EventCreated, path)
 		}
 	}

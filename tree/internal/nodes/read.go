@@ -1,4 +1,4 @@
-package tree
+package nodes
 
 import (
 	"strings"
@@ -14,25 +14,25 @@ import (
 // AppendExists appends the Stat of the node at path. It answers NONODE, or
 // BADARGUMENTS for a path with a NUL. No permission is needed to learn that a
 // node exists.
-func (t *nodes) AppendExists(b []byte, _ []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *Nodes) AppendExists(b []byte, _ []jute.ID, path string) ([]byte, jute.ErrCode) {
 	if strings.IndexByte(path, 0) >= 0 {
 		return b, jute.BadArguments
 	}
-	n := t.find(path)
+	n := t.At(path)
 	if n == nil {
 		return b, jute.NoNode
 	}
-	return n.appendStat(b), jute.OK
+	return n.AppendStat(b), jute.OK
 }
 
 // readable finds the node at path for a client that needs one of the bits of perm on it. It
 // answers NONODE or NOAUTH.
-func (t *nodes) readable(ids []jute.ID, path string, perm int32) (*node, jute.ErrCode) {
-	n := t.find(path)
+func (t *Nodes) readable(ids []jute.ID, path string, perm int32) (*Node, jute.ErrCode) {
+	n := t.At(path)
 	if n == nil {
 		return nil, jute.NoNode
 	}
-	if !n.acl.Allows(ids, perm) {
+	if !n.ACL.Allows(ids, perm) {
 		return nil, jute.NoAuth
 	}
 	return n, jute.OK
@@ -40,53 +40,53 @@ func (t *nodes) readable(ids []jute.ID, path string, perm int32) (*node, jute.Er
 
 // AppendData appends the data and the Stat of the node at path. It answers
 // NONODE or NOAUTH.
-func (t *nodes) AppendData(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *Nodes) AppendData(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead)
 	if code != jute.OK {
 		return b, code
 	}
-	return n.appendStat(n.appendData(b)), jute.OK
+	return n.AppendStat(n.appendData(b)), jute.OK
 }
 
 // AppendACL appends the ACL and the Stat of the node at path. The client must have READ or ADMIN;
 // only with ADMIN it sees the hashes in the ACL. It answers NONODE or NOAUTH.
-func (t *nodes) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *Nodes) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead|jute.PermAdmin)
 	if code != jute.OK {
 		return b, code
 	}
-	return n.appendStat(n.acl.AppendFor(b, ids)), jute.OK
+	return n.AppendStat(n.ACL.AppendFor(b, ids)), jute.OK
 }
 
 // AppendChildren appends the names of the children of the node at path. It
 // answers NONODE or NOAUTH.
-func (t *nodes) AppendChildren(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *Nodes) AppendChildren(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead)
 	if code != jute.OK {
 		return b, code
 	}
-	return n.dir.appendList(b), jute.OK
+	return n.Dir.appendList(b), jute.OK
 }
 
 // AppendChildrenStat is AppendChildren with the Stat after the names.
-func (t *nodes) AppendChildrenStat(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *Nodes) AppendChildrenStat(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead)
 	if code != jute.OK {
 		return b, code
 	}
-	return n.appendStat(n.dir.appendList(b)), jute.OK
+	return n.AppendStat(n.Dir.appendList(b)), jute.OK
 }
 
 // AppendChildrenNumber appends how many descendants the node at path has. It
 // answers NONODE or NOAUTH.
-func (t *nodes) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+func (t *Nodes) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead)
 	if code != jute.OK {
 		return b, code
 	}
 	count := 0
-	if n.dir != nil {
-		count = n.dir.count
+	if n.Dir != nil {
+		count = n.Dir.Count
 	}
 	if path == "" { // for ZooKeeper "/" is below "", and so it counts
 		count++
@@ -96,38 +96,38 @@ func (t *nodes) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]by
 
 // AnswerSize estimates the length of the answer to a read. It also returns the steps of this estimate and of
 // building a list of children or ephemeral nodes while the state is locked.
-func (t *nodes) AnswerSize(op jute.OpCode, session int64, body []byte) (size, steps int) {
+func (t *Nodes) AnswerSize(op jute.OpCode, session int64, body []byte) (size, steps int) {
 	const opSize = 100 // size of a result of multiRead: header and Stat
 	d := jute.NewDecoder(body)
 	switch op {
 	case jute.OpGetData:
 		path, _ := d.String()
-		if n := t.find(path); n != nil {
-			size = len(n.data)
+		if n := t.At(path); n != nil {
+			size = len(n.Data)
 		}
 		steps = bounds.PathSteps(path)
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		path, _ := d.String()
-		if n := t.find(path); n != nil && n.dir != nil {
-			if size = n.dir.names; !n.dir.long() {
-				steps = n.dir.listSteps()
+		if n := t.At(path); n != nil && n.Dir != nil {
+			if size = n.Dir.Names; !n.Dir.long() {
+				steps = n.Dir.listSteps()
 			}
 		}
 		steps += bounds.PathSteps(path)
 	case jute.OpGetACL:
 		path, _ := d.String()
-		if n := t.find(path); n != nil {
-			size, steps = len(n.acl.Key()), len(n.acl.List())/4
+		if n := t.At(path); n != nil {
+			size, steps = len(n.ACL.Key()), len(n.ACL.List())/4
 		}
 		steps += bounds.PathSteps(path)
 	case jute.OpGetEphemerals:
-		if h := t.held.by[session]; h != nil {
-			if size = h.paths; !h.long() {
-				steps = 4*len(h.nodes) + size/bounds.StepBytes
+		if h := t.Held.By[session]; h != nil {
+			if size = h.Paths; !h.long() {
+				steps = 4*len(h.Nodes) + size/bounds.StepBytes
 			}
 		}
 	case jute.OpMultiRead:
-		for size < t.multiRead && steps < bounds.MaxSteps {
+		for size < t.MultiRead && steps < bounds.MaxSteps {
 			h := d.MultiHeader()
 			path, _ := d.String()
 			d.Bool()
@@ -135,13 +135,13 @@ func (t *nodes) AnswerSize(op jute.OpCode, session int64, body []byte) (size, st
 				return size, steps
 			}
 			steps += 1 + bounds.PathSteps(path)
-			n := t.find(path)
+			n := t.At(path)
 			switch {
 			case n == nil:
 			case h.Type != jute.OpGetChildren:
-				size += opSize + len(n.data)
-			case n.dir != nil:
-				size += opSize + n.dir.names
+				size += opSize + len(n.Data)
+			case n.Dir != nil:
+				size += opSize + n.Dir.Names
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func (t *nodes) AnswerSize(op jute.OpCode, session int64, body []byte) (size, st
 // results; a failing one fails alone. It returns what that has cost. It answers MARSHALLINGERROR if anything
 // in body is not a read that multiRead allows, THROTTLEDOP if the answer would be
 // too large, or BADARGUMENTS if it would cost too much.
-func (t *nodes) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte, steps int,
+func (t *Nodes) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte, steps int,
 	code jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	start := len(b)
@@ -182,14 +182,14 @@ func (t *nodes) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byt
 			return b[:start], steps, jute.BadArguments
 		}
 		code := jute.OK
-		n := t.find(path)
+		n := t.At(path)
 		if n == nil {
 			code = jute.NoNode
 		} else {
-			if !asked.Recalls(n.acl) {
+			if !asked.Recalls(n.ACL) {
 				spend(1 + len(ids)/2)
 			}
-			if !asked.Allows(n.acl, ids, jute.PermRead) {
+			if !asked.Allows(n.ACL, ids, jute.PermRead) {
 				code = jute.NoAuth
 			}
 		}
@@ -200,18 +200,18 @@ func (t *nodes) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byt
 			b = jute.AppendInt(b, int32(code))
 		case h.Type == jute.OpGetData:
 			b = jute.AppendMultiHeader(b, h.Type, false, jute.OK)
-			b = n.appendStat(n.appendData(b))
+			b = n.AppendStat(n.appendData(b))
 		default:
 			b = jute.AppendMultiHeader(b, h.Type, false, jute.OK)
-			if !spend(n.dir.listSteps()) {
+			if !spend(n.Dir.listSteps()) {
 				return b[:start], steps, jute.BadArguments
 			}
-			b = n.dir.appendList(b)
+			b = n.Dir.appendList(b)
 		}
 		if !spend((len(b) - at) / bounds.ReadBytes) {
 			return b[:start], steps, jute.BadArguments
 		}
-		if len(b)-start > t.multiRead {
+		if len(b)-start > t.MultiRead {
 			return b[:start], steps, jute.Throttled
 		}
 	}

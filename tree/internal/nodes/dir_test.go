@@ -1,4 +1,4 @@
-package tree
+package nodes
 
 import (
 	"fmt"
@@ -17,36 +17,36 @@ func TestDirAgainstSlice(t *testing.T) {
 	race.Alone(t)
 	seed := maphash.MakeSeed()
 	r := rand.New(rand.NewPCG(1, 2))
-	d := &dir{}
-	var plain []*node
+	d := &Dir{}
+	var plain []*Node
 	largest := 0
 	for i := range 60_000 {
 		grow := 3 * (1 + i/20_000%2) // of 8 steps, so many grow the directory: it shrinks, grows, and shrinks again
 		switch {
 		case r.IntN(8) < grow || len(plain) == 0:
-			n := &node{name: fmt.Sprint("node-", i)}
+			n := &Node{Name: fmt.Sprint("node-", i)}
 			plain = append(plain, n)
-			d.add(seed, n)
+			d.Add(seed, n)
 		case r.IntN(2) == 0: // remove and put back, as a failed multi does
 			p := r.IntN(len(plain))
 			n := plain[p]
-			d.remove(seed, d.nodes[p].name)
-			must.That(t, d.find(seed, n.name) < 0, "still there")
-			d.restore(seed, n, p)
+			d.Remove(seed, d.Nodes[p].Name)
+			must.That(t, d.find(seed, n.Name) < 0, "still there")
+			d.Restore(seed, n, p)
 		default:
 			p := r.IntN(len(plain))
 			last := len(plain) - 1
 			plain[p] = plain[last]
 			plain = plain[:last]
-			d.remove(seed, d.nodes[p].name)
+			d.Remove(seed, d.Nodes[p].Name)
 		}
-		must.Equal(t, len(d.nodes), len(plain), "len(d.nodes)")
+		must.Equal(t, len(d.Nodes), len(plain), "len(d.nodes)")
 		must.That(t, d.find(seed, "nobody") < 0,
-			"%v %v: want d.find(seed, \"nobody\") < 0", len(d.nodes), len(plain))
+			"%v %v: want d.find(seed, \"nobody\") < 0", len(d.Nodes), len(plain))
 		if len(plain) > 0 {
 			p := r.IntN(len(plain))
-			must.Equal(t, d.nodes[p], plain[p], "step %d: d.nodes[p]", i)
-			must.Equal(t, d.find(seed, plain[p].name), p,
+			must.Equal(t, d.Nodes[p], plain[p], "step %d: d.nodes[p]", i)
+			must.Equal(t, d.find(seed, plain[p].Name), p,
 				"step %d: d.find(seed, plain[p].name)", i)
 		}
 		if d.slots != nil && i%50 == 0 {
@@ -61,31 +61,31 @@ func TestDirAgainstSlice(t *testing.T) {
 		largest = max(largest, len(plain))
 	}
 	expect.That(t, largest >= 1000, "the directory never grew: %v", largest)
-	for len(d.nodes) > 0 {
-		d.remove(seed, d.nodes[len(d.nodes)-1].name)
+	for len(d.Nodes) > 0 {
+		d.Remove(seed, d.Nodes[len(d.Nodes)-1].Name)
 	}
-	expect.Equal(t, d.names, 0,
+	expect.Equal(t, d.Names, 0,
 		"an empty directory keeps %d bytes of names, %d slots and room for %d: d.names",
-		d.names, len(d.slots), cap(d.nodes))
+		d.Names, len(d.slots), cap(d.Nodes))
 	expect.That(t, d.slots == nil,
 		"an empty directory keeps %d bytes of names, %d slots and room for %d: want d.slots == nil",
-		d.names, len(d.slots), cap(d.nodes))
-	expect.That(t, cap(d.nodes) <= 64,
+		d.Names, len(d.slots), cap(d.Nodes))
+	expect.That(t, cap(d.Nodes) <= 64,
 		"an empty directory keeps %d bytes of names, %d slots and room for %d: want cap(d.nodes) <= 64",
-		d.names, len(d.slots), cap(d.nodes))
+		d.Names, len(d.slots), cap(d.Nodes))
 }
 
 // The index of a directory has room for a third more than its children, and is made smaller when the directory
 // fills less than an eighth of it.
 func TestIndexOfADirectoryFits(t *testing.T) {
 	seed := maphash.MakeSeed()
-	d := &dir{}
+	d := &Dir{}
 	slots := map[int]int{0: 0, 8: 0, 9: 32, 24: 32, 25: 64, 48: 64, 49: 128, 96: 128, 97: 256}
 	for n := range 98 {
 		if want, ok := slots[n]; ok {
 			expect.Equal(t, len(d.slots), want, "slots for %d children of a directory that grows", n)
 		}
-		d.add(seed, &node{name: fmt.Sprint(n)})
+		d.Add(seed, &Node{Name: fmt.Sprint(n)})
 	}
 	slots = map[int]int{32: 256, 31: 64, 8: 64, 7: 32, 5: 32, 4: 0, 0: 0}
 	for n := 98; ; n-- {
@@ -95,12 +95,12 @@ func TestIndexOfADirectoryFits(t *testing.T) {
 		if n == 0 {
 			break
 		}
-		d.remove(seed, fmt.Sprint(n-1))
+		d.Remove(seed, fmt.Sprint(n-1))
 	}
 	for n, want := range map[int]int{9: 32, 24: 32, 25: 64, 48: 64, 49: 128} {
-		d := &dir{}
+		d := &Dir{}
 		for i := range n {
-			d.nodes = append(d.nodes, &node{name: fmt.Sprint(i)})
+			d.Nodes = append(d.Nodes, &Node{Name: fmt.Sprint(i)})
 		}
 		d.index(seed)
 		expect.Equal(t, len(d.slots), want, "slots of an index that is made for %d", n)
@@ -114,29 +114,29 @@ func TestListsOfNodesShrink(t *testing.T) {
 		{65, 8, 16, 16}, {65, 9, 65, 65}, {64, 1, 64, 64}, {640, 79, 158, 158}, {640, 80, 640, 640},
 		{9, 0, 9, 0}, {8, 0, 8, 8}, {65, 0, 0, 0},
 	} {
-		nodes := func() (list []*node) {
-			list = make([]*node, 0, x.room)
+		nodes := func() (list []*Node) {
+			list = make([]*Node, 0, x.room)
 			for i := range x.left + 1 {
-				list = append(list, &node{name: fmt.Sprint(i), slot: int32(i)})
+				list = append(list, &Node{Name: fmt.Sprint(i), Slot: int32(i)})
 			}
 			return list
 		}
-		d := &dir{nodes: nodes()}
-		d.nodes = d.nodes[:x.left]
-		want := slices.Clone(d.nodes)
+		d := &Dir{Nodes: nodes()}
+		d.Nodes = d.Nodes[:x.left]
+		want := slices.Clone(d.Nodes)
 		d.shrink(seed)
-		expect.Equal(t, cap(d.nodes), x.wantDir,
+		expect.Equal(t, cap(d.Nodes), x.wantDir,
 			"a directory with room for %d and %d "+
 				"children keeps room for %d, want %d",
-			x.room, x.left, cap(d.nodes), x.wantDir)
-		expect.List(t, d.nodes, want,
+			x.room, x.left, cap(d.Nodes), x.wantDir)
+		expect.List(t, d.Nodes, want,
 			"a directory with room for %d and %d "+
 				"children keeps room for %d, want %d",
-			x.room, x.left, cap(d.nodes), x.wantDir)
+			x.room, x.left, cap(d.Nodes), x.wantDir)
 
 		list := nodes()
 		gone := list[0]
-		kept := dropSlot(list, gone)
+		kept := DropSlot(list, gone)
 		expect.Equal(t, cap(kept), x.want,
 			"a list with room "+
 				"for %d and %d nodes keeps room for %d, want %d",
@@ -151,25 +151,25 @@ func TestListsOfNodesShrink(t *testing.T) {
 				x.room, x.left, cap(kept), x.want)
 		}
 		for i, n := range kept {
-			expect.Equal(t, int(n.slot), i)
+			expect.Equal(t, int(n.Slot), i)
 		}
 
-		tr := &holdings{owners: make([]*holding, 0, x.room)}
+		tr := &Holdings{Owners: make([]*Holding, 0, x.room)}
 		for i := range x.left + 1 {
-			tr.owners = append(tr.owners, &holding{slot: i})
+			tr.Owners = append(tr.Owners, &Holding{Slot: i})
 		}
-		owner := tr.owners[0]
+		owner := tr.Owners[0]
 		tr.dropOwner(owner)
-		expect.Equal(t, cap(tr.owners), x.want,
+		expect.Equal(t, cap(tr.Owners), x.want,
 			"owners with room for %d: cap(tr.owners)", x.room)
-		if expect.Equal(t, len(tr.owners), x.left,
+		if expect.Equal(t, len(tr.Owners), x.left,
 			"owners with room for %d: len(tr.owners)", x.room) {
-			expect.That(t, !slices.Contains(tr.owners, owner),
+			expect.That(t, !slices.Contains(tr.Owners, owner),
 				"owners with room for %d: %d keep room for %d, want %d",
-				x.room, x.left, cap(tr.owners), x.want)
+				x.room, x.left, cap(tr.Owners), x.want)
 		}
-		for i, h := range tr.owners {
-			expect.Equal(t, h.slot, i)
+		for i, h := range tr.Owners {
+			expect.Equal(t, h.Slot, i)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestListsOfNodesShrink(t *testing.T) {
 // is not too long.
 func TestListingsAreKept(t *testing.T) {
 	seed := maphash.MakeSeed()
-	d := &dir{}
+	d := &Dir{}
 	kept := func() bool { return d.kept() != nil }
 	for n := range cacheAt + 5 {
 		list := d.appendList([]byte("x"))
@@ -188,44 +188,44 @@ func TestListingsAreKept(t *testing.T) {
 		expect.Equal(t, kept(), n >= cacheAt, "a list of %d", n)
 		expect.Equal(t, d.listSteps(), map[bool]int{true: 0, false: n / 2}[kept()], "a list of %d", n)
 		must.Equal(t, string(d.appendList(nil)), string(d.encode(nil)), "a list of %d that is kept", n)
-		d.add(seed, &node{name: fmt.Sprint(n)})
+		d.Add(seed, &Node{Name: fmt.Sprint(n)})
 		expect.That(t, !kept(), "a list of %d is kept after a change", n)
 	}
 	list := func() { d.appendList(d.appendList(nil)) }
 	list()
-	d.remove(seed, "3")
+	d.Remove(seed, "3")
 	expect.That(t, !kept(), "a list is kept after a child has gone")
 	list()
-	d.restore(seed, &node{name: "3"}, 3)
+	d.Restore(seed, &Node{Name: "3"}, 3)
 	expect.That(t, !kept(), "a list is kept after a child was put back")
-	d.names = maxCacheLen + 1
+	d.Names = maxCacheLen + 1
 	list()
 	expect.That(t, !kept(), "a long list is kept")
-	expect.Equal(t, d.listSteps(), len(d.nodes)/2)
-	var none *dir
+	expect.Equal(t, d.listSteps(), len(d.Nodes)/2)
+	var none *Dir
 	expect.Equal(t, none.listSteps(), 0)
 }
 
 // From these lengths on, an answer is put together after the lock is released.
 func TestLongAnswersBeginBehindTheirBounds(t *testing.T) {
 	for _, x := range []struct {
-		d    *dir
+		d    *Dir
 		want bool
 	}{
-		{&dir{nodes: make([]*node, manyChildren), names: maxCacheLen}, false},
-		{&dir{nodes: make([]*node, manyChildren+1)}, true},
-		{&dir{names: maxCacheLen + 1}, true},
+		{&Dir{Nodes: make([]*Node, manyChildren), Names: maxCacheLen}, false},
+		{&Dir{Nodes: make([]*Node, manyChildren+1)}, true},
+		{&Dir{Names: maxCacheLen + 1}, true},
 	} {
-		expect.Equal(t, x.d.long(), x.want, "%d children, %d bytes", len(x.d.nodes), x.d.names)
+		expect.Equal(t, x.d.long(), x.want, "%d children, %d bytes", len(x.d.Nodes), x.d.Names)
 	}
 	for _, x := range []struct {
-		h    *holding
+		h    *Holding
 		want bool
 	}{
-		{&holding{nodes: make([]*node, manyEphemerals), paths: longEphemerals}, false},
-		{&holding{nodes: make([]*node, manyEphemerals+1)}, true},
-		{&holding{paths: longEphemerals + 1}, true},
+		{&Holding{Nodes: make([]*Node, manyEphemerals), Paths: longEphemerals}, false},
+		{&Holding{Nodes: make([]*Node, manyEphemerals+1)}, true},
+		{&Holding{Paths: longEphemerals + 1}, true},
 	} {
-		expect.Equal(t, x.h.long(), x.want, "%d nodes, %d bytes", len(x.h.nodes), x.h.paths)
+		expect.Equal(t, x.h.long(), x.want, "%d nodes, %d bytes", len(x.h.Nodes), x.h.Paths)
 	}
 }

@@ -1,4 +1,4 @@
-package tree
+package nodes
 
 import (
 	"hash/maphash"
@@ -7,19 +7,19 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// dir holds the children of a node. They stand in a dense slice whose order depends on nothing but
+// Dir holds the children of a node. They stand in a dense slice whose order depends on nothing but
 // the changes made, so that servers that made the same changes list, walk and snapshot in the same
 // order. A small directory is searched through; a large one has a hash index over the slice. (A Go
 // map costs three times the memory per child and cannot be walked in steps.)
 //
 // The walk of a snapshot goes from the last position to the first. Removing moves the last child into the gap
 // and adding appends, so no child that the walk has not met yet moves past it.
-type dir struct {
-	nodes []*node
+type Dir struct {
+	Nodes []*Node
 	slots []uint64 // open addressing: hash<<32 | position+1; nil while small
-	names int      // bytes that the names take in a listing
-	count int      // descendants, children included
-	bytes int64    // data of the descendants
+	Names int      // bytes that the names take in a listing
+	Count int      // descendants, children included
+	Bytes int64    // data of the descendants
 
 	// cache is the encoded listing of a large directory, kept until the directory changes, so that many
 	// clients that list it at once cost only copies. The first listing after a change only marks the
@@ -36,19 +36,19 @@ const (
 )
 
 // find returns the position of the child called name. It returns -1 if d has no such child.
-func (d *dir) find(seed maphash.Seed, name string) int {
+func (d *Dir) find(seed maphash.Seed, name string) int {
 	p, _ := d.locate(seed, name)
 	return p
 }
 
 // locate is find, and returns the slot in the index too, if there is an index.
-func (d *dir) locate(seed maphash.Seed, name string) (p, slot int) {
+func (d *Dir) locate(seed maphash.Seed, name string) (p, slot int) {
 	if d == nil {
 		return -1, -1
 	}
 	if d.slots == nil {
-		for i, n := range d.nodes {
-			if n.name == name {
+		for i, n := range d.Nodes {
+			if n.Name == name {
 				return i, -1
 			}
 		}
@@ -58,7 +58,7 @@ func (d *dir) locate(seed maphash.Seed, name string) (p, slot int) {
 	mask := len(d.slots) - 1
 	for i := int(h) & mask; d.slots[i] != 0; i = (i + 1) & mask {
 		if uint32(d.slots[i]>>32) == h {
-			if p := int(uint32(d.slots[i])) - 1; d.nodes[p].name == name {
+			if p := int(uint32(d.slots[i])) - 1; d.Nodes[p].Name == name {
 				return p, i
 			}
 		}
@@ -70,13 +70,13 @@ func (d *dir) locate(seed maphash.Seed, name string) (p, slot int) {
 // that collide. Nothing but the layout of the index depends on the seed.
 func nameHash(seed maphash.Seed, name string) uint32 { return uint32(maphash.String(seed, name)) }
 
-// add appends n.
-func (d *dir) add(seed maphash.Seed, n *node) {
-	d.changed(4 + len(n.name))
-	d.nodes = append(d.nodes, n)
+// Add appends n.
+func (d *Dir) Add(seed maphash.Seed, n *Node) {
+	d.changed(4 + len(n.Name))
+	d.Nodes = append(d.Nodes, n)
 	switch {
-	case d.slots != nil && len(d.nodes)*4 <= len(d.slots)*3:
-		d.put(uint64(nameHash(seed, n.name))<<32 | uint64(len(d.nodes)))
+	case d.slots != nil && len(d.Nodes)*4 <= len(d.slots)*3:
+		d.put(uint64(nameHash(seed, n.Name))<<32 | uint64(len(d.Nodes)))
 	case d.slots != nil:
 		old := d.slots
 		d.slots = make([]uint64, 2*len(old))
@@ -85,26 +85,26 @@ func (d *dir) add(seed maphash.Seed, n *node) {
 				d.put(s)
 			}
 		}
-		d.put(uint64(nameHash(seed, n.name))<<32 | uint64(len(d.nodes)))
-	case len(d.nodes) > smallDir:
+		d.put(uint64(nameHash(seed, n.Name))<<32 | uint64(len(d.Nodes)))
+	case len(d.Nodes) > smallDir:
 		d.index(seed)
 	}
 }
 
 // index builds the hash index again, as small as it may be.
-func (d *dir) index(seed maphash.Seed) {
+func (d *Dir) index(seed maphash.Seed) {
 	size := 4 * smallDir
-	for size*3 < len(d.nodes)*4 {
+	for size*3 < len(d.Nodes)*4 {
 		size *= 2
 	}
 	d.slots = make([]uint64, size)
-	for i, n := range d.nodes {
-		d.put(uint64(nameHash(seed, n.name))<<32 | uint64(i+1))
+	for i, n := range d.Nodes {
+		d.put(uint64(nameHash(seed, n.Name))<<32 | uint64(i+1))
 	}
 }
 
 // put stores a slot whose child is not in the index.
-func (d *dir) put(slot uint64) {
+func (d *Dir) put(slot uint64) {
 	mask := len(d.slots) - 1
 	i := int(slot>>32) & mask
 	for d.slots[i] != 0 {
@@ -114,21 +114,21 @@ func (d *dir) put(slot uint64) {
 }
 
 // slotOf returns where the index holds the child at position p.
-func (d *dir) slotOf(seed maphash.Seed, p int) int {
+func (d *Dir) slotOf(seed maphash.Seed, p int) int {
 	mask := len(d.slots) - 1
-	i := int(nameHash(seed, d.nodes[p].name)) & mask
+	i := int(nameHash(seed, d.Nodes[p].Name)) & mask
 	for uint32(d.slots[i]) != uint32(p+1) {
 		i = (i + 1) & mask
 	}
 	return i
 }
 
-// remove takes out the child called name and returns the position it had; the last one
+// Remove takes out the child called name and returns the position it had; the last one
 // moves there.
-func (d *dir) remove(seed maphash.Seed, name string) (p int) {
+func (d *Dir) Remove(seed maphash.Seed, name string) (p int) {
 	p, slot := d.locate(seed, name)
 	d.changed(-4 - len(name))
-	last := len(d.nodes) - 1
+	last := len(d.Nodes) - 1
 	if d.slots != nil {
 		d.clear(slot)
 		if p != last {
@@ -136,15 +136,15 @@ func (d *dir) remove(seed maphash.Seed, name string) (p int) {
 			d.slots[i] = d.slots[i]>>32<<32 | uint64(p+1)
 		}
 	}
-	d.nodes[p] = d.nodes[last]
-	d.nodes[last] = nil
-	d.nodes = d.nodes[:last]
+	d.Nodes[p] = d.Nodes[last]
+	d.Nodes[last] = nil
+	d.Nodes = d.Nodes[:last]
 	d.shrink(seed)
 	return p
 }
 
 // clear empties slot i and moves up later slots that had been displaced.
-func (d *dir) clear(i int) {
+func (d *Dir) clear(i int) {
 	mask := len(d.slots) - 1
 	for j := (i + 1) & mask; d.slots[j] != 0; j = (j + 1) & mask {
 		// The slot at j may move to i unless its home is between them.
@@ -157,23 +157,23 @@ func (d *dir) clear(i int) {
 }
 
 // shrink gives memory back when most of the children are gone.
-func (d *dir) shrink(seed maphash.Seed) {
-	if len(d.nodes) == 0 && cap(d.nodes) > smallDir || cap(d.nodes) > 64 && len(d.nodes)*8 < cap(d.nodes) {
-		d.nodes = append(make([]*node, 0, 2*len(d.nodes)), d.nodes...)
+func (d *Dir) shrink(seed maphash.Seed) {
+	if len(d.Nodes) == 0 && cap(d.Nodes) > smallDir || cap(d.Nodes) > 64 && len(d.Nodes)*8 < cap(d.Nodes) {
+		d.Nodes = append(make([]*Node, 0, 2*len(d.Nodes)), d.Nodes...)
 	}
 	switch {
 	case d.slots == nil:
-	case len(d.nodes) <= smallDir/2:
+	case len(d.Nodes) <= smallDir/2:
 		d.slots = nil
-	case len(d.nodes)*8 < len(d.slots):
+	case len(d.Nodes)*8 < len(d.slots):
 		d.index(seed)
 	}
 }
 
-// restore puts n back to position p, from which remove took it.
-func (d *dir) restore(seed maphash.Seed, n *node, p int) {
-	d.add(seed, n)
-	last := len(d.nodes) - 1
+// Restore puts n back to position p, from which remove took it.
+func (d *Dir) Restore(seed maphash.Seed, n *Node, p int) {
+	d.Add(seed, n)
+	last := len(d.Nodes) - 1
 	if p == last {
 		return
 	}
@@ -182,28 +182,28 @@ func (d *dir) restore(seed maphash.Seed, n *node, p int) {
 		d.slots[i] = d.slots[i]>>32<<32 | uint64(last+1)
 		d.slots[j] = d.slots[j]>>32<<32 | uint64(p+1)
 	}
-	d.nodes[p], d.nodes[last] = d.nodes[last], d.nodes[p]
+	d.Nodes[p], d.Nodes[last] = d.Nodes[last], d.Nodes[p]
 }
 
 // changed notes that the names in a listing grew by delta bytes.
-func (d *dir) changed(delta int) {
-	d.names += delta
+func (d *Dir) changed(delta int) {
+	d.Names += delta
 	if d.cache.Load() != nil {
 		d.cache.Store(nil)
 	}
 }
 
 // appendList appends the listing: a vector of names.
-func (d *dir) appendList(b []byte) []byte {
+func (d *Dir) appendList(b []byte) []byte {
 	if d == nil {
 		return jute.AppendInt(b, 0)
 	}
 	c := d.kept()
-	if c == nil && (len(d.nodes) < cacheAt || d.long() || d.cache.CompareAndSwap(nil, &listedOnce)) {
+	if c == nil && (len(d.Nodes) < cacheAt || d.long() || d.cache.CompareAndSwap(nil, &listedOnce)) {
 		return d.encode(b)
 	}
 	if c == nil {
-		list := d.encode(make([]byte, 0, 4+d.names))
+		list := d.encode(make([]byte, 0, 4+d.Names))
 		d.cache.Store(&list)
 		c = list
 	}
@@ -214,7 +214,7 @@ func (d *dir) appendList(b []byte) []byte {
 var listedOnce []byte
 
 // kept returns the listing, if it is kept.
-func (d *dir) kept() []byte {
+func (d *Dir) kept() []byte {
 	if c := d.cache.Load(); c != nil && len(*c) > 0 {
 		return *c
 	}
@@ -222,25 +222,25 @@ func (d *dir) kept() []byte {
 }
 
 // listSteps returns the cost of putting a listing together; it is 0 for a listing that is kept.
-func (d *dir) listSteps() int {
+func (d *Dir) listSteps() int {
 	if d == nil || d.kept() != nil {
 		return 0
 	}
-	return len(d.nodes) / 2
+	return len(d.Nodes) / 2
 }
 
-func (d *dir) encode(b []byte) []byte {
-	return appendNames(b, d.nodes)
+func (d *Dir) encode(b []byte) []byte {
+	return appendNames(b, d.Nodes)
 }
 
-// reverse turns the order of the children round.
-func (d *dir) reverse() {
-	for i, j := 0, len(d.nodes)-1; i < j; i, j = i+1, j-1 {
-		d.nodes[i], d.nodes[j] = d.nodes[j], d.nodes[i]
+// Reverse turns the order of the children round.
+func (d *Dir) Reverse() {
+	for i, j := 0, len(d.Nodes)-1; i < j; i, j = i+1, j-1 {
+		d.Nodes[i], d.Nodes[j] = d.Nodes[j], d.Nodes[i]
 	}
 	for i, s := range d.slots {
 		if s != 0 {
-			d.slots[i] = s>>32<<32 | uint64(len(d.nodes)+1-int(uint32(s)))
+			d.slots[i] = s>>32<<32 | uint64(len(d.Nodes)+1-int(uint32(s)))
 		}
 	}
 }
@@ -249,13 +249,13 @@ func (d *dir) reverse() {
 // have at most maxCacheLen bytes.
 const manyChildren = 100_000
 
-func (d *dir) long() bool { return len(d.nodes) > manyChildren || d.names > maxCacheLen }
+func (d *Dir) long() bool { return len(d.Nodes) > manyChildren || d.Names > maxCacheLen }
 
 // appendNames appends the vector of the names of nodes.
-func appendNames(b []byte, nodes []*node) []byte {
+func appendNames(b []byte, nodes []*Node) []byte {
 	b = jute.AppendInt(b, int32(len(nodes)))
 	for _, n := range nodes {
-		b = jute.AppendString(b, n.name)
+		b = jute.AppendString(b, n.Name)
 	}
 	return b
 }

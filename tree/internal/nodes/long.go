@@ -1,4 +1,4 @@
-package tree
+package nodes
 
 import (
 	"slices"
@@ -13,10 +13,10 @@ type Long struct {
 	Stat []byte // for getChildren2, follows the list
 
 	kept  []byte // the list
-	nodes []*node
+	nodes []*Node
 
 	// Of children: where the list is kept, unless mark is no longer there.
-	dir  *dir
+	dir  *Dir
 	mark *[]byte
 
 	ephemeral bool // the list is one of paths, in the order of AppendEphemerals
@@ -26,40 +26,40 @@ type Long struct {
 // Take begins the answer to a getChildren, getChildren2 or getEphemerals of a session,
 // for a client with the identities ids. It returns nil if the answer is short, or an
 // error: then an Append function gives it.
-func (t *nodes) Take(op jute.OpCode, session int64, ids []jute.ID, path string) *Long {
+func (t *Nodes) Take(op jute.OpCode, session int64, ids []jute.ID, path string) *Long {
 	if op == jute.OpGetEphemerals {
-		h := t.held.by[session]
+		h := t.Held.By[session]
 		if h == nil || !h.long() {
 			return nil
 		}
-		return &Long{nodes: slices.Clone(h.nodes), ephemeral: true, prefix: path}
+		return &Long{nodes: slices.Clone(h.Nodes), ephemeral: true, prefix: path}
 	}
 	n, code := t.readable(ids, path, jute.PermRead)
-	if code != jute.OK || n.dir == nil || !n.dir.long() {
+	if code != jute.OK || n.Dir == nil || !n.Dir.long() {
 		return nil
 	}
-	l := &Long{kept: n.dir.kept(), dir: n.dir}
+	l := &Long{kept: n.Dir.kept(), dir: n.Dir}
 	if l.kept == nil {
-		l.nodes, l.mark = slices.Clone(n.dir.nodes), new([]byte)
-		n.dir.cache.Store(l.mark)
+		l.nodes, l.mark = slices.Clone(n.Dir.Nodes), new([]byte)
+		n.Dir.cache.Store(l.mark)
 	}
 	if op == jute.OpGetChildren2 {
-		l.Stat = n.appendStat(nil)
+		l.Stat = n.AppendStat(nil)
 	}
 	return l
 }
 
 // IsLong reports whether Take would begin the answer to a request.
-func (t *nodes) IsLong(op jute.OpCode, session int64, body []byte) bool {
+func (t *Nodes) IsLong(op jute.OpCode, session int64, body []byte) bool {
 	d := jute.NewDecoder(body)
 	path, _ := d.String()
 	switch op {
 	case jute.OpGetEphemerals:
-		h := t.held.by[session]
+		h := t.Held.By[session]
 		return h != nil && h.long()
 	case jute.OpGetChildren, jute.OpGetChildren2:
-		n := t.find(path)
-		return n != nil && n.dir != nil && n.dir.long()
+		n := t.At(path)
+		return n != nil && n.Dir != nil && n.Dir.long()
 	}
 	return false
 }
@@ -73,7 +73,7 @@ func (l *Long) List() []byte {
 	default:
 		size := 4
 		for _, n := range l.nodes {
-			size += 4 + len(n.name)
+			size += 4 + len(n.Name)
 		}
 		list := appendNames(make([]byte, 0, size), l.nodes)
 		if size <= maxKeptLen {

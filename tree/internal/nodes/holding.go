@@ -1,0 +1,153 @@
+package nodes
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Holdings are the ephemeral nodes by session.
+type Holdings struct {
+	By     map[int64]*Holding
+	Owners []*Holding // the same, for walks in pieces; holding.slot is the position
+	Count  int        // nodes of all sessions
+}
+
+// Holding has the ephemeral nodes of a session.
+type Holding struct {
+	Nodes []*Node // node.slot is the position
+	Paths int     // bytes that their paths take in a listing
+	Slot  int     // position in holdings.owners
+}
+
+// Add notes that n, an ephemeral node, has come.
+func (o *Holdings) Add(n *Node) {
+	h := o.By[n.Owner]
+	if h == nil {
+		h = &Holding{Slot: len(o.Owners)}
+		o.By[n.Owner] = h
+		o.Owners = append(o.Owners, h)
+	}
+	n.Slot = int32(len(h.Nodes))
+	h.Nodes = append(h.Nodes, n)
+	h.Paths += 4 + PathLen(n)
+	o.Count++
+}
+
+// Remove notes that n has gone.
+func (o *Holdings) Remove(n *Node) {
+	h := o.By[n.Owner]
+	h.Paths -= 4 + PathLen(n)
+	if h.Nodes = DropSlot(h.Nodes, n); len(h.Nodes) == 0 {
+		delete(o.By, n.Owner)
+		o.dropOwner(h)
+	}
+	o.Count--
+}
+
+// DropSlot takes n from a list in which every node knows its position.
+func DropSlot(list []*Node, n *Node) []*Node {
+	last := len(list) - 1
+	moved := list[last]
+	moved.Slot = n.Slot
+	list[n.Slot] = moved
+	list[last] = nil
+	if list = list[:last]; cap(list) > 64 && len(list)*8 < cap(list) {
+		list = append(make([]*Node, 0, 2*len(list)), list...)
+	}
+	return list
+}
+
+// dropOwner takes a holding from holdings.owners.
+func (o *Holdings) dropOwner(h *Holding) {
+	last := len(o.Owners) - 1
+	moved := o.Owners[last]
+	moved.Slot = h.Slot
+	o.Owners[h.Slot] = moved
+	o.Owners[last] = nil
+	o.Owners = o.Owners[:last]
+	if cap(o.Owners) > 64 && last*8 < cap(o.Owners) {
+		o.Owners = append(make([]*Holding, 0, 2*last), o.Owners...)
+	}
+}
+
+// List returns the nodes in h, none if it is nil.
+func (h *Holding) List() []*Node {
+	if h == nil {
+		return nil
+	}
+	return h.Nodes
+}
+
+// Owners goes through the sessions that own ephemeral nodes, in no particular order.
+func (t *Nodes) Owners() iter.Seq[int64] { return maps.Keys(t.Held.By) }
+
+// EphemeralsIn returns how many ephemeral nodes a session has.
+func (t *Nodes) EphemeralsIn(session int64) int { return len(t.Held.By[session].List()) }
+
+// SomeEphemeralsOf returns up to most paths of a session's ephemeral nodes, in
+// no particular order.
+func (t *Nodes) SomeEphemeralsOf(session int64, most int) []string {
+	list := t.Held.By[session].List()
+	paths := make([]string, min(len(list), most))
+	for i := range paths {
+		paths[i] = PathOf(list[i])
+	}
+	return paths
+}
+
+// AppendEphemerals appends the paths of a session's ephemeral nodes that begin
+// with prefix; a blank one and "/" ask for all.
+func (t *Nodes) AppendEphemerals(b []byte, session int64, prefix string) []byte {
+	return appendEphemerals(b, t.Held.By[session].List(), prefix)
+}
+
+// The longest list of ephemeral nodes that is built while the state is locked: their number, and the bytes of
+// their paths.
+const (
+	manyEphemerals = 2000
+	longEphemerals = 256 << 10
+)
+
+func (h *Holding) long() bool { return len(h.Nodes) > manyEphemerals || h.Paths > longEphemerals }
+
+// appendEphemerals appends the paths that begin with prefix, in ZooKeeper's order: that of a copy of a hash
+// set which grew path by path. Each path is made and hashed once, and only those that the client asked for
+// are sorted.
+func appendEphemerals(b []byte, nodes []*Node, prefix string) []byte {
+	if meansAll(prefix) {
+		prefix = "/"
+	}
+	type entry struct {
+		path          string
+		copied, grown uint32 // buckets
+		czxid         int64
+	}
+	copied, grown := jute.CopiedTable(len(nodes)), jute.GrownTable(len(nodes))
+	var list []entry
+	for _, n := range nodes {
+		if path := PathOf(n); strings.HasPrefix(path, prefix) {
+			hash := jute.JavaHash(path)
+			list = append(list, entry{path, jute.Bucket(hash, copied), jute.Bucket(hash, grown), n.Czxid})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.copied, b.copied), cmp.Compare(a.grown, b.grown), cmp.Compare(a.czxid, b.czxid))
+	})
+	b = jute.AppendInt(b, int32(len(list)))
+	for i := range list {
+		b = jute.AppendString(b, list[i].path)
+	}
+	return b
+}
+
+// meansAll reports whether a prefix asks for everything: the reference drops white space, as Java
+// sees it, before it looks.
+func meansAll(prefix string) bool {
+	prefix = strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
+	return prefix == "" || prefix == "/"
+}
