@@ -332,3 +332,5 @@ func (s *Shell) children(ctx context.Context, path string) ([]string, zk.Stat, e
 	sort.Strings(names)
 	return names, st, err
 }
+
+func noAuth(p string) error { return refused{"Insufficient permission : " + answer.Visible(p)} }

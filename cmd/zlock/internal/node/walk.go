@@ -90,8 +90,6 @@ func (l *leftOut) err(root string) error {
 		answer.Visible(root))}
 }
 
-func noAuth(p string) error { return refused{"Insufficient permission : " + answer.Visible(p)} }
-
 func search(ctx context.Context, c *verbCall) error {
 	if _, err := path.Match(c.args[1], ""); err != nil {
 		return fmt.Errorf("the pattern %q: %w", c.args[1], err)
