@@ -32,19 +32,6 @@ import (
 // header.
 const tokenHeader = "X-Zlockd-Token"
 
-// Source is the server as this part of the view sees it.
-type Source interface {
-	look.Source
-	// Status describes this server.
-	Status(report.Need) *report.Status
-	// Do carries out a request through the log and returns its outcome.
-	Do(context.Context, state.Request) (state.Outcome, error)
-	// HandOver gives leadership to another server.
-	HandOver(context.Context) error
-	// TakeSnapshot writes a snapshot to disk.
-	TakeSnapshot() error
-}
-
 // Actor carries out what operators ask for on the page. Any goroutine may use it.
 type Actor struct {
 	source    Source
@@ -222,7 +209,7 @@ func (x *Actor) planBreak(ctx context.Context, a *action) (*step, error) {
 		body = jute.AppendMultiHeader(body, jute.OpDelete, false, -1)
 		body = jute.AppendInt(jute.AppendString(body, place), -1)
 	}
-	s.do = func(ctx context.Context) error { return x.write(ctx, q, c, jute.OpDelete, body) }
+	s.do = func(ctx context.Context) error { return edit(ctx, x.source, q, c, jute.OpDelete, body) }
 	return s, nil
 }
 
@@ -245,7 +232,7 @@ func (x *Actor) planAsk(ctx context.Context, a *action) (*step, error) {
 	return &step{
 		does: "ask for " + ask.Shown(q.Path) + " back from " + ask.Shown(c.Node),
 		hits: []answer.Hit{x.hitOf(c, "is asked to release the lock, and may refuse")},
-		do:   func(ctx context.Context) error { return x.write(ctx, q, c, jute.OpSetData, body) },
+		do:   func(ctx context.Context) error { return edit(ctx, x.source, q, c, jute.OpSetData, body) },
 	}, nil
 }
 

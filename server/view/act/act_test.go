@@ -131,7 +131,7 @@ func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 		n, _ := l.node("/l")
 		l.errs = c.errs
 		body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
-		if err := actorOf(l).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
+		if err := edit(t.Context(), actorOf(l).source, &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
 			&recipe.Entry{Token: n.Stat.Czxid}, jute.OpDelete, body); !errors.Is(err, c.want) ||
 			len(l.applied) != c.steps {
 			t.Errorf("%s: %v after %v", name, err, l.applied)
@@ -168,7 +168,7 @@ func TestARefusedActionSaysWhy(t *testing.T) {
 				c.before(l, s)
 			}
 		}
-		err := actorOf(l).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
+		err := edit(t.Context(), actorOf(l).source, &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
 			&recipe.Entry{Token: n.Stat.Czxid + c.token}, jute.OpDelete, body)
 		var p *port.Refusal
 		if errors.As(err, &p); err == nil || (p != nil) != (c.status != 0) || p != nil && p.Status != c.status {

@@ -16,20 +16,20 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// write changes the node of a contender as the super user, in a new session that it closes afterwards. The
+// edit changes the node of a contender as the super user, in a new session that it closes afterwards. The
 // argument body is the body of the operation.
-func (x *Actor) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
+func edit(ctx context.Context, on Source, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
 	body []byte,
 ) error {
-	hello := state.SessionBody{Timeout: 10_000, Owner: x.source.Status(0).ID, Addr: "operator"}
+	hello := state.SessionBody{Timeout: 10_000, Owner: on.Status(0).ID, Addr: "operator"}
 	rand.Read(hello.Password[:]) // never fails
-	out, err := x.source.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
+	out, err := on.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
 	if err != nil {
 		return err
 	}
 	s := out.Session
-	err = x.change(ctx, &s, q.Target(c.Node), c, append(jute.AppendMultiHeader(nil, op, false, -1), body...))
-	if _, end := x.source.Do(ctx, state.End(s.ID, s.Gen, state.EndClosed)); err == nil {
+	err = change(ctx, on, &s, q.Target(c.Node), c, append(jute.AppendMultiHeader(nil, op, false, -1), body...))
+	if _, end := on.Do(ctx, state.End(s.ID, s.Gen, state.EndClosed)); err == nil {
 		err = end
 	}
 	return err
@@ -49,13 +49,13 @@ const changeTries = 100
 // in each directory above. The number of that node shows whether any node was made there since change looked
 // (the root cannot be replaced). If one was made, the whole multi fails, and change looks again. The queue of
 // a numbered node is not checked, because it may be busy: a directory never gives a number twice.
-func (x *Actor) change(ctx context.Context, s *session.Session, target string, c *recipe.Entry,
+func change(ctx context.Context, on Source, s *session.Session, target string, c *recipe.Entry,
 	op []byte,
 ) error {
 	for range changeTries {
 		multi := slices.Clone(op)
 		czxid := int64(0)
-		if !x.source.View(func(st *state.State) {
+		if !on.View(func(st *state.State) {
 			n, ok := st.Tree().Find(target)
 			if !ok {
 				return
@@ -78,7 +78,7 @@ func (x *Actor) change(ctx context.Context, s *session.Session, target string, c
 		default:
 			return errChanged
 		}
-		done, err := x.source.Do(ctx, state.Request{Op: jute.OpMulti, Session: s.ID, Gen: s.Gen,
+		done, err := on.Do(ctx, state.Request{Op: jute.OpMulti, Session: s.ID, Gen: s.Gen,
 			IDs: acl.Super, Body: jute.AppendMultiHeader(multi, jute.OpError, true, -1)})
 		if err != nil {
 			return err
