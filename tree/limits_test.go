@@ -94,9 +94,9 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 			t.Errorf("%s: something has changed", x.name)
 		}
 		expect.That(t, c.Steps <= bounds.MaxSteps,
-			"%s cost %d steps: want c.Steps <= tree.MaxSteps", x.name, c.Steps)
+			"%s cost %d steps: want c.Steps <= bounds.MaxSteps", x.name, c.Steps)
 		expect.That(t, changed || c.Steps >= bounds.MaxSteps,
-			"%s cost %d steps: want changed || c.Steps >= tree.MaxSteps", x.name, c.Steps)
+			"%s cost %d steps: want changed || c.Steps >= bounds.MaxSteps", x.name, c.Steps)
 	}
 }
 

@@ -27,7 +27,7 @@ type Node struct {
 
 // Model does what a tree.Tree does in the plainest way: a map of nodes by path, copied for each multi and
 // searched for each list of children. Where the tree and the model differ, the specification decides which of
-// them is wrong. Both use tree.ValidPath and acl.Fix, which have tests of their own.
+// them is wrong. Both use bounds.ValidPath and acl.Fix, which have tests of their own.
 type Model struct {
 	Nodes  map[string]Node
 	before map[string]Node // the nodes before the multi being applied

@@ -203,7 +203,7 @@ func TestCopiesOfAMultiReadHoldTheBudget(t *testing.T) {
 		out, steps, code := tr.AppendMultiRead([]byte("before"), nil, jute.AppendMultiHeader(body, jute.OpError, true, -1))
 		expect.Equal(t, code, want, "%d reads: code", n)
 		expect.That(t, steps <= bounds.MaxSteps,
-			"%d reads: %v after %d steps, %d bytes: want steps <= tree.MaxSteps",
+			"%d reads: %v after %d steps, %d bytes: want steps <= bounds.MaxSteps",
 			n, code, steps, len(out))
 		expect.Equal(t, string(out[:6]), "before", "%d reads: string(out[:6])", n)
 		expect.That(t, code == jute.OK || len(out) == 6,
@@ -224,7 +224,8 @@ func TestEndOfASessionHasItsPrice(t *testing.T) {
 	expect.Equal(t, c.Steps, 10+10+10)
 }
 
-// BenchmarkSteps measures what a step of tree.StepNanos takes. Its multis repeat one operation until a frame
+// BenchmarkSteps measures what a step of bounds.StepNanos takes. Its multis repeat one operation until a
+// frame
 // or the budget is full, with the events of one client that watches everything. One of them fails at its end
 // and takes everything back.
 func BenchmarkSteps(b *testing.B) {

@@ -71,7 +71,7 @@ type Outcome struct {
 	Code    jute.ErrCode    // code for the reply header
 	Reply   []byte          // response record, when Code is OK
 	Session session.Session // session of OpCreateSession and OpAttach
-	Steps   int             // its cost under the state lock; see tree.MaxSteps
+	Steps   int             // its cost under the state lock; see bounds.MaxSteps
 
 	// Divided says that OneLayout is the reason for NOAUTH, as Code or as the code of an operation of a
 	// multi.

@@ -13,7 +13,7 @@ import (
 // release may raise the rules of an older cluster once no server of the earlier release can join it.
 const (
 	firstRules  int32 = 0 // rules of release 0.1.0
-	newestRules int32 = 1 // of release 0.2.0: the first zxid is TimeZxid, a write may take tree.WideSteps, and
+	newestRules int32 = 1 // of release 0.2.0: the first zxid is TimeZxid, a write may take bounds.WideSteps, and
 	// no restore lowers a sequence number
 )
 

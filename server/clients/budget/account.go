@@ -11,7 +11,7 @@ import (
 )
 
 // Account records what the clients of one address cost this server: time under the state lock, in the steps
-// of tree.MaxSteps, and memory. An address may use a third of each second of the lock. Every server applies
+// of bounds.MaxSteps, and memory. An address may use a third of each second of the lock. Every server applies
 // every write, so in a cluster the servers divide that third among them. When the address has used up its
 // share, its connections wait without the lock and do not read their sockets, so that they delay no other
 // address.
@@ -45,7 +45,7 @@ func (a *Account) Watches() int64 { return a.watches.Load() }
 func (a *Account) Buffers() int64 { return a.buffers.Load() }
 
 const (
-	// stepNanos is the time of a step: tree.StepNanos, plus half as much because other work on the machine
+	// stepNanos is the time of a step: bounds.StepNanos, plus half as much because other work on the machine
 	// empties the caches. lockShare is the part of each second that an address may use.
 	stepNanos = bounds.StepNanos * 3 / 2
 	lockShare = 3
