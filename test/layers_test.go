@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 	"tree/acl":            {"jute", "tree/digest"},
 	"tree/digest":         {},
 	"tree/internal/nodes": {"jute", "tree/acl", "tree/bounds", "tree/watches"},
-	"tree/bounds":         {},
+	"tree/bounds":         {"jute"},
 	"tree/watches":        {"jute"},
 	"tree/zkfiles":        {"jute", "tree", "tree/bounds"},
 	"session":             {"jute"},
