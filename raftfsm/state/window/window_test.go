@@ -141,11 +141,12 @@ func TestDrawsAgainstAListOfGrants(t *testing.T) {
 
 // A window stays small, and can be read, however many draws it has granted within its time.
 func TestWindowsStaySmall(t *testing.T) {
-	w, code := New(1000), jute.OK
+	w := New(1000)
 	for i := range int64(3 * maxRecent) {
 		ask := &Ask{Limit: 1 << 20, Per: 1000, Hash: [8]byte(jute.AppendLong(nil, i))}
 		d := w.Draw(ask, 1_700_000_000_000+i/2)
 		must.That(t, d.OK && !d.Told, "draw %d is not granted", i)
+		var code jute.ErrCode
 		w, code = Read(string(w.Append(nil)), 1000)
 		must.Equal(t, code, jute.OK, "the window after %d draws", i)
 	}
