@@ -1,5 +1,5 @@
-// Package bounds says what a request may ask for and what it costs: limits, steps, and the form of paths. Every
-// server judges by it alike, so its numbers belong to the format of the log.
+// Package bounds says what a request may ask for and what it costs: limits, steps, and the form of paths.
+// Every server judges by it alike, so its numbers belong to the format of the log.
 package bounds
 
 // Limits of what a tree accepts. Every server must decide alike about them, so they are constants
