@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"testing"
@@ -156,5 +157,38 @@ func TestNamesOfIdentitiesSaveBytes(t *testing.T) {
 				expect.Equal(t, cap(got), len(got), "%d sets of %d bytes: room of the entry", n, size)
 			}
 		}
+	}
+}
+
+// The log of an older release holds entries in these bytes, and servers of two releases share one log.
+func TestBytesOfAnEntryStay(t *testing.T) {
+	ids := []jute.ID{{Scheme: "digest", ID: "ann:0123456789"}, {Scheme: "ip", ID: "10.0.0.1"}}
+	var requests []byte
+	for _, r := range []Request{
+		{Session: 7, Gen: 2, Op: jute.OpDelete, IDs: ids, Body: []byte("first")},
+		{Session: -2, Gen: 0, Op: -31, Body: nil},
+		{Session: 7, Gen: 2, Op: jute.OpDelete, IDs: ids, Body: []byte("next")},
+	} {
+		requests = r.Append(requests)
+	}
+	bl := Block{Origin: 3, Birth: 5, First: 1 << 33, Count: 3, Requests: requests}
+	plain := bl.Append(BeginEntry(nil, OneLayout|NoQuota|NoTTL|Full|LowDisk))
+	named, _ := NameOnce(bytes.Clone(plain))
+	for name, x := range map[string]struct {
+		entry []byte
+		want  string
+	}{
+		"plain": {plain, "01f9973a49470000018bcfe568000000000300000005000000020000000000000003000000ad000000000000" +
+			"0007000000020000000200000002000000066469676573740000000e616e6e3a303132333435363738390000" +
+			"000269700000000831302e302e302e31000000056669727374fffffffffffffffe00000000ffffffe1000000" +
+			"00ffffffff0000000000000007000000020000000200000002000000066469676573740000000e616e6e3a30" +
+			"3132333435363738390000000269700000000831302e302e302e31000000046e657874"},
+		"named": {named, "01fa9f320a420000018bcfe568000000000100000002000000066469676573740000000e616e6e3a30313233" +
+			"3435363738390000000269700000000831302e302e302e310000000300000005000000020000000000000003" +
+			"0000005100000000000000070000000200000002ffffffff000000056669727374fffffffffffffffe000000" +
+			"00ffffffe100000000ffffffff00000000000000070000000200000002ffffffff000000046e657874"},
+	} {
+		SealEntry(x.entry, 1_700_000_000_000)
+		expect.Equal(t, hex.EncodeToString(x.entry), x.want, "%s", name)
 	}
 }
