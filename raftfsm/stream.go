@@ -19,8 +19,8 @@ var ErrClosed = stream.ErrClosed
 // full. The waiter learns the outcome. If Propose returns an error, this server does not serve, and the
 // waiter learns nothing.
 func (n *Node) Propose(r state.Request, w state.Waiter) error {
-	if r.Long() && (n.fsm.Low() || n.fsm.Full() && r.Op == jute.OpSetACL) {
-		r = r.Refusal()
+	if state.Long(&r) && (n.fsm.Low() || n.fsm.Full() && r.Op == jute.OpSetACL) {
+		r = state.Refusal(&r)
 	}
 	if trace.IsEnabled() {
 		signal.Step("request", "session 0x%x: %v, %d bytes: queued for the leader",

@@ -168,12 +168,12 @@ func (f *follower) put(term, prev, prevTerm uint64, entries ...uint64) bool {
 }
 
 // append sends entries like put, together with a commit index.
-func (f *follower) append(term, prev, prevTerm, commit uint64, entries ...uint64) (
+func (f *follower) append(term, prev, prevTerm, commit uint64, indexes ...uint64) (
 	resp raft.AppendEntriesResponse) {
 	f.t.Helper()
 	req := &raft.AppendEntriesRequest{RPCHeader: f.head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
 		LeaderCommitIndex: commit}
-	for _, i := range entries {
+	for _, i := range indexes {
 		data := state.BeginEntry(nil, 0)
 		state.SealEntry(data, int64(i))
 		req.Entries = append(req.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: data})

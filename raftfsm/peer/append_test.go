@@ -220,7 +220,7 @@ func TestPaceFollowsTheLink(t *testing.T) {
 		p := pace{bytes: map[raft.ServerID]int{}}
 		failed, moved := 0, 0
 		for range 200 {
-			size := cut(message(entries(64, 1<<20)...), p.limit("2"))
+			size := cut(message(ofSize(64, 1<<20)...), p.limit("2"))
 			took := time.Duration(float64(size) / rate * float64(time.Second))
 			var err error
 			if took > rpcTimeout {
@@ -240,7 +240,7 @@ func TestPaceFollowsTheLink(t *testing.T) {
 	}
 }
 
-func entries(n, size int) []int {
+func ofSize(n, size int) []int {
 	list := make([]int, n)
 	for i := range list {
 		list[i] = size
@@ -254,12 +254,12 @@ func TestPaceRisesAfterAnOutage(t *testing.T) {
 	for _, entry := range []int{3_000, 10_000, 40_000, 60_000} {
 		p := pace{bytes: map[raft.ServerID]int{}}
 		for range 10 {
-			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond,
+			p.note("2", cut(message(ofSize(64, entry)...), p.limit("2")), time.Millisecond,
 				errors.New("connection refused"))
 		}
 		must.Equal(t, p.limit("2"), paceLeast, "bytes of a message after an outage")
 		for range 20 {
-			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond, nil)
+			p.note("2", cut(message(ofSize(64, entry)...), p.limit("2")), time.Millisecond, nil)
 		}
 		expect.Equal(t, p.limit("2"), paceMost, "bytes of a message with entries of %d bytes", entry)
 	}

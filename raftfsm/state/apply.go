@@ -13,15 +13,16 @@ func (s *State) Apply(entry []byte, to Sink) error {
 	if err := CheckEntry(entry); err != nil {
 		return err
 	}
+	options := entryOptions(entry)
 	s.change = tree.Change{
 		Time:    EntryTime(entry),
-		NoQuota: entry[1]&NoQuota != 0,
-		NoTTL:   entry[1]&NoTTL != 0,
-		Full:    IsFull(entry),
+		NoQuota: options&NoQuota != 0,
+		NoTTL:   options&NoTTL != 0,
+		Full:    options&Full != 0,
 		Budget:  s.budget(),
 		Events:  s.change.Events[:0],
 
-		OneLayout: entry[1]&OneLayout != 0,
+		OneLayout: options&OneLayout != 0,
 	}
 	sets, rest, err := decodeSets(entry)
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 		s.endSession(r.Session, EndClosed, to)
 	case OpExpire:
 		if _, ok := s.attached(r); ok {
-			s.endSession(r.Session, r.cause(), to)
+			s.endSession(r.Session, causeOf(r), to)
 		}
 	case jute.OpSync:
 		s.applySync(r)

@@ -68,3 +68,12 @@ func (s *State) checkDigest(body []byte) error {
 	}
 	return nil
 }
+
+// DigestZxid returns the zxid that the leader had reached when it proposed an
+// OpDigest with this body.
+func DigestZxid(body []byte) int64 {
+	if len(body) != 16 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(body))
+}

@@ -62,6 +62,16 @@ func BeginEntry(b []byte, options byte) []byte {
 	return append(b, 0, 0, 0, 0, 0, 0, 0, 0)
 }
 
+// entryOf returns an entry of the given kind with one request of the leader's own.
+func entryOf(kind, options byte, r *Request, now int64) []byte {
+	entry := BeginEntry(nil, options)
+	entry[1] = kind | options
+	own := Block{Count: 1, Requests: r.Append(nil)}
+	entry = own.Append(entry)
+	SealEntry(entry, now)
+	return entry
+}
+
 // SealEntry stamps the time and the checksum onto a complete entry.
 func SealEntry(b []byte, now int64) {
 	binary.BigEndian.PutUint64(b[6:], uint64(now))
@@ -186,7 +196,7 @@ func ReadEntry(entry []byte, fn func(*Logged) error) (time int64, options byte, 
 	if err := CheckEntry(entry); err != nil {
 		return 0, 0, err
 	}
-	time, options = int64(binary.BigEndian.Uint64(entry[6:])), entry[1]&^kindMask
+	time, options = int64(binary.BigEndian.Uint64(entry[6:])), entryOptions(entry)
 	sets, rest, err := decodeSets(entry)
 	if err != nil {
 		return time, options, err
@@ -210,11 +220,15 @@ func ReadEntry(entry []byte, fn func(*Logged) error) (time int64, options byte, 
 	return time, options, nil
 }
 
-// DigestZxid returns the zxid that the leader had reached when it proposed an
-// OpDigest with this body.
-func DigestZxid(body []byte) int64 {
-	if len(body) != 16 {
-		return 0
-	}
-	return int64(binary.BigEndian.Uint64(body))
-}
+// IsFull reports whether the leader that sealed an entry refuses requests that need more room. Apply then
+// refuses creates and longer data; it refuses a long ACL as on a low disk. The entry must have been checked.
+func IsFull(entry []byte) bool { return entry[1]&Full != 0 }
+
+// Low reports whether the leader that sealed an entry knew of a low disk. The entry must have been checked.
+func Low(entry []byte) bool { return entry[1]&LowDisk != 0 }
+
+// EntryTime returns the leader's time when it sealed an entry, in ms since 1970.
+func EntryTime(entry []byte) int64 { return int64(binary.BigEndian.Uint64(entry[6:])) }
+
+// entryOptions returns the options of the leader that proposed an entry. The entry must have been checked.
+func entryOptions(entry []byte) byte { return entry[1] &^ kindMask }

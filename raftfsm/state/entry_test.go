@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -69,14 +68,6 @@ func TestEntriesAreRead(t *testing.T) {
 		_, _, err = ReadEntry(entry, read)
 		expect.Fails(t, err, "%s: another format", kind)
 	}
-}
-
-func TestZxidOfADigest(t *testing.T) {
-	body := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 77), 99)
-	for n, want := range map[int]int64{0: 0, 8: 0, 15: 0, 16: 77} {
-		expect.Equal(t, DigestZxid(body[:n]), want, "%d bytes", n)
-	}
-	expect.Equal(t, DigestZxid(append(body, 0)), 0, "17 bytes")
 }
 
 // OnlyEphemeralCreates recognizes an entry that only creates ephemeral nodes. PeekRequest finds the session
@@ -191,4 +182,95 @@ func TestBytesOfAnEntryStay(t *testing.T) {
 		SealEntry(x.entry, 1_700_000_000_000)
 		expect.Equal(t, hex.EncodeToString(x.entry), x.want, "%s", name)
 	}
+}
+
+func TestEntriesWithoutRepetitionStayAsTheyAre(t *testing.T) {
+	plain := Request{Session: 7, Gen: 1, Op: jute.OpCreate, Body: createBody("/x", 0)}
+	named := plain
+	named.IDs = idsOf("a", 1000)
+	for name, list := range map[string][]Request{
+		"nobody":     {plain, plain},
+		"everybody":  {named},
+		"not enough": {named, plain},
+	} {
+		bl := Block{Origin: 1, Birth: 1, First: 1, Count: uint32(len(list))}
+		for _, r := range list {
+			bl.Requests = r.Append(bl.Requests)
+		}
+		entry := bl.Append(BeginEntry(nil, 0))
+		same, ok := NameOnce(entry)
+		expect.That(t, !ok, "%s: the entry counts as shorter", name)
+		expect.That(t, bytes.Equal(same, entry), "%s: the entry has changed", name)
+		expect.Equal(t, entry[1], kindBatch, "%s: kind of the entry", name)
+	}
+}
+
+func TestEntryOfAnotherReleaseIsNotCalledCorrupt(t *testing.T) {
+	for name, tune := range map[string]func([]byte){
+		"format 2":     func(e []byte) { e[0] = entryVersion + 1 },
+		"unknown kind": func(e []byte) { e[1] = 15 },
+	} {
+		e := BeginEntry(nil, 0)
+		tune(e)
+		SealEntry(e, 1)
+		err := CheckEntry(e)
+		if expect.Fails(t, err, "%s", name) {
+			expect.That(t, !errors.Is(err, ErrCorrupt), "%s counts as corrupt: %v", name, err)
+			expect.Has(t, err.Error(), name)
+		}
+	}
+	full := BeginEntry(nil, NoQuota|NoTTL|Full)
+	SealEntry(full, 1)
+	expect.OK(t, CheckEntry(full), "all options")
+}
+
+func TestBlockIsCheckedToTheLastByte(t *testing.T) {
+	var requests []byte
+	list := []Request{
+		{Session: 7, Gen: 1, Op: jute.OpCreate, IDs: []jute.ID{{Scheme: "digest", ID: "a:b"},
+			{Scheme: "ip", ID: "::1"}}, Body: []byte("body")},
+		{Session: 8, Gen: 2, Op: jute.OpSync, Body: nil},
+	}
+	for i := range list {
+		requests = list[i].Append(requests)
+	}
+	good := Block{Origin: 1, Birth: 2, First: 3, Count: 2, Requests: requests}
+	must.OK(t, good.Check())
+	for n := range requests {
+		bad := good
+		bad.Requests = requests[:n]
+		expect.Is(t, bad.Check(), ErrCorrupt, "%d of %d bytes", n, len(requests))
+	}
+	for _, count := range []uint32{0, 1, 3} {
+		bad := good
+		bad.Count = count
+		expect.Is(t, bad.Check(), ErrCorrupt, "%d requests announced, 2 there", count)
+	}
+	whole := good.Append(nil)
+	for n := range whole {
+		if _, _, err := NextBlock(whole[:n]); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("block of %d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+	got, rest, err := NextBlock(append(whole, 9))
+	if expect.OK(t, err, "read back as %+v, %d bytes behind, %v", got, len(rest), err) {
+		if expect.Equal(t, len(rest), 1,
+			"read back as %+v, %d bytes behind, %v: len(rest)", got, len(rest), err) {
+			expect.Equal(t, got.Origin, 1,
+				"read back as %+v, %d bytes behind, %v: got.Origin", got, len(rest), err)
+			expect.Equal(t, got.Birth, 2,
+				"read back as %+v, %d bytes behind, %v: got.Birth", got, len(rest), err)
+			expect.Equal(t, got.First, 3,
+				"read back as %+v, %d bytes behind, %v: got.First", got, len(rest), err)
+			expect.Equal(t, got.Count, 2,
+				"read back as %+v, %d bytes behind, %v: got.Count", got, len(rest), err)
+			expect.That(t, bytes.Equal(got.Requests, requests),
+				"read back as %+v, %d bytes behind, %v: want bytes.Equal(got.Requests, requests)",
+				got, len(rest), err)
+		}
+	}
+	session, next := PeekRequest(requests)
+	second, end := PeekRequest(next)
+	expect.That(t, session == 7 && second == 8 && len(end) == 0,
+		"peeked sessions %d and %d, %d bytes left", session, second, len(end))
 }

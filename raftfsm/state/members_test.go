@@ -259,24 +259,6 @@ func creatorOnly(path string) []byte {
 	return jute.AppendInt(b, 0)
 }
 
-func TestEntriesWithoutRepetitionStayAsTheyAre(t *testing.T) {
-	b := newBench(t)
-	s := b.session()
-	named := create(s, "/x", 0)
-	named.IDs = idsOf("a", 1000)
-	for name, list := range map[string][]Request{
-		"nobody":     {create(s, "/x", 0), create(s, "/y", 0)},
-		"everybody":  {named},
-		"not enough": {named, create(s, "/y", 0)},
-	} {
-		entry := b.entry(b.next, list...)
-		same, ok := NameOnce(entry)
-		expect.That(t, !ok, "%s: the entry counts as shorter", name)
-		expect.That(t, bytes.Equal(same, entry), "%s: the entry has changed", name)
-		expect.Equal(t, entry[1], kindBatch, "%s: kind of the entry", name)
-	}
-}
-
 func TestDamagedSetsOfIdentitiesStop(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -291,7 +273,7 @@ func TestDamagedSetsOfIdentitiesStop(t *testing.T) {
 		"too many sets":   func(e []byte) []byte { e[EntryHeaderSize] = 1; return e },
 		"a set too few":   func(e []byte) []byte { e[EntryHeaderSize+3] = 0; return e },
 		"cut in the sets": func(e []byte) []byte { return e[:EntryHeaderSize+20] },
-		"of a plain kind": func(e []byte) []byte { e[1] = kindBatch; return e },
+		"of a plain kind": func(e []byte) []byte { e[1] = BeginEntry(nil, 0)[1]; return e },
 	} {
 		expect.Fails(t, b.apply(spoil(bytes.Clone(entry))), "%s was applied", name)
 	}

@@ -1,9 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
-	"fmt"
-
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
@@ -37,16 +34,6 @@ const (
 	OpEndTicket    jute.OpCode = -31 // Request.Session names the ticket; body: why, a session.TicketEnd
 	OpDraw         jute.OpCode = -32 // body: Draw
 )
-
-// Request is one request as a server proposes it. It carries everything that Apply needs: Apply
-// asks no clock, no configuration and no connection.
-type Request struct {
-	Session int64
-	Gen     uint32 // attach generation of the asking connection
-	Op      jute.OpCode
-	IDs     []jute.ID // identities; nil means the session's address alone
-	Body    []byte    // the client's own bytes, which the server copies when it proposes the request
-}
 
 // SessionBody is the body of OpCreateSession and OpAttach.
 type SessionBody struct {
@@ -141,8 +128,8 @@ func End(session int64, gen uint32, cause EndCause) Request {
 	return r
 }
 
-// cause returns why an OpExpire ends its session.
-func (r *Request) cause() EndCause {
+// causeOf returns why an OpExpire ends its session.
+func causeOf(r *Request) EndCause {
 	switch {
 	case len(r.Body) == 0:
 		return EndExpired
@@ -161,15 +148,11 @@ func (r *Request) cause() EndCause {
 const LongRequest = 4 << 10
 
 // Refusal is the request that answers r with THROTTLEDOP.
-func (r *Request) Refusal() Request { return Request{Session: r.Session, Gen: r.Gen, Op: OpRefuse} }
-
-// IsFull reports whether the leader that sealed an entry refuses requests that need more room. Apply then
-// refuses creates and longer data; it refuses a long ACL as on a low disk. The entry must have been checked.
-func IsFull(entry []byte) bool { return entry[1]&Full != 0 }
+func Refusal(r *Request) Request { return Request{Session: r.Session, Gen: r.Gen, Op: OpRefuse} }
 
 // Long reports whether a client's request would make the log grow by more than
 // a few bytes, and does not free any.
-func (r *Request) Long() bool {
+func Long(r *Request) bool {
 	if len(r.Body) <= LongRequest {
 		return false
 	}
@@ -193,54 +176,6 @@ func onlyDeletes(body []byte) bool {
 		d.PathVersion()
 	}
 	return d.Err() == nil
-}
-
-// Low reports whether the leader that sealed an entry knew of a low disk. The entry must have been checked.
-func Low(entry []byte) bool { return entry[1]&LowDisk != 0 }
-
-// EntryTime returns the leader's time when it sealed an entry, in ms since 1970.
-func EntryTime(entry []byte) int64 { return int64(binary.BigEndian.Uint64(entry[6:])) }
-
-// Append appends r's encoding, which is also its copy.
-func (r *Request) Append(b []byte) []byte {
-	b = jute.AppendLong(b, r.Session)
-	b = binary.BigEndian.AppendUint32(b, r.Gen)
-	b = jute.AppendInt(b, int32(r.Op))
-	b = appendIDs(b, r.IDs)
-	return jute.AppendBuffer(b, r.Body)
-}
-
-// decodeRequest cuts the first request off b into r. The identities of r are a set of the entry,
-// or decodeRequest appends them to ids and returns ids for reuse. r points into b.
-func decodeRequest(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID,
-	err error) {
-	d := jute.NewDecoder(b)
-	r.Session = d.Long()
-	r.Gen = uint32(d.Int())
-	r.Op = jute.OpCode(d.Int())
-	if n := d.Int(); n >= 0 {
-		if int(n) > len(b)/8 {
-			return nil, ids, fmt.Errorf("%w: %d identities", ErrCorrupt, n)
-		}
-		ids = decodeIDs(&d, int(n), ids)
-		r.IDs = ids
-	} else if set := -1 - int(n); set < len(sets) {
-		r.IDs = sets[set]
-	} else {
-		return nil, ids, fmt.Errorf("%w: set %d of %d", ErrCorrupt, set, len(sets))
-	}
-	r.Body = d.Buffer()
-	if err := d.Err(); err != nil {
-		return nil, ids, fmt.Errorf("%w: request: %v", ErrCorrupt, err)
-	}
-	return d.Rest(), ids, nil
-}
-
-// PeekRequest returns the session of the first request of b, and the bytes after that request. b
-// must be well formed.
-func PeekRequest(b []byte) (session int64, rest []byte) {
-	head, _, _, rest := split(b)
-	return int64(binary.BigEndian.Uint64(head)), rest
 }
 
 // Forget returns the request that ends the stream of a removed server. The next server with its id then

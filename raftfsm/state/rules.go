@@ -34,13 +34,7 @@ func OldFounding(members []Server, now int64) []byte {
 }
 
 func founding(kind byte, op jute.OpCode, members []Server, now int64) []byte {
-	entry := BeginEntry(nil, 0)
-	entry[1] = kind
-	r := Request{Op: op, Body: []byte(ConfigText(members))}
-	own := Block{Count: 1, Requests: r.Append(nil)}
-	entry = own.Append(entry)
-	SealEntry(entry, now)
-	return entry
+	return entryOf(kind, 0, &Request{Op: op, Body: []byte(ConfigText(members))}, now)
 }
 
 // found begins the history of a cluster of several at a zxid, and publishes the members.

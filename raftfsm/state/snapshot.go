@@ -41,6 +41,18 @@ const (
 	chunkBytes   = 128 << 10
 )
 
+// All limits of sizes in a snapshot. Writers and readers use the same limits, as for log entries.
+const (
+	// MaxChunk is the longest chunk of a snapshot: chunkBytes and the bytes that the tree adds at once, or
+	// one node of MaxFrame with its path and ACL.
+	MaxChunk = MaxFrame + 1<<20
+	// maxNode is the longest node that an import or a restore may bring: its chunk stays below MaxChunk,
+	// whatever a snapshot puts before the node.
+	maxNode = MaxChunk - 512<<10
+	// sessionsChunk is how many bytes of the sessions go into one chunk.
+	sessionsChunk = 64 << 20
+)
+
 // Position is a place in the raft log.
 type Position struct{ Index, Term uint64 }
 
@@ -198,6 +210,9 @@ func (w *chunkWriter) chunk(kind byte, payload []byte) {
 	w.chunks++
 }
 
+// castagnoli returns the table of CRC-32C. It is made on first use; see entries.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
 func chunkSum(kind byte, payload []byte) uint32 {
-	return crc32.Update(crc32.Checksum([]byte{kind}, crcTable()), crcTable(), payload)
+	return crc32.Update(crc32.Checksum([]byte{kind}, castagnoli()), castagnoli(), payload)
 }

@@ -18,13 +18,7 @@ import (
 // Ticketing returns the entry that allows tickets in a cluster. options are the options that the leader sets
 // in its other entries.
 func Ticketing(options byte, now int64) []byte {
-	entry := BeginEntry(nil, options)
-	entry[1] = kindTicketing | options
-	r := Request{Op: OpTicketing}
-	own := Block{Count: 1, Requests: r.Append(nil)}
-	entry = own.Append(entry)
-	SealEntry(entry, now)
-	return entry
+	return entryOf(kindTicketing, options, &Request{Op: OpTicketing}, now)
 }
 
 // HasTickets reports whether the cluster may have tickets.
