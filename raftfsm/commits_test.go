@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -22,12 +23,12 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	n, _ := start(t, Options{})
 	eventually(t, "a leader", func() bool { return n.leader.Term() != nil && n.raft.Leads() })
 	request := state.Request{Op: jute.OpSync, Session: 1, Body: jute.AppendString(nil, "/")}
-	block := func(tune func(*state.Block)) []byte {
-		bl := state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: request.Append(nil)}
+	block := func(tune func(*entries.Block)) []byte {
+		bl := entries.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: request.Append(nil)}
 		tune(&bl)
 		return bl.Append(nil)
 	}
-	good := block(func(*state.Block) {})
+	good := block(func(*entries.Block) {})
 	for name, m := range map[string]struct {
 		typ     byte
 		payload []byte
@@ -35,11 +36,11 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 		"half a block":               {peer.LinkBlock, good[:len(good)-1]},
 		"a block and a byte":         {peer.LinkBlock, append(bytes.Clone(good), 0)},
 		"nothing":                    {peer.LinkBlock, nil},
-		"another server's block":     {peer.LinkBlock, block(func(bl *state.Block) { bl.Origin = 3 })},
-		"the leader's own account":   {peer.LinkBlock, block(func(bl *state.Block) { bl.Origin = 0 })},
-		"fewer requests than it has": {peer.LinkBlock, block(func(bl *state.Block) { bl.Count = 0 })},
+		"another server's block":     {peer.LinkBlock, block(func(bl *entries.Block) { bl.Origin = 3 })},
+		"the leader's own account":   {peer.LinkBlock, block(func(bl *entries.Block) { bl.Origin = 0 })},
+		"fewer requests than it has": {peer.LinkBlock, block(func(bl *entries.Block) { bl.Count = 0 })},
 		"half a request": {
-			peer.LinkBlock, block(func(bl *state.Block) { bl.Requests = bl.Requests[:len(bl.Requests)-1] })},
+			peer.LinkBlock, block(func(bl *entries.Block) { bl.Requests = bl.Requests[:len(bl.Requests)-1] })},
 		"half a touch":       {peer.LinkTouches, make([]byte, 17)},
 		"an ack":             {peer.LinkAck, make([]byte, 16)},
 		"an unknown message": {99, nil},

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -41,7 +41,7 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 // To release 0.1.0 an entry with the option has an unknown kind.
 func TestOneLayoutIsRefusedByTheFirstRelease(t *testing.T) {
 	t.Parallel()
-	entry := state.BeginEntry(nil, state.OneLayout)
+	entry := entries.Begin(nil, entries.OneLayout)
 	const kinds = 0x0f // the bits in which release 0.1.0 has one of two kinds
 	expect.That(t, entry[1]&kinds > 2, "kind %d", entry[1]&kinds)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -227,7 +228,7 @@ func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 	}
 	// A request without identities has room for as many more bytes.
 	small := create(1000)
-	longest := state.MaxRequest - (len(small.Append(nil)) - 1000)
+	longest := entries.MaxRequest - (len(small.Append(nil)) - 1000)
 	expect.Fails(t, expect.Err(propose(c.nodes[here], create(longest+1))),
 		"a request too long for a log entry was taken")
 	w := &call{make(chan state.Outcome, 1)}

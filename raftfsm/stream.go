@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
@@ -31,7 +32,7 @@ func (n *Node) Propose(r state.Request, w state.Waiter) error {
 
 // opening returns the request to open this server's stream. wanted reports whether the stream must still be
 // opened.
-func (n *Node) opening() (bl state.Block, wanted bool) {
+func (n *Node) opening() (bl entries.Block, wanted bool) {
 	if n.fsm.Stream.Birth() != 0 {
 		return bl, false
 	}

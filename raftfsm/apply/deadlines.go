@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -49,13 +50,13 @@ func (t *Deadlines) Remove(id int64) {
 
 // HeardOf touches the sessions of proposed requests: a write or sync must keep its session alive at the
 // leader.
-func (t *Deadlines) HeardOf(bl *state.Block) {
+func (t *Deadlines) HeardOf(bl *entries.Block) {
 	rest := bl.Requests
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	for range bl.Count {
-		id, next := state.PeekRequest(rest)
+		id, next := entries.PeekRequest(rest)
 		t.expiry.Heard(id, now)
 		rest = next
 	}

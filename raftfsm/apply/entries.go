@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -44,9 +45,9 @@ func (f *FSM) Apply(l *raft.Log) any {
 		f.stop(fmt.Errorf("apply log entry %d: %w", l.Index, err))
 		return nil
 	}
-	f.low.Store(state.Low(l.Data))
-	f.full.Store(state.IsFull(l.Data))
-	f.ahead.Store(state.EntryTime(l.Data) - f.o.Now().UnixMilli())
+	f.low.Store(entries.Low(l.Data))
+	f.full.Store(entries.IsFull(l.Data))
+	f.ahead.Store(entries.Time(l.Data) - f.o.Now().UnixMilli())
 	if f.replaced {
 		f.replaced = false
 		f.o.Log.Warn("the state was replaced by a backup; all clients were cut off", "zxid",

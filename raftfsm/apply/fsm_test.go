@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/apply"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -22,7 +23,7 @@ import (
 
 // entryOf is an entry with one request.
 func entryOf(index uint64, r state.Request) *raft.Log {
-	return applied.Logged(index, state.Block{Count: 1, Requests: r.Append(nil)})
+	return applied.Logged(index, entries.Block{Count: 1, Requests: r.Append(nil)})
 }
 
 // refuses checks that a server with a doubtful state applies no entry, and hands out no snapshot and no
@@ -177,7 +178,7 @@ func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
 	w.told = nil
 	a.Stream.SetClosed(false)
 	a.Stream.Open(1)
-	bl := state.Block{Origin: 1, Birth: 1, First: 1}
+	bl := entries.Block{Origin: 1, Birth: 1, First: 1}
 	for _, path := range []string{"/a", "/no/b", "/c"} {
 		r := &state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: applied.Create(path, 0)}
 		must.OK(t, a.Stream.Put(r, w))
@@ -232,8 +233,8 @@ func TestClockOfTheLeader(t *testing.T) {
 		Now: func() time.Time { return now }})
 	for index, c := range []struct{ entry, later, want int64 }{{0, 0, 0}, {-60_000, 0, 0}, {60_000, 0, 60_000},
 		{60_000, 5_000, 60_000}, {-1, 0, 0}} {
-		entry := state.BeginEntry(nil, 0)
-		state.SealEntry(entry, now.UnixMilli()+c.entry)
+		entry := entries.Begin(nil, 0)
+		entries.Seal(entry, now.UnixMilli()+c.entry)
 		f.Apply(&raft.Log{Index: uint64(index + 1), Term: 1, Type: raft.LogCommand, Data: entry})
 		now = now.Add(time.Duration(c.later) * time.Millisecond)
 		expect.Equal(t, f.Ahead().Milliseconds(), c.want, "entry %d", index)

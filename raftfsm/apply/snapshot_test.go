@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/apply"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -212,7 +213,7 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	from.Entry(applied.NewSession()) // the new session takes a zxid
 	stream := func(first uint64) {
 		r := state.Request{Op: jute.OpSync, Body: jute.AppendString(nil, "/")}
-		from.Block(state.Block{Origin: 1, Birth: 1, First: first, Count: 1, Requests: r.Append(nil)})
+		from.Block(entries.Block{Origin: 1, Birth: 1, First: first, Count: 1, Requests: r.Append(nil)})
 	}
 	stream(1)
 	stream(2)
@@ -310,7 +311,7 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 		for i := range list {
 			b = list[i].Append(b)
 		}
-		a.Block(state.Block{Count: uint32(len(list)), Requests: b})
+		a.Block(entries.Block{Count: uint32(len(list)), Requests: b})
 	}
 	entry(applied.NewSession())
 	s := a.Sessions()[0]

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/sim"
@@ -174,8 +175,8 @@ func (f *follower) append(term, prev, prevTerm, commit uint64, indexes ...uint64
 	req := &raft.AppendEntriesRequest{RPCHeader: f.head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
 		LeaderCommitIndex: commit}
 	for _, i := range indexes {
-		data := state.BeginEntry(nil, 0)
-		state.SealEntry(data, int64(i))
+		data := entries.Begin(nil, 0)
+		entries.Seal(data, int64(i))
 		req.Entries = append(req.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: data})
 	}
 	must.OK(f.t, f.trans.AppendEntries("1", f.here, req, &resp))

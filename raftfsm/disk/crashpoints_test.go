@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/sim"
 )
@@ -170,8 +171,8 @@ func (c *crashed) append(leader string, term, prev, prevTerm, to, commit uint64,
 	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
 		LeaderCommitIndex: commit}
 	for i := prev + 1; i <= to; i++ {
-		l := &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: state.BeginEntry(nil, 0)}
-		state.SealEntry(l.Data, int64(i))
+		l := &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: entries.Begin(nil, 0)}
+		entries.Seal(l.Data, int64(i))
 		if len(change) > 0 && i == to {
 			l.Type, l.Data = raft.LogConfiguration, members(change...)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -118,8 +118,8 @@ func TestCheckFindsADamagedEntry(t *testing.T) {
 		return Open(Options{Server: 1, Dir: dir, LogStore: "bolt", SnapshotRetain: 1, Rand: rand.Reader,
 			Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}})
 	}
-	command := state.BeginEntry(nil, 0)
-	state.SealEntry(command, 1)
+	command := entries.Begin(nil, 0)
+	entries.Seal(command, 1)
 	members := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "1", Address: "a:1"}}})
 	for _, l := range []raft.Log{{Index: 1, Type: raft.LogCommand, Data: command},
 		{Index: 1, Type: raft.LogConfiguration, Data: members}} {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -101,9 +101,9 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 	dir := t.TempDir()
 	d, err := open(dir)
 	must.OK(t, err)
-	bl := state.Block{Origin: 1, Birth: 1, First: 1, Count: 1, Requests: make([]byte, state.MaxRequest)}
-	entry := bl.Append(state.BeginEntry(nil, 0))
-	state.SealEntry(entry, 1)
+	bl := entries.Block{Origin: 1, Birth: 1, First: 1, Count: 1, Requests: make([]byte, entries.MaxRequest)}
+	entry := bl.Append(entries.Begin(nil, 0))
+	entries.Seal(entry, 1)
 	err = d.Stable().SetUint64([]byte(keyCurrentTerm), 1)
 	if err = errors.Join(err, d.Log().StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogCommand,
 		Data: entry})); err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
 // The log must have room for the longest entry that a leader makes.
-const _ = uint(seglog.MaxData - state.MaxEntry)
+const _ = uint(seglog.MaxData - entries.MaxSize)
 
 // Stores are what raft and the server keep between two lives of a server.
 type Stores struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -85,8 +86,8 @@ func (v *voter) appends(leader string, term uint64, from, to uint64) {
 	tr, head := v.from(leader)
 	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term}
 	for i := from; i <= to; i++ {
-		data := state.BeginEntry(nil, 0)
-		state.SealEntry(data, int64(i))
+		data := entries.Begin(nil, 0)
+		entries.Seal(data, int64(i))
 		req.Entries = append(req.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: data})
 	}
 	var resp raft.AppendEntriesResponse

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 )
 
 // watchedLog is a raft.LogStore whose calls the watchdog watches.
@@ -55,7 +56,7 @@ func getLog(from raft.LogStore, index uint64, l *raft.Log) (err error) {
 	}
 	switch l.Type {
 	case raft.LogCommand:
-		return state.CheckEntry(l.Data)
+		return entries.Check(l.Data)
 	case raft.LogConfiguration:
 		defer func() {
 			if p := recover(); p != nil { // raft panics if an entry is damaged

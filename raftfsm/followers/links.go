@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -25,7 +25,7 @@ type Link struct {
 
 	set     *Links // the lock of set guards the fields below
 	room    sync.Cond
-	queue   []state.Block
+	queue   []entries.Block
 	bytes   int
 	applied uint64 // the log index that the server says it has applied
 	heard   time.Time
@@ -153,11 +153,11 @@ func (ls *Links) Waiting() (list []*Link) {
 }
 
 // Pop takes the oldest block; ok is false if there is none.
-func (l *Link) Pop() (_ state.Block, ok bool) {
+func (l *Link) Pop() (_ entries.Block, ok bool) {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()
 	if len(l.queue) == 0 {
-		return state.Block{}, false
+		return entries.Block{}, false
 	}
 	bl := l.queue[0]
 	l.queue = l.queue[1:]
@@ -168,7 +168,7 @@ func (l *Link) Pop() (_ state.Block, ok bool) {
 
 // Push queues a block. While the queue is full it waits; the connection is not read then, so its server waits
 // as well. It returns false when the term is over.
-func (l *Link) Push(bl state.Block) bool {
+func (l *Link) Push(bl entries.Block) bool {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()
 	for !l.set.closed && (len(l.queue) >= linkQueue || l.bytes >= linkQueueByte) {

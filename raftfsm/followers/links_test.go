@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -37,7 +37,7 @@ func TestWhatWaitsOnALinkIsBounded(t *testing.T) {
 			var ls Links
 			l, _ := linkFrom(t, &ls, 2)
 			expect.Equal(t, len(ls.Waiting()), 0, "links with blocks")
-			bl := state.Block{Origin: 2, Count: 1, Requests: make([]byte, c.size)}
+			bl := entries.Block{Origin: 2, Count: 1, Requests: make([]byte, c.size)}
 			pushed, over := 0, make(chan struct{})
 			go func() {
 				defer close(over)

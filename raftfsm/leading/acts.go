@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 )
 
 const (
@@ -66,7 +67,7 @@ func (q *actQueue) reaping() int {
 }
 
 // addOpen queues a server's request to open its stream.
-func (q *actQueue) addOpen(bl state.Block) {
+func (q *actQueue) addOpen(bl entries.Block) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.open = bl.Append(q.open)
@@ -80,9 +81,9 @@ func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	defer q.mu.Unlock()
 	entry = append(entry, q.open...)
 	q.open = nil
-	own := state.Block{}
+	own := entries.Block{}
 	fits := func(size int) bool {
-		return own.Count == 0 || len(own.Requests)+size <= state.BatchBytes/2
+		return own.Count == 0 || len(own.Requests)+size <= entries.BatchBytes/2
 	}
 	acts := func(list [][]byte) (rest [][]byte) {
 		for len(list) > 0 && own.Count < actsInEntry && fits(len(list[0])) {

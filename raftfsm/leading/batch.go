@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/signal"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
@@ -23,8 +23,8 @@ func (t *Term) batch() error {
 			empty = make([]byte, 0, size)
 		}
 		t.requests = 0
-		entry := t.fill(state.BeginEntry(empty, t.options()))
-		if len(entry) == state.EntryHeaderSize {
+		entry := t.fill(entries.Begin(empty, t.options()))
+		if len(entry) == entries.HeaderSize {
 			runtime.Gosched() // the replies first
 			t.news.Tell()
 			select {
@@ -41,10 +41,10 @@ func (t *Term) batch() error {
 		}
 		empty = nil
 		size = min(max(1<<10, len(entry)+len(entry)/4), stream.BatchBytes)
-		if short, ok := state.NameOnce(entry); ok {
+		if short, ok := entries.NameOnce(entry); ok {
 			entry = short
 		}
-		state.SealEntry(entry, t.o.Now().UnixMilli())
+		entries.Seal(entry, t.o.Now().UnixMilli())
 		if trace.IsEnabled() {
 			signal.Step("entry", "an entry of %d bytes is given to raft", len(entry))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
 	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
@@ -85,7 +86,7 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 		must.Equal(t, len(tm.acts.ends), 1, "sessions that are ended")
 		end := state.Request{Session: s.ID, Gen: s.Gen, Op: state.OpExpire}
 		entry, _ := tm.acts.take(nil)
-		bl, _, err := state.NextBlock(entry)
+		bl, _, err := entries.NextBlock(entry)
 		must.OK(t, err)
 		expect.List(t, bl.Requests, end.Append(nil))
 		expect.Equal(t, len(tm.work), 1, "the batcher is told")
@@ -115,13 +116,13 @@ func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 		ended := map[int64]bool{}
 		for _, want := range []uint32{endsInEntry + 1, endsInEntry, 300} {
 			entry, more := tm.acts.take(nil)
-			bl, _, err := state.NextBlock(entry)
+			bl, _, err := entries.NextBlock(entry)
 			must.OK(t, err)
 			expect.Equal(t, bl.Count, want, "acts in an entry")
 			expect.Equal(t, more, want != 300, "more acts wait")
 			for rest := bl.Requests; len(rest) > 0; {
 				var id int64
-				if id, rest = state.PeekRequest(rest); id == 0 {
+				if id, rest = entries.PeekRequest(rest); id == 0 {
 					expect.Equal(t, len(ended), 0, "sessions that end before the members are published")
 					continue
 				}

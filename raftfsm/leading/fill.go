@@ -2,26 +2,26 @@ package leading
 
 import (
 	"github.com/zlockd/zlockd/raftfsm/followers"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
 // options returns the options of the next entry.
 func (t *Term) options() (o byte) {
 	if !t.o.EnforceQuota {
-		o |= state.NoQuota
+		o |= entries.NoQuota
 	}
 	if t.o.NoTTL {
-		o |= state.NoTTL
+		o |= entries.NoTTL
 	}
 	if t.layout.on.Load() {
-		o |= state.OneLayout
+		o |= entries.OneLayout
 	}
 	if t.full.Load() {
-		o |= state.Full
+		o |= entries.Full
 	}
 	if t.low.Load() {
-		o |= state.LowDisk
+		o |= entries.LowDisk
 	}
 	return o
 }
@@ -81,13 +81,13 @@ func (e *filling) own(requests, bytes int) {
 		return
 	}
 	at := len(e.entry)
-	grown := append(e.entry, make([]byte, state.BlockHeaderSize)...)
+	grown := append(e.entry, make([]byte, entries.BlockHeaderSize)...)
 	bl := e.t.o.State.Stream.Take(e.t.reader, e.t.o.ID, requests, bytes, grown)
 	if bl.Count == 0 {
 		return
 	}
 	e.entry = bl.Requests
-	bl.Requests = e.entry[at+state.BlockHeaderSize:]
+	bl.Requests = e.entry[at+entries.BlockHeaderSize:]
 	bl.PutHeader(e.entry[at:])
 	e.t.deadlines.HeardOf(&bl)
 	e.requests -= int(bl.Count)

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/stream"
 	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
@@ -27,7 +28,7 @@ func TestActsGoIntoSeveralEntries(t *testing.T) {
 	}
 	for _, want := range []uint32{actsInEntry, actsInEntry, 50} {
 		entry, more := q.take(nil)
-		bl, rest, err := state.NextBlock(entry)
+		bl, rest, err := entries.NextBlock(entry)
 		must.OK(t, err)
 		expect.Equal(t, bl.Count, want, "acts in the entry")
 		expect.Equal(t, len(rest), 0, "bytes after the block of acts")
@@ -47,12 +48,12 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	}
 	overhead := add(1) - 1
 	_, _ = q.take(nil)
-	const half = state.BatchBytes / 2
+	const half = entries.BatchBytes / 2
 	third := half/3 - overhead
 	waits := add(third) + add(third) + add(half-2*(third+overhead)-overhead) // together half an entry
 	waits += add(1) + add(half) + add(1)
 	wish := applied.OpenStream()
-	open := state.Block{Origin: 2, Count: 1, Requests: wish.Append(nil)}
+	open := entries.Block{Origin: 2, Count: 1, Requests: wish.Append(nil)}
 	q.addOpen(open)
 	q.addOpen(open)
 	expect.Equal(t, q.reaping(), waits, "bytes that wait")
@@ -61,14 +62,14 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 		entry = entry[len("begins"):]
 		if i == 0 {
 			for range 2 {
-				bl, rest, err := state.NextBlock(entry)
+				bl, rest, err := entries.NextBlock(entry)
 				must.OK(t, err)
 				expect.Equal(t, bl.Origin, 2, "origin of a request for a stream")
 				expect.That(t, bytes.Equal(bl.Requests, open.Requests), "a block of other requests: %+v", bl)
 				entry = rest
 			}
 		}
-		bl, rest, err := state.NextBlock(entry)
+		bl, rest, err := entries.NextBlock(entry)
 		must.OK(t, err)
 		expect.Equal(t, bl.Count, want, "acts in entry %d", i)
 		expect.Equal(t, bl.Origin, 0, "origin of the acts in entry %d", i)
@@ -91,7 +92,7 @@ func TestServersShareAnEntry(t *testing.T) {
 		l := &followers.Link{Greeting: peer.Greeting{From: 2}}
 		must.That(t, h.t.links.Add(l), "the link is not taken")
 		for i := range linked {
-			bl := state.Block{Origin: 2, Birth: 1, First: uint64(i + 1), Count: 1}
+			bl := entries.Block{Origin: 2, Birth: 1, First: uint64(i + 1), Count: 1}
 			r := state.Request{Session: 2, Op: jute.OpSync, Body: make([]byte, size)}
 			bl.Requests = r.Append(nil)
 			l.Push(bl)
@@ -101,9 +102,9 @@ func TestServersShareAnEntry(t *testing.T) {
 				size)},
 				nil))
 		}
-		entry = h.t.fill(state.BeginEntry(nil, 0))
-		for rest := entry[state.EntryHeaderSize:]; len(rest) > 0; {
-			bl, next, err := state.NextBlock(rest)
+		entry = h.t.fill(entries.Begin(nil, 0))
+		for rest := entry[entries.HeaderSize:]; len(rest) > 0; {
+			bl, next, err := entries.NextBlock(rest)
 			must.OK(t, err)
 			must.OK(t, bl.Check())
 			if rest = next; bl.Origin == 1 {
@@ -156,8 +157,8 @@ func TestProposedRequestsTouchTheirSessions(t *testing.T) {
 		r := state.Request{Session: 3, Op: jute.OpSync}
 		l := &followers.Link{}
 		must.That(t, h.t.links.Add(l), "the link is not taken")
-		l.Push(state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: r.Append(nil)})
-		h.t.fill(state.BeginEntry(nil, 0))
+		l.Push(entries.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: r.Append(nil)})
+		h.t.fill(entries.Begin(nil, 0))
 		for id, left := range h.t.deadlines.All() {
 			expect.Equal(t, left > 0, id != 0, "session %d has time left", id)
 		}
@@ -172,7 +173,7 @@ func TestLinkTakesItsShare(t *testing.T) {
 		l := &followers.Link{}
 		must.That(t, h.t.links.Add(l), "the link is not taken")
 		for range 4 {
-			l.Push(state.Block{Origin: 3, Count: 2})
+			l.Push(entries.Block{Origin: 3, Count: 2})
 		}
 		e := filling{t: h.t, requests: stream.BatchRequests}
 		e.link(l, c.share, 1<<10)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/signal"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 )
 
 // handoff lets the create of a client that queues for a lock wait for the delete of the next owner.
@@ -90,5 +90,5 @@ func (h *handoff) join(entry []byte) []byte {
 
 // creates reports whether an entry holds a few creates of ephemeral nodes and nothing else.
 func (h *handoff) creates(entry []byte) bool {
-	return h.t.requests <= handoffCreates && state.OnlyEphemeralCreates(entry)
+	return h.t.requests <= handoffCreates && entries.OnlyEphemeralCreates(entry)
 }

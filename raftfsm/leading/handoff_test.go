@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -88,7 +89,7 @@ func TestEntryNotesWhoAsked(t *testing.T) {
 		expect.That(t, toldAtOnce(h.t, follower), "the follower is not told as the term begins")
 		h.t.fill(nil)
 		expect.That(t, !toldAtOnce(h.t, follower), "the follower is told of an entry of others")
-		l.Push(state.Block{Origin: 2, Count: 1})
+		l.Push(entries.Block{Origin: 2, Count: 1})
 		h.t.fill(nil)
 		expect.That(t, toldAtOnce(h.t, follower), "the follower is not told of its own request")
 		h.t.acts.add(state.Request{Op: state.OpBarrier})
@@ -114,7 +115,7 @@ func (h *handoff) fill(now ...*state.Request) (requests int, waited time.Duratio
 	}
 	began := time.Now()
 	h.t.requests = 0
-	h.join(h.t.fill(state.BeginEntry(nil, 0)))
+	h.join(h.t.fill(entries.Begin(nil, 0)))
 	return h.t.requests, time.Since(began)
 }
 
@@ -170,7 +171,7 @@ func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 		l := &followers.Link{}
 		h.t.links.Add(l)
 		time.AfterFunc(time.Millisecond, func() {
-			l.Push(state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: deletes.Append(nil)})
+			l.Push(entries.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: deletes.Append(nil)})
 			h.t.wake()
 		})
 		requests, waited := h.fill(queues)

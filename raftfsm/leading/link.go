@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/followers"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -57,7 +57,7 @@ func (l *Leader) ServeLink(ctx context.Context, c net.Conn, from *peer.Greeting)
 func (t *Term) receive(l *followers.Link, w *bufio.Writer, typ byte, payload []byte) error {
 	switch typ {
 	case peer.LinkBlock:
-		bl, rest, err := state.NextBlock(payload)
+		bl, rest, err := entries.NextBlock(payload)
 		if err != nil || len(rest) > 0 || bl.Origin != l.From {
 			return errors.New("bad block on a link")
 		}

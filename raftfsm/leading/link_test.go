@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -42,7 +43,7 @@ func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	expect.Equal(t, tm.links.Full(), "server 2: "+strings.Repeat("x", 200), "what is kept of a long reason")
 
 	request := state.Request{Op: jute.OpSync, Session: 1, Body: jute.AppendString(nil, "/")}
-	bl := state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: request.Append(nil)}
+	bl := entries.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: request.Append(nil)}
 	must.OK(t, receive(peer.LinkBlock, bl.Append(nil)))
 	expect.Equal(t, len(tm.work), 1, "the batcher is told of the block")
 	expect.Equal(t, len(tm.links.Waiting()), 1, "links with a block")
@@ -108,5 +109,5 @@ func TestLinksBeginAndEndWithTheTerm(t *testing.T) {
 	defer other.Close()
 	in := &followers.Link{Conn: late}
 	expect.That(t, !tm.links.Add(in), "a link that comes after the end is taken")
-	expect.That(t, !in.Push(state.Block{}), "a block that comes after the end is taken")
+	expect.That(t, !in.Push(entries.Block{}), "a block that comes after the end is taken")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/serving"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
 )
 
@@ -39,9 +40,9 @@ type Options struct {
 	Leadership *consensus.Leadership
 	Go         func(func()) // starts a goroutine
 
-	Instead     func(id uint32, addr string) string  // address at which a member is called
-	Incarnation func(id uint32) string               // returns the incarnation of a member's directory
-	Opening     func() (bl state.Block, wanted bool) // request to open this server's own stream
+	Instead     func(id uint32, addr string) string    // address at which a member is called
+	Incarnation func(id uint32) string                 // returns the incarnation of a member's directory
+	Opening     func() (bl entries.Block, wanted bool) // request to open this server's own stream
 	AskLeader   func(context.Context, peer.Question) (peer.Status, error)
 	// Heard appends the sessions that this server heard from since the last call.
 	Heard func(list []state.Touch, all bool) []state.Touch

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/applied"
 	"github.com/zlockd/zlockd/test/expect"
@@ -61,7 +62,7 @@ func publisher(t *testing.T) (*Term, *applied.State) {
 	tm.news = newsOf(t, a.FSM, new(heard))
 	tm.publish(false, 0)
 	for _, act := range tm.proposes() {
-		a.Block(state.Block{Count: 1, Requests: []byte(act)})
+		a.Block(entries.Block{Count: 1, Requests: []byte(act)})
 	}
 	tm.notice = notice{}
 	return tm, a
@@ -263,7 +264,7 @@ func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
 	tm.forget(a.State(), []raft.Server{{ID: "1"}, {ID: "3"}, {ID: "7"}})
 	must.Equal(t, len(tm.acts.list), 1, "streams taken away")
 	a.Entry(state.Request{Op: state.OpBarrier})
-	a.Block(state.Block{Count: 1, Requests: tm.acts.list[0]})
+	a.Block(entries.Block{Count: 1, Requests: tm.acts.list[0]})
 	for _, m := range a.State().Members() {
 		expect.Equal(t, m.Incarnation == "", m.ID == 2 || m.ID == 4, "server %d is forgotten", m.ID)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
@@ -79,7 +80,7 @@ func (t *Term) Heard(session int64) bool {
 func (t *Term) Announced() { t.members.Send() }
 
 // OpenStream proposes a server's request to open its stream.
-func (t *Term) OpenStream(bl state.Block) {
+func (t *Term) OpenStream(bl entries.Block) {
 	t.acts.addOpen(bl)
 	t.wake()
 }

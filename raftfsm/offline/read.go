@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 )
 
 // Data is the state of a stopped server.
@@ -113,7 +114,7 @@ func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 	default:
 		return nil
 	}
-	time, _, err := state.ReadEntry(l.Data, func(x *state.Logged) error {
+	time, _, err := entries.Read(l.Data, func(x *entries.Logged) error {
 		if x.Op == state.OpDigest {
 			r.reached(state.DigestZxid(x.Body))
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 )
 
 // Messages on a link. A server sends the leader its stream and its touches. The leader answers only with its
@@ -21,7 +22,7 @@ const (
 )
 
 // MaxMessage is the longest payload on a link, which is a block.
-const MaxMessage = state.MaxBlock
+const MaxMessage = entries.MaxBlock
 
 // WriteMessage writes one message to a link.
 func WriteMessage(w *bufio.Writer, typ byte, payload []byte) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 )
 
 // The coding of raft's messages. On a connection requests and answers alternate:
@@ -38,7 +38,7 @@ const (
 const (
 	// maxRequest is the longest request: the longest message to a fast server, plus the longest possible
 	// entry.
-	maxRequest = paceMost + state.MaxEntry + 1<<20
+	maxRequest = paceMost + entries.MaxSize + 1<<20
 	maxAnswer  = 64 << 10
 	entrySize  = 3*8 + 1 + 2*4 // size of an entry without its data
 	frameHead  = 4 + 1         // size of the fields between the length of a frame and the message

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -271,7 +272,7 @@ func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
 // The longest block passes a link. WriteMessage refuses a block too long for the reader.
 func TestLongestBlockPassesALink(t *testing.T) {
 	for _, off := range []int{-1, 0, 1} {
-		bl := state.Block{Origin: 1, Birth: 1, First: 1, Requests: make([]byte, state.MaxRequest+off)}
+		bl := entries.Block{Origin: 1, Birth: 1, First: 1, Requests: make([]byte, entries.MaxRequest+off)}
 		payload := bl.Append(nil)
 		var wire bytes.Buffer
 		w := bufio.NewWriter(&wire)

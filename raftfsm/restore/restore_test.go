@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/stream"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
@@ -38,9 +39,9 @@ func newWorld() *world {
 // apply applies an entry with one request, which must be taken.
 func (w *world) apply(t *testing.T, r state.Request) {
 	t.Helper()
-	bl := state.Block{Count: 1, Requests: r.Append(nil)}
-	entry := bl.Append(state.BeginEntry(nil, 0))
-	state.SealEntry(entry, 1)
+	bl := entries.Block{Count: 1, Requests: r.Append(nil)}
+	entry := bl.Append(entries.Begin(nil, 0))
+	entries.Seal(entry, 1)
 	must.OK(t, w.state.Apply(entry, sink{}))
 }
 

@@ -4,32 +4,33 @@ import (
 	"fmt"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/tree"
 )
 
 // Apply runs one entry. An error means that this server must stop: the entry is damaged, comes from a newer
 // version, or shows that servers differ.
 func (s *State) Apply(entry []byte, to Sink) error {
-	if err := CheckEntry(entry); err != nil {
+	if err := entries.Check(entry); err != nil {
 		return err
 	}
-	options := entryOptions(entry)
+	options := entries.Options(entry)
 	s.change = tree.Change{
-		Time:    EntryTime(entry),
-		NoQuota: options&NoQuota != 0,
-		NoTTL:   options&NoTTL != 0,
-		Full:    options&Full != 0,
+		Time:    entries.Time(entry),
+		NoQuota: options&entries.NoQuota != 0,
+		NoTTL:   options&entries.NoTTL != 0,
+		Full:    options&entries.Full != 0,
 		Budget:  s.budget(),
 		Events:  s.change.Events[:0],
 
-		OneLayout: options&OneLayout != 0,
+		OneLayout: options&entries.OneLayout != 0,
 	}
-	sets, rest, err := decodeSets(entry)
+	sets, rest, err := entries.Sets(entry)
 	if err != nil {
 		return err
 	}
 	for len(rest) > 0 {
-		bl, next, err := NextBlock(rest)
+		bl, next, err := entries.NextBlock(rest)
 		if err != nil {
 			return err
 		}
@@ -44,7 +45,7 @@ func (s *State) Apply(entry []byte, to Sink) error {
 // applyBlock runs the requests of a block that are not applied yet. A repeated block may begin with applied
 // requests. A block that begins after a gap, or has an older birth, is ignored as a whole, because its server
 // sends the requests again.
-func (s *State) applyBlock(bl *Block, sets [][]jute.ID, to Sink) error {
+func (s *State) applyBlock(bl *entries.Block, sets [][]jute.ID, to Sink) error {
 	mark := s.streams[bl.Origin]
 	numbered := bl.Origin != 0 && bl.Birth != 0
 	if numbered && bl.Birth != mark.birth {
@@ -57,7 +58,7 @@ func (s *State) applyBlock(bl *Block, sets [][]jute.ID, to Sink) error {
 	rest := bl.Requests
 	for i := range uint64(bl.Count) {
 		var err error
-		if rest, s.ids, err = decodeRequest(rest, sets, &r, s.ids[:0]); err != nil {
+		if rest, s.ids, err = entries.Decode(rest, sets, &r, s.ids[:0]); err != nil {
 			return err
 		}
 		seq := bl.First + i
@@ -70,7 +71,7 @@ func (s *State) applyBlock(bl *Block, sets [][]jute.ID, to Sink) error {
 			}
 			mark.last = seq
 		} else if bl.Origin != 0 && r.Op != OpOpenStream {
-			return fmt.Errorf("%w: %v outside any stream", ErrCorrupt, r.Op)
+			return fmt.Errorf("%w: %v outside any stream", entries.ErrCorrupt, r.Op)
 		}
 		s.out, s.change.Steps = Outcome{}, 0
 		if err := s.applyRequest(&r, to); err != nil {
@@ -178,7 +179,7 @@ func (s *State) applySession(r *Request, to Sink) error {
 	owner := uint32(d.Int())
 	addr, _ := d.String()
 	if d.Err() != nil {
-		return fmt.Errorf("%w: session request: %v", ErrCorrupt, d.Err())
+		return fmt.Errorf("%w: session request: %v", entries.ErrCorrupt, d.Err())
 	}
 	addr = string([]byte(addr))
 	if r.Op == OpCreateSession {
@@ -210,7 +211,7 @@ func (s *State) openStream(body []byte, to Sink) error {
 	m := decodeMember(&d)
 	nonce := d.Long()
 	if d.Err() != nil || m.ID == 0 {
-		return fmt.Errorf("%w: open stream: %v", ErrCorrupt, d.Err())
+		return fmt.Errorf("%w: open stream: %v", entries.ErrCorrupt, d.Err())
 	}
 	mark := s.streams[m.ID]
 	if mark.birth == 0 || mark.nonce != nonce {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -18,16 +19,16 @@ func TestEntryCutShortIsCorrupt(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
 	good := b.entry(b.next, create(s, "/x", 0), create(s, "/y", 0))
-	SealEntry(good, 1000)
+	entries.Seal(good, 1000)
 	for n := range good {
-		expect.Is(t, CheckEntry(good[:n]), ErrCorrupt, "%d of %d bytes", n, len(good))
-		if n <= EntryHeaderSize {
+		expect.Is(t, entries.Check(good[:n]), entries.ErrCorrupt, "%d of %d bytes", n, len(good))
+		if n <= entries.HeaderSize {
 			continue
 		}
 		// The checksum is valid, as if the leader had proposed the entry like this.
 		cut := bytes.Clone(good[:n])
-		SealEntry(cut, 1000)
-		expect.Is(t, b.s.Apply(cut, &b.got), ErrCorrupt, "a sealed entry of %d of %d bytes", n, len(good))
+		entries.Seal(cut, 1000)
+		expect.Is(t, b.s.Apply(cut, &b.got), entries.ErrCorrupt, "a sealed entry of %d of %d bytes", n, len(good))
 	}
 }
 
@@ -48,7 +49,7 @@ func TestServersRequestsCutShortAreCorrupt(t *testing.T) {
 			b := newBench(t)
 			before := b.s.Digest()
 			err := b.apply(b.entry(b.next, Request{Op: test.op, Body: test.body[:n]}))
-			expect.Is(t, err, ErrCorrupt, "op %d with %d of %d bytes", test.op, n, len(test.body))
+			expect.Is(t, err, entries.ErrCorrupt, "op %d with %d of %d bytes", test.op, n, len(test.body))
 			expect.Equal(t, b.s.Digest(), before,
 				"op %d with %d of %d bytes left a trace: b.s.Digest()", test.op, n, len(test.body))
 			expect.Equal(t, b.s.Sessions().Len(), 0,
@@ -61,18 +62,18 @@ func TestServersRequestsCutShortAreCorrupt(t *testing.T) {
 	}
 	b := newBench(t)
 	if err := b.apply(b.entry(b.next, Request{Op: OpDigest, Body: make([]byte, 17)})); !errors.Is(err,
-		ErrCorrupt) {
+		entries.ErrCorrupt) {
 		t.Errorf("a digest of 17 bytes: %v", err)
 	}
 	b = newBench(t)
 	nobody := Member{ID: 0, Incarnation: "i"}
 	if err := b.apply(b.entry(b.next, Request{Op: OpOpenStream, Body: jute.AppendLong(nobody.Append(nil),
-		5)})); !errors.Is(err, ErrCorrupt) {
+		5)})); !errors.Is(err, entries.ErrCorrupt) {
 		t.Errorf("a stream of server 0: %v", err)
 	}
 	// The only request outside a stream is the one that opens a stream.
 	sync := Request{Op: jute.OpSync, Body: jute.AppendString(nil, "/")}
-	expect.Is(t, b.apply(one(Block{Origin: 1, Count: 1, Requests: sync.Append(nil)})), ErrCorrupt,
+	expect.Is(t, b.apply(one(entries.Block{Origin: 1, Count: 1, Requests: sync.Append(nil)})), entries.ErrCorrupt,
 		"a request outside any stream")
 }
 

@@ -3,6 +3,8 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 )
 
 // digestEvery is the distance in zxids between remembered digests.
@@ -51,7 +53,7 @@ func (s *State) Digests() []Digest {
 // states, and could grant one lock twice.
 func (s *State) checkDigest(body []byte) error {
 	if len(body) != 16 {
-		return fmt.Errorf("%w: digest of %d bytes", ErrCorrupt, len(body))
+		return fmt.Errorf("%w: digest of %d bytes", entries.ErrCorrupt, len(body))
 	}
 	theirs := Digest{int64(binary.BigEndian.Uint64(body)), binary.BigEndian.Uint64(body[8:])}
 	if theirs.Zxid > s.zxid {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/state/window"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
@@ -60,7 +61,7 @@ func TestBytesOfServersRequestsStay(t *testing.T) {
 		"unstage":        encoded(staging.GiveUp()),
 		"founding":       Founding(members, now),
 		"old founding":   OldFounding(members, now),
-		"ticketing":      Ticketing(OneLayout|NoTTL, now),
+		"ticketing":      Ticketing(entries.OneLayout|entries.NoTTL, now),
 	} {
 		expectBytes(t, name, bytes)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -209,9 +210,9 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 		list = append(list, r)
 	}
 	entry := b.entry(b.next, list...)
-	second := Block{Origin: 1, Birth: b.birth, First: b.next + 60, Count: 1, Requests: list[0].Append(nil)}
+	second := entries.Block{Origin: 1, Birth: b.birth, First: b.next + 60, Count: 1, Requests: list[0].Append(nil)}
 	entry = second.Append(entry)
-	short, ok := NameOnce(bytes.Clone(entry))
+	short, ok := entries.NameOnce(bytes.Clone(entry))
 	most := 16<<10 + 100 + 62*(120)
 	must.That(t, ok, "the entry is not shorter")
 	must.That(t, len(short) <= most, "%d bytes became %d, want at most %d", len(entry), len(short), most)
@@ -237,10 +238,10 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 	again := newBench(t)
 	again.session()
 	again.next++
-	stale := Block{Origin: 1, Birth: b.birth + 1, First: 1, Count: 1, Requests: list[0].Append(nil)}
-	entry = stale.Append(BeginEntry(nil, 0))
-	live := Block{Origin: 1, Birth: again.birth, First: 2, Count: 1, Requests: list[0].Append(nil)}
-	entry, ok = NameOnce(live.Append(entry))
+	stale := entries.Block{Origin: 1, Birth: b.birth + 1, First: 1, Count: 1, Requests: list[0].Append(nil)}
+	entry = stale.Append(entries.Begin(nil, 0))
+	live := entries.Block{Origin: 1, Birth: again.birth, First: 2, Count: 1, Requests: list[0].Append(nil)}
+	entry, ok = entries.NameOnce(live.Append(entry))
 	must.That(t, ok, "not shorter")
 	again.must(entry)
 	is, _ := again.s.Tree().Get("/n0")
@@ -264,21 +265,21 @@ func TestDamagedSetsOfIdentitiesStop(t *testing.T) {
 	s := b.session()
 	r := create(s, "/x", 0)
 	r.IDs = idsOf("a", 100)
-	entry, ok := NameOnce(b.entry(b.next, r, r))
+	entry, ok := entries.NameOnce(b.entry(b.next, r, r))
 	must.That(t, ok, "not shorter")
 	reference := bytes.LastIndex(entry, []byte{255, 255, 255, 255})
 	for name, spoil := range map[string]func(e []byte) []byte{
 		"no such set":     func(e []byte) []byte { e[reference+3] = 254; return e },
 		"least number":    func(e []byte) []byte { binary.BigEndian.PutUint32(e[reference:], 1<<31); return e },
-		"too many sets":   func(e []byte) []byte { e[EntryHeaderSize] = 1; return e },
-		"a set too few":   func(e []byte) []byte { e[EntryHeaderSize+3] = 0; return e },
-		"cut in the sets": func(e []byte) []byte { return e[:EntryHeaderSize+20] },
-		"of a plain kind": func(e []byte) []byte { e[1] = BeginEntry(nil, 0)[1]; return e },
+		"too many sets":   func(e []byte) []byte { e[entries.HeaderSize] = 1; return e },
+		"a set too few":   func(e []byte) []byte { e[entries.HeaderSize+3] = 0; return e },
+		"cut in the sets": func(e []byte) []byte { return e[:entries.HeaderSize+20] },
+		"of a plain kind": func(e []byte) []byte { e[1] = entries.Begin(nil, 0)[1]; return e },
 	} {
 		expect.Fails(t, b.apply(spoil(bytes.Clone(entry))), "%s was applied", name)
 	}
 	// A reference is refused in an entry without sets, whatever its version.
 	bad := b.entry(b.next, create(s, "/y", 0))
-	binary.BigEndian.PutUint32(bad[EntryHeaderSize+BlockHeaderSize+16:], 1<<32-1)
+	binary.BigEndian.PutUint32(bad[entries.HeaderSize+entries.BlockHeaderSize+16:], 1<<32-1)
 	expect.Fails(t, b.apply(bad), "a reference without sets was applied")
 }

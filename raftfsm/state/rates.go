@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/state/window"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
@@ -51,7 +52,7 @@ func decodeDraw(body []byte) (d Draw, err error) {
 	d.Identity = strings.Clone(identity)
 	d.RateBounds = RateBounds{All: in.Int(), Identity: in.Int()}
 	if in.Err() != nil || d.Limit < 1 || d.Per < 1 || d.Per > window.Longest {
-		return d, fmt.Errorf("%w: draw: %v", ErrCorrupt, in.Err())
+		return d, fmt.Errorf("%w: draw: %v", entries.ErrCorrupt, in.Err())
 	}
 	return d, nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/state/window"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -127,8 +128,8 @@ func TestDrawsThatCannotBe(t *testing.T) {
 	d := drawOf(1, 1000, 0)
 	d.Path = "/plain"
 	entry := b.entry(b.next, d.Request(testIDs))
-	entry[1] |= NoTTL
-	SealEntry(entry, b.now)
+	entry[1] |= entries.NoTTL
+	entries.Seal(entry, b.now)
 	must.OK(t, b.s.Apply(entry, &b.got))
 	info, _ = b.s.Tree().Get("/plain")
 	expect.Equal(t, info.Kind, tree.PlainNode, "the kind of a node where none has a time to live")

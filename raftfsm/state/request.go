@@ -2,9 +2,13 @@ package state
 
 import (
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
+
+// Request is one request as a server proposes it. Package entries writes it down in the log.
+type Request = entries.Request
 
 // Operations that only servers put into the log. They share the number space
 // of the client's operations and are never accepted from a client.
@@ -148,7 +152,9 @@ func causeOf(r *Request) EndCause {
 const LongRequest = 4 << 10
 
 // Refusal is the request that answers r with THROTTLEDOP.
-func Refusal(r *Request) Request { return Request{Session: r.Session, Gen: r.Gen, Op: OpRefuse} }
+func Refusal(r *Request) Request {
+	return Request{Session: r.Session, Gen: r.Gen, Op: OpRefuse}
+}
 
 // Long reports whether a client's request would make the log grow by more than
 // a few bytes, and does not free any.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/bounds"
 )
@@ -25,16 +26,16 @@ const firstZxid = 1 << 32
 // zxids begin at TimeZxid, so a cluster that replaces one with lost data never reuses its fencing tokens. The
 // entry changes nothing in a state that is not empty. A server of release 0.1.0 refuses its kind.
 func Founding(members []Server, now int64) []byte {
-	return founding(kindFounding, OpBegin, members, now)
+	return founding(entries.KindFounding, OpBegin, members, now)
 }
 
 // OldFounding is Founding for a cluster with servers of release 0.1.0: the zxids begin at firstZxid.
 func OldFounding(members []Server, now int64) []byte {
-	return founding(kindBatch, OpFound, members, now)
+	return founding(entries.KindBatch, OpFound, members, now)
 }
 
 func founding(kind byte, op jute.OpCode, members []Server, now int64) []byte {
-	return entryOf(kind, 0, &Request{Op: op, Body: []byte(ConfigText(members))}, now)
+	return entries.One(kind, 0, &Request{Op: op, Body: []byte(ConfigText(members))}, now)
 }
 
 // found begins the history of a cluster of several at a zxid, and publishes the members.

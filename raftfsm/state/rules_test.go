@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
@@ -70,9 +71,9 @@ func TestVersionsOfConfigurationsCountFromTheFirst(t *testing.T) {
 			for _, ahead := range []int64{0, 7} {
 				s.zxid += ahead // other changes
 				text := ConfigText(append(members, Server{ID: 2 + uint32(ahead), Peer: "b:1", Client: "b:2"}))
-				own := Block{Count: 1, Requests: (&Request{Op: OpConfig, Body: []byte(text)}).Append(nil)}
-				change := own.Append(BeginEntry(nil, 0))
-				SealEntry(change, now)
+				own := entries.Block{Count: 1, Requests: (&Request{Op: OpConfig, Body: []byte(text)}).Append(nil)}
+				change := own.Append(entries.Begin(nil, 0))
+				entries.Seal(change, now)
 				must.OK(t, s.Apply(change, Silent{}))
 				expect.Equal(t, version(), int64(1<<32)+s.Zxid()-first, "the version after a change")
 			}
@@ -91,7 +92,7 @@ func TestTimeOfAZxid(t *testing.T) {
 // A new cluster with a server of release 0.1.0 starts with that release's rules, and keeps them.
 func TestClusterWithAnOlderServerBeginsAsBefore(t *testing.T) {
 	entry := OldFounding([]Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}, time.Now().UnixMilli())
-	expect.Equal(t, entry[1], kindBatch, "the kind of the entry")
+	expect.Equal(t, entry[1], entries.KindBatch, "the kind of the entry")
 	s := New("c")
 	must.OK(t, s.Apply(entry, Silent{}))
 	expect.Equal(t, s.Zxid(), 1<<32, "the zxid")

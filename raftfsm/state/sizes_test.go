@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -28,21 +29,21 @@ func snapshotBytes(t *testing.T, s *State) ([]byte, error) {
 func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 	race.Alone(t)
 	ids := []jute.ID{}
-	for range MaxIDs {
-		ids = append(ids, jute.ID{Scheme: "digest", ID: strings.Repeat("x", MaxIDBytes/MaxIDs-len("digest"))})
+	for range entries.MaxIDs {
+		ids = append(ids, jute.ID{Scheme: "digest", ID: strings.Repeat("x", entries.MaxIDBytes/entries.MaxIDs-len("digest"))})
 	}
 	body := createBody("/big", 0)
 	overhead := len(body) - len("data")
 	for _, off := range []int{-1, 0, 1} {
 		b := newBench(t)
 		s := b.session()
-		data := make([]byte, MaxFrame-overhead+off)
+		data := make([]byte, entries.MaxFrame-overhead+off)
 		body := jute.AppendBuffer(jute.AppendString(nil, "/big"), data)
 		body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), 0)
 		r := Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, IDs: ids, Body: body}
 		err := r.Check()
 		if off > 0 {
-			expect.Fails(t, err, "%+d: accepted, %d bytes of %d", off, len(r.Append(nil)), MaxRequest)
+			expect.Fails(t, err, "%+d: accepted, %d bytes of %d", off, len(r.Append(nil)), entries.MaxRequest)
 			continue
 		}
 		expect.OK(t, err, "%+d", off)
@@ -113,7 +114,7 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 		t.Skip("some 64 MiB, several times")
 	}
 	data := make([]byte, MaxChunk)
-	for _, long := range []int{MaxFrame, MaxChunk - 512<<10, MaxChunk - 2000} {
+	for _, long := range []int{entries.MaxFrame, MaxChunk - 512<<10, MaxChunk - 2000} {
 		paths := []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"}
 		for i := range 15 { // they fill less than a chunk here; a server puts more into one
 			paths = append(paths, fmt.Sprintf("/a%02d", i))
@@ -129,7 +130,7 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 		}
 		a, err := Adopt("c", 1, nil, nodes)
 		if err != nil {
-			expect.That(t, long > MaxFrame, "%d bytes: %v", long, err)
+			expect.That(t, long > entries.MaxFrame, "%d bytes: %v", long, err)
 			continue
 		}
 		s, _, err := ReadSnapshot(bytes.NewReader(must.Get(snapshotBytes(t, a))(t)))
@@ -149,7 +150,7 @@ func TestF3ServerThatMissedAChangeStops(t *testing.T) {
 	at := func(zxid int64) []byte {
 		body := binary.BigEndian.AppendUint64(nil, uint64(zxid))
 		r := Request{Op: OpDigest, Body: binary.BigEndian.AppendUint64(body, 7)}
-		return one(Block{Count: 1, Requests: r.Append(nil)})
+		return one(entries.Block{Count: 1, Requests: r.Append(nil)})
 	}
 	expect.OK(t, b.apply(at(b.s.Zxid()-1)), "a zxid of which no digest is kept")
 	if err := b.apply(at(b.s.Zxid() + 1)); err == nil || !strings.Contains(err.Error(), "differs") {
@@ -232,14 +233,16 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 		t.Helper()
 		e := b.entry(b.next, r)
 		b.next++
-		SealEntry(e, 1000)
+		entries.Seal(e, 1000)
 		sink.outcomes = nil
 		must.OK(t, b.s.Apply(e, sink))
 		must.Equal(t, len(sink.outcomes), 1, "outcomes")
 		return sink.outcomes[0]
 	}
 	body := SessionBody{Timeout: 1000, Owner: 1, Addr: "10.0.0.1"}
-	open := func() session.Session { return do(Request{Op: OpCreateSession, Body: body.Append(nil)}).Session }
+	open := func() session.Session {
+		return do(Request{Op: OpCreateSession, Body: body.Append(nil)}).Session
+	}
 
 	a := open()
 	wrong := body

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -45,7 +46,7 @@ const (
 const (
 	// MaxChunk is the longest chunk of a snapshot: chunkBytes and the bytes that the tree adds at once, or
 	// one node of MaxFrame with its path and ACL.
-	MaxChunk = MaxFrame + 1<<20
+	MaxChunk = entries.MaxFrame + 1<<20
 	// maxNode is the longest node that an import or a restore may bring: its chunk stays below MaxChunk,
 	// whatever a snapshot puts before the node.
 	maxNode = MaxChunk - 512<<10

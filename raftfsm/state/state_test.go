@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -55,7 +56,7 @@ func newBench(t testing.TB) *bench {
 
 func (b *bench) apply(entry []byte) error {
 	b.got.outcomes, b.got.zxids, b.got.endings = nil, nil, nil
-	SealEntry(entry, 1000)
+	entries.Seal(entry, 1000)
 	return b.s.Apply(entry, &b.got)
 }
 
@@ -67,15 +68,15 @@ func (b *bench) must(entry []byte) {
 func (b *bench) open(id uint32, nonce int64) {
 	m := Member{ID: id, Incarnation: "b"}
 	r := Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}
-	b.must(one(Block{Origin: id, Count: 1, Requests: r.Append(nil)}))
+	b.must(one(entries.Block{Origin: id, Count: 1, Requests: r.Append(nil)}))
 }
 
 // one returns an entry with one block.
-func one(bl Block) []byte { return bl.Append(BeginEntry(nil, 0)) }
+func one(bl entries.Block) []byte { return bl.Append(entries.Begin(nil, 0)) }
 
 // entry returns a batch of requests, numbered from first on.
 func (b *bench) entry(first uint64, list ...Request) []byte {
-	bl := Block{Origin: 1, Birth: b.birth, First: first, Count: uint32(len(list))}
+	bl := entries.Block{Origin: 1, Birth: b.birth, First: first, Count: uint32(len(list))}
 	for i := range list {
 		bl.Requests = list[i].Append(bl.Requests)
 	}
@@ -154,7 +155,7 @@ func TestStreamOfARemovedServerNeverComesBack(t *testing.T) {
 	late := b.entry(b.next, create(s, "/late", 0))
 	again := b.entry(1, create(s, "/again", 0))
 	forget := Forget(1, 999)
-	b.must(one(Block{Count: 1, Requests: forget.Append(nil)}))
+	b.must(one(entries.Block{Count: 1, Requests: forget.Append(nil)}))
 	gone := b.got.births[1]
 	expect.That(t, gone != first, "its stream is still there")
 	m, known := b.s.Member(1)
@@ -234,7 +235,7 @@ func TestG26EntriesThatCannotBeTrustedStop(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
 	good := b.entry(b.next, create(s, "/x", 0))
-	SealEntry(good, 1000)
+	entries.Seal(good, 1000)
 	for at := range good {
 		bad := bytes.Clone(good)
 		bad[at] ^= 4
@@ -260,7 +261,7 @@ func TestG9G26ServersThatDifferStop(t *testing.T) {
 	act := func(sum uint64) []byte {
 		body := binary.BigEndian.AppendUint64(nil, uint64(d.Zxid))
 		r := Request{Op: OpDigest, Body: binary.BigEndian.AppendUint64(body, sum)}
-		return one(Block{Count: 1, Requests: r.Append(nil)})
+		return one(entries.Block{Count: 1, Requests: r.Append(nil)})
 	}
 	expect.OK(t, b.apply(act(d.Sum)), "equal digests")
 	err := b.apply(act(d.Sum + 1))
@@ -321,16 +322,16 @@ func FuzzEntry(f *testing.F) {
 		Body: jute.AppendString(nil, "/")}))
 	named := create(s, "/x", 0)
 	named.IDs = idsOf("a", 50)
-	short, _ := NameOnce(b.entry(b.next, named, named))
+	short, _ := entries.NameOnce(b.entry(b.next, named, named))
 	f.Add(short)
 	f.Fuzz(func(t *testing.T, e []byte) {
-		if len(e) < EntryHeaderSize {
+		if len(e) < entries.HeaderSize {
 			return
 		}
 		b := newBench(t)
 		b.session()
 		e = bytes.Clone(e)
-		head := BeginEntry(nil, 0)
+		head := entries.Begin(nil, 0)
 		e[0], e[1] = head[0], head[1]+e[1]%2 // the entry has sets of identities, or not
 		b.apply(e)
 	})

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/bounds"
@@ -18,7 +19,7 @@ import (
 // Ticketing returns the entry that allows tickets in a cluster. options are the options that the leader sets
 // in its other entries.
 func Ticketing(options byte, now int64) []byte {
-	return entryOf(kindTicketing, options, &Request{Op: OpTicketing}, now)
+	return entries.One(entries.KindTicketing, options, &Request{Op: OpTicketing}, now)
 }
 
 // HasTickets reports whether the cluster may have tickets.
@@ -85,7 +86,7 @@ func decodeOpening(body []byte) (o Opening, err error) {
 	o.TicketBounds = TicketBounds{All: d.Int(), Identity: d.Int(), Path: d.Int()}
 	o.Node, o.Data, o.Seen = str(), d.Buffer(), d.Long()
 	if d.Err() != nil || o.Permits < 0 || o.Until < 0 || o.Node == "" {
-		return o, fmt.Errorf("%w: ticket request: %v", ErrCorrupt, d.Err())
+		return o, fmt.Errorf("%w: ticket request: %v", entries.ErrCorrupt, d.Err())
 	}
 	return o, nil
 }
@@ -131,7 +132,7 @@ func (s *State) applyTicket(r *Request, to Sink) error {
 	if r.Op == OpChangeTicket {
 		sess, _ = s.sessions.SetTimeout(r.Session, d.Int())
 		if d.Err() != nil {
-			return fmt.Errorf("%w: ticket request: %v", ErrCorrupt, d.Err())
+			return fmt.Errorf("%w: ticket request: %v", entries.ErrCorrupt, d.Err())
 		}
 		s.out.Session = sess
 		s.noteSession(&sess, 4)
@@ -140,7 +141,7 @@ func (s *State) applyTicket(r *Request, to Sink) error {
 	}
 	why := session.TicketEnd(d.Byte())
 	if d.Err() != nil || why < session.TicketGiven || why > session.TicketTried {
-		return fmt.Errorf("%w: the end of a ticket", ErrCorrupt)
+		return fmt.Errorf("%w: the end of a ticket", entries.ErrCorrupt)
 	}
 	if until := sess.Ticket.Until; why == session.TicketExpired && (until == 0 || until > s.change.Time) {
 		s.out.Refused = true

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -23,7 +24,7 @@ type ticketBench struct {
 
 func newTicketBench(t testing.TB) *ticketBench {
 	b := &ticketBench{newBench(t), 1000}
-	must.OK(t, b.s.Apply(Ticketing(NoQuota, b.now), &b.got))
+	must.OK(t, b.s.Apply(Ticketing(entries.NoQuota, b.now), &b.got))
 	return b
 }
 
@@ -31,7 +32,7 @@ func (b *ticketBench) do(list ...Request) []Outcome {
 	b.t.Helper()
 	b.got.outcomes, b.got.zxids, b.got.endings = nil, nil, nil
 	entry := b.entry(b.next, list...)
-	SealEntry(entry, b.now)
+	entries.Seal(entry, b.now)
 	must.OK(b.t, b.s.Apply(entry, &b.got))
 	b.next += uint64(len(list))
 	return b.got.outcomes
@@ -199,7 +200,7 @@ func TestNoTicketBeforeAllServersKnowThem(t *testing.T) {
 	expect.Equal(t, b.do(openingOf(1, "/ci").Open(nil))[0].Code, jute.Unimplemented)
 	expect.That(t, !b.s.HasTickets(), "the cluster has tickets")
 	before := backupOf(t, b.s)
-	entry := Ticketing(NoQuota|Full, 1000)
+	entry := Ticketing(entries.NoQuota|entries.Full, 1000)
 	expect.Equal(t, entry[1]&0x07, 4, "release 0.1.0 does not refuse the entry")
 	must.OK(t, b.s.Apply(entry, &b.got))
 	expect.That(t, b.s.HasTickets(), "the cluster has no tickets")

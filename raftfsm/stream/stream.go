@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 )
 
 // ErrClosed is returned by Put when this server has stopped serving.
@@ -30,7 +31,7 @@ const (
 // that is worth. The leader composes entries of whole blocks, with a fair share for each server.
 const (
 	BatchRequests = 1000
-	BatchBytes    = state.BatchBytes
+	BatchBytes    = entries.BatchBytes
 	BlockRequests = BatchRequests / 4
 	BlockBytes    = BatchBytes / 4
 )
@@ -188,10 +189,10 @@ func (s *Stream) rewind() Reader {
 
 // Take returns a block of the next requests at the cursor: at most the given number, and about as many bytes
 // as given. It appends the block's requests to buf. If no request can be taken, the block's Count is 0.
-func (s *Stream) Take(by Reader, id uint32, requests, bytes int, buf []byte) (bl state.Block) {
+func (s *Stream) Take(by Reader, id uint32, requests, bytes int, buf []byte) (bl entries.Block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	bl = state.Block{Origin: id, Birth: s.birth, First: s.cursor, Requests: buf}
+	bl = entries.Block{Origin: id, Birth: s.birth, First: s.cursor, Requests: buf}
 	if s.birth == 0 || s.reader != by {
 		return bl
 	}
@@ -205,13 +206,13 @@ func (s *Stream) Take(by Reader, id uint32, requests, bytes int, buf []byte) (bl
 	to, begin := from, len(buf) // buf[from:to] must still be copied
 	for ; i < len(s.pending) && int(bl.Count) < requests; i++ {
 		p := &s.pending[i]
-		if bl.Count > 0 && len(buf)-begin+to-from+p.size+state.IdentitiesSize(p.ids) > bytes {
+		if bl.Count > 0 && len(buf)-begin+to-from+p.size+entries.IdentitiesSize(p.ids) > bytes {
 			break
 		}
 		if len(p.ids) > 0 {
 			buf = append(buf, s.buf[from:to]...)
 			from = to + p.size
-			buf = state.AppendWith(buf, s.buf[to:from], p.ids)
+			buf = entries.AppendWith(buf, s.buf[to:from], p.ids)
 		}
 		to += p.size
 		bl.Count++
@@ -329,14 +330,14 @@ func (s *Stream) Birth() uint32 {
 
 // Opening returns a block with the request to open the stream; Apply then gives the birth. The request may be
 // repeated or applied late: its nonce identifies it.
-func (s *Stream) Opening(m state.Member, rand io.Reader) state.Block {
+func (s *Stream) Opening(m state.Member, rand io.Reader) entries.Block {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.nonce == 0 {
 		s.nonce = Nonce(rand)
 	}
 	r := state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), s.nonce)}
-	return state.Block{Origin: m.ID, Count: 1, Requests: r.Append(nil)}
+	return entries.Block{Origin: m.ID, Count: 1, Requests: r.Append(nil)}
 }
 
 // Told is called when a stream of this server was opened, and when the stream was closed because this server

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -210,7 +211,7 @@ func TestStreamLetsOthersIn(t *testing.T) {
 		must.That(t, bl.Count != 0, "%d of 50 small requests came", small)
 		rest := bl.Requests
 		for range bl.Count {
-			session, next := state.PeekRequest(rest)
+			session, next := entries.PeekRequest(rest)
 			if session == 1 {
 				ahead++
 			} else {
@@ -396,7 +397,7 @@ func TestWhoWaitsForRoomGoesOnAtThreeQuarters(t *testing.T) {
 // the caller may change its request.
 func TestRequestsThatAStreamRefuses(t *testing.T) {
 	s, by := opened(t, 0, nil)
-	expect.Fails(t, s.Put(&state.Request{Body: make([]byte, state.MaxRequest+1)}, nil),
+	expect.Fails(t, s.Put(&state.Request{Body: make([]byte, entries.MaxRequest+1)}, nil),
 		"a request that is too long")
 	r := &state.Request{Body: []byte("x"), IDs: []jute.ID{{Scheme: "digest", ID: "a"}}}
 	must.OK(t, s.Put(r, nil))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/session"
@@ -122,9 +123,9 @@ func (c *core) take() holds {
 // run applies each proposed request as an entry of its own.
 func (c *core) run() {
 	for c.now = range c.queue {
-		bl := state.Block{Count: 1, Requests: c.now.r.Append(nil)}
-		entry := bl.Append(state.BeginEntry(nil, 0))
-		state.SealEntry(entry, time.Now().UnixMilli())
+		bl := entries.Block{Count: 1, Requests: c.now.r.Append(nil)}
+		entry := bl.Append(entries.Begin(nil, 0))
+		entries.Seal(entry, time.Now().UnixMilli())
 		apply := func() {
 			if err := c.state.Apply(entry, c); err != nil {
 				panic(err)

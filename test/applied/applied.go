@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/apply"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -41,10 +42,10 @@ func With(o apply.Options) *State {
 }
 
 // Entry applies one entry with a request.
-func (a *State) Entry(r state.Request) { a.Block(state.Block{Count: 1, Requests: r.Append(nil)}) }
+func (a *State) Entry(r state.Request) { a.Block(entries.Block{Count: 1, Requests: r.Append(nil)}) }
 
 // Block applies one entry with a block of requests.
-func (a *State) Block(bl state.Block) {
+func (a *State) Block(bl entries.Block) {
 	a.Last++
 	a.Apply(Logged(a.Last, bl))
 }
@@ -63,18 +64,18 @@ func (a *State) Sessions() (list []session.Session) {
 
 // At applies an entry without requests at a position in the log.
 func At(f *apply.FSM, index, term uint64) {
-	l := Logged(index, state.Block{})
+	l := Logged(index, entries.Block{})
 	l.Term = term
 	f.Apply(l)
 }
 
 // Logged returns a log entry with one block. It returns nil if the block has no requests.
-func Logged(index uint64, bl state.Block) *raft.Log {
-	entry := state.BeginEntry(nil, 0)
+func Logged(index uint64, bl entries.Block) *raft.Log {
+	entry := entries.Begin(nil, 0)
 	if bl.Count > 0 {
 		entry = bl.Append(entry)
 	}
-	state.SealEntry(entry, 1)
+	entries.Seal(entry, 1)
 	return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: entry}
 }
 

@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
 // Bounds of a List, because the whole list travels with every write.
 const (
-	MaxIDs   = state.MaxIDs
-	MaxBytes = state.MaxIDBytes // how many bytes all identities together may have
+	MaxIDs   = entries.MaxIDs
+	MaxBytes = entries.MaxIDBytes // how many bytes all identities together may have
 )
 
 // SuperID is the identity that passes every check.

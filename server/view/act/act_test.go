@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/report"
@@ -61,8 +62,8 @@ func (l *lone) Do(_ context.Context, r state.Request) (state.Outcome, error) {
 }
 
 func (l *lone) apply(r state.Request) state.Outcome {
-	entry := (&state.Block{Count: 1, Requests: r.Append(nil)}).Append(state.BeginEntry(nil, 0))
-	state.SealEntry(entry, 1)
+	entry := (&entries.Block{Count: 1, Requests: r.Append(nil)}).Append(entries.Begin(nil, 0))
+	entries.Seal(entry, 1)
 	if err := l.st.Apply(entry, l); err != nil {
 		panic(err)
 	}

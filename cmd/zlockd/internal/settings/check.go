@@ -15,7 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/disk"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/tickets"
 )
@@ -67,8 +67,8 @@ func (s *Settings) check() {
 	s.checkCluster()
 	s.checkTimes()
 	s.checkBackups(given)
-	if s.MaxFrame < 128 || s.MaxFrame > state.MaxFrame {
-		s.Fault("--max-frame %d is not between 128 and %d bytes", s.MaxFrame, state.MaxFrame)
+	if s.MaxFrame < 128 || s.MaxFrame > entries.MaxFrame {
+		s.Fault("--max-frame %d is not between 128 and %d bytes", s.MaxFrame, entries.MaxFrame)
 	}
 	if most := int64(math.MaxInt64 >> 20); s.DataMiB > most || s.ReserveMiB > most {
 		s.Fault("--max-data and --disk-reserve count MiB: at most %d", most)

@@ -1,4 +1,4 @@
-package state
+package entries
 
 // All limits of sizes. Writers and readers use the same limits, because every server must be able to read
 // every acknowledged write after every restart. A test checks each limit.
@@ -17,7 +17,7 @@ const (
 	BatchBytes = 256 << 10
 	// MaxBlock is the longest block: several requests of less than BatchBytes, or one request.
 	MaxBlock = BlockHeaderSize + MaxRequest
-	// MaxEntry is the longest log entry: the leader's own requests, the block of its stream, and blocks of
+	// MaxSize is the longest log entry: the leader's own requests, the block of its stream, and blocks of
 	// other servers up to BatchBytes. The log stores must accept it.
-	MaxEntry = EntryHeaderSize + 3*(BatchBytes+MaxBlock)
+	MaxSize = HeaderSize + 3*(BatchBytes+MaxBlock)
 )

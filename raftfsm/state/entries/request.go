@@ -1,4 +1,4 @@
-package state
+package entries
 
 import (
 	"encoding/binary"
@@ -26,9 +26,9 @@ func (r *Request) Append(b []byte) []byte {
 	return jute.AppendBuffer(b, r.Body)
 }
 
-// decodeRequest cuts the first request off b into r. The identities of r are a set of the entry,
-// or decodeRequest appends them to ids and returns ids for reuse. r points into b.
-func decodeRequest(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID,
+// Decode cuts the first request off b into r. The identities of r are a set of the entry,
+// or Decode appends them to ids and returns ids for reuse. r points into b.
+func Decode(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID,
 	err error) {
 	d := jute.NewDecoder(b)
 	r.Session = d.Long()

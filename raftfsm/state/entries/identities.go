@@ -1,4 +1,4 @@
-package state
+package entries
 
 import (
 	"encoding/binary"
@@ -59,13 +59,13 @@ func split(b []byte) (head, identities, body, rest []byte) {
 // named reports whether an encoded list of identities has at least one.
 func named(identities []byte) bool { return len(identities) > 4 }
 
-// NameOnce returns an entry of kindBatch as one of kindNamed, if that is shorter. The entry must
+// NameOnce returns an entry of KindBatch as one of kindNamed, if that is shorter. The entry must
 // be well formed and not yet sealed.
 func NameOnce(entry []byte) (_ []byte, shorter bool) {
 	sets := map[string]int32{} // without identities NameOnce adds no set
 	var list [][]byte
 	saved := -4
-	for rest := entry[EntryHeaderSize:]; len(rest) > 0; {
+	for rest := entry[HeaderSize:]; len(rest) > 0; {
 		bl, next, err := NextBlock(rest)
 		if err != nil {
 			return entry, false
@@ -89,13 +89,13 @@ func NameOnce(entry []byte) (_ []byte, shorter bool) {
 	if saved <= 0 {
 		return entry, false
 	}
-	b := append(make([]byte, 0, len(entry)-saved), entry[:EntryHeaderSize]...)
-	b[1] += kindNamed - kindBatch
+	b := append(make([]byte, 0, len(entry)-saved), entry[:HeaderSize]...)
+	b[1] += kindNamed - KindBatch
 	b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
 	for _, ids := range list {
 		b = append(b, ids...)
 	}
-	for rest := entry[EntryHeaderSize:]; len(rest) > 0; {
+	for rest := entry[HeaderSize:]; len(rest) > 0; {
 		bl, next, _ := NextBlock(rest)
 		at := len(b)
 		b = append(b, make([]byte, BlockHeaderSize)...)
@@ -118,9 +118,9 @@ func NameOnce(entry []byte) (_ []byte, shorter bool) {
 	return b, true
 }
 
-// decodeSets cuts the sets of identities, if there are any, off the front of an entry's blocks.
-func decodeSets(entry []byte) (sets [][]jute.ID, blocks []byte, err error) {
-	blocks = entry[EntryHeaderSize:]
+// Sets cuts the sets of identities, if there are any, off the front of an entry's blocks.
+func Sets(entry []byte) (sets [][]jute.ID, blocks []byte, err error) {
+	blocks = entry[HeaderSize:]
 	if entry[1]&kindMask != kindNamed {
 		return nil, blocks, nil
 	}

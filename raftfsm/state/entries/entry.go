@@ -1,4 +1,4 @@
-package state
+package entries
 
 import (
 	"encoding/binary"
@@ -19,20 +19,20 @@ import (
 // sweeps). It has no stream, so Apply cannot recognise a repetition, and every request in it must be
 // conditional.
 const (
-	entryVersion    = 1
-	EntryHeaderSize = 14 // size of an entry without blocks
+	version         = 1
+	HeaderSize      = 14 // size of an entry without blocks
 	BlockHeaderSize = 24 // size of a block without requests
 	requestMinSize  = 24
 )
 
 // Kinds of entries are the low bits of the byte.
 const (
-	kindBatch byte = 1
+	KindBatch byte = 1
 	kindNamed byte = 2 // a batch with sets of identities
 	kindMask  byte = 0x07
 
-	kindFounding  byte = 3 // a batch that begins a cluster with rules unknown to release 0.1.0
-	kindTicketing byte = 4 // a batch that allows tickets, which release 0.1.0 does not know
+	KindFounding  byte = 3 // a batch that begins a cluster with rules unknown to release 0.1.0
+	KindTicketing byte = 4 // a batch that allows tickets, which release 0.1.0 does not know
 )
 
 // Options of the leader that proposed an entry are the other bits of its kind. They travel with the entry,
@@ -44,7 +44,7 @@ const (
 	NoQuota byte = 0x10 // ignore hard quotas
 	NoTTL   byte = 0x20 // refuse TTL nodes
 	Full    byte = 0x40 // refuse requests that need more room
-	LowDisk byte = 0x80 // a disk is low on space; see Refusal. The flag changes no request's effect
+	LowDisk byte = 0x80 // a disk is low on space; see state.Refusal. The flag changes no request's effect
 )
 
 // crcTable returns the table of CRC-32C. It is made on first use, which costs a quarter of a millisecond,
@@ -55,25 +55,25 @@ func crcTable() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 // because its state could differ from the other servers' from then on.
 var ErrCorrupt = errors.New("log entry is corrupt")
 
-// BeginEntry appends an entry's header to b, which must be empty. Blocks are
-// appended to the result, which SealEntry completes.
-func BeginEntry(b []byte, options byte) []byte {
-	b = append(b, entryVersion, kindBatch|options, 0, 0, 0, 0)
+// Begin appends an entry's header to b, which must be empty. Blocks are
+// appended to the result, which Seal completes.
+func Begin(b []byte, options byte) []byte {
+	b = append(b, version, KindBatch|options, 0, 0, 0, 0)
 	return append(b, 0, 0, 0, 0, 0, 0, 0, 0)
 }
 
-// entryOf returns an entry of the given kind with one request of the leader's own.
-func entryOf(kind, options byte, r *Request, now int64) []byte {
-	entry := BeginEntry(nil, options)
+// One returns an entry of the given kind with one request of the leader's own.
+func One(kind, options byte, r *Request, now int64) []byte {
+	entry := Begin(nil, options)
 	entry[1] = kind | options
 	own := Block{Count: 1, Requests: r.Append(nil)}
 	entry = own.Append(entry)
-	SealEntry(entry, now)
+	Seal(entry, now)
 	return entry
 }
 
-// SealEntry stamps the time and the checksum onto a complete entry.
-func SealEntry(b []byte, now int64) {
+// Seal stamps the time and the checksum onto a complete entry.
+func Seal(b []byte, now int64) {
 	binary.BigEndian.PutUint64(b[6:], uint64(now))
 	binary.BigEndian.PutUint32(b[2:], entrySum(b))
 }
@@ -82,18 +82,18 @@ func entrySum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:2], crcTable()), crcTable(), b[6:])
 }
 
-// CheckEntry verifies version, kind and checksum.
-func CheckEntry(b []byte) error {
+// Check verifies version, kind and checksum.
+func Check(b []byte) error {
 	switch {
-	case len(b) < EntryHeaderSize:
+	case len(b) < HeaderSize:
 		return fmt.Errorf("%w: %d bytes", ErrCorrupt, len(b))
 	case entrySum(b) != binary.BigEndian.Uint32(b[2:]):
 		return fmt.Errorf("%w: checksum mismatch", ErrCorrupt)
-	case b[0] != entryVersion:
+	case b[0] != version:
 		return fmt.Errorf("log entry of format %d: this program understands format %d; use the version that "+
 			"wrote it",
-			b[0], entryVersion)
-	case b[1]&kindMask < kindBatch || b[1]&kindMask > kindTicketing:
+			b[0], version)
+	case b[1]&kindMask < KindBatch || b[1]&kindMask > KindTicketing:
 		return fmt.Errorf("log entry of unknown kind %d", b[1])
 	}
 	return nil
@@ -151,7 +151,7 @@ func (bl *Block) Check() error {
 	rest := bl.Requests
 	for range bl.Count {
 		var err error
-		if rest, ids, err = decodeRequest(rest, nil, &r, ids[:0]); err != nil {
+		if rest, ids, err = Decode(rest, nil, &r, ids[:0]); err != nil {
 			return err
 		}
 	}
@@ -164,7 +164,7 @@ func (bl *Block) Check() error {
 // OnlyEphemeralCreates reports whether all requests of an entry that is not sealed yet create
 // ephemeral nodes. The entry must be well formed.
 func OnlyEphemeralCreates(entry []byte) bool {
-	for rest := entry[EntryHeaderSize:]; len(rest) > 0; {
+	for rest := entry[HeaderSize:]; len(rest) > 0; {
 		bl, next, err := NextBlock(rest)
 		if err != nil {
 			return false
@@ -190,14 +190,14 @@ type Logged struct {
 	*Request             // valid only during the call of fn
 }
 
-// ReadEntry calls fn for every request of an entry. It returns the time (ms since 1970) at which
+// Read calls fn for every request of an entry. It returns the time (ms since 1970) at which
 // the leader sealed the entry, and the leader's options.
-func ReadEntry(entry []byte, fn func(*Logged) error) (time int64, options byte, err error) {
-	if err := CheckEntry(entry); err != nil {
+func Read(entry []byte, fn func(*Logged) error) (time int64, options byte, err error) {
+	if err := Check(entry); err != nil {
 		return 0, 0, err
 	}
-	time, options = int64(binary.BigEndian.Uint64(entry[6:])), entryOptions(entry)
-	sets, rest, err := decodeSets(entry)
+	time, options = int64(binary.BigEndian.Uint64(entry[6:])), Options(entry)
+	sets, rest, err := Sets(entry)
 	if err != nil {
 		return time, options, err
 	}
@@ -209,7 +209,7 @@ func ReadEntry(entry []byte, fn func(*Logged) error) (time int64, options byte, 
 		requests := bl.Requests
 		for i := range uint64(bl.Count) {
 			var r Request
-			if requests, _, err = decodeRequest(requests, sets, &r, nil); err != nil {
+			if requests, _, err = Decode(requests, sets, &r, nil); err != nil {
 				return time, options, err
 			}
 			if err := fn(&Logged{bl.Origin, bl.Birth, bl.First + i, &r}); err != nil {
@@ -227,8 +227,8 @@ func IsFull(entry []byte) bool { return entry[1]&Full != 0 }
 // Low reports whether the leader that sealed an entry knew of a low disk. The entry must have been checked.
 func Low(entry []byte) bool { return entry[1]&LowDisk != 0 }
 
-// EntryTime returns the leader's time when it sealed an entry, in ms since 1970.
-func EntryTime(entry []byte) int64 { return int64(binary.BigEndian.Uint64(entry[6:])) }
+// Time returns the leader's time when it sealed an entry, in ms since 1970.
+func Time(entry []byte) int64 { return int64(binary.BigEndian.Uint64(entry[6:])) }
 
-// entryOptions returns the options of the leader that proposed an entry. The entry must have been checked.
-func entryOptions(entry []byte) byte { return entry[1] &^ kindMask }
+// Options returns the options of the leader that proposed an entry. The entry must have been checked.
+func Options(entry []byte) byte { return entry[1] &^ kindMask }

@@ -1,10 +1,11 @@
-package state
+package entries
 
 import (
 	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -12,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// ReadEntry passes on each request as it was proposed, with its place in its stream, from an entry of either
+// Read passes on each request as it was proposed, with its place in its stream, from an entry of either
 // kind.
 func TestEntriesAreRead(t *testing.T) {
 	ids := idsOf("a", 100)
@@ -21,7 +22,7 @@ func TestEntriesAreRead(t *testing.T) {
 		{Session: 8, Gen: 3, Op: jute.OpSync, Body: []byte{}},
 		{Session: 9, Gen: 4, Op: jute.OpDelete, IDs: ids, Body: []byte("xyz")},
 	}
-	entry := BeginEntry(nil, NoTTL|Full)
+	entry := Begin(nil, NoTTL|Full)
 	for i, bl := range []Block{{Origin: 1, Birth: 5, First: 10, Count: 2}, {Count: 1}} {
 		for _, r := range [][]Request{list[:2], list[2:]}[i] {
 			bl.Requests = r.Append(bl.Requests)
@@ -31,13 +32,13 @@ func TestEntriesAreRead(t *testing.T) {
 	named, shorter := NameOnce(bytes.Clone(entry))
 	must.That(t, shorter, "the identities are named twice")
 	for kind, entry := range map[string][]byte{"plain": entry, "named": named} {
-		SealEntry(entry, 1234)
+		Seal(entry, 1234)
 		var got []string
 		read := func(l *Logged) error {
 			got = append(got, fmt.Sprint(l.Origin, l.Birth, l.Seq, *l.Request))
 			return nil
 		}
-		time, options, err := ReadEntry(entry, read)
+		time, options, err := Read(entry, read)
 		expect.OK(t, err, "%s", kind)
 		expect.Equal(t, time, 1234, "%s: time", kind)
 		expect.Equal(t, options, NoTTL|Full, "%s: options", kind)
@@ -45,7 +46,7 @@ func TestEntriesAreRead(t *testing.T) {
 			fmt.Sprint(0, 0, 0, list[2])}, kind)
 		stop := errors.New("enough")
 		n := 0
-		_, _, err = ReadEntry(entry, func(*Logged) error {
+		_, _, err = Read(entry, func(*Logged) error {
 			if n++; n == 2 {
 				return stop
 			}
@@ -54,10 +55,10 @@ func TestEntriesAreRead(t *testing.T) {
 		expect.Is(t, err, stop, "%s", kind)
 		expect.Equal(t, n, 2, "%s: requests until the error", kind)
 		whole := 0
-		for cut := EntryHeaderSize + 1; cut < len(entry); cut++ {
+		for cut := HeaderSize + 1; cut < len(entry); cut++ {
 			short := bytes.Clone(entry[:cut])
-			SealEntry(short, 1234) // valid, though no leader proposes it
-			if _, _, err := ReadEntry(short, func(*Logged) error { return nil }); err == nil {
+			Seal(short, 1234) // valid, though no leader proposes it
+			if _, _, err := Read(short, func(*Logged) error { return nil }); err == nil {
 				whole++
 			} else {
 				expect.Is(t, err, ErrCorrupt, "%s: %d of %d bytes", kind, cut, len(entry))
@@ -65,7 +66,7 @@ func TestEntriesAreRead(t *testing.T) {
 		}
 		expect.Equal(t, whole, map[string]int{"plain": 1, "named": 2}[kind], "%s: cut behind the sets or a block", kind)
 		entry[0]++
-		_, _, err = ReadEntry(entry, read)
+		_, _, err = Read(entry, read)
 		expect.Fails(t, err, "%s: another format", kind)
 	}
 }
@@ -90,14 +91,14 @@ func TestEntriesOfEphemeralCreates(t *testing.T) {
 		{"a container", []Request{ephemeral(jute.OpCreateContainer, 1)}, false},
 		{"another operation", []Request{{Op: jute.OpSync, Body: []byte{1}}}, false},
 	} {
-		entry := BeginEntry(nil, 0)
+		entry := Begin(nil, 0)
 		for _, r := range x.list { // in a block each
 			bl := Block{Count: 1, Requests: r.Append(nil)}
 			entry = bl.Append(entry)
 		}
 		expect.Equal(t, OnlyEphemeralCreates(entry), x.want, "%s", x.name)
 	}
-	expect.That(t, !OnlyEphemeralCreates(append(BeginEntry(nil, 0), 1)), "what is no block")
+	expect.That(t, !OnlyEphemeralCreates(append(Begin(nil, 0), 1)), "what is no block")
 	first, second := ephemeral(jute.OpCreate, 1), Request{Session: -5, Op: jute.OpSync}
 	b := second.Append(first.Append(nil))
 	session, rest := PeekRequest(b)
@@ -135,7 +136,7 @@ func TestNamesOfIdentitiesSaveBytes(t *testing.T) {
 				bl.Requests = r.Append(bl.Requests)
 				bl.Count++
 			}
-			entry := bl.Append(BeginEntry(nil, 0))
+			entry := bl.Append(Begin(nil, 0))
 			saved := (n-1)*(12+size-4) - 4 - 4
 			if n == 0 {
 				saved = -4
@@ -163,7 +164,7 @@ func TestBytesOfAnEntryStay(t *testing.T) {
 		requests = r.Append(requests)
 	}
 	bl := Block{Origin: 3, Birth: 5, First: 1 << 33, Count: 3, Requests: requests}
-	plain := bl.Append(BeginEntry(nil, OneLayout|NoQuota|NoTTL|Full|LowDisk))
+	plain := bl.Append(Begin(nil, OneLayout|NoQuota|NoTTL|Full|LowDisk))
 	named, _ := NameOnce(bytes.Clone(plain))
 	for name, x := range map[string]struct {
 		entry []byte
@@ -179,7 +180,7 @@ func TestBytesOfAnEntryStay(t *testing.T) {
 			"0000005100000000000000070000000200000002ffffffff000000056669727374fffffffffffffffe000000" +
 			"00ffffffe100000000ffffffff00000000000000070000000200000002ffffffff000000046e657874"},
 	} {
-		SealEntry(x.entry, 1_700_000_000_000)
+		Seal(x.entry, 1_700_000_000_000)
 		expect.Equal(t, hex.EncodeToString(x.entry), x.want, "%s", name)
 	}
 }
@@ -197,31 +198,31 @@ func TestEntriesWithoutRepetitionStayAsTheyAre(t *testing.T) {
 		for _, r := range list {
 			bl.Requests = r.Append(bl.Requests)
 		}
-		entry := bl.Append(BeginEntry(nil, 0))
+		entry := bl.Append(Begin(nil, 0))
 		same, ok := NameOnce(entry)
 		expect.That(t, !ok, "%s: the entry counts as shorter", name)
 		expect.That(t, bytes.Equal(same, entry), "%s: the entry has changed", name)
-		expect.Equal(t, entry[1], kindBatch, "%s: kind of the entry", name)
+		expect.Equal(t, entry[1], KindBatch, "%s: kind of the entry", name)
 	}
 }
 
 func TestEntryOfAnotherReleaseIsNotCalledCorrupt(t *testing.T) {
 	for name, tune := range map[string]func([]byte){
-		"format 2":     func(e []byte) { e[0] = entryVersion + 1 },
+		"format 2":     func(e []byte) { e[0] = version + 1 },
 		"unknown kind": func(e []byte) { e[1] = 15 },
 	} {
-		e := BeginEntry(nil, 0)
+		e := Begin(nil, 0)
 		tune(e)
-		SealEntry(e, 1)
-		err := CheckEntry(e)
+		Seal(e, 1)
+		err := Check(e)
 		if expect.Fails(t, err, "%s", name) {
 			expect.That(t, !errors.Is(err, ErrCorrupt), "%s counts as corrupt: %v", name, err)
 			expect.Has(t, err.Error(), name)
 		}
 	}
-	full := BeginEntry(nil, NoQuota|NoTTL|Full)
-	SealEntry(full, 1)
-	expect.OK(t, CheckEntry(full), "all options")
+	full := Begin(nil, NoQuota|NoTTL|Full)
+	Seal(full, 1)
+	expect.OK(t, Check(full), "all options")
 }
 
 func TestBlockIsCheckedToTheLastByte(t *testing.T) {
@@ -273,4 +274,15 @@ func TestBlockIsCheckedToTheLastByte(t *testing.T) {
 	second, end := PeekRequest(next)
 	expect.That(t, session == 7 && second == 8 && len(end) == 0,
 		"peeked sessions %d and %d, %d bytes left", session, second, len(end))
+}
+
+// idsOf returns a set of identities of about the given size.
+func idsOf(name string, size int) []jute.ID {
+	return []jute.ID{{Scheme: "ip", ID: "10.0.0.1"}, {Scheme: "digest", ID: name + strings.Repeat("x", size)}}
+}
+
+// createBody returns the body of a create.
+func createBody(path string, flags int32) []byte {
+	b := jute.AppendBuffer(jute.AppendString(nil, path), []byte("data"))
+	return jute.AppendInt(jute.AppendACL(b, jute.WorldAnyone), flags)
 }
