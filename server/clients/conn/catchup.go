@@ -40,7 +40,7 @@ func (u *catchUp) add(list *[]string, path string) bool {
 	*list = append(*list, path)
 	u.n++
 	u.size += len(path)
-	u.cost += bounds.ReadSteps(path, *u.c.proof.ids.Load()) + bounds.WatchSteps(path)
+	u.cost += bounds.ReadSteps(path, *u.c.proof.IDs.Load()) + bounds.WatchSteps(path)
 	if u.n == catchUpChunk || u.size >= catchUpBytes {
 		u.compare()
 	}
@@ -68,7 +68,7 @@ func (u *catchUp) compare() {
 // view is the part of compare under the state lock.
 func (u *catchUp) view(st *state.State) {
 	u.zxid = st.Zxid()
-	st.Tree().CatchUp(*u.c.proof.ids.Load(), &u.step, u.arm, u.tell)
+	st.Tree().CatchUp(*u.c.proof.IDs.Load(), &u.step, u.arm, u.tell)
 }
 
 func (u *catchUp) arm(k watches.Kind, path string) {

@@ -46,7 +46,7 @@ func TestMissedEventsLeaveInPieces(t *testing.T) {
 	}()
 	c := newConn(s, server, nil)
 	c.from = new(address)
-	c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
+	c.proof.IDs.Store(identity.Unproved("127.0.0.1", false))
 	c.replica = still{state.New("test")}
 	c.out.Hush() // no flusher is to come
 	u, path := newCatchUp(c, 0), "/"+strings.Repeat("p", 2000)

@@ -38,7 +38,6 @@ import (
 	"github.com/zlockd/zlockd/server/clients/rest"
 	"github.com/zlockd/zlockd/server/clients/watchers"
 	"github.com/zlockd/zlockd/server/observe"
-	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -70,7 +69,7 @@ type Conn struct {
 
 	reader  reader
 	reads   readRun
-	proof   proof
+	proof   identity.Proof // only the connection's goroutine changes it; any may load its list
 	pulse   pulse
 	place   rest.Place // guarded by the lock of shared.resting
 	watcher watchers.Watcher
@@ -129,15 +128,6 @@ type readRun struct {
 	apart    bool       // the answer does not need a buffer
 	behind   bool       // the run must wait for the connection's writes before it continues
 	stop     bool       // the connection has ended during the run
-}
-
-// proof holds the client's identities. Only the connection's goroutine changes it. Any goroutine may load the
-// list of identities, which is replaced, never changed.
-type proof struct {
-	ids      identity.List    // the client's address, then its proved identities
-	exchange sasl.Negotiation // the SASL negotiation under way, if any
-	auths    int32            // auth packets so far
-	empties  uint8            // how many empty answers it got because the server has no SASL
 }
 
 // pulse says whether the client is alive. Any goroutine may read and write it.

@@ -30,7 +30,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	watcher := func(from *address) *Conn {
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from, c.watcher.From = from, &from.Address
-		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
+		c.proof.IDs.Store(identity.Unproved("127.0.0.1", false))
 		s.Watches.Add(&c.watcher, "/a", watches.Persistent)
 		return c
 	}
@@ -234,7 +234,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 				ids[i] = acl.DigestID(fmt.Sprintf("%02d:x", i))
 			}
 			ids[identity.MaxIDs-1] = list[len(list)-1].ID
-			c.proof.ids.Store(&ids)
+			c.proof.IDs.Store(&ids)
 			s.Watches.Add(&c.watcher, "/a", watches.Persistent)
 		}
 		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: acl.New(list)}}, 500)

@@ -84,7 +84,7 @@ func (c *Conn) startTLS() ends.Reason {
 			return ends.TLS
 		}
 		// A certificate may name its owner only in other fields; then it proves no subject.
-		if subject != "" && !c.proved(jute.ID{Scheme: identity.X509, ID: subject}) {
+		if subject != "" && !c.proof.IDs.Add(jute.ID{Scheme: identity.X509, ID: subject}, c.shared.Options.Super) {
 			return ends.Auth
 		}
 	}

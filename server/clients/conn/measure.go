@@ -82,7 +82,7 @@ func (c *Conn) follow(r *observe.Request, xid int32, out *state.Outcome, now tim
 	if r.Logged > 0 {
 		now = c.shared.Now() // the batch's time would be too early
 	}
-	r.Xid, r.Session, r.Addr, r.IDs = xid, c.session, c.from.Host, *c.proof.ids.Load()
+	r.Xid, r.Session, r.Addr, r.IDs = xid, c.session, c.from.Host, *c.proof.IDs.Load()
 	r.Outcome, r.Answered = *out, now
 	c.shared.Observed.Followed(r)
 }

@@ -39,7 +39,7 @@ func quietly(t testing.TB, o options.Options) *Shared {
 func connFrom(s *Shared, from *address) *Conn {
 	c := newConn(s, &net.TCPConn{}, nil)
 	c.from, c.watcher.From = from, &from.Address
-	c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
+	c.proof.IDs.Store(identity.Unproved("127.0.0.1", false))
 	return c
 }
 
@@ -75,7 +75,7 @@ func loose(t testing.TB, st *state.State) *Conn {
 	t.Cleanup(func() { a.Close() })
 	c := newConn(quietly(t, options.Options{}), b, nil)
 	c.replica = still{st}
-	c.proof.ids.Store(identity.Unproved(c.from.Host, false))
+	c.proof.IDs.Store(identity.Unproved(c.from.Host, false))
 	c.session = 1
 	return c
 }

@@ -127,7 +127,7 @@ func (c *Conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	if d.Err() != nil || !named && op != jute.OpGetEphemerals {
 		return w, false
 	}
-	list := st.Tree().Take(op, c.session, *c.proof.ids.Load(), path)
+	list := st.Tree().Take(op, c.session, *c.proof.IDs.Load(), path)
 	if list == nil {
 		return w, false
 	}
@@ -218,7 +218,7 @@ func (c *Conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	}
 	w, reply, code := c.answerRead(st, xid, op, body, refusal)
 	if op != jute.OpMultiRead {
-		c.reads.cost += w.Steps(*c.proof.ids.Load(), len(reply))
+		c.reads.cost += w.Steps(*c.proof.IDs.Load(), len(reply))
 	}
 	c.readAnswered(xid, op, st.Zxid(), code, reply)
 	return w, o.Size(), true
@@ -231,7 +231,7 @@ func (c *Conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	b, at := o.BeginReply(xid, st.Zxid(), o.Reserved())
 	if code == jute.OK {
 		var steps int
-		b, w, steps, code = request.AppendRecord(st.Tree(), b, c.session, *c.proof.ids.Load(), op, body)
+		b, w, steps, code = request.AppendRecord(st.Tree(), b, c.session, *c.proof.IDs.Load(), op, body)
 		if op == jute.OpMultiRead { // never parked: only the connection's own goroutine uses reads.cost
 			c.reads.cost += int64(steps)
 		}
@@ -304,7 +304,7 @@ func (c *Conn) answerOne(st *state.State, p outbox.Pending) {
 	o := &c.out
 	_, op, body := inbox.Header(p.Parked)
 	w, reply, code := c.answerRead(st, p.Xid, op, body, jute.OK)
-	c.charge(w.Steps(*c.proof.ids.Load(), len(reply)))
+	c.charge(w.Steps(*c.proof.IDs.Load(), len(reply)))
 	out := state.Outcome{Code: code, Zxid: st.Zxid(), Reply: reply}
 	now := c.shared.batchTime(&out)
 	c.answered(p, &out, now)

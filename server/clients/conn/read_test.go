@@ -256,7 +256,7 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 		s.Entrance.UseMeanwhile(g)
 		s.Entrance.SetReadOnly(true)
 		c := newConn(s, &net.TCPConn{}, nil)
-		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
+		c.proof.IDs.Store(identity.Unproved("127.0.0.1", false))
 		c.replica = g
 		for xid := range int32(requests) {
 			c.reader.in.Put(wire.AppendRequest(nil, xid, tt.op, wire.Path("/none")))

@@ -61,7 +61,7 @@ func (c *Conn) reconfig(xid int32, body []byte) bool {
 func (c *Conn) mayReconfigure() (may bool) {
 	c.replica.View(func(st *state.State) {
 		info, ok := st.Tree().Get(state.ConfigPath)
-		may = ok && acl.New(info.ACL).Allows(*c.proof.ids.Load(), jute.PermWrite)
+		may = ok && acl.New(info.ACL).Allows(*c.proof.IDs.Load(), jute.PermWrite)
 	})
 	return may
 }

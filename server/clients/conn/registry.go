@@ -73,7 +73,7 @@ func (s *Shared) tryAdd(c *Conn) (problem string) {
 	from.conns[c] = struct{}{}
 	c.from = from
 	c.watcher.From = &from.Address
-	c.proof.ids.Store(from.ids)
+	c.proof.IDs.Store(from.ids)
 	s.wg.Add(1)
 	return ""
 }

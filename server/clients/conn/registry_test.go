@@ -37,10 +37,10 @@ func TestConnectionsAreRegistered(t *testing.T) {
 	expect.That(t, conns[2].from != a,
 		"addresses are shared wrongly: want conns[2].from != a")
 	if expect.Equal(t, len(a.conns), 2, "addresses are shared wrongly: len(a.conns)") {
-		expect.Equal(t, conns[0].proof.ids.Load(), a.ids,
-			"addresses are shared wrongly: conns[0].proof.ids.Load()")
+		expect.Equal(t, conns[0].proof.IDs.Load(), a.ids,
+			"addresses are shared wrongly: conns[0].proof.IDs.Load()")
 	}
-	expect.Equal(t, fmt.Sprint(*conns[2].proof.ids.Load()), "[{ip b}]")
+	expect.Equal(t, fmt.Sprint(*conns[2].proof.IDs.Load()), "[{ip b}]")
 	if expect.Equal(t, len(s.All()), 3, "%d connections: len(s.all())", len(s.All())) {
 		if expect.Equal(t, len(s.watchersFrom("a")), 2, "%d connections", len(s.All())) {
 			expect.Equal(t, len(s.watchersFrom("c")), 0, "%d connections", len(s.All()))

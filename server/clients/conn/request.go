@@ -58,7 +58,7 @@ func (c *Conn) handle(frame []byte) bool {
 	case request.SASL:
 		return c.sasl(xid, body)
 	case request.Local:
-		return c.reply(xid, op, c.replica.Zxid(), jute.OK, c.proof.ids.AppendWhoAmI(nil))
+		return c.reply(xid, op, c.replica.Zxid(), jute.OK, c.proof.IDs.AppendWhoAmI(nil))
 	case request.Refused:
 		return c.refuseOp(xid, op)
 	case request.Reconfig:
@@ -69,7 +69,7 @@ func (c *Conn) handle(frame []byte) bool {
 }
 
 // admitted reports whether the client may send requests other than authentication.
-func (c *Conn) admitted() bool { return c.proof.ids.HasOneOf(c.shared.Options.RequireAuth) }
+func (c *Conn) admitted() bool { return c.proof.IDs.HasOneOf(c.shared.Options.RequireAuth) }
 
 // turnAway answers a request of a client that must authenticate first.
 func (c *Conn) turnAway(xid int32) bool {
@@ -111,7 +111,7 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		return false
 	}
 	r := state.Request{Session: c.session, Gen: c.gen, Op: op, Body: body}
-	if ids := *c.proof.ids.Load(); len(ids) > 1 {
+	if ids := *c.proof.IDs.Load(); len(ids) > 1 {
 		r.IDs = ids
 	}
 	if op == jute.OpCloseSession { // another connection may own the session by then

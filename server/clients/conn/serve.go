@@ -24,7 +24,7 @@ func newConn(s *Shared, nc net.Conn, config *tls.Config) *Conn {
 	c := &Conn{shared: s, socket: socket{from: from, born: s.Now()}}
 	c.reader.in, c.reads.view = new(inbox.Input), c.run
 	c.out.Init(&s.Outboxes, c, nc, config)
-	c.watcher = watchers.Watcher{Out: &c.out, IDs: &c.proof.ids, From: &c.from.Address}
+	c.watcher = watchers.Watcher{Out: &c.out, IDs: &c.proof.IDs, From: &c.from.Address}
 	return c
 }
 

@@ -1,4 +1,4 @@
-// Package identity determines the identities of a client, and whether it is the super user.
+// Package identity determines what a client has proved of itself: its identities, and whether it is the super user.
 package identity
 
 import (

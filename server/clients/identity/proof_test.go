@@ -1,12 +1,10 @@
-package conn
+package identity
 
 import (
 	"slices"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/clients/identity"
-	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/tree/acl"
 )
@@ -37,15 +35,16 @@ func TestWhatCredentialsProve(t *testing.T) {
 		{"super", []byte(""), nil, false, 0},
 		{"", nil, nil, false, 0},
 	} {
-		_, c := quiet(t, options.Options{Super: identity.Super{Digest: super}, EnsembleNames: x.names})
+		var p Proof
+		p.IDs.Store(Unproved("127.0.0.1", false))
 		for range 2 { // the second time proves nothing new
-			expect.Equal(t, c.prove(x.scheme, x.credentials), x.want, "%s %q", x.scheme, x.credentials)
-			ids := *c.proof.ids.Load()
+			expect.Equal(t, p.Prove(x.scheme, x.credentials, Super{Digest: super}, x.names), x.want, "%s %q", x.scheme, x.credentials)
+			ids := *p.IDs.Load()
 			if expect.Equal(t, len(ids), 1+x.ids, "%s %q: len(ids)", x.scheme, x.credentials) {
 				expect.That(t, slices.Contains(ids, address),
 					"%s %q: %v: want slices.Contains(ids, address)", x.scheme, x.credentials, ids)
-				expect.Equal(t, slices.Contains(ids, identity.SuperID), x.ids == 2,
-					"%s %q: slices.Contains(ids, identity.SuperID)", x.scheme, x.credentials)
+				expect.Equal(t, slices.Contains(ids, SuperID), x.ids == 2,
+					"%s %q: slices.Contains(ids, SuperID)", x.scheme, x.credentials)
 			}
 		}
 	}
