@@ -1,6 +1,9 @@
 package disk
 
-import "io"
+import (
+	"context"
+	"io"
+)
 
 // check verifies a stream in a goroutine of its own, beside the goroutine that reads or writes the stream.
 type check struct {
@@ -58,4 +61,20 @@ func (r *checkedReader) Close() error {
 		r.check = nil
 	}
 	return r.ReadCloser.Close()
+}
+
+// Until returns a writer to w that fails when ctx has ended: a large snapshot must not delay a server that
+// stops, or a command that is interrupted.
+func Until(ctx context.Context, w io.Writer) io.Writer { return stoppable{ctx, w} }
+
+type stoppable struct {
+	ctx context.Context
+	io.Writer
+}
+
+func (w stoppable) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.Writer.Write(b)
 }

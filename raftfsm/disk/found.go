@@ -65,7 +65,7 @@ func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	sink.(*snapshotSink).hurry = true
+	hurry(sink)
 	if err := write(sink); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}

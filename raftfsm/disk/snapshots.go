@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -45,8 +44,9 @@ const (
 	maxMeta         = 1 << 20 // the meta data contain the members
 )
 
-var crcTable = crc32.MakeTable(crc32.Castagnoli)
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// openSnapshotStore opens the snapshots of a directory, and makes the directory if it is missing.
 func openSnapshotStore(fs vfs.FS, dir string, retain int) (*snapshotStore, error) {
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, err
@@ -80,6 +80,9 @@ func openSnapshotStore(fs vfs.FS, dir string, retain int) (*snapshotStore, error
 	}
 	return s, err
 }
+
+// readSnapshots returns the snapshots of a stopped server's directory. Nothing can be written to them.
+func readSnapshots(dir string) *snapshotStore { return &snapshotStore{fs: vfs.ReadOnly, dir: dir} }
 
 // names lists the names of the snapshots, newest first; the order of the names is the order of the indexes.
 func (s *snapshotStore) names() ([]string, error) {
@@ -139,6 +142,20 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	return meta, contentOf(f, meta), nil
 }
 
+// openContent opens the content of a file. Files of Found and of a server have a trailer after the content;
+// openContent also accepts a file without a trailer. It closes the file after an error.
+func openContent(f vfs.File) (io.ReadCloser, error) {
+	meta, err := readSnapshotMeta(f)
+	if err != nil {
+		size, err := f.Size()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		meta = &raft.SnapshotMeta{Size: size}
+	}
+	return contentOf(f, meta), nil
+}
+
 // contentOf returns the content before the meta data.
 func contentOf(f vfs.File, meta *raft.SnapshotMeta) io.ReadCloser {
 	return struct {
@@ -147,6 +164,7 @@ func contentOf(f vfs.File, meta *raft.SnapshotMeta) io.ReadCloser {
 	}{io.NewSectionReader(f, 0, meta.Size), f}
 }
 
+// path returns the file of a snapshot.
 func (s *snapshotStore) path(id string) string { return filepath.Join(s.dir, id+snapshotSuffix) }
 
 func readSnapshotMeta(f vfs.File) (*raft.SnapshotMeta, error) {
@@ -170,7 +188,7 @@ func readSnapshotMeta(f vfs.File) (*raft.SnapshotMeta, error) {
 	if _, err := f.ReadAt(b, int64(content)); err != nil {
 		return nil, err
 	}
-	if crc32.Checksum(append(b, tail[:12]...), crcTable) != binary.BigEndian.Uint32(tail[12:]) {
+	if crc32.Checksum(append(b, tail[:12]...), castagnoli) != binary.BigEndian.Uint32(tail[12:]) {
 		return nil, errors.New("file is damaged (checksum)")
 	}
 	meta := new(raft.SnapshotMeta)
@@ -202,8 +220,11 @@ type snapshotSink struct {
 	done  bool
 
 	unsynced int  // bytes written since the last sync
-	hurry    bool // no other writer uses this disk
+	alone    bool // no other writer uses this disk
 }
+
+// hurry lets a sink write without rests, because no other writer uses the disk.
+func hurry(sink raft.SnapshotSink) { sink.(*snapshotSink).alone = true }
 
 func (s *snapshotSink) ID() string { return s.meta.ID }
 
@@ -217,7 +238,7 @@ const (
 func (s *snapshotSink) Write(b []byte) (int, error) {
 	n, err := s.f.WriteAt(b, s.meta.Size)
 	s.meta.Size += int64(n)
-	if s.unsynced += n; err != nil || s.hurry || s.unsynced < snapshotStep {
+	if s.unsynced += n; err != nil || s.alone || s.unsynced < snapshotStep {
 		return n, err
 	}
 	s.unsynced = 0
@@ -227,22 +248,6 @@ func (s *snapshotSink) Write(b []byte) (int, error) {
 	}
 	time.Sleep(min(time.Since(began), snapshotRest))
 	return n, nil
-}
-
-// Until returns a writer to w that fails when ctx has ended: a large snapshot must not delay a server that
-// stops, or a command that is interrupted.
-func Until(ctx context.Context, w io.Writer) io.Writer { return stoppable{ctx, w} }
-
-type stoppable struct {
-	ctx context.Context
-	io.Writer
-}
-
-func (w stoppable) Write(b []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.Writer.Write(b)
 }
 
 // Cancel removes the snapshot.
@@ -277,7 +282,7 @@ func (s *snapshotSink) finish() error {
 	}
 	b = binary.BigEndian.AppendUint64(b, uint64(s.meta.Size))
 	b = binary.BigEndian.AppendUint32(b, uint32(size))
-	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, crcTable))
+	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 	if _, err := s.f.WriteAt(b, s.meta.Size); err != nil {
 		return err
 	}
@@ -321,17 +326,16 @@ type memorySnapshots struct {
 	index  uint64 // index of the last entry in it
 }
 
+// newMemorySnapshots returns a store without a snapshot.
+func newMemorySnapshots() *memorySnapshots {
+	return &memorySnapshots{newest: raft.NewInmemSnapshotStore()}
+}
+
 type memorySink struct {
 	raft.SnapshotSink
 	own   raft.SnapshotStore // the store of this snapshot alone
 	index uint64
 	all   *memorySnapshots
-}
-
-// Forgets reports whether sink discards its snapshot, so that the caller need not write it.
-func Forgets(sink raft.SnapshotSink) bool {
-	_, is := sink.(*raft.DiscardSnapshotSink)
-	return is
 }
 
 func (s *memorySnapshots) now() raft.SnapshotStore {

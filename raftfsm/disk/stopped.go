@@ -92,7 +92,7 @@ func (s *Stopped) Close() error {
 
 // Snapshot opens the newest snapshot. If there is none, meta and content are nil.
 func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, file string, err error) {
-	store := &snapshotStore{fs: vfs.ReadOnly, dir: filepath.Join(s.dir, "snapshots")}
+	store := readSnapshots(filepath.Join(s.dir, "snapshots"))
 	list, err := store.List()
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(list) == 0 {
 		return nil, nil, "", nil
@@ -132,13 +132,5 @@ func ContentOf(path string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	meta, err := readSnapshotMeta(f)
-	if err != nil {
-		size, err := f.Size()
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		meta = &raft.SnapshotMeta{Size: size}
-	}
-	return contentOf(f, meta), nil
+	return openContent(f)
 }

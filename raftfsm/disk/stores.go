@@ -29,7 +29,7 @@ type Stores struct {
 // because no other server will need them.
 func NewMemoryStores(alone bool) *Stores {
 	mem := raft.NewInmemStore()
-	s := &Stores{Log: mem, Stable: mem, Snapshots: &memorySnapshots{newest: raft.NewInmemSnapshotStore()},
+	s := &Stores{Log: mem, Stable: mem, Snapshots: newMemorySnapshots(),
 		Identity: new(Identity), Seen: new([]byte)}
 	if alone { // the only use of a snapshot is to let raft drop its log
 		s.Snapshots = raft.NewDiscardSnapshotStore()

@@ -56,6 +56,8 @@ const (
 	keyVoteFor     = "LastVoteCand"
 )
 
+var crcTable = crc32.MakeTable(crc32.Castagnoli)
+
 func (r *termRecord) encode() []byte {
 	b := binary.BigEndian.AppendUint64(nil, r.term)
 	b = binary.BigEndian.AppendUint64(b, r.votedIn)

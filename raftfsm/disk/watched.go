@@ -363,3 +363,9 @@ func (s *watchedSink) Close() error {
 	s.published()
 	return nil
 }
+
+// Forgets reports whether sink discards its snapshot, so that the caller need not write it.
+func Forgets(sink raft.SnapshotSink) bool {
+	_, is := sink.(*raft.DiscardSnapshotSink)
+	return is
+}
