@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/disk/snapshots"
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
@@ -282,8 +283,8 @@ func (d *Disk) SaveSeen(b []byte) error {
 // NewestSnapshot returns the size of the newest snapshot on disk, and when it was written, or zero values if
 // there is no snapshot.
 func (d *Disk) NewestSnapshot() (size int64, at time.Time) {
-	if s, ok := d.stores.Snapshots.(*snapshotStore); ok {
-		return s.newest()
+	if s, ok := d.stores.Snapshots.(*snapshots.Store); ok {
+		return s.Newest()
 	}
 	return 0, time.Time{}
 }

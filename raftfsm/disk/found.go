@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/disk/snapshots"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
@@ -65,7 +66,7 @@ func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	hurry(sink)
+	snapshots.Hurry(sink)
 	if err := write(sink); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 	boltdb "github.com/hashicorp/raft-boltdb/v2"
 
+	"github.com/zlockd/zlockd/raftfsm/disk/snapshots"
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
@@ -92,7 +93,7 @@ func (s *Stopped) Close() error {
 
 // Snapshot opens the newest snapshot. If there is none, meta and content are nil.
 func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, file string, err error) {
-	store := readSnapshots(filepath.Join(s.dir, "snapshots"))
+	store := snapshots.ReadOnly(filepath.Join(s.dir, "snapshots"))
 	list, err := store.List()
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(list) == 0 {
 		return nil, nil, "", nil
@@ -101,7 +102,7 @@ func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, fi
 		return nil, nil, "", err
 	}
 	meta, content, err = store.Open(list[0].ID)
-	return meta, content, store.path(list[0].ID), err
+	return meta, content, store.Path(list[0].ID), err
 }
 
 // Entries calls fn for every entry of the log, with the entry's place in the files. torn is the place of an
@@ -132,5 +133,5 @@ func ContentOf(path string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openContent(f)
+	return snapshots.Content(f)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/disk/snapshots"
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
@@ -29,7 +30,7 @@ type Stores struct {
 // because no other server will need them.
 func NewMemoryStores(alone bool) *Stores {
 	mem := raft.NewInmemStore()
-	s := &Stores{Log: mem, Stable: mem, Snapshots: newMemorySnapshots(),
+	s := &Stores{Log: mem, Stable: mem, Snapshots: snapshots.NewMemory(),
 		Identity: new(Identity), Seen: new([]byte)}
 	if alone { // the only use of a snapshot is to let raft drop its log
 		s.Snapshots = raft.NewDiscardSnapshotStore()
@@ -72,7 +73,7 @@ func openStores(d *dataDir, kind string, retain int, begun bool, rand io.Reader)
 		s.Log = l
 		s.closers = append(s.closers, l)
 	}
-	if s.Snapshots, err = openSnapshotStore(fs, d.sub("snapshots"), retain); err != nil {
+	if s.Snapshots, err = snapshots.Open(fs, d.sub("snapshots"), retain); err != nil {
 		return s, err
 	}
 	// The new directories and files must be durable before other servers rely on them.

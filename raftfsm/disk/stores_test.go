@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/disk/snapshots"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/expect"
@@ -40,7 +41,8 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 		{"empty", nil, false, false},
 		{"our own is not read twice", rotten, true, true},
 	} {
-		store := must.Get(openSnapshotStore(vfs.OS, t.TempDir(), 2))(t)
+		dir := t.TempDir()
+		store := must.Get(snapshots.Open(vfs.OS, dir, 2))(t)
 		dog := newWatchdog(quiet, func(err error) { t.Errorf("%s: the server ends: %v", c.name, err) })
 		var damaged error
 		watched := watchedSnapshots{store, &Disk{dog: dog}, state.CheckSnapshot, func(err error) { damaged = err }}
@@ -50,7 +52,7 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 		}
 		must.Get(sink.Write(c.content))(t)
 		expect.Equal(t, sink.Close() == nil, c.ok, "%s", c.name)
-		left, err := filepath.Glob(filepath.Join(store.dir, "*"))
+		left, err := filepath.Glob(filepath.Join(dir, "*"))
 		expect.OK(t, err)
 		expect.Equal(t, len(left) == 1, c.ok, "%s: one file is left; the files are %v", c.name, left)
 		if !c.ok {

@@ -1,4 +1,6 @@
-package disk
+// Package snapshots keeps the snapshots of a server, as files or in memory. A snapshot is complete or absent.
+// It knows nothing of what a snapshot contains; package disk verifies and watches the writing and reading.
+package snapshots
 
 import (
 	"encoding/binary"
@@ -19,15 +21,15 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// snapshotStore keeps snapshots as single files, each complete or absent:
+// Store keeps snapshots as single files, each complete or absent:
 //
 //	file := content · meta (JSON) · content length u64 · meta length u32 · crc32c of meta and lengths u32
 //
 // The content carries its own checksums. A file is written under a temporary name, synced and renamed, and
 // then the directory is synced. So a crash leaves at most a temporary file, which the next start removes.
-// Unlike raft's own file store, snapshotStore never skips a damaged snapshot and uses an older one, because
+// Unlike raft's own file store, Store never skips a damaged snapshot and uses an older one, because
 // the log entries after the older snapshot are gone.
-type snapshotStore struct {
+type Store struct {
 	fs     vfs.FS
 	dir    string
 	retain int
@@ -39,15 +41,15 @@ type snapshotStore struct {
 }
 
 const (
-	snapshotSuffix  = ".snap"
-	snapshotTrailer = 16
-	maxMeta         = 1 << 20 // the meta data contain the members
+	suffix  = ".snap"
+	trailer = 16
+	maxMeta = 1 << 20 // the meta data contain the members
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// openSnapshotStore opens the snapshots of a directory, and makes the directory if it is missing.
-func openSnapshotStore(fs vfs.FS, dir string, retain int) (*snapshotStore, error) {
+// Open opens the snapshots of a directory, and makes the directory if it is missing.
+func Open(fs vfs.FS, dir string, retain int) (*Store, error) {
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, err
 	}
@@ -67,7 +69,7 @@ func openSnapshotStore(fs vfs.FS, dir string, retain int) (*snapshotStore, error
 			}
 		}
 	}
-	s := &snapshotStore{fs: fs, dir: dir, retain: retain}
+	s := &Store{fs: fs, dir: dir, retain: retain}
 	list, err := s.List()
 	if err != nil || len(list) == 0 {
 		return s, err
@@ -76,23 +78,23 @@ func openSnapshotStore(fs vfs.FS, dir string, retain int) (*snapshotStore, error
 	if known, ok := fs.(interface {
 		ModTime(name string) (time.Time, error)
 	}); ok {
-		s.time, err = known.ModTime(s.path(list[0].ID))
+		s.time, err = known.ModTime(s.Path(list[0].ID))
 	}
 	return s, err
 }
 
-// readSnapshots returns the snapshots of a stopped server's directory. Nothing can be written to them.
-func readSnapshots(dir string) *snapshotStore { return &snapshotStore{fs: vfs.ReadOnly, dir: dir} }
+// ReadOnly returns the snapshots of a stopped server's directory. Nothing can be written to them.
+func ReadOnly(dir string) *Store { return &Store{fs: vfs.ReadOnly, dir: dir} }
 
 // names lists the names of the snapshots, newest first; the order of the names is the order of the indexes.
-func (s *snapshotStore) names() ([]string, error) {
+func (s *Store) names() ([]string, error) {
 	all, err := s.fs.List(s.dir)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, name := range all {
-		if id, ok := strings.CutSuffix(name, snapshotSuffix); ok {
+		if id, ok := strings.CutSuffix(name, suffix); ok {
 			names = append(names, id)
 		}
 	}
@@ -101,15 +103,15 @@ func (s *snapshotStore) names() ([]string, error) {
 	return names, nil
 }
 
-// newest returns the size of the newest snapshot, and when it was written.
-func (s *snapshotStore) newest() (size int64, at time.Time) {
+// Newest returns the size of the newest snapshot, and when it was written.
+func (s *Store) Newest() (size int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.size, s.time
 }
 
 // List implements raft.SnapshotStore. It lists only the newest snapshot.
-func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
+func (s *Store) List() ([]*raft.SnapshotMeta, error) {
 	names, err := s.names()
 	if err != nil || len(names) == 0 {
 		return nil, err
@@ -121,12 +123,12 @@ func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	return []*raft.SnapshotMeta{meta}, f.Close()
 }
 
-func (s *snapshotStore) open(id string) (vfs.File, *raft.SnapshotMeta, error) {
-	f, err := s.fs.Open(s.path(id))
+func (s *Store) open(id string) (vfs.File, *raft.SnapshotMeta, error) {
+	f, err := s.fs.Open(s.Path(id))
 	if err != nil {
 		return nil, nil, err
 	}
-	meta, err := readSnapshotMeta(f)
+	meta, err := readMeta(f)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("snapshot %s: %w", f.Name(), err), f.Close())
 	}
@@ -134,7 +136,7 @@ func (s *snapshotStore) open(id string) (vfs.File, *raft.SnapshotMeta, error) {
 }
 
 // Open implements raft.SnapshotStore.
-func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (s *Store) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	f, meta, err := s.open(id)
 	if err != nil {
 		return nil, nil, err
@@ -142,10 +144,10 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	return meta, contentOf(f, meta), nil
 }
 
-// openContent opens the content of a file. Files of Found and of a server have a trailer after the content;
-// openContent also accepts a file without a trailer. It closes the file after an error.
-func openContent(f vfs.File) (io.ReadCloser, error) {
-	meta, err := readSnapshotMeta(f)
+// Content opens the content of a file. Files of Found and of a server have a trailer after the content;
+// Content also accepts a file without a trailer. It closes the file after an error.
+func Content(f vfs.File) (io.ReadCloser, error) {
+	meta, err := readMeta(f)
 	if err != nil {
 		size, err := f.Size()
 		if err != nil {
@@ -164,24 +166,24 @@ func contentOf(f vfs.File, meta *raft.SnapshotMeta) io.ReadCloser {
 	}{io.NewSectionReader(f, 0, meta.Size), f}
 }
 
-// path returns the file of a snapshot.
-func (s *snapshotStore) path(id string) string { return filepath.Join(s.dir, id+snapshotSuffix) }
+// Path returns the file of a snapshot.
+func (s *Store) Path(id string) string { return filepath.Join(s.dir, id+suffix) }
 
-func readSnapshotMeta(f vfs.File) (*raft.SnapshotMeta, error) {
+func readMeta(f vfs.File) (*raft.SnapshotMeta, error) {
 	length, err := f.Size()
 	if err != nil {
 		return nil, err
 	}
-	var tail [snapshotTrailer]byte
-	if length < snapshotTrailer {
+	var tail [trailer]byte
+	if length < trailer {
 		return nil, errors.New("file is cut short")
 	}
-	if _, err := f.ReadAt(tail[:], length-snapshotTrailer); err != nil {
+	if _, err := f.ReadAt(tail[:], length-trailer); err != nil {
 		return nil, err
 	}
 	content := binary.BigEndian.Uint64(tail[:])
 	size := int64(binary.BigEndian.Uint32(tail[8:]))
-	if size > maxMeta || content != uint64(length-snapshotTrailer-size) {
+	if size > maxMeta || content != uint64(length-trailer-size) {
 		return nil, errors.New("file is damaged (lengths)")
 	}
 	b := make([]byte, size)
@@ -200,7 +202,7 @@ func readSnapshotMeta(f vfs.File) (*raft.SnapshotMeta, error) {
 }
 
 // Create implements raft.SnapshotStore.
-func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
+func (s *Store) Create(version raft.SnapshotVersion, index, term uint64,
 	configuration raft.Configuration, configurationIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	id := fmt.Sprintf("%020d-%010d", index, term)
 	f, err := s.fs.Create(filepath.Join(s.dir, fmt.Sprintf("%s-%d.tmp", id, s.made.Add(1))))
@@ -209,12 +211,12 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	}
 	meta := &raft.SnapshotMeta{Version: version, ID: id, Index: index, Term: term,
 		Configuration: configuration, ConfigurationIndex: configurationIndex}
-	return &snapshotSink{store: s, f: f, meta: meta}, nil
+	return &fileSink{store: s, f: f, meta: meta}, nil
 }
 
-// snapshotSink is a snapshot being written.
-type snapshotSink struct {
-	store *snapshotStore
+// fileSink is a snapshot being written.
+type fileSink struct {
+	store *Store
 	f     vfs.File
 	meta  *raft.SnapshotMeta
 	done  bool
@@ -223,22 +225,22 @@ type snapshotSink struct {
 	alone    bool // no other writer uses this disk
 }
 
-// hurry lets a sink write without rests, because no other writer uses the disk.
-func hurry(sink raft.SnapshotSink) { sink.(*snapshotSink).alone = true }
+// Hurry lets a sink write without rests, because no other writer uses the disk.
+func Hurry(sink raft.SnapshotSink) { sink.(*fileSink).alone = true }
 
-func (s *snapshotSink) ID() string { return s.meta.ID }
+func (s *fileSink) ID() string { return s.meta.ID }
 
 // A sink writes a snapshot in steps, with a sync and a rest after each step. One sync of hundreds of
 // megabytes at the end would delay the syncs of the log, and so every client's write.
 const (
-	snapshotStep = 1 << 20
-	snapshotRest = 50 * time.Millisecond // the longest rest after a step
+	step        = 1 << 20
+	longestRest = 50 * time.Millisecond // the longest rest after a step
 )
 
-func (s *snapshotSink) Write(b []byte) (int, error) {
+func (s *fileSink) Write(b []byte) (int, error) {
 	n, err := s.f.WriteAt(b, s.meta.Size)
 	s.meta.Size += int64(n)
-	if s.unsynced += n; err != nil || s.alone || s.unsynced < snapshotStep {
+	if s.unsynced += n; err != nil || s.alone || s.unsynced < step {
 		return n, err
 	}
 	s.unsynced = 0
@@ -246,12 +248,12 @@ func (s *snapshotSink) Write(b []byte) (int, error) {
 	if err := s.f.Sync(); err != nil {
 		return n, err
 	}
-	time.Sleep(min(time.Since(began), snapshotRest))
+	time.Sleep(min(time.Since(began), longestRest))
 	return n, nil
 }
 
 // Cancel removes the snapshot.
-func (s *snapshotSink) Cancel() error {
+func (s *fileSink) Cancel() error {
 	if s.done {
 		return nil
 	}
@@ -260,7 +262,7 @@ func (s *snapshotSink) Cancel() error {
 }
 
 // Close makes the snapshot durable and visible, then removes old ones.
-func (s *snapshotSink) Close() error {
+func (s *fileSink) Close() error {
 	if s.done {
 		return nil
 	}
@@ -271,7 +273,7 @@ func (s *snapshotSink) Close() error {
 	return s.store.prune()
 }
 
-func (s *snapshotSink) finish() error {
+func (s *fileSink) finish() error {
 	b, err := json.Marshal(s.meta)
 	if err != nil {
 		return err
@@ -292,7 +294,7 @@ func (s *snapshotSink) finish() error {
 	if err := s.f.Close(); err != nil {
 		return err
 	}
-	if err := s.store.fs.Rename(s.f.Name(), s.store.path(s.meta.ID)); err != nil {
+	if err := s.store.fs.Rename(s.f.Name(), s.store.Path(s.meta.ID)); err != nil {
 		return err
 	}
 	if err := s.store.fs.SyncDir(s.store.dir); err != nil {
@@ -304,56 +306,56 @@ func (s *snapshotSink) finish() error {
 	return nil
 }
 
-func (s *snapshotStore) prune() error {
+func (s *Store) prune() error {
 	names, err := s.names()
 	if err != nil {
 		return err
 	}
 	for _, name := range names[min(s.retain, len(names)):] {
-		if err := s.fs.Remove(s.path(name)); err != nil {
+		if err := s.fs.Remove(s.Path(name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// memorySnapshots is the snapshot store of a server in memory. A complete snapshot replaces the previous one.
+// Memory is the snapshot store of a server in memory. A complete snapshot replaces the previous one.
 // raft's own store in memory drops its snapshot when the next snapshot begins, so here each snapshot has a
 // store of its own.
-type memorySnapshots struct {
+type Memory struct {
 	mu     sync.Mutex
 	newest raft.SnapshotStore
 	index  uint64 // index of the last entry in it
 }
 
-// newMemorySnapshots returns a store without a snapshot.
-func newMemorySnapshots() *memorySnapshots {
-	return &memorySnapshots{newest: raft.NewInmemSnapshotStore()}
+// NewMemory returns a store without a snapshot.
+func NewMemory() *Memory {
+	return &Memory{newest: raft.NewInmemSnapshotStore()}
 }
 
 type memorySink struct {
 	raft.SnapshotSink
 	own   raft.SnapshotStore // the store of this snapshot alone
 	index uint64
-	all   *memorySnapshots
+	all   *Memory
 }
 
-func (s *memorySnapshots) now() raft.SnapshotStore {
+func (s *Memory) now() raft.SnapshotStore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.newest
 }
 
 // List implements raft.SnapshotStore.
-func (s *memorySnapshots) List() ([]*raft.SnapshotMeta, error) { return s.now().List() }
+func (s *Memory) List() ([]*raft.SnapshotMeta, error) { return s.now().List() }
 
 // Open implements raft.SnapshotStore.
-func (s *memorySnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (s *Memory) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return s.now().Open(id)
 }
 
 // Create implements raft.SnapshotStore.
-func (s *memorySnapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
+func (s *Memory) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
 	membersIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
 	own := raft.NewInmemSnapshotStore()
 	sink, err := own.Create(version, index, term, members, membersIndex, t)

@@ -1,4 +1,4 @@
-package disk
+package snapshots
 
 import (
 	"errors"
@@ -20,12 +20,12 @@ import (
 )
 
 func TestF5DamagedSnapshotIsRefusedWhole(t *testing.T) {
-	store := must.Get(openSnapshotStore(vfs.OS, t.TempDir(), 2))(t)
+	store := must.Get(Open(vfs.OS, t.TempDir(), 2))(t)
 	sink := must.Get(store.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
 	snap := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2})
 	must.OK(t, snap.Write(sink, func(read func()) { read() }))
 	must.OK(t, sink.Close())
-	path := store.path(sink.ID())
+	path := store.Path(sink.ID())
 	good := must.Get(os.ReadFile(path))(t)
 	for at := range good {
 		bad := append([]byte(nil), good...)
@@ -38,7 +38,7 @@ func TestF5DamagedSnapshotIsRefusedWhole(t *testing.T) {
 }
 
 // readBack reads the newest snapshot as a starting server does.
-func readBack(store *snapshotStore) error {
+func readBack(store *Store) error {
 	list, err := store.List()
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func readBack(store *snapshotStore) error {
 
 // A complete snapshot in memory replaces an older one, but never a newer one.
 func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
-	store := newMemorySnapshots()
+	store := NewMemory()
 	for _, c := range []struct {
 		index uint64
 		whole bool
@@ -83,7 +83,7 @@ func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
 }
 
 // write writes a snapshot of a few bytes.
-func write(t *testing.T, s *snapshotStore, index uint64) (id string) {
+func write(t *testing.T, s *Store, index uint64) (id string) {
 	t.Helper()
 	sink := must.Get(s.Create(1, index, 2, raft.Configuration{}, 1, nil))(t)
 	must.Get(io.WriteString(sink, "content"))(t)
@@ -94,13 +94,13 @@ func write(t *testing.T, s *snapshotStore, index uint64) (id string) {
 	return sink.ID()
 }
 
-func at(s *snapshotStore) time.Time {
-	_, when := s.newest()
+func at(s *Store) time.Time {
+	_, when := s.Newest()
 	return when
 }
 
 func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
-	s := must.Get(openSnapshotStore(vfs.OS, t.TempDir(), 2))(t)
+	s := must.Get(Open(vfs.OS, t.TempDir(), 2))(t)
 	list, err := s.List()
 	expect.OK(t, err)
 	expect.Equal(t, len(list), 0, "snapshots in an empty store")
@@ -133,7 +133,7 @@ func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 // A snapshot whose writer did not finish does not count, and the next start removes it.
 func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	dir := t.TempDir()
-	s := must.Get(openSnapshotStore(vfs.OS, dir, 2))(t)
+	s := must.Get(Open(vfs.OS, dir, 2))(t)
 	left := must.Get(s.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
 	io.WriteString(left, "half")
 	cancelled := must.Get(s.Create(1, 6, 2, raft.Configuration{}, 1, nil))(t)
@@ -143,20 +143,20 @@ func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	expect.Equal(t, len(list), 0, "snapshots that are offered")
 	files, _ := os.ReadDir(dir)
 	expect.Equal(t, len(files), 1, "%d files", len(files))
-	must.Get(openSnapshotStore(vfs.OS, dir, 2))(t)
+	must.Get(Open(vfs.OS, dir, 2))(t)
 	files, _ = os.ReadDir(dir)
 	expect.Equal(t, len(files), 0, "files left after the next start")
 }
 
 // A failed write of a snapshot must be reported: raft cuts its log after a snapshot.
 func TestSnapshotThatFailsIsNone(t *testing.T) {
-	for name, spoil := range map[string]func(*snapshotSink){
-		"write":  func(s *snapshotSink) { s.f.Close() },
-		"rename": func(s *snapshotSink) { os.Remove(s.f.Name()) },
+	for name, spoil := range map[string]func(*fileSink){
+		"write":  func(s *fileSink) { s.f.Close() },
+		"rename": func(s *fileSink) { os.Remove(s.f.Name()) },
 	} {
-		s := must.Get(openSnapshotStore(vfs.OS, t.TempDir(), 2))(t)
+		s := must.Get(Open(vfs.OS, t.TempDir(), 2))(t)
 		sink := must.Get(s.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
-		spoil(sink.(*snapshotSink))
+		spoil(sink.(*fileSink))
 		_, err := io.WriteString(sink, "content")
 		if name == "write" {
 			expect.Fails(t, err, "a write to a closed file")
@@ -173,7 +173,7 @@ func TestSnapshotThatFailsIsNone(t *testing.T) {
 func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 	for nth := 1; ; nth++ {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(1, 1)))
-		store, err := openSnapshotStore(power.Mount(), "/snapshots", 1)
+		store, err := Open(power.Mount(), "/snapshots", 1)
 		must.OK(t, err)
 		write(t, store, 4) // makes room for the next one
 		before, done := store.size, 0
@@ -214,7 +214,7 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 	for seed := range uint64(30) {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))
 		fs := power.Mount()
-		store, err := openSnapshotStore(fs, "/snapshots", 1)
+		store, err := Open(fs, "/snapshots", 1)
 		if err = errors.Join(err, fs.SyncDir("/")); err != nil { // as openStores does
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 		must.Fails(t, sink.Close(), "killed, and closed")
 		power.OnOp(nil)
 		offered := func() int {
-			store := must.Get(openSnapshotStore(power.Mount(), "/snapshots", 1))(t)
+			store := must.Get(Open(power.Mount(), "/snapshots", 1))(t)
 			list := must.Get(store.List())(t)
 			return len(list)
 		}
@@ -240,3 +240,5 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 		expect.Equal(t, after, 1, "seed %d: snapshots after a loss of power", seed)
 	}
 }
+
+var errRefused = errors.New("refused by the disk")
