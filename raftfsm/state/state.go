@@ -205,7 +205,7 @@ func (s *State) noteSession(sess *session.Session, what uint64) {
 // clusterPrefix returns the first bits of a cluster's session ids, so that two clusters rarely share ids.
 // Snapshots store it, so the hash may change between releases.
 func clusterPrefix(cluster string) uint32 {
-	return crc32.Checksum([]byte(cluster), castagnoli()) & 0xffffff
+	return crc32.Checksum([]byte(cluster), crc32.MakeTable(crc32.Castagnoli)) & 0xffffff
 }
 
 // mix folds v into h; every bit of both reaches every bit of the result.

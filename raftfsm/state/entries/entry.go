@@ -2,58 +2,15 @@ package entries
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 
 	"github.com/zlockd/zlockd/jute"
 )
 
-// A raft log entry is a batch of requests:
-//
-//	entry   := version u8 · kind u8 · crc32c u32 · leader's wall time i64 (ms) · sets? · block*
-//	block   := origin server u32 · birth u32 · first seq u64 · count u32 · length u32 · request*
-//	request := session i64 · generation u32 · op i32 · identities · body
-//
-// The checksum covers everything but itself. A block of origin 0 holds the leader's own requests (expiry,
-// sweeps). It has no stream, so Apply cannot recognise a repetition, and every request in it must be
-// conditional.
-const (
-	version         = 1
-	HeaderSize      = 14 // size of an entry without blocks
-	BlockHeaderSize = 24 // size of a block without requests
-	requestMinSize  = 24
-)
-
-// Kinds of entries are the low bits of the byte.
-const (
-	KindBatch byte = 1
-	kindNamed byte = 2 // a batch with sets of identities
-	kindMask  byte = 0x07
-
-	KindFounding  byte = 3 // a batch that begins a cluster with rules unknown to release 0.1.0
-	KindTicketing byte = 4 // a batch that allows tickets, which release 0.1.0 does not know
-)
-
-// Options of the leader that proposed an entry are the other bits of its kind. They travel with the entry,
-// because servers may be started with different options. To release 0.1.0, which does not know OneLayout, an
-// entry with this bit has an unknown kind.
-const (
-	OneLayout byte = 0x08 // refuse contenders of another layout than those present
-
-	NoQuota byte = 0x10 // ignore hard quotas
-	NoTTL   byte = 0x20 // refuse TTL nodes
-	Full    byte = 0x40 // refuse requests that need more room
-	LowDisk byte = 0x80 // a disk is low on space; see state.Refusal. The flag changes no request's effect
-)
-
 // crcTable returns the table of CRC-32C. It is made on first use, which costs a quarter of a millisecond,
 // because most calls of zlock never need it.
 func crcTable() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
-
-// ErrCorrupt marks an entry whose bytes have changed since the leader sealed it. The server must stop,
-// because its state could differ from the other servers' from then on.
-var ErrCorrupt = errors.New("log entry is corrupt")
 
 // Begin appends an entry's header to b, which must be empty. Blocks are
 // appended to the result, which Seal completes.
