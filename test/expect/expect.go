@@ -66,6 +66,15 @@ func Has(t testing.TB, text, part string, what ...any) bool {
 	return fail(t, what, "no %q in:\n%s", part, text)
 }
 
+// Lacks expects a text without a part in it.
+func Lacks(t testing.TB, text, part string, what ...any) bool {
+	if !strings.Contains(text, part) {
+		return true
+	}
+	t.Helper()
+	return fail(t, what, "%q in:\n%s", part, text)
+}
+
 // That expects a condition to hold.
 func That(t testing.TB, holds bool, format string, args ...any) bool {
 	if holds {

@@ -27,6 +27,7 @@ func TestDifferencesAreTold(t *testing.T) {
 		"read: EOF":                 func(t testing.TB) bool { return OK(t, wrapped) },
 		"it is taken: no error":     func(t testing.TB) bool { return Fails(t, nil, "it is taken") },
 		"no \"b\" in:\naa":          func(t testing.TB) bool { return Has(t, "aa", "b") },
+		"\"b\" in:\nabc":            func(t testing.TB) bool { return Lacks(t, "abc", "b") },
 		"5 of 6":                    func(t testing.TB) bool { return That(t, false, "%d of 6", 5) },
 		"got the error x, want EOF": func(t testing.TB) bool { return Is(t, errors.New("x"), io.EOF) },
 	} {
@@ -37,7 +38,7 @@ func TestDifferencesAreTold(t *testing.T) {
 	}
 	r := &recorder{TB: t}
 	held := List(r, nil, []int{}) && OK(r, nil) && Fails(r, io.EOF) && Is(r, wrapped, io.EOF) &&
-		Has(r, "abc", "b") && That(r, true, "x") && OK(r, Err(1, nil))
+		Has(r, "abc", "b") && Lacks(r, "abc", "d") && That(r, true, "x") && OK(r, Err(1, nil))
 	if !held || r.said != "" {
 		t.Errorf("what holds is told as %q", r.said)
 	}

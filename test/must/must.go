@@ -1,5 +1,5 @@
 // Package must ends a test when a step fails that is not the test's subject, such as reading a file or
-// starting a server. Equal, List, Fails, Is and That compare as in package expect.
+// starting a server. Equal, List, Fails, Is, Has, Lacks and That compare as in package expect.
 package must
 
 import (
@@ -99,6 +99,15 @@ func Has(t testing.TB, text, part string, what ...any) {
 	}
 	t.Helper()
 	expect.Has(t, text, part, what...)
+	t.FailNow()
+}
+
+func Lacks(t testing.TB, text, part string, what ...any) {
+	if !strings.Contains(text, part) {
+		return
+	}
+	t.Helper()
+	expect.Lacks(t, text, part, what...)
 	t.FailNow()
 }
 
