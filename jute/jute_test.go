@@ -3,7 +3,6 @@ package jute
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"math"
 	"reflect"
 	"strings"
@@ -195,26 +194,29 @@ func TestRequests(t *testing.T) {
 		}
 	}
 	d = NewDecoder(AppendInt(AppendString(nil, "/a"), -1))
-	if r := d.PathVersion(); r != (PathVersion{Path: "/a", Version: -1}) || d.Err() != nil {
-		t.Errorf("delete: %+v, %v", r, d.Err())
-	}
+	r := d.PathVersion()
+	expect.Equal(t, r, PathVersion{Path: "/a", Version: -1}, "delete")
+	expect.OK(t, d.Err())
 	d = NewDecoder(unhex(t, "ffffffff 00000003"))
-	if r := d.PathVersion(); r != (PathVersion{NoPath: true, Version: 3}) || d.Err() != nil {
-		t.Errorf("delete of null: %+v, %v", r, d.Err())
-	}
+	r = d.PathVersion()
+	expect.Equal(t, r, PathVersion{NoPath: true, Version: 3}, "delete of null")
+	expect.OK(t, d.Err())
 	d = NewDecoder(AppendInt(AppendBuffer(AppendString(nil, "/a"), nil), 7))
-	if r := d.SetDataRequest(); r.Path != "/a" || r.Data != nil || r.Version != 7 || d.Err() != nil {
-		t.Errorf("setData: %+v, %v", r, d.Err())
-	}
+	set := d.SetDataRequest()
+	expect.Equal(t, set.Path, "/a", "setData: path")
+	expect.That(t, set.Data == nil, "setData: the data are %q, want nil", set.Data)
+	expect.Equal(t, set.Version, 7, "setData: version")
+	expect.OK(t, d.Err())
 	d = NewDecoder(AppendInt(AppendACL(AppendString(nil, "/a"), WorldAnyone), 7))
-	if r := d.SetACLRequest(); r.Path != "/a" || !reflect.DeepEqual(r.ACL, WorldAnyone) || r.Version != 7 ||
-		d.Err() != nil {
-		t.Errorf("setACL: %+v, %v", r, d.Err())
-	}
+	setACL := d.SetACLRequest()
+	expect.Equal(t, setACL.Path, "/a", "setACL: path")
+	expect.List(t, setACL.ACL, WorldAnyone, "setACL: ACL")
+	expect.Equal(t, setACL.Version, 7, "setACL: version")
+	expect.OK(t, d.Err())
 	d = NewDecoder(AppendMultiHeader(nil, OpCheck, false, -1))
-	if h := d.MultiHeader(); h != (MultiHeader{OpCheck, false, -1}) || d.Err() != nil {
-		t.Errorf("multi header: %+v, %v", h, d.Err())
-	}
+	h := d.MultiHeader()
+	expect.Equal(t, h, MultiHeader{OpCheck, false, -1}, "multi header")
+	expect.OK(t, d.Err())
 }
 
 func TestFramesStandBehindEachOther(t *testing.T) {
@@ -253,8 +255,8 @@ func TestCountsAreBelievedAsFarAsBytesAreThere(t *testing.T) {
 	} {
 		d := NewDecoder(append(AppendInt(nil, x.count), make([]byte, x.rest)...))
 		got := d.Count(x.elem)
-		expect.That(t, got == x.want && errors.Is(d.Err(), x.err), "%d of %d bytes, %d there: %d, %v", x.count, x.elem,
-			x.rest, got, d.Err())
+		expect.Equal(t, got, x.want, "%d of %d bytes, %d there", x.count, x.elem, x.rest)
+		expect.Is(t, d.Err(), x.err, "%d of %d bytes, %d there", x.count, x.elem, x.rest)
 	}
 	d := NewDecoder([]byte{0, 0})
 	expect.Equal(t, d.Count(4), 0, "a count cut short: d.Count(4)")
@@ -323,8 +325,9 @@ func TestListsOfACLs(t *testing.T) {
 		if acl == nil {
 			n = -1
 		}
-		expect.That(t, n == x.n && null == x.null && errors.Is(d.Err(), x.err), "%s: %d entries, null id %v, %v", x.name, n,
-			null, d.Err())
+		expect.Equal(t, n, x.n, "%s", x.name)
+		expect.Equal(t, null, x.null, "%s: null", x.name)
+		expect.Is(t, d.Err(), x.err, "%s", x.name)
 		for i, a := range acl {
 			expect.Equal(t, a.Perms, int32(i), "%s: a.Perms", x.name)
 			expect.Equal(t, a.Scheme, "ip", "%s: a.Scheme", x.name)

@@ -99,9 +99,11 @@ func TestDeadlineIsTheFirstTickAtWhichDueReturnsIt(t *testing.T) {
 	e.Touch(1, time.Second, 1)
 	at, ok := deadlineOf(e, 1)
 	want := time.Second + resolution
-	expect.That(t, ok && at == want, "deadline %v %v, want %v", at, ok, want)
+	expect.That(t, ok, "deadline %v %v, want %v", at, ok, want)
+	expect.Equal(t, at, want, "deadline")
 	early, then := due(e, at-1), due(e, at)
-	expect.That(t, len(early) == 0 && len(then) == 1, "due before it: %v, at it: %v", early, then)
+	expect.Equal(t, len(early), 0, "due before it: length of %v", early)
+	expect.Equal(t, len(then), 1, "due before it: length of %v", then)
 	if _, ok := deadlineOf(e, 2); ok {
 		t.Error("an unknown session has a deadline")
 	}
@@ -181,9 +183,9 @@ func TestNextIsNoLaterThanAnyDeadline(t *testing.T) {
 	e.Touch(1, 130*time.Millisecond, 0)
 	e.Touch(2, time.Hour, 0)
 	due := e.Due
-	if at := e.Next(limit); at != 140*time.Millisecond || len(due(at-1, 9, nil)) != 0 {
-		t.Errorf("a deadline of 130 ms: Due comes at %v, want 140 ms", at)
-	}
+	at = e.Next(limit)
+	expect.Equal(t, at, 140*time.Millisecond, "a deadline of 130 ms")
+	expect.Equal(t, len(due(at-1, 9, nil)), 0, "a deadline of 130 ms: number of due")
 	got := due(140*time.Millisecond, 9, nil)
 	if expect.Equal(t, len(got), 1, "at 140 ms %v is due, want session 1: len(got)", got) {
 		expect.Equal(t, got[0], 1, "at 140 ms %v is due, want session 1: got[0]", got)

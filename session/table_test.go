@@ -43,7 +43,8 @@ func TestCounterCarriesIntoPrefix(t *testing.T) {
 	tab.next |= 1<<32 - 1
 	a := tab.Create(1, password(1), 1, "", 0)
 	b := tab.Create(1, password(1), 1, "", 0)
-	expect.That(t, a.ID == 1<<56|5<<32|0xffffffff && b.ID == 1<<56|6<<32, "ids %#x %#x", a.ID, b.ID)
+	expect.Equal(t, a.ID, 1<<56|5<<32|0xffffffff, "id")
+	expect.Equal(t, b.ID, 1<<56|6<<32, "id")
 }
 
 func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
@@ -132,7 +133,8 @@ func TestAttachMovesTheSession(t *testing.T) {
 	got, ok := tab.Attach(s.ID, password(1), 9000, 2, "b")
 	want := s
 	want.Gen, want.Timeout, want.Owner, want.Addr = 2, 9000, 2, "b"
-	expect.That(t, ok && got == want, "attached %+v %v, want %+v", got, ok, want)
+	expect.That(t, ok, "attached %+v %v, want %+v", got, ok, want)
+	expect.Equal(t, got, want, "attached")
 	stored, _ := tab.Get(s.ID)
 	expect.Equal(t, stored, want, "stored %+v", stored)
 }
@@ -206,8 +208,8 @@ func TestTableAgainstModel(t *testing.T) {
 			last = s.ID
 			n++
 		})
-		must.That(t, n == len(model) && tab.Len() == n,
-			"%d listed, Len %d, model %d", n, tab.Len(), len(model))
+		must.Equal(t, n, len(model))
+		must.Equal(t, tab.Len(), n, "len")
 	}
 }
 
@@ -309,9 +311,9 @@ func TestAdoptedSessions(t *testing.T) {
 	d := jute.NewDecoder(tab.Append(nil))
 	must.OK(t, loaded.Load(&d))
 	for _, id := range ids {
-		if s, ok := loaded.Attach(id, password(9), 4000, 1, "a"); !ok || s.Gen != 2 {
-			t.Errorf("%#x cannot be attached to", uint64(id))
-		}
+		s, ok := loaded.Attach(id, password(9), 4000, 1, "a")
+		expect.That(t, ok, "%#x cannot be attached to", uint64(id))
+		expect.Equal(t, s.Gen, 2, "gen")
 		expect.That(t, loaded.Remove(id), "%#x cannot be ended", uint64(id))
 	}
 	_, ok := loaded.Get(own.ID)
@@ -381,9 +383,9 @@ func TestOwnedBy(t *testing.T) {
 	tab := NewTable(1)
 	want := func(one, two int) {
 		t.Helper()
-		if a, b := tab.OwnedBy(1), tab.OwnedBy(2); a != one || b != two {
-			t.Errorf("servers own %d and %d sessions, want %d and %d", a, b, one, two)
-		}
+		a, b := tab.OwnedBy(1), tab.OwnedBy(2)
+		expect.Equal(t, a, one, "sessions of a server")
+		expect.Equal(t, b, two, "sessions of a server")
 	}
 	a := tab.Create(1000, [jute.PasswordSize]byte{1}, 1, "", 0)
 	b := tab.Create(1000, [jute.PasswordSize]byte{2}, 1, "", 0)

@@ -15,7 +15,8 @@ func TestAnswerOfAMultiThatEndsEarly(t *testing.T) {
 	for _, answer := range [][]byte{nil, jute.AppendMultiHeader(nil, -1, true, -1)} {
 		d := jute.NewDecoder(answer)
 		results, err := readMulti(&d, "", make([]Op, 1))
-		expect.That(t, err == jute.ErrShort && results == nil, "%x: %v, %v", answer, results, err)
+		expect.Equal(t, err, jute.ErrShort, "%x: the error", answer)
+		expect.That(t, results == nil, "%x: %v, %v", answer, results, err)
 	}
 }
 

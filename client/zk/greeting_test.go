@@ -2,7 +2,6 @@ package zk_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -144,7 +143,8 @@ func TestLongestRequest(t *testing.T) {
 			c := must.Get(zk.Dial(t.Context(), "a", zk.Options{MaxRequest: room,
 				Dial: func(context.Context, string, string) (net.Conn, error) { return piped(obliging), nil }}))(t)
 			err := c.Sync(t.Context(), "/path")
-			expect.That(t, errors.Is(err, want) && (err == nil) == (want == nil), "room for %d: %v", room, err)
+			expect.Is(t, err, want, "room for %d", room)
+			expect.Equal(t, err == nil, want == nil, "room for %d: whether it succeeds", room)
 			must.OK(t, c.Close(t.Context()))
 		}
 	})

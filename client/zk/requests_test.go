@@ -59,9 +59,9 @@ func TestRequests(t *testing.T) {
 			"error %#v: want !errors.Is(err, zk.ErrUncertain)", err)
 		_, err = c.Create(ctx, zk.Create{Path: "/a"})
 		is(t, err, zk.ErrNodeExists)
-		if st := must.Get(c.Exists(ctx, "/a"))(t); st == nil || st.Version != 1 {
-			t.Fatalf("exists %+v", st)
-		}
+		there := must.Get(c.Exists(ctx, "/a"))(t)
+		must.That(t, there != nil, "the node does not exist")
+		must.Equal(t, there.Version, 1, "version")
 		if st := must.Get(c.Exists(ctx, "/b"))(t); st != nil {
 			t.Fatalf("exists %+v", st)
 		}
@@ -179,8 +179,8 @@ func TestChroot(t *testing.T) {
 		_, w := must.Get2(c.GetW(ctx, "/x/y"))(t)
 		made := must.Get(c.Create(ctx, zk.Create{Path: "/x/y/n-", Mode: zk.PersistentSequential}))(t)
 		res := must.Get(c.Multi(ctx, zk.Create{Path: "/x/m"}, zk.SetData{Path: "/x/y", Version: -1}))(t)
-		must.That(t, made.Path == "/x/y/n-0000000000" && res[0].Path == "/x/m",
-			"made %s, %s", made.Path, res[0].Path)
+		must.Equal(t, made.Path, "/x/y/n-0000000000", "path")
+		must.Equal(t, res[0].Path, "/x/m", "path")
 		if fired(t, w); w.Event() != (zk.Event{Type: zk.EventDataChanged, Path: "/x/y"}) {
 			t.Fatalf("event %+v", w.Event())
 		}

@@ -353,9 +353,9 @@ func TestSilentServerIsLeft(t *testing.T) {
 			}}))(t)
 		id := c.Session().ID
 		time.Sleep(10 * time.Minute)
-		if s := c.Session(); !s.Connected || s.ID != id {
-			t.Fatalf("an idle session: %+v", s)
-		}
+		idle := c.Session()
+		must.That(t, idle.Connected, "an idle session is not connected")
+		must.Equal(t, idle.ID, id, "an idle session: ID")
 		link.Cut()
 		time.Sleep(5 * time.Second)
 		link.Mend()

@@ -16,7 +16,8 @@ func TestWatches(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
 		st, w := must.Get2(c.ExistsW(ctx, "/w"))(t)
-		must.That(t, st == nil && w.Event() == (zk.Event{}), "%+v, %+v", st, w.Event())
+		must.That(t, st == nil, "%+v, %+v", st, w.Event())
+		must.Equal(t, w.Event(), zk.Event{}, "event")
 		node(t, c, "/w", "")
 		select { // the event came before the answer
 		case <-w.Fired():
@@ -41,15 +42,18 @@ func TestWatches(t *testing.T) {
 		must.OK(t, err)
 		must.OK(t, c.Delete(ctx, "/w", -1))
 		a, b := fired(t, data), fired(t, list)
-		must.That(t, a == zk.EventDeleted && b == zk.EventDeleted, "events %v, %v", a, b)
-		if _, none, err := c.GetW(ctx, "/w"); none != nil || err == nil || c.Watches() != 0 {
-			t.Fatalf("%v, %d watches", err, c.Watches())
-		}
+		must.Equal(t, a, zk.EventDeleted, "events")
+		must.Equal(t, b, zk.EventDeleted, "events")
+		_, none, err := c.GetW(ctx, "/w")
+		must.That(t, none == nil, "a failed GetW returns a watch")
+		must.Fails(t, err)
+		must.Equal(t, c.Watches(), 0, "watches")
 		_, w = must.Get2(c.ExistsW(ctx, "/w"))(t)
 		must.OK(t, c.RemoveWatches(ctx, "/w"))
 		must.OK(t, c.RemoveWatches(ctx, "/w"))
 		ev := fired(t, w)
-		must.That(t, ev == zk.EventLost && c.Watches() == 0, "event %v, %d watches", ev, c.Watches())
+		must.Equal(t, ev, zk.EventLost, "event")
+		must.Equal(t, c.Watches(), 0, "watches")
 	})
 }
 
@@ -142,7 +146,8 @@ func TestWatchesRefused(t *testing.T) {
 		defer rule.Remove()
 		p.Cut()
 		a, b := fired(t, data), fired(t, list)
-		must.That(t, a == zk.EventLost && b == zk.EventLost, "events %v, %v", a, b)
+		must.Equal(t, a, zk.EventLost, "events")
+		must.Equal(t, b, zk.EventLost, "events")
 	})
 }
 
@@ -255,12 +260,13 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 			t.Fatal("it is there")
 		}
 		ev := fired(t, w)
-		must.That(t, ev == zk.EventDeleted && c.Watches() == 0, "event %v, %d watches", ev, c.Watches())
+		must.Equal(t, ev, zk.EventDeleted, "event")
+		must.Equal(t, c.Watches(), 0, "watches")
 		// Nor does one that waits for a creation end by the node's absence.
 		_, w = must.Get2(c.ExistsW(ctx, "/hidden"))(t)
 		must.Get(c.Exists(ctx, "/hidden"))(t)
-		must.That(t, w.Event() == (zk.Event{}) && c.Watches() == 1,
-			"event %v, %d watches", w.Event(), c.Watches())
+		must.Equal(t, w.Event(), zk.Event{}, "event")
+		must.Equal(t, c.Watches(), 1, "watches")
 	})
 }
 
