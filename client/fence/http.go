@@ -20,8 +20,8 @@ func Middleware(g *Gate, next http.Handler) http.Handler {
 // later hold comes, the context of the running request ends.
 //
 // A sequencer is no secret and has no signature. Without Checker the handler believes what a caller sends: a
-// caller that makes up a sequencer shuts out the holders of its lock, and without Lock each path that it names
-// stays in the gate's store. So without Checker let only authenticated callers reach the handler.
+// caller that makes up a sequencer shuts out the holders of its lock, and without Lock each path that it
+// names stays in the gate's store. So without Checker let only authenticated callers reach the handler.
 //
 // \t428 the request has no sequencer
 // \t400 the sequencer is invalid, or is a permit

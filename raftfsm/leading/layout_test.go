@@ -67,8 +67,8 @@ func TestTicketsNeedEveryServer(t *testing.T) {
 	expect.That(t, !tm.o.State.HasTickets(), "tickets are allowed")
 }
 
-// The members are asked at their present addresses, before a cluster begins as well as later. A voter that does
-// not answer may be of an older release, but a cluster begins without its observers.
+// The members are asked at their present addresses, before a cluster begins as well as later. A voter that
+// does not answer may be of an older release, but a cluster begins without its observers.
 func TestMembersAreAskedWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -84,7 +84,7 @@ func TestMembersAreAskedWhereTheyAre(t *testing.T) {
 	expect.That(t, tm.o.understand(t.Context(), foundingVersion), "a silent observer keeps a cluster back")
 	moved.silent, moved.says.says.Version = false, foundingVersion-1
 	tm.o.Port = moved
-	expect.That(t, !tm.o.understand(t.Context(), foundingVersion), "an observer of an older release is passed over")
+	expect.That(t, !tm.o.understand(t.Context(), foundingVersion), "an older observer is passed over")
 }
 
 // movedPort answers at one address only.

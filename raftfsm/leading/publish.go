@@ -52,8 +52,8 @@ func (o *Options) found(ctx context.Context) error {
 const foundingVersion = 2
 
 // understand reports whether all voters say that they understand a version. A voter that does not answer may
-// run an older release. Unlike allUnderstand it does not wait for observers: a cluster begins without them, and
-// one of an older release then stops at the first entry.
+// run an older release. Unlike allUnderstand it does not wait for observers: a cluster begins without them,
+// and one of an older release then stops at the first entry.
 func (o *Options) understand(ctx context.Context, version int) bool {
 	ctx, cancel := context.WithTimeout(ctx, foundingWait)
 	defer cancel()

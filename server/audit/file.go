@@ -83,8 +83,8 @@ func (l *file) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// turn begins a new file, and removes the oldest files until Keep old files are left. If the directory refuses
-// that, the old file goes on, because a line in a long file is better than none.
+// turn begins a new file, and removes the oldest files until Keep old files are left. If the directory
+// refuses that, the old file goes on, because a line in a long file is better than none.
 func (l *file) turn() error {
 	if err := l.f.Close(); err != nil {
 		return err

@@ -215,8 +215,8 @@ func (s *Server) stepsAside(ctx context.Context, q *Request, g *sight, why sessi
 }
 
 // leavesPlace removes a node of a ticket that does not hold, unless the ticket has got its lock since the
-// look: another request may have told the caller so, and then the ticket must not end. It returns false if the
-// ticket must be looked at again.
+// look: another request may have told the caller so, and then the ticket must not end. It returns false if
+// the ticket must be looked at again.
 func (s *Server) leavesPlace(ctx context.Context, g *sight) (left bool, err error) {
 	var ops []byte
 	add := func(op jute.OpCode, path string, version int32) {
