@@ -175,11 +175,11 @@ func (o *options) check(path string) error {
 	case o.Layout >= recipe.LayoutZooKeeper:
 		return fmt.Errorf("%w: %v", ErrInvalid, o.Layout)
 	case o.Layout == recipe.LayoutPolicy && !o.PolicySet:
-		return fmt.Errorf("%w: this layout is chosen by WithPolicy", ErrInvalid)
+		return fmt.Errorf("%w: use WithPolicy to choose this layout", ErrInvalid)
 	case o.Wait < 0 || o.MaxHold < 0 || o.LockDelay < 0 || o.RevokeGrace < 0 || o.MaxWriterWait < 0:
 		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
 	case o.ofSession:
-		return fmt.Errorf("%w: an option of the session is given to Dial, not to a lock", ErrInvalid)
+		return fmt.Errorf("%w: give an option of the session to Dial, not to a lock", ErrInvalid)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, try bool, opts []Option)
 	cfg := s.cfg.with(opts)
 	if cfg.Layout != s.cfg.Layout {
 		return nil, hold.ErrorAt(s.path,
-			fmt.Errorf("%w: a semaphore's layout is not that of a call", ErrInvalid))
+			fmt.Errorf("%w: give the layout to the semaphore, not to a call", ErrInvalid))
 	}
 	ask, err := s.c.ask(s.path, cfg, fence.Permit, try)
 	if err != nil {

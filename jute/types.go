@@ -86,7 +86,7 @@ func (d *Decoder) ACL() (acl []ACL, nullID bool) { return d.aclOnto(nil, 1<<30) 
 // is enough to refuse the ACL.
 const KeptACL = 1001
 
-// aclOnto is like ACL, but it reuses the memory of room and keeps at most most entries.
+// aclOnto is like ACL, but it reuses the memory of room and keeps no more than most entries.
 func (d *Decoder) aclOnto(room []ACL, most int) (acl []ACL, nullID bool) {
 	n := d.Count(12)
 	if n <= 0 {

@@ -48,7 +48,7 @@ func TestBackupThatHasNoRoom(t *testing.T) {
 	err := n.Room(1 << 40)
 	expect.That(t, errors.Is(err, upkeep.ErrNoRoom), "%v", err)
 	must.Fails(t, err)
-	expect.Has(t, err.Error(), "make some and try again")
+	expect.Has(t, err.Error(), "make room and try again")
 	expect.OK(t, n.Fits(100, 1000))
 	expect.Fails(t, n.Fits(101, 1000), "more nodes than are allowed")
 	expect.Fails(t, n.Fits(100, 1001), "more bytes than are allowed")

@@ -88,8 +88,8 @@ func (c *certificate) word(now time.Time) (text string, bad bool) {
 	switch left := c.until.Sub(now); {
 	case c.until.Before(c.NotAfter) && left < certificateSoon:
 		return fmt.Sprintf("the authority that signed the certificate for %s ends on %s (UTC), and no server "+
-			"believes another then: renew it, and give its new certificate to all servers", c.use,
-			c.until.UTC().Format(time.DateTime)), left < certificateBad
+			"trusts the certificate after that: renew the authority, and give its new certificate to all "+
+			"servers", c.use, c.until.UTC().Format(time.DateTime)), left < certificateBad
 	case now.Before(c.NotBefore):
 		return fmt.Sprintf("the certificate for %s is not valid yet: it is from %s to %s (UTC); look at the clock",
 			c.use, from, to), true
@@ -115,7 +115,7 @@ func (c *certificate) authorityWord(now time.Time) (text string, bad bool) {
 		ends = "has ended"
 	}
 	return fmt.Sprintf("the last authority for the certificates of %s %s on %s (UTC), and no certificate is "+
-		"believed then: add the certificate of the next authority to the file",
+		"trusted after that: add the certificate of the next authority to the file",
 		strings.TrimSuffix(c.use, "-ca"), ends, c.until.UTC().Format(time.DateTime)), left < certificateBad
 }
 

@@ -241,7 +241,7 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) { // alone: a process 
 		says         string
 	}{
 		{"", "", 401, "Auth info"}, {"", "digest super:wrong", 403, "Not authorized"},
-		{"?wait=1h", super, 400, "is no duration"},
+		{"?wait=1h", super, 400, "is not a duration"},
 	} {
 		if code, text := ask(bad.query, bad.login); code != bad.code || !strings.Contains(text, bad.says) {
 			t.Errorf("%q as %q: %d %q", bad.query, bad.login, code, text)

@@ -29,14 +29,14 @@ func (i *Instance) serveTrace(w http.ResponseWriter, r *http.Request) {
 
 func (i *Instance) trace(w http.ResponseWriter, r *http.Request) *port.Refusal {
 	if r.Method != http.MethodGet {
-		return port.Refuse(http.StatusMethodNotAllowed, "a trace is asked for by GET")
+		return port.Refuse(http.StatusMethodNotAllowed, "use GET for a trace")
 	}
 	if _, no := i.authorize().User(r, "A trace tells of others' requests"); no != nil {
 		return no
 	}
 	wait, err := time.ParseDuration(cmp.Or(r.URL.Query().Get("wait"), traceTime))
 	if err != nil || wait <= 0 || wait > traceTimeMax {
-		return port.Refuse(http.StatusBadRequest, "wait %q is no duration up to %v, such as 5s",
+		return port.Refuse(http.StatusBadRequest, "wait %q is not a duration of at most %v, such as 5s",
 			r.URL.Query().Get("wait"), traceTimeMax)
 	}
 	recorder := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: wait, MaxBytes: traceBytes})

@@ -78,7 +78,7 @@ func (t *Table) AllTickets(f func(*Session)) {
 	}
 }
 
-// TicketsDue appends to out the tickets whose Until has passed, at most most of them.
+// TicketsDue appends to out the tickets whose Until has passed, and no more than most.
 func (t *Table) TicketsDue(now int64, most int, out []int64) []int64 {
 	if t.tickets == nil {
 		return out

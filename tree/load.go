@@ -175,7 +175,7 @@ func (l *Loader) node(d *jute.Decoder) error {
 		return fmt.Errorf("ACL %d is not known", id)
 	}
 	if shared < 0 || int(shared) > len(l.path) {
-		return errors.New("it shares more than there is")
+		return errors.New("its path shares more bytes with the path before than that path has")
 	}
 	l.path = append(l.path[:shared], rest...)
 	s.ACL = l.acls[id]
@@ -281,7 +281,7 @@ func (t *Tree) place(parent *nodes.Node, path string, s nodes.State) error {
 			return errors.New("two roots")
 		}
 		if s.Kind != nodes.PlainNode {
-			return errors.New("the root is no plain node")
+			return errors.New("the root is not a plain node")
 		}
 		t.Root = &nodes.Node{State: s}
 		t.acls.Retain(s.ACL)

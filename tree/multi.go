@@ -42,9 +42,9 @@ func (o *multiOp) next(d *jute.Decoder) (more, ok bool) {
 	return ok, ok
 }
 
-// multiCreate returns the operation that a create inside a multi amounts to: here the flags decide
-// on the kind of node, not the operation. Illegal flags yield OpError. The flags of a time to live
-// in an operation without one are an error too, but a later one: see step.
+// multiCreate returns the operation of a create inside a multi: here the flags decide on the kind of node,
+// not the operation. Illegal flags yield OpError. Flags of a time to live in an operation without one are an
+// error too; step reports it.
 func multiCreate(op jute.OpCode, flags int32) jute.OpCode {
 	switch flags {
 	case jute.FlagPersistent, jute.FlagEphemeral, jute.FlagPersistentSequential, jute.FlagEphemeralSequential:

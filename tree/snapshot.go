@@ -43,7 +43,7 @@ type Snapshot struct {
 	hash   digest.Sum
 	nodes  int // how many there were
 	stage  snapshotStage
-	acls   map[*acl.Set]uint32 // those written, by number
+	acls   map[*acl.Set]uint32 // the numbers of the ACLs already written
 	last   []byte              // path of the node written last
 	out    int                 // nodes written
 	stack  []walkFrame

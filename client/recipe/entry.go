@@ -12,7 +12,7 @@ type Node struct {
 	Data    string
 	Session int64 // session of an ephemeral node
 	Czxid   int64
-	Ctime   int64 // ms since 1970, and so is Mtime
+	Ctime   int64 // ms since 1970, like Mtime
 	Mtime   int64
 	Version int32
 	Hidden  bool // the caller may not read its data

@@ -120,7 +120,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 		"nothing was done")
 	has(run(0, "sessions", mine), "holds")
 	has(run(0, "end-session", mine, "--yes", "--auth-file", auth), "did: end session "+mine)
-	has(run(call.ExitNo, "sessions", mine), "has ended")
+	has(run(call.ExitNo, "sessions", mine), " ended ")
 	has(run(0, "sessions", "--ended"), mine, "operator", "ended by an operator")
 	has(run(call.ExitFailed, "sessions", mine, "--ended"), "leave out the ID")
 }

@@ -22,6 +22,6 @@ func Safe(voters []uint32, follow map[uint32]bool) error {
 		return nil
 	}
 	return status.Errorf(status.Unsafe, "after this change only %d of the %d voters follow and have the log, "+
-		"which is no majority: the cluster would stop. First start the servers that are down, and replace those "+
-		"that have lost their data", n, len(voters))
+		"which is not a majority: the cluster would stop. First start the servers that are down, and replace "+
+		"those that have lost their data", n, len(voters))
 }

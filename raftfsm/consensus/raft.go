@@ -36,7 +36,7 @@ type Options struct {
 	Port             *peer.Port            // nil in a cluster of one server
 	Verify           func(io.Reader) error // reads a snapshot that another server sends
 	Damaged          func(error)           // called when a snapshot on the disk is damaged
-	Leadership       *Leadership           // gets notes of leadership gained and lost
+	Leadership       *Leadership           // told when this server gains or loses leadership
 	Log              *slog.Logger
 	Closed           *atomic.Bool // set when this server stops
 }

@@ -95,7 +95,7 @@ func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 // noteStored adds the append to the running execution trace.
 func noteStored(logs []*raft.Log, durable bool) {
 	if trace.IsEnabled() && len(logs) > 0 {
-		trace.Logf(context.Background(), "log", "entry %d is in the log; it is on the disk: %v",
+		trace.Logf(context.Background(), "log", "entry %d is in the log; on the disk: %v",
 			logs[len(logs)-1].Index, durable)
 	}
 }

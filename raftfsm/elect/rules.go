@@ -106,9 +106,9 @@ func (s *Survey) count(is func(*Opinion) bool) (n int) {
 // majority reports whether n voters and this server form a majority.
 func (s *Survey) majority(n int) bool { return s.Voter && n+1 > s.Voters/2 }
 
-// Turn returns how long this server waits for servers with a longer log to stand first. An answer does not
-// count the entries that are still on their way to the disk. So two servers may each believe that the other
-// stands first, or each that it stands first itself. Then the ids decide.
+// Turn returns how long this server waits for servers with a longer log to stand first. A server's answer
+// leaves out the entries that are still on their way to its disk. So two servers may both wait for each
+// other, or neither waits. Then their ids decide.
 func (s *Survey) Turn() (d time.Duration) {
 	for i := range s.Opinions {
 		o := &s.Opinions[i]

@@ -16,7 +16,7 @@ type storedBy struct {
 	grown signal.Signal // sent when at changes; it has one waiter
 
 	mu sync.Mutex
-	at state.Position // the end of the agreement; its term is that of the leader with whose log it agrees
+	at state.Position // up to its index the server's log is equal to that of the leader of its term
 }
 
 // Note records that a server answered: its log agrees, up to an index, with the log of the leader of that

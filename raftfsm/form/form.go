@@ -369,7 +369,7 @@ func (f *Forming) Compare(servers []raft.Server) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.o.List.Peers)) {
 		if members[id] == "" {
-			f.o.Log.Warn("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT",
+			f.o.Log.Warn("--peers names a server that is not a member: add it by zlock member add ID HOST:PORT",
 				"peer", id, "addr", f.o.List.Peers[id])
 		}
 	}

@@ -331,7 +331,7 @@ func TestWhatAServerWaitsForIsToldOnce(t *testing.T) {
 func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
 	members := []raft.Server{{ID: "1", Address: "one:1"}, {ID: "2", Address: "two:1"}, {ID: "3",
 		Address: "three:1"}}
-	const added, missing, other, moved = "names a server that is no member", "a member is missing in --peers",
+	const added, missing, other, moved = "names a server that is not a member", "a member is missing in --peers",
 		"--peers has another address", "another address than the cluster knows"
 	for _, c := range []struct {
 		name  string

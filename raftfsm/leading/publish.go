@@ -168,7 +168,7 @@ func (p *notice) silence(d time.Duration) {
 // raft's configuration.
 func (t *Term) PublishMembers() { t.publish(false, 0) }
 
-// publish publishes the members except server without (0: all of them). With renew it publishes a new
+// publish publishes the members except server without (0: all of them). If renew is true, it publishes a new
 // version even if nothing changed.
 func (t *Term) publish(renew bool, without uint32) {
 	if t.o.Port == nil {

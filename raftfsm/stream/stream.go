@@ -263,8 +263,8 @@ func (s *Stream) pop() state.Waiter {
 	if s.lanes.count > 0 {
 		s.wake()
 	}
-	// Wake all waiters at once, and only when several of them have room: it depends on its session which
-	// waiter may continue.
+	// Which waiter may continue depends on its session. So wake all waiters at once, but only when there is room
+	// for several of them.
 	if s.waiters > 0 && s.lenLocked() < maxRequests*3/4 &&
 		len(s.buf)-s.bufHead+s.lanes.bytes < maxBytes*3/4 {
 		s.room.Broadcast()

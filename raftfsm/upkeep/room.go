@@ -71,7 +71,7 @@ func (u *Upkeep) Room(bytes int64) error {
 		return nil
 	}
 	if why := u.lowWith(bytes); why != "" {
-		return fmt.Errorf("%w: %s; make some and try again", ErrNoRoom, why)
+		return fmt.Errorf("%w: %s; make room and try again", ErrNoRoom, why)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) backup(r *http.Request, format string) (*apply.Backup, *port.Refusal) {
 	switch {
 	case r.Method != http.MethodGet:
-		return nil, port.Refuse(http.StatusMethodNotAllowed, "a snapshot is asked for by GET")
+		return nil, port.Refuse(http.StatusMethodNotAllowed, "use GET for a snapshot")
 	case r.URL.Query().Get("streaming") == "false":
 		return nil, port.Refuse(http.StatusBadRequest,
 			"snapshots are streamed; this server takes its own by itself")

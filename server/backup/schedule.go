@@ -37,7 +37,7 @@ func (t *Taker) Notice() string {
 		return fmt.Sprintf("backups in %s have failed since %s, and %s: %s", t.Dir,
 			s.Since.UTC().Format(time.RFC3339), newest, s.Err)
 	case s.Age > 2*t.Interval:
-		return fmt.Sprintf("backups in %s are missing, and %s: the server was not up, or not able to", t.Dir,
+		return fmt.Sprintf("backups in %s are missing, and %s: the server was down, or could not take them", t.Dir,
 			newest)
 	}
 	return ""

@@ -91,7 +91,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 	if r.URL.Path == "/v1/tickets" {
 		if r.Method != http.MethodGet {
 			w.Header().Set("Allow", "GET")
-			return fail(http.StatusMethodNotAllowed, "method", "the list of tickets is asked for by GET")
+			return fail(http.StatusMethodNotAllowed, "method", "use GET for the list of tickets")
 		}
 		return s.List(q)
 	}
@@ -106,7 +106,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 	}
 	if q.Path = path; !bounds.ValidPath(path) || path == "/" || path == "/zookeeper" ||
 		strings.HasPrefix(path, "/zookeeper/") || len(path) > bounds.MaxPath/2 {
-		return fail(http.StatusBadRequest, "path", "%.200q is no path of a lock or a rate", path)
+		return fail(http.StatusBadRequest, "path", "%.200q is not the path of a lock or a rate", path)
 	}
 	if !q.Identity.may(path) {
 		return fail(http.StatusForbidden, "forbidden", "this identity may have no ticket on %.200s", path)
@@ -168,7 +168,7 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 		return known, fail(http.StatusBadRequest, "parameters", "the parameters cannot be read")
 	}
 	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 { // the body may have parameters, so do not ignore it
-		return known, fail(http.StatusBadRequest, "parameters", "the body is no form: send the parameters in "+
+		return known, fail(http.StatusBadRequest, "parameters", "the body is not a form: send the parameters in "+
 			"the address, or with Content-Type: application/x-www-form-urlencoded")
 	}
 	if err := q.parameters(r.Form, most); err != nil {
@@ -185,7 +185,7 @@ func checkSecret(s string) error {
 	seen := map[rune]bool{}
 	for _, c := range s {
 		if c <= ' ' || c > '~' {
-			return errors.New("the secret has a character that is no letter, digit or sign of ASCII")
+			return errors.New("the secret may have only letters, digits and signs of ASCII")
 		}
 		seen[c] = true
 	}

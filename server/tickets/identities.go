@@ -89,7 +89,7 @@ func (t *Tokens) add(words []string) error {
 			"printf %%s TOKEN | sha256sum", words[0])
 	}
 	if [sha256.Size]byte(hash) == sha256.Sum256(nil) {
-		return fmt.Errorf("the hash of %s is that of no text: printf %%s TOKEN had no token to print",
+		return fmt.Errorf("the hash of %s is the hash of an empty text: printf %%s TOKEN printed no token",
 			words[0])
 	}
 	if _, twice := t.by[[sha256.Size]byte(hash)]; twice {
@@ -113,7 +113,7 @@ func (t *Tokens) add(words []string) error {
 			"rate": &i.Rate, "rates": &i.Rates}[name]
 		n, err := strconv.Atoi(value)
 		if bound == nil || err != nil || n < 0 || n > 1_000_000 {
-			return fmt.Errorf("%q is no bound: want tickets=N, path=N, waits=N, rate=N or rates=N", w)
+			return fmt.Errorf("%q is not a bound: want tickets=N, path=N, waits=N, rate=N or rates=N", w)
 		}
 		*bound = n
 	}

@@ -38,9 +38,9 @@ func (q *Request) wrong(g *sight) *Answer {
 	case k.Identity != q.Identity.Name:
 		return fail(http.StatusNotFound, "unknown", "there is no such ticket")
 	case k.Path != q.Path:
-		return fail(http.StatusConflict, "path", "the ticket is of another path: %s", k.Path)
+		return fail(http.StatusConflict, "path", "the ticket belongs to another path: %s", k.Path)
 	case q.ModeGiven && q.Mode != k.Mode:
-		return fail(http.StatusConflict, "path", "the ticket is of another mode")
+		return fail(http.StatusConflict, "path", "the ticket has another mode")
 	case q.Permits != 0 && int32(q.Permits) != k.Permits:
 		return fail(http.StatusConflict, "path", "the ticket is for %d permits", k.Permits)
 	}

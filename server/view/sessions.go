@@ -141,7 +141,7 @@ func (v *View) oneSession(ctx context.Context, q *ask.Query) (any, error) {
 	}
 	if !ok {
 		if e := v.endedOf(id); e != nil {
-			return nil, ask.NotFound("session %s has ended %s ago: %s", report.Hex(id),
+			return nil, ask.NotFound("session %s ended %s ago: %s", report.Hex(id),
 				v.o.Now().Sub(e.Time).Round(time.Second), e.Reason())
 		}
 		return nil, ask.NotFound("there is no session %s", report.Hex(id))

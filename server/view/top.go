@@ -141,8 +141,9 @@ func (v *View) top(_ context.Context, q *ask.Query) (any, error) {
 
 func round(s float64) float64 { return float64(int64(s*10)) / 10 }
 
-// oldest returns the oldest sample, which is a minute old when the server has run that long. If there is no
-// sample, it is empty, and counts begin at the start of each connection.
+// oldest returns the oldest sample. It is a minute old, unless the server has run for a shorter time. Without
+// a sample, oldest returns an empty one from the server's start, so rates count from the start of each
+// connection.
 func (v *View) oldest() sample {
 	v.rates.mu.Lock()
 	defer v.rates.mu.Unlock()

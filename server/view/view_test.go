@@ -294,7 +294,7 @@ func TestSessions(t *testing.T) {
 	expect.Equal(t, e["cause"], any("closed"), "cause")
 	expect.Equal(t, e["nodes"], any(1.0), "nodes")
 	expect.Has(t, fmt.Sprint(e["paths"]), "[/l/", "its first paths")
-	expect.Has(t, r.get(404, "/sessions/"+id)["error"].(string), "has ended")
+	expect.Has(t, r.get(404, "/sessions/"+id)["error"].(string), "ended ")
 	r.get(400, "/sessions/ended?cause=x")
 	expect.Equal(t, r.get(200, "/sessions/ended?cause=expired")["total"], 0.0)
 }

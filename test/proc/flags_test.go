@@ -181,7 +181,7 @@ func TestPeersChangedAfterForming(t *testing.T) {
 
 	longer := peersOf(c.Servers...) + "," + peersOf(fourth)
 	again(longer)
-	s.AwaitLog("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT\" server=1 " +
+	s.AwaitLog("--peers names a server that is not a member: add it by zlock member add ID HOST:PORT\" server=1 " +
 		"peer=4 addr=" + fourth.Peer)
 	fourth.Args = append(fourth.Args, "--peers", longer, "--peer-addr", fourth.Peer)
 	fourth.Set("--id", "4")

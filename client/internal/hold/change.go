@@ -70,7 +70,7 @@ func (h *Hold) downgradeOnce(ctx context.Context, l *Lease) error {
 	switch {
 	case writes:
 		err = fmt.Errorf("%w: a nested lease needs the write lock", ErrUnsupported)
-	case h.modeNow() == fence.Exclusive: // otherwise another call has downgraded it
+	case h.modeNow() == fence.Exclusive: // if it is not, another call has downgraded the hold
 		err = h.becomeReader(ctx)
 	}
 	if err == nil {

@@ -259,7 +259,7 @@ func (h *Hold) markOver() {
 			over := func(data []byte) ([]byte, error) { return recipe.MarkOver(data), nil }
 			err := h.g.Epoch.Update(ctx, n.Path, over)
 			if zk.IsRefusal(err) && !errors.Is(err, zk.ErrNoNode) {
-				h.s.Keeper.Log().Warn("a holder over its maximum hold cannot note it in its node",
+				h.s.Keeper.Log().Warn("the end of the maximum hold cannot be recorded in the node of the holder",
 					"path", h.g.Path, "err", err)
 			}
 		})

@@ -72,7 +72,7 @@ var (
 	ErrNodeRemoved    = errors.New("client: node removed by another client")
 	ErrPolicyMismatch = errors.New("client: directory has another policy")
 	ErrLimitMismatch  = errors.New("client: semaphore has another limit")
-	ErrNoSlots        = errors.New("client: no numbers of permits")
+	ErrNoSlots        = errors.New("client: the permits have no numbers")
 )
 
 // attempt is one call that asks for a lock.

@@ -104,12 +104,13 @@ func (s *Permits) sightOf(n zk.Node) (semSight, error) {
 	case err != nil:
 		return semSight{}, err
 	case have == 0 && wish == 0:
-		return semSight{}, fmt.Errorf("%w: %s has none yet, and none was given", ErrLimitMismatch, s.path)
+		return semSight{}, fmt.Errorf("%w: %s stores no limit yet, and the caller gave none", ErrLimitMismatch,
+			s.path)
 	case have == 0:
 		set := zk.SetData{Path: s.path, Data: s.encodeLimit(rec, wish), Version: n.Stat.Version}
 		return semSight{limit: wish, store: []zk.Op{set}, data: n.Data}, nil
 	case wish > 0 && have != wish && s.terms.Layout == recipe.LayoutKazoo:
-		return semSight{}, fmt.Errorf("%w: %s has %d, not %d", ErrLimitMismatch, s.path, have, wish)
+		return semSight{}, fmt.Errorf("%w: %s stores %d, the caller gave %d", ErrLimitMismatch, s.path, have, wish)
 	case wish > 0 && have != wish:
 		s.told.Do(func() {
 			s.c.Keeper.Log().Info("semaphore stores another number of permits, and the stored number counts",
@@ -130,7 +131,7 @@ func (s *Permits) parseLimit(data []byte) (int, recipe.Record, error) {
 			return 0, recipe.Record{}, nil
 		}
 		if _, ok := recipe.ParseRecord(data); ok && data[0] == '{' {
-			return 0, recipe.Record{}, fmt.Errorf("%w: %s is of a lock of another kind",
+			return 0, recipe.Record{}, fmt.Errorf("%w: %s belongs to another kind of lock",
 				recipe.ErrMixedLayout, s.path)
 		}
 		n, err := strconv.Atoi(string(data))
@@ -145,7 +146,7 @@ func (s *Permits) parseLimit(data []byte) (int, recipe.Record, error) {
 			recipe.ErrMixedLayout, s.path, data)
 	}
 	if rec.Layout != "" {
-		return 0, rec, fmt.Errorf("%w: %s is of a lock of the kind %q", recipe.ErrMixedLayout, s.path,
+		return 0, rec, fmt.Errorf("%w: %s belongs to a lock of the kind %q", recipe.ErrMixedLayout, s.path,
 			rec.Layout)
 	}
 	return rec.Limit, rec, nil

@@ -234,7 +234,7 @@ func (t *permitTry) judge(ctx context.Context, own []session.Made) (turns.Permit
 	return turns.TryPermits(t.sight.limit, all.List(), mine, after.Len(), quiet), all.List(), nil
 }
 
-// permits describes the nodes of new permits with the numbers.
+// permits returns the nodes to create for permits with the numbers slots.
 func (s *Permits) permits(e *session.Epoch, a *attempt, slots []int) []session.Node {
 	nodes := make([]session.Node, len(slots))
 	for i := range nodes {
@@ -275,9 +275,9 @@ func (s *Permits) holdOf(a *attempt, e *session.Epoch, made []session.Made, besi
 	g := a.granted(e, fence.Token(made[0].Stat.Czxid), held...)
 	switch other := turns.Unnumbered(beside); {
 	case !s.d.numbered:
-		g.Unnumbered = fmt.Errorf("%w: permits of the layout %v have none", ErrNoSlots, s.terms.Layout)
+		g.Unnumbered = fmt.Errorf("%w: the layout is %v", ErrNoSlots, s.terms.Layout)
 	case other != "":
-		g.Unnumbered = fmt.Errorf("%w: %s is of another program, or of an older release", ErrNoSlots,
+		g.Unnumbered = fmt.Errorf("%w: %s belongs to another program or to an older release", ErrNoSlots,
 			recipe.Join(s.d.leases, other))
 	}
 	return g, nil

@@ -150,7 +150,8 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		}
 		rec, ok := recipe.ParseRecord(dir.Data)
 		if !ok || rec.Limit != 0 || rec.Layout != "" {
-			return fmt.Errorf("%w: lock delay: %s has data of another use", hold.ErrUnsupported, w.a.dir)
+			return fmt.Errorf("%w: lock delay: the data of %s were written for another purpose",
+				hold.ErrUnsupported, w.a.dir)
 		}
 		marked := rec.Holder != nil && *rec.Holder != ""
 		if marked && *rec.Holder != own && !lives(names, *rec.Holder) {
@@ -252,7 +253,7 @@ func alone(ctx context.Context, e *session.Epoch, path string, own turns.Use, na
 			live = st != nil && st.EphemeralOwner != 0 // a lasting node of this name is no contender
 		}
 		if live {
-			return fmt.Errorf("%w: %s is of another kind of lock", recipe.ErrMixedLayout, child)
+			return fmt.Errorf("%w: %s belongs to another kind of lock", recipe.ErrMixedLayout, child)
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold.Grant, error) {
 		if err := w.dir.read(ctx, w.a.Terms); err != nil {
 			return nil, err
 		}
-		if !w.dir.unmade { // otherwise look first whether the path is free
+		if !w.dir.unmade { // if it is unmade, contend looks first whether the path is free
 			if err := w.enqueue(ctx); err != nil {
 				return nil, err
 			}
@@ -280,7 +280,7 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 	}
 }
 
-// untilOverdue returns the time until readers have overtaken this writer for as long as they may.
+// untilOverdue returns the time that remains in which readers may overtake this writer.
 func (w *policyWaiter) untilOverdue() time.Duration {
 	return w.dir.rec.WriterBound() - time.Since(w.born)
 }

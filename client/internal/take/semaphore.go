@@ -34,7 +34,8 @@ func (s *Permits) Check(n int) error {
 		err := fmt.Errorf("%w: semaphores have no layout %v", hold.ErrUnsupported, s.terms.Layout)
 		return hold.ErrorAt(s.path, err)
 	case n < 1 || s.wish.Load() < 0:
-		return hold.ErrorAt(s.path, fmt.Errorf("%w: %d permits of %d", recipe.ErrInvalid, n, s.wish.Load()))
+		return hold.ErrorAt(s.path, fmt.Errorf("%w: %d permits of a semaphore with %d", recipe.ErrInvalid, n,
+			s.wish.Load()))
 	}
 	return nil
 }

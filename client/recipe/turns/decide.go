@@ -87,8 +87,9 @@ func kinOf(it *item) (l recipe.Layout, queued bool) {
 	return it.Layout, true
 }
 
-// merge joins groups that see each other in spite of their names. kazoo's locks can be configured to look at
-// those of package client, which then look at kazoo's as well.
+// merge joins the groups of kazoo's locks and of package client's locks if all members of both are such
+// locks. A lock of kazoo's can be configured to see the locks of package client, and they then see kazoo's
+// too.
 func merge(kins []kin) []kin {
 	find := func(l recipe.Layout) int {
 		return slices.IndexFunc(kins, func(k kin) bool { return k.layout == l })

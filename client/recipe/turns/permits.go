@@ -12,7 +12,7 @@ import (
 func DecidePermits(limit, used, n int) (Do, error) {
 	switch {
 	case n > limit:
-		return 0, fmt.Errorf("%w: %d permits of %d", recipe.ErrInvalid, n, limit)
+		return 0, fmt.Errorf("%w: %d permits of a semaphore with %d", recipe.ErrInvalid, n, limit)
 	case used+n <= limit:
 		return Grant, nil
 	}

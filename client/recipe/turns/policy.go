@@ -199,8 +199,8 @@ func DecideUpgrade(v *PolicyView, id recipe.ID) Step {
 	return Step{Do: CloseDoor}
 }
 
-// GrantTxn is the transaction of a grant. It fails if the record is not the one that the decision
-// saw, or if Check or Delete does not exist. A node of kind 0 stands for none.
+// GrantTxn is the transaction of a grant. It fails if the record is not the one that the decision saw, or if
+// Check or Delete does not exist. A field whose Kind is 0 is not part of the transaction.
 type GrantTxn struct{ Check, Delete, Create recipe.PolicyNode }
 
 // ReadGrant returns the grant of a reader. Readers do not change the version of the record, so they never

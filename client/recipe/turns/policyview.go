@@ -45,7 +45,7 @@ type policyLook struct {
 	owner  *item    // the contender whose node keeps the door closed
 
 	readers    []string // waiting readers
-	lastWriter string   // the last waiting writer, wherever it is
+	lastWriter string   // the last waiting writer, in the queue or at the door
 	keepsOut   []string // the nodes that block readers, except writers ahead of them
 
 	// Of the contenders so far, in the order of their turns: the last writer, and the readers since.

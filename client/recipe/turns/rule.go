@@ -41,7 +41,7 @@ func (q Rule) member(name string) (c recipe.Contender, guest, ok bool, err error
 }
 
 func notOf(name string, l recipe.Layout) error {
-	return fmt.Errorf("%w: %s is no %v node", recipe.ErrMixedLayout, name, l)
+	return fmt.Errorf("%w: %s is not a %v node", recipe.ErrMixedLayout, name, l)
 }
 
 // EndIsFinal reports whether no other node takes the place of c after c has gone. A downgrade replaces a

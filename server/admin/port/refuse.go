@@ -47,7 +47,7 @@ func Reads(w http.ResponseWriter, r *http.Request, page string) *Refusal {
 		return nil
 	}
 	w.Header().Set("Allow", "GET, HEAD")
-	return Refuse(http.StatusMethodNotAllowed, "%s is asked for by GET", page)
+	return Refuse(http.StatusMethodNotAllowed, "use GET for %s", page)
 }
 
 // Posts refuses a request that is not a POST: links and pages of other sites cannot send one with a

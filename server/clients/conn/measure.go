@@ -159,7 +159,7 @@ func (s *Shared) connEnded(c *Conn, why ends.Reason) {
 			why.String())
 	case c.asked != 0 && why == ends.Gone:
 		s.Log.Of(c.from.Host, slog.LevelInfo, "connection refused", "reason",
-			"its session is over, or was never there",
+			"its session has ended or never existed",
 			"session", report.Hex(c.asked))
 	default:
 		s.Log.Of(c.from.Host, slog.LevelInfo, "connection refused", "reason", why.String())

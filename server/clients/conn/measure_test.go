@@ -56,7 +56,7 @@ func TestEndsOfConnectionsAreCounted(t *testing.T) {
 			case x.session != 0:
 				want = []string{"level=INFO", `msg="connection closed"`, "session=0x7", why.String()}
 			case x.asked != 0 && why == ends.Gone:
-				want = []string{"level=INFO", `msg="connection refused"`, "its session is over", "session=0x9"}
+				want = []string{"level=INFO", `msg="connection refused"`, "its session has ended", "session=0x9"}
 			}
 			for _, part := range append(want, "addr=10.0.0.1") {
 				expect.Has(t, log.String(), part, "%s", name)

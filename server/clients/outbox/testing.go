@@ -37,7 +37,8 @@ func (o *Outbox) Look() Look {
 // Hush makes the outbox seem touched, so that no flusher comes.
 func (o *Outbox) Hush() { o.touched = true }
 
-// Ignore makes it seem that the client has read nothing of so many frames for as long as it may.
+// Ignore makes it seem that the client has read nothing of so many frames, and that its time to read them is
+// over.
 func (o *Outbox) Ignore(frames int) {
 	o.Lock()
 	defer o.Unlock()
@@ -94,7 +95,7 @@ func NewStub(s *Shared, account *budget.Account) *Stub {
 	return c
 }
 
-// stubs counts them.
+// stubs is the number of stubs made so far.
 var stubs atomic.Uint64
 
 // Account implements Owner, as the other methods do.

@@ -184,8 +184,8 @@ func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Ti
 	case !who.equal(client):
 		return nil, false, fmt.Errorf("%w: %s uses the ticket of %s", errRefused, who, client)
 	case at.Sub(now).Abs() > Skew:
-		return nil, false, fmt.Errorf("%w: %s: its clock is %s from this server's, more than %s", errRefused,
-			client, at.Sub(now).Abs().Round(time.Second), Skew)
+		return nil, false, fmt.Errorf("%w: %s: its clock differs from this server's by %s, more than %s",
+			errRefused, client, at.Sub(now).Abs().Round(time.Second), Skew)
 	case a.Checksum.Type != checksumGSS || len(sum) < 24 || binary.LittleEndian.Uint32(sum) != 16:
 		return nil, false, fmt.Errorf("%w: the authenticator lacks the checksum of RFC 4121", errProtocol)
 	}

@@ -41,7 +41,7 @@ func readKeytab(path string) (keytab, error) {
 	}
 	switch {
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no file", path)
+		return nil, fmt.Errorf("%s is not a file", path)
 	case info.Size() > maxKeytab:
 		return nil, fmt.Errorf("%s has %d bytes; a keytab has at most %d", path, info.Size(), maxKeytab)
 	}

@@ -64,8 +64,8 @@ func TestKeytabFiles(t *testing.T) {
 		"old keys as well":    {keytab{{server, 1, old}, one}, "", 0o600, "zookeeper/host@ZK.TEST", ""},
 		"open":                {keytab{one}, "", 0o644, "", "every user of this machine (mode 0644): chmod o-rwx"},
 		"empty":               {nil, "", 0o600, "", "holds no key"},
-		"no principal":        {keytab{one}, "a//b@C", 0o600, "", "is no principal"},
-		"no principal at all": {keytab{one}, "@C", 0o600, "", "is no principal"},
+		"no principal":        {keytab{one}, "a//b@C", 0o600, "", "is not a principal"},
+		"no principal at all": {keytab{one}, "@C", 0o600, "", "is not a principal"},
 	} {
 		file := filepath.Join(t.TempDir(), "keytab")
 		must.OK(t, os.WriteFile(file, marshalKeytab(c.entries), c.mode))
@@ -174,9 +174,9 @@ func TestIdentities(t *testing.T) {
 
 func TestRules(t *testing.T) {
 	for text, want := range map[string]string{
-		"default":                   "is no rule",
-		"DEFAULT RULE":              "is no rule",
-		"RULE:[x:$1]":               "is no rule",
+		"default":                   "is not a rule",
+		"DEFAULT RULE":              "is not a rule",
+		"RULE:[x:$1]":               "is not a rule",
 		"RULE:[3:$1]":               "1 or 2 parts",
 		"RULE:[0:$1]":               "1 or 2 parts",
 		"RULE:[1:$2]":               "no part $2",
@@ -184,8 +184,8 @@ func TestRules(t *testing.T) {
 		"RULE:[1:$1]s/a(?=b)/c/":    "unsupported Perl",
 		"RULE:[1:$1]([)":            "missing closing",
 		"RULE:[1:$1]s/(/x/":         "missing closing",
-		"RULE:[1:$1]s/a/b/L":        "is no rule",
-		"RULE:[1:$1]/L DEFAULT":     "is no rule",
+		"RULE:[1:$1]s/a/b/L":        "is not a rule",
+		"RULE:[1:$1]/L DEFAULT":     "is not a rule",
 		"RULE:[1:$1](.*)DEFAULT":    "",
 		"  RULE:[2:$1;$2]\tDEFAULT": "",
 		"":                          "",

@@ -158,7 +158,7 @@ func ParsePrincipal(text string) (Principal, error) {
 		p.Realm = "any"
 	}
 	if err := p.check(); err != nil {
-		return Principal{}, fmt.Errorf("%.64q is no principal: want service/host@REALM", text)
+		return Principal{}, fmt.Errorf("%.64q is not a principal: want service/host@REALM", text)
 	}
 	p.Realm = realm
 	return p, nil

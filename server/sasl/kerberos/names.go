@@ -50,7 +50,7 @@ func ParseRules(text string) ([]Rule, error) {
 	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimSpace(rest) {
 		m := ruleForm.FindStringSubmatch(rest)
 		if m == nil {
-			return nil, fmt.Errorf("%.64q is no rule: want DEFAULT, or RULE:[parts:format](match)s/from/to/g", rest)
+			return nil, fmt.Errorf("%.64q is not a rule: want DEFAULT, or RULE:[parts:format](match)s/from/to/g", rest)
 		}
 		rest = rest[len(m[0]):]
 		r, err := parseRule(m)

@@ -22,7 +22,7 @@ var (
 	tokenAPRep = []byte{2, 0}
 )
 
-var errFrame = errors.New("it is no token of Kerberos")
+var errFrame = errors.New("it is not a token of Kerberos")
 
 // unframe removes the frame of RFC 2743 (3.1) from the client's first token.
 func unframe(token []byte) (message []byte, err error) {

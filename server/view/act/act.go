@@ -100,7 +100,7 @@ func (x *Actor) Act(w http.ResponseWriter, r *http.Request) {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAct))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&a); err != nil {
-		x.desk.Fail(w, ask.BadRequest("the body is not what an action wants: %v", err))
+		x.desk.Fail(w, ask.BadRequest("the body does not fit this action: %v", err))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actTime)
@@ -198,7 +198,7 @@ func (x *Actor) planBreak(ctx context.Context, a *action) (*step, error) {
 			s.hits = append(s.hits, x.hitOf(w, "gets the lock"))
 		}
 	case c.Mode == recipe.Participant:
-		s.hits = append(s.hits, x.hitOf(c, "is a participant no longer"))
+		s.hits = append(s.hits, x.hitOf(c, "is no longer a participant"))
 	default:
 		s.hits = append(s.hits, x.hitOf(c, "leaves the queue"))
 	}
@@ -223,7 +223,7 @@ func (x *Actor) planAsk(ctx context.Context, a *action) (*step, error) {
 		return nil, ask.Conflict("it has been asked already")
 	}
 	if !c.Askable() {
-		return nil, ask.Conflict("the program that made this node (%s) knows no way to be asked", c.Maker)
+		return nil, ask.Conflict("the program that made this node (%s) cannot be asked", c.Maker)
 	}
 	record := string(recipe.AskBack(c.Raw(), c.Maker, recipe.Revocation{By: "operator", Reason: a.Reason}))
 	target := q.Target(c.Node)

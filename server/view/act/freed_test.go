@@ -22,7 +22,7 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 		{"sem", "locks/_c_U-lock-0000000002 locks/_c_U-lock-0000000003", "leaves", ""},
 		{"plain", "lock-0000000000 lock-0000000001 lock-0000000002", "loses", "1"},
 		{"plain", "write-0000000000 read-0000000001 read-0000000002 write-0000000003", "loses", "1 2"},
-		{"plain", "U__party__", "is a participant", ""},
+		{"plain", "U__party__", "is no longer a participant", ""},
 		{"fair", "h-U-W+q-U-W-0000000000 q-U-W-0000000001 q-U-R-0000000002", "loses", "1"},
 		{"fair", "h-U-W+q-U-W-0000000000 q-U-R-0000000001 q-U-R-0000000002 q-U-W-0000000003 q-U-R-0000000004",
 			"loses", "1 2"},

@@ -98,7 +98,7 @@ func change(ctx context.Context, on Source, s *session.Session, target string, c
 			return fmt.Errorf("refused with code %d; end the session of the contender instead", code)
 		}
 	}
-	return ask.Conflict("nodes are made above it all the time; nothing was done; end the session of the " +
+	return ask.Conflict("clients keep creating nodes above it, so nothing was done; end the session of the " +
 		"contender instead")
 }
 

@@ -206,7 +206,7 @@ func TestAnswersOfADesk(t *testing.T) {
 		{"GET", "/?size=0", "", "", 400, "size=0: want a number from 1 to 9000"},
 		{"GET", "/?siez=3", "", "", 400, `unknown parameter \"siez\"; known are size`},
 		{"GET", "/?size=4", "", "", 404, "none of 4"},
-		{"POST", "/", "", "", 405, "this is asked for by GET"},
+		{"POST", "/", "", "", 405, "use GET for this"},
 	} {
 		w := ask(c.method, c.url, c.header, c.value)
 		expect.Equal(t, w.Code, c.code, "%s %s %s", c.method, c.url, c.value)

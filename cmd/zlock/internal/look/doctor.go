@@ -231,7 +231,7 @@ func (f *finding) judge(short bool, asked time.Duration) {
 		f.note("it grants less than the %v asked for", asked)
 	}
 	if !f.Containers {
-		f.note("no containers: empty lock directories stay")
+		f.note("the server has no container nodes: empty lock directories stay")
 	}
 	if f.Kind == "zookeeper" && f.Mode != "standalone" && f.Mode != "" {
 		f.note("a follower cut off from its leader may answer for syncLimit ticks: the margin must exceed that")

@@ -169,7 +169,7 @@ func (v view) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error)
 	for i := range g.Edges {
 		e := &g.Edges[i]
 		if min(e.From, e.To) < 0 || max(e.From, e.To) >= len(g.Parties) {
-			return nil, v.Misread(errors.New("a wait of a party that it does not list"))
+			return nil, v.Misread(errors.New("it shows a wait of a party that it does not list"))
 		}
 		e.Path = strings.TrimPrefix(e.Path, v.chroot)
 	}

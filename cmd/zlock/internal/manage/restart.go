@@ -68,7 +68,7 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.Flush() })
 		}
 		if !slices.ContainsFunc(members, leads) { // a removed server has members but no leader
-			return cli.Exitf(call.ExitNo, "the asked server knows no leader, which must restart last; ask "+
+			return cli.Exitf(call.ExitNo, "this server knows no leader, and the leader must restart last; ask "+
 				"another server (--admin-addr)")
 		}
 		for _, m := range restartFirst(members) {

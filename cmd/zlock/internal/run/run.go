@@ -299,8 +299,8 @@ func (j *job) end() {
 // restartPause prevents a busy loop if COMMAND ends at once.
 const restartPause = 500 * time.Millisecond
 
-// repeat runs COMMAND under a lease from take. With again it takes another lease whenever COMMAND ends or
-// loses its lock, until the user ends zlock. At the end it releases everything.
+// repeat runs COMMAND under a lease from take. If again is true, it takes another lease whenever COMMAND ends
+// or loses its lock, until the user ends zlock. At the end it releases everything.
 func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, error)) error {
 	defer j.end()
 	for {

@@ -80,7 +80,7 @@ func draw(c *call.Call, k *ticket.Asker, limit int, per time.Duration, t *ticket
 		return call.Interrupted(interrupt)
 	case err != nil:
 		return cli.Exitf(call.ExitNoSession,
-			"no port for tickets of a zlockd (--http, ZLOCK_HTTP) lets COMMAND draw: %w", err)
+			"no zlockd's port for tickets (--http, ZLOCK_HTTP) granted a draw: %w", err)
 	case a.Drawn:
 		return nil
 	case a.NoDraw():

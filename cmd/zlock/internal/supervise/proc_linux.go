@@ -198,8 +198,8 @@ func dieWithGuard() {
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 }
 
-// adoptOrphans makes this process the parent of its orphaned descendants. It reports whether from now on no
-// descendant can leave it, and /proc lists them.
+// adoptOrphans makes this process the parent of descendants whose parent ends. It reports whether it
+// succeeded and /proc lists processes: then this process finds all its descendants.
 func adoptOrphans() bool {
 	return self() != 0 && unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 }

@@ -244,7 +244,7 @@ func (w *watchman) due() (at time.Duration, any bool) {
 	return at, w.pid != 0 && w.sig != 0 && !w.ended
 }
 
-// look ends processes if their time has come.
+// look sends the signal that is due now, if one is due.
 func (w *watchman) look() {
 	now := BootClock()
 	switch at, any := w.due(); {

@@ -95,7 +95,7 @@ func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
 	case k.Path == "" && asked == "":
 		return nil, cli.Usagef("the ticket does not name its path: give PATH")
 	case k.Path != "" && asked != "" && k.Path != asked:
-		return nil, cli.Usagef("the ticket is of %s, not of %s", k.Path, asked)
+		return nil, cli.Usagef("the ticket belongs to %s, not to %s", k.Path, asked)
 	}
 	k.Path = cmp.Or(k.Path, asked)
 	return k, nil

@@ -95,7 +95,7 @@ func NewCaller(urls, bearer, secret, ca string) (*Caller, error) {
 	for _, u := range c.URLs {
 		at, err := url.Parse(u)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-			return nil, fmt.Errorf("%q is no address: want http://HOST:PORT or https://HOST:PORT", u)
+			return nil, fmt.Errorf("%q is not an address: want http://HOST:PORT or https://HOST:PORT", u)
 		}
 	}
 	if ca != "" {

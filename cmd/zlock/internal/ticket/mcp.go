@@ -102,7 +102,8 @@ var toolList = []map[string]any{
 			"queue": property("boolean", "false: if the lock is held, do not queue", "default", true),
 		})},
 	{"name": "lock_wait", "title": "Wait for a lock, or renew it", "description": "Wait until the ticket " +
-		"holds its lock, at most for a time. It renews the ticket, also one that holds already.",
+		"holds its lock, or until wait_seconds are over. Each call also renews the ticket, even if it " +
+		"holds its lock.",
 		"inputSchema": object([]string{"ticket"}, map[string]any{"ticket": ofTicket,
 			"wait_seconds": property("integer", "the longest wait", "default", usualWait, "minimum", 0,
 				"maximum", mostWait)})},
@@ -262,7 +263,7 @@ func (l *lockTools) wait(ctx context.Context, raw json.RawMessage) map[string]an
 // known returns a Caller for a ticket that lock_take has returned.
 func (l *lockTools) known(name string) (k *Caller, path string, err error) {
 	if !ticketName.MatchString(name) {
-		return nil, "", fmt.Errorf("%q is no ticket: pass the one that lock_take gave", call.Clean(name))
+		return nil, "", fmt.Errorf("%q is not a ticket: pass the one that lock_take gave", call.Clean(name))
 	}
 	caller := *l.caller
 	caller.Secret, path, err = Read(l.file(name), "")

@@ -272,8 +272,8 @@ func TestMCPRefusesOddArguments(t *testing.T) {
 		a.says("lock_take", arguments, want)
 	}
 	for arguments, want := range map[string]string{
-		`{}`:                               "is no ticket",
-		`{"ticket":"../../etc/passwd"}`:    "is no ticket",
+		`{}`:                               "is not a ticket",
+		`{"ticket":"../../etc/passwd"}`:    "is not a ticket",
 		`{"ticket":"t-aaaaaaaaaaaa"}`:      "lock_take begins again",
 		`{"ticket":"t-aa","wait":1}`:       "unknown field",
 		`{"ticket":"","wait_seconds":601}`: "wait_seconds",

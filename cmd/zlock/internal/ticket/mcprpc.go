@@ -135,7 +135,7 @@ func (s *rpcServer) handle(ctx, waits context.Context, line []byte) {
 		if json.Valid(line) {
 			code = rpcInvalid
 		}
-		s.answer(nil, nil, wrongRequest(code, "the line is no message: want one JSON-RPC object in each line"))
+		s.answer(nil, nil, wrongRequest(code, "the line is not a message: want one JSON-RPC object in each line"))
 		return
 	}
 	switch {

@@ -189,7 +189,7 @@ func moment(text string, now time.Time) (string, error) {
 	}
 	at, err := time.ParseInLocation("15:04", clock, now.Location())
 	if err != nil {
-		return "", cli.Usagef("--until %q is no time: want 18:00, FRI-18:00 or 2026-11-27T18:00:00Z", text)
+		return "", cli.Usagef("--until %q is not a time: want 18:00, FRI-18:00 or 2026-11-27T18:00:00Z", text)
 	}
 	for ahead := range 8 {
 		d := now.AddDate(0, 0, ahead)

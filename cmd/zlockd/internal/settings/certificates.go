@@ -51,7 +51,7 @@ func (s *Settings) checkAuthority(now time.Time, flag, file string, ca []byte) {
 	if now.After(until) {
 		ends = "has ended"
 	}
-	s.Note("", "the last authority of --%s-ca %s %s, at %s, and no certificate is believed then: add the "+
+	s.Note("", "the last authority of --%s-ca %s %s, at %s, and no certificate is trusted after that: add the "+
 		"certificate of the next authority to the file", flag, file, ends, until.UTC().Format(time.RFC3339))
 }
 

@@ -74,7 +74,7 @@ func (s *Settings) check() {
 		s.Fault("--max-data and --disk-reserve count MiB: at most %d", most)
 	}
 	if s.SnapshotEntries == 0 {
-		s.Fault("--snapshot-entries 0: at least 1")
+		s.Fault("--snapshot-entries 0 is too low: at least 1")
 	}
 	oneOf := func(flag, value string, known ...string) {
 		if !slices.Contains(known, value) {
@@ -178,7 +178,7 @@ func (s *Settings) checkBackups(given func(string) bool) {
 	case s.BackupInterval > 0 && s.BackupInterval < time.Second:
 		s.Fault("--backup-interval %v is too short: at least 1s", s.BackupInterval)
 	case s.BackupKeep == 0:
-		s.Fault("--backup-keep 0: at least 1")
+		s.Fault("--backup-keep 0 is too low: at least 1")
 	}
 }
 

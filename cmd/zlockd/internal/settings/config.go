@@ -186,7 +186,7 @@ func (z *zoo) cluster() {
 		file := filepath.Join(z.s.DataDir, "myid")
 		text, err := tlsfiles.ReadFile(file)
 		if err != nil {
-			z.wrong("there are server lines, but which of them is this? %w (write the number there, or give --id)",
+			z.wrong("which of the server lines is this server? %w (write the number there, or give --id)",
 				err)
 			return
 		}
