@@ -98,9 +98,9 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 	for _, args := range [][]string{{"show", "/app/a", "-o", "plain"}, {"holders", "/app/a", "-o", "plain"},
 		{"waiters", "/app/b", "-o", "json"}, {"show", "/a", "-o", "json", "--chroot", "/app"},
 		{"wait-graph", "/a", "-o", "json", "--chroot", "/app"}} {
-		if a, b := run(0, args...), run(0, append(args, "--server")...); a != b || a == "" {
-			t.Errorf("%v:\n%s, and by the server\n%s", args, a, b)
-		}
+		a, b := run(0, args...), run(0, append(args, "--server")...)
+		expect.Equal(t, a, b)
+		expect.That(t, a != "", "%v:\n%s, and by the server\n%s", args, a, b)
 	}
 	has(run(call.ExitCycle, "wait-graph", "--server"), "cycle", "/app/a", "/app/b")
 	has(run(0, "ls", "/none", "--server"), "no locks at /none")
@@ -128,16 +128,13 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 // Without an admin listener zlock shows what the nodes say, and which information is missing.
 func TestWithoutAnAdminListener(t *testing.T) {
 	env := map[string]string{"ZLOCK_ADMIN": "127.0.0.1:1", "ZLOCK_SERVERS": server(t)}
-	if out, errs, code := runIn(t, env, "ls", "/no/such/place", "--server"); code != 0 ||
-		!strings.Contains(errs, "reading node by node") {
-		t.Errorf("%d %s%s", code, out, errs)
-	}
-	_, errs, code := runIn(t, env, "holders", "/no/such/place", "--server", "-q")
-	if code != call.ExitNo || errs != "" {
-		t.Errorf("-q: %d %s", code, errs)
-	}
-	if _, errs, code := runIn(t, env, "sessions"); code != call.ExitNoSession ||
-		!strings.Contains(errs, "no answer from the admin listener") {
-		t.Errorf("%d %s", code, errs)
-	}
+	_, errs, code := runIn(t, env, "ls", "/no/such/place", "--server")
+	expect.Equal(t, code, 0, "exit code; it says %s", errs)
+	expect.Has(t, errs, "reading node by node", "standard error")
+	_, errs, code = runIn(t, env, "holders", "/no/such/place", "--server", "-q")
+	expect.Equal(t, code, call.ExitNo, "-q: exit code; it says %s", errs)
+	expect.Equal(t, errs, "", "-q: standard error")
+	_, errs, code = runIn(t, env, "sessions")
+	expect.Equal(t, code, call.ExitNoSession, "exit code; it says %s", errs)
+	expect.Has(t, errs, "no answer from the admin listener", "standard error")
 }

@@ -124,8 +124,8 @@ func TestAnswersThatAreNotUnderstood(t *testing.T) {
 		}))
 		out, errs, code := runIn(t, map[string]string{"ZLOCK_ADMIN": s.Listener.Addr().String()}, args...)
 		s.Close()
-		expect.That(t, code != 0 && strings.Contains(errs, "not understood"),
-			"%s: exit %d, %s%s", body, code, out, errs)
+		expect.That(t, code != 0, "%s: exit %d, %s%s", body, code, out, errs)
+		expect.Has(t, errs, "not understood", "%s: standard error", body)
 	}
 }
 
@@ -144,10 +144,10 @@ func TestAnswersThatAreCutAreSaidToBe(t *testing.T) {
 	out, errs, code := runIn(t, map[string]string{"ZLOCK_ADMIN": s.Listener.Addr().String()}, "ls", "--server",
 		"-o", "plain")
 	expect.Equal(t, code, call.ExitOK, "exit code")
-	expect.That(t, strings.HasPrefix(out, "/l1\t") && strings.Contains(out, "\n/l2\t"), "%s", out)
-	expect.That(t, strings.Count(errs, "\n") == 1 &&
-		strings.HasSuffix(errs, "is incomplete: too many: 3,000\n"),
-		"said: %s", errs)
+	expect.That(t, strings.HasPrefix(out, "/l1\t"), "%s", out)
+	expect.Has(t, out, "\n/l2\t", "standard output")
+	expect.Equal(t, strings.Count(errs, "\n"), 1, "lines said")
+	expect.That(t, strings.HasSuffix(errs, "is incomplete: too many: 3,000\n"), "said: %s", errs)
 }
 
 // A server that was removed, or has no leader, may answer with old data. The command says so once.
@@ -161,8 +161,8 @@ func TestAnswersThatMayBeOldAreSaidToBe(t *testing.T) {
 		"-o", "plain")
 	expect.Equal(t, code, call.ExitOK, "exit code")
 	expect.That(t, strings.HasPrefix(out, "/l1\t"), "%s", out)
-	expect.That(t, strings.Count(errs, "\n") == 1 &&
-		strings.HasSuffix(errs, "may be old: this server was removed\n"), "said: %s", errs)
+	expect.Equal(t, strings.Count(errs, "\n"), 1, "lines said")
+	expect.That(t, strings.HasSuffix(errs, "may be old: this server was removed\n"), "said: %s", errs)
 }
 
 // If a server cannot tell which contender holds, zlock does not report a free lock.
@@ -235,9 +235,12 @@ func TestAnswersInJSONHaveAVersion(t *testing.T) {
 		p.Row(o)
 		written := p.Flush()
 		var read struct{ V int }
-		if err := json.Unmarshal(b.Bytes(), &read); err != nil || read.V != 1 || written != nil ||
-			!strings.HasPrefix(b.String(), `{"v":1`) || strings.Count(b.String(), `"v":`) > 1 {
-			t.Errorf("%s: %s %v %v", what, &b, err, written)
+		err := json.Unmarshal(b.Bytes(), &read)
+		if expect.OK(t, err, "%s", what) {
+			expect.Equal(t, read.V, 1, "%s", what)
+			expect.That(t, written == nil, "%s: %s %v %v", what, &b, err, written)
+			expect.That(t, strings.HasPrefix(b.String(), `{"v":1`), "%s: %s %v %v", what, &b, err, written)
+			expect.That(t, strings.Count(b.String(), `"v":`) <= 1, "%s: %s %v %v", what, &b, err, written)
 		}
 	}
 }

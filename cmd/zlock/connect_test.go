@@ -19,9 +19,10 @@ func TestRefusedIdentitiesGiveNoSession(t *testing.T) {
 	auth := filepath.Join(t.TempDir(), "auth")
 	must.OK(t, os.WriteFile(auth, []byte("nosuchscheme:secret\n"), 0o600))
 	addr := server(t)
-	out, errs, code := runIn(t, nil, "ls", "/", "-S", addr, "--auth-file", auth, "--connect-timeout", "60")
-	expect.That(t, code == call.ExitNoSession && strings.Contains(errs, "no session with "+addr) &&
-		!strings.Contains(errs, "secret"), "exit code %d\n%s%s", code, out, errs)
+	_, errs, code := runIn(t, nil, "ls", "/", "-S", addr, "--auth-file", auth, "--connect-timeout", "60")
+	expect.Equal(t, code, call.ExitNoSession, "exit code; it says %s", errs)
+	expect.Has(t, errs, "no session with "+addr, "exit code: standard error")
+	expect.Lacks(t, errs, "secret")
 }
 
 // An answer of an admin listener that zlock cannot understand is an error, not a crash.
@@ -50,7 +51,7 @@ func TestAnswersOfTheAdminListenerThatMakeNoSense(t *testing.T) {
 	} {
 		status, body = c.status, c.body
 		out, errs, code := runIn(t, env, strings.Fields(c.args)...)
-		expect.That(t, code != 0 && strings.Contains(errs, c.want), "%s: exit code %d, no %q in\n%s%s", c.body, code,
-			c.want, out, errs)
+		expect.That(t, code != 0, "%s: exit code %d, no %q in\n%s%s", c.body, code, c.want, out, errs)
+		expect.Has(t, errs, c.want, "%s: standard error", c.body)
 	}
 }

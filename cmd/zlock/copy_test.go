@@ -30,7 +30,8 @@ func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	for file, want := range map[string]string{"-": "the output is incomplete: ",
 		filepath.Join(t.TempDir(), "f"): "nothing was written: "} {
 		_, errs, code := runIn(t, env, "backup", file)
-		expect.That(t, code == call.ExitNo && strings.Contains(errs, want), "%s: %q %d", file, errs, code)
+		expect.Equal(t, code, call.ExitNo, "%s: exit code; it says %s", file, errs)
+		expect.Has(t, errs, want, "%s: standard error", file)
 	}
 }
 
@@ -93,9 +94,10 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 		case breaks:
 			panic(http.ErrAbortHandler)
 		default:
-			if _, err := io.Copy(io.Discard, r.Body); err != nil || r.URL.Path != "/commands/restore" ||
-				r.URL.RawQuery != "keep-sessions=true" {
-				t.Errorf("asked for %s: %v", r.URL, err)
+			_, err := io.Copy(io.Discard, r.Body)
+			if expect.OK(t, err, "asked for %s", r.URL) {
+				expect.Equal(t, r.URL.Path, "/commands/restore", "asked for %s: path", r.URL)
+				expect.Equal(t, r.URL.RawQuery, "keep-sessions=true", "asked for %s: query", r.URL)
 			}
 			io.WriteString(w, `{"v":1,"last_zxid":"0x100000007","nodes":5,"sessions":2,"ended":3}`)
 		}
@@ -113,27 +115,25 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 			options...)...)
 	}
 	out, errs, code := restore()
-	if !regexp.MustCompile(
+	expect.That(t, regexp.MustCompile(
 		`^zlock: restored: 5 nodes, zxid 0x100000007, in \S+; 3 sessions ended, 2 continue\n$`).MatchString(
-		errs) ||
-		out != "" || code != 0 {
-		t.Errorf("%q %q %d", out, errs, code)
-	}
+		errs), "%q %q %d", out, errs, code)
+	expect.Equal(t, out, "", "standard output")
+	expect.Equal(t, code, 0, "exit code; it says %s", errs)
 	out, errs, code = restore("-o", "json")
-	if !regexp.MustCompile(`"zxid":"0x100000007","nodes":5,"sessions":2,"ended":3,"seconds":\d`).MatchString(
-		out) || errs != "" || code != 0 {
-		t.Errorf("%q %q %d", out, errs, code)
-	}
+	expect.That(t, regexp.MustCompile(`"zxid":"0x100000007","nodes":5,"sessions":2,"ended":3,"seconds":\d`).MatchString(
+		out), "%q %q %d", out, errs, code)
+	expect.Equal(t, errs, "", "standard error")
+	expect.Equal(t, code, 0, "exit code; it says %s", errs)
 	refuses = true
-	if out, errs, code = restore(); code != call.ExitNo ||
-		!strings.Contains(errs, "another restore is under way") ||
-		out != "" {
-		t.Errorf("refused: %q %q %d", out, errs, code)
-	}
+	out, errs, code = restore()
+	expect.Equal(t, code, call.ExitNo, "refused: exit code; it says %s", errs)
+	expect.Has(t, errs, "another restore is under way", "refused: standard error")
+	expect.Equal(t, out, "", "refused: standard output")
 	refuses, breaks = false, true
 	_, errs, code = restore()
-	expect.That(t, code == call.ExitNoSession && strings.Contains(errs, "the restore may still take place"),
-		"the answer is lost: %q %d", errs, code)
+	expect.Equal(t, code, call.ExitNoSession, "the answer is lost: exit code; it says %s", errs)
+	expect.Has(t, errs, "the restore may still take place", "the answer is lost: standard error")
 }
 
 // zlock ca signs what servers and clients need. Keys are readable by their owner only, and no file is
@@ -152,7 +152,8 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 	ca(call.ExitOK, "client", "ann")
 	roots := x509.NewCertPool()
 	text, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
-	must.That(t, err == nil && roots.AppendCertsFromPEM(text), "ca.pem: %v", err)
+	must.OK(t, err)
+	must.That(t, roots.AppendCertsFromPEM(text), "ca.pem: %v", err)
 	for _, tc := range []struct {
 		file, name string
 		use        x509.ExtKeyUsage
@@ -167,8 +168,9 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 			KeyUsages: []x509.ExtKeyUsage{tc.use}}); err != nil {
 			t.Errorf("%s as %s: %v", tc.file, tc.name, err)
 		}
-		if info, err := os.Stat(filepath.Join(dir, tc.file+".key")); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("the key of %s: %v %v", tc.file, info.Mode(), err)
+		info, err := os.Stat(filepath.Join(dir, tc.file+".key"))
+		if expect.OK(t, err, "the key of %s", tc.file) {
+			expect.Equal(t, info.Mode().Perm(), 0o600, "the key of %s: mode", tc.file)
 		}
 		names := pair.Leaf.DNSNames
 		expect.That(t, tc.file != "peer2" || len(names) == 1, "a peer has one name, not %q", names)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -18,18 +19,16 @@ func TestWrongPortIsNoLostMajority(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	out, errs, code := runIn(t, nil, "doctor", "-S", web.Listener.Addr().String(), "--connect-timeout", "5")
-	if code != call.ExitNo || !strings.Contains(out, "no usable session") || strings.Contains(errs, "recover") {
-		t.Errorf("exit code %d\n%s%s", code, out, errs)
-	}
+	expect.Equal(t, code, call.ExitNo, "exit code; it says %s", errs)
+	expect.Has(t, out, "no usable session", "exit code: standard output")
+	expect.Lacks(t, errs, "recover")
 	gone := must.Refused(t)
-	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone, "--connect-timeout", "20"); strings.Contains(errs,
-		"recover") || !strings.Contains(errs, "name all servers") {
-		t.Errorf("one server of perhaps several is refused:\n%s", errs)
-	}
-	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone+",127.0.0.2:1", "--connect-timeout",
-		"20"); !strings.Contains(errs, "Start them") || !strings.Contains(errs, "recover") {
-		t.Errorf("no server runs, and the way out is not told:\n%s", errs)
-	}
+	_, errs, _ = runIn(t, nil, "doctor", "-S", gone, "--connect-timeout", "20")
+	expect.Lacks(t, errs, "recover")
+	expect.Has(t, errs, "name all servers", "standard error")
+	_, errs, _ = runIn(t, nil, "doctor", "-S", gone+",127.0.0.2:1", "--connect-timeout", "20")
+	expect.Has(t, errs, "Start them", "standard error")
+	expect.Has(t, errs, "recover", "standard error")
 }
 
 // doctor names the actual cause, and gives no harmful advice.
@@ -55,8 +54,8 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		{[]string{"-S", full.Addr(), "--chroot", "/"}, "below --disk-reserve"},
 	} {
 		out, errs, code := runIn(t, nil, append([]string{"doctor", "--connect-timeout", "20"}, c.args...)...)
-		if code != call.ExitNo || !strings.Contains(out, c.want) || strings.Contains(errs, "recover") {
-			t.Errorf("%v: exit code %d, no %q in\n%s%s", c.args, code, c.want, out, errs)
-		}
+		expect.Equal(t, code, call.ExitNo, "%v: exit code; it says %s", c.args, errs)
+		expect.Has(t, out, c.want, "%v: standard output", c.args)
+		expect.Lacks(t, errs, "recover", "%v", c.args)
 	}
 }

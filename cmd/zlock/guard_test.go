@@ -386,9 +386,9 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	b := must.Get(os.ReadFile(file))(t)
-	if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err != nil || supervise.Alive(pid) {
-		t.Fatalf("process %d is alive, %v", pid, err)
-	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	must.OK(t, err)
+	must.That(t, !supervise.Alive(pid), "process %d is alive, %v", pid, err)
 }
 
 // A script without a terminal has a stopped process in zlock's group when COMMAND ends. It is spared.
@@ -398,9 +398,9 @@ func TestForegroundCommandSparesTheGroup(t *testing.T) {
 "$1" run --foreground /stopped -- true; echo "zlock says $?"; kill -KILL $!`, "sh", filepath.Join(built.dir, "zlock"))
 	cmd.Env = scriptEnv(t)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "zlock says 0\n") {
-		t.Fatalf("the script: %v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	must.OK(t, err)
+	must.Has(t, string(out), "zlock says 0\n", "the script: standard output")
 }
 
 // When zlock is killed, the guard ends all processes that come from COMMAND, even if COMMAND itself has
@@ -456,7 +456,8 @@ func TestWhatCommandLeavesBehindIsEndedByZlock(t *testing.T) {
 			said, _ := io.ReadAll(c.out)
 			c.Wait()
 			got := c.ProcessState.ExitCode()
-			expect.That(t, got == code && !strings.Contains(string(said), "guard:"), "exit code %d: %s", got, said)
+			expect.Equal(t, got, code, "exit code %d", got)
+			expect.Lacks(t, string(said), "guard:")
 		})
 	}
 }

@@ -125,14 +125,14 @@ func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
 	zlock.Env = env
 	out := must.Get(zlock.Output())(t)
 	offered := strings.Fields(string(out))
-	expect.That(t, len(offered) >= 26+26+10 && strings.Contains(string(out), "nächtlich"),
-		"only %d names are offered: %q", len(offered), offered)
+	expect.That(t, len(offered) >= 26+26+10, "only %d names are offered: %q", len(offered), offered)
+	expect.Has(t, string(out), "nächtlich", "only %d names are offered: standard output", len(offered))
 	for _, word := range offered {
 		// The shell reads the offered word as the name itself.
 		for _, shell := range []string{"sh", "bash"} {
 			got, err := exec.CommandContext(ctx, shell, "-c", "printf %s "+word).CombinedOutput()
-			expect.That(t, err == nil && string(got) == word,
-				"%s takes %q for %q: %v", shell, word, got, err)
+			expect.OK(t, err, "%s takes %q for %q", shell, word, got)
+			expect.Equal(t, string(got), word, "%s takes %q for %q", shell, word, got)
 		}
 		expect.That(t, !strings.ContainsAny(word, "!^~#=[]{}*?$`;&|<>()'\"\\ "), "%q is offered", word)
 	}
@@ -140,7 +140,8 @@ func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
 
 func TestManualPage(t *testing.T) {
 	page, errs, code := runIn(t, nil, "manual")
-	must.That(t, code == 0 && errs == "", "%v %v", code, errs)
+	must.Equal(t, code, 0, "exit code; it says %s", errs)
+	must.Equal(t, errs, "", "standard error")
 	golden.Manual(t, "zlock.1", page)
 }
 

@@ -137,19 +137,19 @@ func TestMemberListTellsHowFarEachIs(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	f.far[10] = &status.Progress{Waits: "connection refused"}
 	out, errs, code := runIn(t, env, "member", "list", "-o", "plain")
-	if want := "2\th2:2888\t\tleader\t9000\t0\t10ms\t1.1\n3\th3:2888\t\tvoter\t9000\t0\t10ms\t1.1\n10\th10:2888\t\tnon-voter\t\t\t\t\n"; out != want || errs != "" || code != 0 {
-		t.Errorf("list: %q %q %d", out, errs, code)
-	}
+	want := "2\th2:2888\t\tleader\t9000\t0\t10ms\t1.1\n3\th3:2888\t\tvoter\t9000\t0\t10ms\t1.1\n10\th10:2888\t\tnon-voter\t\t\t\t\n"
+	expect.Equal(t, out, want, "list: standard output")
+	expect.Equal(t, errs, "", "list: standard error")
+	expect.Equal(t, code, 0, "list: exit code; it says %s", errs)
 	out, _, _ = runIn(t, env, "member", "list", "-o", "json")
-	if !strings.HasPrefix(out,
-		`{"v":1,"id":2,"peer":"h2:2888","role":"leader","applied":9000,"lag":0,"lag_bytes":0,"heard_ms":12,"version":"1.1"`) ||
-		!strings.Contains(out, `"heard_ms":null`) || !strings.Contains(out, `"waits":"connection refused"`) {
-		t.Errorf("list: %s", out)
-	}
+	expect.That(t, strings.HasPrefix(out,
+		`{"v":1,"id":2,"peer":"h2:2888","role":"leader","applied":9000,"lag":0,"lag_bytes":0,"heard_ms":12,"version":"1.1"`), "list: %s", out)
+	expect.Has(t, out, `"heard_ms":null`, "list: standard output")
+	expect.Has(t, out, `"waits":"connection refused"`, "list: standard output")
 	f.leader = 0
 	_, errs, code = runIn(t, env, "member", "list")
-	expect.That(t, strings.Contains(errs, "no server leads: no contact with a leader") && code == 0,
-		"list without a leader: %q %d", errs, code)
+	expect.Has(t, errs, "no server leads: no contact with a leader", "list without a leader: standard error")
+	expect.Equal(t, code, 0, "list without a leader: exit code; it says %s", errs)
 }
 
 // The server runs the job, and zlock shows its steps. If zlock loses the server on the way, it asks again.
@@ -195,17 +195,16 @@ func TestMemberJobsAreShown(t *testing.T) {
 		f.steps = tc.steps
 		_, errs, code := runIn(t, env, append([]string{"member", "--auth-file", auth},
 			strings.Fields(tc.args)...)...)
-		expect.That(t, strings.Contains(errs, tc.err) && code == tc.code,
-			"%s: %q, %d", tc.args, errs, code)
+		expect.Has(t, errs, tc.err, "%s: standard error", tc.args)
+		expect.Equal(t, code, tc.code, "%s: exit code; it says %s", tc.args, errs)
 		if got := fmt.Sprint(f.got); got != tc.got {
 			t.Errorf("%s: asked for %s", tc.args, got)
 		}
 	}
 	_, env, _ := newFakeMembers(t)
-	if _, errs, code := runIn(t, env, "member", "remove", "4"); !strings.Contains(errs,
-		"those of the servers' --super-digest") || code != call.ExitNo {
-		t.Errorf("without the password: %q, %d", errs, code)
-	}
+	_, errs, code := runIn(t, env, "member", "remove", "4")
+	expect.Has(t, errs, "those of the servers' --super-digest", "without the password: standard error")
+	expect.Equal(t, code, call.ExitNo, "without the password: exit code; it says %s", errs)
 }
 
 // Every command has a help text made of its flags, and its options are completed.
@@ -215,12 +214,15 @@ func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
 			continue
 		}
 		out, errs, code := runIn(t, nil, c.Name, "--help")
-		if code != 0 || errs != "" || !strings.HasPrefix(out, "Usage: zlock "+c.Name) ||
-			!strings.Contains(out, "--help") || c.Does == "" {
-			t.Errorf("%s --help: %d %q\n%s", c.Name, code, errs, out)
-		}
+		expect.Equal(t, code, 0, "%s --help: exit code; it says %s", c.Name, errs)
+		expect.Equal(t, errs, "", "%s --help: standard error", c.Name)
+		expect.That(t, strings.HasPrefix(out, "Usage: zlock "+c.Name), "%s --help: %d %q\n%s", c.Name, code, errs,
+			out)
+		expect.Has(t, out, "--help", "%s --help: standard output", c.Name)
+		expect.That(t, c.Does != "", "%s --help: %d %q\n%s", c.Name, code, errs, out)
 		found, _, code := runIn(t, nil, "__complete", c.Name, "--")
-		expect.That(t, found != "" && code == 0, "%s: no option is completed", c.Name)
+		expect.That(t, found != "", "%s: no option is completed", c.Name)
+		expect.Equal(t, code, 0, "%s: exit code", c.Name)
 		for line := range strings.Lines(found) {
 			word, _, _ := strings.Cut(line, "\t")
 			expect.Has(t, out, word, "%s: %s is completed but not in the help", c.Name, word)
@@ -259,18 +261,18 @@ func TestMemberListOverTLS(t *testing.T) {
 			"--admin-cert and --admin-key"},
 	} {
 		out, errs, code := runIn(t, tc.env, append([]string{"member", "list"}, tc.args...)...)
-		expect.That(t, code == tc.code && strings.Contains(out+errs, tc.want),
-			"%v %v: exit %d: %s%s", tc.env, tc.args, code, out, errs)
+		expect.Equal(t, code, tc.code, "%v %v: exit code; it says %s", tc.env, tc.args, errs)
+		expect.Has(t, out+errs, tc.want, "%v %v: said", tc.env, tc.args)
 	}
 }
 
 func TestRestartOrderPutsTheLeaderLast(t *testing.T) {
 	_, env, _ := newFakeMembers(t)
 	out, errs, code := runIn(t, env, "restart-order", "-o", "plain")
-	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || errs != "" ||
-		code != 0 {
-		t.Errorf("%q %q %d", out, errs, code)
-	}
+	want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"
+	expect.Equal(t, out, want, "standard output")
+	expect.Equal(t, errs, "", "standard error")
+	expect.Equal(t, code, 0, "exit code; it says %s", errs)
 }
 
 // Without --wait, the command does not wait for a server that does not answer.
@@ -305,12 +307,12 @@ func TestRestartOrderWaitsForEach(t *testing.T) {
 	f.restarts, f.silent = true, 3
 	// --timeout limits the wait for an answer, not the time to restart a server.
 	out, errs, code := runIn(t, env, "restart-order", "--wait", "--timeout", "0.5", "-o", "plain")
-	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || code != 0 {
-		t.Errorf("%q %d", out, code)
-	}
+	want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"
+	expect.Equal(t, out, want, "standard output")
+	expect.Equal(t, code, 0, "exit code; it says %s", errs)
 	for id, far := range f.far {
-		expect.That(t, far.Waits == "" && far.Starts == 2,
-			"it ends while server %d waits: %s", id, far.Waits)
+		expect.Equal(t, far.Waits, "", "it ends while server %d waits", id)
+		expect.Equal(t, far.Starts, 2, "it ends while server %d waits: starts", id)
 	}
 	for _, want := range []string{"server 10 is being restarted", "server 10 was restarted",
 		"server 3 was restarted", "server 2 was restarted"} {

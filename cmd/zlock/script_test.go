@@ -175,17 +175,20 @@ func runScript(t *testing.T, name, text string) {
 		} else if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			t.Fatalf("%s:%d: %v", name, s.line, err)
 		}
-		if code != s.code || !matches(s.out, out.String()) || !matches(s.err, errs.String()) {
-			t.Errorf("%s:%d: $ %s\nexit code %d, want %d\nstdout:\n%swant:\n%s\nstderr:\n%swant:\n%s", name, s.line,
-				s.command,
-				code, s.code, out.String(), strings.Join(s.out, "\n"), errs.String(), strings.Join(s.err, "\n"))
-		}
+		expect.Equal(t, code, s.code, "%s:%d: exit code", name, s.line)
+		expect.That(t, matches(s.out, out.String()),
+			"%s:%d: $ %s\nexit code %d, want %d\nstdout:\n%swant:\n%s\nstderr:\n%swant:\n%s", name, s.line, s.command,
+			code, s.code, out.String(), strings.Join(s.out, "\n"), errs.String(), strings.Join(s.err, "\n"))
+		expect.That(t, matches(s.err, errs.String()),
+			"%s:%d: $ %s\nexit code %d, want %d\nstdout:\n%swant:\n%s\nstderr:\n%swant:\n%s", name, s.line, s.command,
+			code, s.code, out.String(), strings.Join(s.out, "\n"), errs.String(), strings.Join(s.err, "\n"))
 	}
 }
 
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
-	must.That(t, err == nil && len(files) != 0, "no scripts %v", err)
+	must.OK(t, err)
+	must.That(t, len(files) != 0, "no scripts %v", err)
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
 			t.Parallel()
@@ -231,9 +234,9 @@ func TestReadmeExamplesWork(t *testing.T) {
 	minutes := must.Get(os.ReadFile("../../docs/first-minutes.md"))(t)
 	_, program, _ := strings.Cut(string(minutes), "\n## Go\n")
 	found := regexp.MustCompile("(?s)```(go|sh)\n(.*?)```").FindAllStringSubmatch(program, -1)
-	must.That(t, len(lines) == 1 && len(found) == 2 && found[0][1] == "go",
-		"%d and %d examples; this test knows of lines for the shell, a program, and how to run it",
-		len(lines), len(found))
+	must.Equal(t, len(lines), 1, "number of lines %v", lines)
+	must.Equal(t, len(found), 2, "length of %v", found)
+	must.Equal(t, found[0][1], "go", "found")
 	// Side by side as the text says: zlockd, and the module.
 	dir := t.TempDir()
 	root := must.Get(filepath.Abs("../.."))(t)

@@ -26,8 +26,8 @@ func TestDistance(t *testing.T) {
 		want int
 	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"ab", "ba", 1}, {"abc", "abc", 0},
 		{"peers", "perrs", 1}} {
-		if got := distance(x.a, x.b); got != x.want || distance(x.b, x.a) != x.want {
-			t.Errorf("%q, %q: %d, want %d", x.a, x.b, got, x.want)
-		}
+		got := distance(x.a, x.b)
+		expect.Equal(t, got, x.want, "%q, %q", x.a, x.b)
+		expect.Equal(t, distance(x.b, x.a), x.want, "%q, %q: distance", x.a, x.b)
 	}
 }

@@ -199,10 +199,9 @@ func TestHangUp(t *testing.T) {
 	m.hears(t, "READY=1")
 	said("SIGHUP: the configuration was read again",
 		`took_effect="[4lw-whitelist max-client-cnxns sasl-users]" needs_a_restart=[snapshot-entries]`)
-	if got := p.word(t, "dump") + p.word(t, "stat"); !strings.Contains(got, "SessionTracker dump") ||
-		!strings.Contains(got, "stat is not executed") {
-		t.Errorf("after the whitelist changed: %q", got)
-	}
+	got := p.word(t, "dump") + p.word(t, "stat")
+	expect.Has(t, got, "SessionTracker dump", "after the whitelist changed")
+	expect.Has(t, got, "stat is not executed", "after the whitelist changed")
 	write("maxClientCnxns=many\n")
 	p.cmd.Process.Signal(syscall.SIGHUP)
 	said("SIGHUP: the configuration has mistakes, nothing was changed", "maxClientCnxns")
@@ -235,8 +234,9 @@ func TestFilesThatOperatorsNameAreBounded(t *testing.T) {
 		{"--config", path},
 		{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", path, "--tls-key", path},
 	} {
-		if _, err := settings.Read(args, nil); err == nil || !strings.Contains(err.Error(), "longer than") {
-			t.Errorf("%v: %v", args[0], err)
+		_, err := settings.Read(args, nil)
+		if expect.Fails(t, err, "%v", args[0]) {
+			expect.Has(t, err.Error(), "longer than", "%v: error", args[0])
 		}
 	}
 	expect.Fails(t, expect.Err(tlsfiles.ReadFile("/dev/zero")), "a file without an end was read")

@@ -93,11 +93,11 @@ func fipsMode(t *testing.T, program string) {
 	defer s.Close()
 	must.OK(t, s.Connect(wire.NewSession(10_000)))
 	must.Get(s.Create("/a", []byte("x"), jute.FlagEphemeral))(t)
-	if b, _, err := s.GetData("/a", false); err != nil || string(b) != "x" {
-		t.Errorf("over TLS: %q %v", b, err)
-	}
+	b, _, err := s.GetData("/a", false)
+	expect.OK(t, err)
+	expect.Equal(t, string(b), "x", "over TLS")
 	must.OK(t, s.CloseSession())
-	if code := p.stop(t); code != exitOK || strings.Contains(p.stderr.String(), "panic") {
-		t.Errorf("exit code %d\n%s", code, p.stderr)
-	}
+	code := p.stop(t)
+	expect.Equal(t, code, exitOK, "exit code")
+	expect.Lacks(t, p.stderr.String(), "panic")
 }

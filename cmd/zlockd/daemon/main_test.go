@@ -94,9 +94,9 @@ func TestFailureOfTheServerEndsTheProcess(t *testing.T) {
 
 func TestFailedStart(t *testing.T) {
 	out, _, code := startFake(nil, errors.New("no such thing"))
-	if c := <-code; c != exitFailed || out.String() != "zlockd: no such thing\n" {
-		t.Errorf("exit %d, %q", c, out.String())
-	}
+	c := <-code
+	expect.Equal(t, c, exitFailed, "exit")
+	expect.Equal(t, out.String(), "zlockd: no such thing\n", "standard output")
 }
 
 func TestSignalDuringTheStart(t *testing.T) {

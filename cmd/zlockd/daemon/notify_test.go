@@ -121,12 +121,11 @@ func TestLogQueueNeverBlocksAndTellsWhatItLost(t *testing.T) {
 	log.Info("after")
 	got.Await(t, "msg=after")
 	q.flush(10 * time.Second)
-	if lines := strings.Count(got.String(), "\n"); lines != 1000-int(lost)+2 || q.lost() != lost {
-		t.Errorf("%d lines written, %d lost, then %d", lines, lost, q.lost())
-	}
-	if !strings.Contains(got.String(), "msg=line i=0\n") || strings.Count(got.String(), "were lost") != 1 {
-		t.Errorf("written:\n%s", got)
-	}
+	lines := strings.Count(got.String(), "\n")
+	expect.Equal(t, lines, 1000-int(lost)+2, "lines")
+	expect.Equal(t, q.lost(), lost, "lost")
+	expect.Has(t, got.String(), "msg=line i=0\n")
+	expect.Equal(t, strings.Count(got.String(), "were lost"), 1, "how often it says were lost")
 }
 
 type failing struct{}
@@ -184,10 +183,10 @@ func TestServerWhoseLogReaderHasGoneGoesOn(t *testing.T) {
 	p, r := stderrPipe(t, false)
 	r.Close()
 	p.busy(t)
-	if code, text := p.get(t, "/metrics"); code != 200 ||
-		!strings.Contains(text, "\nzlockd_log_lines_lost_total ") ||
-		strings.Contains(text, "\nzlockd_log_lines_lost_total 0\n") {
-		t.Error("the metrics tell of no lost line")
-	}
+	code, text := p.get(t, "/metrics")
+	expect.Equal(t, code, 200, "exit code")
+	expect.Has(t, text, "\nzlockd_log_lines_lost_total ", "text")
+	expect.That(t, !strings.Contains(text, "\nzlockd_log_lines_lost_total 0\n"),
+		"the metrics tell of no lost line")
 	expect.Equal(t, p.stop(t), 0, "exit code")
 }

@@ -21,7 +21,8 @@ import (
 // the end, each after a line "-- name --". $DIR is their directory.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt")
-	must.That(t, err == nil && len(scripts) != 0, "no scripts %v", err)
+	must.OK(t, err)
+	must.That(t, len(scripts) != 0, "no scripts %v", err)
 	for _, file := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScript(t, file) })
 	}
@@ -105,7 +106,8 @@ func runMain(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code := (&daemon{stdout: &out, stderr: &errs}).program().Main(args)
-	expect.That(t, code == exitOK && errs.Len() <= 0, "%v: %d %s", args, code, &errs)
+	expect.Equal(t, code, exitOK, "%v: exit code", args)
+	expect.That(t, errs.Len() <= 0, "%v: %d %s", args, code, &errs)
 	return out.String()
 }
 
@@ -140,9 +142,9 @@ func TestCompletion(t *testing.T) {
 		{"completion z", "zsh"}, {"--dev im", ""},
 	} {
 		out := runMain(t, append([]string{"__complete"}, strings.Fields(c.words)...)...)
-		if word, _, _ := strings.Cut(out, "\t"); word != c.want || strings.Count(out, "\n") > 1 {
-			t.Errorf("%s: %q, want %q", c.words, out, c.want)
-		}
+		word, _, _ := strings.Cut(out, "\t")
+		expect.Equal(t, word, c.want, "%s: word", c.words)
+		expect.That(t, strings.Count(out, "\n") <= 1, "%s: %q, want %q", c.words, out, c.want)
 	}
 	for _, words := range [][]string{{"--config", ""}, {"verify", ""}, {"restore", "--data-dir", "x"}} {
 		var out bytes.Buffer

@@ -59,7 +59,8 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 	a.Sign(t, "client", nil)
 	p := launch(t, "--dev", "--client-addr", settings.Off, "--secure-client-addr", "127.0.0.1:0", "--admin-addr", settings.Off,
 		"--tls-cert", a.File("server.pem"), "--tls-key", a.File("server.key"), "--tls-ca", a.File("ca.pem"))
-	expect.That(t, p.ready["client"] == settings.Off && p.ready["admin"] == settings.Off, "ready: %v", p.ready)
+	expect.Equal(t, p.ready["client"], settings.Off, "ready: client")
+	expect.Equal(t, p.ready["admin"], settings.Off, "ready: admin")
 	expect.Equal(t, must.Get(askTLS(a, p.ready["secure"], "ruok", "client"))(t), "imok", "with a certificate")
 	got, err := askTLS(a, p.ready["secure"], "ruok", "")
 	expect.Fails(t, err, "without a certificate: %q", got)
@@ -100,10 +101,10 @@ func TestAdminPortSpeaksTLS(t *testing.T) {
 		ask := func(scheme string, certs ...tls.Certificate) bool {
 			return answers(scheme+"://"+p.ready["admin"]+"/health", `"status"`, a.Trust().RootCAs, certs)
 		}
-		if plain, bare, known := ask("http"), ask("https"), ask("https", pair); plain != tc.http ||
-			bare != tc.bare || known != tc.known {
-			t.Errorf("%s: http %v, https %v, https with a certificate %v", tc.name, plain, bare, known)
-		}
+		plain, bare, known := ask("http"), ask("https"), ask("https", pair)
+		expect.Equal(t, plain, tc.http, "%s: plain", tc.name)
+		expect.Equal(t, bare, tc.bare, "%s: bare", tc.name)
+		expect.Equal(t, known, tc.known, "%s: known", tc.name)
 	}
 }
 

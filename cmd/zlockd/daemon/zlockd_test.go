@@ -140,9 +140,9 @@ func TestDevServerHasNothingToWarnOf(t *testing.T) {
 		if strings.Contains(log, "this server was stalled") {
 			continue // the machine stood still: once more
 		}
-		if code != 0 || strings.Contains(log, "level=WARN") || !strings.Contains(log, "msg=stopped") {
-			t.Errorf("exit code %d:\n%s", code, log)
-		}
+		expect.Equal(t, code, 0, "exit code")
+		expect.Lacks(t, log, "level=WARN")
+		expect.Has(t, log, "msg=stopped", "exit code: log")
 		return
 	}
 	t.Error("the machine stands still again and again")
@@ -151,7 +151,8 @@ func TestDevServerHasNothingToWarnOf(t *testing.T) {
 func TestDevServerAnswers(t *testing.T) {
 	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--4lw-whitelist",
 		"*")
-	expect.That(t, p.ready["mode"] == "standalone" && p.ready["peer"] == "off", "ready: %v", p.ready)
+	expect.Equal(t, p.ready["mode"], "standalone", "ready: mode")
+	expect.Equal(t, p.ready["peer"], "off", "ready: peer")
 	expect.Equal(t, p.word(t, "ruok"), "imok", "ruok answers")
 
 	conn := p.session(t)
@@ -164,11 +165,12 @@ func TestDevServerAnswers(t *testing.T) {
 	must.OK(t, err)
 
 	stats, ok := zk.FLWSrvr([]string{p.ready["client"]}, 30*time.Second)
-	expect.That(t, ok && stats[0].Mode == zk.ModeStandalone && stats[0].NodeCount >= 6,
-		"go-zookeeper reads %+v", stats[0])
-	if cons, _ := zk.FLWCons([]string{p.ready["client"]}, 30*time.Second); len(cons[0].Clients) != 1 ||
-		cons[0].Clients[0].SessionID != conn.SessionID() {
-		t.Errorf("go-zookeeper reads cons as %+v: %s", cons[0].Clients, p.word(t, "cons"))
+	expect.That(t, ok, "go-zookeeper reads %+v", stats[0])
+	expect.Equal(t, stats[0].Mode, zk.ModeStandalone, "go-zookeeper reads: mode")
+	expect.That(t, stats[0].NodeCount >= 6, "go-zookeeper reads %+v", stats[0])
+	cons, _ := zk.FLWCons([]string{p.ready["client"]}, 30*time.Second)
+	if expect.Equal(t, len(cons[0].Clients), 1, "go-zookeeper reads cons: number of clients") {
+		expect.Equal(t, cons[0].Clients[0].SessionID, conn.SessionID(), "go-zookeeper reads cons: session ID")
 	}
 	session := "0x" + strconv.FormatInt(conn.SessionID(), 16)
 	for word, want := range map[string]string{
@@ -188,15 +190,15 @@ func TestDevServerAnswers(t *testing.T) {
 	}
 	for _, path := range []string{"/commands/monitor", "/commands/connections", "/commands/dump", "/ready",
 		"/health"} {
-		if code, body := p.get(t, path); code != 200 || !json.Valid([]byte(body)) {
-			t.Errorf("%s: %d %s", path, code, body)
-		}
+		code, body := p.get(t, path)
+		expect.Equal(t, code, 200, "%s: exit code", path)
+		expect.That(t, json.Valid([]byte(body)), "%s: %d %s", path, code, body)
 	}
 	code, body := p.get(t, "/metrics")
 	for _, name := range []string{"znode_count ", "zk_znode_count ", "zlockd_serving 1", "go_goroutines ",
 		"process_open_fds ", "jvm_pause_time_ms_count "} {
-		expect.That(t, code == 200 && strings.Contains(body, "\n"+name),
-			"/metrics: %d, no %q", code, name)
+		expect.Equal(t, code, 200, "/metrics: exit code")
+		expect.Has(t, body, "\n"+name, "/metrics: body")
 	}
 	conn.Close()
 	if code := p.stop(t); code != exitOK {
@@ -212,16 +214,18 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 	must.Get(conn.Create("/kept", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	conn.Close()
 	info, err := os.Stat(dir)
-	expect.That(t, err == nil && info.Mode().Perm() == 0o700, "data directory: %v %v", info.Mode(), err)
+	if expect.OK(t, err) {
+		expect.Equal(t, info.Mode().Perm(), 0o700, "data directory: mode")
+	}
 
-	if code, out := fail(t, args...); code != exitFailed ||
-		!strings.Contains(out, "in use by another process") || !strings.Contains(out, "--data-dir") {
-		t.Errorf("a second server on the same directory: exit %d, %s", code, out)
-	}
-	if code, out := fail(t, "--dev", "--client-addr", p.ready["client"]); code != exitFailed ||
-		!strings.Contains(out, "address already in use") || !strings.Contains(out, "--client-addr") {
-		t.Errorf("a second server on the same port: exit %d, %s", code, out)
-	}
+	code, out := fail(t, args...)
+	expect.Equal(t, code, exitFailed, "a second server on the same directory: exit code")
+	expect.Has(t, out, "in use by another process", "a second server on the same directory: standard output")
+	expect.Has(t, out, "--data-dir", "a second server on the same directory: standard output")
+	code, out = fail(t, "--dev", "--client-addr", p.ready["client"])
+	expect.Equal(t, code, exitFailed, "a second server on the same port: exit code")
+	expect.Has(t, out, "address already in use", "a second server on the same port: standard output")
+	expect.Has(t, out, "--client-addr", "a second server on the same port: standard output")
 	if code := p.stop(t); code != exitOK {
 		t.Errorf("exit %d\n%s", code, p.stderr)
 	}
@@ -261,10 +265,10 @@ func TestZooConfigStarts(t *testing.T) {
 			t.Errorf("%d lines about %s in\n%s", n, key, p.stderr)
 		}
 	}
-	if _, body := p.get(t, "/commands/initial_configuration"); !strings.Contains(body, "tickTime=1500") ||
-		strings.Contains(body, "hunter2") || strings.Contains(p.stderr.String(), "hunter2") {
-		t.Errorf("the file is shown as %s", body)
-	}
+	_, body := p.get(t, "/commands/initial_configuration")
+	expect.Has(t, body, "tickTime=1500", "the file is shown as: body")
+	expect.Lacks(t, body, "hunter2")
+	expect.Lacks(t, p.stderr.String(), "hunter2")
 }
 
 // The lines of docs/lock-view.md work as they stand, in an empty directory. Only ports, and the example's
@@ -276,7 +280,9 @@ func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	page := must.Get(os.ReadFile("../../../docs/lock-view.md"))(t)
 	// A block is a run of indented lines.
 	blocks := regexp.MustCompile(`(?m)(^    .*\n)+`).FindAllString(string(page), -1)
-	must.That(t, len(blocks) == 2 && strings.HasPrefix(blocks[0], "    zlockd --dev &\n"),
+	must.Equal(t, len(blocks), 2,
+		"%d blocks; this test knows how to start and look, and how to break a lock: number of blocks", len(blocks))
+	must.That(t, strings.HasPrefix(blocks[0], "    zlockd --dev &\n"),
 		"%d blocks; this test knows how to start and look, and how to break a lock: %q", len(blocks), blocks)
 	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--super-digest",
 		"super:lK75jTNcA+U9vtVEw5vB51mj/w4=")
@@ -306,9 +312,8 @@ func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	}
 	out := sh(strings.NewReplacer("lock-0000000003", strings.TrimPrefix(node, "/app/orders/"), `"1234"`,
 		fmt.Sprintf("%q", fmt.Sprint(st.Czxid))).Replace(blocks[1]))
-	if strings.Contains(out, `"error"`) || !strings.Contains(out, fmt.Sprintf("0x%x", c.Session.ID)) {
-		t.Errorf("breaking, as a dry run, answers %s", out)
-	}
+	expect.Lacks(t, out, `"error"`)
+	expect.Has(t, out, fmt.Sprintf("0x%x", c.Session.ID), "standard output")
 	expect.OK(t, expect.Err(c.Exists(node, false)), "a dry run broke the lock")
 }
 

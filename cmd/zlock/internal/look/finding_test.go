@@ -47,11 +47,12 @@ func TestServersAreComparedWithTheMembers(t *testing.T) {
 	}
 	list := []string{"localhost:2181", "127.0.0.2:2182", "127.0.0.9:2181"}
 	wrong, worth := compare(t.Context(), found, list)
-	expect.That(t, len(wrong) == 1 && strings.HasPrefix(wrong[0], "127.0.0.9:2181 is not a member"),
-		"wrong: %q", wrong)
-	if len(worth) != 2 || !strings.Contains(worth[0], "1.0.0 (127.0.0.1:2181), 1.1.0 (127.0.0.2:2182)") ||
-		!strings.HasPrefix(worth[1], "127.0.0.3:2183 is a member, but") {
-		t.Errorf("worth knowing: %q", worth)
+	if expect.Equal(t, len(wrong), 1, "wrong: %v", wrong) {
+		expect.That(t, strings.HasPrefix(wrong[0], "127.0.0.9:2181 is not a member"), "wrong: %q", wrong)
+	}
+	if expect.Equal(t, len(worth), 2, "worth knowing: length of %v", worth) {
+		expect.Has(t, worth[0], "1.0.0 (127.0.0.1:2181), 1.1.0 (127.0.0.2:2182)", "worth knowing: worth")
+		expect.That(t, strings.HasPrefix(worth[1], "127.0.0.3:2183 is a member, but"), "worth knowing: %q", worth)
 	}
 }
 
@@ -59,9 +60,9 @@ func TestPortForServersIsNoPortForClients(t *testing.T) {
 	const config = "server.1=127.0.0.1:2888:3888:participant;127.0.0.1:2181\n"
 	wrong, _ := compare(t.Context(), []finding{{Server: "127.0.0.1:2181", config: config},
 		{Server: "127.0.0.1:2888", unreachable: true}}, []string{"127.0.0.1:2181", "127.0.0.1:2888"})
-	if len(wrong) != 1 || !strings.Contains(wrong[0],
-		"127.0.0.1:2888 is a port at which members talk to each other") {
-		t.Errorf("of a peer port: %q", wrong)
+	if expect.Equal(t, len(wrong), 1, "of a peer port: length of %v", wrong) {
+		expect.Has(t, wrong[0], "127.0.0.1:2888 is a port at which members talk to each other",
+			"of a peer port: wrong")
 	}
 }
 
@@ -72,10 +73,12 @@ func TestServersWithTLSAreComparedByTheirHosts(t *testing.T) {
 	found := []finding{{Server: "127.0.0.1:2281", config: config, Certificate: &end}, {Server: "127.0.0.9:2281",
 		Certificate: &end}}
 	wrong, worth := compare(t.Context(), found, []string{"127.0.0.1:2281", "127.0.0.9:2281"})
-	expect.That(t, len(wrong) == 1 && strings.HasPrefix(wrong[0], "127.0.0.9:2281 is not a member"),
-		"wrong: %q", wrong)
-	expect.That(t, len(worth) == 1 && strings.HasPrefix(worth[0], "127.0.0.2:2181 is a member, but"),
-		"worth knowing: %q", worth)
+	if expect.Equal(t, len(wrong), 1, "wrong: %v", wrong) {
+		expect.That(t, strings.HasPrefix(wrong[0], "127.0.0.9:2281 is not a member"), "wrong: %q", wrong)
+	}
+	if expect.Equal(t, len(worth), 1, "worth knowing: length of %v", worth) {
+		expect.That(t, strings.HasPrefix(worth[0], "127.0.0.2:2181 is a member, but"), "worth knowing: %q", worth)
+	}
 }
 
 func TestFindingsAreJudged(t *testing.T) {
@@ -84,23 +87,24 @@ func TestFindingsAreJudged(t *testing.T) {
 		"0/0.0/0\nMode: follower\n")
 	f.readMntr("zk_version\t3.9.3\nzk_avg_fsynctime\t312.5\n" +
 		"zk_open_file_descriptor_count\t900\nzk_max_file_descriptor_count\t1000\n")
-	expect.That(t, f.Kind == "zlockd" && f.Version == "1.2.0" && f.Mode == "follower" && *f.Sync == 312.5,
-		"%+v", f)
+	expect.Equal(t, f.Kind, "zlockd", "kind")
+	expect.Equal(t, f.Version, "1.2.0", "version")
+	expect.Equal(t, f.Mode, "follower", "mode")
+	expect.Equal(t, *f.Sync, 312.5, "sync")
 	soon := time.Now().Add(73 * time.Hour)
 	f.Containers, f.Offset, f.Certificate = true, -7, &soon
 	f.judge(false, 0)
 	for _, want := range []string{"clock is 7.0s behind", "certificate ends in 3 days"} {
 		expect.Has(t, f.Note, want, "does not say")
 	}
-	if table, plain := f.cells(false), f.cells(true); table[len(table)-1] != plain[9] ||
-		len(table) != len(plain) {
-		t.Errorf("%q\n%q", table, plain)
-	}
+	table, plain := f.cells(false), f.cells(true)
+	expect.Equal(t, table[len(table)-1], plain[9], "table")
+	expect.Equal(t, len(table), len(plain), "length of %v", table)
 	well := finding{Containers: true, Kind: "zlockd", OpenFiles: 900, MaxFiles: 1000, Sync: f.Sync}
 	if well.judge(false, 0); well.Note != "" {
 		t.Errorf("a note on nothing: %s", well.Note)
 	}
-	table := (&finding{Kind: "zlockd", Server: "h:1", Mode: "leader"}).cells(false)
+	table = (&finding{Kind: "zlockd", Server: "h:1", Mode: "leader"}).cells(false)
 	expect.Equal(t, fmt.Sprint(table[:3]...), "h:1zlockdleader", "first cells")
 }
 
@@ -218,8 +222,9 @@ func TestCausesAndCertificates(t *testing.T) {
 			}
 			continue
 		}
-		expect.That(t, err != nil && strings.Contains(plainCause(err, limit), test.want),
-			"%s: %v, not %q", test.server, err, test.want)
+		if expect.Fails(t, err, "%s", test.server) {
+			expect.Has(t, plainCause(err, limit), test.want, "%s: plain cause", test.server)
+		}
 	}
 	for want, err := range map[string]error{
 		"no such host": &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x",

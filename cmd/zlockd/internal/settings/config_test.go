@@ -242,8 +242,9 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 			return err
 		},
 	} {
-		if err := start(); err == nil || !strings.Contains(err.Error(), "zlockd import --from "+dir) {
-			t.Errorf("got %v", err)
+		err := start()
+		if expect.Fails(t, err) {
+			expect.Has(t, err.Error(), "zlockd import --from "+dir, "the error")
 		}
 	}
 	must.OK(t, os.WriteFile(filepath.Join(dir, "identity"), []byte("{}"), 0o600))
@@ -293,7 +294,9 @@ func TestProperties(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	p := parseProperties("\n\nx=1\ny=\\\n2\nz=3")
-	expect.That(t, p[0].line == 3 && p[1].line == 4 && p[2].line == 6, "lines %v", p)
+	expect.Equal(t, p[0].line, 3, "line")
+	expect.Equal(t, p[1].line, 4, "line")
+	expect.Equal(t, p[2].line, 6, "line")
 }
 
 func TestSecretsOfTheFileAreNotKept(t *testing.T) {
@@ -384,19 +387,21 @@ func TestEnvironment(t *testing.T) {
 	}
 	s, flags, err := parseFlags([]string{"--max-frame", "8192"}, env)
 	must.OK(t, err)
-	if s.TickTime != 500*time.Millisecond || s.MaxFrame != 8192 || !s.SkipACL ||
-		s.LogLevel != "info" {
-		t.Errorf("tick %v, frame %d, skip %v, level %q", s.TickTime, s.MaxFrame, s.SkipACL, s.LogLevel)
-	}
+	expect.Equal(t, s.TickTime, 500*time.Millisecond, "tick time")
+	expect.Equal(t, s.MaxFrame, 8192, "max frame")
+	expect.That(t, s.SkipACL, "tick %v, frame %d, skip %v, level %q", s.TickTime, s.MaxFrame, s.SkipACL,
+		s.LogLevel)
+	expect.Equal(t, s.LogLevel, "info", "log level")
 	s.Config = filepath.Join(t.TempDir(), "zoo.cfg")
 	must.OK(t, os.WriteFile(s.Config, []byte("clientPort=1\ntickTime=7000\nmaxClientCnxns=7\n"),
 		0o600))
 	must.OK(t, applyConfig(s, flags))
-	expect.That(t, s.TickTime == 500*time.Millisecond && s.MaxConnsPerAddr == 7,
-		"tick %v, connections %d beside a zoo.cfg", s.TickTime, s.MaxConnsPerAddr)
+	expect.Equal(t, s.TickTime, 500*time.Millisecond, "tick time")
+	expect.Equal(t, s.MaxConnsPerAddr, 7, "max connections per address")
 	_, _, err = parseFlags(nil, func(name string) (string, bool) { return "many", name == "ZLOCKD_MAX_NODES" })
-	expect.That(t, err != nil && strings.Contains(err.Error(), "ZLOCKD_MAX_NODES"),
-		"a wrong variable: %v", err)
+	if expect.Fails(t, err) {
+		expect.Has(t, err.Error(), "ZLOCKD_MAX_NODES", "a wrong variable: error")
+	}
 }
 
 // Each default that --help shows is the value in force. Defaults that depend on other flags are part of the
@@ -419,8 +424,9 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 			case m == nil && force != "" && force != "false":
 				t.Errorf("--%s: no default, in force is %q", f.Name, force)
 			case m != nil:
-				if err := f.Value.Set(m[1]); err != nil || f.Value.String() != force {
-					t.Errorf("--%s: default %q, in force is %q (%v)", f.Name, m[1], force, err)
+				err := f.Value.Set(m[1])
+				if expect.OK(t, err, "--%s", f.Name) {
+					expect.Equal(t, f.Value.String(), force, "--%s: value", f.Name)
 				}
 			}
 		})
