@@ -65,18 +65,19 @@ func TestEmbeddingExamplesWork(t *testing.T) {
 	}
 	readme := goBlocks(t, "../README.md", "Embed a server")
 	embedding, tests := goBlocks(t, "../docs/embedding.md", ""), goBlocks(t, "../docs/testing.md", "")
-	must.That(t, len(readme) == 2 && len(embedding) == 1 && len(tests) == 1,
-		"%d, %d and %d programs", len(readme), len(embedding), len(tests))
+	must.Equal(t, len(readme), 2, "number of readme %v", readme)
+	must.Equal(t, len(embedding), 1, "number of embedding %v", embedding)
+	must.Equal(t, len(tests), 1, "number of tests %v", tests)
 	for _, text := range []string{readme[1], tests[0]} {
 		out, err := module(t, "job_test.go", text)("go", "test", ".").CombinedOutput()
-		expect.That(t, err == nil && bytes.HasPrefix(out, []byte("ok")),
-			"go test: %v\n%s\n%s", err, out, text)
+		expect.OK(t, err)
+		expect.That(t, bytes.HasPrefix(out, []byte("ok")), "go test: %v\n%s\n%s", err, out, text)
 	}
 
 	out, err := module(t, "main.go", readme[0])("go", "run", ".").CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("any ZooKeeper client may connect to 127.0.0.1:")) {
-		t.Errorf("the README's program: %v\n%s", err, out)
-	}
+	expect.OK(t, err)
+	expect.That(t, bytes.Contains(out, []byte("any ZooKeeper client may connect to 127.0.0.1:")),
+		"the README's program: %v\n%s", err, out)
 
 	// This one serves until it is told to stop, and keeps what it has.
 	run := module(t, "main.go", embedding[0])
@@ -91,8 +92,9 @@ func TestEmbeddingExamplesWork(t *testing.T) {
 		must.OK(t, cmd.Start())
 		said.Await(t, when)
 		must.OK(t, cmd.Process.Signal(syscall.SIGTERM))
-		if err := cmd.Wait(); err != nil || strings.Contains(said.String(), "level=ERROR") {
-			t.Errorf("%v\n%s", err, said.String())
+		err := cmd.Wait()
+		if expect.OK(t, err) {
+			expect.Lacks(t, said.String(), "level=ERROR")
 		}
 		expect.OK(t, expect.Err(os.Stat(filepath.Join(cmd.Dir, "locks", "identity"))))
 	}

@@ -72,9 +72,9 @@ func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 
 	i = run()
 	defer i.Close(context.Background())
-	if list := i.Clients.Observed().EndedSince(-1); len(list) != 1 || !list[0].Time.Equal(before.Time) {
-		t.Fatalf("%+v, before the restart %+v", list, before)
-	}
+	list := i.Clients.Observed().EndedSince(-1)
+	must.Equal(t, len(list), 1, "length of %v", list)
+	must.That(t, list[0].Time.Equal(before.Time), "%+v, before the restart %+v", list, before)
 	// A session that expires now is listed after those from before.
 	c = must.Get(wire.Dial(i.ClientAddr()))(t)
 	must.OK(t, c.Connect(wire.NewSession(200)))
@@ -243,9 +243,9 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) { // alone: a process 
 		{"", "", 401, "Auth info"}, {"", "digest super:wrong", 403, "Not authorized"},
 		{"?wait=1h", super, 400, "is not a duration"},
 	} {
-		if code, text := ask(bad.query, bad.login); code != bad.code || !strings.Contains(text, bad.says) {
-			t.Errorf("%q as %q: %d %q", bad.query, bad.login, code, text)
-		}
+		code, text := ask(bad.query, bad.login)
+		expect.Equal(t, code, bad.code, "%q as %q: exit code", bad.query, bad.login)
+		expect.Has(t, text, bad.says, "%q as %q: text", bad.query, bad.login)
 	}
 	n := 0
 	// trace records what the server does while it creates nodes.

@@ -46,9 +46,11 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 		Truncated string
 		Paths     map[string][]string `json:"session_id_to_ephemeral_paths"`
 	}
-	if err := json.Unmarshal([]byte(text), &dump); err != nil || code != http.StatusOK ||
-		dump.Truncated != "too many: 1000 ephemeral nodes, of which only some are shown" {
-		t.Errorf("dump: %d %v %q", code, err, dump.Truncated)
+	err := json.Unmarshal([]byte(text), &dump)
+	if expect.OK(t, err) {
+		expect.Equal(t, code, http.StatusOK, "dump: exit code")
+		expect.Equal(t, dump.Truncated, "too many: 1000 ephemeral nodes, of which only some are shown",
+			"dump: truncated")
 	}
 	for _, paths := range dump.Paths {
 		expect.That(t, len(paths) >= 300 && len(paths) <= 800, "%d paths are shown", len(paths))
@@ -97,13 +99,14 @@ func TestNULInAName(t *testing.T) {
 	_, _ = c.Exists("/w\x01<script>\u202e", true) // watched or refused
 	for _, path := range []string{"/locks/a%00b", "/tree/a%00b", "/locks/%00", "/tree/%00"} {
 		code, text := get(t, "http://"+i.AdminAddr()+path)
-		expect.That(t, code == http.StatusNotFound && json.Valid([]byte(text)),
-			"%s: %d %q", path, code, text)
+		expect.Equal(t, code, http.StatusNotFound, "%s: exit code", path)
+		expect.That(t, json.Valid([]byte(text)), "%s: %d %q", path, code, text)
 	}
 	for _, path := range []string{"/top?by=watches", "/commands/watches", "/commands/watches_by_path",
 		"/locks?prefix=/%00", "/locks?holder=%00", "/wait-graph"} {
 		code, text := get(t, "http://"+i.AdminAddr()+path)
-		expect.That(t, code == http.StatusOK && json.Valid([]byte(text)), "%s: %d %q", path, code, text)
+		expect.Equal(t, code, http.StatusOK, "%s: exit code", path)
+		expect.That(t, json.Valid([]byte(text)), "%s: %d %q", path, code, text)
 	}
 	if code, text := get(t, "http://"+i.AdminAddr()+"/?tab=tree&path=/%00"); code != http.StatusNotFound &&
 		code != http.StatusOK || strings.Contains(text, "<script>\u202e") {

@@ -39,8 +39,8 @@ func TestMetricsHaveAPortOfTheirOwn(t *testing.T) {
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0"})
 	for _, addr := range []string{i.AdminAddr(), i.MetricsAddr()} {
 		code, text := get(t, "http://"+addr+"/metrics")
-		expect.That(t, code == http.StatusOK && strings.Contains(text, "\nznode_count "),
-			"%s: %d", addr, code)
+		expect.Equal(t, code, http.StatusOK, "%s: exit code", addr)
+		expect.Has(t, text, "\nznode_count ", "%s: text", addr)
 		for _, name := range []string{"jvm_threads_current", `jvm_memory_bytes_used{area="heap"}`,
 			`jvm_memory_bytes_max{area="heap"}`,
 			`jvm_memory_pool_bytes_used{pool="Heap objects"}`, `jvm_gc_collection_seconds_sum{gc="Go"}`} {
@@ -91,32 +91,39 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 
 	s := i.Status(report.NeedConns | report.NeedSessions | report.NeedEphemerals | report.NeedWatches |
 		report.NeedMetrics | report.NeedProcess)
-	if !s.Serving || s.Mode != report.Standalone || s.Version != "3.9.3-zlockd-1.2.3" || s.Nodes != 6 ||
-		s.EphemeralCount != 1 || s.Sessions != 1 {
-		t.Errorf("status %+v", s)
-	}
-	if len(s.ConnList) != 1 || len(s.SessionList) != 1 || s.SessionList[0].ID != s.ConnList[0].Session {
-		t.Fatalf("connections %+v, sessions %+v", s.ConnList, s.SessionList)
-	}
+	expect.That(t, s.Serving, "status %+v", s)
+	expect.Equal(t, s.Mode, report.Standalone, "status: mode")
+	expect.Equal(t, s.Version, "3.9.3-zlockd-1.2.3", "status: version")
+	expect.Equal(t, s.Nodes, 6, "status: nodes")
+	expect.Equal(t, s.EphemeralCount, 1, "status: ephemeral nodes")
+	expect.Equal(t, s.Sessions, 1, "status: sessions")
+	must.Equal(t, len(s.ConnList), 1, "connections %v", s.ConnList)
+	must.Equal(t, len(s.SessionList), 1, "sessions %v", s.SessionList)
+	must.Equal(t, s.SessionList[0].ID, s.ConnList[0].Session, "the session of the connection")
 	if left := s.SessionList[0].Expires.Sub(s.Now); left <= 0 || left > s.SessionList[0].Timeout+time.Second {
 		t.Errorf("the session has %v left", left)
 	}
-	if len(s.Ephemerals) != 1 || s.Ephemerals[0].Session != s.ConnList[0].Session ||
-		len(s.Ephemerals[0].Paths) != 1 || s.Ephemerals[0].Paths[0] != "/a/b" {
-		t.Errorf("ephemerals %+v", s.Ephemerals)
+	if expect.Equal(t, len(s.Ephemerals), 1, "ephemerals: %v", s.Ephemerals) {
+		expect.Equal(t, s.Ephemerals[0].Session, s.ConnList[0].Session, "ephemerals: session")
+		if expect.Equal(t, len(s.Ephemerals[0].Paths), 1, "ephemerals: number of paths") {
+			expect.Equal(t, s.Ephemerals[0].Paths[0], "/a/b", "ephemerals: paths")
+		}
 	}
 	expect.Equal(t, len(s.Notices), 1, "unchecked access rights must be told: %q", s.Notices)
-	expect.That(t, s.Summaries["updatelatency"].Count == 2 && s.OpenFiles >= 3 && len(s.Environment) != 0,
-		"updates %+v, %d files, environment %v", s.Summaries["updatelatency"], s.OpenFiles, s.Environment)
+	expect.Equal(t, s.Summaries["updatelatency"].Count, 2, "updates: count")
+	expect.That(t, s.OpenFiles >= 3, "updates %+v, %d files, environment %v", s.Summaries["updatelatency"],
+		s.OpenFiles, s.Environment)
+	expect.That(t, len(s.Environment) != 0, "updates %+v, %d files, environment %v",
+		s.Summaries["updatelatency"], s.OpenFiles, s.Environment)
 	if brief := i.Status(0); brief.ConnList != nil || brief.SessionList != nil || brief.Counters != nil ||
 		brief.Environment != nil {
 		t.Error("parts were gathered that nobody asked for")
 	}
 
 	i.ResetStats()
-	if s := i.Status(0); s.Sent != 0 || s.Latency != (metrics.Latency{}) {
-		t.Errorf("after a reset: %+v", s)
-	}
+	s = i.Status(0)
+	expect.Equal(t, s.Sent, 0, "after a reset: sent")
+	expect.Equal(t, s.Latency, metrics.Latency{}, "after a reset: latency")
 }
 
 func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
@@ -124,8 +131,8 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 	i, c := start(t, Options{DataDir: t.TempDir()})
 	create(t, c, "/a", 0)
 	brief := i.Status(0)
-	expect.That(t, brief.LogDirSize == 0 && brief.DataDirSize == 0,
-		"the data directory was walked: log %d, snapshots %d", brief.LogDirSize, brief.DataDirSize)
+	expect.Equal(t, brief.LogDirSize, 0, "the data directory was walked: LogDirSize")
+	expect.Equal(t, brief.DataDirSize, 0, "the data directory was walked: DataDirSize")
 	if brief.Leads <= 0 || brief.Commit < brief.Applied || brief.Applied == 0 || brief.Last < brief.Commit {
 		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.Leads, brief.Last, brief.Commit,
 			brief.Applied)
@@ -319,8 +326,8 @@ func TestClusterMeasuresMove(t *testing.T) {
 		"startup_txns_load_time"} {
 		e.moved(back, name)
 	}
-	if got := back.Status(0); got.Snapshot.Zxid != s.Snapshot.Zxid || got.Snapshot.Time.IsZero() {
-		t.Errorf("after a restart: snapshot of zxid %d at %v, was %d", got.Snapshot.Zxid, got.Snapshot.Time,
-			s.Snapshot.Zxid)
-	}
+	got := back.Status(0)
+	expect.Equal(t, got.Snapshot.Zxid, s.Snapshot.Zxid, "after a restart: zxid")
+	expect.That(t, !got.Snapshot.Time.IsZero(), "after a restart: snapshot of zxid %d at %v, was %d",
+		got.Snapshot.Zxid, got.Snapshot.Time, s.Snapshot.Zxid)
 }

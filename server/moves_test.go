@@ -196,9 +196,9 @@ func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 	t.Parallel()
 	i, _ := start(t, Options{})
 	for _, op := range []change.Op{change.Vote, change.Demote, change.Describe} {
-		if err := i.ChangeMember(t.Context(), change.Change{Op: op, ID: 1}); err == nil ||
-			!strings.Contains(err.Error(), "unknown change") {
-			t.Errorf("%s: %v", op, err)
+		err := i.ChangeMember(t.Context(), change.Change{Op: op, ID: 1})
+		if expect.Fails(t, err, "%s", op) {
+			expect.Has(t, err.Error(), "unknown change", "%s: error", op)
 		}
 	}
 }
@@ -261,7 +261,8 @@ func TestServerThatLetsNoClientsInDoesNotServe(t *testing.T) {
 		var s report.Status
 		s.Serving = serving
 		i.clusterStatus(&s, i.Node(), 0)
-		expect.That(t, s.Serving == serving && s.Reason == reason, "%v: %v %q", serving, s.Serving, s.Reason)
+		expect.Equal(t, s.Serving, serving, "%v: serving", serving)
+		expect.Equal(t, s.Reason, reason, "%v: reason", serving)
 	}
 }
 
@@ -281,9 +282,11 @@ func TestRefusedReconfigIsLogged(t *testing.T) {
 	for joining, why := range map[string]string{"no server": "no server",
 		"server.300=127.0.0.1:1:2:observer;3": "an id is a number from 0 to 254"} {
 		code, known := i.reconfigure(options.ReconfigRequest{Joining: joining, Version: -1, May: true})
-		expect.That(t, code == jute.BadArguments && known, "%v, known: %v", code, known)
+		expect.Equal(t, code, jute.BadArguments, "%v, known: exit code", code)
+		expect.That(t, known, "%v, known: %v", code, known)
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 		last := lines[len(lines)-1]
-		expect.That(t, strings.Contains(last, `"reconfig refused" code=`) && strings.Contains(last, why), "%s", last)
+		expect.Has(t, last, `"reconfig refused" code=`, "last")
+		expect.Has(t, last, why, "last")
 	}
 }

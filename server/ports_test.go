@@ -200,14 +200,16 @@ func TestServerThatWaitsForOthers(t *testing.T) {
 			i := bare(t, c.o)
 			end := i.readMeanwhile()
 			s := i.Status(0)
-			expect.That(t, !s.Serving && s.Mode != report.ReadOnly &&
-				s.Reason == "waiting for the other servers of the cluster", "%+v: %v %q", c.o, s.Mode, s.Reason)
+			expect.That(t, !s.Serving, "%+v: %v %q", c.o, s.Mode, s.Reason)
+			expect.That(t, s.Mode != report.ReadOnly, "%+v: %v %q", c.o, s.Mode, s.Reason)
+			expect.Equal(t, s.Reason, "waiting for the other servers of the cluster", "reason")
 			what := "waiting for server 2"
 			i.raftOptions().Waiting(what)
 			time.Sleep(unformedGrace + time.Millisecond)
 			s = i.Status(0)
-			expect.That(t, !s.Serving && (s.Mode == report.ReadOnly) == c.reads && s.Reason == what, "%+v: %v %q", c.o,
-				s.Mode, s.Reason)
+			expect.That(t, !s.Serving, "%+v: %v %q", c.o, s.Mode, s.Reason)
+			expect.Equal(t, s.Mode == report.ReadOnly, c.reads, "%+v: whether it is read-only", c.o)
+			expect.Equal(t, s.Reason, what, "reason")
 			end()
 			expect.That(t, i.Status(0).Mode != report.ReadOnly, "%+v: still reads", c.o)
 			must.OK(t, i.Close(context.Background()))
@@ -243,7 +245,8 @@ func TestLogsOfRequests(t *testing.T) {
 				lines = m.Value
 			}
 		}
-		expect.That(t, lines >= 3 && len(s.Faults) == 0, "%v lines, faults %q", lines, s.Faults)
+		expect.That(t, lines >= 3, "%v lines, faults %q", lines, s.Faults)
+		expect.Equal(t, len(s.Faults), 0, "number of faults %v", s.Faults)
 		expect.Equal(t, strings.Contains(log.String(), "slow request"), slow > 0, "slow requests in %s", log.String())
 	}
 	var log must.Text

@@ -233,32 +233,34 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 		t.Errorf("notices after one was renewed: %q", i.Status(0).Notices)
 	}
 	list := i.certificates()
-	expect.That(t, len(list) == 2 && list[0].NotAfter.Equal(second.Leaf.NotAfter), "shown are %+v", list)
+	if expect.Equal(t, len(list), 2, "shown are: length of %v", list) {
+		expect.That(t, list[0].NotAfter.Equal(second.Leaf.NotAfter), "shown are %+v", list)
+	}
 	now = nil // clients get the configuration itself
 	expect.That(t, ends("clients"), "notices %q", i.Status(0).Notices)
 	now = &tls.Config{Certificates: []tls.Certificate{first}}
 	s := report.Status{Now: time.Now().Add(17*day + time.Hour)}
 	i.certificateStatus(&s, false)
-	if len(s.Faults) != 1 || !strings.Contains(s.Faults[0], "the certificate for clients ends on ") ||
-		len(s.Notices) != 1 {
-		t.Errorf("within three days of one end: faults %q, notices %q", s.Faults, s.Notices)
+	if expect.Equal(t, len(s.Faults), 1, "within three days of one end: number of faults %v", s.Faults) {
+		expect.Has(t, s.Faults[0], "the certificate for clients ends on ", "within three days of one end: faults")
+		expect.Equal(t, len(s.Notices), 1, "within three days of one end: number of notices %v", s.Notices)
 	}
 	s = report.Status{Now: time.Now().Add(28 * day)}
 	i.certificateStatus(&s, true)
-	if len(s.Faults) != 2 ||
-		!strings.Contains(s.Faults[0], "the certificate for clients has ended: it was valid from ") {
-		t.Errorf("faults when it is too late: %q", s.Faults)
+	if expect.Equal(t, len(s.Faults), 2, "faults when it is too late: number of faults %v", s.Faults) {
+		expect.Has(t, s.Faults[0], "the certificate for clients has ended: it was valid from ",
+			"faults when it is too late: faults")
 	}
-	if len(s.Extra) != 2 || s.Extra[1].Labels[0].Value != "peers" || s.Extra[1].Value > -6*day.Seconds() ||
-		s.Extra[1].Value < -8*day.Seconds() {
-		t.Errorf("metrics: %+v", s.Extra)
+	if expect.Equal(t, len(s.Extra), 2, "metrics: number of extra %v", s.Extra) {
+		expect.Equal(t, s.Extra[1].Labels[0].Value, "peers", "metrics: value")
+		expect.That(t, s.Extra[1].Value <= -6*day.Seconds(), "metrics: %+v", s.Extra)
+		expect.That(t, s.Extra[1].Value >= -8*day.Seconds(), "metrics: %+v", s.Extra)
 	}
 	s = report.Status{Now: first.Leaf.NotBefore.Add(-time.Minute)}
 	i.certificateStatus(&s, false)
-	if len(s.Faults) < 1 ||
-		!strings.Contains(s.Faults[0], "the certificate for clients is not valid yet: it is from ") {
-		t.Errorf("faults when it is too early: %q", s.Faults)
-	}
+	expect.That(t, len(s.Faults) >= 1, "faults when it is too early: %q", s.Faults)
+	expect.Has(t, s.Faults[0], "the certificate for clients is not valid yet: it is from ",
+		"faults when it is too early: faults")
 	// The peers' certificate is renewed, and then the file breaks.
 	_, newCert, newKey := until(t, time.Now().Add(200*day))
 	for from, to := range map[string]string{newCert: cert, newKey: key} {

@@ -159,9 +159,11 @@ func TestFullDiskStopsTheLogOnly(t *testing.T) {
 	figures("reopened", func(int64, int64, error) bool { _, err := os.Stat(file); return err == nil })
 	l.Add(&Event{Operation: "z"})
 	l.Close()
-	if old, now := lines(t, file+".1"), lines(t, file); len(old) != 1 || len(now) != 1 ||
-		!strings.Contains(now[0], "operation=z") {
-		t.Errorf("the old file has %q, the new one %q", old, now)
+	old, now := lines(t, file+".1"), lines(t, file)
+	if expect.Equal(t, len(old), 1, "the new file: length of %v", old) {
+		if expect.Equal(t, len(now), 1, "the new file: length of %v", now) {
+			expect.Has(t, now[0], "operation=z", "the new file")
+		}
 	}
 }
 

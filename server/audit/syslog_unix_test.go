@@ -24,7 +24,8 @@ func TestLinesAreMessagesOfTheSystemsLog(t *testing.T) {
 	defer conn.Close()
 	w := lineWriter{must.Get(syslog.Dial("unixgram", addr, syslog.LOG_INFO, "tag"))(t)}
 	n, err := w.Write([]byte("first\nsecond\n"))
-	expect.That(t, n == len("first\nsecond\n") && err == nil, "%d bytes, %v", n, err)
+	expect.Equal(t, n, len("first\nsecond\n"))
+	expect.OK(t, err)
 	must.OK(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	for _, want := range []string{"first\n", "second\n"} {
 		b := make([]byte, 1000)

@@ -319,12 +319,14 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 	ahead := run(4)
 	c.move(-years)
 	run(2)
-	if names := backups(t, dir); len(names) != 3 || !strings.HasPrefix(names[2], ahead) {
-		t.Errorf("after 2: %v", names)
+	names := backups(t, dir)
+	if expect.Equal(t, len(names), 3, "after 2: number of names %v", names) {
+		expect.That(t, strings.HasPrefix(names[2], ahead), "after 2: %v", names)
 	}
 	run(2)
-	if names := backups(t, dir); len(names) != 3 || strings.HasPrefix(names[2], ahead) {
-		t.Errorf("after 4: %v", names)
+	names = backups(t, dir)
+	if expect.Equal(t, len(names), 3, "after 4: number of names %v", names) {
+		expect.That(t, !strings.HasPrefix(names[2], ahead), "after 4: %v", names)
 	}
 }
 

@@ -22,12 +22,15 @@ func TestStepsOfABackup(t *testing.T) {
 	for _, c := range []struct{ n, unsynced int }{{100, 100}, {paceStep - 101, paceStep - 1}, {1, 0}, {10, 10},
 		{paceStep, 0}, {1, 1}} {
 		n, err := p.Write(make([]byte, c.n))
-		expect.That(t, err == nil && n == c.n && p.unsynced == c.unsynced, "%d bytes: %d, %v; %d are not synced", c.n, n,
-			err, p.unsynced)
+		if expect.OK(t, err, "%d bytes", c.n) {
+			expect.Equal(t, n, c.n, "%d bytes", c.n)
+			expect.Equal(t, p.unsynced, c.unsynced, "%d bytes: unsynced", c.n)
+		}
 	}
 	cancel()
 	n, err := p.Write([]byte("x"))
-	expect.That(t, n == 0 && err == context.Canceled, "%d, %v", n, err)
+	expect.Equal(t, n, 0)
+	expect.Equal(t, err, context.Canceled, "the error")
 	must.OK(t, f.Close())
 	p.ctx = t.Context()
 	_, err = p.Write([]byte("x"))
@@ -38,7 +41,8 @@ func TestStepsOfABackup(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, r) }()
 	p = &paced{ctx: t.Context(), f: w}
 	n, err = p.Write(make([]byte, paceStep))
-	expect.That(t, n == paceStep && err != nil, "a sync failed: %d, %v", n, err)
+	expect.Equal(t, n, paceStep, "a sync failed")
+	expect.Fails(t, err)
 	must.OK(t, w.Close())
 
 	fifo := filepath.Join(t.TempDir(), "backup")

@@ -77,10 +77,10 @@ func TestStateIsPutBack(t *testing.T) {
 		_, err := again.Get(t.Context(), path)
 		expect.Equal(t, err == nil, want, "%s: %v", path, err)
 	}
-	if code, s := put(t, h, "POST", "?keep-sessions=true", "digest super:secret",
-		bytes.NewReader(saved)); code != 200 || s.Nodes != 54 || s.Sessions != 1 {
-		t.Errorf("%d %+v", code, s)
-	}
+	code, s = put(t, h, "POST", "?keep-sessions=true", "digest super:secret", bytes.NewReader(saved))
+	expect.Equal(t, code, 200, "exit code")
+	expect.Equal(t, s.Nodes, 54, "nodes")
+	expect.Equal(t, s.Sessions, 1, "sessions")
 	left(t, h)
 }
 
@@ -130,11 +130,9 @@ func TestWhatIsNotPutBack(t *testing.T) {
 	for _, room := range []int{0, 1} {
 		full.room = room
 		h.Target = func() backup.Target { return full }
-		if code, s := put(t, h, "POST", "", auth,
-			io.MultiReader(bytes.NewReader(make([]byte, 5<<20)))); code != 507 || !strings.Contains(*s.Error,
-			"no room") {
-			t.Errorf("a full disk: %d %+v", code, s)
-		}
+		code, s := put(t, h, "POST", "", auth, io.MultiReader(bytes.NewReader(make([]byte, 5<<20))))
+		expect.Equal(t, code, 507, "a full disk: exit code")
+		expect.Has(t, *s.Error, "no room", "a full disk: error")
 	}
 	h.Target = func() backup.Target { return nil }
 	if code, _ := put(t, h, "POST", "", auth, bytes.NewReader(saved)); code != 503 {
@@ -173,10 +171,9 @@ func TestOneIsPutBackAtATime(t *testing.T) {
 	}()
 	_, err := w.Write([]byte("x")) // it is being read
 	must.OK(t, err)
-	if code, s := put(t, h, "POST", "", "digest super:secret", strings.NewReader("")); code != 409 ||
-		!strings.Contains(*s.Error, "under way") {
-		t.Errorf("%d %+v", code, s)
-	}
+	code, s := put(t, h, "POST", "", "digest super:secret", strings.NewReader(""))
+	expect.Equal(t, code, 409, "exit code")
+	expect.Has(t, *s.Error, "under way", "error")
 	w.Close()
 	expect.Equal(t, <-first, 400, "the first")
 }

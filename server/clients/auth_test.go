@@ -241,9 +241,9 @@ func TestSASLWithoutUsers(t *testing.T) {
 		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", credentials))
 	}
 	for range saslEmpty {
-		if code, answer := saslStep(t, c, nil); code != jute.OK || answer != nil {
-			t.Fatalf("%v %q", code, answer)
-		}
+		code, answer := saslStep(t, c, nil)
+		must.Equal(t, code, jute.OK, "exit code")
+		must.That(t, answer == nil, "%v %q", code, answer)
 	}
 	code, _ := saslStep(t, c, nil)
 	expect.Equal(t, code, jute.AuthFailed, "one round too many")

@@ -228,5 +228,6 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 	f := must.Get(other.Reply())(t)
 	d := jute.NewDecoder(f.Body)
 	n := d.Int()
-	expect.That(t, n == many && f.Xid == 99, "%d ephemeral nodes of %d, reply %d", n, many, f.Xid)
+	expect.Equal(t, n, many)
+	expect.Equal(t, f.Xid, 99, "xid")
 }

@@ -159,9 +159,10 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 	t.Run("of one connection", func(t *testing.T) {
 		r := newRig(t, options.Options{MaxWatchBytesPerConn: 300 * kilo})
 		c := r.client()
-		if n, err := watch(t, c, 0, 100); err == nil || n < 25 || n > 30 {
-			t.Errorf("%d watches, then %v", n, err)
-		}
+		n, err := watch(t, c, 0, 100)
+		expect.Fails(t, err)
+		expect.That(t, n >= 25, "%d watches, then %v", n, err)
+		expect.That(t, n <= 30, "%d watches, then %v", n, err)
 		eventually(t, "counted", func() bool { return r.srv.conns.Counts.Ends[ends.Watches].Load() == 1 })
 	})
 	t.Run("of one address", func(t *testing.T) {

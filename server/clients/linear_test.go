@@ -105,7 +105,8 @@ func TestWatchersOfAPath(t *testing.T) {
 		{b.Session.ID, "/", false, true}, {a.Session.ID, "/w/x", false, true}, {99, "/w", false, false},
 	} {
 		watching, known := r.srv.Watching(x.session, x.path)
-		expect.That(t, watching == x.watching && known == x.known, "%+v: %v, %v", x, watching, known)
+		expect.Equal(t, watching, x.watching, "watching")
+		expect.Equal(t, known, x.known, "known")
 	}
 	expect.Equal(t, len(r.srv.Watchers("/w", 10)), 2)
 	expect.Equal(t, len(r.srv.Watchers("/w", 1)), 1)

@@ -245,7 +245,8 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 			must.That(t, used <= 64<<10, "%d bytes", used)
 		}
 		n := r.status().AllWatches
-		expect.That(t, deleted == 20_001 && n == 20_002, "%d told of, %d watches", deleted, n)
+		expect.Equal(t, deleted, 20_001, "deleted")
+		expect.Equal(t, n, 20_002)
 		must.OK(t, c.SendXid(10, jute.OpSetData, wire.SetData("/there", nil, -1)))
 		wantKinds(t, c, "NodeDataChanged /there", 10)
 

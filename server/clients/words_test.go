@@ -66,9 +66,8 @@ func TestHTTPIsTurnedAway(t *testing.T) {
 	for _, text := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST /x HTTP/1.1\r\n\r\nbody",
 		"HEAD / HTTP/1.0\r\n\r\n", "PUT /x HTTP/1.1\r\n\r\n"} {
 		got := tell(t, r.dial(), text, false)
-		if !strings.HasPrefix(got, "HTTP/1.0 400 ") || !strings.Contains(got, "http://127.0.0.1:8181/") {
-			t.Errorf("%q: %q", text, got)
-		}
+		expect.That(t, strings.HasPrefix(got, "HTTP/1.0 400 "), "%q: %q", text, got)
+		expect.Has(t, got, "http://127.0.0.1:8181/", "%q", text)
 	}
 	eventually(t, "counted", func() bool { return r.measured("foreign_connections_total") == 4 })
 }

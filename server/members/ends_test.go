@@ -97,8 +97,8 @@ func TestJobsEndWithTheirErrors(t *testing.T) {
 			c.known["moved:2888"] = true
 			began := time.Now()
 			err := Run(anHour(t), c, tc.job, func(status.Step) {})
-			expect.That(t, errors.Is(err, final) && err.Error() == final.Error()+tc.said, "%+v, %s %d: %v", tc.job,
-				tc.kind, tc.after, err)
+			expect.Is(t, err, final)
+			expect.Equal(t, err.Error(), final.Error()+tc.said, "error")
 			expect.Equal(t, strings.Join(c.got, ", "), tc.got, "%+v, %s %d: changes", tc.job, tc.kind, tc.after)
 			expect.That(t, time.Since(began) <= jobPoll, "%+v, %s %d: after %v", tc.job, tc.kind, tc.after,
 				time.Since(began))
@@ -160,16 +160,19 @@ func TestWaitingJobsEnd(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			steps, took, err := run(t, patience, false)
-			expect.That(t, err != nil && strings.Contains(err.Error(), tc.err) && took == patience+jobPoll,
-				"%s: %v after %v", tc.name, err, took)
+			if expect.Fails(t, err, "%s", tc.name) {
+				expect.Has(t, err.Error(), tc.err, "%s: error", tc.name)
+				expect.Equal(t, took, patience+jobPoll, "%s: took", tc.name)
+			}
 			if tc.told != "" {
 				expect.Has(t, fmt.Sprint(steps[len(steps)-1], "\n"), tc.told+"\n", "%s", tc.name)
 			}
 			_, took, err = run(t, 0, false)
-			expect.That(t, err != nil && took > defaultPatience, "%s without a patience: %v after %v", tc.name, err, took)
+			expect.Fails(t, err, "%s without a patience", tc.name)
+			expect.That(t, took > defaultPatience, "%s without a patience: %v after %v", tc.name, err, took)
 			_, took, err = run(t, patience, true)
-			expect.That(t, status.Of(err) == status.Interrupted && took == jobPoll/2, "%s: %v after %v, as its caller is gone",
-				tc.name, err, took)
+			expect.Equal(t, status.Of(err), status.Interrupted, "%s", tc.name)
+			expect.Equal(t, took, jobPoll/2, "%s: took", tc.name)
 		})
 	}
 }
@@ -191,7 +194,10 @@ func TestSlowProgressIsProgress(t *testing.T) {
 				m.Applied = 1
 			}
 		})
-		expect.That(t, err == nil && m.Voter && polls > 40, "%v after %d steps", err, polls)
+		if expect.OK(t, err) {
+			expect.That(t, m.Voter, "%v after %d steps", err, polls)
+			expect.That(t, polls > 40, "%v after %d steps", err, polls)
+		}
 	})
 }
 

@@ -211,7 +211,8 @@ func TestJobEndsWithItsCaller(t *testing.T) {
 	f.answers["h4:2888"] = 1000
 	ctx, cancel := context.WithCancel(t.Context())
 	err := Run(ctx, f, status.Job{Op: "add", ID: 4, Addr: "h4:2888"}, func(status.Step) { cancel() })
-	expect.That(t, status.Of(err) == status.Interrupted && len(f.got) <= 0, "%v, changed %v", err, f.got)
+	expect.Equal(t, status.Of(err), status.Interrupted)
+	expect.That(t, len(f.got) <= 0, "%v, changed %v", err, f.got)
 }
 
 // A replacement continues from the rest that it reported, whichever step lost the server that ran it. The

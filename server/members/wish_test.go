@@ -3,7 +3,6 @@ package members
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -193,7 +192,7 @@ func TestEveryStepLeavesAMajority(t *testing.T) {
 
 func TestWhoCarriesOutAChangeLeavesLast(t *testing.T) {
 	m, version := ParseConfig(threeServers)
-	if got := m.ids(2); !slices.Equal(got, []uint32{1, 3, 2}) || version != 0x10000002a {
-		t.Errorf("%v, version %x", got, version)
-	}
+	got := m.ids(2)
+	expect.List(t, got, []uint32{1, 3, 2})
+	expect.Equal(t, version, 0x10000002a, "version")
 }

@@ -45,9 +45,10 @@ func TestRecorderMatchesTheSortedValues(t *testing.T) {
 	}
 	slices.Sort(all)
 	s := r.Value(at, Micro)
-	if s.Count != 20000 || s.Min != all[0] || s.Max != all[len(all)-1] || math.Abs(s.Sum-sum) > 1 {
-		t.Errorf("got %+v", s)
-	}
+	expect.Equal(t, s.Count, 20000, "count")
+	expect.Equal(t, s.Min, all[0], "min")
+	expect.Equal(t, s.Max, all[len(all)-1], "max")
+	expect.That(t, math.Abs(s.Sum-sum) <= 1, "got %+v", s)
 	for q, got := range map[float64]float64{0.5: s.P50, 0.9: s.P90, 0.95: s.P95, 0.99: s.P99, 0.999: s.P999} {
 		want := all[int(q*20000)]
 		expect.That(t, math.Abs(got-want) <= 0.08*want, "quantile %v is %v, not %v", q, got, want)
@@ -117,8 +118,10 @@ func TestLongNamespacesAreCountedTogether(t *testing.T) {
 	n.Observe(long+"/below", 1)
 	n.Observe("/"+long[2:], 1) // just short enough
 	got := n.Values(time.Now())
-	if len(got) != 3 || got[otherNamespaces].Count != 2 || got["short"].Count != 1 || got[long[2:]].Count != 1 {
-		t.Errorf("%v", got)
+	if expect.Equal(t, len(got), 3, "length of got %v", got) {
+		expect.Equal(t, got[otherNamespaces].Count, 2, "count")
+		expect.Equal(t, got["short"].Count, 1, "count")
+		expect.Equal(t, got[long[2:]].Count, 1, "count")
 	}
 }
 
@@ -136,14 +139,18 @@ func TestNamespacesAreBounded(t *testing.T) {
 		n.Observe(fmt.Sprintf("/app%d/x", i), 1)
 	}
 	got := n.Values(at)
-	expect.That(t, len(got) == maxNamespaces && got[otherNamespaces].Count == 1000-maxNamespaces+1,
-		"%d names, %d others", len(got), got[otherNamespaces].Count)
+	if expect.Equal(t, len(got), maxNamespaces, "length of got %v", got) {
+		expect.Equal(t, got[otherNamespaces].Count, 1000-maxNamespaces+1, "count")
+	}
 	// A reset gives the names' places back.
 	n.Reset()
 	expect.Equal(t, len(n.Values(at)), 0, "names behind a reset")
 	n.Observe("/fresh/x", 7)
 	got = n.Values(at)
-	expect.That(t, len(got) == 1 && got["fresh"].Count == 1 && got["fresh"].Sum == 7, "%v", got)
+	if expect.Equal(t, len(got), 1, "length of got %v", got) {
+		expect.Equal(t, got["fresh"].Count, 1, "count")
+		expect.Equal(t, got["fresh"].Sum, 7, "sum")
+	}
 }
 
 func BenchmarkObserve(b *testing.B) {

@@ -39,8 +39,9 @@ func TestEndedSessionsAreRememberedUpToABound(t *testing.T) {
 		c.SessionEnded(&state.Ending{Session: session.Session{ID: id}, Cause: state.EndClosed, Zxid: id}, -1)
 	}
 	e := c.EndedSince(-1)
-	if len(e) != endedKept || e[0].Session != endedKept+9 || e[endedKept-1].Session != 10 {
-		t.Errorf("%d remembered, %d to %d", len(e), e[0].Session, e[len(e)-1].Session)
+	if expect.Equal(t, len(e), endedKept, "length of %v", e) {
+		expect.Equal(t, e[0].Session, endedKept+9, "session")
+		expect.Equal(t, e[endedKept-1].Session, 10, "session")
 	}
 }
 
@@ -77,9 +78,10 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 	for range 15 {
 		ask(1500*time.Millisecond, 200*time.Millisecond)
 	}
-	if n := strings.Count(text.String(), "slow request"); n != 10 || s.seen.Load() != 15 || s.skipped.Load() != 5 {
-		t.Errorf("%d lines, %d slow, %d left out", n, s.seen.Load(), s.skipped.Load())
-	}
+	n := strings.Count(text.String(), "slow request")
+	expect.Equal(t, n, 10)
+	expect.Equal(t, s.seen.Load(), 15, "seen")
+	expect.Equal(t, s.skipped.Load(), 5, "skipped")
 	ask(2*time.Second, time.Second)
 	last := text.String()[strings.LastIndex(text.String(), "level="):]
 	const want = `msg="slow request" operation=sync path="" session=0x1f addr=10.0.0.1 took=1s waited=500ms carried_out=500ms`
@@ -123,8 +125,9 @@ func TestSlowWriteTellsItsStages(t *testing.T) {
 			expect.Equal(t, h.Buckets[bound], n, "%s up to %g s", stage, bound)
 		}
 	}
-	if h := got["carried_out"]; h == nil || h.Count != 0 {
-		t.Errorf("without the log: %+v", h)
+	h := got["carried_out"]
+	if expect.That(t, h != nil, "without the log: %+v", h) {
+		expect.Equal(t, h.Count, 0, "without the log: count")
 	}
 }
 
@@ -174,7 +177,9 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	for _, why := range []string{"first", "second"} {
 		c.Refuse("a", why)
 		r, ok := c.Refused("a")
-		expect.That(t, ok && r.Why == why && !r.Time.IsZero(), "%+v", r)
+		expect.That(t, ok, "%+v", r)
+		expect.Equal(t, r.Why, why, "why")
+		expect.That(t, !r.Time.IsZero(), "%+v", r)
 	}
 	for i := range keptRefusals {
 		c.Refuse(fmt.Sprint(i), "again")
@@ -230,9 +235,10 @@ func TestCountsOfAConnection(t *testing.T) {
 		LastZxid: 101, LastReply: 3 * time.Second, LastLatency: 2, Latency: metrics.Latency{Min: 1, Max: 5, Avg: 2}}
 	expect.Equal(t, shown(7), later, "after five")
 	requests, bytes := c.Total()
-	expect.That(t, requests == 5 && bytes == 70, "in all %d requests and %d bytes", requests, bytes)
-	expect.That(t, m.PacketsSent.Load() == 3 && m.ResponseBytes.Load() == 70,
-		"the server counts %d packets, %d bytes", m.PacketsSent.Load(), m.ResponseBytes.Load())
+	expect.Equal(t, requests, 5, "in all: requests")
+	expect.Equal(t, bytes, 70, "in all: bytes")
+	expect.Equal(t, m.PacketsSent.Load(), 3, "the server counts: packets sent")
+	expect.Equal(t, m.ResponseBytes.Load(), 70, "the server counts: response bytes")
 
 	c.Reset()
 	expect.Equal(t, shown(7), report.Conn{Session: 7, LastOp: "PING", LastCxid: 9, LastZxid: 101,
@@ -250,7 +256,8 @@ func TestRequestsAreFollowed(t *testing.T) {
 	var got []*Request
 	c.Init(new(metrics.Set), time.Now(), time.Now, func(r *Request) { got = append(got, r) })
 	r := c.Begin(jute.OpSetData, wire.SetData("/a", nil, -1))
-	expect.That(t, r.Op == jute.OpSetData && r.Path() == "/a", "a request: %+v", r)
+	expect.Equal(t, r.Op, jute.OpSetData, "a request")
+	expect.Equal(t, r.Path(), "/a", "a request: path")
 	c.Followed(r)
 	expect.List(t, got, []*Request{r})
 }
@@ -313,8 +320,10 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 		// forgotten.
 		c.SessionEnded(&state.Ending{Session: session.Session{ID: 2}, Cause: state.EndClosed, Zxid: 6}, 0)
 		e = c.EndedSince(5)[0]
-		expect.That(t, e.Silent == 11*time.Second && e.Lost == "" && e.LostFor == 0 && len(c.lost.by) == 0,
-			"%+v, and %d connections remembered", e, len(c.lost.by))
+		expect.Equal(t, e.Silent, 11*time.Second, "silent")
+		expect.Equal(t, e.Lost, "", "lost")
+		expect.Equal(t, e.LostFor, 0, "lost for")
+		expect.Equal(t, len(c.lost.by), 0, "length of by %v", c.lost.by)
 		expect.Equal(t, m.SessionsExpired.Load(), 1, "expired, as one was closed")
 		expect.Equal(t, len(c.EndedSince(4)), 2)
 		expect.Equal(t, len(c.EndedSince(6)), 0)

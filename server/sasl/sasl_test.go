@@ -68,7 +68,8 @@ func TestWhoKnowsThePasswordIsLetIn(t *testing.T) {
 			must.OK(t, err, "%v", user)
 			expect.That(t, bytes.HasPrefix(reply, []byte("rspauth=")), "%s: reply %q", user, reply)
 			got, _, ok := e.User()
-			expect.That(t, ok && got == user, "User() = %q, %v, want %q", got, ok, user)
+			expect.That(t, ok, "User() = %q, %v, want %q", got, ok, user)
+			expect.Equal(t, got, user)
 		}
 	}
 }
@@ -183,8 +184,9 @@ func TestUsersFiles(t *testing.T) {
 		must.OK(t, os.Chmod(path, c.mode))
 		got, err := ReadFile(path)
 		if c.err != "" {
-			expect.That(t, err != nil && strings.Contains(err.Error(), c.err),
-				"%s: %v, want %q", c.name, err, c.err)
+			if expect.Fails(t, err, "%s", c.name) {
+				expect.Has(t, err.Error(), c.err, "%s: error", c.name)
+			}
 			continue
 		}
 		if expect.OK(t, err, "%s", c.name) {
@@ -236,5 +238,7 @@ func TestAFileOfUsersHasABound(t *testing.T) {
 	}
 	must.OK(t, os.WriteFile(path, append(text[:maxUsersFile], '\n'), 0o600))
 	_, err = ReadFile(path)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "a file of users has at most 8388608"), "%v", err)
+	if expect.Fails(t, err) {
+		expect.Has(t, err.Error(), "a file of users has at most 8388608", "error")
+	}
 }

@@ -43,14 +43,20 @@ func TestTheLifeOfATicketForPermits(t *testing.T) {
 	expect.Equal(t, c.expect(2, 409, "POST"+sem+"?mode=permit&permits=1").Error, "path", "another number")
 
 	q := c.expect(3, 202, "POST"+sem+"?mode=permit&permits=2")
-	expect.That(t, q.Position == 1 && q.Of == 1 && q.Behind != nil, "queued: %s", q.body)
+	expect.Equal(t, q.Position, 1, "queued: position")
+	expect.Equal(t, q.Of, 1, "queued")
+	expect.That(t, q.Behind != nil, "queued: %s", q.body)
 	expect.Equal(t, q.head.Get("ETag"), `"q-1"`)
 	expect.Equal(t, c.expect(4, 202, "POST"+sem+"?mode=permit").Position, 2)
 	tried := c.expect(5, 409, "POST"+sem+"?mode=permit&queue=no")
-	expect.That(t, tried.Error == "held" && tried.Behind != nil, "a try: %s", tried.body)
+	expect.Equal(t, tried.Error, "held", "a try: error")
+	expect.That(t, tried.Behind != nil, "a try: %s", tried.body)
 	c.expect(5, 404, "GET"+sem)
 	shown := c.expect(0, 200, "GET"+sem)
-	expect.That(t, len(shown.Holders) == 3 && shown.Queued == 2 && shown.Limit == 3, "%s", shown.body)
+	if expect.Equal(t, len(shown.Holders), 3, "number of holders %v", shown.Holders) {
+		expect.Equal(t, shown.Queued, 2, "queued")
+		expect.Equal(t, shown.Limit, 3, "limit")
+	}
 	expect.Equal(t, fmt.Sprint(shown.Holders[0].Slot)+shown.Holders[0].User, "1ann")
 
 	c.expect(1, 204, "DELETE"+sem)
@@ -63,10 +69,13 @@ func TestTheLifeOfATicketForPermits(t *testing.T) {
 	eventually(t, "it waits", func() bool { return waits(i) == 1 })
 	c.expect(2, 204, "DELETE"+sem)
 	g := <-granted
-	expect.That(t, g.code == 200 && fmt.Sprint(g.Slots) == "[1 2]", "granted: %d %s", g.code, g.body)
+	expect.Equal(t, g.code, 200, "granted: code")
+	expect.Equal(t, fmt.Sprint(g.Slots), "[1 2]", "granted: slots")
 	expect.Equal(t, fmt.Sprint(c.expect(4, 200, "POST"+sem).Slots), "[3]")
 	list := c.expect(0, 200, "GET /v1/tickets").Tickets
-	expect.That(t, len(list) == 2 && fmt.Sprint(list[0].Slots) == "[1 2]", "%v", list)
+	if expect.Equal(t, len(list), 2, "length of %v", list) {
+		expect.Equal(t, fmt.Sprint(list[0].Slots), "[1 2]", "slots")
+	}
 	for _, n := range []int{3, 4} {
 		c.expect(n, 204, "DELETE"+sem)
 	}
@@ -85,7 +94,8 @@ func TestPermitsThatCannotBeHeld(t *testing.T) {
 	must.OK(t, other.Delete("/s/leases/"+permits[0], -1))
 	expect.Equal(t, c.expect(1, 410, "POST /v1/locks/s").Error, "removed")
 	permits, _, err = other.Children("/s/leases", false)
-	expect.That(t, err == nil && len(permits) == 0, "permits that are left: %v, %v", permits, err)
+	expect.OK(t, err)
+	expect.Equal(t, len(permits), 0, "permits that are left: number of permits %v", permits)
 
 	c.expect(2, 201, "POST /v1/locks/m")
 	expect.Equal(t, c.expect(3, 409, "POST /v1/locks/m?mode=permit&limit=2").Error, "mixed")
@@ -133,7 +143,8 @@ func TestK11NoTwoHaveOneSlot(t *testing.T) {
 		for _, slot := range slots {
 			f := must.Get(os.Create(filepath.Join(dir, fmt.Sprint(slot))))(t)
 			err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-			expect.That(t, err == nil && slot <= limit, "the number %d: %v", slot, err)
+			expect.OK(t, err, "the number %d", slot)
+			expect.That(t, slot <= limit, "the number %d: %v", slot, err)
 			files = append(files, f)
 		}
 		return func() {

@@ -57,15 +57,23 @@ func TestDrawsOverHTTP(t *testing.T) {
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	a := c.expect(1, 200, "POST /v1/rates/api/calls?limit=2&per=3s")
-	expect.That(t, a.Drawn && a.Left == 1 && !a.Repeated && a.At > 0, "drawn: %s", a.body)
+	expect.That(t, a.Drawn, "drawn: %s", a.body)
+	expect.Equal(t, a.Left, 1, "drawn: left")
+	expect.That(t, !a.Repeated, "drawn: %s", a.body)
+	expect.That(t, a.At > 0, "drawn: %s", a.body)
 	again := c.expect(1, 200, "POST /v1/rates/api/calls?limit=2&per=3s")
-	expect.That(t, again.Drawn && again.Repeated && again.At == a.At && again.Left == 1, "again: %s",
-		again.body)
+	expect.That(t, again.Drawn, "again: %s", again.body)
+	expect.That(t, again.Repeated, "again: %s", again.body)
+	expect.Equal(t, again.At, a.At, "again")
+	expect.Equal(t, again.Left, 1, "again: left")
 	b := c.expect(0, 200, "POST /v1/rates/api/calls?limit=2&per=3s") // without a secret
-	expect.That(t, b.Drawn && b.Left == 0, "drawn: %s", b.body)
+	expect.That(t, b.Drawn, "drawn: %s", b.body)
+	expect.Equal(t, b.Left, 0, "drawn: left")
 	for n := range 2 { // with and without a secret
 		no := c.expect(2*n, 429, "POST /v1/rates/api/calls?limit=2&per=3s")
-		expect.That(t, no.Error == "rate" && no.Retry > 0 && no.Retry <= 3000, "refused: %s", no.body)
+		expect.Equal(t, no.Error, "rate", "refused: error")
+		expect.That(t, no.Retry > 0, "refused: %s", no.body)
+		expect.That(t, no.Retry <= 3000, "refused: %s", no.body)
 		expect.That(t, no.head.Get("Retry-After") >= "1" && no.head.Get("Retry-After") <= "3", "%v", no.head)
 	}
 	waited := c.expect(3, 200, "POST /v1/rates/api/calls?limit=2&per=3s&wait=1m")

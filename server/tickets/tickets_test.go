@@ -158,11 +158,18 @@ func TestTheLifeOfATicket(t *testing.T) {
 	held := a.head.Get("ETag")
 	expect.Equal(t, held, `"h-`+a.Token+`"`)
 	again := c.expect(1, 200, "POST /v1/locks/ci/deploy")
-	expect.That(t, again.Token == a.Token && again.TTL == 60_000, "again: %s", again.body)
+	expect.Equal(t, again.Token, a.Token, "again: token")
+	expect.Equal(t, again.TTL, 60_000, "again: TTL")
 
 	q := c.expect(2, 202, "POST /v1/locks/ci/deploy?ttl=30s")
-	expect.That(t, !q.Held && q.Position == 1 && q.Of == 2 && q.TTL == 30_000, "queued: %s", q.body)
-	expect.That(t, q.Behind != nil && q.Behind.User == "ann" && q.Behind.Reason == "web", "behind: %s", q.body)
+	expect.That(t, !q.Held, "queued: %s", q.body)
+	expect.Equal(t, q.Position, 1, "queued: position")
+	expect.Equal(t, q.Of, 2, "queued")
+	expect.Equal(t, q.TTL, 30_000, "queued: TTL")
+	if expect.That(t, q.Behind != nil, "behind: %s", q.body) {
+		expect.Equal(t, q.Behind.User, "ann", "behind: user")
+		expect.Equal(t, q.Behind.Reason, "web", "behind: reason")
+	}
 	expect.Equal(t, q.head.Get("ETag"), `"q-1"`)
 	expect.Equal(t, q.head.Get("Retry-After"), "15")
 	c.expect(2, 304, "POST /v1/locks/ci/deploy", `If-None-Match: "q-1"`)
@@ -173,10 +180,15 @@ func TestTheLifeOfATicket(t *testing.T) {
 	c.expect(3, 404, "POST /v1/locks/ci/deploy", "If-Match: *")
 	c.expect(2, 409, "POST /v1/locks/ci/other")
 	shown := c.expect(0, 200, "GET /v1/locks/ci/deploy")
-	expect.That(t, len(shown.Holders) == 1 && shown.Queued == 1, "%s", shown.body)
+	if expect.Equal(t, len(shown.Holders), 1, "number of holders %v", shown.Holders) {
+		expect.Equal(t, shown.Queued, 1, "queued")
+	}
 	expect.Equal(t, shown.Holders[0].User, "ann")
 	list := c.expect(0, 200, "GET /v1/tickets")
-	expect.That(t, len(list.Tickets) == 2 && list.Tickets[0].Held && !list.Tickets[1].Held, "%s", list.body)
+	if expect.Equal(t, len(list.Tickets), 2, "number of tickets %v", list.Tickets) {
+		expect.That(t, list.Tickets[0].Held, "%s", list.body)
+		expect.That(t, !list.Tickets[1].Held, "%s", list.body)
+	}
 
 	granted := make(chan reply, 1)
 	go func() {
@@ -186,7 +198,9 @@ func TestTheLifeOfATicket(t *testing.T) {
 	eventually(t, "it waits", func() bool { return c.ask(0, "GET /v1/tickets").code == 200 && waits(i) == 1 })
 	c.expect(1, 204, "DELETE /v1/locks/ci/deploy", "If-Match: "+held)
 	g := <-granted
-	expect.That(t, g.code == 200 && g.Held && token(t, g) > token(t, a), "granted: %d %s", g.code, g.body)
+	expect.Equal(t, g.code, 200, "granted: code")
+	expect.That(t, g.Held, "granted: %d %s", g.code, g.body)
+	expect.That(t, token(t, g) > token(t, a), "granted: %d %s", g.code, g.body)
 	for _, what := range []string{"DELETE", "POST", "GET"} {
 		over := c.expect(1, 410, what+" /v1/locks/ci/deploy")
 		expect.Equal(t, over.Error, "given", what)
@@ -357,7 +371,8 @@ func TestIdentities(t *testing.T) {
 	c.expect(1, 404, "GET /v1/locks/ci/a", ops)
 	c.expect(2, 202, "POST /v1/locks/ci/a", ci)
 	a := c.expect(3, 429, "POST /v1/locks/ci/a", ci)
-	expect.That(t, a.head.Get("Retry-After") != "" && strings.Contains(a.Text, "on this path"), "%s", a.body)
+	expect.That(t, a.head.Get("Retry-After") != "", "%s", a.body)
+	expect.Has(t, a.Text, "on this path", "text")
 	c.expect(3, 201, "POST /v1/locks/ci/b", ci)
 	c.expect(4, 201, "POST /v1/locks/ci/c", ci)
 	c.expect(5, 429, "POST /v1/locks/ci/d", ci)
@@ -420,7 +435,8 @@ func TestK8EachAnswerMayBeLost(t *testing.T) {
 	})
 	// A request that comes late opens nothing again.
 	late := c.ask(1, "POST /v1/locks/lost/1")
-	expect.That(t, late.code == 410 && late.Error == "given", "late: %d %s", late.code, late.body)
+	expect.Equal(t, late.code, 410, "late: code")
+	expect.Equal(t, late.Error, "given", "late: error")
 }
 
 // TestK10 looks for the secret of a ticket wherever a server writes or shows something.

@@ -24,7 +24,8 @@ func (r *rig) do(code int, name, body string, change ...string) object {
 	a, b := r.request("POST", "/actions/"+name, header, body)
 	var o object
 	err := json.Unmarshal(b, &o)
-	must.That(r, err == nil && a.StatusCode == code, "%s %s: %s %s", name, body, a.Status, b)
+	must.OK(r, err, "%s %s", name, body)
+	must.Equal(r, a.StatusCode, code, "%s %s: status code", name, body)
 	return o
 }
 
@@ -50,26 +51,32 @@ func TestBreak(t *testing.T) {
 	next := lock.list("waiters")[0]
 	leaves := r.do(200, "break", quoted("path", "/l", "node", next["node"].(string), "token", next["token"].(string),
 		"dryRun", "")).list("hits")
-	expect.That(t, len(leaves) == 1 && leaves[0]["session"] == sid(b) && leaves[0]["what"] == "leaves the queue",
-		"of a waiter: %v", leaves)
+	if expect.Equal(t, len(leaves), 1, "of a waiter: number of leaves %v", leaves) {
+		expect.Equal(t, leaves[0]["session"], any(sid(b)), "of a waiter: session")
+		expect.Equal(t, leaves[0]["what"], "leaves the queue", "of a waiter: what")
+	}
 	h := lock.list("holders")[0]
 	node, token := h["node"].(string), h["token"].(string)
 	dry := r.do(200, "break", quoted("path", "/l", "node", node, "token", token, "dryRun", ""))
 	hits := dry.list("hits")
-	if len(hits) != 2 || hits[0]["session"] != sid(a) || hits[1]["session"] != sid(b) ||
-		hits[1]["what"] != "gets the lock" {
-		t.Errorf("%v", dry)
+	if expect.Equal(t, len(hits), 2, "number of hits %v", hits) {
+		expect.Equal(t, hits[0]["session"], any(sid(a)), "session")
+		expect.Equal(t, hits[1]["session"], any(sid(b)), "session")
+		expect.Equal(t, hits[1]["what"], "gets the lock", "what")
 	}
 	there, _, err := a.Exists(mine)
-	must.That(t, err == nil && there, "the dry run did it: %v", err)
+	must.OK(t, err)
+	must.That(t, there, "the dry run did it: %v", err)
 	if e := r.do(409, "break", quoted("path", "/l", "node", node, "token", "12345"))["error"].(string); !strings.Contains(e, "the token is old") {
 		t.Error(e)
 	}
 	r.do(200, "break", quoted("path", "/l", "node", node, "token", token))
 	there, _, err = a.Exists(mine)
-	expect.That(t, err == nil && !there, "still there: %v", err)
-	if h := r.get(200, "/locks/l").list("holders"); len(h) != 1 || h[0]["session"] != sid(b) {
-		t.Errorf("%v", h)
+	expect.OK(t, err)
+	expect.That(t, !there, "still there: %v", err)
+	holders := r.get(200, "/locks/l").list("holders")
+	if expect.Equal(t, len(holders), 1, "number of holders %v", holders) {
+		expect.Equal(t, holders[0]["session"], any(sid(b)), "session")
 	}
 	r.do(404, "break", quoted("path", "/l", "node", node, "token", token))
 	r.do(400, "break", quoted("path", "l", "node", node, "token", token))
@@ -106,17 +113,17 @@ func TestAsk(t *testing.T) {
 	body := quoted("path", "/l", "node", h["node"].(string), "token", h["token"].(string), "reason", "deploy")
 	r.do(200, "ask", body)
 	data, _, err := c.Get(ours)
-	if err != nil || string(data) != `{"future":[1,2],"host":"web","revoke":{"by":"operator","reason":"deploy"},"v":1}` {
-		t.Errorf("%s %v", data, err)
-	}
+	expect.OK(t, err)
+	expect.Equal(t, string(data),
+		`{"future":[1,2],"host":"web","revoke":{"by":"operator","reason":"deploy"},"v":1}`, "data")
 	expect.Equal(t, r.get(200, "/locks/l").list("holders")[0]["asked"], true)
 	r.do(409, "ask", body) // twice
 	curators := r.node(c, "/c/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-", "10.0.0.1", zk.FlagEphemeral|zk.FlagSequence)
 	h = r.get(200, "/locks/c").list("holders")[0]
 	r.do(200, "ask", quoted("path", "/c", "node", h["node"].(string), "token", h["token"].(string)))
-	if data, _, err := c.Get(curators); err != nil || string(data) != "__REVOKE__" {
-		t.Errorf("%s %v", data, err)
-	}
+	data, _, err = c.Get(curators)
+	expect.OK(t, err)
+	expect.Equal(t, string(data), "__REVOKE__", "data")
 	r.node(c, "/k/f65a711639a74cab9e5222dd97208501__lock__", "me", zk.FlagEphemeral|zk.FlagSequence)
 	h = r.get(200, "/locks/k").list("holders")[0]
 	if e := r.do(409, "ask", quoted("path", "/k", "node", h["node"].(string), "token", h["token"].(string)))["error"].(string); !strings.Contains(e, "kazoo") {
@@ -134,18 +141,25 @@ func TestEndSession(t *testing.T) {
 	id := sid(a)
 	r.eventually("/sessions/"+id, func(o object) bool { return len(o.list("holds")) == 1 })
 	dry := r.do(200, "end-session", quoted("session", id, "dryRun", ""))
-	if h := dry.list("hits"); len(h) != 2 || !strings.Contains(h[0]["what"].(string), "1 ephemeral node") || h[1]["what"] != "loses /l" {
-		t.Errorf("%v", dry)
+	h := dry.list("hits")
+	if expect.Equal(t, len(h), 2, "number of hits %v", h) {
+		expect.Has(t, h[0]["what"].(string), "1 ephemeral node", "what")
+		expect.Equal(t, h[1]["what"], "loses /l", "what")
 	}
 	r.get(200, "/sessions/"+id)
 	r.do(200, "end-session", quoted("session", id))
 	r.get(404, "/sessions/"+id)
 	r.do(404, "end-session", quoted("session", id))
 	r.do(400, "end-session", quoted("session", "x"))
-	h := r.get(200, "/locks/l").list("holders")
-	expect.That(t, len(h) == 1 && h[0]["session"] == sid(b), "%v", h)
+	h = r.get(200, "/locks/l").list("holders")
+	if expect.Equal(t, len(h), 1, "number of holders %v", h) {
+		expect.Equal(t, h[0]["session"], any(sid(b)), "session")
+	}
 	e := r.get(200, "/sessions/ended?cause=operator").list("sessions")
-	expect.That(t, len(e) == 1 && e[0]["id"] == id && e[0]["reason"] == "ended by an operator", "%v", e)
+	if expect.Equal(t, len(e), 1, "number of ended sessions %v", e) {
+		expect.Equal(t, e[0]["id"], any(id), "id")
+		expect.Equal(t, e[0]["reason"], "ended by an operator", "reason")
+	}
 	// The operator's own sessions leave nothing behind.
 	expect.Equal(t, r.get(200, "/sessions?addr=operator")["total"], 0.0)
 }

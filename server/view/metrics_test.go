@@ -220,9 +220,13 @@ func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
 	}
 	must.OK(t, json.Unmarshal([]byte(ask("/overview")), &o))
 	m := o.Members
-	if len(m) != 3 || !*m[0].Reached || !*m[1].Reached || m[1].Lag != 7 || *m[2].Reached || m[2].Lag != 0 ||
-		m[2].Waits != "connection refused" {
-		t.Errorf("%+v", m)
+	if expect.Equal(t, len(m), 3, "length of %v", m) {
+		expect.That(t, *m[0].Reached, "%+v", m)
+		expect.That(t, *m[1].Reached, "%+v", m)
+		expect.Equal(t, m[1].Lag, 7, "lag")
+		expect.That(t, !*m[2].Reached, "%+v", m)
+		expect.Equal(t, m[2].Lag, 0, "lag")
+		expect.Equal(t, m[2].Waits, "connection refused", "waits")
 	}
 	page := ask("/{$}")
 	for _, want := range []string{"<td>leader</td><td>caught up</td>",

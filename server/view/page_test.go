@@ -160,7 +160,8 @@ func TestAMillionChildren(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		b := w.Body.Bytes()
-		must.That(t, w.Code == http.StatusOK && len(b) <= 2<<20, "%s: %d, %d bytes", path, w.Code, len(b))
+		must.Equal(t, w.Code, http.StatusOK, "%s: code", path)
+		must.That(t, len(b) <= 2<<20, "%s: %d, %d bytes", path, w.Code, len(b))
 		took := after.TotalAlloc - before.TotalAlloc
 		t.Logf("%s: %d bytes, %d KiB of memory", path, len(b), took>>10)
 		expect.That(t, took <= 32<<20, "%s took %d MiB of memory", path, took>>20)
@@ -181,8 +182,9 @@ func TestAMillionChildren(t *testing.T) {
 	o := ask("/locks/crowd")
 	want(o, "total", float64(n))
 	want(o, "truncated", first)
-	if w := o.list("waiters"); len(w) != 999 || w[998]["node"] != "lock-0000000999" {
-		t.Errorf("%d waiters, the last %v", len(w), w[len(w)-1]["node"])
+	w := o.list("waiters")
+	if expect.Equal(t, len(w), 999, "length of %v", w) {
+		expect.Equal(t, w[998]["node"], "lock-0000000999", "node")
 	}
 	o = ask("/locks")
 	want(o, "total", 1.0)
@@ -192,14 +194,16 @@ func TestAMillionChildren(t *testing.T) {
 
 	o = ask("/tree/crowd?limit=1000")
 	want(o, "truncated", "too many: "+count+" children, 1,000 shown")
-	if c := o.list("children"); len(c) != 1000 || c[0]["name"] != "lock-0000000000" ||
-		c[999]["name"] != "lock-0000000999" {
-		t.Errorf("%d children, the first %v", len(c), c[0]["name"])
+	c := o.list("children")
+	if expect.Equal(t, len(c), 1000, "length of %v", c) {
+		expect.Equal(t, c[0]["name"], "lock-0000000000", "name")
+		expect.Equal(t, c[999]["name"], "lock-0000000999", "name")
 	}
 	o = ask("/tree/plain?limit=1000&after=child-0000999")
 	want(o, "truncated", "too many: "+count+" children, 1,000 shown")
-	if c := o.list("children"); len(c) != 1000 || c[0]["name"] != "child-0001000" {
-		t.Errorf("%d children, the first %v", len(c), c[0]["name"])
+	c = o.list("children")
+	if expect.Equal(t, len(c), 1000, "length of %v", c) {
+		expect.Equal(t, c[0]["name"], "child-0001000", "name")
 	}
 	o = ask("/locks/plain")
 	want(o, "total", 0.0)

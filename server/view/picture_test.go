@@ -113,12 +113,16 @@ func TestLongDataIsCut(t *testing.T) {
 	} {
 		var a nodeAnswer
 		a.show(c.data)
-		expect.That(t, a.Text != nil && *a.Text == c.text && a.DataNote == c.note && a.Base64 == "",
-			"%d bytes: %q, %.20q", len(c.data), a.DataNote, a.Base64)
+		if expect.That(t, a.Text != nil, "%d bytes: %q, %.20q", len(c.data), a.DataNote, a.Base64) {
+			expect.Equal(t, *a.Text, c.text, "%d bytes: text", len(c.data))
+			expect.Equal(t, a.DataNote, c.note, "%d bytes: data note", len(c.data))
+			expect.Equal(t, a.Base64, "", "%d bytes: base64", len(c.data))
+		}
 	}
 	var a nodeAnswer
 	a.show("\x80" + full)
-	expect.That(t, a.Text == nil && len(a.Base64) == (maxData-4+2)/3*4, "%d letters of base 64", len(a.Base64))
+	expect.That(t, a.Text == nil, "%d letters of base 64", len(a.Base64))
+	expect.Equal(t, len(a.Base64), (maxData-4+2)/3*4, "number of base64 %v", a.Base64)
 }
 
 // Of rates and busy clients the answer has what was counted since the oldest sample.

@@ -219,8 +219,12 @@ func TestPacketRates(t *testing.T) {
 	v.rates.samples = []sample{{at: time.Now().Add(-10 * time.Second), received: 100, sent: 900},
 		{at: time.Now()}}
 	r := v.packetRates(&report.Status{Received: 600, Sent: 500})
-	expect.That(t, r != nil && r.Seconds >= 10 && r.Received > 0 && r.Received <= 50 &&
-		r.Received == r.Sent, "%+v", r)
+	if expect.That(t, r != nil, "%+v", r) {
+		expect.That(t, r.Seconds >= 10, "%+v", r)
+		expect.That(t, r.Received > 0, "%+v", r)
+		expect.That(t, r.Received <= 50, "%+v", r)
+		expect.Equal(t, r.Received, r.Sent, "received")
+	}
 	b := answer.Busy{Requests: 1, Bytes: 2, Watches: 3}
 	expect.Equal(t, fmt.Sprint(figure(&b, ""), figure(&b, "bytes"), figure(&b, "watches")), "1 2 3")
 }
@@ -263,7 +267,8 @@ func TestMetricsOfACrowd(t *testing.T) {
 	}{{first, 4999, 0}, {second, 4999, 0}, {third, 4999, 3}, {second, 4999, 3}, {third, 4999, 3}} {
 		m.look(want.s)
 		sum := m.sums["/app"]
-		expect.That(t, sum.waiters == want.waiters && sum.grants == want.grants, "look %d: %+v", i, sum)
+		expect.Equal(t, sum.waiters, want.waiters, "look %d: waiters", i)
+		expect.Equal(t, sum.grants, want.grants, "look %d: grants", i)
 	}
 }
 

@@ -113,10 +113,11 @@ func (r *rig) get(code int, path string) object {
 	r.Helper()
 	a, b := r.request("GET", path, nil, "")
 	var o object
-	if err := json.Unmarshal(b, &o); err != nil || a.StatusCode != code ||
-		a.Header.Get("Content-Type") != "application/json" || o["v"] != 1.0 {
-		r.Fatalf("%.200s: %s %.300s (%v)", path, a.Status, b, err)
-	}
+	err := json.Unmarshal(b, &o)
+	must.OK(r, err, "%.200s", path)
+	must.Equal(r, a.StatusCode, code, "%.200s: status code", path)
+	must.Equal(r, a.Header.Get("Content-Type"), "application/json", "%.200s: Content-Type", path)
+	must.Equal(r, o["v"], 1.0, "%.200s", path)
 	return o
 }
 
@@ -146,10 +147,11 @@ func TestLocks(t *testing.T) {
 		zk.FlagEphemeral|zk.FlagSequence)
 	o := r.eventually("/locks", func(o object) bool { return o["total"] == 3.0 })
 	l := o.list("locks")[0]
-	if l["path"] != "/app/orders" || l["kind"] != "lock" || l["holderCount"] != 1.0 || l["waiterCount"] != 1.0 ||
-		l["holders"].([]any)[0].(map[string]any)["session"] != sid(a) {
-		t.Errorf("%v", l)
-	}
+	expect.Equal(t, l["path"], "/app/orders", "path")
+	expect.Equal(t, l["kind"], "lock", "kind")
+	expect.Equal(t, l["holderCount"], 1.0, "holderCount")
+	expect.Equal(t, l["waiterCount"], 1.0, "waiterCount")
+	expect.Equal(t, l["holders"].([]any)[0].(map[string]any)["session"], any(sid(a)), "session")
 	for query, want := range map[string]string{
 		"prefix=/app":                        "/app/orders /app/stock",
 		"prefix=/app/":                       "/app/orders /app/stock",
@@ -183,12 +185,15 @@ func TestLocks(t *testing.T) {
 		expect.Has(t, r.get(400, "/locks?"+query)["error"].(string), want, "%s", query)
 	}
 	one := r.get(200, "/locks/app/orders")
-	if w := one.list("waiters"); len(w) != 1 || w[0]["session"] != sid(b) || w[0]["position"] != 1.0 ||
-		w[0]["blockedBy"].([]any)[0] != one.list("holders")[0]["node"] {
-		t.Errorf("%v", one)
+	w := one.list("waiters")
+	if expect.Equal(t, len(w), 1, "length of %v", w) {
+		expect.Equal(t, w[0]["session"], any(sid(b)), "session")
+		expect.Equal(t, w[0]["position"], 1.0, "position")
+		expect.Equal(t, w[0]["blockedBy"].([]any)[0], one.list("holders")[0]["node"], "blockedBy")
 	}
 	q := r.get(200, "/locks/app")
-	expect.That(t, q["kind"] == "unknown" && q["total"] == 0.0, "%v", q)
+	expect.Equal(t, q["kind"], "unknown", "kind")
+	expect.Equal(t, q["total"], 0.0, "total")
 	r.get(404, "/locks/no/such")
 	r.get(404, "/tree/no/such")
 	r.get(404, "/sessions/0x1234")
@@ -204,14 +209,17 @@ func TestAnswersAreSmallForThosePolling(t *testing.T) {
 	r.eventually("/locks", func(o object) bool { return o["total"] == 40.0 })
 	a, b := r.request("GET", "/locks", map[string]string{"Accept-Encoding": "gzip"}, "")
 	z, err := gzip.NewReader(strings.NewReader(string(b)))
-	must.That(t, err == nil && a.Header.Get("Content-Encoding") == "gzip", "%v %v", err, a.Header)
-	if plain, err := io.ReadAll(z); err != nil || len(plain) < 4*len(b) {
-		t.Errorf("%v: %d bytes became %d", err, len(plain), len(b))
-	}
+	must.OK(t, err)
+	must.Equal(t, a.Header.Get("Content-Encoding"), "gzip", "Content-Encoding")
+	plain, err := io.ReadAll(z)
+	expect.OK(t, err)
+	expect.That(t, len(plain) >= 4*len(b), "%v: %d bytes became %d", err, len(plain), len(b))
 	a, b = r.request("GET", "/locks", map[string]string{"If-None-Match": a.Header.Get("ETag")}, "")
-	expect.That(t, a.StatusCode == 304 && len(b) == 0, "%s %s", a.Status, b)
+	expect.Equal(t, a.StatusCode, 304, "status code")
+	expect.Equal(t, len(b), 0, "bytes in %.200q", b)
 	a, b = r.request("HEAD", "/locks", nil, "")
-	expect.That(t, a.StatusCode == 200 && len(b) == 0, "HEAD: %s %s", a.Status, b)
+	expect.Equal(t, a.StatusCode, 200, "HEAD: status code")
+	expect.Equal(t, len(b), 0, "HEAD: bytes in %.200q", b)
 	a, _ = r.request("POST", "/locks", nil, "")
 	expect.Equal(t, a.StatusCode, 405, "POST: %s", a.Status)
 }
@@ -240,10 +248,12 @@ func TestDeadlock(t *testing.T) {
 	mine := r.lock(a, "/app/y")
 	o := r.eventually("/wait-graph", func(o object) bool { return len(o.list("suspected")) == 1 })
 	s := o.list("suspected")[0]
-	expect.That(t, len(s["parties"].([]any)) == 2 && len(s["paths"].([]any)) == 2, "%v", s)
-	if o := r.get(200, "/wait-graph?prefix=/app/x"); o["edgeCount"] != 1.0 || len(o.list("suspected")) != 0 {
-		t.Errorf("%v", o)
+	if expect.Equal(t, len(s["parties"].([]any)), 2, "number of parties") {
+		expect.Equal(t, len(s["paths"].([]any)), 2, "number of paths")
 	}
+	o = r.get(200, "/wait-graph?prefix=/app/x")
+	expect.Equal(t, o["edgeCount"], 1.0, "edgeCount")
+	expect.Equal(t, len(o.list("suspected")), 0, "number of suspected")
 	expect.Equal(t, r.get(200, "/overview")["suspectedDeadlocks"], 1.0)
 	must.OK(t, a.Delete(mine, -1))
 	r.eventually("/wait-graph", func(o object) bool { return len(o.list("suspected")) == 0 })
@@ -270,17 +280,18 @@ func TestSessions(t *testing.T) {
 	r.lock(a, "/l")
 	r.lock(b, "/l")
 	o := r.get(200, "/sessions")
-	if o["total"] != 2.0 || o.list("sessions")[0]["id"] != sid(a) || o.list("sessions")[0]["nodes"] != 1.0 || o.list("sessions")[0]["connected"] != true {
-		t.Errorf("%v", o)
-	}
+	expect.Equal(t, o["total"], 2.0, "total")
+	expect.Equal(t, o.list("sessions")[0]["id"], any(sid(a)))
+	expect.Equal(t, o.list("sessions")[0]["nodes"], 1.0, "nodes")
+	expect.Equal(t, o.list("sessions")[0]["connected"], true, "connected")
 	for query, n := range map[string]int{"limit=1": 1, "addr=127.": 2, "addr=10.": 0, "server=1": 2, "server=2": 0, "here": 2} {
 		expect.Equal(t, len(r.get(200, "/sessions?"+query).list("sessions")), n, "%s", query)
 	}
 	r.get(400, "/sessions?server=x")
 	o = r.eventually("/sessions/"+sid(b), func(o object) bool { return len(o.list("waitsFor")) == 1 })
-	if o["addr"] != "127.0.0.1" || o.list("waitsFor")[0]["path"] != "/l" || len(o.list("holds")) != 0 {
-		t.Errorf("%v", o)
-	}
+	expect.Equal(t, o["addr"], "127.0.0.1", "addr")
+	expect.Equal(t, o.list("waitsFor")[0]["path"], "/l", "path")
+	expect.Equal(t, len(o.list("holds")), 0, "number of holds")
 	r.get(200, fmt.Sprintf("/sessions/%d", b.SessionID()))
 
 	id := sid(a)
@@ -313,7 +324,9 @@ func TestTop(t *testing.T) {
 		expect.Equal(t, o[withdrawn], nil, "%s of /top", withdrawn)
 	}
 	w := o.list("watched")
-	expect.That(t, len(w) == 1 && w[0]["name"] == "/busy", "%v", w)
+	if expect.Equal(t, len(w), 1, "length of %v", w) {
+		expect.Equal(t, w[0]["name"], "/busy", "name")
+	}
 	cl := o.list("clients")
 	must.Equal(t, len(cl), 1, "clients")
 	expect.Equal(t, cl[0]["name"], any("127.0.0.1"), "the client")
@@ -329,26 +342,35 @@ func TestTree(t *testing.T) {
 	must.Get(c.Create("/t/secret", []byte("s3cret"), 0, zk.DigestACL(zk.PermAll, "a", "b")))(t)
 	o := r.get(200, "/tree/t")
 	l := o.list("children")
-	expect.That(t, len(l) == 3 && l[0]["name"] == "bin" && l[2]["dataLength"] == 6.0, "%v", o)
+	if expect.Equal(t, len(l), 3, "length of %v", l) {
+		expect.Equal(t, l[0]["name"], "bin", "name")
+		expect.Equal(t, l[2]["dataLength"], 6.0, "dataLength")
+	}
 	if o := r.get(200, "/tree/t/text"); o["text"] != nil {
 		t.Errorf("data without being asked for: %v", o)
 	}
 	expect.Equal(t, r.get(200, "/tree/t/text?data")["text"], "héllo")
-	if o := r.get(200, "/tree/t/bin?data"); o["base64"] != "AP8=" || o["text"] != nil {
-		t.Errorf("%v", o)
-	}
-	if o := r.get(200, "/tree/t/secret?data"); o["text"] != nil || o["base64"] != nil || o["dataNote"] != "world:anyone may not read it" {
-		t.Errorf("%v", o)
-	}
+	o = r.get(200, "/tree/t/bin?data")
+	expect.Equal(t, o["base64"], "AP8=", "base64")
+	expect.That(t, o["text"] == nil, "%v", o)
+	o = r.get(200, "/tree/t/secret?data")
+	expect.That(t, o["text"] == nil, "%v", o)
+	expect.That(t, o["base64"] == nil, "%v", o)
+	expect.Equal(t, o["dataNote"], "world:anyone may not read it", "dataNote")
 	for i := range 30 {
 		r.node(c, fmt.Sprintf("/many/%02d", 29-i), "", 0)
 	}
 	o = r.get(200, "/tree/many?limit=7&after=05")
-	if l := o.list("children"); len(l) != 7 || l[0]["name"] != "06" || l[6]["name"] != "12" || o["more"] != true {
-		t.Errorf("%v", o)
+	l = o.list("children")
+	if expect.Equal(t, len(l), 7, "length of %v", l) {
+		expect.Equal(t, l[0]["name"], "06", "name")
+		expect.Equal(t, l[6]["name"], "12", "name")
+		expect.Equal(t, o["more"], true, "more")
 	}
 	o = r.get(200, "/tree/many?limit=7&after=25")
-	expect.That(t, len(o.list("children")) == 4 && o["more"] != true, "%v", o)
+	if expect.Equal(t, len(o.list("children")), 4, "number of children") {
+		expect.That(t, o["more"] != true, "%v", o)
+	}
 	r.get(200, "/tree/")
 	r.get(400, "/tree/t?limit=x")
 }
@@ -386,11 +408,11 @@ func TestBadInput(t *testing.T) {
 	r.node(c, "/big/lock-", strings.Repeat("x", 1<<20-100), zk.FlagEphemeral|zk.FlagSequence)
 	r.lock(c, "/two")
 	r.node(c, "/two/f65a711639a74cab9e5222dd97208501__lock__", "", zk.FlagEphemeral|zk.FlagSequence)
-	if o := r.get(200, "/locks/two"); o["mixed"] != true || o["holderCount"] != 2.0 {
-		t.Errorf("%v", o)
-	}
+	o := r.get(200, "/locks/two")
+	expect.Equal(t, o["mixed"], true, "mixed")
+	expect.Equal(t, o["holderCount"], 2.0, "holderCount")
 	expect.Equal(t, len(r.get(200, "/tree/big?data").list("children")), 1)
-	o := r.eventually("/locks", func(o object) bool { return o["total"].(float64) >= 9 })
+	o = r.eventually("/locks", func(o object) bool { return o["total"].(float64) >= 9 })
 	found := map[string]bool{}
 	for _, l := range o.list("locks") {
 		found[l["path"].(string)] = true
@@ -401,8 +423,9 @@ func TestBadInput(t *testing.T) {
 	expect.That(t, found[deep] && found["/big"] && found["/bad/<script>alert(1)<∕script>"],
 		"%.2000v", found)
 	a, b := r.request("GET", "/locks", nil, "")
-	expect.That(t, a.StatusCode == 200 && len(b) <= 200_000 && !strings.Contains(string(b), "<script"),
-		"%d bytes", len(b))
+	expect.Equal(t, a.StatusCode, 200, "status code")
+	expect.That(t, len(b) <= 200_000, "%d bytes", len(b))
+	expect.Lacks(t, string(b), "<script")
 }
 
 // TestManyContenders: a directory with more contenders than are shown.
@@ -420,11 +443,12 @@ func TestManyContenders(t *testing.T) {
 		}
 	}
 	o := r.get(200, "/locks/crowd")
-	if o["total"] != float64(n) || o["truncated"] != "too many: 3,000 contenders, the first 1,000 shown" || len(o.list("waiters")) != 999 {
-		t.Errorf("%v %v %d", o["total"], o["truncated"], len(o.list("waiters")))
-	}
-	if o := r.get(200, "/tree/crowd?limit=1000&after=lock-0000001999"); len(o.list("children")) != 1000 || o.list("children")[0]["name"] != "lock-0000002000" {
-		t.Errorf("%v", o["truncated"])
+	expect.Equal(t, o["total"], any(float64(n)), "total")
+	expect.Equal(t, o["truncated"], "too many: 3,000 contenders, the first 1,000 shown", "truncated")
+	expect.Equal(t, len(o.list("waiters")), 999, "number of waiters")
+	o = r.get(200, "/tree/crowd?limit=1000&after=lock-0000001999")
+	if expect.Equal(t, len(o.list("children")), 1000, "number of children") {
+		expect.Equal(t, o.list("children")[0]["name"], "lock-0000002000", "name")
 	}
 }
 
@@ -456,15 +480,16 @@ func TestPage(t *testing.T) {
 		"/?tab=nonsense":              {"Overview"},
 	} {
 		a, b := r.request("GET", path, nil, "")
-		if a.StatusCode != 200 || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") {
-			t.Errorf("%s: %s", path, a.Status)
-		}
+		expect.Equal(t, a.StatusCode, 200, "%s: status code", path)
+		expect.That(t, strings.HasPrefix(a.Header.Get("Content-Type"), "text/html"), "%s: %s", path, a.Status)
 		for _, w := range want {
 			expect.Has(t, string(b), w, "%s: %q is missing", path, w)
 		}
-		if n := strings.Count(string(b), "<script"); n != 1 || strings.Contains(string(b), "<img") || strings.Contains(string(b), " style=") || strings.Contains(string(b), " onclick=") {
-			t.Errorf("%s: %d scripts, or markup of clients", path, n)
-		}
+		n := strings.Count(string(b), "<script")
+		expect.Equal(t, n, 1, "%s", path)
+		expect.Lacks(t, string(b), "<img", "%s", path)
+		expect.Lacks(t, string(b), " style=", "%s", path)
+		expect.Lacks(t, string(b), " onclick=", "%s", path)
 		p := a.Header.Get("Content-Security-Policy")
 		for _, w := range []string{"default-src 'none'; script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
 			expect.Has(t, p, w, "%s: the policy %q lacks", path, p)
@@ -479,7 +504,8 @@ func TestPage(t *testing.T) {
 	// A page that polls hears in a few bytes that nothing is new.
 	x, _ := r.request("GET", "/?tab=locks", nil, "")
 	y, body := r.request("GET", "/?tab=locks", map[string]string{"If-None-Match": x.Header.Get("ETag")}, "")
-	expect.That(t, y.StatusCode == 304 && len(body) == 0, "%s, %d bytes", y.Status, len(body))
+	expect.Equal(t, y.StatusCode, 304, "status code")
+	expect.Equal(t, len(body), 0, "bytes in %.200q", body)
 	if a, _ := r.request("POST", "/", nil, ""); a.StatusCode != 405 {
 		t.Errorf("POST: %s", a.Status)
 	}

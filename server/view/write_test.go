@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/report"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // Each look at the ended sessions begins behind those of the look before.
@@ -53,9 +54,9 @@ func TestOnlyNewsIsLogged(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(&log, nil))}}
 	v.logExpired(&observe.EndedSession{Session: 1, Cause: state.EndExpired, Time: time.UnixMilli(4000)})
 	v.logExpired(&observe.EndedSession{Session: 2, Cause: state.EndExpired, Time: time.UnixMilli(6000)})
-	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "session=0x2") {
-		t.Errorf("%d lines:\n%s", n, log.String())
-	}
+	n := strings.Count(log.String(), "\n")
+	expect.Equal(t, n, 1)
+	expect.Has(t, log.String(), "session=0x2", "log")
 }
 
 // In the picture a party is to the left of those it waits for. The parties of a cycle are in one column with
@@ -76,28 +77,33 @@ func TestPictureOfWaits(t *testing.T) {
 	}
 	p := draw(*g)
 	x := func(i int) int { return p.Boxes[i].X } // the deadlock comes first
-	if len(p.Boxes) != 5 || len(p.Lines) != 5 || x(2) >= x(3) || x(3) >= x(4) || x(0) != x(1) ||
-		p.Boxes[0].Y >= p.Boxes[1].Y || p.Boxes[1].Y >= p.Boxes[4].Y {
-		t.Fatalf("%+v", p)
-	}
-	if p.Boxes[0].Class != "cycle" || p.Boxes[2].Class != "" || p.Lines[1].Class != "any" ||
-		p.Lines[3].Class != "cycle" || p.Lines[0].Class != "" {
-		t.Errorf("%+v", p)
-	}
-	if l := p.Lines[2]; l.Text != "2 locks" || !strings.Contains(l.Title, "/c") ||
-		!strings.Contains(l.Title, "/d") {
-		t.Errorf("%+v", l)
-	}
+	must.Equal(t, len(p.Boxes), 5, "number of boxes %v", p.Boxes)
+	must.Equal(t, len(p.Lines), 5, "number of lines %v", p.Lines)
+	must.That(t, x(2) < x(3), "%+v", p)
+	must.That(t, x(3) < x(4), "%+v", p)
+	must.Equal(t, x(0), x(1))
+	must.That(t, p.Boxes[0].Y < p.Boxes[1].Y, "%+v", p)
+	must.That(t, p.Boxes[1].Y < p.Boxes[4].Y, "%+v", p)
+	expect.Equal(t, p.Boxes[0].Class, "cycle", "class")
+	expect.Equal(t, p.Boxes[2].Class, "", "class")
+	expect.Equal(t, p.Lines[1].Class, "any", "class")
+	expect.Equal(t, p.Lines[3].Class, "cycle", "class")
+	expect.Equal(t, p.Lines[0].Class, "", "class")
+	l := p.Lines[2]
+	expect.Equal(t, l.Text, "2 locks", "text")
+	expect.Has(t, l.Title, "/c", "title")
+	expect.Has(t, l.Title, "/d", "title")
 	for i, l := range p.Lines[3:] {
-		if want := []string{"orders/x", "orders/y"}[i]; !strings.HasSuffix(l.Text, want) ||
-			l.Path != long+want[len(want)-1:] {
-			t.Errorf("%q is shown of %s", l.Text, l.Path)
-		}
+		want := []string{"orders/x", "orders/y"}[i]
+		expect.That(t, strings.HasSuffix(l.Text, want), "%q is shown of %s", l.Text, l.Path)
+		expect.Equal(t, l.Path, long+want[len(want)-1:], "path")
 		const glyph = 7 // pixels of a letter, on average
 		right := l.X + glyph*len([]rune(l.Text))
-		if l.Anchor != "start" || l.X <= x(0)+boxWidth || right > p.W || l.Y <= 0 || l.Y >= p.H {
-			t.Errorf("the label of %s ends at %d of %d: %+v", l.Path, right, p.W, l)
-		}
+		expect.Equal(t, l.Anchor, "start", "the label of %s ends at %d of %d: anchor", l.Path, right, p.W)
+		expect.That(t, l.X > x(0)+boxWidth, "the label of %s ends at %d of %d: %+v", l.Path, right, p.W, l)
+		expect.That(t, right <= p.W, "the label of %s ends at %d of %d: %+v", l.Path, right, p.W, l)
+		expect.That(t, l.Y > 0, "the label of %s ends at %d of %d: %+v", l.Path, right, p.W, l)
+		expect.That(t, l.Y < p.H, "the label of %s ends at %d of %d: %+v", l.Path, right, p.W, l)
 	}
 	expect.That(t, p.Lines[3].Y != p.Lines[4].Y, "two labels stand at one place")
 	expect.That(t, draw(graphAnswer{}) == nil, "nothing has a picture")

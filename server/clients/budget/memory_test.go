@@ -256,8 +256,8 @@ func TestPortionsAreCountedOnce(t *testing.T) {
 	lend(c, NewPortion(61_000), true, false, false, false)
 	third := lend(c, NewPortion(61_000), true, true, true, false)
 	first.Put()
-	must.That(t, m.used == 101_000 && a.Account().Buffers() == 0, "%d bytes, of the address %d", m.used,
-		a.Account().Buffers())
+	must.Equal(t, m.used, 101_000, "used")
+	must.Equal(t, a.Account().Buffers(), 0, "buffers")
 	second.Share()
 	second.Put()
 	must.Equal(t, m.used, 101_000, "one place of two is given back")

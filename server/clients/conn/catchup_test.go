@@ -82,7 +82,8 @@ func TestPiecesOfASetWatches(t *testing.T) {
 		c.reader.in.Put(append([]byte(nil), x.bytes...))
 		p := pieces{c: c}
 		got := fmt.Sprint(p.long(), " ", p.int(), " ", p.string(), " ", p.int())
-		expect.That(t, got == x.want && p.why == x.why, "%s: %q, %v", x.name, got, p.why)
+		expect.Equal(t, got, x.want, "%s", x.name)
+		expect.Equal(t, p.why, x.why, "%s: why", x.name)
 		p.fail()
 		expect.Equal(t, p.why, ends.Malformed, "%s", x.name)
 		p.why = ends.Client

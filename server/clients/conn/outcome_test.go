@@ -105,11 +105,14 @@ func TestOutcomesAreWrittenWithTheirBatch(t *testing.T) {
 	}
 	c.out.Push(outbox.Pending{Xid: 1, Op: jute.OpSync})
 	c.Done(&state.Outcome{}, state.New("test"))
-	expect.That(t, waiting() == 1 && s.batch != 0, "%d connections wait, the batch is of %v", waiting(), s.batch)
+	expect.Equal(t, waiting(), 1, "waiting")
+	expect.That(t, s.batch != 0, "%d connections wait, the batch is of %v", waiting(), s.batch)
 	s.Applied()
-	expect.That(t, waiting() == 0 && s.batch == 0, "%d connections wait, the batch is of %v", waiting(), s.batch)
+	expect.Equal(t, waiting(), 0, "waiting")
+	expect.Equal(t, s.batch, 0, "batch")
 	c = connFrom(s, c.from)
 	c.out.Push(outbox.Pending{Xid: 1, Op: jute.OpSync})
 	c.Done(&state.Outcome{Unknown: true}, nil)
-	expect.That(t, waiting() == 0 && s.batch == 0, "%d connections wait, the batch is of %v", waiting(), s.batch)
+	expect.Equal(t, waiting(), 0, "waiting")
+	expect.Equal(t, s.batch, 0, "batch")
 }

@@ -92,7 +92,8 @@ func TestLongAnswersAskForTheirMemory(t *testing.T) {
 		_, c := quiet(t, options.Options{})
 		c.out.Pretend(false, false, 0, x.reserved)
 		long, refusal := c.longAnswer(st, x.op, x.body)
-		expect.That(t, long == x.long && refusal == x.refusal, "%s: %v, %v", x.name, long, refusal)
+		expect.Equal(t, long, x.long, "%s: long", x.name)
+		expect.Equal(t, refusal, x.refusal, "%s: refusal", x.name)
 		steps := cost(x.op, x.body)
 		need, building, counted := 0, int64(0), int64(0)
 		if x.long {
@@ -145,7 +146,8 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 		was := slices.Clone(x.frame)
 		parked, wait := c.park(st, x.frame)
 		clear(x.frame) // the buffer is used again
-		expect.That(t, parked == x.parked && wait == x.wait, "%s: parked %v, wait %v", x.name, parked, wait)
+		expect.Equal(t, parked, x.parked, "%s: parked", x.name)
+		expect.Equal(t, wait, x.wait, "%s: wait", x.name)
 		n := c.out.Pending() - x.pending
 		requests, _ := c.out.Stat.Total()
 		if !x.parked {

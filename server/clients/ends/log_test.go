@@ -76,7 +76,8 @@ func TestValuesOfLogLinesAreCut(t *testing.T) {
 	} {
 		now = x.at
 		more, ok := l.admit(kind, 2, time.Second)
-		expect.That(t, more == x.more && ok == x.ok, "line %d at %v: %v, %d more", i, x.at, ok, more)
+		expect.Equal(t, more, x.more, "line %d at %v: more", i, x.at)
+		expect.Equal(t, ok, x.ok, "line %d at %v", i, x.at)
 	}
 	for i := range keptLines - 1 { // beside the one above
 		must.Equal(t, len(l.kinds), 1+i)

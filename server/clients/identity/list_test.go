@@ -41,8 +41,9 @@ func TestUnproved(t *testing.T) {
 	ip := jute.ID{Scheme: "ip", ID: "10.0.0.1"}
 	expect.List(t, *Unproved("10.0.0.1", false), []jute.ID{ip}, "identities where rights are checked")
 	all := *Unproved("10.0.0.1", true)
-	expect.That(t, len(all) == 2 && slices.Contains(all, ip) && slices.Contains(all, SuperID),
-		"identities where none are: %v", all)
+	expect.Equal(t, len(all), 2, "identities where none are: length of %v", all)
+	expect.That(t, slices.Contains(all, ip), "identities where none are: %v", all)
+	expect.That(t, slices.Contains(all, SuperID), "identities where none are: %v", all)
 }
 
 // A client may have a limited number of identities, of a limited length. A refused identity changes nothing.

@@ -3,7 +3,6 @@ package inbox
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -58,8 +57,10 @@ func TestBeginningsOfFrames(t *testing.T) {
 			expect.That(t, bytes.Equal(got, x.bytes[4:4+size]),
 				"%s: another frame: want bytes.Equal(got, x.bytes[4:4+size])", x.name)
 		}
-		expect.That(t, size == x.size && wait == x.wait && errors.Is(err, x.err) && in.want == x.want,
-			"%s: a frame of %d bytes, wait %v, %v, %d wanted", x.name, size, wait, err, in.want)
+		expect.Equal(t, size, x.size, "%s: size", x.name)
+		expect.Equal(t, wait, x.wait, "%s: wait", x.name)
+		expect.Is(t, err, x.err, "%s", x.name)
+		expect.Equal(t, in.want, x.want, "%s: want", x.name)
 		if got != nil {
 			in.Take(got)
 			expect.Equal(t, in.Len(), len(x.bytes)-4-size, "%s: bytes behind the frame", x.name)
@@ -124,7 +125,8 @@ func TestReadsWithErrors(t *testing.T) {
 	must.Equal(t, in.Len(), 3, "%d bytes, %v: in.Len()", n, err)
 	must.That(t, !in.full, "%d bytes, %v: want !in.full", n, err)
 	n, err = in.Fill(readerOfNothing{})
-	must.That(t, n == 0 && errors.Is(err, io.ErrNoProgress), "%d bytes, %v", n, err)
+	must.Equal(t, n, 0)
+	must.Is(t, err, io.ErrNoProgress)
 	n, err = in.Fill(bytes.NewReader(make([]byte, 5000)))
 	must.Equal(t, n, First-3, "%d bytes, %v: n", n, err)
 	must.OK(t, err, "%d bytes, %v", n, err)
@@ -179,7 +181,8 @@ func TestInputCutsFramesHoweverTheyArrive(t *testing.T) {
 			must.List(t, frame, want[n], "%s: frame %d is wrong", name, n)
 			n++
 		})
-		expect.That(t, n == len(want) && err == io.EOF, "%s: %d frames, %v", name, n, err)
+		expect.Equal(t, n, len(want), "%s", name)
+		expect.Equal(t, err, io.EOF, "%s: the error", name)
 	}
 }
 

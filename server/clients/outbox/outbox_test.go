@@ -60,9 +60,9 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 					want = append(want, f...)
 				}
 			}
-			if n := len(want) + len(behind) - len(got); o.Size() != n || o.empty() != (len(want) == len(got)) {
-				t.Fatalf("seed %d: %d bytes wait, not %d; empty: %v", seed, n, o.Size(), o.empty())
-			}
+			n := len(want) + len(behind) - len(got)
+			must.Equal(t, o.Size(), n, "seed %d: size", seed)
+			must.Equal(t, o.empty(), len(want) == len(got), "seed %d: empty", seed)
 		}
 		if r.IntN(2) == 0 && o.gap { // the connection ends before the reply is there
 			o.End(ends.Gone)

@@ -132,11 +132,11 @@ func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 		n, _ := l.node("/l")
 		l.errs = c.errs
 		body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
-		if err := edit(t.Context(), actorOf(l).source, &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
-			&recipe.Entry{Token: n.Stat.Czxid}, jute.OpDelete, body); !errors.Is(err, c.want) ||
-			len(l.applied) != c.steps {
-			t.Errorf("%s: %v after %v", name, err, l.applied)
-		}
+		err := edit(t.Context(), actorOf(l).source,
+			&recipe.Queue{Lock: recipe.Lock{Path: "/l"}}, &recipe.Entry{Token: n.Stat.Czxid},
+			jute.OpDelete, body)
+		expect.Is(t, err, c.want, "%s", name)
+		expect.Equal(t, len(l.applied), c.steps, "%s: number of applied", name)
 	}
 }
 
@@ -318,8 +318,9 @@ func TestOperatorsActionsOnOneServer(t *testing.T) {
 				continue
 			}
 			var no *port.Refusal
-			expect.That(t, errors.As(err, &no) && no.Status == 409 && strings.Contains(no.Text, want), "%s: %v", name,
-				err)
+			expect.That(t, errors.As(err, &no), "%s: %v", name, err)
+			expect.Equal(t, no.Status, 409, "%s: status", name)
+			expect.Has(t, no.Text, want, "%s: text", name)
 		}
 	}
 }

@@ -101,6 +101,8 @@ func TestBreakOfAWriterLetsTheNextOneIn(t *testing.T) {
 		expect.List(t, l.st.Tree().Children("/l"), []string{"q-" + next + "-0000000001"}, "left")
 		q, _, err := v.look.At(t.Context(), "/l")
 		must.OK(t, err)
-		expect.That(t, len(q.Waiters) == 1 && len(q.Waiters[0].BlockedBy) == 0, "%+v", q.Waiters)
+		if expect.Equal(t, len(q.Waiters), 1, "number of waiters %v", q.Waiters) {
+			expect.Equal(t, len(q.Waiters[0].BlockedBy), 0, "number of blocked by")
+		}
 	}
 }

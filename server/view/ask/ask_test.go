@@ -35,15 +35,16 @@ func TestPartsOfLists(t *testing.T) {
 			next = fmt.Sprint(*p.Next)
 		}
 		expect.Equal(t, fmt.Sprint(from, to, " ", next), want, "%s", text)
-		expect.That(t, p.Total == 250 && q.err == nil, "%s: %+v %v", text, p, q.err)
+		expect.Equal(t, p.Total, 250, "%s: total", text)
+		expect.OK(t, q.err, "%s", text)
 	}
 }
 
 func TestAnAnswerThatIsTooLargeIsRefused(t *testing.T) {
 	w := httptest.NewRecorder()
 	new(Desk).send(w, httptest.NewRequest("GET", "/", nil), strings.Repeat("x", maxAnswer))
-	expect.That(t, w.Code == http.StatusRequestEntityTooLarge && w.Body.Len() < 1<<10, "%d, %d bytes", w.Code,
-		w.Body.Len())
+	expect.Equal(t, w.Code, http.StatusRequestEntityTooLarge, "code")
+	expect.That(t, w.Body.Len() < 1<<10, "%d, %d bytes", w.Code, w.Body.Len())
 }
 
 // stuck is the connection of a client that reads no more than a part of an answer.
@@ -145,8 +146,8 @@ func TestLongTextIsCut(t *testing.T) {
 func TestAnAnswerThatTakesTooLongIsRefused(t *testing.T) {
 	w := httptest.NewRecorder()
 	new(Desk).Fail(w, fmt.Errorf("reading locks: %w", context.DeadlineExceeded))
-	expect.That(t, w.Code == ErrSlow.Status && strings.Contains(w.Body.String(), ErrSlow.Text),
-		"%d %s", w.Code, w.Body)
+	expect.Equal(t, w.Code, ErrSlow.Status, "code")
+	expect.Has(t, w.Body.String(), ErrSlow.Text, "body")
 }
 
 func TestTextsOfAnswers(t *testing.T) {

@@ -132,7 +132,10 @@ func TestSessionsAreLookedUpInPieces(t *testing.T) {
 	a := l.st.Sessions().Create(6000, [16]byte{}, 1, "10.0.0.1", 0)
 	b := l.st.Sessions().Create(6000, [16]byte{}, 1, "10.0.0.2", 0)
 	found := New(l, false).Sessions(map[int64]bool{a.ID: true, b.ID: true, b.ID + 7: true})
-	expect.That(t, len(found) == 2 && found[a.ID].ID == a.ID && found[b.ID].ID == b.ID, "%+v", found)
+	if expect.Equal(t, len(found), 2, "length of %v", found) {
+		expect.Equal(t, found[a.ID].ID, a.ID, "ID")
+		expect.Equal(t, found[b.ID].ID, b.ID, "ID")
+	}
 }
 
 // A cycle is suspected only while all its nodes exist; those that are left keep their order.
@@ -160,7 +163,9 @@ func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 	}
 	expect.List(t, parties, []int{0, 0, 1, 1, 0})
 	expect.List(t, cycles, []bool{false, false, true, true, false, false})
-	expect.That(t, len(g.Cycles) == 1 && g.Cycles[0].Parties[0] == 2, "%+v", g.Cycles)
+	if expect.Equal(t, len(g.Cycles), 1, "number of cycles %v", g.Cycles) {
+		expect.Equal(t, g.Cycles[0].Parties[0], 2, "parties")
+	}
 	g.Edges = g.Edges[2:]
 	g.Edges[1].ToToken = 5 // another node of that name
 	expect.Equal(t, len(v.Confirmed(&g).Cycles), 0)
