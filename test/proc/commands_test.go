@@ -102,9 +102,9 @@ func TestCommandsOfThePagesWork(t *testing.T) {
 		must.OK(t, cmd.Start())
 		timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 		line, err := bufio.NewReader(out).ReadString('\n')
-		if timer.Stop(); err != nil || !strings.HasPrefix(line, "zlockd ready client="+client) {
-			t.Errorf("%s: %q %v", command, line, err)
-		}
+		timer.Stop()
+		expect.OK(t, err, "%s", command)
+		expect.That(t, strings.HasPrefix(line, "zlockd ready client="+client), "%s: %q %v", command, line, err)
 		return func() {
 			_ = cmd.Process.Signal(syscall.SIGTERM)
 			_ = cmd.Wait()
@@ -128,9 +128,8 @@ func TestCommandsOfThePagesWork(t *testing.T) {
 				}
 			case command == "zlockd --client-addr 2181 --id 3": // also check its output
 				out, err := run(dir, command, "ZLOCKD_ADMIN_ADDR=off")
-				if err == nil || !strings.Contains(page, "$ "+command+"\n"+out+"```") {
-					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
-				}
+				expect.Fails(t, err, "%s", name)
+				expect.Has(t, page, "$ "+command+"\n"+out+"```", "%s: page", name)
 			case strings.HasPrefix(command, "zlockd --id 1 "): // a server that would start
 				check := strings.Replace(command, "zlockd", "zlockd check --admin-addr off --disk-reserve 0", 1)
 				if out, err := run(dir, check); err != nil {

@@ -63,7 +63,8 @@ func TestShellsComplete(t *testing.T) {
 			defer timer.Stop()
 			out, err := cmd.CombinedOutput()
 			got := strings.Join(strings.Fields(string(out)), " ")
-			expect.That(t, err == nil && got == want, "%v: %q, not %q", err, got, want)
+			expect.OK(t, err)
+			expect.Equal(t, got, want)
 		})
 	}
 }

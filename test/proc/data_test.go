@@ -312,9 +312,10 @@ func TestAnswersInJSON(t *testing.T) {
 	const makes = "`zlockd import`, `export`, `restore`"
 	a := answerOf(t, false, bin, "import", "-o", "json", "--from", at("zoo"), "--data-dir", at("ours"))
 	check(makes, a)
-	if a["nodes"] != 2004.0 || a["zxid"] != "0x7d0" || a["command"] != "import" || len(a) != 10 {
-		t.Errorf("import: %v", a)
-	}
+	expect.Equal(t, a["nodes"], 2004.0, "import: nodes")
+	expect.Equal(t, a["zxid"], "0x7d0", "import: zxid")
+	expect.Equal(t, a["command"], "import", "import: command")
+	expect.Equal(t, len(a), 10, "import: length %v", a)
 	check(makes, answerOf(t, false, bin, "export", "--json", "--data-dir", at("ours"), "--to", at("back")))
 	a = answerOf(t, false, bin, "verify", "--json", at("zoo"), at("ours"))
 	check("`zlockd verify`", a)
@@ -341,7 +342,8 @@ func TestAnswersInJSON(t *testing.T) {
 	expect.Equal(t, a["done"], false, "recover: %v", a)
 	a = answerOf(t, false, bin, "recover", "--json", "--yes", "--data-dir", at("restored"))
 	check("`zlockd recover`", a)
-	expect.That(t, a["done"] == true && a["newCluster"] != a["cluster"], "recover: %v", a)
+	expect.Equal(t, a["done"], true, "recover: done")
+	expect.That(t, a["newCluster"] != a["cluster"], "recover: %v", a)
 }
 
 // TestDocumentIsFollowed runs the shell parts of docs/data.md, one after another,

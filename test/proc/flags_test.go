@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -44,9 +45,9 @@ func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
 			timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 			defer timer.Stop()
 			out, _ := cmd.CombinedOutput()
-			if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), test.want) {
-				t.Errorf("exit %d, without %q:\n%s", code, test.want, out)
-			}
+			code := cmd.ProcessState.ExitCode()
+			expect.Equal(t, code, 2, "exit code")
+			expect.Has(t, string(out), test.want, "standard output")
 		})
 	}
 }
@@ -205,7 +206,7 @@ func TestPeersChangedAfterForming(t *testing.T) {
 	defer timer.Stop()
 	out, _ := alone.CombinedOutput()
 	want := "belongs to server 1 of a cluster: give --peers " + peersOf(c.Servers...)
-	if code := alone.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), want) {
-		t.Errorf("without --peers: exit %d, without %q:\n%s", code, want, out)
-	}
+	code := alone.ProcessState.ExitCode()
+	expect.Equal(t, code, 1, "without --peers: exit code")
+	expect.Has(t, string(out), want, "without --peers: standard output")
 }

@@ -58,10 +58,10 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 		text := string(out)
 		t.Logf("%s: %s", args[1], text)
-		if err == nil || !strings.Contains(text, "no space left on device") || !strings.Contains(text, disk) ||
-			!strings.Contains(strings.ToLower(text), "make room") {
-			t.Errorf("%s: %v %s", args[1], err, text)
-		}
+		expect.Fails(t, err, "%s", args[1])
+		expect.Has(t, text, "no space left on device", "%s: text", args[1])
+		expect.Has(t, text, disk, "%s: text", args[1])
+		expect.Has(t, strings.ToLower(text), "make room", "%s: text", args[1])
 		if now := files(t, disk); now != before {
 			t.Errorf("%s left %s, before %s", args[1], now, before)
 		}

@@ -206,8 +206,9 @@ func TestG17SnapshotInstall(t *testing.T) {
 			for _, s := range c.Servers {
 				nc := open(t, s)
 				must.OK(t, nc.Sync("/"))
-				if st, err := nc.Exists("/watcher", false); err != nil || st.EphemeralOwner != w.c.Session.ID {
-					t.Errorf("server %d: the session's node: owner %#x, %v", s.ID, st.EphemeralOwner, err)
+				st, err := nc.Exists("/watcher", false)
+				if expect.OK(t, err, "server %d", s.ID) {
+					expect.Equal(t, st.EphemeralOwner, w.c.Session.ID, "server %d: ephemeral owner", s.ID)
 				}
 			}
 			load.Check(c)

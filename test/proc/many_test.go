@@ -89,8 +89,8 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 		for i, m := range clients {
 			var o outcome
 			must.OK(t, json.NewDecoder(m.out).Decode(&o))
-			expect.That(t, o.Expired == 0 && o.Unattached == 0, "process %d: %d sessions expired, %d are not "+
-				"attached again", i, o.Expired, o.Unattached)
+			expect.Equal(t, o.Expired, 0, "process %d: expired", i)
+			expect.Equal(t, o.Unattached, 0, "process %d: unattached", i)
 			undisturbed := len(o.Lost) == 1 && o.Lost[lead.Client] == each/3
 			calm = calm || undisturbed
 			expect.That(t, undisturbed || outages(c.Others(lead)) > ceased, "process %d: %d of its sessions "+

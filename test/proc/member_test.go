@@ -97,10 +97,10 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 		return strings.Contains(lost.Log(1<<30), "zlock member replace 3")
 	})
 	must.Equal(t, lost.Mode(), "", "it serves as")
-	if _, errs, code := e.member(one, "replace", "3"); code != 0 ||
-		!strings.Contains(errs, "there are 2 voters instead of 3") || !strings.Contains(errs, "server 3 votes") {
-		t.Fatalf("%d: %s", code, errs)
-	}
+	_, errs, code := e.member(one, "replace", "3")
+	must.Equal(t, code, 0, "exit code; it says %s", errs)
+	must.Has(t, errs, "there are 2 voters instead of 3", "standard error")
+	must.Has(t, errs, "server 3 votes", "standard error")
 	must.OK(t, lost.WaitReady())
 	// Its vote counts: the cluster survives the loss of another server.
 	e.others(lost)[0].Kill()
@@ -135,38 +135,36 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 			"no answer from the admin listener at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused",
 			120},
 	} {
-		if _, errs, code := e.member(one, tc.args...); code != tc.code ||
-			!strings.HasPrefix(errs, "zlock: member: "+tc.errs) {
-			t.Errorf("%v: exit code %d: %s", tc.args, code, errs)
-		}
+		_, errs, code := e.member(one, tc.args...)
+		expect.Equal(t, code, tc.code, "%v: exit code; it says %s", tc.args, errs)
+		expect.That(t, strings.HasPrefix(errs, "zlock: member: "+tc.errs), "%v: exit code %d: %s", tc.args, code,
+			errs)
 	}
-	if _, errs, code := e.member(one, "-w", "0.5", "add", "4", "127.0.0.1:1"); code != 1 ||
-		!strings.Contains(errs, "server 4 does not answer at 127.0.0.1:1") {
-		t.Errorf("add a server that is not there: exit code %d: %s", code, errs)
-	}
+	_, errs, code := e.member(one, "-w", "0.5", "add", "4", "127.0.0.1:1")
+	expect.Equal(t, code, 1, "add a server that is not there: exit code; it says %s", errs)
+	expect.Has(t, errs, "server 4 does not answer at 127.0.0.1:1",
+		"add a server that is not there: standard error")
 	e.post(one, `{"op":"add","id":4,"addr":"127.0.0.1:1"}`)
-	if _, errs, code := e.member(one, "-w", "0.5", "promote", "4"); code != 1 ||
-		!strings.Contains(errs, "server 4 is not ready") {
-		t.Errorf("promote a server that is not there: exit code %d: %s", code, errs)
-	}
+	_, errs, code = e.member(one, "-w", "0.5", "promote", "4")
+	expect.Equal(t, code, 1, "promote a server that is not there: exit code; it says %s", errs)
+	expect.Has(t, errs, "server 4 is not ready", "promote a server that is not there: standard error")
 	e.must(one, "remove", "4")
 
 	// A voter the others could not do without stays.
 	leader := e.WaitLeader()
 	rest := e.others(leader)
 	rest[0].Kill()
-	if _, errs, code := e.member(leader, "remove", string(rune('0'+rest[1].ID))); code != 1 ||
-		!strings.Contains(errs, "only 1 of the 2 voters follow and have the log") {
-		t.Errorf("remove what the cluster needs: exit code %d: %s", code, errs)
-	}
+	_, errs, code = e.member(leader, "remove", string(rune('0'+rest[1].ID)))
+	expect.Equal(t, code, 1, "remove what the cluster needs: exit code; it says %s", errs)
+	expect.Has(t, errs, "only 1 of the 2 voters follow and have the log",
+		"remove what the cluster needs: standard error")
 	expect.Equal(t, e.roles(leader), "1 voter, 2 voter, 3 voter")
 	// Without a leader no change is possible.
 	leader.Kill()
 	must.Await(t, "no server leads", 30*time.Second, func() bool { return rest[1].Mode() == "" })
-	if _, errs, code := e.member(rest[1], "-w", "1", "add", "5", "127.0.0.1:1"); code != 1 ||
-		!strings.Contains(errs, "there is no leader at the moment; try again") {
-		t.Errorf("without a leader: exit code %d: %s", code, errs)
-	}
+	_, errs, code = e.member(rest[1], "-w", "1", "add", "5", "127.0.0.1:1")
+	expect.Equal(t, code, 1, "without a leader: exit code; it says %s", errs)
+	expect.Has(t, errs, "there is no leader at the moment; try again", "without a leader: standard error")
 }
 
 // A single server has no members to change.
@@ -175,12 +173,12 @@ func TestMemberOfASingleServer(t *testing.T) {
 	e := cluster.Run(t, cluster.Options{Dev: true})
 	s := &ensemble{e, t, ""}
 	out, errs, code := s.run("member", "--admin-addr", e.Servers[0].Admin, "list", "-o", "plain")
-	if out != "" || code != 0 || errs != "zlock: the server runs alone, or has not joined its cluster yet\n" {
-		t.Errorf("%q %q %d", out, errs, code)
-	}
+	expect.Equal(t, out, "", "standard output")
+	expect.Equal(t, code, 0, "exit code; it says %s", errs)
+	expect.Equal(t, errs, "zlock: the server runs alone, or has not joined its cluster yet\n", "standard error")
 	_, errs, code = s.run("member", "--admin-addr", e.Servers[0].Admin, "remove", "1")
-	expect.That(t, code == 1 && strings.Contains(errs, "start zlockd with --super-digest"),
-		"%q %d", errs, code)
+	expect.Equal(t, code, 1, "exit code; it says %s", errs)
+	expect.Has(t, errs, "start zlockd with --super-digest", "standard error")
 }
 
 // A server that is removed and added again need not be restarted in between:
@@ -220,10 +218,9 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	})
 	// Not there yet: promote says so, and does not only count.
 	e.post(three, `{"op":"add","id":1,"addr":"`+one.Peer+`"}`)
-	if _, errs, code := e.member(three, "-w", "1", "promote", "1"); code != 1 ||
-		!strings.Contains(errs, "connection refused") {
-		t.Errorf("promote a server that does not run: %d %s", code, errs)
-	}
+	_, errs, code := e.member(three, "-w", "1", "promote", "1")
+	expect.Equal(t, code, 1, "promote a server that does not run: exit code; it says %s", errs)
+	expect.Has(t, errs, "connection refused", "promote a server that does not run: standard error")
 	must.OK(t, one.Spawn())
 	e.must(three, "promote", "1")
 	must.OK(t, one.WaitReady())

@@ -77,8 +77,9 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 			})
 		}
 		b, _, err := dialZK(t, "", rest[0]).Get("/zookeeper/config")
-		if err != nil || !strings.Contains(string(b), moved.Peer) || strings.Contains(string(b), was) {
-			t.Errorf("clients are told %s, %v", b, err)
+		if expect.OK(t, err) {
+			expect.Has(t, string(b), moved.Peer, "clients are told")
+			expect.Lacks(t, string(b), was)
 		}
 		seen := false
 		for _, s := range e.Servers {
@@ -103,10 +104,9 @@ func TestMachineIsReplaced(t *testing.T) {
 	e := startMembers(t, 0)
 	lost := e.others(e.WaitLeader())[0]
 	rest := e.others(lost)
-	if _, errs, code := e.member(rest[0], "replace", strconv.Itoa(lost.ID)); code != 1 ||
-		!strings.Contains(errs, "there is nothing to replace") {
-		t.Errorf("a server that runs is replaced: %d %s", code, errs)
-	}
+	_, errs, code := e.member(rest[0], "replace", strconv.Itoa(lost.ID))
+	expect.Equal(t, code, 1, "a server that runs is replaced: exit code; it says %s", errs)
+	expect.Has(t, errs, "there is nothing to replace", "a server that runs is replaced: standard error")
 	lost.Kill()
 	must.OK(t, os.RemoveAll(lost.Data()))
 	e.moveTo(lost)
@@ -284,8 +284,9 @@ func rollingRestart(t *testing.T, e *ensemble) {
 		must.OK(t, s.Spawn())
 	}
 	must.OK(t, order.Wait())
-	expect.That(t, len(named) == 3 && named[2] == first,
-		"%d were named, and the leader not last", len(named))
+	if expect.Equal(t, len(named), 3, "length of %v", named) {
+		expect.Equal(t, named[2], first, "named")
+	}
 	must.Await(t, "the client is served", 30*time.Second, func() bool {
 		_, _, err := c.Get("/")
 		return err == nil
@@ -312,10 +313,9 @@ func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 			other.Servers[0].Peer},
 		{"a client port", "4", one.Client, "server 4 "},
 	} {
-		if _, errs, code := e.member(one, "-w", "1", "add", test.id, test.addr); code != 1 ||
-			!strings.Contains(errs, test.want) {
-			t.Errorf("%s: %d %s", test.what, code, errs)
-		}
+		_, errs, code := e.member(one, "-w", "1", "add", test.id, test.addr)
+		expect.Equal(t, code, 1, "%s: exit code; it says %s", test.what, errs)
+		expect.Has(t, errs, test.want, "%s: standard error", test.what)
 	}
 	expect.Equal(t, e.roles(one), "1 voter, 2 voter, 3 voter", "after refusals")
 }

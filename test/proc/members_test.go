@@ -111,8 +111,8 @@ func (e *ensemble) run(args ...string) (out, errs string, code int) {
 func (e *ensemble) must(at *cluster.Server, args ...string) string {
 	e.t.Helper()
 	out, errs, code := e.member(at, args...)
-	must.That(e.t, code == 0 && !strings.Contains(errs, "zlock: member:"),
-		"zlock member %v: exit code %d: %s", args, code, errs)
+	must.Equal(e.t, code, 0, "zlock member %v: exit code; it says %s", args, errs)
+	must.Lacks(e.t, errs, "zlock: member:", "zlock member %v", args)
 	return out
 }
 

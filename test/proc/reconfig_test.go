@@ -95,14 +95,14 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 		{"too many who are not there", []string{line(fourth, "participant"), line(fifth, "participant"),
 			"server.6=127.0.0.1:9:10;11"}, nil, -1, "-13"},
 	} {
-		if _, err := c.IncrementalReconfig(tc.joining, tc.leaving, tc.version); err == nil ||
-			!strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v, want %v", tc.what, err, tc.want)
+		_, err := c.IncrementalReconfig(tc.joining, tc.leaving, tc.version)
+		if expect.Fails(t, err, "%s", tc.what) {
+			expect.Has(t, err.Error(), tc.want, "%s: error", tc.what)
 		}
 	}
-	if got := e.roles(e.Servers[0]); got != "1 voter, 2 voter, 3 voter" || version() != before {
-		t.Fatalf("after refusals: %s, version %x, was %x", got, version(), before)
-	}
+	got := e.roles(e.Servers[0])
+	must.Equal(t, got, "1 voter, 2 voter, 3 voter", "after refusals")
+	must.Equal(t, version(), before, "after refusals: version")
 
 	// A server joins that waits for it. The watch fires before the answer.
 	must.OK(t, fourth.Spawn())

@@ -45,10 +45,9 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	survivor.Kill()
 	bin := cluster.Build(t)
 	out, err := exec.Command(bin, "recover", "--data-dir", survivor.Data()).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "Lost at most") ||
-		!strings.Contains(string(out), "give --yes") {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	must.Fails(t, err)
+	must.Has(t, string(out), "Lost at most", "standard output")
+	must.Has(t, string(out), "give --yes", "standard output")
 	out, err = exec.Command(bin, "recover", "--data-dir", survivor.Data(), "--yes").CombinedOutput()
 	t.Log(output(t, string(out), err))
 
@@ -75,10 +74,10 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 		must.Get(conn.Set(t.Context(), "/n1", []byte("y"), -1))(t)
 	}
 	c.SameState()
-	if list := r.zlock(t, "member", "list", "-o", "plain"); strings.Count(list, "voter")+strings.Count(list,
-		"leader") != 3 || strings.Contains(list, "non-voter") {
-		t.Errorf("not all have their votes back:\n%s", list)
-	}
+	list := r.zlock(t, "member", "list", "-o", "plain")
+	expect.Equal(t, strings.Count(list, "voter")+strings.Count(list, "leader"), 3,
+		"strings.Count(list, 'voter')+strings.Count(list, 'leader')")
+	expect.Lacks(t, list, "non-voter")
 }
 
 // saysWhatToDo waits until a server without a majority names the way out, in
@@ -96,15 +95,16 @@ func saysWhatToDo(t *testing.T, c *cluster.Ensemble, s *cluster.Server) {
 	must.OK(t, os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
 	out, err := exec.Command(zlock, "member", "add", "9", "127.0.0.1:1", "--admin-addr", s.Admin, "--auth-file",
 		auth).CombinedOutput()
-	expect.That(t, err != nil && strings.Contains(string(out), way), "zlock member: %v, %s", err, out)
+	expect.Fails(t, err)
+	expect.Has(t, string(out), way, "zlock member: standard output")
 	var all []string
 	for _, s := range c.Servers {
 		all = append(all, s.Client)
 	}
 	out, err = exec.Command(zlock, "doctor", "-S", strings.Join(all, ","), "--connect-timeout",
 		"2s").CombinedOutput()
-	expect.That(t, err != nil && strings.Contains(string(out), "zlockd recover"),
-		"zlock doctor: %v, %s", err, out)
+	expect.Fails(t, err)
+	expect.Has(t, string(out), "zlockd recover", "zlock doctor: standard output")
 }
 
 // cancelled is for closing connections that no server answers any longer.

@@ -200,8 +200,9 @@ func (w *Writers) Check(c *cluster.Ensemble) {
 			exists[w.dir+"/"+n] = true
 		}
 		for path, times := range w.acked {
-			expect.That(w.t, times == 1 && exists[path],
-				"server %d: %s answered %d times, exists: %v", s.ID, path, times, exists[path])
+			expect.Equal(w.t, times, 1, "server %d: times", s.ID)
+			expect.That(w.t, exists[path], "server %d: %s answered %d times, exists: %v", s.ID, path, times,
+				exists[path])
 		}
 		if n := len(names); n > len(w.acked)+w.unknown {
 			w.t.Errorf("server %d: %d nodes, but %d answered and %d unknown", s.ID, n, len(w.acked), w.unknown)

@@ -106,10 +106,9 @@ func TestZooKeepersToolsReadExports(t *testing.T) {
 		return output(t, string(b), err)
 	}
 	text := tool("SnapshotFormatter", fmt.Sprintf("snapshot.%x", nodes))
-	if n := strings.Count(text, "cZxid = "); n != nodes+4 ||
-		!strings.Contains(text, fmt.Sprintf("Last zxid: 0x%x", nodes)) {
-		t.Errorf("%d nodes of %d; %s", n, nodes+4, text[max(0, len(text)-200):])
-	}
+	n := strings.Count(text, "cZxid = ")
+	expect.Equal(t, n, nodes+4)
+	expect.Has(t, text, fmt.Sprintf("Last zxid: 0x%x", nodes), "text")
 	if text := tool("persistence.TxnLogToolkit", fmt.Sprintf("log.%x", nodes)); !strings.Contains(text,
 		"EOF reached after 1 txns") {
 		t.Error(text)
@@ -184,8 +183,9 @@ func TestKazooKeepsItsLock(t *testing.T) {
 	wait("state CONNECTED")
 	must.Get(io.WriteString(in, "\n"))(t)
 	after := strings.Fields(wait("after"))
-	expect.That(t, after[1] == held[1] && after[2] == held[2] && after[3] == "True",
-		"held %q, then %q", held, after)
+	expect.Equal(t, after[1], held[1], "held: after")
+	expect.Equal(t, after[2], held[2], "held: after")
+	expect.Equal(t, after[3], "True", "held: after")
 	expect.Equal(t, wait("released"), "released 0")
 }
 
@@ -232,10 +232,9 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	load(ctx, t, src.Client, seed, changes/2)()
-	if out, err := zlockd(t, "import", "--from", data, "--data-dir", ours); err == nil ||
-		!strings.Contains(out, "stop that ZooKeeper first") {
-		t.Errorf("a ZooKeeper that runs: %v\n%s", err, out)
-	}
+	out, err := zlockd(t, "import", "--from", data, "--data-dir", ours)
+	expect.Fails(t, err)
+	expect.Has(t, out, "stop that ZooKeeper first", "a ZooKeeper that runs: standard output")
 	src.Stop()
 	if err := src.Spawn(); err != nil { // it continues in a new log
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -37,9 +38,9 @@ func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
 				stale++ // a stale read without sync is allowed
 			}
 			must.OK(t, to.Sync("/n"))
-			if b, _, err := to.GetData("/n", false); err != nil || string(b) != strconv.Itoa(i) {
-				t.Errorf("G7: after a sync the read shows %q, %v; acknowledged was %d", b, err, i)
-			}
+			b, _, err := to.GetData("/n", false)
+			expect.OK(t, err)
+			expect.Equal(t, string(b), strconv.Itoa(i), "G7")
 		}
 		if stale == 0 {
 			t.Error("no read was ever stale before its sync: the test shows nothing")
@@ -73,9 +74,9 @@ func TestG5F1R14RequestsOfAConnectionKeepTheirOrder(t *testing.T) {
 				}{{1, jute.OK, ""}, {2, jute.OK, "a"}, {3, jute.OK, ""}, {4, jute.OK, "b"}, {-2, jute.OK, ""},
 					{5, jute.OK, ""}, {6, jute.NoNode, ""}} {
 					f := must.Get(w.Next())(t)
-					if f.Xid != want.xid || f.Code != want.code || f.Zxid < zxid {
-						t.Fatalf("G5: reply %+v, want %+v at zxid %d or later", f, want, zxid)
-					}
+					must.Equal(t, f.Xid, want.xid, "G5: xid")
+					must.Equal(t, f.Code, want.code, "G5: code")
+					must.That(t, f.Zxid >= zxid, "G5: reply %+v, want %+v at zxid %d or later", f, want, zxid)
 					zxid = f.Zxid
 					d := jute.NewDecoder(f.Body)
 					if want.data != "" && string(d.Buffer()) != want.data {
@@ -116,9 +117,9 @@ func TestG6SessionIsNeverShownAnOlderState(t *testing.T) {
 		c.net.Heal()
 		c.ready(others[0], 10*time.Second)
 		again := must.Get(c.attach("c0", others[0], w))(t)
-		if b, _, err := again.GetData("/n", false); err != nil || string(b) != "new" {
-			t.Errorf("G6: after the move the read shows %q, %v", b, err)
-		}
+		b, _, err := again.GetData("/n", false)
+		expect.OK(t, err)
+		expect.Equal(t, string(b), "new", "G6")
 	})
 }
 
@@ -229,9 +230,9 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 		never := &wire.Conn{Session: wire.Session{ID: 1<<56 | 99, Password: make([]byte, jute.PasswordSize),
 			Timeout: 6000}}
 		for _, w := range []*wire.Conn{unknownHere, never} {
-			if _, err := c.attach("c0", leader, w); err == nil || errors.Is(err, wire.ErrRefused) {
-				t.Errorf("G13: the leader of before, cut off, answered %v", err)
-			}
+			_, err := c.attach("c0", leader, w)
+			expect.Fails(t, err)
+			expect.That(t, !errors.Is(err, wire.ErrRefused), "G13: the leader of before, cut off, answered %v", err)
 		}
 		if _, err := c.attach("c0", others[1], never); !errors.Is(err, wire.ErrRefused) {
 			t.Errorf("G13: the majority answered %v to a session that never was", err)
@@ -244,9 +245,10 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 		c.ready(leader, 10*time.Second)
 		leader, _ = c.mustLead()
 		f.isolate(leader)
-		if _, err := c.attach("c0", leader, never); err == nil || errors.Is(err, wire.ErrRefused) {
-			t.Errorf("G13: a leader that does not know yet that it is cut off answered %v", err)
-		}
+		_, err := c.attach("c0", leader, never)
+		expect.Fails(t, err)
+		expect.That(t, !errors.Is(err, wire.ErrRefused),
+			"G13: a leader that does not know yet that it is cut off answered %v", err)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -84,9 +85,9 @@ func TestNobodyHearsOfAProcessThatIsGone(t *testing.T) {
 			t.Error("it goes on talking")
 		}
 		n.Thaw("b")
-		if n, err := far.Read(make([]byte, 100)); n > 0 || err == nil {
-			t.Errorf("%d bytes are heard, %v", n, err)
-		}
+		heard, err := far.Read(make([]byte, 100))
+		expect.Equal(t, heard, 0, "bytes heard")
+		expect.Fails(t, err)
 		near.Close()
 		far.Close()
 	})
@@ -122,9 +123,9 @@ func TestR11FollowerCatchesUpOverASlowLink(t *testing.T) {
 		}
 		t.Logf("%d entries of %d bytes caught up in %v, the bytes alone take %v", entries, size,
 			time.Since(began).Round(time.Millisecond), size*entries/rate*time.Second)
-		if st := c.server(leader).Node().Status(); st.Role != "leader" || st.Term != term {
-			t.Errorf("the leader of term %d is %q in term %d", term, st.Role, st.Term)
-		}
+		st := c.server(leader).Node().Status()
+		expect.Equal(t, st.Role, "leader", "the leader of term: role")
+		expect.Equal(t, st.Term, term, "the leader of term")
 		c.net.Throttle(0)
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -249,15 +250,14 @@ func (c *nodes) check(acked map[string]int, open int) {
 				t.Errorf("server %d: %d nodes, %d answered, %d open", id, nodes, len(acked), open)
 			}
 			for path, times := range acked {
-				if _, ok := s.Tree().Get(path); !ok || times != 1 {
-					t.Errorf("server %d: %s answered %d times, exists: %v", id, path, times, ok)
-				}
+				_, ok := s.Tree().Get(path)
+				expect.That(t, ok, "server %d: %s answered %d times, exists: %v", id, path, times, ok)
+				expect.Equal(t, times, 1, "server %d: times", id)
 			}
 		})
 	}
-	if digest[1] != digest[2] || digest[2] != digest[3] {
-		t.Errorf("digests differ: %x", digest[1:])
-	}
+	expect.Equal(t, digest[1], digest[2], "digests differ: digest")
+	expect.Equal(t, digest[2], digest[3], "digests differ: digest")
 }
 
 func (c *nodes) writer(id uint32, _ int, stop chan struct{}, mu *sync.Mutex, acked map[string]int,

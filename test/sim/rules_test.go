@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -92,9 +93,9 @@ func TestR2SlowDiskDeposesNobody(t *testing.T) {
 			c.disk(id).Slow(500 * time.Microsecond)
 			time.Sleep(9 * time.Second)
 		}
-		if st := c.server(leader).Node().Status(); st.Role != "leader" || st.Term != term {
-			t.Errorf("the leader of term %d is %s in term %d", term, st.Role, st.Term)
-		}
+		st := c.server(leader).Node().Status()
+		expect.Equal(t, st.Role, "leader", "the leader of term: role")
+		expect.Equal(t, st.Term, term, "the leader of term")
 		close(stop)
 		wg.Wait()
 	})
@@ -402,9 +403,9 @@ func TestR19LargeWritesOverNarrowWires(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if st := c.server(leader).Node().Status(); st.Role != "leader" || st.Term != term {
-			t.Errorf("R19: the leader of term %d is %s in term %d", term, st.Role, st.Term)
-		}
+		st := c.server(leader).Node().Status()
+		expect.Equal(t, st.Role, "leader", "R19: role")
+		expect.Equal(t, st.Term, term, "R19: term")
 		t.Logf("the slowest writes took %v", worst)
 		c.net.Throttle(0)
 	})

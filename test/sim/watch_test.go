@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -175,9 +176,9 @@ func TestG15G16G17WatchersHearOfEveryChange(t *testing.T) {
 		close(stop)
 		wg.Wait()
 		for _, ch := range chains {
-			if ch.value != last || ch.events < 20 {
-				t.Errorf("G17: %s stands at %d of %d after %d events", ch.host, ch.value, last, ch.events)
-			}
+			expect.Equal(t, ch.value, last, "G17: value")
+			expect.That(t, ch.events >= 20, "G17: %s stands at %d of %d after %d events", ch.host, ch.value, last,
+				ch.events)
 			t.Logf("%s: %d events", ch.host, ch.events)
 			if ch.w != nil {
 				ch.w.Close()

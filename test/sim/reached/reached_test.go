@@ -31,5 +31,7 @@ func TestCountsTellWhatWasReached(t *testing.T) {
 	At(1)
 	At(1)
 	got := Counts()
-	expect.That(t, len(got) == 1 && got[States[1].Name] == 2, "counts %v", got)
+	if expect.Equal(t, len(got), 1, "counts: length of got %v", got) {
+		expect.Equal(t, got[States[1].Name], 2, "counts")
+	}
 }
