@@ -54,7 +54,8 @@ func (f *faulty) Write(b []byte) (int, error) {
 	return f.Conn.Write(b)
 }
 
-// A connection that fails at any step is replaced, and the cause is told if it carried no session yet.
+// A connection that fails at any step is replaced. The Conn reports the cause if the connection carried no
+// session yet.
 func TestConnectionThatFailsIsReplaced(t *testing.T) {
 	for step, want := range map[string]string{
 		"SetDeadline 1":     "trouble: refused connected closed", // of the handshake
@@ -90,8 +91,8 @@ func TestConnectionThatFailsIsReplaced(t *testing.T) {
 	}
 }
 
-// A session that the server does not know is over when a server would begin another one, and it was without a
-// connection for its timeout. The question leaves neither session nor connection behind.
+// A session that the server does not know is over if it had no connection for its timeout and a server would
+// begin a new session. Asking the server leaves neither a session nor a connection behind.
 func TestServerIsAskedForANewSession(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -159,7 +160,7 @@ func TestServerIsAskedForANewSession(t *testing.T) {
 	}
 }
 
-// A session that is taken over from another Conn is not given up before this one had it.
+// A Conn does not give up a session that it takes over from another Conn before it has attached to it once.
 func TestResumedSessionIsAskedForUntilItIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var serving atomic.Bool
@@ -208,8 +209,8 @@ func TestPingsFollowRequests(t *testing.T) {
 	})
 }
 
-// What only reads, or does no harm twice, is asked again on the next connection. What changes something is
-// not.
+// A request that only reads, or does no harm twice, is sent again on the next connection. A request that
+// changes something is not.
 func TestWhatIsAskedAgain(t *testing.T) {
 	set := zk.SetData{Path: "/r", Version: -1}
 	for name, x := range map[string]struct {
@@ -282,7 +283,8 @@ func TestWhatIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A read without a waiting caller is not asked again, be it given up before the connection is lost or after.
+// A read whose caller has stopped waiting is not sent again, whether the caller stopped before or after the
+// connection was lost.
 func TestReadGivenUpIsNotAskedAgain(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An answer with fewer results than the multi has operations is no answer.
+// An answer with fewer results than the multi has operations is an error.
 func TestAnswerOfAMultiThatEndsEarly(t *testing.T) {
 	for _, answer := range [][]byte{nil, jute.AppendMultiHeader(nil, -1, true, -1)} {
 		d := jute.NewDecoder(answer)
@@ -53,8 +53,8 @@ func TestOldAnswerOfACreateInAMulti(t *testing.T) {
 	}
 }
 
-// A refused multi is to blame on the first operation with a code of its own. The others have no error, or the
-// one that says that another operation failed.
+// The first operation with its own error code caused the refusal of a multi. The other operations have no
+// error, or the code that says that another operation failed.
 func TestOperationToBlame(t *testing.T) {
 	const runtimeInconsistency = -2
 	for want, codes := range [][]jute.ErrCode{

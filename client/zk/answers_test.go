@@ -159,7 +159,7 @@ func TestLengthsOfAHandshake(t *testing.T) {
 	}
 }
 
-// An event of a node outside the chroot is of no node that the program knows, and harms nothing.
+// An event of a node outside the chroot does no harm: the program does not know the node.
 func TestEventOutsideTheChroot(t *testing.T) {
 	leak.Check(t)
 	stat := jute.AppendStat(nil, &zk.Stat{Version: 5})

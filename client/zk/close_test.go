@@ -84,7 +84,7 @@ func (e ends) Done() <-chan struct{} {
 
 func (ends) Err() error { return context.Canceled }
 
-// A Dial that is given up just when it connects waits for no answer to the end of its session.
+// A Dial that is given up just when it connects does not wait for the answer to the end of its session.
 func TestDialGivenUpWhileItConnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 200 { // it is not given up in one of two

@@ -22,7 +22,7 @@ import (
 
 var errNo = errors.New("refused")
 
-// piped returns a connection whose other end does something until it has no more to do.
+// piped returns a connection whose other end runs a function.
 func piped(do func(net.Conn)) *closing {
 	near, far := net.Pipe()
 	go func() {
@@ -109,8 +109,9 @@ func TestNextServerIsTriedBeside(t *testing.T) {
 	}
 }
 
-// A connection of no use is closed: one that is there too late, one on which the server does not greet, one
-// without the TLS that is wanted, and one that only asks why the server does not greet.
+// The Conn closes each connection that it cannot use: a connection that came too late, one without a
+// greeting, one without the required TLS, and one that was opened only to learn why the server does not
+// greet.
 func TestConnectionsOfNoUseAreClosed(t *testing.T) {
 	for name, x := range map[string]struct {
 		tls  *tls.Config
@@ -163,7 +164,7 @@ func TestConnectionsOfNoUseAreClosed(t *testing.T) {
 	}
 }
 
-// A connection ends the reported trouble, also if the cause is found late.
+// With a connection no trouble is reported, even if its cause is found later.
 func TestTroubleEndsWithAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -241,7 +242,8 @@ func TestOrderOfServersIsRandom(t *testing.T) {
 	quit(c)
 }
 
-// Servers that are of no use are asked about once a second. A connection that was of use is replaced at once.
+// The Conn tries unusable servers about once a second. It replaces a lost connection at once if that
+// connection was usable.
 func TestServersOfNoUseAreAskedLessAndLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -129,7 +129,7 @@ func answering(t *testing.T, do func(net.Conn)) string {
 	return ln.Addr().String()
 }
 
-// A server that cannot be used is of one of a few kinds, and each asks for another remedy.
+// A server is unusable for one of a few reasons, and each reason has its own remedy.
 func TestTroubleNamesTheCause(t *testing.T) {
 	leak.Check(t)
 	hear := func(conn net.Conn) { conn.Read(make([]byte, 100)) }
@@ -183,8 +183,8 @@ func TestTroubleNamesTheCause(t *testing.T) {
 	}
 }
 
-// A server that has taken the connection and not answered is named as long as it is asked, not behind the attempt
-// alone.
+// The trouble names a server that has accepted the connection but not answered, during the attempt and after
+// it.
 func TestServerThatIsSilentIsNamed(t *testing.T) {
 	leak.Check(t)
 	asked, answer := make(chan bool, 1), make(chan bool)
@@ -254,7 +254,7 @@ func TestTLS(t *testing.T) {
 		must.Get(c.Get(ctx, "/tls"))(t)
 		must.OK(t, c.Close(ctx))
 
-		// A certificate without an issuer that the client knows is trouble that is told.
+		// The Conn reports a certificate whose issuer it does not know.
 		told := make(chan error, 100)
 		bad := must.Get(zk.Open(front, zk.Options{
 			TLS: &tls.Config{}, OnTrouble: func(_ string, err error) {

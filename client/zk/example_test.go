@@ -44,7 +44,8 @@ func Example() {
 	// Output: hello true
 }
 
-// A watch tells of the next change after the read that set it, so a loop of reads misses no state for good.
+// A watch reports the next change after the read that set it. So a loop of reads always arrives at the newest
+// state.
 func ExampleConn_GetW() {
 	withServer(func(ctx context.Context) error {
 		conn, err := zk.Dial(ctx, servers, zk.Options{})

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What is not the answer to a handshake grants no session, and ends none.
+// Bytes that are not the answer to a handshake neither grant nor end a session.
 func TestAnswersThatGrantNoSession(t *testing.T) {
 	hello := func(timeout, password int32) []byte {
 		b := jute.AppendLong(jute.AppendInt(jute.AppendInt(jute.AppendInt(nil, 37), 0), timeout), 7)
@@ -51,8 +51,8 @@ func TestAnswersThatGrantNoSession(t *testing.T) {
 	}
 }
 
-// Why a server closes connections is found out on another one, and not again before it is of use. That takes
-// a moment, even if the server says nothing.
+// The Conn opens one more connection to learn why a server closes connections. It does so again only after
+// the server was usable. This takes a moment, even if the server says nothing.
 func TestWhyAServerClosesConnections(t *testing.T) {
 	for name, x := range map[string]struct {
 		probe func(conn net.Conn)

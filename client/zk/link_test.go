@@ -66,7 +66,7 @@ func beside(do func()) <-chan struct{} {
 	return done
 }
 
-// A goroutine that makes a request writes those of others as well, but for two rounds at most.
+// A goroutine that makes a request also writes the requests of other goroutines, for at most two rounds.
 func TestWriterOfOthersRequestsIsRelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, g := linked(t)
@@ -93,7 +93,7 @@ func TestWriterOfOthersRequestsIsRelieved(t *testing.T) {
 		written("/d")
 		g.end <- nil
 		synctest.Wait()
-		// The next request is written by its own goroutine again, as one behind just two rounds is.
+		// The next goroutine writes its own request again, and so does one whose request waits behind two rounds.
 		first = send("/e")
 		written("/e")
 		must.That(t, !closed(first), "the request does not wait to be written")
@@ -109,8 +109,8 @@ func TestWriterOfOthersRequestsIsRelieved(t *testing.T) {
 	})
 }
 
-// With more unanswered than a socket takes at once, a request does not wait until it is written. Answers
-// make room again.
+// While more bytes are unanswered than a socket takes at once, a request does not wait until it is written.
+// Answers make room again.
 func TestManyUnansweredBytesAreWrittenBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, l, g := linked(t)
@@ -160,7 +160,7 @@ func TestSendSoonDoesNotWaitForTheConnection(t *testing.T) {
 	})
 }
 
-// A caller that has its answer finds the bytes of its request counted.
+// The bytes of a request are counted before its caller gets the answer.
 func TestBytesAreCountedBeforeTheyAreSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, g := linked(t)
@@ -184,7 +184,7 @@ func TestWriteThatFailsEndsTheConnection(t *testing.T) {
 	})
 }
 
-// Numbers of requests are positive: the others have a meaning.
+// Numbers of requests are positive, because other numbers have a special meaning.
 func TestNumbersOfRequestsBeginAgain(t *testing.T) {
 	c, l, _ := linked(t)
 	c.xid = math.MaxInt32 - 1
@@ -203,7 +203,7 @@ func TestNumbersOfRequestsBeginAgain(t *testing.T) {
 	}
 }
 
-// The answer to an identity may come ahead of others, which keep their order.
+// The answer to an identity may come before earlier answers, which keep their order.
 func TestAnswerToAnIdentityOvertakes(t *testing.T) {
 	c, l, _ := linked(t)
 	calls := []*call{&newGet("", "/a", noWatch).call, &newGet("", "/b", noWatch).call,
@@ -265,7 +265,7 @@ func TestReadGivenUpBetweenTwoTries(t *testing.T) {
 	})
 }
 
-// The last state is the last word, also of a connection that is made while the session ends.
+// No state follows Expired or Closed, even if a connection is made while the session ends.
 func TestNoStateFollowsTheLast(t *testing.T) {
 	for _, last := range []State{Expired, Closed} {
 		var told []State
@@ -291,7 +291,8 @@ func TestNoConnectionForASessionThatIsOver(t *testing.T) {
 	}
 }
 
-// The time between two tries grows up to the last, and is never a quarter longer or shorter than that.
+// The pause between two tries grows up to the longest one. Each differs from its planned length by less than
+// a quarter.
 func TestPausesGrow(t *testing.T) {
 	const first, last = 50 * time.Millisecond, time.Second
 	for n, want := range map[int]time.Duration{1: first, 2: 2 * first, 3: 4 * first, 4: 8 * first, 5: 16 * first,
@@ -303,8 +304,8 @@ func TestPausesGrow(t *testing.T) {
 	}
 }
 
-// A session is over by this side's clock after its timeout without a connection. One that never had a
-// connection here has no such time.
+// By the client's clock a session is over after its timeout without a connection. A session that never had a
+// connection here has no such end.
 func TestOutlived(t *testing.T) {
 	hourAgo := time.Now().Add(-time.Hour)
 	for name, x := range map[string]struct {

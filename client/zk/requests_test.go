@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What is sent soon goes ahead of what is sent after it, and alone if nothing is.
+// A request of SendSoon goes before the requests after it, and leaves alone if no other request comes.
 func TestSendSoon(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
@@ -120,7 +120,7 @@ func TestMultiSaysWhatHappened(t *testing.T) {
 	})
 }
 
-// TestOneFlight checks that what is piped is done in its order.
+// TestOneFlight checks that the server carries out the requests of a Pipe in their order.
 func TestOneFlight(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
@@ -219,7 +219,7 @@ func TestNamesWithoutAllocation(t *testing.T) {
 			expect.Equal(t, len(name), 44, "name %q", name)
 			break
 		}
-		// A list that is given back leaves the others as they are.
+		// Giving a list back does not change other lists.
 		want := names.List()
 		for range 10 {
 			other := must.Get(c.Names(ctx, "/n"))(t)
@@ -259,7 +259,7 @@ func TestStatesAndEventsHaveNames(t *testing.T) {
 	}
 }
 
-// What is asked for in one flight is answered in its order, watches and transactions too.
+// The requests of one flight, including watches and transactions, are answered in their order.
 func TestFlightOfEveryKind(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr+"/top", zk.Options{}), within(t)

@@ -114,7 +114,7 @@ func TestReadsThatFailedBetweenServersAreRepeated(t *testing.T) {
 	})
 }
 
-// Some codes say that a write may have been done all the same; with every other one it was not.
+// Some error codes leave open whether a write took effect. With every other code it did not.
 func TestCodesThatLeaveTheOutcomeOpen(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -279,7 +279,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		is(t, c.Err(), zk.ErrClosed)
 		must.OK(t, c.Close(ctx))
 
-		// A server that does not answer cannot keep a client.
+		// A client leaves a server that does not answer.
 		c, p := proxied(t, addr, zk.Options{})
 		p.Blackhole(true)
 		pipe = c.Pipe()
@@ -318,8 +318,8 @@ func TestIdentitiesComeAlong(t *testing.T) {
 	})
 }
 
-// A Conn with the key of another one's session takes the session over and can close it;
-// a wrong password does not do.
+// A Conn with the key of another one's session takes the session over and can close it; with a wrong password
+// it cannot.
 func TestResume(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		ctx := within(t)
@@ -400,7 +400,8 @@ func silent(t *testing.T, text string) string {
 	return ln.Addr().String()
 }
 
-// TestOneGoodServerIsEnough has others that are refused, silent, unknown, or not what they should be.
+// TestOneGoodServerIsEnough has one good server among servers that refuse, are silent, do not exist, or speak
+// another protocol.
 func TestOneGoodServerIsEnough(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		others := []string{must.Refused(t), silent(t, ""), silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n"),
@@ -415,7 +416,7 @@ func TestOneGoodServerIsEnough(t *testing.T) {
 	})
 }
 
-// TestTroubleIsTold checks that a Dial in vain says what was wrong with whom.
+// TestTroubleIsTold checks that a failed Dial names each server and its fault.
 func TestTroubleIsTold(t *testing.T) {
 	leak.Check(t)
 	refused := must.Refused(t)
@@ -469,7 +470,7 @@ func TestParseServers(t *testing.T) {
 }
 
 // A server that has lost its data refuses every session that has seen more than it has. When the session is
-// over by this side's clock as well, it ends here: the program can open another one.
+// over by the client's clock too, the Conn ends it, and the program can open another one.
 func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	leak.Check(t)
 	config := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond}
@@ -480,7 +481,7 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	for made := 0; made < 5; made++ {
 		_, err := c.Create(within(t), zk.Create{Path: "/n-", Mode: zk.EphemeralSequential})
 		if errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrConnectionLost) {
-			// The machine stood still: once more.
+			// The machine stood still, so the test tries again.
 			c, p = proxied(t, old.Addr, opt)
 			made = -1
 			continue
@@ -506,7 +507,7 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	p.Cut()
 	select {
 	case <-c.Over():
-		t.Error("the session ended without a word of a server")
+		t.Error("the session ended before a server said so")
 	case <-time.After(3 * before.Timeout):
 	}
 	p.Blackhole(false)
@@ -521,7 +522,7 @@ func TestLongTimeoutIsNotShort(t *testing.T) {
 	}
 }
 
-// What cannot be used is refused before anything is dialled.
+// Open refuses options that cannot work before it dials.
 func TestOpenRefusesWhatCannotBeUsed(t *testing.T) {
 	for _, opt := range []zk.Options{{Timeout: -1}, {AttemptLimit: -1}, {MaxRequest: -1}} {
 		_, err := zk.Open("127.0.0.1:1", opt)
@@ -563,7 +564,7 @@ func TestConnDescribesItself(t *testing.T) {
 	})
 }
 
-// Every call passes on that the server refused it.
+// Every call returns the server's refusal.
 func TestEveryCallTellsOfARefusal(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})

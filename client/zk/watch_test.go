@@ -243,8 +243,8 @@ func TestEventBeforeNewState(t *testing.T) {
 	})
 }
 
-// A server keeps the end of a node to itself from who may not read it. Once an answer
-// has told that the node is gone, its watch is over, and not kept forever.
+// A server does not report the end of a node to a client that may not read it. Once an answer shows that the
+// node is gone, the Conn drops its watch instead of keeping it forever.
 func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		owner := dial(t, addr, zk.Options{Auth: []zk.Auth{{Scheme: "digest", Secret: []byte("owner:x")}}})
@@ -287,7 +287,7 @@ func TestSubscriptionWhoseWatchWasRemoved(t *testing.T) {
 	})
 }
 
-// Subscriptions of one node share the server's watch. One that ends leaves the others.
+// Subscriptions of one node share the server's watch. The end of one does not end the others.
 func TestSubscriptionsOfOneNode(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -370,7 +370,7 @@ func TestKindsOfSubscriptionsOfOneNode(t *testing.T) {
 	})
 }
 
-// A caller that no longer waits for its subscription does not get one later.
+// A subscription that comes after its caller has stopped waiting is dropped.
 func TestSubscriptionThatIsGivenUp(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A peer that closes a connection without an answer is told from one that answers, or cannot be reached, at
-// whichever step the error comes.
+// The Conn distinguishes a peer that closes a connection without an answer from a peer that answers and from
+// one that cannot be reached, at whichever step the error comes.
 func TestErrorsThatSayNothing(t *testing.T) {
 	op := func(name string, err error) error {
 		return &net.OpError{Op: name, Net: "tcp", Source: &net.TCPAddr{Port: 40123}, Addr: &net.TCPAddr{Port: 2181},
@@ -35,7 +35,7 @@ func TestErrorsThatSayNothing(t *testing.T) {
 		{tls.RecordHeaderError{Msg: "not TLS"}, true, "tls: not TLS", "does not speak TLS"},
 	} {
 		for _, err := range []error{x.err, fmt.Errorf("%w", x.err)} {
-			expect.Equal(t, wordless(err), !x.says, "%v: without a word", err)
+			expect.Equal(t, wordless(err), !x.says, "%v: whether the server said nothing", err)
 			expect.Has(t, whyTLS(err).Error(), x.tls)
 			expect.Equal(t, errors.Is(whyTLS(err), errNoTLS), x.tls == "does not speak TLS", "%v: no TLS", err)
 		}

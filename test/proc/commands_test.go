@@ -178,7 +178,7 @@ func known(command string) bool {
 	return false
 }
 
-// The tests that are said to run commands exist.
+// The tests that the table names exist.
 func TestCommandsAreFollowedByTestsThatExist(t *testing.T) {
 	tests := map[string]bool{}
 	must.OK(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {

@@ -31,7 +31,7 @@ func TestG2G21KillLeader(t *testing.T) {
 	c.SameState()
 }
 
-// TestG2KillAll kills every server at once: what was answered is on disk.
+// TestG2KillAll kills every server at once: every answered write is on disk.
 func TestG2KillAll(t *testing.T) {
 	c := cluster.Three(t)
 	w := StartWriters(t, c, 2, 30*time.Second)

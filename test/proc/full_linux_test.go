@@ -51,7 +51,7 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 		out, err := exec.Command(bin, args...).CombinedOutput()
 		return string(out), err
 	}
-	// fills runs a command that finds no room, then again when there is some.
+	// fills runs a command on a full disk, then again when there is room.
 	fills := func(disk string, args ...string) {
 		t.Helper()
 		before := files(t, disk)
@@ -175,7 +175,7 @@ func (p *pipedLog) fill(t *testing.T) {
 	}
 }
 
-// longestGap returns how long there was no write of these clients, at most, in the time after a moment.
+// longestGap returns the longest time without a write of these clients after a moment.
 func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.Server) (
 	longest time.Duration) {
 	w.t.Helper()

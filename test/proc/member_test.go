@@ -188,7 +188,7 @@ func TestServerAddedAgainWhileItRunsServes(t *testing.T) {
 	e := startMembers(t, 0)
 	one, three := e.Servers[0], e.Servers[2]
 	e.must(one, "remove", "3")
-	must.Await(t, "it serves no more", 30*time.Second, func() bool { return three.Mode() == "" })
+	must.Await(t, "it no longer serves", 30*time.Second, func() bool { return three.Mode() == "" })
 	e.must(one, "add", "3", three.Peer)
 	e.must(one, "promote", "3")
 	must.Await(t, "it serves again", 30*time.Second, func() bool { return three.Mode() != "" })
@@ -208,7 +208,7 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	must.OK(t, four.Spawn())
 	e.must(three, "add", "4", four.Peer)
 	e.must(three, "remove", "2")
-	must.Await(t, "the removed server serves no more", 30*time.Second, func() bool { return two.Mode() == "" })
+	must.Await(t, "the removed server no longer serves", 30*time.Second, func() bool { return two.Mode() == "" })
 
 	one.Kill()
 	must.OK(t, os.RemoveAll(one.Data()))
@@ -216,7 +216,7 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 		_, _, code := e.member(three, "remove", "1")
 		return code == 0
 	})
-	// Not there yet: promote says so, and does not only count.
+	// The server does not run yet: promote says so, and does not only count log entries.
 	e.post(three, `{"op":"add","id":1,"addr":"`+one.Peer+`"}`)
 	_, errs, code := e.member(three, "-w", "1", "promote", "1")
 	expect.Equal(t, code, 1, "promote a server that does not run: exit code; it says %s", errs)
@@ -297,7 +297,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 
 	second := e.Servers[1]
 	sh(steps[3])
-	must.Await(t, "the removed server serves no more", 30*time.Second, func() bool {
+	must.Await(t, "the removed server no longer serves", 30*time.Second, func() bool {
 		return second.Mode() == ""
 	})
 	must.Await(t, "it says why", 30*time.Second, func() bool {

@@ -85,7 +85,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 		for _, s := range e.Servers {
 			seen = seen || strings.Contains(s.Log(1<<30), "op=address") && strings.Contains(s.Log(1<<30), moved.Peer)
 		}
-		expect.That(t, seen, "no log has a line of it")
+		expect.That(t, seen, "no log mentions the move")
 		// Its vote counts: after the loss of another server, the remaining two can write.
 		rest[1].Kill()
 		c := dialZK(t, "", moved)
@@ -161,8 +161,8 @@ func TestMembersOfALargeCluster(t *testing.T) {
 func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	one, two, three, four := e.Servers[0], e.Servers[1], e.Servers[2], e.Servers[3]
 	fillMembers(t, nodes, one, two, three)
-	// ask is a running server that does not lead, so that commands sent to it continue when the leader is
-	// killed.
+	// ask is a running server that does not lead: the test sends the commands to it, so they continue when the
+	// leader is killed.
 	ask := func(not ...*cluster.Server) *cluster.Server {
 		t.Helper()
 		var found *cluster.Server

@@ -150,7 +150,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 		}
 	}
 	must.Get(c.Reconfig(stay, -1))(t)
-	must.Await(t, "the old leader serves no more", 30*time.Second, func() bool { return leader.Mode() == "" })
+	must.Await(t, "the old leader no longer serves", 30*time.Second, func() bool { return leader.Mode() == "" })
 	must.Await(t, "four are left", 30*time.Second, func() bool {
 		return len(e.roles(at)) == len("1 voter, 2 voter, 3 voter, 4 voter")
 	})
@@ -158,7 +158,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	// A client that removes its own server is answered by that server.
 	expect.OK(t, expect.Err(c.IncrementalReconfig(nil, []string{strconv.Itoa(at.ID)}, -1)),
 		"removing the server of the connection")
-	must.Await(t, "it serves no more", 30*time.Second, func() bool { return at.Mode() == "" })
+	must.Await(t, "it no longer serves", 30*time.Second, func() bool { return at.Mode() == "" })
 	rest := e.others(leader)
 	must.Await(t, "three are left", 30*time.Second, func() bool {
 		return len(e.roles(rest[len(rest)-1])) == len("1 voter, 2 voter, 3 voter")

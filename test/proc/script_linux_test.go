@@ -43,7 +43,7 @@ func freeRow(t *testing.T) int {
 	return 0
 }
 
-// startScript starts it in a new directory, or again where it ran before.
+// startScript starts the script in a new directory, or again where it ran before.
 func startScript(t *testing.T, before *script) *script {
 	t.Helper()
 	file := must.Get(filepath.Abs("../cluster.sh"))(t)
@@ -156,7 +156,7 @@ func TestClusterScript(t *testing.T) {
 			n := s.serving()
 			expect.Equal(t, n, 0, "%s: %d servers still answer", test.name, n)
 		}
-		expect.That(t, !warned, "whoever tries it out and ends it is warned:\n%s", s)
+		expect.That(t, !warned, "Ctrl-C makes the servers log warnings:\n%s", s)
 	}
 	formed := strings.Contains(s.String(), "new cluster formed")
 	expect.That(t, !formed, "the data was not found again")

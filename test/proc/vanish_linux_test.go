@@ -212,8 +212,7 @@ func (w *wires) dial(from int, addr string, limit time.Duration) (net.Conn, erro
 	return c, err
 }
 
-// vanish takes a host off the switch: whatever is sent to it or by it is lost
-// without a word. appear plugs it in again.
+// vanish takes a host off the switch: packets to it and from it are lost silently. appear plugs it in again.
 func (w *wires) vanish(host int) {
 	w.t.Helper()
 	w.ip("-n", w.ns("sw"), "link", "set", fmt.Sprintf("p%d", host), "nomaster")

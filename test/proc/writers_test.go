@@ -69,7 +69,7 @@ func (w *Writers) Of(s *cluster.Server) (list []*Writer) {
 	return list
 }
 
-// FirstAfter returns the first answer after a moment, to any client but those of a server.
+// FirstAfter returns the first answer after a moment to a client of any server except one.
 func (w *Writers) FirstAfter(at time.Time, except *cluster.Server) (first time.Time, ok bool) {
 	for _, one := range w.all {
 		if one.Server == except {

@@ -71,7 +71,7 @@ func TestZkCliReconfigures(t *testing.T) {
 		must.Await(t, want, time.Minute, func() bool { return e.roles(fourth) == want })
 	}
 	are("1 voter, 2 voter, 4 voter")
-	must.Await(t, "the third serves no more", time.Minute, func() bool { return e.Servers[2].Mode() == "" })
+	must.Await(t, "the third no longer serves", time.Minute, func() bool { return e.Servers[2].Mode() == "" })
 	if out := zkCli(t, fourth.Client, "addauth digest super:"+password, "reconfig -members "+
 		member(e.Servers[0])+","+member(fourth)); !strings.Contains(out, "Committed new configuration:") {
 		t.Error(out)
@@ -79,7 +79,7 @@ func TestZkCliReconfigures(t *testing.T) {
 	are("1 voter, 4 voter")
 	if out := zkCli(t, fourth.Client, "addauth digest super:"+password,
 		"reconfig -remove 1,4"); !strings.Contains(out, "Arguments are not valid") {
-		t.Errorf("nobody left: %s", out)
+		t.Errorf("no server is left: %s", out)
 	}
 }
 

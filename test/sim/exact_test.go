@@ -50,12 +50,12 @@ func setSeed(seed uint64, ways int)
 //go:linkname runtimeState
 func runtimeState(*[11]uint64)
 
-// And so is collectGarbage.
+// collectGarbage is defined there, too.
 //
 //go:linkname collectGarbage
 func collectGarbage()
 
-// And waitOften.
+// waitOften is defined there, too.
 //
 //go:linkname waitOften
 func waitOften(bool)

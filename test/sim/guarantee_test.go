@@ -232,7 +232,7 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 		for _, w := range []*wire.Conn{unknownHere, never} {
 			_, err := c.attach("c0", leader, w)
 			expect.Fails(t, err)
-			expect.That(t, !errors.Is(err, wire.ErrRefused), "G13: the leader of before, cut off, answered %v", err)
+			expect.That(t, !errors.Is(err, wire.ErrRefused), "G13: the former leader, which is cut off, answered %v", err)
 		}
 		if _, err := c.attach("c0", others[1], never); !errors.Is(err, wire.ErrRefused) {
 			t.Errorf("G13: the majority answered %v to a session that never was", err)

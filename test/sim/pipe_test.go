@@ -82,7 +82,7 @@ func TestNobodyHearsOfAProcessThatIsGone(t *testing.T) {
 		n.Freeze("b")
 		n.Crash("a")
 		if _, err := near.Write([]byte("all is durable")); err == nil {
-			t.Error("it goes on talking")
+			t.Error("the frozen process still sends")
 		}
 		n.Thaw("b")
 		heard, err := far.Read(make([]byte, 100))

@@ -166,7 +166,7 @@ func TestR5LeaderVanishesWhileItSendsASnapshot(t *testing.T) {
 		vanished := time.Now()
 		for c.leader() == leader || c.leader() == 0 {
 			if time.Since(vanished) > slowest {
-				t.Fatalf("R5: nobody leads %v after the leader's host has vanished", slowest)
+				t.Fatalf("R5: no server leads %v after the leader's host has vanished", slowest)
 			}
 			time.Sleep(20 * time.Millisecond)
 			if id := others[0]; c.server(id).Node().Status().Role == "leader" {
@@ -455,8 +455,8 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Duration(40+round%50) * time.Millisecond)
-			// A server that loses the connection opens one to the next leader at once. A server that hears
-			// nothing may by then have heard of the stored entries.
+			// A server that loses the connection opens one to the next leader at once. A server that hears nothing may
+			// already know of the stored entries by then.
 			if round%4 > 0 {
 				c.crash(leader)
 				wg.Wait()

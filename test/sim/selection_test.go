@@ -38,7 +38,7 @@ func parseSelection(text string) (selection, error) {
 			}
 			var r span
 			if n, _ := fmt.Sscanf(part, "%d-%d", &r.first, &r.last); n == 0 {
-				return nil, fmt.Errorf("%q is no number", part)
+				return nil, fmt.Errorf("%q is not a number", part)
 			} else if n == 1 {
 				r.last = r.first
 			}

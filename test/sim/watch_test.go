@@ -225,10 +225,10 @@ func TestG18EventsRevealNothingUnreadable(t *testing.T) {
 			must.OK(t, w.Sync("/"))
 		}
 		if len(friend.Events) < 5 {
-			t.Errorf("who may read was told only %+v", friend.Events)
+			t.Errorf("the client that may read was told only %+v", friend.Events)
 		}
 		if len(stranger.Events) > 0 {
-			t.Errorf("G18: who may not read was told %+v", stranger.Events)
+			t.Errorf("G18: the client that may not read was told %+v", stranger.Events)
 		}
 		// The secret is also made while the stranger moves to another server.
 		zxid := stranger.Zxid

@@ -101,7 +101,7 @@ func startMariaDB(t *testing.T) *database {
 		"--auth-root-authentication-method=normal", "--skip-test-db")
 	out, err := install.CombinedOutput()
 	must.OK(t, err, "%s", out)
-	// The server tells again of transactions after a tenth of a second without a question.
+	// The server renews its list of transactions only after a tenth of a second without a query.
 	const count = "DO SLEEP(0.2); SELECT count(*) FROM information_schema.innodb_trx WHERE "
 	d := &database{t: t, begin: "START TRANSACTION;", serial: "bigint AUTO_INCREMENT PRIMARY KEY",
 		open: count + "trx_rows_modified > 0;", blocked: count + "trx_state = 'LOCK WAIT';",

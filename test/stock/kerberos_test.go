@@ -169,7 +169,7 @@ func runCli(t *testing.T, env []string, line string, words ...string) (result st
 	var all strings.Builder
 	for lines := bufio.NewScanner(errs); lines.Scan(); {
 		fmt.Fprintln(&all, lines.Text())
-		// It takes the first lines of its input for granted only once it is there.
+		// The shell may lose lines that it gets before it is connected.
 		if strings.Contains(lines.Text(), "CONNECTED_STATE") {
 			fmt.Fprintln(in, line)
 		}
@@ -196,8 +196,8 @@ func runFor(t *testing.T, env []string, words ...string) string {
 	return out.String()
 }
 
-// kdc is a Kerberos of its own, on a loopback port, with all its files in one
-// directory. The machine's own Kerberos is not touched.
+// kdc is a separate Kerberos server, on a loopback port, with all its files in one directory. The machine's
+// own Kerberos is not touched.
 type kdc struct {
 	dir   string
 	realm string

@@ -79,7 +79,7 @@ func startViewed(t *testing.T) *viewed {
 		"http://" + e.Servers[0].Admin}
 }
 
-// lock is a lock as the view tells of it.
+// lock is a lock as the view shows it.
 type lock struct {
 	Path         string
 	Kind         string

@@ -56,8 +56,8 @@ type asked struct {
 	version                   int64
 }
 
-// answered is what came of it: the error, or the members but the first three,
-// whose addresses are each ensemble's own.
+// answered is the answer to it: the error, or the members except the first three, whose addresses differ
+// between the ensembles.
 type answered struct{ anybody, super string }
 
 // TestReconfigAsZooKeeper sends the same requests to a ZooKeeper ensemble and to a cluster of zlockd, one

@@ -29,7 +29,7 @@ func ownServers(t *testing.T) (zlockd string) {
 	return zlockd
 }
 
-// kerberosServers is ownServers for zlockd with Kerberos, which is a module of its own.
+// kerberosServers is ownServers for zlockd with Kerberos, which is a separate module.
 func kerberosServers(t *testing.T) (zlockd string) {
 	t.Helper()
 	ownServers(t)

@@ -53,7 +53,7 @@ func TestTicketsQueueWithStockClients(t *testing.T) {
 			two := queue[2]
 			expect.Equal(t, fmt.Sprint(queue), fmt.Sprint([]string{one, by["a"], two}), "who holds and waits")
 			ask(204, "DELETE", "1", "")
-			// The program's first session holds; the second comes behind the ticket.
+			// The program's first session holds; the second queues behind the ticket.
 			queue = v.sessions(c.path, 1, 2)
 			expect.Equal(t, fmt.Sprint(queue), fmt.Sprint([]string{by["a"], two, by["b"]}), "after the first ticket")
 			ask(202, "POST", "2", c.query)

@@ -170,7 +170,7 @@ func TestZkCliOneShot(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		// The client's own thread prints its event before the answer or behind it.
+		// The client's own thread prints its event before or after the answer.
 		lines := strings.Split(string(out), "\n")
 		if status != c.status || c.out != "" && !slices.Contains(lines, c.out) || c.errs != "" &&
 			lastLine(errs.String()) != c.errs {

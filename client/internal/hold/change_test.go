@@ -94,7 +94,7 @@ func TestLossDuringAChange(t *testing.T) {
 	}
 }
 
-// With the last lease that writes, the hold of a read-write lock becomes one that reads. The leases that read
+// When the last writing lease ends, the hold of a read-write lock becomes a reader's hold. The reading leases
 // do not wait for that.
 func TestLastWriterMakesReadersOfTheOthers(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func TestHoldIsLostOnce(t *testing.T) {
 		want := Loss{Path: "/b", Node: "/b/n", Reason: Removed}
 		for _, cause := range []error{context.Cause(inner.Context()), context.Cause(l.Context()), inner.Err()} {
 			got, ok := errors.AsType[Loss](cause)
-			must.That(t, ok, "%v is no loss", cause)
+			must.That(t, ok, "%v is not a loss", cause)
 			must.Equal(t, got, want)
 		}
 		must.Is(t, l.Err(), ErrNotHeld)
@@ -116,7 +116,8 @@ func TestNodesStayForTheGrace(t *testing.T) {
 	}
 }
 
-// A lease ends for its user at the limit and at the deadline, whatever timers do, and says when that will be.
+// A lease ends for its user at the limit and at the deadline, even if no timer fires. It says when that will
+// be.
 func TestLeaseEndsByTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -140,8 +141,8 @@ func TestLeaseEndsByTheClock(t *testing.T) {
 	})
 }
 
-// The first request to give a lock back reaches every lease, including later ones. It ends a hold that is set
-// to end then.
+// The first request to give a lock back reaches every lease, including later ones. It ends the hold if the
+// hold is revocable.
 func TestWishReachesEveryLease(t *testing.T) {
 	t.Parallel()
 	for _, revocable := range []bool{false, true} {
@@ -156,7 +157,7 @@ func TestWishReachesEveryLease(t *testing.T) {
 				case r := <-l.Asked():
 					expect.Equal(t, r.By, "one")
 				default:
-					t.Errorf("lease %d hears nothing", i)
+					t.Errorf("lease %d gets no request", i)
 				}
 				expect.Equal(t, len(l.Asked()), 0, "more requests")
 			}
@@ -172,7 +173,7 @@ func TestWishReachesEveryLease(t *testing.T) {
 				lostFor(t, l.Err(), Revoked)
 			}
 			must.Equal(t, left.Load(), 1, "given up")
-			must.That(t, !h.wish(recipe.Revocation{}), "a lost hold takes a wish")
+			must.That(t, !h.wish(recipe.Revocation{}), "a lost hold accepts a request")
 		})
 	}
 }
@@ -188,7 +189,7 @@ func TestSequencersOfAHold(t *testing.T) {
 		must.Equal(t, l.Path(), "/a")
 		must.Equal(t, l.Token(), 5)
 		must.Equal(t, l.Mode(), fence.Exclusive)
-		must.That(t, h.has(Node{Path: "/a/q"}), "it has not its place")
+		must.That(t, h.has(Node{Path: "/a/q"}), "it does not have its place")
 		must.That(t, !h.has(Node{Path: "/a"}), "it has the path")
 		must.List(t, session.Dirs(h.nodes), []string{"/a", "/a"})
 		for i, op := range deletes(h.nodes) {
@@ -197,7 +198,8 @@ func TestSequencersOfAHold(t *testing.T) {
 	})
 }
 
-// The error of a failed release becomes the loss of the lease, or success if the lock is free all the same.
+// The error of a failed release becomes the loss of the lease. If the lock is free despite the error, the
+// release has succeeded.
 func TestErrorsOfARelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -257,7 +259,7 @@ func TestHoldEndsWithItsSession(t *testing.T) {
 	must.Equal(t, e.Dependents(), 0, "holds")
 }
 
-// A grace of zero means a second, and a negative one no time.
+// A grace of zero means a second; a negative grace means no time.
 func TestGraceOfALimit(t *testing.T) {
 	t.Parallel()
 	for grace, want := range map[time.Duration]time.Duration{0: recipe.DefaultGrace, -1: 0,
@@ -266,12 +268,12 @@ func TestGraceOfALimit(t *testing.T) {
 		expect.Equal(t, o.GraceNow(), want)
 	}
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
-	must.Equal(t, earlier(early, late), early, "the earlier comes first")
-	must.Equal(t, earlier(late, early), early, "the later comes first")
+	must.Equal(t, earlier(early, late), early, "the earlier of an early and a late time")
+	must.Equal(t, earlier(late, early), early, "the earlier of a late and an early time")
 }
 
-// The answer to a question may tell of the end of the session before the client was
-// told: it is the loss of the lease all the same.
+// An answer may show that the session has ended before the client hears of that end. This is the loss of the
+// lease too.
 func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestTasksAreKnownByName(t *testing.T) {
 	must.That(t, first != second, "two tasks have the name %s", first)
 }
 
-// A context holds the locks of its leases, and of those around them, but no permits.
+// A context holds the locks of its leases, and of the leases around them, but no permits.
 func TestLocksThatAContextHolds(t *testing.T) {
 	t.Parallel()
 	s, e := withoutServer()

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What may have happened is tried again, after a pause that grows; what certainly has not happened, or has,
-// is not.
+// A call is repeated, after a pause that grows, while its outcome is unknown. It is not repeated once it has
+// certainly succeeded or failed.
 func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outcomes := []error{ErrAgain, zk.ErrUncertain, zk.ErrConnectionLost, ErrAgain,

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What a lost creation left is removed, whatever number its names got.
+// The nodes that a lost creation left are removed, whatever numbers the server gave them.
 func TestLostCreationIsRemoved(t *testing.T) {
 	var mu sync.Mutex
 	var told []int
@@ -39,7 +39,7 @@ func TestLostCreationIsRemoved(t *testing.T) {
 	})
 }
 
-// A removal that fails is tried again, and given up if the server refuses it for good.
+// The client repeats a failed removal, and gives up if the server refuses it for good.
 func TestRemovalIsTriedAgain(t *testing.T) {
 	k, e := open(t, server.Addr(t), Options{})
 	for name, x := range map[string]struct {
@@ -107,7 +107,7 @@ func TestCreationIsRecoveredWholly(t *testing.T) {
 	}
 }
 
-// A node of the name that was asked for is not adopted if another session made it.
+// The client does not adopt a node with the requested name that another session made.
 func TestNodeOfAnotherSessionIsNotAdopted(t *testing.T) {
 	_, e := open(t, server.Addr(t), Options{})
 	_, other := open(t, server.Addr(t), Options{})
@@ -127,7 +127,7 @@ func TestNodeOfAnotherSessionIsNotAdopted(t *testing.T) {
 	}
 }
 
-// A node is known again by the name that was asked for.
+// The client finds its node again by the requested name.
 func TestNodeIsKnownByItsName(t *testing.T) {
 	id := fresh()
 	names := []string{"_c_" + id.UUID() + "-lock-0000000007", "q-" + id.UUID() + "-W-0000000008",

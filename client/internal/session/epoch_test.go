@@ -109,7 +109,7 @@ func TestEpochEndsOnce(t *testing.T) {
 	must.That(t, isClosed(e.Reap("/a/n")), "the nodes went with the session, but are removed")
 }
 
-// A heartbeat is due earlier with holds than without, and at once on another connection.
+// A heartbeat is due earlier with holds than without them, and at once on a new connection.
 func TestWhenAHeartbeatIsDue(t *testing.T) {
 	_, e, clock := withoutServer()
 	due := func(when string, since, after time.Duration) {
@@ -134,7 +134,7 @@ func TestWhenAHeartbeatIsDue(t *testing.T) {
 	expect.Equal(t, e.ID(), 7)
 }
 
-// A session that was asked for long ago is not valid before it is confirmed.
+// A session that the client requested long ago is not valid before the server confirms it.
 func TestSessionThatTookLongToBegin(t *testing.T) {
 	k, _, clock := withoutServer()
 	late := &Epoch{k: k, confirmed: clock.now, gone: make(chan struct{})}
@@ -144,7 +144,7 @@ func TestSessionThatTookLongToBegin(t *testing.T) {
 	expect.That(t, !late.moved, "its first connection counts as another one")
 }
 
-// A node is looked at again after a part of the timeout, earlier if its watch need not tell of its end.
+// A waiter reads a node again after a part of the timeout, and earlier if the watch may miss the node's end.
 func TestWhenANodeIsLookedAtAgain(t *testing.T) {
 	_, e, _ := withoutServer()
 	for hidden, least := range map[bool]time.Duration{false: 10 * time.Second, true: 2 * time.Second} {

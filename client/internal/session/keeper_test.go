@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Work that is counted is waited for, also if more comes while a goroutine waits.
+// A wait lasts until all counted work is done, even work that begins during the wait.
 func TestTasksAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w tasks
@@ -88,7 +88,7 @@ func TestTroublesAreTold(t *testing.T) {
 	})
 }
 
-// Close waits for the abandoned nodes, but not longer than they can be there.
+// Close waits until the abandoned nodes are gone, but not longer than they can exist.
 func TestCloseWaitsForAbandonedNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, e, clock := withoutServer()
@@ -122,7 +122,7 @@ func TestCloseWaitsForAbandonedNodes(t *testing.T) {
 	})
 }
 
-// The state follows from what is known of the session.
+// The state follows from what the client knows of the session.
 func TestStates(t *testing.T) {
 	alive, dead := &Epoch{}, &Epoch{overdue: true}
 	for _, x := range []struct {

@@ -101,7 +101,8 @@ func TestLocalTurnThatComesTooLate(t *testing.T) {
 	})
 }
 
-// Each node of a lock holds the owner record. A candidate's node holds it after the value, if it is of use.
+// Each node of a lock holds the owner record. A candidate's node holds it after the value, if programs need
+// it.
 func TestContentOfNodes(t *testing.T) {
 	t.Parallel()
 	c, _ := withoutServer()

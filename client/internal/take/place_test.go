@@ -116,7 +116,7 @@ func TestE20SequenceWraps(t *testing.T) {
 	terms := &Terms{ACL: zk.WorldACL(zk.PermAll)}
 	_, looker := dial(t)
 	must.OK(t, looker.Ensure(testCtx(t), d, false, nil))
-	// The server counts too slowly for a test, so the numbers are given.
+	// The server would take too long to count that far, so the test gives the numbers.
 	waiters := make([]*waiter, len(seqs))
 	for i, seq := range seqs {
 		c, e := dial(t)
@@ -148,7 +148,8 @@ func TestE20SequenceWraps(t *testing.T) {
 	}
 }
 
-// A waiter looks at its own node later the farther it is from its turn, and within the session's timeout.
+// The farther a waiter is from its turn, the later it reads its own node again, but always within the
+// session's timeout.
 func TestWhenAWaiterLooksAtItsOwnNode(t *testing.T) {
 	t.Parallel()
 	for ahead, want := range map[int]time.Duration{0: 100, 1: 100, 2: 120, 11: 300, 496: 10_000,

@@ -97,7 +97,7 @@ func TestDecisionsOfAQueuedWriter(t *testing.T) {
 	}
 }
 
-// A writer that readers have overtaken for long enough lets no further reader pass.
+// A writer whose time of being overtaken is over lets no further reader pass.
 func TestDecisionOfAnOverdueWriter(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {

@@ -109,7 +109,7 @@ var edits = map[string][]edit{
 		behind("\twaitReasonSleep:                 true,\n", "\twaitReasonSyncMutexLock:         true,\n"+
 			"\twaitReasonSyncRWMutexRLock:      true,\n\twaitReasonSyncRWMutexLock:       true,\n"),
 	},
-	// Where a run that explores may change to another goroutine.
+	// These are the places where a run that explores may change to another goroutine.
 	"runtime/chan.go": {
 		behind("func chansend1(c *hchan, elem unsafe.Pointer) {\n", "\tsimPoint()\n"),
 		behind("func chanrecv1(c *hchan, elem unsafe.Pointer) {\n", "\tsimPoint()\n"),
