@@ -48,7 +48,7 @@ func newLease(ctx context.Context, h *Hold, mode fence.Mode) *Lease {
 	return l
 }
 
-// Mark returns a context that marks the lease as held, and has its task.
+// Mark returns a context in which the lease counts as held. It has the lease's task.
 func (l *Lease) Mark(ctx context.Context) context.Context {
 	return Task(l.mark(ctx), TaskOf(l.ctx))
 }

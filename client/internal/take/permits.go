@@ -136,7 +136,8 @@ func (s *Permits) parseLimit(data []byte) (int, recipe.Record, error) {
 		}
 		n, err := strconv.Atoi(string(data))
 		if err != nil || n < 1 {
-			return 0, recipe.Record{}, fmt.Errorf("%w: %s has the data %.20q", ErrLimitMismatch, s.path, data)
+			return 0, recipe.Record{}, fmt.Errorf("%w: the data of %s are %.20q, not a number", ErrLimitMismatch,
+				s.path, data)
 		}
 		return n, recipe.Record{}, nil
 	}

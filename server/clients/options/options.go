@@ -157,7 +157,8 @@ func roomForConns(descriptors int64, memory uint64) int {
 	return n
 }
 
-// Negotiate clamps the session timeout a client asked for, in ms.
+// Negotiate returns the session timeout for a client that asks for this one: the nearest that the options
+// allow, in ms.
 func (o *Options) Negotiate(asked int32) int32 {
 	return int32(min(max(int64(asked), o.MinSessionTimeout.Milliseconds()), o.MaxSessionTimeout.Milliseconds()))
 }

@@ -88,7 +88,7 @@ type Stub struct {
 	number  uint64
 }
 
-// NewStub returns a connection whose socket takes nothing, of the address with the account.
+// NewStub returns a connection whose socket accepts no bytes. Its memory goes to the account.
 func NewStub(s *Shared, account *budget.Account) *Stub {
 	c := &Stub{account: account, number: stubs.Add(1)}
 	c.Init(s, c, &net.TCPConn{}, nil)

@@ -170,8 +170,8 @@ func (c *testClient) readAnswer(t *testing.T, answer []byte) {
 	plain := must.Get(c.key.open(rep.Secret, usageAPRep))(t)
 	var secret apRepSecret
 	must.OK(t, decode(plain, &secret, tagAPRepSecret))
-	expect.That(t, secret.Time.Equal(c.auth.Time) && secret.Micros == c.auth.Micros,
-		"it answers %v, %d", secret.Time, secret.Micros)
+	expect.That(t, secret.Time.Equal(c.auth.Time), "it answers %v, %d", secret.Time, secret.Micros)
+	expect.Equal(t, secret.Micros, c.auth.Micros, "microseconds of the answer")
 	c.context.key, c.context.subkeyFlag = secret.Key, wrapAcceptorSubkey
 }
 
@@ -192,8 +192,8 @@ func mirror(key sessionKey, flags byte, text string) []byte {
 // readOffer checks what the server offers.
 func (c *testClient) readOffer(t *testing.T, token []byte) {
 	t.Helper()
-	must.That(t, len(token) >= wrapHeader+4 && token[2] == wrapFromAcceptor|c.context.subkeyFlag,
-		"offer %x", token)
+	must.That(t, len(token) >= wrapHeader+4, "offer %x", token)
+	must.Equal(t, token[2], wrapFromAcceptor|c.context.subkeyFlag, "flags of the offer")
 	head, text, sum := bytes.Clone(token[:wrapHeader]), token[wrapHeader:wrapHeader+4], token[wrapHeader+4:]
 	clear(head[4:8])
 	if want := sure(c.context.key.sum(append(bytes.Clone(text), head...), usageAcceptorSeal)); !bytes.Equal(sum,

@@ -46,9 +46,9 @@ func TestWhoHasATicketIsLetIn(t *testing.T) {
 			} {
 				c := newClient(key, 4, mutual)
 				change(c)
-				if who, err := c.signIn(t, s); err != nil || who != "alice@ZK.TEST" {
-					t.Errorf("%s, %s, mutual %v: %q, %v", suites[etype].name, name, mutual, who, err)
-				}
+				who, err := c.signIn(t, s)
+				expect.OK(t, err, "%s, %s, mutual %v", suites[etype].name, name, mutual)
+				expect.Equal(t, who, "alice@ZK.TEST", "%s, %s, mutual %v: who", suites[etype].name, name, mutual)
 			}
 		}
 	}
@@ -119,9 +119,9 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 		for _, mutual := range []bool{false, true} {
 			client := newClient(key, 4, mutual)
 			c.change(client)
-			who, err := client.signIn(t, s)
-			expect.That(t, errors.Is(err, c.kind) && strings.Contains(err.Error(), c.want),
-				"%s: %q, %v; want %q", name, who, err, c.want)
+			_, err := client.signIn(t, s)
+			expect.Is(t, err, c.kind, "%s", name)
+			expect.Has(t, err.Error(), c.want, "%s: error", name)
 		}
 	}
 	three := Principal{[]string{"a", "b", "c"}, "ZK.TEST"}
@@ -187,7 +187,8 @@ func TestTheRestOfAnExchange(t *testing.T) {
 		client.readOffer(t, sure(e.Answer(nil, now)))
 		_, err := e.Answer(c.last(client), now)
 		_, _, done := e.User()
-		expect.That(t, done == c.ok && (err == nil) == c.ok, "%s: %v, %v", name, done, err)
+		expect.Equal(t, done, c.ok, "%s: whether it is done", name)
+		expect.Equal(t, err == nil, c.ok, "%s: whether it succeeds", name)
 		expect.Fails(t, expect.Err(e.Answer(client.choice("\x01\x00\x00\x00"), now)),
 			"%s: it goes on behind its end", name)
 	}

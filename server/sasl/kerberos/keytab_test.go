@@ -19,27 +19,35 @@ import (
 func TestKeytabOfKadmin(t *testing.T) {
 	b, _ := recorded(t)
 	k, err := parseKeytab(b)
-	must.That(t, err == nil && len(k) == 8, "%d keys, %v", len(k), err)
+	must.OK(t, err)
+	must.Equal(t, len(k), 8, "keys")
 	for i := range b {
 		if cut, err := parseKeytab(b[:i]); err == nil && len(cut) >= len(k) {
 			t.Errorf("%d of %d bytes hold %d keys", i, len(b), len(cut))
 		}
 	}
 	who, mine, err := k.choose("zookeeper/localhost")
-	if err != nil || who.String() != "zookeeper/localhost@ZK.TEST" || len(mine) != 4 || mine[0].version != 2 {
-		t.Errorf("%s, %+v, %v", who, mine, err)
+	if expect.OK(t, err) {
+		expect.Equal(t, who.String(), "zookeeper/localhost@ZK.TEST", "who")
+		if expect.Equal(t, len(mine), 4, "keys of the principal") {
+			expect.Equal(t, mine[0].version, 2, "version")
+		}
 	}
 	// A key that was removed leaves a hole.
 	size := 4 + int(b[5])
 	hole := bytes.Clone(b)
 	hole[2], hole[3], hole[4], hole[5] = 0xff, 0xff, 0xff, -b[5]
-	if rest, err := parseKeytab(hole); err != nil || len(rest) != 7 ||
-		rest[0].principal.String() != k[1].principal.String() {
-		t.Errorf("%d bytes of hole: %d keys, %v", size, len(rest), err)
+	rest, err := parseKeytab(hole)
+	if expect.OK(t, err, "%d bytes of hole", size) {
+		if expect.Equal(t, len(rest), 7, "%d bytes of hole: keys", size) {
+			expect.Equal(t, rest[0].principal.String(), k[1].principal.String(), "%d bytes of hole: principal", size)
+		}
 	}
-	if again, err := parseKeytab(marshalKeytab(k)); err != nil || len(again) != len(k) ||
-		!bytes.Equal(again[7].key.Value, k[7].key.Value) {
-		t.Errorf("written and read: %v", err)
+	again, err := parseKeytab(marshalKeytab(k))
+	if expect.OK(t, err, "written and read") {
+		if expect.Equal(t, len(again), len(k), "written and read: keys") {
+			expect.List(t, again[7].key.Value, k[7].key.Value, "written and read: the last key")
+		}
 	}
 }
 
@@ -79,8 +87,9 @@ func TestKeytabFiles(t *testing.T) {
 		}
 	}
 	for _, file := range []string{filepath.Join(t.TempDir(), "missing"), t.TempDir(), "testdata/recorded.txt"} {
-		if _, err := New(Options{Keytab: file}); err == nil || !strings.Contains(err.Error(), file) {
-			t.Errorf("%s: %v", file, err)
+		_, err := New(Options{Keytab: file})
+		if expect.Fails(t, err, "%s", file) {
+			expect.Has(t, err.Error(), file, "%s: error", file)
 		}
 	}
 }
@@ -108,8 +117,9 @@ func TestKeytabIsReadAgain(t *testing.T) {
 	whole := marshalKeytab(keytab{{server, 1, before}, {server, 2, after}})
 	replace(whole[:20])
 	at = at.Add(lookAgain)
-	if err := try(before, 1); err != nil || !strings.Contains(log.String(), "cannot be used") {
-		t.Errorf("while half a file is there: %v, log %s", err, &log)
+	err := try(before, 1)
+	if expect.OK(t, err, "while half a file is there") {
+		expect.Has(t, log.String(), "cannot be used", "while half a file is there: log")
 	}
 	at = at.Add(time.Millisecond)
 	replace(whole) // seen at once by who needs it
@@ -165,10 +175,10 @@ func TestIdentities(t *testing.T) {
 		p := must.Get(ParsePrincipal(c.principal))(t)
 		n := Names{Rules: parsed, RemoveHost: c.removeHost, RemoveRealm: c.removeRealm, realm: "ZK.TEST"}
 		got, err := n.identity(p)
-		if got != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%s by %s, without host %v, realm %v: %q, %v; want %q", c.principal, c.rules, c.removeHost,
-				c.removeRealm, got, err, c.want)
-		}
+		expect.Equal(t, got, c.want, "%s by %s, without host %v, realm %v", c.principal, c.rules, c.removeHost,
+			c.removeRealm)
+		expect.Equal(t, err == nil, c.want != "", "%s by %s, without host %v, realm %v: whether it succeeds",
+			c.principal, c.rules, c.removeHost, c.removeRealm)
 	}
 }
 

@@ -7,10 +7,10 @@ var Details = map[string]string{
 		"always allowed",
 	"peers":            "The servers that form a new cluster; later the members change by zlock member",
 	"max-client-cnxns": "0 also lifts the other bounds on what an address costs, see docs/limits.md",
-	"max-cnxns": "Without it four fifths of the file descriptors, and half of the memory at 64 KiB " +
-		"for each",
-	"max-sessions": "Clients are closed as by --max-cnxns, and sessions that exist go on. Without it as many " +
-		"as fit into a quarter of the memory at 2 KiB each",
+	"max-cnxns": "By default as many as four fifths of the file descriptors, and half of the memory at 64 KiB " +
+		"each, allow",
+	"max-sessions": "The server then closes new clients as with --max-cnxns; existing sessions go on. By default " +
+		"as many as fit into a quarter of the memory at 2 KiB each",
 	"max-address-sessions": "At most 50,000 by default; no limit while --max-client-cnxns is 0",
 	"read-only-mode": "It begins 2.5 s after the leader is lost. Writes get NOTREADONLY; sessions last as " +
 		"long as the connection, or go on elsewhere",
@@ -23,8 +23,8 @@ var Details = map[string]string{
 	"disk-reserve": "The leader then answers THROTTLEDOP. It also does so if less than twice the size of " +
 		"a snapshot is free",
 	"super-digest": "Make the hash by: printf 'super:secret' | openssl dgst -binary -sha1 | openssl base64",
-	"sasl-users": "Read at the start; refused if it has passwords and every user can read it. Of a JAAS file " +
-		"keyTab and principal of a Krb5LoginModule are read too",
+	"sasl-users": "Read at the start; refused if it has passwords and every user can read it. A JAAS file " +
+		"may also have keyTab and principal of a Krb5LoginModule",
 	"ensemble-names": "They get AUTHFAILED",
 	"require-auth":   "They get SESSIONCLOSEDREQUIRESASLAUTH",
 }

@@ -110,7 +110,7 @@ func Groups(s *Settings) []cli.Group {
 	f.Int64Var(&s.SnapshotEntries, "snapshot-entries", raftfsm.DefaultSnapshotEntries,
 		"take a snapshot every `N` requests")
 	f.Var(withUnit(&s.SnapshotInterval), "snapshot-interval",
-		"and at least this often, when something changed (default never)")
+		"take a snapshot this often too, if something changed (default never)")
 	f.Int64Var(&s.ReserveMiB, "disk-reserve", raftfsm.DefaultDiskReserve>>20,
 		"refuse requests that need more room below this many `MIB` of free disk, 0 = never")
 	f.StringVar(&s.BackupDir, "backup-dir", "", "take backups into `DIR`, one server of a cluster after another")
