@@ -115,10 +115,11 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 		s.OpenFiles, s.Environment)
 	expect.That(t, len(s.Environment) != 0, "updates %+v, %d files, environment %v",
 		s.Summaries["updatelatency"], s.OpenFiles, s.Environment)
-	if brief := i.Status(0); brief.ConnList != nil || brief.SessionList != nil || brief.Counters != nil ||
-		brief.Environment != nil {
-		t.Error("parts were gathered that nobody asked for")
-	}
+	brief := i.Status(0)
+	expect.That(t, brief.ConnList == nil, "the connections were gathered without a request")
+	expect.That(t, brief.SessionList == nil, "the sessions were gathered without a request")
+	expect.That(t, brief.Counters == nil, "the counters were gathered without a request")
+	expect.That(t, brief.Environment == nil, "the environment was gathered without a request")
 
 	i.ResetStats()
 	s = i.Status(0)
@@ -133,10 +134,9 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 	brief := i.Status(0)
 	expect.Equal(t, brief.LogDirSize, 0, "the data directory was walked: LogDirSize")
 	expect.Equal(t, brief.DataDirSize, 0, "the data directory was walked: DataDirSize")
-	if brief.Leads <= 0 || brief.Commit < brief.Applied || brief.Applied == 0 || brief.Last < brief.Commit {
-		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.Leads, brief.Last, brief.Commit,
-			brief.Applied)
-	}
+	expect.That(t, brief.Leads > 0, "it leads for %v", brief.Leads)
+	expect.That(t, 0 < brief.Applied && brief.Applied <= brief.Commit && brief.Commit <= brief.Last,
+		"applied %d, committed %d, log %d: want them in ascending order", brief.Applied, brief.Commit, brief.Last)
 	s := i.Status(report.NeedDirs)
 	expect.That(t, s.LogDirSize != 0, "no log on disk")
 	for _, x := range i.Status(report.NeedMetrics | report.NeedDirs).Extra {
@@ -295,9 +295,9 @@ func TestClusterMeasuresMove(t *testing.T) {
 	must.OK(t, led.Node().Snapshot())
 	e.moved(led, "snapshottime")
 	s := led.Status(0)
-	if s.Snapshot.Zxid <= 0 || s.Snapshot.Zxid > s.Zxid || time.Since(s.Snapshot.Time) > time.Hour {
-		t.Errorf("newest snapshot: zxid %d of %d, %v", s.Snapshot.Zxid, s.Zxid, s.Snapshot.Time)
-	}
+	expect.That(t, 0 < s.Snapshot.Zxid && s.Snapshot.Zxid <= s.Zxid, "zxid of the snapshot is %d, of the state %d",
+		s.Snapshot.Zxid, s.Zxid)
+	expect.That(t, time.Since(s.Snapshot.Time) <= time.Hour, "the snapshot is of %v", s.Snapshot.Time)
 	e.write(led, "/b", 5)
 
 	// The leader goes: the others elect.

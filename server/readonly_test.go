@@ -225,13 +225,12 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 			return strings.Contains(n, "the certificate for "+name+" ends on ")
 		})
 	}
-	if !ends("clients") || !ends("peers") {
-		t.Errorf("notices %q", i.Status(0).Notices)
+	for _, name := range []string{"clients", "peers"} {
+		expect.That(t, ends(name), "no notice of the certificate for %s: %q", name, i.Status(0).Notices)
 	}
 	now = &tls.Config{Certificates: []tls.Certificate{second}} // renewed
-	if ends("clients") || !ends("peers") {
-		t.Errorf("notices after one was renewed: %q", i.Status(0).Notices)
-	}
+	expect.That(t, !ends("clients"), "a notice of the renewed certificate: %q", i.Status(0).Notices)
+	expect.That(t, ends("peers"), "no notice of the other certificate: %q", i.Status(0).Notices)
 	list := i.certificates()
 	if expect.Equal(t, len(list), 2, "shown are: length of %v", list) {
 		expect.That(t, list[0].NotAfter.Equal(second.Leaf.NotAfter), "shown are %+v", list)

@@ -69,7 +69,9 @@ func TestLongHoldsAreToldOfBeforeTheyEnd(t *testing.T) {
 	for _, e := range list {
 		paths[e.Path] = true
 	}
-	expect.That(t, paths["/hours"] && paths["/until"], "holds whose callers were silent for long: %v", list)
+	for _, path := range []string{"/hours", "/until"} {
+		expect.That(t, paths[path], "no %s among the holds whose callers were silent for long: %v", path, list)
+	}
 	for path, want := range map[string]string{"/health": "1 long holds of tickets end within 15m0s",
 		"/metrics": "\nzlockd_ticket_holds_end_soon 1\n"} {
 		resp := must.Get(http.Get("http://" + i.AdminAddr() + path))(t)

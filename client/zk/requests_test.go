@@ -158,8 +158,9 @@ func TestManyGoroutines(t *testing.T) {
 						_, err = c.Set(ctx, path, []byte(data), int32(i-1))
 					}
 					n, getErr := c.Get(ctx, path)
-					if err != nil || getErr != nil || string(n.Data) != data {
-						t.Errorf("%s, round %d: %v, %v", path, i, err, getErr)
+					if !expect.OK(t, err, "%s, round %d: write", path, i) ||
+						!expect.OK(t, getErr, "%s, round %d: read", path, i) ||
+						!expect.Equal(t, string(n.Data), data, "%s, round %d", path, i) {
 						return
 					}
 				}

@@ -343,9 +343,9 @@ func TestGuardClosesTheSession(t *testing.T) {
 	r.cmd.Process.Kill()
 	r.cmd.Wait()
 	granted := <-next
-	if last := r.lastBeat(t); !r.gone() || !granted.After(last) {
-		t.Fatalf("the next holder began at %v, COMMAND lived until %v (gone: %v)", granted, last, r.gone())
-	}
+	last := r.lastBeat(t)
+	must.That(t, r.gone(), "COMMAND lives while the next holder has the lock")
+	must.That(t, granted.After(last), "the next holder began at %v, COMMAND lived until %v", granted, last)
 	took := granted.Sub(begun)
 	expect.That(t, took <= long*3/4, "the lock moved after %v", took)
 }

@@ -233,9 +233,9 @@ func TestCommandDiesWithItsGuard(t *testing.T) {
 			// The guard may die before it tells of the start; then zlock says that it started nothing.
 			code := exitCode(r.cmd.Wait())
 			expect.That(t, code == 128+int(syscall.SIGKILL) || code == call.ExitFailed, "exit code %d", code)
-			if granted, last := <-next, r.lastBeat(t); !r.gone() || !granted.After(last) {
-				t.Errorf("the next holder began at %v, COMMAND lived until %v", granted, last)
-			}
+			granted, last := <-next, r.lastBeat(t)
+			expect.That(t, r.gone(), "COMMAND lives while the next holder has the lock")
+			expect.That(t, granted.After(last), "the next holder began at %v, COMMAND lived until %v", granted, last)
 		})
 	}
 }

@@ -86,8 +86,7 @@ func visit(t *testing.T, r *rig, rng *rand.Rand, again *wire.Session) *wire.Sess
 		}
 		for xid := int32(1); xid <= int32(n); xid++ {
 			f, err := c.Reply()
-			if err != nil || f.Xid != xid {
-				t.Errorf("reply %d to request %d: %v", f.Xid, xid, err)
+			if !expect.OK(t, err, "reply to request %d", xid) || !expect.Equal(t, f.Xid, xid, "xid of a reply") {
 				return nil
 			}
 		}

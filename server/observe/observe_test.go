@@ -117,10 +117,11 @@ func TestSlowWriteTellsItsStages(t *testing.T) {
 		"applied": {Count: 2, Sum: 0.050000001, Buckets: map[float64]uint64{0.0001: 1, 0.01: 1, 0.05: 2}},
 	} {
 		h := got[stage]
-		if h == nil || h.Count != want.Count || h.Sum != want.Sum {
-			t.Errorf("%s: %+v, not %+v", stage, h, want)
+		if !expect.That(t, h != nil, "%s: it has no histogram", stage) {
 			continue
 		}
+		expect.Equal(t, h.Count, want.Count, "%s: count", stage)
+		expect.Equal(t, h.Sum, want.Sum, "%s: sum", stage)
 		for bound, n := range want.Buckets {
 			expect.Equal(t, h.Buckets[bound], n, "%s up to %g s", stage, bound)
 		}
@@ -186,7 +187,8 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	}
 	_, newest := c.Refused(fmt.Sprint(keptRefusals - 1))
 	_, oldest := c.Refused("a")
-	expect.That(t, newest && !oldest, "the newest is known: %v, the oldest: %v", newest, oldest)
+	expect.That(t, newest, "the newest refusal is not known")
+	expect.That(t, !oldest, "the oldest refusal is known")
 }
 
 // The size of a reply counts when it is written: for each write the least, the greatest and the last.

@@ -154,7 +154,9 @@ func TestTheLifeOfATicket(t *testing.T) {
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	a := c.expect(1, 201, "POST /v1/locks/ci/deploy?ttl=60s&reason=web&who=ann")
-	expect.That(t, a.Held && a.Token != "" && a.Safe > 40_000 && a.Safe <= 47_700, "held: %s", a.body)
+	expect.That(t, a.Held, "it does not hold: %s", a.body)
+	expect.That(t, a.Token != "", "it has no token: %s", a.body)
+	expect.That(t, a.Safe > 40_000 && a.Safe <= 47_700, "it is safe for %v ms, want 40,000 to 47,700", a.Safe)
 	held := a.head.Get("ETag")
 	expect.Equal(t, held, `"h-`+a.Token+`"`)
 	again := c.expect(1, 200, "POST /v1/locks/ci/deploy")

@@ -39,8 +39,9 @@ func TestReleasesNameTheirCommits(t *testing.T) {
 	must.That(t, len(all) != 0, "RELEASES names no release")
 	seen := map[string]bool{}
 	for i, r := range all {
-		expect.That(t, regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(r.Version) && !seen[r.Version],
-			"version %q: want a new MAJOR.MINOR.PATCH", r.Version)
+		expect.That(t, regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(r.Version),
+			"version %q: want MAJOR.MINOR.PATCH", r.Version)
+		expect.That(t, !seen[r.Version], "version %s stands in RELEASES twice", r.Version)
 		seen[r.Version] = true
 		if i > 0 && r.Commit == "" || r.Commit != "" && !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(
 			r.Commit) {

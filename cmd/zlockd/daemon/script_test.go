@@ -149,8 +149,8 @@ func TestCompletion(t *testing.T) {
 	for _, words := range [][]string{{"--config", ""}, {"verify", ""}, {"restore", "--data-dir", "x"}} {
 		var out bytes.Buffer
 		d := &daemon{stdout: &out, stderr: &out}
-		if d.program().Main(append([]string{"__complete"}, words...)) == exitOK || out.Len() > 0 {
-			t.Errorf("%q is no name of a file: %s", words, &out)
-		}
+		code := d.program().Main(append([]string{"__complete"}, words...))
+		expect.That(t, code != exitOK, "%q does not ask for the name of a file, but is completed", words)
+		expect.Equal(t, out.String(), "", "%q: completion", words)
 	}
 }

@@ -145,7 +145,8 @@ func (a *agent) tool(name, arguments string) rpcAnswer {
 func (a *agent) state(name, arguments string) lockState {
 	a.t.Helper()
 	r := a.tool(name, arguments)
-	must.That(a.t, r.Error == nil && !r.Result.Failed, "%s %s: %+v", name, arguments, r)
+	must.That(a.t, r.Error == nil, "%s %s is refused: %+v", name, arguments, r)
+	must.That(a.t, !r.Result.Failed, "%s %s fails: %+v", name, arguments, r)
 	text := lockState{}
 	must.OK(a.t, json.Unmarshal([]byte(r.Result.Content[0].Text), &text))
 	expect.Equal(a.t, text.Next, r.Result.State.Next, "text and structure of a result")
@@ -156,7 +157,8 @@ func (a *agent) state(name, arguments string) lockState {
 func (a *agent) says(name, arguments, want string) {
 	a.t.Helper()
 	r := a.tool(name, arguments)
-	must.That(a.t, r.Error == nil && r.Result.Failed, "%s %s does not fail: %+v", name, arguments, r)
+	must.That(a.t, r.Error == nil, "%s %s is refused: %+v", name, arguments, r)
+	must.That(a.t, r.Result.Failed, "%s %s does not fail: %+v", name, arguments, r)
 	expect.Has(a.t, r.Result.Content[0].Text, want, "%s %s", name, arguments)
 }
 
@@ -193,7 +195,9 @@ func TestMCPPassesALockOn(t *testing.T) {
 	expect.List(t, names, []string{"lock_take", "lock_wait", "lock_give"}, "tools")
 
 	held := a.state("lock_take", `{"path":"/staging","reason":"deploy of web","ttl_seconds":60}`)
-	expect.That(t, held.Held && held.Token != "" && held.Safe > 30 && held.Safe <= 48, "held: %+v", held)
+	expect.That(t, held.Held, "it does not hold: %+v", held)
+	expect.That(t, held.Token != "", "it has no token: %+v", held)
+	expect.That(t, held.Safe > 30 && held.Safe <= 48, "it is safe for %v s, want 30 to 48", held.Safe)
 	queued := b.state("lock_take", `{"path":"/staging","reason":"a test"}`)
 	expect.That(t, !queued.Held, "queued: %+v", queued)
 	expect.Equal(t, queued.Position, 1, "queued: position")
