@@ -99,7 +99,8 @@ func (t *Term) TooOld(id uint32, st *peer.Status) error {
 			"it would stop. Start it with the release that the members run", id)
 }
 
-// oneLayout says whether the entries of a term carry state.OneLayout. Release 0.1.0 cannot read such entries.
+// oneLayout says whether the entries of a term carry entries.OneLayout. Release 0.1.0 cannot read such
+// entries.
 // So the term waits until the cluster may have tickets: every member has said then that it runs a later
 // release. The state remembers that, so that the next leader need not ask.
 type oneLayout struct {

@@ -1,4 +1,5 @@
-// Package identity determines what a client has proved of itself: its identities, and whether it is the super user.
+// Package identity determines what a client has proved of itself: its identities, and whether it is the
+// super user.
 package identity
 
 import (
