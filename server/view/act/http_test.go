@@ -49,7 +49,7 @@ func TestWhoMayActOnWhat(t *testing.T) {
 		{on, "POST", "break", json, "", good, on.Token(), 401, "need the super user's password"},
 		{on, "POST", "break", json, "digest super:2", good, on.Token(), 403, "not the super user's password"},
 		{off, "POST", "break", json, login, good, off.Token(), 403, "actions are off"},
-		{on, "POST", "break", json, login, `{"paht":"/l"}`, on.Token(), 400, "not what an action wants"},
+		{on, "POST", "break", json, login, `{"paht":"/l"}`, on.Token(), 400, "does not fit this action"},
 		{on, "POST", "break", json, login, target("l", node, 1), on.Token(), 400, "path wants"},
 		{on, "POST", "ask", json, login, `{"path":"/l","token":"x"}`, on.Token(), 400, "token wants"},
 		{on, "POST", "break", json, login, target("/none", node, 1), on.Token(), 404, "there is no node /none"},
