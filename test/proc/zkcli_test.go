@@ -254,7 +254,7 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	stop() // no server answers the writers now
 	<-done
 
-	out, err := zlockd(t, "import", "--from", data, "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
+	out, err = zlockd(t, "import", "--from", data, "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
 	t.Log(output(t, out, err))
 	out, err = zlockd(t, "verify", "--ephemerals", data, ours)
 	if err != nil && !strings.Contains(out, "of an entry") { // a torn end is compared below

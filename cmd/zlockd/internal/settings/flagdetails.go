@@ -9,8 +9,8 @@ var Details = map[string]string{
 	"max-client-cnxns": "0 also lifts the other bounds on what an address costs, see docs/limits.md",
 	"max-cnxns": "By default as many as four fifths of the file descriptors, and half of the memory at 64 KiB " +
 		"each, allow",
-	"max-sessions": "The server then closes new clients as with --max-cnxns; existing sessions go on. By default " +
-		"as many as fit into a quarter of the memory at 2 KiB each",
+	"max-sessions": "The server then closes new clients as with --max-cnxns; existing sessions go on. By " +
+		"default as many as fit into a quarter of the memory at 2 KiB each",
 	"max-address-sessions": "At most 50,000 by default; no limit while --max-client-cnxns is 0",
 	"read-only-mode": "It begins 2.5 s after the leader is lost. Writes get NOTREADONLY; sessions last as " +
 		"long as the connection, or go on elsewhere",
