@@ -157,6 +157,7 @@ type pair struct {
 	mu      sync.Mutex
 	ops     map[int32]Frame // requests without a reply so far
 	swallow map[int32]bool  // replies to drop
+	refused map[int32]int32 // the codes with which to answer requests, by their xids
 }
 
 func (c *pair) close() {
@@ -240,6 +241,12 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 		if f.Kind == Reply && c.isSwallowed(f.Xid) {
 			continue
 		}
+		if code, ok := c.refusal(f); ok {
+			if _, err := to.Write(failed(b, code)); err != nil {
+				return
+			}
+			continue
+		}
 		r := c.p.note(f)
 		do := Pass
 		if r != nil {
@@ -255,16 +262,7 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 		case CutBefore:
 			return
 		case Refused:
-			reply, at := jute.BeginFrame(nil)
-			reply = jute.AppendReplyHeader(reply, f.Xid, 0, jute.ErrCode(r.rule.Code))
-			jute.EndFrame(reply, at)
-			c.mu.Lock()
-			delete(c.ops, f.Xid)
-			c.mu.Unlock()
-			if _, err := from.Write(reply); err != nil {
-				return
-			}
-			continue
+			b = c.inPlace(f.Xid, r.rule.Code)
 		case Stash:
 			c.p.mu.Lock()
 			c.p.stash = b
@@ -289,14 +287,48 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 				return // the other side may not have noticed yet, and take what comes
 			}
 		case Fail:
-			b = b[:20]
-			binary.BigEndian.PutUint32(b, 16)
-			binary.BigEndian.PutUint32(b[16:], uint32(r.rule.Code))
+			b = failed(b, r.rule.Code)
 		}
 		if _, err := to.Write(b); err != nil || do == CutAfter {
 			return
 		}
 	}
+}
+
+// failed cuts a reply down to its header, with a code.
+func failed(b []byte, code int32) []byte {
+	binary.BigEndian.PutUint32(b, jute.ReplyHeaderSize)
+	binary.BigEndian.PutUint32(b[16:], uint32(code))
+	return b[:4+jute.ReplyHeaderSize]
+}
+
+// inPlace returns a read that takes the place of a request which is refused with a code: its reply comes in
+// the order of the requests, and the proxy replaces it.
+func (c *pair) inPlace(xid, code int32) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.ops, xid)
+	if c.refused == nil {
+		c.refused = map[int32]int32{}
+	}
+	c.refused[xid] = code
+	b, at := jute.BeginFrame(nil)
+	b = jute.AppendInt(jute.AppendInt(b, xid), int32(jute.OpExists))
+	b = jute.AppendBool(jute.AppendString(b, "/"), false)
+	jute.EndFrame(b, at)
+	return b
+}
+
+// refusal returns the code with which the request of a reply is refused, if it is.
+func (c *pair) refusal(f Frame) (code int32, ok bool) {
+	if f.Kind != Reply {
+		return 0, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	code, ok = c.refused[f.Xid]
+	delete(c.refused, f.Xid)
+	return code, ok
 }
 
 // unstash sends the stashed request, if any, with an xid of its own.

@@ -23,8 +23,8 @@ const (
 	CutAfter
 	// Fail replaces a reply by an error code without a body.
 	Fail
-	// Refused answers a request with an error code instead of forwarding it. The answer overtakes
-	// those of earlier requests, so none should be under way.
+	// Refused answers a request with an error code. The server gets a read in its place, so that the answer
+	// comes after those of earlier requests.
 	Refused
 	// Stash keeps a request for later and closes the connection: a server accepted the request,
 	// but it has had no effect yet.
