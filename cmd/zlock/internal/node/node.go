@@ -279,6 +279,29 @@ func (s *Shell) Lines(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// within reads a line until ctx ends. A read that ctx ends goes on until its input does: nothing ends a read
+// from a terminal.
+func within(ctx context.Context, read func() (string, error)) (string, error) {
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	type result struct {
+		line string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		line, err := read()
+		done <- result{line, err}
+	}()
+	select {
+	case r := <-done:
+		return r.line, r.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
 // Line runs the verb of a line and reports its error.
 func (s *Shell) Line(ctx context.Context, line string) {
 	words, err := Words(line)

@@ -84,29 +84,6 @@ func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 	return s.Conn.Err()
 }
 
-// within reads a line until ctx ends. A read that ctx ends goes on until its input does: nothing ends a read
-// from a terminal.
-func within(ctx context.Context, read func() (string, error)) (string, error) {
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
-	}
-	type result struct {
-		line string
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		line, err := read()
-		done <- result{line, err}
-	}()
-	select {
-	case r := <-done:
-		return r.line, r.err
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-}
-
 // complete completes the last word of a line, as far as all choices agree, and returns the choices.
 func (s *Shell) complete(ctx context.Context, line string) (done string, choice []string) {
 	at := strings.LastIndexByte(line, ' ') + 1
