@@ -216,9 +216,8 @@ func (c *Conn) Subscribe(ctx context.Context, path string, recursive bool) (*Sub
 	s := &Subscription{Path: path, c: c, full: c.root.full(path), recursive: recursive, more: make(chan struct{},
 		1)}
 	replaced, err := s.watch(ctx, recursive)
-	again := replaced
-	for err == nil && again {
-		again, err = s.watch(ctx, true)
+	if replaced {
+		_, err = s.watch(ctx, true)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
