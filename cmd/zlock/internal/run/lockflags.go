@@ -227,9 +227,9 @@ func describe(paths []string) string {
 	return fmt.Sprintf("%s and %d more", paths[0], len(paths)-1)
 }
 
-// patience returns how long -n and -w let zlock wait.
-func (f *lockFlags) patience(quiet bool) ticket.Patience {
-	p := ticket.Patience{Quiet: quiet}
+// patience returns how long -n and -w let zlock wait for a lock or a draw, and a request for its answer.
+func (f *lockFlags) patience(answer time.Duration, quiet bool) ticket.Patience {
+	p := ticket.Patience{Answer: answer, Quiet: quiet}
 	if f.nonblock || f.fs.Changed("timeout") {
 		p.End = time.Now().Add(f.timeout)
 	}

@@ -59,12 +59,11 @@ func draw(c *call.Call, k *ticket.Asker, limit int, per time.Duration, t *ticket
 	quiet bool) error {
 	interrupt, stop := call.Interruptible()
 	defer stop()
-	a, err := lock.patience(quiet).Await(c, func(wait time.Duration) (*ticket.Answer, error) {
+	send := func(ctx context.Context, wait time.Duration) (*ticket.Answer, error) {
 		q := url.Values{"limit": {strconv.Itoa(limit)}, "per": {per.String()}, "wait": {wait.String()}}
-		ctx, cancel := context.WithTimeout(interrupt, wait+t.Timeout)
-		defer cancel()
 		return k.Ask(ctx, http.MethodPost, "/v1/rates"+k.Path, q, nil)
-	}, func(a *ticket.Answer) string {
+	}
+	a, err := lock.patience(t.Timeout, quiet).Await(interrupt, c, send, func(a *ticket.Answer) string {
 		if a.Drawn || !a.NoDraw() {
 			return ""
 		}

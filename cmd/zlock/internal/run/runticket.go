@@ -120,12 +120,11 @@ func runByTicket(c *call.Call, t *ticket.Flags, give bool, lock *lockFlags, run 
 // await waits until the ticket holds, and returns that answer.
 func (h *ticketHold) await(j *job, t *ticket.Flags, lock *lockFlags) (*ticket.Answer, error) {
 	var sent reading
-	a, err := lock.patience(j.conn.Quiet).Await(j.Call, func(wait time.Duration) (*ticket.Answer, error) {
-		ctx, cancel := context.WithTimeout(j.ctx, wait+t.Timeout)
-		defer cancel()
+	send := func(ctx context.Context, wait time.Duration) (*ticket.Answer, error) {
 		sent = h.now()
 		return h.post(ctx, wait)
-	}, h.WaitsFor)
+	}
+	a, err := lock.patience(t.Timeout, j.conn.Quiet).Await(j.ctx, j.Call, send, h.WaitsFor)
 	switch {
 	case context.Cause(j.ctx) != nil:
 		return nil, context.Cause(j.ctx)

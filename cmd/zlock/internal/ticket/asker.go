@@ -125,22 +125,26 @@ const (
 
 // Patience says how long a command waits for a lock or a draw.
 type Patience struct {
-	End   time.Time // zero: the wait never ends
-	Quiet bool      // do not report for what the caller waits
+	End    time.Time     // zero: the wait never ends
+	Answer time.Duration // how much longer than it waits a request may take
+	Quiet  bool          // do not report for what the caller waits
 }
 
 // Await sends requests until an answer is final or the patience is over, and returns the last answer. Each
 // request carries the time that it may wait at the server. why returns for what an answer waits; for a final
 // answer it returns "".
-func (p Patience) Await(c *call.Call, send func(wait time.Duration) (*Answer, error),
-	why func(*Answer) string) (*Answer, error) {
+func (p Patience) Await(ctx context.Context, c *call.Call,
+	send func(ctx context.Context, wait time.Duration) (*Answer, error), why func(*Answer) string) (
+	*Answer, error) {
 	line := call.NewStatusLine(c.App)
 	defer line.Clear()
 	for wait := firstWait; ; wait = laterWait {
 		if !p.End.IsZero() {
 			wait = min(wait, max(time.Until(p.End), 0))
 		}
-		a, err := send(wait.Round(time.Millisecond))
+		asking, cancel := context.WithTimeout(ctx, wait+p.Answer)
+		a, err := send(asking, wait.Round(time.Millisecond))
+		cancel()
 		if err != nil {
 			return nil, err
 		}

@@ -85,12 +85,10 @@ func takeTicket(c *call.Call, t *Flags, q url.Values, wait time.Duration, quiet 
 	}
 	ctx, stop := call.Interruptible()
 	defer stop()
-	p := Patience{End: time.Now().Add(wait), Quiet: quiet}
-	a, err := p.Await(c, func(wait time.Duration) (*Answer, error) {
+	p := Patience{End: time.Now().Add(wait), Answer: t.Timeout, Quiet: quiet}
+	a, err := p.Await(ctx, c, func(ctx context.Context, wait time.Duration) (*Answer, error) {
 		q.Set("wait", wait.String())
-		answered, cancel := context.WithTimeout(ctx, wait+t.Timeout)
-		defer cancel()
-		return k.Ask(answered, http.MethodPost, LockPath(k.Path), q, nil)
+		return k.Ask(ctx, http.MethodPost, LockPath(k.Path), q, nil)
 	}, k.WaitsFor)
 	switch {
 	case err != nil:
