@@ -43,7 +43,7 @@ type Event struct {
 // fixACL is FixACL for the client that asks.
 func (c *Change) fixACL(list []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode) {
 	fixed, code := acl.Fix(list, c.IDs, nullID)
-	c.spend(bounds.AclSteps * max(0, len(list)+len(fixed)-2)) // an operation pays for one entry
+	c.spend(bounds.ACLSteps * max(0, len(list)+len(fixed)-2)) // an operation pays for one entry
 	return fixed, code
 }
 

@@ -34,7 +34,7 @@ const (
 	DeleteSteps = 5   // a node less, and two events
 	watchSteps  = 8   // a watch that is set or compared
 	EndSteps    = 10  // a node that goes with its session
-	AclSteps    = 2   // an entry of an ACL that a client sends
+	ACLSteps    = 2   // an entry of an ACL that a client sends
 	NewACLSteps = 4   // an entry of an ACL that no other node has
 	QuotaSteps  = 6   // a write of the counts of a quota
 	StepBytes   = 160 // how many bytes of data are stored in a step

@@ -35,7 +35,7 @@ type Poller interface {
 	Remove(Sleeper)
 	// Wait waits for arrivals. It may also return slots that already have another connection.
 	Wait(buf []Arrival) (n int, err error)
-	// Read reads the arrived bytes; it returns 0 without an error if there are none. Only the goroutine that
+	// Read reads the arrived bytes. It returns 0 without an error if none have arrived. Only the goroutine that
 	// calls Wait calls it.
 	Read(c Sleeper, b []byte) (n int, err error)
 	// Close ends Wait.
