@@ -25,16 +25,17 @@ func WithoutData(op jute.OpCode, body []byte) []byte {
 	return append(kept, body[end:]...)
 }
 
-// after returns the end of the text that begins at a place of a body. It returns -1 if the body is too short.
+// after returns the end of the text that begins at a place of a body. It returns -1 if the body is too short, or
+// if the text has a length that no text can have.
 func after(body []byte, at int) int {
 	if at < 0 || len(body)-at < 4 {
 		return -1
 	}
 	n := int(int32(binary.BigEndian.Uint32(body[at:])))
-	if n < 0 {
+	if n == -1 { // no text
 		n = 0
 	}
-	if n > len(body)-at-4 {
+	if n < 0 || n > len(body)-at-4 {
 		return -1
 	}
 	return at + 4 + n

@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -32,6 +34,13 @@ func TestLogsKeepNoData(t *testing.T) {
 	whole := wire.SetData("/b", nil, 7)
 	for n := range len(whole) { // a body that ends early is kept unchanged, and refused as before
 		_ = WithoutData(jute.OpSetData, whole[:n])
+	}
+	for _, at := range []int{0, 6} { // a length of the path or of the data that is impossible stays so
+		broken := bytes.Clone(whole)
+		binary.BigEndian.PutUint32(broken[at:], 0xff61ffff)
+		d = jute.NewDecoder(WithoutData(jute.OpSetData, broken))
+		d.SetDataRequest()
+		expect.Is(t, d.Err(), jute.ErrLength)
 	}
 	path := wire.PathVersion("/c", -1)
 	expect.Equal(t, string(WithoutData(jute.OpDelete, path)), string(path), "a delete is kept")
