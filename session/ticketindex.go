@@ -22,34 +22,6 @@ type Ticket struct {
 // Hash is the hash of a ticket's secret.
 type Hash [32]byte
 
-// TicketEnd is the reason why a ticket has ended.
-type TicketEnd uint8
-
-// The reasons why tickets end.
-const (
-	TicketGiven   TicketEnd = 1 + iota // its caller ended it
-	TicketExpired                      // its timeout passed
-	TicketRevoked                      // it was revoked, which means that it was asked to leave the queue
-	TicketRemoved                      // an operator or another client removed its contender
-	TicketEnded                        // an operator or a restore ended its session
-	TicketTried                        // it only tried and holds nothing; the table does not remember it
-)
-
-// EndedTicket is what the table remembers of an ended ticket.
-type EndedTicket struct {
-	Hash     Hash
-	Identity string
-	Path     string
-	Why      TicketEnd
-	At       int64 // when it ended, in ms since 1970
-}
-
-// How many ended tickets the table remembers, and for how long.
-const (
-	KeptEnds    = 10_000
-	KeptEndTime = 10 * 60 * 1000 // in ms
-)
-
 // tickets holds what the table knows about tickets in addition to their sessions.
 type tickets struct {
 	byHash map[Hash]int64
@@ -109,16 +81,5 @@ func (k *tickets) remove(id int64, t *Ticket) {
 	last := lastMoment{t.Until, id}
 	if at, found := slices.BinarySearchFunc(k.until, last, lastMoment.compare); found {
 		k.until = slices.Delete(k.until, at, at+1)
-	}
-}
-
-// remember records the end of a ticket, and forgets ends that are too old or too many.
-func (k *tickets) remember(e EndedTicket) {
-	k.ended, k.over[e.Hash] = append(k.ended, e), e
-	for len(k.ended) > KeptEnds || k.ended[0].At+KeptEndTime <= e.At {
-		if old := k.ended[0]; k.over[old.Hash] == old {
-			delete(k.over, old.Hash)
-		}
-		k.ended = k.ended[1:]
 	}
 }

@@ -92,17 +92,3 @@ func (t *Table) TicketsDue(now int64, most int, out []int64) []int64 {
 	}
 	return out
 }
-
-// NoteTicketEnd records the reason for the end of a ticket.
-func (t *Table) NoteTicketEnd(k *Ticket, why TicketEnd, now int64) {
-	t.tickets.remember(EndedTicket{k.Hash, k.Identity, k.Path, why, now})
-}
-
-// EndOfTicket returns why the ticket with a secret has ended, if the table remembers it.
-func (t *Table) EndOfTicket(secret Hash, now int64) (e EndedTicket, known bool) {
-	if t.tickets == nil {
-		return e, false
-	}
-	e, known = t.tickets.over[secret]
-	return e, known && e.At+KeptEndTime > now
-}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -123,3 +124,25 @@ func (t *Tokens) add(words []string) error {
 
 // failedLogin is how long the server delays the answer to a wrong token.
 const failedLogin = 100 * time.Millisecond
+
+// SetTokens replaces the callers' tokens. All waits end, and the server checks their callers when they ask
+// again. If t is nil and there were tokens before, the server admits no caller: otherwise it would serve
+// everyone after its tokens were removed.
+func (s *Server) SetTokens(t *Tokens) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.tokens.Load()
+	if t == nil && old != nil {
+		t = &Tokens{}
+	}
+	if reflect.DeepEqual(old, t) {
+		return
+	}
+	s.tokens.Store(t)
+	select {
+	case <-s.off:
+	default:
+		close(s.off)
+		s.off = make(chan struct{})
+	}
+}

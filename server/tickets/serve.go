@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -92,28 +91,6 @@ func New(o Options) *Server {
 
 // Use gives the server the node whose state it serves.
 func (s *Server) Use(n Node) { s.node.Store(&n) }
-
-// SetTokens replaces the callers' tokens. All waits end, and the server checks their callers when they ask
-// again. If t is nil and there were tokens before, the server admits no caller: otherwise it would serve
-// everyone after its tokens were removed.
-func (s *Server) SetTokens(t *Tokens) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.tokens.Load()
-	if t == nil && old != nil {
-		t = &Tokens{}
-	}
-	if reflect.DeepEqual(old, t) {
-		return
-	}
-	s.tokens.Store(t)
-	select {
-	case <-s.off:
-	default:
-		close(s.off)
-		s.off = make(chan struct{})
-	}
-}
 
 // Waits returns how many requests wait.
 func (s *Server) Waits() int {
