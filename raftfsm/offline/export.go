@@ -31,7 +31,7 @@ func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made
 			m, err = WriteZooSnapshot(disk.Until(ctx, w), s, keep)
 			return err
 		})
-		// A ZooKeeper without a log has lost its newest changes, so Export writes a log. Its only entry
+		// Without a log, the newest changes would count as lost. So Export writes a log with one entry, which
 		// changes nothing.
 		log := zkfiles.AppendLogHeader(nil, 0)
 		if zxid > 0 {
@@ -97,8 +97,8 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 	return m, zw.Close(m.Zxid)
 }
 
-// ToZooKeeper turns a backup into a ZooKeeper's snapshot while it reads the backup, with sessions
-// and ephemeral nodes. acls are all the ACLs that the nodes have.
+// ToZooKeeper turns a backup into a ZooKeeper's snapshot, with sessions and ephemeral nodes. It writes each
+// node when it has read the node. acls are all the ACLs that the nodes have.
 func ToZooKeeper(w io.Writer, backup io.Reader, acls [][]jute.ACL) error {
 	var zw *zkfiles.SnapshotWriter
 	s, err := state.ReadNodes(backup, func(s *state.State) (err error) {

@@ -52,7 +52,7 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 	slices.SortFunc(sessions, func(x, y session.Session) int { return compareIDs(x.ID, y.ID) })
 	var err error
 	z.Nodes.Walk(func(path string, n tree.Info) bool {
-		// Releases before 3.4 did not store the pzxid of every node.
+		// Releases of ZooKeeper before 3.4 did not store the pzxid of every node.
 		if least := n.Czxid; path == state.ConfigPath || n.Pzxid < least || n.Mzxid < least {
 			n.Pzxid, n.Mzxid = max(n.Pzxid, least), max(n.Mzxid, least)
 			err = z.Nodes.Set(path, withoutMembers(path, &n))
@@ -69,8 +69,8 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 	return m, found(ctx, dir, server, m.Cluster, func(w io.Writer) error { return WriteBackup(w, s) })
 }
 
-// withoutMembers empties the node that lists the members, in data that move between a ZooKeeper and a zlockd,
-// because each kind of server writes its own list.
+// withoutMembers empties n if it is the node that lists the members. ZooKeeper and zlockd each write their
+// own list, so the list does not move from one to the other.
 func withoutMembers(path string, n *tree.Info) *tree.Info {
 	if path == state.ConfigPath {
 		n.Data, n.Version, n.Czxid, n.Mzxid, n.Ctime, n.Mtime = []byte{}, 0, 0, 0, 0, 0

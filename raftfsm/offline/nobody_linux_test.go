@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// asNobody runs f without root's right to read each file.
+// asNobody runs f without root's right to read every file.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -17,7 +17,7 @@ func asNobody(t *testing.T, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocks: the thread ends with its goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
 		const nobody = 65534
 		syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0)
 		f()

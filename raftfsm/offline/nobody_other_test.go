@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// asNobody runs f; for root, who may read each file, it does not.
+// asNobody runs f. If the user is root, who may read every file, it skips the test.
 func asNobody(t *testing.T, f func()) {
 	if os.Getuid() == 0 {
 		t.Skip("root may read everything")

@@ -138,7 +138,7 @@ func (r *replay) reached(zxid int64) {
 		r.d.Known = at.index
 		r.zxids = r.zxids[1:]
 		if at.zxid == zxid {
-			return // later entries that changed no node may be newer than the known one
+			return // later entries with the same zxid changed no node, and may not be committed
 		}
 	}
 }

@@ -27,7 +27,7 @@ func PlanRecovery(dir string) (*Recovery, error) {
 	return &Recovery{d, dir}, nil
 }
 
-// Interrupted reports whether a Recovery of this directory was interrupted, so that the caller only has to
+// Interrupted reports whether a Recovery of this directory was interrupted. If so, the caller only has to
 // call Finish.
 func Interrupted(dir string) bool { return disk.Interrupted(dir, oldDir) }
 
@@ -60,7 +60,7 @@ func (r *Recovery) Servers() map[uint32]string {
 	return addrs
 }
 
-// Tell writes how much is lost at most by the recovery.
+// Tell writes what the recovery may lose in the worst case.
 func (r *Recovery) Tell(w io.Writer) {
 	fmt.Fprintf(w, "Server %d of cluster %s, one of %d: its log ends with entry %d of term %d, zxid 0x%x.\n",
 		r.Identity.Server, r.Identity.Cluster, len(r.Servers()), r.Last.Index, r.Last.Term, r.Zxid())

@@ -13,8 +13,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// beyond is by how much the zxid of a restored state exceeds the zxid of its backup, if the clock cannot give
-// a zxid.
+// beyond is added to the zxid of a backup if the clock cannot give the zxid of the restored state.
 const beyond = 1 << 32
 
 // goesOn returns the zxid from which a restored state continues. The zxids of a zlockd are never ahead of the

@@ -55,14 +55,14 @@ func contentOf(name string, zxid int64, t *tree.Tree) *Content {
 	return c
 }
 
-// MaxDifferences is how many differences Compare returns at most.
+// MaxDifferences is the largest number of differences that Compare returns.
 const MaxDifferences = 100
 
-// Compare returns the first differences, in the order of paths. If ephemerals is false, it ignores ephemeral
-// nodes and the changes that their end makes in their parents, and it returns in ended the ephemeral nodes
-// that only one side has: a restore may have ended their sessions. Of the node that names the members it
-// compares only the ACL, because every cluster writes its own data there. It does not compare the counts of a
-// quota, because a ZooKeeper counts again whenever it starts.
+// Compare returns the first differences, in the order of paths. If ephemerals is false, Compare ignores
+// ephemeral nodes, and what their removal changes in their parents. In that case ended lists the ephemeral
+// nodes that only one side has, because a restore may have ended their sessions. Compare checks only the ACL
+// of the node that names the members, because every cluster writes its own data there. Compare ignores the
+// counts of a quota, because a ZooKeeper counts again whenever it starts.
 func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
 	emptied := map[string]*Content{} // parents of ended nodes, each with the side that had these nodes
 	if !ephemerals {
@@ -80,7 +80,7 @@ func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
 		case y == nil:
 			diffs = append(diffs, fmt.Sprintf("%q: only in %s", path, a.Name))
 			continue
-		// the end of a session has changed the node
+		// the end of a session has removed a child of the node
 		case had == a && y.Pzxid > a.Zxid, had == b && x.Pzxid > b.Zxid:
 			x, y = withPzxid(x, 0), withPzxid(y, 0)
 		}
@@ -94,7 +94,8 @@ func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
 	return diffs, ended
 }
 
-// endedIn returns the ephemeral nodes that only the side had has, and records their parents.
+// endedIn returns the ephemeral nodes that the first side has and the second side lacks, and records their
+// parents.
 func endedIn(had, lacks *Content, parents map[string]*Content) (list []string) {
 	for path, n := range had.Nodes {
 		if isEphemeral(n) && lacks.Nodes[path] == nil {

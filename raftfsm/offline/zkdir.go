@@ -49,7 +49,7 @@ func zxidOf(name, prefix string) int64 {
 	return zxid
 }
 
-// versionDir finds the directory that holds the files.
+// versionDir returns the subdirectory version-2 of dir, which holds the files, or dir itself.
 func versionDir(dir string) string {
 	if sub := filepath.Join(dir, "version-2"); filepath.Base(dir) != "version-2" && isDir(sub) {
 		return sub
@@ -180,8 +180,8 @@ func (z *ZooKeeper) lacksLog(path string) error {
 		"log.* beside it and name the directory", path)
 }
 
-// loadNewest reads the newest whole snapshot. A snapshot that ends in the middle was left by a server that
-// died while it wrote it. The log still has all changes since the previous snapshot.
+// loadNewest reads the newest whole snapshot. It skips a snapshot that ends early, because its server died
+// while writing. The log still has all changes since the previous snapshot.
 func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 	z := &ZooKeeper{}
 	for _, s := range slices.Backward(snaps) {
@@ -230,7 +230,7 @@ func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn b
 			"directory of dataLogDir with --log-dir, or name this file itself to use the snapshot "+
 			"alone", snap.path, logDir)
 	}
-	// The last log that begins at or before the snapshot may contain entries after it.
+	// The last log that begins at or before the snapshot may contain entries after the snapshot.
 	first := 0
 	for i, l := range logs {
 		if l.zxid <= snap.zxid {
@@ -371,8 +371,8 @@ func isJava(pid int) bool {
 }
 
 // openedBy returns the id of another process that has a file in one of dirs open for writing, and that
-// directory. It sees only processes that this process may inspect. It looks once at each of their files, for
-// all directories.
+// directory. openedBy sees only processes that this process may inspect. It looks at each of their files only
+// once, for all directories.
 func openedBy(dirs []string) (pid int, dir string) {
 	given := map[string]string{} // by the path without links
 	for _, d := range dirs {

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// raftConns holds the connections for the requests of this server's raft to other servers, one request at a
-// time on each.
+// raftConns holds the connections on which this server's raft sends requests to other servers. A connection
+// carries one request at a time.
 type raftConns struct {
 	p *Port
 
 	mu     sync.Mutex
 	idle   map[uint32]conns     // the most recently used connection is the last
-	busy   map[*raftConn]uint64 // the number of the request under way on each
+	busy   map[*raftConn]uint64 // the number of the request that is under way on a connection
 	asked  uint64               // how many requests there were so far
 	closed bool
 }
@@ -46,8 +46,8 @@ const (
 	keptMessage = 1 << 20
 )
 
-// call sends one request, and the bytes of data after it if data is not nil. It waits at most limit for the
-// answer.
+// call sends one request and then, if behind is not nil, the bytes that behind reads. It waits at most limit
+// for the answer.
 func (a *raftConns) call(to uint32, addr string, limit time.Duration, request, answer any,
 	behind io.Reader) (used bool, err error) {
 	c, err := a.take(to, addr)
@@ -128,8 +128,8 @@ func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 	return c, nil
 }
 
-// done returns a connection. After a failure it also closes the idle connections to the same server, because
-// a restart of that server breaks all of them.
+// done takes a connection back from its caller. After a failure done also closes the idle connections to the
+// same server, because a restart of that server breaks all of them.
 func (a *raftConns) done(c *raftConn, err error) {
 	a.mu.Lock()
 	delete(a.busy, c)
@@ -172,7 +172,7 @@ func inOrder[C comparable](numbers map[C]uint64) []C {
 // conns is a list of connections.
 type conns []*raftConn
 
-// close must be called without a lock: with TLS, close tells the other server that the connection ends, and
+// The caller of close must hold no lock: with TLS, close tells the other server that the connection ends, and
 // waits for seconds if that server does not read.
 func (list conns) close() {
 	for _, c := range list {

@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// startTransport returns raft's transport on a port. Until the test ends it answers each request with the
-// request's term, and refuses entries while refuse is set.
+// startTransport returns raft's transport on a port. Until the test ends, a goroutine answers each request
+// with the request's term. It refuses entries while refuse is set.
 func startTransport(t *testing.T, p *Port, refuse *atomic.Bool) *transport {
 	t.Helper()
 	m := p.Transport(func() uint64 { return math.MaxUint64 }).(*transport)
@@ -77,8 +77,8 @@ func (h *purposes) Admit(p Purpose, _ *Greeting) error {
 	return nil
 }
 
-// Requests of raft that follow each other use one connection, also after raft has refused one, and reach
-// raft's main loop.
+// Consecutive requests of raft use one connection, even after raft has refused a request, and reach raft's
+// main loop.
 func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 	var refuse atomic.Bool
 	h := &purposes{}
@@ -175,8 +175,8 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 	expect.Equal(t, m.conns.idle[1][0].addr, one.Addr(), "address of the connection after a move")
 }
 
-// A request for a vote, or to stand, survives the restart of the asked server: the first failure on a
-// connection to its former process is not the answer.
+// A request for a vote, or to stand for election, succeeds although the asked server was restarted. If the
+// connection leads to the old process, the transport sends the request again on a new connection.
 func TestRestartedServerIsAskedForItsVote(t *testing.T) {
 	var refuse atomic.Bool
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
@@ -380,7 +380,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	}
 }
 
-// A caller may ask a server again that hung before its greeting, as it may ask a server that died.
+// If a server hangs before it answers the greeting, the caller may ask again, as if the server had died.
 func TestQuestionToASilentServerMayBeAskedAgain(t *testing.T) {
 	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()

@@ -30,7 +30,7 @@ type Greeting struct {
 	Incarnation string `json:"incarnation"`
 	// Identity.Expected of the caller's directory; see package disk
 	Expected uint64 `json:"expected,omitempty"`
-	At       string `json:"at,omitempty"` // the address that the caller gives as its own for peers
+	At       string `json:"at,omitempty"` // the caller's address for peers, as the caller gives it
 	Release  string `json:"release,omitempty"`
 	Shown
 	End uint64 `json:"end,omitempty"` // index of the last entry in the caller's log
@@ -44,11 +44,11 @@ type Greeting struct {
 	Oldest  int `json:"oldest"`
 }
 
-// Version and Oldest are the newest and the oldest version that this program understands of the messages
-// between servers. Log entries are among these messages. A server sends messages of a version only after all
+// Version and Oldest are the newest and the oldest version of the messages between servers that this program
+// understands. Log entries are among these messages. A server sends messages of a version only after all
 // members have announced that version.
 const (
-	Version = 3 // 2: state.Founding; 3: state.Ticketing
+	Version = 3 // version 2 added state.Founding, version 3 state.Ticketing
 	Oldest  = 1
 )
 
@@ -106,7 +106,7 @@ type Shown struct {
 	Index uint64 `json:"index,omitempty"` // index of the last log entry that the server has applied
 }
 
-// Raise raises each value of s to that of now, if now's is higher.
+// Raise replaces each value of s that is lower than in the argument.
 func (s *Shown) Raise(now Shown) {
 	if now.Start > s.Start {
 		s.Start, s.Life = now.Start, now.Life
@@ -115,8 +115,9 @@ func (s *Shown) Raise(now Shown) {
 	s.Index = max(s.Index, now.Index)
 }
 
-// Behind names the value of s that is lower than in before. It also compares end, the index of the last entry
-// in the directory's log, with before. It returns "" if no value is lower.
+// Behind says which value of s is lower than an earlier one, in the argument before. It also compares the
+// earlier index with end, the index of the last entry in the directory's log. It returns "" if no value is
+// lower.
 func (s Shown) Behind(before Shown, end uint64) string {
 	switch {
 	case s.Start < before.Start:
@@ -137,7 +138,7 @@ func (s Shown) Behind(before Shown, end uint64) string {
 // maxJSON is the longest greeting, question or answer.
 const maxJSON = 1 << 20
 
-// readJSON reads a length and as many bytes of JSON.
+// readJSON reads a length, and then so many bytes of JSON.
 func readJSON(r io.Reader, v any) error {
 	b, err := readFrame(r, maxJSON, nil)
 	if err != nil {
@@ -146,7 +147,7 @@ func readJSON(r io.Reader, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// writeJSON writes the bytes before, and then JSON for readJSON, in one call.
+// writeJSON writes the bytes of its last argument, and then v in the form that readJSON reads, in one call.
 func writeJSON(w io.Writer, v any, before ...byte) error {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -51,7 +51,7 @@ func ReadMessage(r *bufio.Reader) (typ byte, payload []byte, err error) {
 // Touches is a message that says that a server is alive, how far it has applied the log, and from which
 // sessions it heard. The leader answers with Touches of its own.
 type Touches struct {
-	Number  uint64 // the leader's answer repeats it
+	Number  uint64 // the leader's answer has the same number
 	Applied uint64 // index of the last log entry that the sender has applied
 	Heard   []state.Touch
 }

@@ -12,14 +12,14 @@ import (
 // would never catch up.
 const (
 	paceMost  = 8 << 20
-	paceLeast = 64 << 10 // a message always has at least one entry
+	paceLeast = 64 << 10 // a message may have more bytes if it has only one entry
 	paceTime  = time.Second
 )
 
 // pace measures how many bytes the links to the other servers can carry.
 type pace struct {
 	mu    sync.Mutex
-	bytes map[raft.ServerID]int // the most bytes that a message to a server may have
+	bytes map[raft.ServerID]int // the limit of the bytes in a message to a server
 }
 
 // limit returns how many bytes the next message to a server may have.
@@ -32,12 +32,11 @@ func (p *pace) limit(id raft.ServerID) int {
 	return paceMost
 }
 
-// note records the duration of a message. Then the next message may have as many bytes as the link carries in
-// paceTime, or a quarter of the limit if this message failed.
+// note records the duration of a message. Then the limit for the next message is the number of bytes that the
+// link carries in paceTime. If this message failed, the limit becomes a quarter of the old one.
 func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) {
-	// A message below half of the limit shows nothing about the link.
 	if bytes < min(paceLeast, p.limit(id)/2) && err == nil {
-		return // the duration of such a message does not depend on the link
+		return // the duration of a message this short does not depend on the link
 	}
 	next := paceMost
 	switch {
@@ -53,7 +52,7 @@ func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) 
 }
 
 // cut keeps the first entries of a message that fit into a limit, but at least one, and returns their bytes.
-// Raft counts only the entries that stay in the message as sent.
+// Raft counts as sent only the entries that stay in the message.
 func cut(args *raft.AppendEntriesRequest, limit int) (bytes int) {
 	for i, e := range args.Entries {
 		size := len(e.Data) + len(e.Extensions)

@@ -94,7 +94,7 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 		return nil, err
 	}
 	defer func() {
-		if errors.Is(err, net.ErrClosed) && ctx.Err() != nil { // closed below, because the handshake hangs
+		if errors.Is(err, net.ErrClosed) && ctx.Err() != nil { // the AfterFunc below has closed the connection
 			err = fmt.Errorf("server %d at %s does not answer: %w", to, addr, ctx.Err())
 		}
 	}()
@@ -103,7 +103,7 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 		deadline = time.Now().Add(greetTime)
 	}
 	c.SetDeadline(deadline)
-	raw := c // the connection itself: a server that hangs does not answer the greeting
+	raw := c // the connection below TLS: closing it ends the call even if the server hangs
 	defer context.AfterFunc(ctx, func() { raw.Close() })()
 	if t := p.o.TLS; t != nil {
 		if c, err = tlsClient(t, c, to); err != nil {

@@ -35,8 +35,8 @@ func (admitAll) Answer(context.Context, *Question) (Told, error) {
 }
 func (admitAll) Status(*Greeting) Status { return Status{ID: 1} }
 
-// A port keeps a limited number of callers that have sent no greeting. Beyond it the oldest give way, so they
-// keep no server out.
+// A port keeps a limited number of connections without a greeting. A further connection closes the oldest of
+// them, so they cannot keep a server out.
 func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
@@ -58,7 +58,7 @@ func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 	n := len(p.new)
 	p.mu.Unlock()
 	expect.That(t, n <= maxNew, "%d connections without a greeting", n)
-	// The first callers gave way.
+	// The first connections were closed.
 	for _, c := range silent[:maxNew] {
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		must.OK(t, expect.Err(io.ReadAll(c)), "not closed")
@@ -75,7 +75,7 @@ func TestClosedPortTracksNothing(t *testing.T) {
 	expect.That(t, !p.track(here), "a connection counts that came as the port was closed")
 }
 
-// A connection gives way to new callers only until its server has said its id.
+// New callers cannot push out the connection of a server that was admitted.
 func TestStrangersDoNotPushOutServers(t *testing.T) {
 	h := &host{links: make(chan uint32, 1)}
 	one, two := open(t, 1, h), open(t, 2, &host{})
@@ -139,8 +139,8 @@ func TestCertificateNamesOneServer(t *testing.T) {
 	}
 }
 
-// A caller gives up on a server that hangs after its TLS handshake when the caller's time is over: the
-// goroutine that calls a leader must also find the next leader.
+// If a server hangs after the TLS handshake, the caller gives up when its time is over. Otherwise the
+// goroutine that calls a leader could not turn to the next leader.
 func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()

@@ -14,12 +14,12 @@ import (
 // AnswerTime is how long a server may take to answer a question.
 const AnswerTime = 10 * time.Second
 
-// Status is the status of a server, as it reports it to another server.
+// Status is what a server reports about itself to another server.
 type Status struct {
 	ID          uint32 `json:"id"`
 	Cluster     string `json:"cluster"`
 	Incarnation string `json:"incarnation"`
-	// by server; empty: that server may join with a new directory
+	// the incarnation of each server; empty: the server may join with a new directory
 	Incarnations map[uint32]string `json:"incarnations"`
 	AsOf         uint64            `json:"as_of,omitempty"` // the log entry at which Incarnations were true
 	Peers        map[uint32]string `json:"peers"`           // the addresses in its --peers
@@ -114,7 +114,7 @@ func (p *Port) Ask(ctx context.Context, id uint32, addr string, q Question) (Sta
 	return r.Status, r.Err()
 }
 
-// Answer is one server's answer, or the error that took its place.
+// Answer is one server's answer, or the error if there is no answer.
 type Answer struct {
 	Place
 	Status Status

@@ -40,7 +40,7 @@ func (p *Port) serveRaft(c *asked, from uint32) {
 			return
 		}
 		c.within = true
-		b, err := readFrame(r, maxRequest, nil) // nil: the entries stay in the log, in the memory of this frame
+		b, err := readFrame(r, maxRequest, nil) // nil: raft keeps the entries, in the memory of this frame
 		if err != nil {
 			return
 		}
@@ -82,7 +82,7 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 			late = time.After(lateHeartbeat)
 		}
 		// Raft uses the commit index of a message only after the message's entries are on the disk. A client
-		// that waits for an earlier entry should not wait for that, so the commit index is sent to raft
+		// that waits for an earlier entry should not wait for the disk, so the commit index is sent to raft
 		// first.
 		if to := min(req.LeaderCommitIndex, req.PrevLogEntry); len(req.Entries) > 0 && to > p.committed.Load() {
 			first := *req
@@ -106,7 +106,7 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 		answer = new(raft.InstallSnapshotResponse)
 		if p.o.Host.HasApplied(req.Term, req.LastLogIndex) {
 			// Raft would go back to this older state. A leader sends such a snapshot if the answer to an
-			// earlier snapshot, or to entries, did not reach it.
+			// earlier snapshot, or to entries, did not reach the leader.
 			_, err := io.Copy(io.Discard, rpc.Reader)
 			return &raft.InstallSnapshotResponse{Term: req.Term, Success: err == nil}, "", err == nil
 		}

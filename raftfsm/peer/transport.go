@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotPiece is how many bytes of a snapshot may take rpcTimeout.
+// snapshotPiece is the number of bytes of a snapshot that may take up to rpcTimeout.
 const snapshotPiece = 256 << 10
 
 // transport is raft's transport on the port. It ignores raft's heartbeat handler, which runs beside raft's
@@ -136,8 +136,8 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	size := cut(args, t.pace.limit(id)) // shortens the message in place, so raft sees what was sent; see cut
 	end := lastOf(args)
-	// Raft has read its commit index before this call, so durable counts every entry up to there that is
-	// stored but not durable yet.
+	// Raft read its commit index before this call. So all entries up to that index are stored by now, and
+	// durable takes into account those that are not durable yet.
 	if sure := min(end, t.durable()); args.LeaderCommitIndex > sure {
 		bounded := *args
 		bounded.LeaderCommitIndex = sure
@@ -260,7 +260,7 @@ func (s *sending) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// begin records a snapshot until done is called. Bytes read from it count as sent.
+// begin records a snapshot until done is called. The bytes read from the returned reader count as sent.
 func (s *sendings) begin(to uint32, size int64, r io.Reader) (_ io.Reader, done func()) {
 	snap := &sending{Reader: r, size: size}
 	s.to.Store(to, snap)

@@ -22,7 +22,7 @@ import (
 // their state, and one entry replaces the state.
 const (
 	pieceBytes = 60 << 10 // a log entry has room for a few pieces
-	piecesOut  = 16       // how many pieces may be proposed and not yet applied
+	piecesOut  = 16       // limit of the pieces that are proposed and not yet applied
 
 	silence   = time.Minute      // how long a leader waits for a piece before it ends a restore
 	pieceWait = 30 * time.Second // how long to wait until a piece is applied
@@ -68,8 +68,9 @@ type Restorer struct {
 func New(o Options) *Restorer { return &Restorer{o: o} }
 
 // Restore replaces the whole cluster's state by a backup of size bytes, which the caller has checked. All
-// clients are disconnected and then find the state of the backup, with a zxid above the backup's and above
-// the present one. Without keep, all sessions end. After an error other than ErrNotKnown nothing has changed.
+// clients are disconnected. Afterwards they find the state of the backup, with a zxid above that of the
+// backup and of the replaced state. If keep is false, all sessions end. After an error other than ErrNotKnown
+// nothing has changed.
 func (m *Restorer) Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (Restored, error) {
 	if !m.busy.TryLock() {
 		return Restored{}, ErrRestoring
@@ -94,10 +95,10 @@ func (m *Restorer) Restore(ctx context.Context, backup io.Reader, size int64, ke
 	return Restored{}, err
 }
 
-// awaitTime waits until the zxid that the clock gives is at least Raised above the present zxid, so that the
-// restored state begins at the clock's zxid and not above it. In a cluster that was just formed or restored
-// the two are closer. Otherwise a later restore of a stopped server would begin below the present zxid.
-// awaitTime does not wait if the present zxid is far ahead of the clock.
+// awaitTime waits until the zxid that the clock gives is at least state.Raised above the present zxid. Then
+// the restored state begins at the clock's zxid and not above it. Otherwise a later restore of a stopped
+// server could begin below the zxid of the cluster. The wait is needed only in a cluster that was just formed
+// or restored. awaitTime does not wait if the present zxid is far ahead of the clock.
 func (m *Restorer) awaitTime(ctx context.Context) {
 	var zxid int64
 	m.o.View(func(s *state.State) { zxid = s.Zxid() })
@@ -222,8 +223,8 @@ func (r *restore) wait(ctx context.Context) (state.Outcome, error) {
 	}
 }
 
-// giveUp makes all servers drop the pieces. If it cannot propose that now, the leader does it later; see
-// Watch.
+// giveUp makes all servers drop the pieces. If it cannot propose that now, the leader ends the restore later;
+// see Watch.
 func (r *restore) giveUp() {
 	req, given := r.g.GiveUp(), make(outcomes, 1)
 	if r.o.Stream.Put(&req, given) != nil {

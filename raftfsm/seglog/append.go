@@ -71,11 +71,11 @@ func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 	return nil
 }
 
-// Durable returns an index: every entry that was appended up to it is on the disk.
+// Durable returns an index. Every appended entry up to this index is on the disk.
 func (l *Log) Durable() uint64 { return l.durable.Load() }
 
-// Wait returns when every entry that was appended up to index is durable. If no goroutine is writing them,
-// Wait writes them. After an error some of them may never be durable.
+// Wait returns when every appended entry up to index is durable. If no goroutine is writing these entries,
+// Wait writes them. After an error some of the entries may never be durable.
 func (l *Log) Wait(index uint64) error {
 	if l.durable.Load() >= index {
 		return nil
@@ -132,7 +132,7 @@ func (l *Log) drain() error {
 	}
 }
 
-// fail records the first error of an append; every later append fails with it.
+// fail records the first error of an append. Every later append fails with the same error.
 func (l *Log) fail(err error) error {
 	if err == nil {
 		return nil
@@ -145,7 +145,7 @@ func (l *Log) fail(err error) error {
 	return err
 }
 
-// write appends a batch durably. If the queue is not empty, the batch is the first entries of the queue. The
+// write appends a batch durably. If the queue is not empty, the entries are the first ones of the queue. The
 // caller holds writer.
 func (l *Log) write(entries []*raft.Log) error {
 	base := entries[0].Index
@@ -242,8 +242,8 @@ func (l *Log) tail(index uint64) (*segment, error) {
 // the caller removes them.
 func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error) {
 	need += headerSize + endSize
-	// The spare may have failed long ago, for example because the disk was full. The log needs the segment
-	// now, so it tries again.
+	// The preparation of the spare may have failed long ago, for example because the disk was full. The log
+	// needs a segment now, so it tries again.
 	p := l.takeSpare(nil)
 	if p.err != nil {
 		p.f = nil

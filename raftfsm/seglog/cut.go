@@ -9,7 +9,7 @@ import (
 // writes the queue first.
 //
 // After a snapshot of a large state many segments must be removed, each with a sync. Appends may run between
-// two of them.
+// two removals.
 func (l *Log) DeleteRange(from, to uint64) error {
 	err := l.alone(func() error { return l.deleteRange(from, to) })
 	for left := 1; err == nil && left > 0; {
@@ -101,9 +101,9 @@ func (l *Log) cutHead(first uint64) error {
 	return nil
 }
 
-// removeUnused removes the oldest segment before the log, and returns how many are left. Each removal is
-// durable before the next: if a crash brought back a segment without the segment that supersedes its end,
-// truncated entries would return.
+// removeUnused removes the oldest of the segments that are no longer in the log, and returns how many are
+// left. Each removal is durable before the next: if a crash left a segment and not the segment that
+// supersedes its end, truncated entries would come back.
 func (l *Log) removeUnused() (left int, err error) {
 	if len(l.unused) == 0 {
 		return 0, nil
@@ -113,7 +113,8 @@ func (l *Log) removeUnused() (left int, err error) {
 	return len(l.unused), err
 }
 
-// removeAllUnused removes all segments before the log. It must be called before the log's end is cut.
+// removeAllUnused removes all segments that are no longer in the log. It must be called before the log's end
+// is cut.
 func (l *Log) removeAllUnused() (err error) {
 	for left := 1; err == nil && left > 0; {
 		left, err = l.removeUnused()

@@ -15,9 +15,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Segments start small, so that a new server starts at once, and double in size. The log is cut by whole
-// segments and keeps a spare segment ready, so it may take three full segments more on the disk than its
-// entries need.
+// The first segment is small, so that a new server starts at once. Each further segment has twice the size of
+// the previous one, up to fullSize. The log removes only whole segments and keeps a spare segment ready, so
+// on the disk it may take three full segments more than its entries need.
 const (
 	firstSize = 1 << 20
 	fullSize  = 16 << 20
@@ -51,7 +51,7 @@ type Log struct {
 	dir    string
 	secret uint64 // the secret of the segments that this log begins
 
-	writer chan struct{} // held, by a value in it, during a whole append or truncation
+	writer chan struct{} // holds a value during a whole append or truncation, as a lock
 	buf    []byte        // guarded by writer
 	unused []*segment    // guarded by writer: segments before the log that must be removed, oldest first
 
@@ -185,8 +185,8 @@ func (l *Log) segmentOf(index uint64) *segment {
 	return l.segments[i-1]
 }
 
-// Within returns the smallest index such that the entries from this index to the newest take at most so many
-// bytes on disk.
+// Within returns the smallest index for which the entries from this index to the newest take at most the
+// given number of bytes on disk.
 func (l *Log) Within(bytes int64) uint64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -16,10 +16,10 @@ const (
 	recordSize = 56 // bytes of a record without data
 	sector     = 512
 
-	mostNoted = 1<<12 - 1 // the most empty sectors that a record counts
+	mostNoted = 1<<12 - 1 // limit of the empty sectors that a record counts
 
-	// MaxData is how long an entry may be, including its extensions. A longer entry is refused when it is
-	// stored, because it could not be read back.
+	// MaxData is the largest length of an entry with its extensions. The log refuses to store a longer entry,
+	// because it could not read the entry back.
 	MaxData = 256<<20 - recordSize
 )
 
@@ -111,8 +111,8 @@ func parse(b []byte, at int) (r record, err error) {
 		batch: binary.BigEndian.Uint64(b[32:]), secret: binary.BigEndian.Uint64(b[40:]), size: size}, nil
 }
 
-// emptySectors returns how many of the sectors in b are all zero. It counts a partly covered sector by the
-// part in b.
+// emptySectors returns how many of the sectors in b contain only zeros. If only a part of a sector is in b,
+// that part decides.
 func emptySectors(b []byte, at int) (empty int) {
 	for len(b) > 0 {
 		n := min(len(b), sector-at%sector)

@@ -25,9 +25,9 @@ type segment struct {
 	size    int      // size of the file
 	secret  uint64   // secret of its records; 0: there is none
 	end     int      // offset of the next record
-	offsets []uint32 // offsets of its records
+	offsets []uint32 // offsets of the records
 
-	// What load found: the terms of the first and the last record, and whether a torn record follows.
+	// load sets the terms of the first and the last record, and whether a torn record follows.
 	firstTerm, lastTerm uint64
 	torn                bool
 
@@ -56,9 +56,9 @@ func (s *segment) endOf(index uint64) int {
 	return s.end
 }
 
-// prepareStep is how many zeros are written at once. The file system stores a file in pieces as large as
-// these writes. A later write into a piece visits every block of the piece, and so does its sync. If the
-// zeros are written in megabytes, a short append and its sync take about 8 µs longer.
+// prepareStep is how many zeros one write contains. The file system stores a file in pieces as large as these
+// writes. A later write into a piece visits every block of the piece, and so does its sync. If one write had
+// a megabyte of zeros, a short append and its sync would take about 8 µs longer.
 const prepareStep = 16 << 10
 
 // prepare makes a file of zeros, which still needs its header and its name.
@@ -218,8 +218,8 @@ func readHeader(b []byte) (base uint64, err error) {
 	return binary.BigEndian.Uint64(b[8:]), nil
 }
 
-// readWhole reads the header of a segment. It refuses a segment that has lost its end: the end may have held
-// entries, and nothing else would show the loss.
+// readWhole reads the header of a segment. It refuses a segment that has lost its end, because the end may
+// have held entries and nothing else would show the loss.
 func readWhole(b []byte) (base uint64, err error) {
 	base, err = readHeader(b)
 	if err != nil {
@@ -282,8 +282,8 @@ func (s *segment) wipe(f vfs.File) error {
 		return nil
 	}
 	clear(b)
-	// Write from the end to the start: if a crash interrupts this, the zeros are after the torn records, as
-	// before, and never before them.
+	// Write from the end to the start. If a crash interrupts wipe, zeros then follow the torn records, as
+	// before; they never stand before them.
 	for len(b) > 0 {
 		n := (len(b) - 1) / (1 << 20) * (1 << 20)
 		if _, err := f.WriteAt(b[n:], int64(s.end+n)); err != nil {
@@ -304,7 +304,7 @@ const readers = 4
 type files struct {
 	fs   vfs.FS
 	mu   sync.Mutex
-	idle []*segment // open segments that are not in use; the one unused for the longest time is first
+	idle []*segment // open segments that are not in use; the first has been unused for the longest time
 }
 
 // errGone says that the log has dropped a segment that a reader was about to read.
@@ -338,7 +338,7 @@ func (p *files) use(s *segment, f func(vfs.File) error) error {
 	return f(file)
 }
 
-// release ends one use. The log itself uses the segment it writes to.
+// release ends one use of a segment. The log itself uses the segment to which it writes.
 func (p *files) release(s *segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

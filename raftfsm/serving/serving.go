@@ -88,15 +88,15 @@ func (g *Service) Use(r Raft, f *apply.FSM, port *peer.Port) { g.raft, g.state, 
 
 const (
 	lookOff = 20 * time.Millisecond  // how often to look while clients are not served
-	lookOn  = 250 * time.Millisecond // how often to look, at least, while clients are served
-	// grace is how much longer than the heartbeat timeout a server serves without a leader. An election is
-	// over in this time, and clients can still find another server before their sessions end.
+	lookOn  = 250 * time.Millisecond // the longest time between looks while clients are served
+	// A server without a leader serves clients for the heartbeat timeout plus grace. An election is over in
+	// this time, and clients can still find another server before their sessions end.
 	grace = 1500 * time.Millisecond
 	// removedGrace is the time for the reply to reach a client of this server that asked for the removal.
 	removedGrace = 200 * time.Millisecond
-	mostLag      = 10 * time.Second // how long it may lag behind the leader's log
-	// adviceAfter is how long there must be no leader before this server advises the operator. An election
-	// takes far less.
+	mostLag      = 10 * time.Second // how long a server that serves clients may lag behind the leader's log
+	// If there is no leader for adviceAfter, this server advises the operator. An election takes far less
+	// time.
 	adviceAfter = 30 * time.Second
 )
 
@@ -211,9 +211,9 @@ func (g *Service) look() (again time.Duration) {
 	return min(max(outlasts-now.Sub(g.lastGood), lookOff), g.raft.Beat(lookOn))
 }
 
-// adviceAlone returns advice for an operator when this server has had no leader for long. Recovery abandons
-// the data of the other servers, so adviceAlone does not advise it while one of them runs and only refuses
-// this server.
+// adviceAlone returns advice for an operator when this server has had no leader for long. The recover command
+// abandons the data of the other servers. So adviceAlone does not advise it while another server runs and
+// only refuses this server.
 func (g *Service) adviceAlone() string {
 	if g.port == nil || g.o.DataDir == "" {
 		return ""
@@ -239,8 +239,8 @@ func (g *Service) NoLeader() error {
 // errNoLeader is the answer while a leader may soon be elected.
 var errNoLeader = status.Errorf(status.NoLeader, "there is no leader at the moment; try again")
 
-// setReadOnly sets whether clients that ask for it may read without a leader. Before clients are served
-// again, it turns reading off and so closes the readers' connections.
+// setReadOnly sets whether clients that ask for it may read without a leader. Turning it off closes the
+// readers' connections, so look calls setReadOnly before it serves clients again.
 func (g *Service) setReadOnly(on bool) {
 	if on == g.readOnly {
 		return

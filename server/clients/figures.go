@@ -76,8 +76,8 @@ func (s *Server) ResetConns() {
 	}
 }
 
-// WatchScan calls f for pairs of a path and a session that has a data or persistent watch there, in
-// no order, until f returns false. It holds the lock of the watches for a bounded number of pairs at a time.
+// WatchScan calls f, in no order, for each pair of a path and a session that has a data or persistent watch
+// there, until f returns false. It holds the lock of the watches for a bounded number of pairs at a time.
 func (s *Server) WatchScan(f func(path string, session int64) bool) {
 	type pair struct {
 		path string
@@ -108,8 +108,7 @@ func (s *Server) Watching(session int64, path string) (watching, known bool) {
 	return c != nil && s.conns.Watches.Has(c.Watcher(), path), c != nil
 }
 
-// Watchers returns up to most of the sessions connected here that watch exactly
-// this path.
+// Watchers returns sessions connected here that watch exactly this path, at most the number most.
 func (s *Server) Watchers(path string, most int) (sessions []int64) {
 	s.conns.Watches.At(path, most, func(w *watchers.Watcher) {
 		sessions = append(sessions, conn.Watching(w).Session())

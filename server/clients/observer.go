@@ -29,8 +29,8 @@ func (s *Server) Serving(serve bool) {
 	}
 }
 
-// ReadOnly implements raftfsm.Observer. When read-only service ends, its connections end: their
-// clients find a server that serves, perhaps this one.
+// ReadOnly implements raftfsm.Observer. When read-only service ends, the read-only connections end, so that
+// their clients look for a server that serves, perhaps this one.
 func (s *Server) ReadOnly(on bool) {
 	if s.stops() {
 		return

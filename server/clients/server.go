@@ -47,8 +47,8 @@ func (s *Server) Observed() *observe.Clients { return &s.conns.Observed }
 // MaxConnsPerAddr returns the bound on connections from one address; negative: no bound.
 func (s *Server) MaxConnsPerAddr() int { return s.conns.Shares.Conns() }
 
-// Use sets the state that the server serves. Call it once. Until then the server closes connections, as it
-// does while the replica does not serve.
+// Use sets the state that the server serves. Call it once. Before that the server closes connections, as it
+// also does while the replica does not serve.
 func (s *Server) Use(r entrance.Replica) { s.conns.Entrance.Use(r) }
 
 // UseMeanwhile sets the state that read-only sessions may read before Use is called. The server calls only
@@ -60,8 +60,8 @@ func (s *Server) WaitServing(ctx context.Context) error {
 	return s.conns.Entrance.Wait(ctx, s.conns.Stopped())
 }
 
-// Shutdown stops accepting, closes every connection and waits for all goroutines, or until ctx ends. Sessions
-// stay alive: their clients find another server, or this server again.
+// Shutdown stops accepting, closes every connection and waits until all goroutines have ended or ctx ends.
+// Sessions stay alive: their clients find another server, or this server again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.CutOff()
 	done := make(chan struct{})
@@ -96,7 +96,7 @@ const (
 type listeners struct {
 	lock    sync.Mutex
 	open    map[net.Listener]bool
-	running sync.WaitGroup // a goroutine of each
+	running sync.WaitGroup // counts the goroutines of the listeners
 }
 
 // close closes all listeners.

@@ -50,9 +50,9 @@ const (
 	stepNanos = bounds.StepNanos * 3 / 2
 	lockShare = 3
 
-	// An address may use Burst of its share at once. The cost of events, and of the end of a large session,
-	// is known only afterwards. If an address owes more than Debt, the server closes its watching connections
-	// instead of sending them further events.
+	// An address may owe the share of the time Burst before its requests wait. The server learns the cost of
+	// events, and of the end of a large session, only afterwards. If an address owes more than the share of the
+	// time Debt, the server closes its watching connections instead of sending them further events.
 	Burst = 100 * time.Millisecond
 	Debt  = 5 * time.Second
 
@@ -79,7 +79,8 @@ func (s *Shares) Conns() int { return int(s.conns.Load()) }
 // from one address trusts it: it may be a benchmark, or a proxy for all clients.
 func (s *Shares) Bound() bool { return s.conns.Load() > 0 }
 
-// CountDue returns true about once a second, when the caller must count the servers of the cluster.
+// CountDue reports whether it is time to count the servers of the cluster again. It returns true about once a
+// second.
 func (s *Shares) CountDue(now time.Duration) bool {
 	last := s.counted.Load()
 	return s.servers.Load() == 0 || now-time.Duration(last) > time.Second &&
@@ -129,8 +130,8 @@ func (s *Shares) Spend(a *Account, steps int64, now time.Duration) (wait time.Du
 // Indebted reports whether an address owes so much that it gets no further events.
 func (s *Shares) Indebted(a *Account) bool { return a.owed.Load() > s.Of(Debt) }
 
-// Room reports whether an address may use more further bytes in watches, frames and outboxes together.
-// Buffers count twice, because about as much memory waits for the garbage collector.
+// Room reports whether an address may use that many more bytes (the argument more) in watches, frames and
+// outboxes together. Buffers count twice, because about as much memory again waits for the garbage collector.
 func (s *Shares) Room(a *Account, more int) bool {
 	return !s.Bound() || 2*(a.buffers.Load()+int64(more))+a.watches.Load() <= 2*int64(s.Bytes)
 }

@@ -36,9 +36,10 @@ type Holder interface {
 	Number() uint64
 	// IsOpen reports whether the connection has not begun to end.
 	IsOpen() bool
-	// Alive records that its client is not silent: its next bytes wait for memory.
+	// Alive records that its client is not silent. The server itself delays the client's next bytes, because
+	// they wait for memory.
 	Alive()
-	// CountWatches adds up again the memory of the watches of its address.
+	// CountWatches counts the memory of all watches of its address again.
 	CountWatches()
 	// Close ends the connection.
 	Close(ends.Reason)
@@ -48,7 +49,7 @@ type Holder interface {
 type holding struct {
 	part    [2]int        // input and output
 	since   time.Duration // time of its last progress
-	moved   int           // bytes since then
+	moved   int           // bytes since the time of the last progress
 	partial bool          // the frame in input is not complete
 }
 
@@ -66,7 +67,7 @@ type waiting struct {
 	c       Holder
 	part    Part
 	n       int
-	own     bool          // it waits for the memory of connections from its own address
+	own     bool          // true: w waits until connections from its own address free memory
 	granted chan struct{} // closed once the memory is granted
 }
 
@@ -76,8 +77,8 @@ const (
 	Grace = 500 * time.Millisecond // how long a client without progress may make others wait
 )
 
-// pace is how many bytes a client must send or read to make progress. On a busy machine a frame of many
-// megabytes takes long.
+// pace is the number of bytes that count as progress when a client has sent or read them. On a busy machine a
+// frame of many megabytes takes long.
 const pace = 64 << 10
 
 // Wait sets the size of a part of c's memory to n bytes, as soon as there is room for it. It returns false
@@ -90,7 +91,7 @@ func (m *Memory) Wait(c Holder, part Part, n int) bool {
 	}
 	w := &waiting{c: c, part: part, n: n, granted: make(chan struct{})}
 	m.line = append(m.line, w)
-	m.advance() // connections ahead of it may wait for their own addresses
+	m.advance() // connections that stand before w may wait only for memory of their own addresses
 	m.mu.Unlock()
 	m.Waits()
 	again := time.NewTicker(poll)
@@ -114,7 +115,7 @@ func (m *Memory) Wait(c Holder, part Part, n int) bool {
 	}
 }
 
-// over reports whether the server stops.
+// over reports whether the server has begun to stop.
 func (m *Memory) over() bool {
 	select {
 	case <-m.Done:
@@ -124,8 +125,8 @@ func (m *Memory) over() bool {
 	}
 }
 
-// recount adds up the memory of w's address again if w waits for it: watches that fired may have freed
-// some.
+// recount adds up the memory of w's address again if w waits for memory of that address. Watches that have
+// fired may have freed some.
 func (m *Memory) recount(w *waiting) {
 	if m.own(w) {
 		w.c.CountWatches()
@@ -135,7 +136,7 @@ func (m *Memory) recount(w *waiting) {
 	}
 }
 
-// own reports whether w waits for connections from its own address.
+// own reports whether w waits for memory that its own address uses.
 func (m *Memory) own(w *waiting) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,13 +279,13 @@ func (m *Memory) Drop(c Holder) {
 	}
 }
 
-// Loan is the share of one address in a portion of events, if its outboxes point into the portion. Memory
-// counts a portion once in total, and once for each address.
+// Loan counts a portion of events for one address while outboxes of that address point into the portion.
+// Memory counts a portion once in its total, and once for each address.
 type Loan struct {
 	m       *Memory
 	from    *Account
 	portion *Portion
-	places  atomic.Int64 // places in outboxes that point into it
+	places  atomic.Int64 // places in outboxes that point into the portion
 }
 
 // Share adds a place that points into the portion.
@@ -309,9 +310,9 @@ func (m *Memory) Used() int {
 	return m.used
 }
 
-// Lend counts a portion for an address, if there is room. The bound of the address does not apply if the
-// address had no buffers before the change (alone); the bound on all memory does not apply if nothing was
-// held (free). own says that the address has too much.
+// Lend counts a portion for an address, if there is room. The bound of the address does not apply if alone is
+// true: the address had no buffers before the change. The bound on all memory does not apply if free is true:
+// no memory was in use. If Lend fails because the address itself uses too much, own is true.
 func (m *Memory) Lend(from *Account, p *Portion, alone, free bool) (l *Loan, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -331,7 +332,7 @@ func (m *Memory) Lend(from *Account, p *Portion, alone, free bool) (l *Loan, own
 	return l, false
 }
 
-// Put ends one place of a loan.
+// Put removes one place that points into the portion. The last Put ends the loan.
 func (l *Loan) Put() {
 	if l == nil || l.places.Add(-1) > 0 {
 		return

@@ -13,7 +13,8 @@ import (
 )
 
 // catchUpChunk is how many paths of a setWatches are compared under one hold of the state lock; catchUpBytes
-// bounds their total length. If a path changes between two chunks, the chunk that has it sees the change.
+// bounds their total length. If a path changes between two chunks, the chunk that contains the path sees the
+// change.
 const (
 	catchUpChunk = 500
 	catchUpBytes = 256 << 10
@@ -86,8 +87,8 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 }
 
 // setWatches carries out a setWatches, a chunk at a time. If the frame is longer than other frames may be,
-// only its header has been read, and setWatches works while the rest arrives. It first checks a shorter frame
-// as a whole.
+// only its header has been read, and setWatches works while the rest arrives. It checks a shorter frame
+// completely before it sets a watch.
 func (c *Conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	p := pieces{c: c}
 	if c.reader.within == 0 {
@@ -128,7 +129,7 @@ func (c *Conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 // pieces reads the rest of a frame while it arrives.
 type pieces struct {
 	c   *Conn
-	why ends.Reason // why no more bytes can be read; None: they can
+	why ends.Reason // None: more bytes can be read; otherwise the reason why not
 }
 
 // take returns the next n bytes, which are valid until the next call. It returns nil if the connection must

@@ -1,10 +1,10 @@
 // Package conn handles the connections of clients, from bytes to a call on the replicated state and back.
 //
-// Every connection has one goroutine, or none while its client only pings (resting.go). The goroutine
-// decodes all complete frames it has received, answers reads from the local state, hands writes to the
+// Every connection has one goroutine, or none while its client only pings (resting.go). The goroutine decodes
+// all complete frames it has received, answers reads from the local state, hands writes to the
 // [entrance.Replica] and writes its outbox once no complete frame is left. The goroutine that applies the log
-// appends outcomes of writes and watch events to the outbox. It never touches a socket: a small pool
-// of flushers does, once per batch.
+// appends outcomes of writes and watch events to the outbox. It never touches a socket. Instead a small pool
+// of flushers writes the outboxes, once per batch.
 //
 // Three rules hold throughout:
 //
@@ -17,11 +17,12 @@
 //     whose request has no certain outcome, is closed; the client's reconnect
 //     is the retry.
 //
-// The files, from the ground up: conn.go defines the state of one client; shared.go what it has in common
-// with all others, which is all that it knows of its server; registry.go which connections there are, and
-// what they do when the state changes; cost.go charges requests to the accounts of package budget; read.go,
-// outcome.go and the files named after a request answer requests; request.go chooses among them; serve.go and
-// resting.go run a connection. The packages beside this one do not know what a connection is for.
+// The files, from the ground up: conn.go defines the state of one client. shared.go defines what a connection
+// shares with all others, and that is all that it knows of its server. registry.go lists the connections, and
+// says what they do when the state changes. cost.go charges requests to the accounts of package budget.
+// read.go, outcome.go and the files named after a request answer requests; request.go chooses among them.
+// serve.go and resting.go run a connection. The packages beside this one do not know what a connection is
+// for.
 package conn
 
 import (
@@ -44,7 +45,7 @@ import (
 // Timeouts of a connection, and of its end.
 const (
 	authPenalty = 100 * time.Millisecond // delay after a failed authentication
-	headerGrace = time.Second            // how long the header may take after a prefix that is too large
+	headerGrace = time.Second            // for the rest of the header after a length that is too large
 	frameTime   = 120 * time.Second      // how long a whole frame may take
 )
 
@@ -69,14 +70,14 @@ type Conn struct {
 
 	reader  reader
 	reads   readRun
-	proof   identity.Proof // only the connection's goroutine changes it; any may load its list
+	proof   identity.Proof // only the connection's goroutine changes it; any goroutine may load its list
 	pulse   pulse
 	place   rest.Place // guarded by the lock of shared.resting
 	watcher watchers.Watcher
 	out     outbox.Outbox // has a lock of its own
 
-	phase   atomic.Int32 // its stage, one of the phases
-	removed bool         // the server has forgotten it; under the lock of the registry
+	phase   atomic.Int32 // one of the phases
+	removed bool         // the connection has left the registry; guarded by the registry's lock
 }
 
 // socket says where the connection comes from. It is set before the connection's first goroutine starts.
@@ -86,15 +87,15 @@ type socket struct {
 	number uint64 // number among all connections of the server
 }
 
-// seat is the session that the connection serves. The connection's goroutine fills in the request's fields;
-// the outcome of the handshake writes the rest, once, before the phase is open. The session is written under
-// the lock of the registry, because others may read it at any time.
+// seat is the session that the connection serves. The connection's goroutine fills in the request's fields.
+// The outcome of the handshake writes the other fields, once, before the phase becomes phaseOpen. It writes
+// the session under the lock of the registry, because other goroutines may read the session at any time.
 type seat struct {
 	replica  entrance.Replica // the state that serves the client, from the connect request on
 	gen      uint32
 	readOnly bool  // the session was opened while the server had no leader
-	mayRead  bool  // the connect request said whether it accepts such a session
-	asked    int64 // the session that the client came back for, if any
+	mayRead  bool  // the connect request says whether the client accepts a read-only session
+	asked    int64 // the session that the connect request names; 0: the client has none yet
 
 	session int64
 	timeout time.Duration
@@ -110,7 +111,7 @@ type reader struct {
 	arrived    time.Duration    // when the newest bytes came
 	frameStart time.Duration    // when the wait for the rest of a frame began; 0: no wait
 	followed   *observe.Request // the newest request, if a log records it
-	unfinished bool             // the deadline belongs to an unfinished frame
+	unfinished bool             // the read deadline is that of an unfinished frame
 	idle       bool             // the newest request was a ping, or there was none
 	rested     bool             // the connection has rested before, so its session is open
 	said       bool             // the log already has the reason for the end of this connection
@@ -123,9 +124,9 @@ type readRun struct {
 	view     func(*state.State)
 	long     *longReply // the long reply that the run has begun
 	need     int        // bytes of memory that the run needs before it continues
-	building int64      // steps of the answer that needs the memory
+	building int64      // steps to compute the answer that needs the memory
 	cost     int64      // steps of the answered reads that are not charged yet
-	apart    bool       // the answer does not need a buffer
+	apart    bool       // the answer needs memory, but no buffer in the outbox
 	behind   bool       // the run must wait for the connection's writes before it continues
 	stop     bool       // the connection has ended during the run
 }
@@ -135,7 +136,7 @@ type pulse struct {
 	heard    atomic.Int64 // time of the last bytes, on the server's clock, ns
 	received atomic.Int64 // bytes
 	listed   atomic.Bool  // the connection is in shared.heard
-	retired  atomic.Bool  // the session has moved or ended: bytes no longer keep it alive
+	retired  atomic.Bool  // the session has moved or ended, so bytes no longer keep the session alive
 }
 
 // margin is how much longer than its session's timeout an idle connection may stay open.

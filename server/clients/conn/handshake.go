@@ -133,8 +133,8 @@ func (c *Conn) foreign(first [4]byte) bool {
 }
 
 // answerWord answers a four-letter word. The client may have closed its side already, so answerWord reads
-// only the bytes that belong to the word. The Words bounds its costly answers; cheap ones, such as health
-// checks, do not wait for those.
+// only the bytes that belong to the word. Words bounds its costly answers; cheap answers, such as health
+// checks, do not wait for costly ones.
 func (c *Conn) answerWord(first [4]byte) ends.Reason {
 	c.phase.Store(int32(phaseWord))
 	c.seen(1, 0, nil)
@@ -209,7 +209,7 @@ func (c *Conn) connect(frame []byte) ends.Reason {
 	}
 	req.Body = body.Append(nil)
 	c.shared.countServers(c.replica)
-	s.connecting <- struct{}{} // bounded by the life of the connections that hold a place
+	s.connecting <- struct{}{} // waits until fewer connections wait for the outcomes of their connect requests
 	defer func() { <-s.connecting }()
 	if !c.out.IsOpen() {
 		return ends.Else
@@ -311,7 +311,7 @@ func (c *Conn) refusal() {
 
 // attached gives the connection its session and answers the connect request. It returns false when the
 // connection has ended. The caller applies the log and holds the state lock, so no event, and no later move
-// of the session, can come between the two.
+// of the session, can come between these two steps.
 func (c *Conn) attached(s *session.Session) bool {
 	older, ok := c.shared.claim(c, s.ID)
 	if !ok {

@@ -28,7 +28,7 @@ func (c *Conn) Done(out *state.Outcome, st *state.State) {
 	c.out.Touch()
 	o.Unlock()
 	if out.Unknown {
-		c.shared.Outboxes.Kick() // no later batch may end this one
+		c.shared.Outboxes.Kick() // there may be no later batch whose end wakes the flushers
 	}
 }
 
@@ -42,7 +42,7 @@ func (c *Conn) done(p outbox.Pending, out *state.Outcome) {
 	case out.Refused:
 		o.Die(ends.Gone)
 		c.follow(p.Followed, p.Xid, out, c.shared.Now())
-	case p.Op == state.OpBarrier: // the read after it has the reply
+	case p.Op == state.OpBarrier: // a barrier has no reply; the read after it has
 	case c.out.Accepts():
 		b, at := o.BeginReply(p.Xid, out.Zxid, len(out.Reply))
 		if out.Code == jute.OK {

@@ -16,7 +16,7 @@ import (
 // maxRun bounds how many reads are answered under one hold of the state lock.
 const maxRun = 64
 
-// runSteps bounds their cost, because the address pays only afterwards.
+// runSteps bounds the cost of the reads in a run, because the address pays for a run only after it.
 const runSteps = 2000
 
 // read answers the read in frame and the reads right after it. It returns false when the connection has
@@ -50,8 +50,8 @@ func (c *Conn) read(frame []byte) bool {
 	return true
 }
 
-// catchUp, with LinearizableReads, proposes an empty request after the read has arrived, and waits until it
-// has gone through the log. The read then sees everything that was acknowledged to any client before.
+// With LinearizableReads, catchUp proposes an empty request after the read has arrived, and waits until that
+// request has gone through the log. The read then sees everything that was acknowledged to any client before.
 func (c *Conn) catchUp() bool {
 	if !c.shared.Options.LinearizableReads || c.readOnly {
 		return true
@@ -107,7 +107,7 @@ func (c *Conn) run(st *state.State) {
 	c.reads.cost = 0
 }
 
-// takeLong begins a longReply, if the read lists so much that other clients would wait for it.
+// takeLong begins a longReply, if the read lists so many names that other clients would have to wait for it.
 // The outbox is locked.
 func (c *Conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (
 	w request.Watch, taken bool) {
@@ -115,7 +115,7 @@ func (c *Conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		if c.out.Reserved() == 0 {
-			return w, false // longAnswer has asked for the memory of all long lists
+			return w, false // not long: longAnswer reserves the memory for every long list
 		}
 	case jute.OpGetEphemerals:
 	default:
@@ -162,7 +162,7 @@ func (c *Conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 	}
 	many := op == jute.OpMultiRead
 	if many && c.out.Reserved() > 0 {
-		return false, jute.OK // memory for it was reserved when the state lock was held before
+		return false, jute.OK // memory for the answer was reserved after an earlier call
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
 	if many && size > bounds.MaxMultiReadReply {
@@ -178,7 +178,7 @@ func (c *Conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 	if many {
 		c.reads.cost += int64(steps)
 	}
-	c.reads.need, c.reads.building = size+size/16+4<<10, int64(steps) // the list may grow in between
+	c.reads.need, c.reads.building = size+size/16+4<<10, int64(steps) // the list may still grow
 	c.reads.apart = st.Tree().IsLong(op, c.session, body)
 	return true, jute.OK
 }
@@ -238,7 +238,7 @@ func (c *Conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	}
 	o.EndReply(b, at, code)
 	if o.Size() > outbox.FlushSize || o.Reserved() > 0 {
-		o.Replied(o.Pending() > 0) // the read itself, if it was parked
+		o.Replied(o.Pending() > 0) // a parked read is still pending
 	}
 	if code == jute.OK {
 		c.shared.Metrics.Reads.Observe(w.Path, int64(len(b)-at))
@@ -247,16 +247,17 @@ func (c *Conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 }
 
 // A read must see the effects of its connection's earlier writes, and none of later ones. If such writes are
-// pending, the read is parked among the pending requests, so that later requests need not wait: the goroutine
-// that applies the log answers it right after the outcome of the write before it. All clients wait for that
-// goroutine, so only reads with short answers are parked; others wait until their connection's writes are
-// answered. If another client's change makes a parked answer long after all, it is bounded as events are.
+// pending, the read is parked among the pending requests, so that later requests need not wait. The goroutine
+// that applies the log answers a parked read right after the outcome of the write before it. All clients wait
+// for that goroutine, so only reads with short answers are parked. Other reads wait until their connection's
+// writes are answered. If a change by another client makes the answer of a parked read long, the bounds on
+// events apply to the answer.
 const (
-	parkedFrame  = 256     // length of a request that may be parked
-	parkedAnswer = 4 << 10 // length of the answer in the state at the request's arrival
+	parkedFrame  = 256     // longest request that may be parked
+	parkedAnswer = 4 << 10 // longest answer of a read that may be parked, in the state at the request's arrival
 )
 
-// park parks a read if requests of its connection are pending. wait says that some are pending and that this
+// park parks a read if requests of its connection are pending. It returns wait if some are pending but this
 // read cannot be parked.
 func (c *Conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	o := &c.out
@@ -310,14 +311,14 @@ func (c *Conn) answerOne(st *state.State, p outbox.Pending) {
 	c.answered(p, &out, now)
 	c.shared.Metrics.ReadLatency.ObserveTime(max(now-p.At, 0))
 	if w.Set {
-		o.Unlock() // the lock of the watches must be taken before it
+		o.Unlock() // the lock of the watches must be taken before the lock of the outbox
 		c.shared.Watches.Add(&c.watcher, w.Path, w.Kind)
 		o.Lock()
 	}
 }
 
-// watchOp answers addWatch, removeWatches and checkWatches. It asks the table before it locks the outbox,
-// because the locks have this order.
+// watchOp answers addWatch, removeWatches and checkWatches. It calls the table of watches before it locks the
+// outbox, because that is the order of their locks.
 func (c *Conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
 	w, which, code := request.WatchOp(op, body)
 	c.reads.cost += int64(bounds.WatchSteps(w.Path))

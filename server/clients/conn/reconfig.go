@@ -35,7 +35,7 @@ func (c *Conn) reconfig(xid int32, body []byte) bool {
 		c.out.Flush()
 		o := &c.out
 		o.Lock()
-		// A client that waits for its answer is not silent.
+		// A pending request keeps the session alive while the client waits for its answer.
 		o.Push(outbox.Pending{Xid: xid, Op: jute.OpReconfig})
 		o.Unlock()
 		code, known = c.shared.Options.Reconfigure(r)

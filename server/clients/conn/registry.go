@@ -37,7 +37,7 @@ func (g *registry) init() {
 type address struct {
 	watchers.Address
 	ids      *[]jute.ID   // the identities of clients without a proved identity
-	creating atomic.Int64 // see admission.creating
+	creating atomic.Int64 // how many sessions these connections are creating; see admission.creating
 	conns    map[*Conn]struct{}
 }
 
@@ -173,8 +173,8 @@ func (h *heardList) add(c *Conn) {
 	h.mu.Unlock()
 }
 
-// take returns the list and starts a new one. Two goroutines may call it at once: that of the link to the new
-// leader, and that of this server's own leadership while it ends.
+// take returns the list and starts a new one. Two goroutines may call take at once: the goroutine of the link
+// to the new leader, and the goroutine of this server's own leadership while that ends.
 func (h *heardList) take() []*Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *Shared) SessionEnded(e *state.Ending) {
 	c.out.Lock()
 	defer c.out.Unlock()
 	if c.out.Closing() && e.Cause == state.EndClosed {
-		return // the outcome of the request comes next
+		return // the outcome of the client's request comes next, and ends the connection
 	}
 	c.out.End(ends.Gone)
 	c.out.Touch()
@@ -211,7 +211,7 @@ func (s *Shared) SessionEnded(e *state.Ending) {
 // SessionMoved closes the connection of a session that has attached elsewhere. The goroutine that applies the
 // log calls it.
 func (s *Shared) SessionMoved(id int64, gen uint32) {
-	s.Observed.SessionCame(id) // an older connection's end here no longer matters
+	s.Observed.SessionCame(id) // the end of an older connection here no longer matters
 	if c := s.Of(id); c != nil && c.gen < gen {
 		c.retire(ends.Moved)
 	}
@@ -227,9 +227,9 @@ func (s *Shared) SendAway() {
 	s.Outboxes.Kick()
 }
 
-// Heard appends from which sessions bytes came since the last call, or, with all, every session here. A
-// client that waits for an answer is not silent, however old its last byte is: the server reads its next
-// bytes only after the answer, so the delay is the server's.
+// Heard appends the sessions from which bytes came since the last call; if all is true, it appends every
+// session here. A client that waits for an answer is not silent, however old its last byte is. The server
+// reads the client's next bytes only after the answer, so the server causes the delay.
 func (s *Shared) Heard(touches []state.Touch, all bool) []state.Touch {
 	if all {
 		s.mu.Lock()
@@ -254,7 +254,7 @@ func (s *Shared) Heard(touches []state.Touch, all bool) []state.Touch {
 	return touches
 }
 
-// Applied ends the batch that the goroutine that applies the log has just applied.
+// Applied is called by the goroutine that applies the log at the end of each batch.
 func (s *Shared) Applied() {
 	s.batch = 0
 	s.Outboxes.Kick()
@@ -275,7 +275,7 @@ func (s *Shared) Stop() {
 	}
 }
 
-// Stopped is closed when the server stops.
+// Stopped returns a channel that is closed when the server stops.
 func (s *Shared) Stopped() <-chan struct{} { return s.ctx.Done() }
 
 // Wait waits, after Stop, until every goroutine has ended.

@@ -18,7 +18,7 @@ func (c *Conn) handle(frame []byte) bool {
 	xid, op, body := inbox.Header(frame)
 	class := request.Of(op)
 	c.reader.idle = class == request.Ping
-	if class != request.Read { // run counts its own
+	if class != request.Read { // the method run counts the reads that it answers
 		c.seen(1, op, body)
 	}
 	if class != request.Auth && class != request.SASL && !c.admitted() {
@@ -114,7 +114,7 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if ids := *c.proof.IDs.Load(); len(ids) > 1 {
 		r.IDs = ids
 	}
-	if op == jute.OpCloseSession { // another connection may own the session by then
+	if op == jute.OpCloseSession { // another connection may own the session when the request is applied
 		r = state.End(c.session, c.gen, state.EndClosed)
 	}
 	est := request.WriteCost(op, body)
@@ -122,7 +122,7 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		return false
 	}
 	est -= int64(request.WriteSteps + len(body)/request.DecodeBytes)
-	if op != jute.OpMulti { // count it before the answer, after which the client may read the metrics
+	if op != jute.OpMulti { // count the write before its answer: the client may then read the metrics
 		d := jute.NewDecoder(body)
 		path, _ := d.String()
 		c.shared.Metrics.Writes.Observe(path, int64(len(body)))
@@ -134,7 +134,7 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 // mayOnlyRead answers a request that a session without a leader cannot make.
 func (c *Conn) mayOnlyRead(class request.Class, xid int32, op jute.OpCode) bool {
 	zxid := c.replica.Zxid()
-	if class != request.Close || c.asked != 0 { // a session in the log stays alive at a server with a leader
+	if class != request.Close || c.asked != 0 { // a session of the log goes on at a server that has a leader
 		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
 	}
 	if c.reply(xid, op, zxid, jute.OK, nil) {

@@ -37,7 +37,7 @@ func (c *Conn) lieDown() {
 		c.reader.rested = true
 		go c.awaitFirst()
 	case !c.shared.Resting.Park(c):
-		c.reader.idle = false // the connection is not idle before the next ping
+		c.reader.idle = false // do not try again before the next ping
 		c.Rise(nil, nil)
 	}
 }
@@ -64,7 +64,7 @@ func (c *Conn) Rise(read []byte, err error) {
 }
 
 // Visit implements rest.Sleeper: it reads the arrived bytes and answers pings, until it reads something else.
-// A panic ends this connection alone.
+// A panic ends only this connection.
 func (c *Conn) Visit(p rest.Poller, last bool, buf []byte) (n int, err error) {
 	defer func() {
 		if v := recover(); v != nil {

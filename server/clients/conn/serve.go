@@ -68,7 +68,7 @@ func (c *Conn) serve(why ends.Reason) {
 		return
 	}
 	if why == ends.Length || why == ends.Malformed {
-		c.out.Last(nil, why) // is sent after the replies to earlier requests
+		c.out.Last(nil, why) // the replies to earlier requests are written before the end
 	}
 	c.discard()
 }
@@ -76,7 +76,7 @@ func (c *Conn) serve(why ends.Reason) {
 // begin opens the connection, within the handshake timeout.
 func (c *Conn) begin() ends.Reason {
 	limit := time.AfterFunc(c.shared.Options.HandshakeTimeout, func() {
-		if phase(c.phase.Load()) != phaseWord { // the answer has deadlines of its own
+		if phase(c.phase.Load()) != phaseWord { // the answer to a four-letter word has deadlines of its own
 			c.out.Close(ends.Handshake)
 		}
 	})

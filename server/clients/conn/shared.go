@@ -21,9 +21,9 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// Shared is what the connections of a server have in common, and all that a connection knows of its server.
-// The options and the front are set before the first connection comes. Each part below says who may use it;
-// the parts from other packages guard themselves.
+// Shared holds what the connections of a server have in common. A connection knows nothing else of its
+// server. The options and the front are set before the first connection comes. Each part below says which
+// goroutines may use it; the parts from other packages have locks of their own.
 type Shared struct {
 	Options options.Options
 	front
@@ -107,8 +107,8 @@ func (k *clock) batchTime(o *state.Outcome) time.Duration {
 	return k.batch
 }
 
-// maxConnecting bounds how many connect requests are in the stream at a time. After a server's death tens of
-// thousands arrive at once, and other requests must not wait for all of them.
+// maxConnecting bounds how many connect requests wait for their outcomes at a time. After a server's death
+// tens of thousands arrive at once, and other requests must not wait for all of them.
 const maxConnecting = 256
 
 // admission counts the clients that are about to have a session. Any goroutine may use it.
@@ -127,7 +127,7 @@ type counts struct {
 	Ends         [ends.Reasons]atomic.Int64
 }
 
-// figures is what operators are shown of the clients. Any goroutine may use it.
+// figures holds what the server shows to operators about its clients. Any goroutine may use it.
 type figures struct {
 	Metrics  metrics.Set
 	Counts   counts

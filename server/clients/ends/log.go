@@ -30,7 +30,7 @@ type Log struct {
 type lineKind struct{ msg, addr, reason string }
 
 type lineCount struct {
-	end     time.Duration // end of the period in which written counts
+	end     time.Duration // when the period ends of which written counts the lines
 	written int
 	more    int // dropped lines since the last line
 }
@@ -81,8 +81,8 @@ func (l *Log) line(level slog.Level, msg string, args []any) {
 	l.log.Log(context.Background(), level, msg, args...)
 }
 
-// admit reports whether another line of this kind may be logged now, and how many were dropped since the
-// last one. It allows most lines within a time.
+// admit reports whether another line of this kind may be logged now, and how many lines were dropped since
+// the last logged one. It allows the number most of lines in each period of the length within.
 func (l *Log) admit(kind lineKind, most int, within time.Duration) (more int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *Log) admit(kind lineKind, most int, within time.Duration) (more int, ok
 	return more, true
 }
 
-// maxLogged bounds the length of one value in the log. The server passes its own longer values as
+// maxLogged bounds the length of one value in the log. It does not apply to values that the server passes as
 // slog.Attr.
 const maxLogged = 256
 

@@ -30,10 +30,10 @@ const (
 	Sessions                // too many sessions
 	Auth                    // authentication failed
 	UnknownOp               // an operation that does not exist
-	Unknown                 // the outcome of a request is not known
+	Unknown                 // the outcome of a request is unknown
 	Serving                 // this server does not serve clients
 	Behind                  // the client has seen a newer state than this server's
-	CutOff                  // this server may not answer a ping
+	CutOff                  // this server may not answer a ping, because its leader does not hear it
 	Stopped                 // this server stops
 	Plain                   // the client speaks another protocol: TLS or HTTP
 	TLS                     // the TLS handshake failed

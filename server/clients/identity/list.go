@@ -22,8 +22,9 @@ const (
 // SuperID is the identity that passes every check.
 var SuperID = acl.Super[0]
 
-// List holds a client's identities: its address, then those that it has proved. Only the connection's
-// goroutine changes it. Its slice is replaced, never changed; clients of one address share their first slice.
+// List holds a client's identities: first its address, then the identities that it has proved. Only the
+// connection's goroutine changes the list. It replaces the slice and never changes its elements, because
+// clients of one address share their first slice.
 type List struct{ atomic.Pointer[[]jute.ID] }
 
 // Unproved returns the identities of a client that has proved none: its address, and the super user if the
@@ -59,8 +60,8 @@ func inOrder(ids []jute.ID) *[]jute.ID {
 	return &ids
 }
 
-// Add adds a proved identity, and for the super user also the super identity. It returns false if the
-// identity is empty, or if the client may not have so many.
+// Add adds a proved identity. If that is the super user's, Add also adds the super identity. Add returns
+// false if the identity is empty, or if the client has too many.
 func (l *List) Add(id jute.ID, super Super) bool {
 	if id.ID == "" {
 		return false

@@ -18,7 +18,7 @@ type Proof struct {
 	IDs      List             // the client's address, then its proved identities
 	exchange sasl.Negotiation // the SASL negotiation under way, if any
 	tries    int32            // authentications so far
-	empties  uint8            // how many empty answers it got because the server has no SASL
+	empties  uint8            // how many empty answers the client got because the server has no SASL
 }
 
 // maxTries bounds the authentications on one connection.
@@ -30,8 +30,9 @@ func (p *Proof) Try() bool {
 	return p.tries <= maxTries
 }
 
-// Prove reports whether the credentials, which may be null, are valid, and adds the identity that they prove.
-// names are the names that the server accepts for its ensemble; without names it accepts every name.
+// Prove reports whether the credentials (nil if they are null) are valid, and adds the identity that they
+// prove. names are the names of the ensemble that the server accepts; if names is empty, it accepts every
+// name.
 func (p *Proof) Prove(scheme string, credentials []byte, super Super, names []string) bool {
 	switch scheme {
 	case "ip": // the server knows the address itself
@@ -44,12 +45,12 @@ func (p *Proof) Prove(scheme string, credentials []byte, super Super, names []st
 	return false
 }
 
-// saslEmpty is how often the server answers a client, like a ZooKeeper, that it has no SASL. Some clients
-// take that answer for progress, and would ask forever.
+// saslEmpty is how many empty answers the server, like ZooKeeper, gives to a client that asks for SASL when
+// the server has none. Some clients take such an answer for progress, and would ask forever.
 const saslEmpty = 3
 
 var (
-	// ErrNoSASL says that a server without SASL gives no further empty answer.
+	// ErrNoSASL means that the server has no SASL and gives no further empty answer.
 	ErrNoSASL = errors.New("the server has no SASL")
 	errNoRoom = errors.New("the identity is empty, or the connection has too many")
 )
@@ -57,7 +58,7 @@ var (
 // Signed names the user of a complete negotiation.
 type Signed struct {
 	User      string
-	Principal string // of Kerberos; empty: another mechanism
+	Principal string // the Kerberos principal; empty: the client used another mechanism
 }
 
 // Negotiate answers one token of a SASL negotiation, and begins one if none is under way. m is nil if the

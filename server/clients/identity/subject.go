@@ -29,9 +29,9 @@ var keywords = map[string]string{
 	"0.9.2342.19200300.100.1.25": "DC",
 }
 
-// Subject returns the text of a certificate's subject, from its DER encoding. It is the text of ZooKeeper's
-// ACLs, that of Java's X500Principal.getName: all attributes, in order, as in RFC 2253. So two subjects have
-// the same text only if they are equal.
+// Subject returns the text of a certificate's subject, from its DER encoding, as ZooKeeper's ACLs have it:
+// all attributes, in order, as in RFC 2253. That is what Java's X500Principal.getName returns. Two subjects
+// have the same text only if they are equal.
 func Subject(der []byte) (string, error) {
 	var sets []attributeSET
 	switch rest, err := asn1.Unmarshal(der, &sets); {
@@ -70,8 +70,9 @@ func (a *attribute) write(b *strings.Builder) {
 	writeText(b, string(a.Value.Bytes))
 }
 
-// isText reports whether Java reads the value as text; Java expects UTF-8. Bytes that are not UTF-8 are no
-// text here: Java would write the same replacement character for all of them, so names would collide.
+// isText reports whether Java reads the value as text. Java expects UTF-8 and would write the same
+// replacement character for all other bytes, so that names would collide. Therefore a value that is not UTF-8
+// is not text here.
 func (a *attribute) isText() bool {
 	switch a.Value.FullBytes[0] {
 	case asn1.TagPrintableString, asn1.TagUTF8String, asn1.TagT61String, asn1.TagIA5String,

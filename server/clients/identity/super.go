@@ -24,8 +24,8 @@ type Super struct {
 	X509   string // the subject of the certificate
 }
 
-// Is reports whether a proved identity is the super user's. All schemes and ports use it: an empty text, in
-// the options or in the identity, must match nothing.
+// Is reports whether a proved identity is the super user's. All schemes and ports call Is, so that an empty
+// text, in the options or in the identity, never matches.
 func (s Super) Is(id jute.ID) bool {
 	var super string
 	switch id.Scheme {

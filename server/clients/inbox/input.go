@@ -18,8 +18,7 @@ const (
 	Keep     = 64 << 10 // the largest buffer that stays
 )
 
-// MaxWatchFrame bounds setWatches, which some clients send in one piece
-// however long it is.
+// MaxWatchFrame bounds setWatches. Some clients send all their watches in one frame, however long it is.
 const MaxWatchFrame = 64 << 20
 
 // HeaderSize is the length of a request header: xid and operation.
@@ -44,18 +43,18 @@ type Input struct {
 	buf  []byte
 	r, w int
 	full bool // the last read filled buf
-	want int  // how many bytes the caller needs in one piece; 0: any
+	want int  // how many contiguous bytes the caller needs; 0: any number
 }
 
 // Len returns how many bytes Take and Skip have not taken yet.
 func (in *Input) Len() int { return in.w - in.r }
 
-// Bytes returns these bytes.
+// Bytes returns the bytes that Take and Skip have not taken yet.
 func (in *Input) Bytes() []byte { return in.buf[in.r:in.w] }
 
-// Peek returns the next frame without its prefix. It returns nil if the frame is not complete. For a frame
-// longer than limit it returns ErrLong if the frame is a setWatches, ErrFrame if it is not, and wait until
-// the frame's operation has arrived.
+// Peek returns the next frame without its length prefix. It returns nil if the frame is not complete. A frame
+// longer than limit is an error: ErrLong if it is a setWatches, ErrFrame otherwise. Until the operation of
+// such a frame has arrived, Peek returns wait instead.
 func (in *Input) Peek(limit int) (frame []byte, wait bool, err error) {
 	in.want = 0
 	b := in.Bytes()
@@ -96,21 +95,20 @@ func (in *Input) Return(n int) { in.r -= n }
 // Drop drops all received bytes.
 func (in *Input) Drop() { in.r, in.w = 0, 0 }
 
-// Want asks for n bytes in one piece.
+// Want asks for n contiguous bytes.
 func (in *Input) Want(n int) { in.want = n }
 
-// Wanted returns how many bytes the caller needs in one piece. It returns 0 if any number is enough.
+// Wanted returns how many contiguous bytes the caller needs. It returns 0 if any number is enough.
 func (in *Input) Wanted() int { return in.want }
 
-// Busy reports whether the last read filled a buffer that does not grow for short frames, so that more bytes
-// probably wait in the socket.
+// Busy reports whether the last read filled a large buffer, so that more bytes probably wait in the socket.
 func (in *Input) Busy() bool { return in.full && len(in.buf) >= busySize }
 
 // Handled marks all taken frames as handled: no string or slice may point into them from now on.
 func (in *Input) Handled() { jute.Overwrite(in.buf[:in.r]) }
 
-// Size returns the length of the buffer for the next fill. It doubles as bytes arrive, up to the wanted
-// length.
+// Size returns the length of the buffer for the next fill. The length doubles as bytes arrive, up to the
+// length that the caller wants.
 func (in *Input) Size() int {
 	size := len(in.buf)
 	switch {

@@ -50,22 +50,22 @@ type Options struct {
 	Rand                                io.Reader
 	Now                                 func() time.Time // also gives the times for Kerberos' tickets
 
-	// MaxPending bounds the unanswered requests of a connection; default 1000.
-	// At the bound its socket is not read.
+	// MaxPending bounds the unanswered requests of a connection; default 1000. At the bound the server stops
+	// reading the connection's socket.
 	MaxPending int
 	// MaxOutboxBytes and MaxOutboxFrames bound what waits to be written to one client; defaults 16 MiB and
 	// 50,000. At the bound the server closes its connection.
 	MaxOutboxBytes  int
 	MaxOutboxFrames int
-	// MaxWatchesPerConn and MaxWatches bound watches; defaults 500,000 and
-	// 10 million. At the bound the connection that wants more is closed.
+	// MaxWatchesPerConn and MaxWatches bound the number of watches; defaults 500,000 and 10 million. At a bound
+	// the server closes the connection that sets another watch.
 	MaxWatchesPerConn int
 	MaxWatches        int
-	// MaxWatchBytesPerConn and MaxWatchBytes bound the memory of watches; defaults 48 MiB, and a quarter of
-	// the memory that the process may use, but at least 128 MiB. While MaxConnsPerAddr is a limit, all
-	// connections from one address together may have twice as much as a single connection. At a bound the
-	// server closes the connection that sets another watch; at MaxWatchBytes only a connection that already
-	// has many.
+	// MaxWatchBytesPerConn and MaxWatchBytes bound the memory of watches; defaults 48 MiB, and a quarter of the
+	// memory that the process may use, but at least 128 MiB. While MaxConnsPerAddr is a limit, all connections
+	// from one address together may have twice as much as a single connection. At a bound the server closes the
+	// connection that sets another watch. At MaxWatchBytes it closes that connection only if the connection
+	// already has many watches.
 	MaxWatchBytesPerConn int
 	MaxWatchBytes        int
 
@@ -145,7 +145,7 @@ func (o *Options) validate() error {
 }
 
 // roomForConns returns for how many connections the file descriptors and the memory are enough. A limit of 0
-// is not known and does not count.
+// is unknown and does not count.
 func roomForConns(descriptors int64, memory uint64) int {
 	n := 1 << 30
 	if descriptors > 0 {
@@ -157,8 +157,8 @@ func roomForConns(descriptors int64, memory uint64) int {
 	return n
 }
 
-// Negotiate returns the session timeout for a client that asks for this one: the nearest that the options
-// allow, in ms.
+// Negotiate returns the session timeout, in ms, for a client that asks for this timeout: the nearest one that
+// the options allow.
 func (o *Options) Negotiate(asked int32) int32 {
 	return int32(min(max(int64(asked), o.MinSessionTimeout.Milliseconds()), o.MaxSessionTimeout.Milliseconds()))
 }
@@ -175,6 +175,7 @@ type ReconfigRequest struct {
 	Patience time.Duration
 }
 
-// Reconfigure carries out a change of membership and returns the code for the client. It may block. If known
-// is false, this server does not know the result or has no code for it, and closes the connection.
+// Reconfigure carries out a change of membership and returns the code for the client. It may block. It
+// returns known == false if this server does not know the result or has no code for it; the connection is
+// then closed.
 type Reconfigure func(ReconfigRequest) (code jute.ErrCode, known bool)

@@ -17,9 +17,9 @@ func (o *Outbox) Grown(others bool) {
 	}
 }
 
-// hold reports the size of the outbox to srv.memory, after it grew or shrank. others says that the growth
-// comes from other clients, outcomes or parked reads. Then, if there is no more room, hold closes an outbox
-// that is already large. The caller has locked the outbox.
+// Hold reports the size of the outbox to Memory, after the outbox grew or shrank. others says that the growth
+// comes from other clients, outcomes or parked reads. In that case, if there is no more room, Hold closes an
+// outbox that is already large. The caller has locked the outbox.
 func (o *Outbox) Hold(others bool) {
 	n := o.Size() + o.writing + o.reserved - o.lent
 	if n <= FlushSize {
@@ -40,8 +40,8 @@ func (o *Outbox) Hold(others bool) {
 const stuckTime = 2 * time.Second
 
 // Accepts reports whether a frame may be appended. A client that does not read its frames loses the
-// connection, never single frames. Even a client that gets very much at once has stuckTime to read. The
-// caller has locked the outbox.
+// connection, never single frames. Even a client that gets very many bytes at once has stuckTime to read
+// them. The caller has locked the outbox.
 func (o *Outbox) Accepts() bool {
 	if o.state != open {
 		return false

@@ -34,8 +34,8 @@ func (o *Outbox) IsOpen() bool {
 	return o.state == open
 }
 
-// hangUp closes the socket. The connection's goroutine notices and ends; a resting connection gets a
-// goroutine for this.
+// hangUp closes the socket, and the connection's goroutine then ends. A resting connection gets a goroutine
+// for its end.
 func (o *Outbox) hangUp() {
 	o.part(func() { o.NC.Close() })
 	o.Lock()
@@ -44,8 +44,8 @@ func (o *Outbox) hangUp() {
 	o.owner.Wake()
 }
 
-// part runs a step that ends the connection or its writing side. With TLS the step runs in a goroutine of its
-// own: it writes a last record, which may block, and the caller serves other clients.
+// part runs a step that ends the connection or its writing side. With TLS the step writes a last record,
+// which may block, so it runs in a goroutine of its own and the caller can serve other clients.
 func (o *Outbox) part(step func()) {
 	if o.Secure {
 		go step()
@@ -78,8 +78,7 @@ func (o *Outbox) Why() ends.Reason {
 	return o.why
 }
 
-// SetReadDeadline sets the read deadline, unless the connection is ending: its end has a deadline of
-// its own.
+// SetReadDeadline sets the read deadline, unless the connection is ending: the end has a deadline of its own.
 func (o *Outbox) SetReadDeadline(at time.Time) {
 	o.Lock()
 	defer o.Unlock()
@@ -97,7 +96,8 @@ func (o *Outbox) Shrink() {
 	}
 }
 
-// Hears notes that the outbox has got events, and reports whether a flusher must be told.
+// Hears notes that the outbox has got events, and reports whether the caller must pass the outbox to a
+// flusher.
 func (o *Outbox) Hears() bool {
 	due := !o.touched && !o.told
 	o.told = o.told || due

@@ -40,8 +40,8 @@ func (o *Outbox) flushTouched() {
 	o.StartFlush()
 }
 
-// StartFlush writes the outbox without waiting for the client. If it would have to wait, a new goroutine does
-// the rest. The caller has locked the outbox; StartFlush unlocks it.
+// StartFlush writes the outbox without waiting for the client. If it would have to wait, a new goroutine
+// writes the remaining frames. The caller has locked the outbox; StartFlush unlocks it.
 func (o *Outbox) StartFlush() {
 	if o.flushing || o.state == dead {
 		o.Unlock()
@@ -54,8 +54,8 @@ func (o *Outbox) StartFlush() {
 	}
 }
 
-// Flush writes the outbox from the connection's own goroutine. If another flush runs, it waits only while
-// that flush still has much to write.
+// Flush writes the outbox from the connection's own goroutine. If another flush runs, Flush waits for it only
+// while the outbox is large.
 func (o *Outbox) Flush() {
 	o.Lock()
 	for o.flushing && o.Size() >= FlushSize && o.state == open {
@@ -118,7 +118,7 @@ func (o *Outbox) write(mayBlock bool) bool {
 func (o *Outbox) flushed() {
 	o.flushing, o.own = false, false
 	ending := o.state == ending
-	shut := o.shut // a late outcome may have set it again
+	shut := o.shut // an outcome that came late may have added a frame to an outbox that was already shut
 	o.shut = ending
 	o.rouse()
 	o.Unlock()
@@ -147,7 +147,7 @@ func (o *Outbox) writeNow() (err error) {
 			case failed != nil && !errors.Is(failed, syscall.EAGAIN):
 				err = os.NewSyscallError("write", failed)
 			}
-			return true // true ends the call: never wait for the socket
+			return true // true ends the call, so that it never waits for the socket
 		}
 	})
 	return cmp.Or(closed, err)
@@ -164,8 +164,8 @@ const (
 	unreadStep = time.Second // a client that reads after this time is alive
 )
 
-// writeAll writes the rest of unsent, and waits for the client while the client reads. While the server reads
-// nothing from the client, each piece that the client accepts shows that it is alive.
+// writeAll writes the rest of unsent, and waits for the client as long as the client reads. While the server
+// does not read from the client, each piece that the client accepts shows that the client is alive.
 func (o *Outbox) writeAll() error {
 	defer o.NC.SetWriteDeadline(time.Time{})
 	piece, step := writePiece, writeStep
@@ -198,11 +198,10 @@ func (o *Outbox) writeAll() error {
 	return nil
 }
 
-// StallTime is how long a client may take no byte, or not send the rest of a frame.
+// StallTime is how long a client may accept no byte, or may leave a frame incomplete.
 const StallTime = 30 * time.Second
 
-// FlushLarge flushes an outbox that has grown large although more requests are
-// at hand.
+// FlushLarge flushes an outbox that has grown large, although more requests have already arrived.
 func (o *Outbox) FlushLarge() {
 	o.Lock()
 	large := o.Size() >= FlushSize
@@ -212,8 +211,8 @@ func (o *Outbox) FlushLarge() {
 	}
 }
 
-// Await waits until at most left of the connection's requests are pending, if more than limit are. It
-// returns false when the connection has ended.
+// Await returns at once if at most limit of the connection's requests are pending. Otherwise it waits until
+// at most left are pending. It returns false when the connection has ended.
 func (o *Outbox) Await(limit, left int) bool {
 	o.Lock()
 	if o.Pending() > limit && o.state == open {
@@ -241,8 +240,8 @@ func (o *Outbox) Reserve(size int, now bool) bool {
 	if !o.s.Memory.Wait(o.owner, budget.Output, n) {
 		return false
 	}
-	// The allocation, and the first write to its pages, take longer than the reply. They must happen neither
-	// under the state lock nor under the outbox's lock, because an event may wait for the latter.
+	// The allocation, and the first write to its pages, take longer than the reply. Do both without the state
+	// lock and without the outbox's lock, because an event may wait for the outbox.
 	var room []byte
 	if now {
 		room = longBuffer(size + KeepSize)

@@ -7,15 +7,15 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// Flushers write the outboxes that an applied batch has changed. touch and Told collect them under the state
-// lock; Kick wakes the pool once the lock is free.
+// Flushers write the outboxes that an applied batch has changed. touch and Told collect these outboxes under
+// the state lock. Kick wakes the flushers once the lock is free.
 type Flushers struct {
 	mu     sync.Mutex
 	cond   sync.Cond
-	batch  []*Outbox // touched, not yet released
-	heard  []*Outbox // the same, by events
+	batch  []*Outbox // outboxes in the present batch, not yet released
+	heard  []*Outbox // outboxes that got events in the present batch
 	lanes  [2]lane   // one for replies and small batches of events, one for large batches of events
-	turn   int       // the lane that next looks at first
+	turn   int       // the lane at which the method next looks first
 	idle   int
 	pool   int
 	closed bool
@@ -27,10 +27,10 @@ type lane struct {
 	head  int
 }
 
-// herd is how many outboxes with events make a large batch, for example if many clients watch one node. A
-// large batch has its own lane, so that replies do not wait for it, above all the reply to the client that
-// made the change. The events of a small batch go with the replies, because the next owner of a lock waits
-// for its event.
+// herd is how many outboxes with events make a batch large; for example, many clients watch one node. The
+// events of a large batch have a lane of their own, so that replies need not wait for them. The most urgent
+// of these is the reply to the client that made the change. The events of a small batch share the lane of the
+// replies, because the next owner of a lock waits for its event.
 const herd = 32
 
 // longestRun is how many outboxes a flusher takes at a time.
@@ -53,7 +53,7 @@ func (f *Flushers) Stop() {
 	f.cond.Broadcast()
 }
 
-// touch puts o into the batch. The caller makes sure that o is in it once.
+// touch puts o into the batch. The caller makes sure that the batch does not have o yet.
 func (f *Flushers) touch(o *Outbox) {
 	f.mu.Lock()
 	f.batch = append(f.batch, o)
@@ -85,7 +85,7 @@ func (f *Flushers) Told(list []*Outbox) {
 	f.mu.Unlock()
 }
 
-// Kick releases the batch. No lock is held.
+// Kick releases the batch to the flushers. The caller holds no lock.
 func (f *Flushers) Kick() {
 	f.mu.Lock()
 	n := len(f.batch) + len(f.heard)
@@ -115,7 +115,7 @@ func (f *Flushers) Kick() {
 	}
 }
 
-// only returns the outbox of a batch of one.
+// only returns the outbox of a batch that has just one.
 func (f *Flushers) only() *Outbox {
 	switch {
 	case len(f.batch) == 1 && len(f.heard) == 0:
@@ -152,8 +152,8 @@ func (f *Flushers) run() {
 // waiting returns how many outboxes wait to be written. f is locked.
 func (f *Flushers) waiting() int { return f.lanes[0].waiting() + f.lanes[1].waiting() }
 
-// next appends the next outboxes to run: a part of those in one of the lanes, which take turns. f is
-// locked.
+// next appends outboxes to run, which a flusher will write. It takes some from one lane at a time; the lanes
+// alternate. f is locked.
 func (f *Flushers) next(run []*Outbox) []*Outbox {
 	if f.lanes[f.turn].waiting() > 0 {
 		f.turn = 1 - f.turn
@@ -167,7 +167,7 @@ func (f *Flushers) next(run []*Outbox) []*Outbox {
 
 func (l *lane) waiting() int { return len(l.queue) - l.head }
 
-// next takes the outbox that has waited longest out of the lane, so that each gets its turn.
+// next removes the outbox that has waited longest from the lane, so that no outbox waits forever.
 func (l *lane) next() *Outbox {
 	o := l.queue[l.head]
 	l.queue[l.head] = nil
@@ -180,10 +180,10 @@ func (l *lane) next() *Outbox {
 	return o
 }
 
-// keptRoom is the longest list whose memory cleared keeps.
+// keptRoom is the capacity of the longest list that Cleared keeps.
 const keptRoom = 16 << 10
 
-// Cleared empties a list, and keeps its room if that is not large.
+// Cleared empties a list. It keeps the list's memory, unless that is large.
 func Cleared[T any](list []T) []T {
 	if cap(list) > keptRoom {
 		return nil

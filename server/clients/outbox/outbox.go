@@ -1,5 +1,5 @@
-// Package outbox holds the frames that wait for one client, and sends them. It has whole frames in the order
-// of the state, the requests that wait for their outcomes, the flushes that write the frames, the pool of
+// Package outbox holds the frames that wait for one client, and sends them. It has the frames in the order of
+// the state, the requests that wait for their outcomes, the flushes that write the frames, the pool of
 // flushers, the bounds on unread bytes, and the end of the connection. It does not know what a request does.
 package outbox
 
@@ -32,7 +32,7 @@ var longBuffers sync.Pool
 
 const maxPooled = 1 << 20
 
-// longBuffer returns an empty buffer for n bytes, whose pages have been touched.
+// longBuffer returns an empty buffer for n bytes, whose pages the process has already written to.
 func longBuffer(n int) []byte {
 	if b, _ := longBuffers.Get().(*[]byte); b != nil && cap(*b) >= n {
 		return *b
@@ -42,24 +42,25 @@ func longBuffer(n int) []byte {
 	return b[:0]
 }
 
-// Pending is a request without an answer yet: one that was proposed, or a read that is parked after it.
+// Pending is a request that has no answer yet: a request that was proposed, or a read that is parked after
+// one.
 type Pending struct {
 	Xid    int32
 	Op     jute.OpCode
 	At     time.Duration // when its last byte arrived
 	Est    int64         // steps that its address was charged for the outcome
 	Long   bool          // its effect may change the length of answers to parked reads
-	Parked []byte        // the frame of a read; nil: it was proposed
+	Parked []byte        // the frame of a parked read; nil: the request was proposed
 
 	Followed *observe.Request // nil: no log records the request
 }
 
-// Outbox holds the bytes that wait for one client, and the requests that wait for replies. The
-// connection's goroutine (under View) and the goroutine that applies the log fill it, a flush
-// empties it. One flush runs at a time; a goroutine that finds one under way only appends.
+// Outbox holds the bytes that wait for one client, and the requests that wait for replies. The connection's
+// goroutine (under View) and the goroutine that applies the log append to it; a flush writes and empties it.
+// Only one flush runs at a time. While a flush runs, other goroutines only append.
 //
-// All of it is under its lock, except the socket, which does not change, and the flight, which belongs to the
-// flush under way.
+// The lock of the outbox guards all of it, except the socket, which does not change, and the flight, which
+// belongs to the running flush.
 type Outbox struct {
 	sync.Mutex
 
@@ -74,7 +75,7 @@ type Outbox struct {
 	visits
 	holding
 	end
-	Secure bool // the connection uses TLS; beside the other booleans, so that all take one word
+	Secure bool // the connection uses TLS; placed here so that all booleans share one word
 
 	Stat observe.Conn
 }
@@ -96,21 +97,21 @@ type Shared struct {
 	MaxFrames int
 }
 
-// Owner is the connection whose outbox it is. It is called when a connection ends or its outbox is large,
-// never for an ordinary reply.
+// Owner is the connection to which the outbox belongs. The outbox calls it when the connection ends or when
+// the outbox is large, never for an ordinary reply.
 type Owner interface {
 	budget.Holder
 	// Wake makes a resting connection notice that it ends.
 	Wake()
 }
 
-// flight is the piece being written.
+// flight is the piece that the running flush writes.
 type flight struct {
 	sent   piece
 	unsent []byte // the rest of the piece
 }
 
-// Init makes the outbox that of a connection; config is nil if it does not speak TLS.
+// Init prepares the outbox of the connection owner; config is nil if the connection does not use TLS.
 func (o *Outbox) Init(s *Shared, owner Owner, nc net.Conn, config *tls.Config) {
 	o.s, o.owner, o.NC, o.Stat = s, owner, nc, observe.NewConn()
 	if config != nil {
@@ -131,8 +132,8 @@ type queue struct {
 	spare   []byte  // the buffer of the last flush
 	frames  int     // number of frames in full and buf
 
-	// gap says that the connection's goroutine builds a long reply, whose place is after the first before
-	// buffers of full. Nothing after the gap is written until the reply is there.
+	// gap says that the connection's goroutine builds a long reply. The reply's place is after the first pieces
+	// of full, as many as before says. Nothing after the gap is written until the reply is there.
 	gap    bool
 	before int
 }
@@ -152,27 +153,27 @@ type sleeper struct {
 	wake    *sync.Cond // made at the first sleep
 }
 
-// visits says which flush runs or is due.
+// visits says whether a flush runs, and whether one must follow.
 type visits struct {
 	flushing bool // a flush runs until the frames are written
 	own      bool // the connection's goroutine runs the flush
 	touched  bool // the outbox waits for a flusher
-	told     bool // the same, for events, which may wait longer
+	told     bool // the outbox waits for a flusher because of events, which may wait longer
 }
 
 // holding says how much memory the outbox holds.
 type holding struct {
 	writing  int           // bytes that the running flush has taken
 	held     int           // bytes of the outbox counted by the memory
-	reserved int           // how many bytes more than held it may keep, for a long reply
+	reserved int           // how many bytes the outbox may hold in addition to held, for a long reply
 	stuck    time.Duration // when the outbox became full and the client stopped reading; 0: unknown
 }
 
 // end says whether the connection ends, and why.
 type end struct {
 	state   state
-	why     ends.Reason // once state is not open
-	shut    bool        // everything is written, and the writing side is closed
+	why     ends.Reason // the reason, once state is not open
+	shut    bool        // everything is written, and the server has closed its writing side
 	closing bool        // the client asked for the end of its session
 }
 
@@ -186,11 +187,11 @@ type state uint8
 
 const (
 	open   state = iota
-	ending       // the outbox accepts no more frames; closed once written
-	dead         // closed; what is in it is lost
+	ending       // the outbox accepts no more frames; the connection closes once they are written
+	dead         // the connection is closed, and the remaining frames are lost
 )
 
-// Owner returns the connection whose outbox it is.
+// Owner returns the connection to which the outbox belongs.
 func (o *Outbox) Owner() Owner { return o.owner }
 
 // AppendEvent appends an event.
@@ -259,15 +260,15 @@ func (s *sleeper) rouse() {
 	}
 }
 
-// BeginReply starts a reply frame. Its record, of about size bytes, is appended to the
-// result and the whole given to endReply.
+// BeginReply starts a reply frame. The caller appends the reply's record, of about size bytes, to b and
+// passes the result to EndReply.
 func (o *Outbox) BeginReply(xid int32, zxid int64, size int) (b []byte, at int) {
 	o.room(4 + jute.ReplyHeaderSize + size)
 	b, at = jute.BeginFrame(o.buf)
 	return jute.AppendReplyHeader(b, xid, zxid, jute.OK), at
 }
 
-// EndReply finishes the reply begun at at. An error reply is a bare header.
+// EndReply finishes the reply that starts at at. With an error code it drops the record.
 func (o *Outbox) EndReply(b []byte, at int, code jute.ErrCode) {
 	if code != jute.OK {
 		b = b[:at+4+jute.ReplyHeaderSize]
@@ -275,7 +276,7 @@ func (o *Outbox) EndReply(b []byte, at int, code jute.ErrCode) {
 	o.EndWhole(b, at, code)
 }
 
-// EndWhole finishes a reply that keeps its record even with an error code.
+// EndWhole finishes a reply like EndReply, but keeps the record even with an error code.
 func (o *Outbox) EndWhole(b []byte, at int, code jute.ErrCode) {
 	binary.BigEndian.PutUint32(b[at+jute.ReplyHeaderSize:], uint32(code))
 	jute.EndFrame(b, at)
@@ -290,8 +291,8 @@ func (q *queue) Size() int { return q.fullLen + len(q.buf) }
 // empty reports whether no frame can be written now.
 func (q *queue) empty() bool { return q.Size() == 0 || q.gap && q.before == 0 }
 
-// room makes room for n bytes in buf. A long buf does not grow: growth would
-// copy it under the state lock, again and again.
+// room makes room for n bytes in buf. It begins a new buffer instead of enlarging a long one, because each
+// enlargement would copy the buffer under the state lock.
 func (q *queue) room(n int) {
 	if n += len(q.buf); n <= max(cap(q.buf), KeepSize) {
 		return
@@ -303,7 +304,7 @@ func (q *queue) room(n int) {
 	q.buf = append(make([]byte, 0, max(n, KeepSize, min(q.fullLen/4, 4*FlushSize))), q.buf...)
 }
 
-// cut begins a new buffer.
+// cut ends the present buffer, so that the next frames begin a new one.
 func (q *queue) cut() {
 	if len(q.buf) > 0 {
 		q.full, q.fullLen, q.buf = append(q.full, piece{b: q.buf}), q.fullLen+len(q.buf), nil
@@ -317,8 +318,8 @@ func (q *queue) Append(frame []byte) {
 	q.frames++
 }
 
-// Tell appends the events in b[from:to], and reports whether the outbox now points into b. l is the loan of
-// b.
+// Tell appends the events in b[from:to], copied if they are short, and reports whether the outbox now points
+// into b. l is the loan of b.
 func (q *queue) Tell(b []byte, from, to, frames int, l *budget.Loan) (shared bool) {
 	n := to - from
 	q.frames += frames
@@ -344,7 +345,7 @@ func (q *queue) OpenGap() {
 	q.gap, q.before = true, len(q.full)
 }
 
-// Fill ends the gap with the reply that belongs there. Other replies may share its list.
+// Fill puts the reply into the gap. Other replies may share its list.
 func (o *Outbox) Fill(head, list, tail []byte) {
 	o.fill(piece{b: head}, piece{list, &budget.Uncounted}, piece{b: tail})
 }
@@ -398,7 +399,7 @@ func (q *queue) lost(p piece) {
 	}
 }
 
-// take returns what to write next.
+// take removes and returns the piece to write next, and how many frames were waiting.
 func (q *queue) take() (p piece, frames int) {
 	frames, q.frames = q.frames, 0
 	if len(q.full) == 0 {
@@ -416,15 +417,15 @@ func (q *queue) take() (p piece, frames int) {
 	if p.loan != &budget.Uncounted || q.full != nil || q.gap || m == 0 || n+m > KeepSize {
 		return p, frames
 	}
-	b := slices.Grow(q.buf, n)[:n+m] // copy a short event before the next frames
+	b := slices.Grow(q.buf, n)[:n+m] // copy a short event together with the frames after it
 	copy(b[n:], b[:m])
 	copy(b, p.b)
 	q.buf, q.spare = q.spare, nil
 	return piece{b: b}, frames
 }
 
-// give returns the buffer of a finished write. The outbox keeps one of the usual size; a longer one goes back
-// to the pool for any reply.
+// give returns the buffer of a finished write. The outbox keeps one buffer of the usual size. A longer buffer
+// goes back to the pool, for any outbox.
 func (o *Outbox) give(p piece) {
 	o.lost(p)
 	if n := cap(p.b); p.loan == nil && n > KeepSize && n <= maxPooled {

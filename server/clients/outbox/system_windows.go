@@ -2,5 +2,5 @@ package outbox
 
 import "syscall"
 
-// writeOnce writes nothing: the flusher does.
+// writeOnce writes nothing, so that a flusher writes the frames.
 func writeOnce(uintptr, []byte) (int, error) { return 0, syscall.EAGAIN }

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/metrics"
 )
 
-// The functions of this file are only for tests of packages that have outboxes.
+// The functions of this file are only for tests, in packages that use outboxes.
 
 // Look is what an outbox shows to a test.
 type Look struct {
@@ -26,7 +26,7 @@ type Look struct {
 	Flushing, Reserving bool
 }
 
-// Look looks at an outbox that no other goroutine uses.
+// Look returns the state of an outbox that no other goroutine uses.
 func (o *Outbox) Look() Look {
 	return Look{State: [...]string{"open", "ending", "dead"}[o.state], Why: o.why, Frames: o.frames,
 		Lent: o.lent, Held: o.held, Buf: o.buf, Waiting: o.pend[o.pendHead:], Closing: o.closing,
@@ -34,26 +34,25 @@ func (o *Outbox) Look() Look {
 		Reserving: o.reserved > 0}
 }
 
-// Hush makes the outbox seem touched, so that no flusher comes.
+// Hush makes the outbox look as if a flusher were about to come, so that no flusher comes.
 func (o *Outbox) Hush() { o.touched = true }
 
-// Ignore makes it seem that the client has read nothing of so many frames, and that its time to read them is
-// over.
+// Ignore makes the outbox look as if the client had left that many frames unread for longer than stuckTime.
 func (o *Outbox) Ignore(frames int) {
 	o.Lock()
 	defer o.Unlock()
 	o.frames, o.stuck = frames, -stuckTime
 }
 
-// Pretend sets the fields as a flush under way and a long reply would set them.
+// Pretend sets the fields as if a flush were running and a long reply were reserved.
 func (o *Outbox) Pretend(flushing, waiting bool, writing, reserved int) {
 	o.flushing, o.waiting, o.writing, o.reserved = flushing, waiting, writing, reserved
 }
 
-// Write continues a flush under way until it ends.
+// Write continues the running flush until it ends.
 func (o *Outbox) Write() { o.write(true) }
 
-// Empty takes everything out of the outbox, and returns it.
+// Empty removes everything from the outbox, and returns it.
 func (o *Outbox) Empty() (b []byte, frames int) {
 	frames = o.frames
 	for o.Size() > 0 {
@@ -64,7 +63,7 @@ func (o *Outbox) Empty() (b []byte, frames int) {
 	return b, frames
 }
 
-// Discard drops what waits in buffers of the outbox itself.
+// Discard drops the frames that wait in buffers of the outbox itself.
 func (o *Outbox) Discard() {
 	o.Lock()
 	defer o.Unlock()
@@ -74,7 +73,7 @@ func (o *Outbox) Discard() {
 // StuckTime is how long a client with a full outbox may read nothing.
 func StuckTime() time.Duration { return stuckTime }
 
-// Due returns how many outboxes of the present batch have replies, and those with events.
+// Due returns how many outboxes of the present batch have replies, and which have events.
 func (f *Flushers) Due() (replies int, events []*Outbox) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,17 +87,17 @@ type Stub struct {
 	number  uint64
 }
 
-// NewStub returns a connection whose socket accepts no bytes. Its memory goes to the account.
+// NewStub returns a connection whose socket accepts no bytes. The account counts its memory.
 func NewStub(s *Shared, account *budget.Account) *Stub {
 	c := &Stub{account: account, number: stubs.Add(1)}
 	c.Init(s, c, &net.TCPConn{}, nil)
 	return c
 }
 
-// stubs is the number of stubs made so far.
+// stubs counts the stubs made so far.
 var stubs atomic.Uint64
 
-// Account implements Owner, as the other methods do.
+// Account implements Owner, as do the next four methods.
 func (c *Stub) Account() *budget.Account { return c.account }
 func (c *Stub) Number() uint64           { return c.number }
 func (c *Stub) Alive()                   {}
@@ -124,7 +123,7 @@ func Idle(maxBytes, maxFrames, buffers int, shares *budget.Shares) (s *Shared, e
 	}
 }
 
-// Keep lets a connection hold memory since long ago, without progress.
+// Keep makes it look as if a connection had held memory for an hour without progress.
 func (s *Shared) Keep(c budget.Holder, part budget.Part, n int) bool {
 	s.Memory.Now = func() time.Duration { return -time.Hour }
 	defer func() { s.Memory.Now = s.Now }()

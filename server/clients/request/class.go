@@ -1,10 +1,10 @@
 // Package request says what a client asks for: the class of a request, what it costs, how the tree answers a
-// read, and the watch that the read sets. It knows no connection.
+// read, and which watch the read sets. The package does not depend on connections.
 package request
 
 import "github.com/zlockd/zlockd/jute"
 
-// Class is the way in which the server carries out an operation.
+// Class says how the server carries out an operation.
 type Class uint8
 
 // The classes.
@@ -16,8 +16,8 @@ const (
 	Ping
 	CatchUp  // setWatches
 	Auth     // changes the client's identities
-	SASL     // the same, in several rounds
-	Local    // answered with data of the connection alone
+	SASL     // changes the identities too, in several rounds
+	Local    // answered from data of the connection, without the state
 	Refused  // known, but never carried out
 	Reconfig // changes the membership
 )

@@ -7,24 +7,26 @@ import (
 
 // The cost of requests in addition to the steps of their outcomes.
 const (
-	WriteSteps   = 5   // cost of the place that a write has in a log entry
+	WriteSteps   = 5   // cost of a write's share of a log entry
 	DecodeBytes  = 100 // bytes of a write that cost one step to decode, even if the write fails
-	SessionSteps = 30  // a session created or attached, or refused
-	PlainSteps   = 5   // a request answered without the state: ping, identities, refused operations
+	SessionSteps = 30  // cost to create or attach a session, also if the server refuses
+	PlainSteps   = 5   // cost of a request answered without the state: ping, identities, refused operations
 
-	// cost of a TLS handshake: it takes no lock, but a millisecond of a processor
+	// cost of a TLS handshake, which takes no lock but a millisecond of processor time
 	HandshakeSteps = 10_000
 	ReconfigSteps  = bounds.MaxSteps / 2 // a reconfig asks all servers
 )
 
-// TakesLong reports whether even a short answer may take long: getEphemerals visits all nodes of its session.
+// TakesLong reports whether even a short answer may take long to compute: getEphemerals visits all nodes of
+// its session.
 func TakesLong(op jute.OpCode) bool { return op == jute.OpGetEphemerals }
 
-// ReadCost estimates the cost of a read from its length: a level of a path takes at least two bytes and a
-// quarter of a step. The real cost replaces the estimate.
+// ReadCost estimates the cost of a read from its length, because each level of a path has at least two bytes
+// and costs a quarter of a step. The real cost later replaces the estimate.
 func ReadCost(body []byte) int64 { return int64(2 + len(body)/6) }
 
-// WriteCost estimates the cost of a write from its length. The outcome's cost replaces the estimate.
+// WriteCost estimates the cost of a write from its length. The cost of the outcome later replaces the
+// estimate.
 func WriteCost(op jute.OpCode, body []byte) int64 {
 	switch {
 	case op == jute.OpMulti:

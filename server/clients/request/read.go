@@ -16,7 +16,8 @@ type Watch struct {
 	Kind watches.Kind
 }
 
-// Steps returns the cost of a read, whose reply has so many bytes, and of the watch that it sets.
+// Steps returns the cost of a read whose reply has that many bytes, plus the cost of the watch that the read
+// sets.
 func (w *Watch) Steps(ids []jute.ID, reply int) int64 {
 	steps := bounds.ReadSteps(w.Path, ids) + reply/bounds.ReadBytes
 	if w.Set {
@@ -25,9 +26,9 @@ func (w *Watch) Steps(ids []jute.ID, reply int) int64 {
 	return int64(steps)
 }
 
-// AppendRecord appends the response record of a read of a client with this session and these identities. It
-// returns the watch that the read sets, and the steps of a multiRead; those of other reads follow from the
-// watch and the record.
+// AppendRecord appends the response record of a read, for a client with this session and these identities. It
+// returns the watch that the read sets. For a multiRead it also returns the steps; for other reads
+// Watch.Steps computes them.
 func AppendRecord(t *tree.Tree, b []byte, session int64, ids []jute.ID, op jute.OpCode, body []byte) (
 	_ []byte, w Watch, steps int, code jute.ErrCode) {
 	if op == jute.OpMultiRead {
@@ -54,7 +55,7 @@ func AppendRecord(t *tree.Tree, b []byte, session int64, ids []jute.ID, op jute.
 	case jute.OpExists:
 		b, code = t.AppendExists(b, ids, path)
 		if w.Set && code == jute.NoNode {
-			return b, w, 0, code // of these requests only exists sets its watch even if it fails
+			return b, w, 0, code // exists sets its watch even if it fails; the other requests do not
 		}
 	case jute.OpGetChildren:
 		w.Kind = watches.Child
@@ -71,8 +72,8 @@ func AppendRecord(t *tree.Tree, b []byte, session int64, ids []jute.ID, op jute.
 	return b, w, 0, code
 }
 
-// WatchOp returns what addWatch, removeWatches or checkWatches asks for: the watch to set, or else the path
-// and the kind of its watches that the request is about.
+// WatchOp decodes an addWatch, removeWatches or checkWatches. For addWatch it returns the watch to set. For
+// the other two it returns the path, and in which the kind of watches.
 func WatchOp(op jute.OpCode, body []byte) (w Watch, which int32, code jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	path, named := d.String()

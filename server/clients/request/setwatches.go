@@ -2,8 +2,7 @@ package request
 
 import "github.com/zlockd/zlockd/jute"
 
-// Lists returns the lists of a setWatches in the order of the protocol; setWatches2 alone has the
-// last two.
+// Lists returns the lists of a setWatches in the order of the protocol. Only setWatches2 has the last two.
 func Lists(r *jute.SetWatches, op jute.OpCode) []*[]string {
 	all := []*[]string{&r.Data, &r.Exist, &r.Child, &r.Persistent, &r.Recursive}
 	if op == jute.OpSetWatches {
@@ -12,7 +11,7 @@ func Lists(r *jute.SetWatches, op jute.OpCode) []*[]string {
 	return all
 }
 
-// WholeLists reports whether all of a setWatches is well formed.
+// WholeLists reports whether a setWatches is complete and well formed.
 func WholeLists(op jute.OpCode, body []byte) bool {
 	d := jute.NewDecoder(body)
 	d.Long()

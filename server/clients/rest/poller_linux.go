@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// epoll is a poller of plain TCP connections. Its descriptor is itself polled by Go's, so that waiting
-// takes no thread.
+// epoll is a Poller for plain TCP connections. Go's own poller watches the descriptor of the epoll, so that
+// waiting needs no thread.
 type epoll struct {
 	file   *os.File
 	raw    syscall.RawConn
@@ -22,7 +22,7 @@ type epoll struct {
 	reads  func(fd uintptr) bool
 }
 
-// arrivals are bytes, or the end of a connection. Each is reported once, when it happens.
+// arrivals selects what epoll reports: bytes, and the end of a connection. It reports each event once.
 const arrivals = syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31 // EPOLLET
 
 // newPoller returns nil if the system has no poller for this process.
@@ -83,7 +83,7 @@ func (p *epoll) Wait(buf []Arrival) (n int, err error) {
 	return p.found, nil
 }
 
-// tryWait returns false if nothing has come: Go's poller then waits.
+// tryWait returns false if nothing has arrived. Go's poller then waits.
 func (p *epoll) tryWait(fd uintptr) bool {
 	for {
 		p.found, p.err = syscall.EpollWait(int(fd), p.events[:], 0)

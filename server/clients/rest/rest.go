@@ -7,12 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// Rest holds the resting connections. It needs an operating system that can report to a single goroutine
-// which connections have something to read. That goroutine itself answers pings. If a connection ends or has
-// anything else to read, it gets a goroutine of its own.
+// Rest holds the resting connections. It needs an operating system that can report to one goroutine which
+// connections have something to read. That single goroutine answers pings itself. A connection that ends, or
+// that has anything else to read, gets a goroutine of its own.
 //
-// One goroutine at a time owns a connection. Under mu the ownership of a resting connection changes: for a
-// visit to the single goroutine, or permanently to the goroutine that wakes the connection.
+// One goroutine at a time owns a connection. A resting connection has no owner. Under mu, the single
+// goroutine becomes its owner for the time of a visit, or another goroutine becomes its owner by waking the
+// connection.
 type Rest struct {
 	spawn  func(func()) // begins a goroutine
 	once   sync.Once
@@ -25,7 +26,7 @@ type Rest struct {
 	closed bool
 }
 
-// visitBytes is the size of a visit's buffer: enough for a ping and some of the bytes after it.
+// visitBytes is the size of the buffer for a visit: enough for a ping and some bytes after it.
 const visitBytes = 64
 
 // Start makes the Rest ready; spawn starts its goroutines.
@@ -38,8 +39,8 @@ func (r *Rest) Len() int {
 	return len(r.slots) - len(r.free)
 }
 
-// Use sets the poller and starts to wait for arrivals; the poller is nil if the system has none. If Use is
-// not called, the first connection makes Rest use the system's poller.
+// Use sets the poller and starts to wait for arrivals. The poller is nil if the system has none. If Use was
+// not called before the first connection arrives, Rest uses the system's poller.
 func (r *Rest) Use(p Poller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,8 +77,8 @@ func (r *Rest) Park(c Sleeper) bool {
 	if !ok {
 		return false
 	}
-	// A goroutine that ends the connection first marks the outbox and then calls Wake. So either IsOpen sees
-	// the mark, or Wake finds the connection here.
+	// A goroutine that ends the connection first marks the outbox and then calls Wake. So either IsOpen sees the
+	// mark, or Wake finds c in its slot.
 	if r.poller.Add(c, slot) == nil && c.IsOpen() || !r.take(c) {
 		return true
 	}
@@ -102,7 +103,7 @@ func (r *Rest) enter(c Sleeper) (slot uint32, ok bool) {
 	return slot, true
 }
 
-// begin begins a visit to the connection in a slot, if there is one.
+// begin begins a visit to the connection in a slot. It returns nil if there is none to visit.
 func (r *Rest) begin(slot uint32) Sleeper {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +115,8 @@ func (r *Rest) begin(slot uint32) Sleeper {
 	return c
 }
 
-// take makes the caller the owner of a resting connection, which ends its rest. It returns false if the
-// connection has an owner.
+// take ends the rest of c and makes the caller its owner. It returns false if c does not rest or already has
+// an owner.
 func (r *Rest) take(c Sleeper) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +140,7 @@ func (r *Rest) leave(c Sleeper) {
 	}
 }
 
-// Wake wakes c if it rests, because c ends.
+// Wake wakes c if it rests. The caller has marked c as ending.
 func (r *Rest) Wake(c Sleeper) {
 	if r.take(c) {
 		r.rise(c, nil, net.ErrClosed)
@@ -152,7 +153,7 @@ func (r *Rest) rise(c Sleeper, read []byte, err error) {
 	c.Rise(read, err)
 }
 
-// run is the single goroutine.
+// run is the code of the single goroutine.
 func (r *Rest) run() {
 	arrivals := make([]Arrival, 128)
 	var buf [visitBytes]byte
@@ -170,8 +171,8 @@ func (r *Rest) run() {
 	}
 }
 
-// release ends a visit; read are the bytes read last. c rests again, or wakes if it has more to do than to
-// answer pings.
+// release ends a visit; read holds the bytes that the visit read last. If these bytes are only pings that
+// were answered, c rests again. Otherwise c gets a goroutine.
 func (r *Rest) release(c Sleeper, read []byte, err error) {
 	wakes := len(read) > 0 || err != nil
 	r.mu.Lock()
@@ -181,7 +182,7 @@ func (r *Rest) release(c Sleeper, read []byte, err error) {
 	r.mu.Unlock()
 	if wakes {
 		r.rise(c, read, err)
-	} else if !c.IsOpen() { // it ended during the visit
+	} else if !c.IsOpen() { // the connection ended during the visit
 		r.Wake(c)
 	}
 }

@@ -10,15 +10,15 @@ import (
 
 // telling moves the events of a change from the tree into outboxes. It encodes each event once, into a buffer
 // that the outboxes of all its receivers share. While the tree reports the events, telling collects runs of
-// event numbers for each connection and for each path with recursive watches. Then each outbox gets all its
-// runs at once. A change with many events is delivered in portions.
+// event numbers for each connection, and for each path with recursive watches. Then it gives each outbox all
+// its runs at once. A change with many events is delivered in portions.
 //
-// All of it is under Table.mu, in the goroutine that applies the log.
+// Table.mu guards all of it. Only the goroutine that applies the log uses it.
 type telling struct {
 	zxid    int64
 	event   *tree.Event // the event that the tree reports
-	left    int         // remaining events of the change, with this one
-	encoded bool        // this event
+	left    int         // remaining events of the change, including this one
+	encoded bool        // this event is in b
 
 	b      []byte  // the encoded events of this portion
 	events []event // data about the events beyond their encoding
@@ -28,23 +28,23 @@ type telling struct {
 	runs   int  // number of runs in hears and deep
 	shared bool // an outbox points into b
 
-	portion *budget.Portion // the portion in b, if srv.memory counts it
+	portion *budget.Portion // the portion in b, if the memory counts it
 	free    bool            // no memory was in use when the change lent its first portion
 	lent    bool            // the change has lent a portion
 	told    []*Address      // addresses that were told of the change
 	asked   map[question]bool
-	touched []*outbox.Outbox // have got something
+	touched []*outbox.Outbox // outboxes that have got events of this portion
 }
 
 // event is an encoded event of a portion.
 type event struct {
-	end  int // where it ends in b
+	end  int // where the event ends in b
 	what jute.EventType
-	to   int // number of receivers of this event minus that of the event before
+	to   int // the number of receivers of this event, minus the number for the previous event
 }
 
-// run is a series of adjacent events of a portion. If acl is not nil, it is the ACL of their nodes, and a
-// client's right to read them is still unchecked.
+// run is a series of adjacent events of a portion. If acl is not nil, it is the ACL of their nodes, and
+// whether the client may read them is not checked yet.
 type run struct {
 	from, to int
 	acl      *acl.Set
@@ -53,7 +53,7 @@ type run struct {
 // heard collects the events for one connection.
 type heard struct {
 	c    *Watcher
-	cut  bool  // the address exceeds maxTells
+	cut  bool  // no event is sent, because the address exceeds maxTells
 	last run   // empty if from equals to
 	runs []run // the runs before last; other connections may share the slice
 }
@@ -64,16 +64,16 @@ type deep struct {
 	asks  bool // at least one run has an ACL
 	runs  []run
 	ids   *[]jute.ID // the identities of the last connection for which runs was checked
-	heard []run      // the events that a connection with these identities gets
+	heard []run      // the events that a connection with the identities ids gets
 }
 
-// question is a check whether a client with these identities may read a node with this ACL.
+// question asks whether a client with these identities may read a node with this ACL.
 type question struct {
 	ids *[]jute.ID
 	acl *acl.Set
 }
 
-// extend adds later events to runs.
+// extend appends the run r, which comes after the others, to runs.
 func extend(runs []run, r run) []run {
 	if last := len(runs) - 1; last >= 0 && runs[last].to == r.from && runs[last].acl == r.acl {
 		runs[last].to = r.to
@@ -82,7 +82,7 @@ func extend(runs []run, r run) []run {
 	return append(runs, r)
 }
 
-// union returns the events that are in a or in b, whose runs have no ACL. It changes neither.
+// union returns the events that are in a, in b, or in both. The runs have no ACL. union changes neither list.
 func union(a, b []run) (all []run) {
 	for len(a) > 0 || len(b) > 0 {
 		if len(a) == 0 || len(b) > 0 && b[0].from < a[0].from {
@@ -99,7 +99,7 @@ func union(a, b []run) (all []run) {
 	return all
 }
 
-// close moves last to the other runs.
+// close appends the run last to runs and empties last.
 func (h *heard) close() {
 	if h.last.from != h.last.to {
 		h.runs, h.last = append(h.runs, h.last), run{}

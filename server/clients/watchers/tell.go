@@ -9,9 +9,10 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// maxTells bounds the cost, in steps, of the events of one change for all connections of an address; the
-// server closes the connections beyond it. A connection costs a step, or a fraction of one for each event of
-// a node that it watches itself. Each tellBytes of events cost a step.
+// maxTells bounds the cost, in steps, of the events of one change for all connections of an address. When the
+// bound is exceeded, the server closes the remaining connections. An event of a node that a connection
+// watches itself costs 1/tellsInStep; a recursive watch of a connection costs at least a step. Each tellBytes
+// of events cost a step.
 const (
 	maxTells    = 80_000
 	tellsInStep = 4
@@ -44,7 +45,7 @@ func (t *Table) Tell(zxid int64, events []tree.Event) {
 	}
 }
 
-// number returns the number of the event that the tree reports.
+// number returns the number, in this portion, of the event that the tree reports.
 func (t *Table) number() int {
 	if !t.encoded {
 		t.encoded = true
@@ -58,7 +59,7 @@ func (t *Table) number() int {
 	return len(t.events) - 1
 }
 
-// hearOne adds the event for a connection that watches its path, if the client may read the node.
+// hearOne adds the event for a connection that watches the event's path, if the client may read the node.
 func (t *Table) hearOne(c *Watcher) {
 	h := t.heardBy(c)
 	if h.cut {
@@ -77,7 +78,7 @@ func (t *Table) hearOne(c *Watcher) {
 	h.last.to = n + 1
 }
 
-// heardBy returns the events for c in this portion.
+// heardBy returns the collected events for c in this portion.
 func (t *Table) heardBy(c *Watcher) *heard {
 	if c.hears == 0 {
 		cut := t.charged(c.From) > maxTells*tellsInStep && t.shares.Bound()
@@ -119,7 +120,7 @@ func (t *Table) aboveOne(path uint32) {
 	t.runs += len(d.runs) - before
 }
 
-// hearDeep adds, for a connection, the events of one of its recursive watches.
+// hearDeep adds the events of one recursive watch for a connection.
 func (t *Table) hearDeep(c *Watcher, d *deep) {
 	h := t.heardBy(c)
 	if h.cut {
@@ -146,8 +147,8 @@ func (t *Table) hearDeep(c *Watcher, d *deep) {
 	h.runs = runs[:len(runs):len(runs)]
 }
 
-// mayRead reports whether a client may read a node with this ACL. For a client with many identities it keeps
-// the answer until the end of the change.
+// mayRead reports whether a client may read a node with this ACL. If the client has many identities, mayRead
+// keeps the answer until the end of the change.
 func (t *Table) mayRead(from *Address, ids *[]jute.ID, set *acl.Set) bool {
 	if len(*ids) <= fewIDs {
 		return set.Allows(*ids, jute.PermRead)
@@ -162,7 +163,7 @@ func (t *Table) mayRead(from *Address, ids *[]jute.ID, set *acl.Set) bool {
 	return may
 }
 
-// fewIDs is the largest number of identities that mayRead looks up again for each event.
+// fewIDs is the largest number of identities for which mayRead does not keep its answers.
 const fewIDs = 4
 
 // deliver appends the events of this portion to the outboxes.
@@ -187,7 +188,7 @@ func (t *Table) deliver() {
 	t.hears, t.deep, t.touched = outbox.Cleared(t.hears), outbox.Cleared(t.deep), outbox.Cleared(t.touched)
 }
 
-// hand appends one connection's events to its outbox.
+// hand appends the events for one connection to its outbox.
 func (t *Table) hand(h *heard) {
 	c := h.c
 	c.hears = 0
@@ -220,7 +221,7 @@ func (t *Table) hand(h *heard) {
 	}
 }
 
-// handRun appends events to an outbox.
+// handRun appends the events of a run to an outbox.
 func (t *Table) handRun(o *outbox.Outbox, r run, l *budget.Loan) {
 	from, to := 0, t.events[r.to-1].end
 	if r.from > 0 {
@@ -255,8 +256,9 @@ func (t *Table) settle() {
 	}
 }
 
-// loan returns the loan of this portion to c's address, and whether there is room for it. A short portion
-// needs no loan: l is nil. To make room, loan first closes connections that do not read.
+// loan returns the loan of this portion to c's address, and whether there is room for it. It returns nil and
+// true for a short portion, which needs no loan. To make room, loan first closes connections that do not
+// read.
 func (t *Table) loan(c *Watcher) (l *budget.Loan, room bool) {
 	to := &c.From.change
 	if to.loan != nil {
@@ -288,7 +290,8 @@ func (t *Table) loan(c *Watcher) (l *budget.Loan, room bool) {
 	}
 }
 
-// killer is a connection that the goroutine that applies the log can end: it must not touch a socket.
+// killer is a connection that the goroutine that applies the log can end. That goroutine must not touch a
+// socket.
 type killer interface{ Kill(ends.Reason) }
 
 // noteFired counts the watches that one event has fired.

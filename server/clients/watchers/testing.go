@@ -2,12 +2,12 @@ package watchers
 
 // The names of this file are only for tests of packages that have watches.
 
-// Bounds of the costs of a change, and steps in which memory is added up.
+// Bounds of the cost of a change, and the growth after which memory is counted again.
 const (
 	MaxTells    = maxTells
 	TellsInStep = tellsInStep
 	WatchStep   = watchStep
 )
 
-// Asked returns how many answers are kept about who may read.
+// Asked returns for how many pairs of identities and ACL mayRead keeps the answer.
 func (t *Table) Asked() int { return len(t.asked) }

@@ -12,12 +12,12 @@ type Watcher struct {
 	IDs  *identity.List // identities of its client
 	From *Address
 
-	// Under the lock of the table.
-	dropped bool  // it may not set watches any longer
-	hears   int32 // place, from 1, among the watchers of the present change
+	// The lock of the table guards the rest.
+	dropped bool  // the connection may not set watches any longer
+	hears   int32 // index plus 1 among the connections that hear of the present change; 0: none
 }
 
-// Address holds the counts that the connections from one address share.
+// Address holds what the connections from one address share.
 type Address struct {
 	Host    string
 	Account budget.Account
@@ -27,7 +27,7 @@ type Address struct {
 // Bounds are the bounds of watches, in their number and in bytes.
 type Bounds struct{ PerConn, All, BytesPerConn, Bytes int }
 
-// told records which part of the change an address has received. It is under Table.mu.
+// told records which part of a change an address has received. Table.mu guards it.
 type told struct {
 	steps int          // cost of its events, in units of a step divided by tellsInStep
 	loan  *budget.Loan // loan of the portion

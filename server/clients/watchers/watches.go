@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// Table holds the watches of a server's connections. Its lock is taken inside the state
-// lock, and outbox locks are taken inside it.
+// Table holds the watches of a server's connections. The order of locks is: the state lock, the lock of the
+// table, the lock of an outbox.
 type Table struct {
 	bounds   Bounds
 	shares   *budget.Shares
@@ -38,8 +38,7 @@ func (t *Table) Init(b Bounds, shares *budget.Shares, outboxes *outbox.Shared,
 	t.asked, t.deepOf = make(map[question]bool), make(map[uint32]int)
 }
 
-// Add registers a watch. It reports false when there are too many, and ends
-// the connection.
+// Add registers a watch. If there are too many, it ends the connection and returns false.
 func (t *Table) Add(c *Watcher, path string, kind watches.Kind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,15 +55,15 @@ func (t *Table) Add(c *Watcher, path string, kind watches.Kind) bool {
 }
 
 const (
-	// smallWatches is how many bytes of watches a connection may have even when the bound for all is reached:
-	// one greedy connection must not keep out modest ones.
+	// smallWatches is how many bytes of watches a connection may have even when the bound on all watches is
+	// reached, so that one greedy connection does not keep out modest ones.
 	smallWatches = 64 << 10
 	// watchStep is how much a connection's watches grow before the server counts the watches of its address
 	// again.
 	watchStep = 64 << 10
 )
 
-// room reports whether c may have one more watch, on a path of this length.
+// room reports whether c may have one more watch, on a path of that length.
 func (t *Table) room(c *Watcher, path int) bool {
 	o := &t.bounds
 	count, before := t.table.Of(c)
@@ -83,7 +82,7 @@ func (t *Table) room(c *Watcher, path int) bool {
 	return true
 }
 
-// recount counts the memory of all watches of one address again.
+// Recount counts the memory of all watches of one address again.
 func (t *Table) Recount(from *Address) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,17 +116,17 @@ func (t *Table) Drop(c *Watcher) {
 	}
 }
 
-// sweepStep is how many watches drop removes under one hold of the lock.
+// sweepStep is how many watches Drop removes under one hold of the lock.
 const sweepStep = 4096
 
-// reset removes every watch.
+// Reset removes every watch.
 func (t *Table) Reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.table = watches.New[*Watcher]()
 }
 
-// Find reports whether c has such a watch, and removes the watch if op is removeWatches.
+// Find reports whether c has such a watch. If op is removeWatches, Find also removes the watch.
 func (t *Table) Find(c *Watcher, op jute.OpCode, path string, watcherType int32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +143,7 @@ func (t *Table) Has(c *Watcher, path string) bool {
 	return t.table.Has(c, path, jute.WatcherAny)
 }
 
-// At calls f for up to most of the connections that watch exactly this path.
+// At calls f for connections that watch exactly this path, at most for the number most of them.
 func (t *Table) At(path string, most int, f func(*Watcher)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,8 +174,8 @@ func (t *Table) Figures() (f Figures) {
 	return f
 }
 
-// Scan calls f for about step pairs of a path and a connection that has a data or persistent watch there,
-// from the place on that the scan before has returned. It returns 0 behind the last.
+// Scan calls f for about step pairs of a path and a connection that has a data or persistent watch there. It
+// continues at from, which the last call has returned, and returns 0 after the last pair.
 func (t *Table) Scan(from uint32, step int, f func(path string, c *Watcher)) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
