@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What a call takes or returns is promised with the call: a type of package recipe that a user can reach
-// is on the list of its package comment, and nothing else is.
+// The package comment of recipe lists the types of recipe that a user of package client can reach, and no
+// other types.
 func TestReachableTypesOfRecipeArePromised(t *testing.T) {
 	t.Parallel()
 	const recipes = "github.com/zlockd/zlockd/client/recipe"
@@ -53,7 +53,7 @@ func TestReachableTypesOfRecipeArePromised(t *testing.T) {
 			for i := range v.NumMethod() {
 				m := v.Method(i).Type
 				if x.PkgPath() == recipes {
-					continue // the list promises methods as they are
+					continue // arguments of the methods of recipe need not be on the list
 				}
 				for j := 1; j < m.NumIn(); j++ {
 					reach(m.In(j))

@@ -8,7 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Locking twice without passing the lease's context on would wait forever.
+// If a named task asks again for a lock that it holds, the client refuses, even without the lease's context.
+// Otherwise the task would wait forever.
 func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -21,7 +22,7 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	g := start(other, m.Lock)
 	unlock(t, l)
 	mine := g.wait(t)
-	again := start(task, m.Lock) // not held by this task any more
+	again := start(task, m.Lock) // the task no longer holds the lock
 	unlock(t, mine)
 	unlock(t, again.wait(t))
 
@@ -35,7 +36,7 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	must.Is(t, err, ErrNotAcquired)
 	unlock(t, set)
 	must.Equal(t, c.take.Named(), 0, "locks that tasks hold")
-	// The lease is lost, so the lock is not held.
+	// After a lease is lost, the task may lock again.
 	l = must.Get(m.Lock(task))(t)
 	remove(t, observer(t), l.Node())
 	soon(t, "loss", l.Lost())
@@ -43,7 +44,7 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	l.Unlock(task)
 }
 
-// A named task waits for what it holds in a set, lock by lock.
+// The client knows for each lock of a set whether the task holds the lock to read or to write.
 func TestNamedTaskKnowsHowItHoldsEachLockOfASet(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)

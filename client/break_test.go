@@ -117,20 +117,21 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	shared(t)
 	c, c2, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
-	// Held too long: the context ends, the node goes after the grace.
+	// If a lock is held too long, the lease's context ends at once, and the node is removed after the grace.
 	l := lock(t, c.Mutex(d).Lock, WithMaxHold(30*time.Millisecond, 100*time.Millisecond))
 	soon(t, "the end", l.Context().Done())
 	expect.That(t, len(names(t, o, d)) == 1 || l.hold().Held() >= 100*time.Millisecond,
 		"the grace was not observed")
 	queued(t, o, d, 0)
 	lostFor(t, l.Unlock(ctx), MaxHold)
-	// Unlocking within the grace ends it.
+	// If the holder unlocks within the grace, the node is removed at once.
 	l = lock(t, c.Mutex(d).Lock, WithMaxHold(10*time.Millisecond, time.Hour))
 	soon(t, "the end", l.Lost())
 	l.Unlock(ctx)
 	queued(t, o, d, 0)
 
-	// By an operator: with the wrong token not at all, and by its limit only when it has noted its end.
+	// An operator needs the right token to break a hold. BreakExpired also needs the holder's note that the
+	// limit is over.
 	l = lock(t, c.Mutex(d).Lock, join(WithMaxHold(10*time.Millisecond, 0), WithLinger()))
 	soon(t, "the end", l.Lost())
 	node := recipe.Base(l.Node())
@@ -196,7 +197,7 @@ func TestBreakSparesTheNextHolder(t *testing.T) {
 	children, _, err := o.Children(d)
 	must.OK(t, err)
 	must.Equal(t, len(children), 2, "children %v", children)
-	// Where nodes may not be made, the version alone decides.
+	// If the client may not create nodes in the directory, only the version decides.
 	_, st, err := o.Get(d + "/" + children[0])
 	must.OK(t, err)
 	_, err = o.SetACL(d, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
@@ -204,7 +205,8 @@ func TestBreakSparesTheNextHolder(t *testing.T) {
 	must.OK(t, c.Inspector().Break(testCtx(t), d+"/"+children[0], "", fence.Token(st.Czxid)))
 }
 
-// A node without a number may go, and a look at it may fail, before it is broken.
+// Break does not remove a node without a number if it cannot look at the node, and returns ErrNotHeld if the
+// node is gone by then.
 func TestBreakOfANodeThatGoes(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -229,7 +231,7 @@ func TestBreakOfANodeThatGoes(t *testing.T) {
 		wantErr(t, c.Inspector().Break(testCtx(t), d+"/lone", "", fence.Token(st.Czxid)), ErrNotHeld)
 		r.Remove()
 	}
-	// The directory goes, too.
+	// The same is true if the directory is gone, too.
 	_, err := o.Create(d+"/lone", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	must.OK(t, err)
 	_, st, err := o.Get(d + "/lone")
@@ -258,7 +260,7 @@ func TestRevokedLeaderKeepsItsValue(t *testing.T) {
 	unlock(t, l)
 }
 
-// Programs that know no way to be asked back keep their data.
+// A request to leave is written only to nodes of programs that understand it.
 func TestOnlyProgramsThatUnderstandAreAskedBack(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

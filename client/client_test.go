@@ -29,7 +29,7 @@ func TestDialTellsOfARefusedIdentity(t *testing.T) {
 	expect.Is(t, expect.Err(Dial(testCtx(t), "a//x")), ErrInvalid)
 }
 
-// A heartbeat without an answer costs the connection, which answers pings but nothing else.
+// If a heartbeat gets no answer, the client drops the connection, although pings are still answered.
 func TestHeartbeatWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -14,10 +14,10 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Faults of options together that each option alone does not have.
+// The tests of this file combine options that work alone.
 
-// While a waiter has no connection another client may replace its node by one of the same name, as a
-// tool does that copies a tree back. The waiter does not take that node for its own.
+// While a waiter has no connection, a tool may copy an older tree back and so replace the waiter's node by a
+// node of the same name. The waiter does not take that node for its own.
 func TestNodeOfAnotherOwnerIsNotGranted(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -41,7 +41,8 @@ func TestNodeOfAnotherOwnerIsNotGranted(t *testing.T) {
 	unlock(t, l)
 }
 
-// A suspended machine stops its timers, but not the limit of a hold nor of a lock of a set.
+// While a machine is suspended, its timers stop, but the time counts for the limit of a hold and of each lock
+// of a set.
 func TestLimitCountsWhileTheMachineIsSuspended(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -71,8 +72,8 @@ func TestLimitCountsWhileTheMachineIsSuspended(t *testing.T) {
 	soon(t, "the context to end, although its timer has stood still", l.Context().Done())
 }
 
-// When the write lease around a read lease is unlocked, the hold becomes a read hold. No write lease
-// may come while that happens.
+// When the write lease around a read lease is unlocked, the hold becomes a read hold. No nested write lease
+// is granted during this change.
 func TestNoWriteLeaseComesDuringADowngrade(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -221,7 +222,7 @@ func TestMonitorOutlastsErrors(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
-	c, p := proxied(t, WithSessionTimeout(8*time.Second)) // the next look comes after a part of it
+	c, p := proxied(t, WithSessionTimeout(8*time.Second)) // the client looks again after a part of the timeout
 	l := lock(t, c.Mutex(d).Lock)
 	const throttled = -127
 	r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpGetData, Under: l.Node(), Nth: 1,

@@ -118,7 +118,7 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 		calls[i] = start(testCtx(t), c.Mutex(d, WithOwnPlace()).Lock)
 	}
 	eventually(t, "the creates to be under way", func() bool {
-		// The moment between the loss of the connection and our hearing of it.
+		// Act as if the client had not heard yet that the connection is lost.
 		c.keeper.PretendAttached()
 		return c.keeper.Conn().Pending() >= len(calls)
 	})
@@ -164,7 +164,7 @@ func TestE12ContextEnds(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("the call did not end")
 		}
-		took := time.Since(at) // nothing that the test waits for ends sooner
+		took := time.Since(at) // without the cancel, the call would wait longer than this bound
 		must.That(t, took <= 10*time.Second, "returned after %v", took)
 		return l
 	}
@@ -269,7 +269,7 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
 	for _, do := range []faultproxy.Action{faultproxy.Drop, faultproxy.CutBefore} {
-		c, p := proxied(t, WithSessionTimeout(8*time.Second)) // a heartbeat shows what was dropped
+		c, p := proxied(t, WithSessionTimeout(8*time.Second)) // a heartbeat shows the loss
 		l := lock(t, c.Mutex(d).Lock)
 		next := start(testCtx(t), dial(t).Mutex(d).Lock)
 		queued(t, o, d, 2)
@@ -277,7 +277,7 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 		must.OK(t, l.Unlock(testCtx(t)))
 		unlock(t, next.wait(t))
 	}
-	// Not even the request arrives, and no caller waits for it.
+	// The request does not reach the server, and no caller waits for the answer.
 	c, p := proxied(t)
 	l := lock(t, c.Mutex(d).Lock)
 	p.Refuse(true)

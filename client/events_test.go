@@ -9,7 +9,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The client reports events in order, also those that wait at the end. It counts the events that do not fit.
+// The client reports events in order, also the events that still wait when it is closed. It counts the events
+// that it drops.
 func TestNotifierKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -46,7 +47,8 @@ func TestKindsOfEventsHaveNames(t *testing.T) {
 	expect.Equal(t, (EventPermits + 1).String(), "event 10")
 }
 
-// The connection serves other requests, and that of the next session comes after the end of the first.
+// The connection that Conn returns serves any request. After the end of the session, Conn returns the
+// connection of the next session.
 func TestConn(t *testing.T) {
 	t.Parallel()
 	shared(t)

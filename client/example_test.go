@@ -33,7 +33,7 @@ var address = sync.OnceValue(func() string {
 	return s.ClientAddr()
 })
 
-// dial connects the examples that are about something else.
+// dial returns a client for the examples that do not show Dial.
 func dial() *client.Client {
 	c, err := client.Dial(context.Background(), address())
 	if err != nil {
@@ -90,7 +90,7 @@ func ExampleMutex_TryLock() {
 	if _, err := m.TryLock(ctx); errors.Is(err, client.ErrNotAcquired) {
 		fmt.Println("it is held")
 	}
-	// Waiting for a limited time is a matter of the context.
+	// The context limits the wait.
 	limited, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
 	if _, err := m.Lock(limited); errors.Is(err, context.DeadlineExceeded) {
@@ -113,7 +113,7 @@ func ExampleRWMutex() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// What was written can be read on without a writer getting in between.
+	// The holder may go on reading what it wrote: no writer gets in between.
 	if err := w.Downgrade(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func ExampleWithReentrant() {
 	c := dial()
 	defer c.Close(ctx)
 
-	// The context carries the lock: functions that lock it too can be called.
+	// The context carries the lock, so functions that take the same lock can be called.
 	save := func(ctx context.Context) error {
 		return c.Mutex("/doc", client.WithReentrant()).Do(ctx, func(context.Context, *client.Lease) error {
 			return nil
@@ -255,7 +255,7 @@ func ExampleWithReentrant() {
 	fmt.Println(save(l.Context()))
 	l.Unlock(ctx)
 
-	// Without the option, waiting for oneself is reported instead of hanging.
+	// Without the option, a call that would wait for its own lease returns an error.
 	l, err = c.Mutex("/doc").Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
@@ -277,7 +277,7 @@ func ExampleLease_Asked() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// An operator, elsewhere, asks for the lock.
+	// An operator asks for the lock.
 	q, err := c.Inspector().Inspect(ctx, "/maintenance")
 	if err != nil {
 		log.Fatal(err)
@@ -286,7 +286,7 @@ func ExampleLease_Asked() {
 		By: "ops", Reason: "deploy"}); err != nil {
 		log.Fatal(err)
 	}
-	// The holder hears of it and gives it back when that suits.
+	// The holder gets the request, and gives the lock back when it is ready.
 	r := <-l.Asked()
 	fmt.Println(q.Holders[0].Owner.Reason, "gives way to", r.Reason)
 	l.Unlock(ctx)

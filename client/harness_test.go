@@ -23,8 +23,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// server is the ensemble most tests share; each uses a directory of its own. The long form of the tests has
-// three servers.
+// server is the ensemble that most tests share. Each test uses a directory of its own. The ensemble has three
+// servers in long runs (see rounds), and otherwise one.
 var server = cluster.Shared{Options: func() cluster.Options { return launchOptions(rounds(3, 1)) }}
 
 // kind is the server the tests run against: zlockd unless ZLOCKD_CLIENT_TARGET says zookeeper.
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "8") // the tests mostly wait
 	code := m.Run()
 	server.Close()
-	// A stub without a connection never removes its nodes.
+	// A stub has no connection, so its goroutine that removes nodes never ends.
 	os.Exit(leak.AtEnd(code, "zlockd/zlockd/client", "/session.(*Epoch).reapOnce+"))
 }
 
@@ -70,11 +70,11 @@ func dir(t testing.TB) string { return server.Dir(t) }
 // leakCheck fails the test if goroutines are left when everything was cleaned up.
 // It is called before anything that registers a cleanup.
 func leakCheck(t testing.TB) {
-	// A server started by the test is ended after this.
+	// Ignore the goroutines of a server that the test started: that server ends after this check.
 	leak.Check(t, "/test/cluster.(*Server).Spawn.func1", "/server/clients/rest.(*Rest).run")
 }
 
-// timeout bounds what a test waits for; it is generous because machines are busy.
+// patience bounds how long a test waits; it is long because machines are busy.
 const patience = 30 * time.Second
 
 func testCtx(t testing.TB) context.Context {
@@ -83,12 +83,12 @@ func testCtx(t testing.TB) context.Context {
 	return ctx
 }
 
-// quick are the options for a session that ends soon.
+// The function quick returns options for a session with a short timeout.
 func quick(extra ...Option) []Option {
 	return append([]Option{WithSessionTimeout(4 * time.Second), WithMargin(time.Second)}, extra...)
 }
 
-// steady are the options for a session that lasts while the machine stands still for some seconds.
+// The function steady returns options for a session that lasts while the machine is stopped for some seconds.
 func steady(extra ...Option) []Option {
 	return append([]Option{WithSessionTimeout(12 * time.Second), WithMargin(time.Second)}, extra...)
 }
@@ -97,7 +97,7 @@ func steady(extra ...Option) []Option {
 func withClock(c session.Clock) Option       { return ofSession(func(o *options) { o.Clock = c }) }
 func withSafetyCheck(d time.Duration) Option { return ofSession(func(o *options) { o.Safety = d }) }
 
-// on sets a function that hears of the events of a kind.
+// The option on sets a function that is called for each event of one kind.
 func on(kind EventKind, f func(Event)) Option {
 	return WithEvents(func(ev Event) {
 		if ev.Kind == kind {
@@ -139,7 +139,7 @@ func dial(t testing.TB, opts ...Option) *Client {
 	return dialTo(t, addr(t), steady(opts...)...)
 }
 
-// proxied connects through a proxy of its own.
+// proxied connects through a new proxy.
 func proxied(t testing.TB, opts ...Option) (*Client, *faultproxy.Proxy) {
 	t.Helper()
 	p := newProxy(t, addr(t))
@@ -180,7 +180,7 @@ func observerTo(t testing.TB, servers string) *zk.Conn {
 		for range events {
 		}
 	})
-	// Before, and after an attempt to connect that took too long, its requests fail at once.
+	// Until the observer has a session, its requests fail at once. It may try more than once to connect.
 	for soon(t, "a session of the observer", events).State != zk.StateHasSession {
 	}
 	return conn
@@ -190,7 +190,7 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// names lists a directory; one that is absent is empty.
+// names lists a directory. A directory that does not exist counts as empty.
 func names(t testing.TB, o *zk.Conn, dir string) []string {
 	t.Helper()
 	var l []string
@@ -208,13 +208,13 @@ func names(t testing.TB, o *zk.Conn, dir string) []string {
 	return l
 }
 
-// wantErr ends the test unless err is the wanted one.
+// wantErr ends the test unless err is want.
 func wantErr(t testing.TB, err, want error) {
 	t.Helper()
 	must.Is(t, err, want)
 }
 
-// errOf drops the value beside an error.
+// errOf returns only the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
 // lostFor ends the test unless err says that the lease was lost for this reason.

@@ -73,7 +73,7 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 	must.Fails(t, err, "a lock by the context that ended with its lease")
 	must.That(t, !errors.Is(err, ErrSelfDeadlock), "the context ended with its lease, and yet: %v", err)
 
-	// Read-write: write then read nests, and unlocking the write downgrades.
+	// A read lease can be nested in a write lease. An unlock of the write lease downgrades the hold.
 	rw := c.RWMutex(d+"/rw", WithReentrant())
 	w := lock(t, rw.Lock)
 	r := must.Get(rw.RLock(w.Context()))(t)
@@ -251,7 +251,7 @@ func TestLockDelayCountsFromTheLoss(t *testing.T) {
 	}
 }
 
-// After a dead writer, only the first reader waits out the delay; it does so for all readers.
+// After a writer has died, only the first reader waits for the lock delay. Later readers need not wait.
 func TestLockDelayIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -268,7 +268,7 @@ func TestLockDelayIsWaitedForOnce(t *testing.T) {
 	queued(t, o, d, 0)
 }
 
-// The mark of a lock delay overwrites no data of another program, whenever they come.
+// The client does not overwrite data of another program with the mark of a lock delay.
 func TestLockDelayLeavesDataOfOthersAlone(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -281,7 +281,7 @@ func TestLockDelayLeavesDataOfOthersAlone(t *testing.T) {
 		return string(b)
 	}
 	write := func(d string) { must.Get(o.Set(d, []byte("other"), -1))(t) }
-	// Before the mark is written.
+	// The other program writes before the client writes the mark.
 	d := dir(t)
 	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Under: d, Nth: 1,
 		Then: func() { write(d) }})
@@ -290,7 +290,7 @@ func TestLockDelayLeavesDataOfOthersAlone(t *testing.T) {
 	r.Remove()
 	expect.Equal(t, data(d), "other", "data")
 	queued(t, o, d, 0)
-	// While the lock is held: it is released, and downgraded, all the same.
+	// The other program writes while the lock is held. The client can still unlock and downgrade.
 	d = dir(t)
 	l := lock(t, c.Mutex(d, WithLockDelay(time.Nanosecond)).Lock)
 	write(d)
@@ -333,7 +333,7 @@ func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 	must.Equal(t, version(), 2, "version")
 	unlock(t, l)
 	wantErr(t, errOf(l.Txn(ctx, write)), ErrNotHeld)
-	// The node is gone, and the client does not know yet: the server says so.
+	// The node is gone, and the client does not know it yet. The server refuses the transaction.
 	p, proxy := proxied(t)
 	l = lock(t, p.Mutex(d).Lock)
 	proxy.Add(faultproxy.Rule{Kind: faultproxy.Event, Under: d, Do: faultproxy.Drop})

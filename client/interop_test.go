@@ -27,8 +27,8 @@ import (
 const interopJars = "/usr/share/java/zookeeper.jar:/usr/share/java/curator-client.jar:" +
 	"/usr/share/java/curator-framework.jar:/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-simple.jar"
 
-// judge records every stay inside a lock, of our contenders and of foreign ones. It checks that no two stays
-// overlap that must not, and that they follow the order of the queue.
+// judge records when contenders of this package and of other programs hold a lock. It checks that no two
+// conflicting holds overlap, and that the holds follow the order of the queue.
 type judge struct {
 	t     *testing.T
 	limit int // of a semaphore
@@ -63,7 +63,7 @@ func (j *judge) enter(mode, node string) {
 		j.t.Errorf("%s is no contender", node)
 		return
 	}
-	// A writer comes after all before it, a reader after the writers before it.
+	// A writer enters after all contenders before it in the queue. A reader enters after all writers before it.
 	after := j.lastWrite
 	if mode == "w" {
 		after = j.lastAny
@@ -92,7 +92,7 @@ func (j *judge) exit(mode string) {
 	}
 }
 
-// listen serves the judge to other processes.
+// listen lets other processes report to the judge.
 func (j *judge) listen() string {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(j.t)
 	j.t.Cleanup(func() { l.Close() })
@@ -151,7 +151,7 @@ func kazoo(t *testing.T) []string {
 	return []string{"/usr/bin/python3", "testdata/interop/peer.py"}
 }
 
-// together lets a foreign process and two clients of ours contend for one path.
+// together lets a foreign process and two clients of this package contend for one path.
 func together(t *testing.T, peer []string, kind string,
 	ours func(c *Client, d string) func(ctx context.Context) (mode string, l *Lease, err error)) {
 	d, o := dir(t), observer(t)
@@ -266,7 +266,7 @@ func TestGoZookeeperLockBesideOurs(t *testing.T) {
 					return
 				}
 				node := ""
-				for _, name := range names(t, o, d) { // the first one is the holder
+				for _, name := range names(t, o, d) { // the holder has the lowest number
 					if x, _, ok := recipe.ParseName(name); ok && (node == "" || x.Seq < seqOf(node)) {
 						node = name
 					}

@@ -26,8 +26,8 @@ func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 	type kindOf struct {
 		name   string
 		try    func(c *Client, d string) (*Lease, error)
-		shares bool   // with others of its kind
-		group  string // of kinds that know each other
+		shares bool   // two locks of this kind may be held together
+		group  string // kinds of one group know each other's nodes
 	}
 	ctx := testCtx(t)
 	kinds := []kindOf{
@@ -168,13 +168,13 @@ func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 		must.OK(t, errOf(o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll))))
 	}
 	unlock(t, lock(t, c.Mutex(d).Lock))
-	// The textbooks' lock of another program: the session that made the node holds it.
+	// An ephemeral node named lock is the lock of another program: the session that made the node holds it.
 	must.OK(t, o.Delete(d+"/lock", -1))
 	must.OK(t, errOf(o.Create(d+"/lock", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 	must.Is(t, expect.Err(c.Mutex(d).Lock(ctx)), ErrMixedLayout, "beside a held node named lock")
 }
 
-// A permit is not the lock of its path: a mutex below it does not nest in it.
+// A mutex does not nest in a permit of the same path, because a permit excludes no other holder.
 func TestPermitIsNoMutex(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -187,7 +187,7 @@ func TestPermitIsNoMutex(t *testing.T) {
 	unlock(t, p)
 }
 
-// A semaphore leaves data alone that another program keeps at its path.
+// A semaphore does not change data that another program keeps at its path.
 func TestSemaphoreLeavesForeignDataAlone(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -205,7 +205,7 @@ func TestSemaphoreLeavesForeignDataAlone(t *testing.T) {
 	}
 }
 
-// The limit that is stored at a semaphore's path counts, in the way that its layout stores it.
+// The limit that is stored at a semaphore's path counts if it has the form of the semaphore's layout.
 func TestStoredLimitOfASemaphore(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -214,7 +214,7 @@ func TestStoredLimitOfASemaphore(t *testing.T) {
 	for _, x := range []struct {
 		layout Layout
 		stored string
-		want   error // of a semaphore for three
+		want   error // error of a semaphore with 3 permits
 		after  string
 	}{
 		{LayoutKazoo, "", nil, "3"},
@@ -292,7 +292,7 @@ func TestE49SemaphoreLimit(t *testing.T) {
 	// A waiter hears of a raised limit.
 	must.OK(t, s.SetPermits(ctx, 4))
 	l2 := g.wait(t)
-	// Lowered below what is in use: no holder is evicted, and no contender gets in.
+	// If the limit is lowered below the number in use, no holder is evicted, and no contender gets in.
 	must.OK(t, s.SetPermits(ctx, 1))
 	must.That(t, l.Valid(), "the first is evicted")
 	must.That(t, l2.Valid(), "the second is evicted")
@@ -320,7 +320,7 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 				var reqs []Request
 				var mine []int
 				for k := range 3 {
-					if k == (i+2*j)%4 { // some want two of the three
+					if k == (i+2*j)%4 { // some sets have only two of the three locks
 						continue
 					}
 					mine = append(mine, (k+i)%3)
@@ -362,13 +362,13 @@ func TestSetsInOrderDoNotDeadlockWithSingleLocks(t *testing.T) {
 	o, single, c := observer(t), dial(t), dial(t)
 	first := lock(t, single.Mutex(d+"/a").Lock)
 	all := func(ctx context.Context, opts ...Option) (*Lease, error) {
-		// Also when it takes part in the process's own queue.
+		// The two calls of this function also wait for each other within the process.
 		return c.All(ctx, c.Mutex(d+"/b").Request(), c.RWMutex(d+"/c").Request(fence.Exclusive),
 			c.Mutex(d+"/a").Request())
 	}
 	set, second := start(testCtx(t), all), start(testCtx(t), all)
 	eventually(t, "the set to wait", func() bool { return len(names(t, o, d+"/a")) >= 2 })
-	b := lock(t, single.Mutex(d+"/b").Lock) // the set waits, but not here
+	b := lock(t, single.Mutex(d+"/b").Lock) // the set waits for a, so b is free
 	unlock(t, b)
 	unlock(t, first)
 	for range 2 {
@@ -400,8 +400,7 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 	}
 }
 
-// When the node of a semaphore's queue head was removed, that head takes no permit together with the next
-// head.
+// A contender whose node at the head of a semaphore's queue was removed takes no permit beside the next head.
 func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -51,7 +51,7 @@ func TestLeaseEndsWithTheLeaseAroundIt(t *testing.T) {
 	must.That(t, errors.As(err, &le), "%v is no loss", err)
 	must.Equal(t, le.Path, d+"/outer")
 	must.Equal(t, context.Cause(other.Context()), context.Canceled, "unlocked before")
-	unlock(t, inner) // it was not lost itself
+	unlock(t, inner) // inner was not lost
 	outer.Unlock(testCtx(t))
 }
 
@@ -219,7 +219,8 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	unlock(t, set)
 }
 
-// A mutex that is read-locked within itself stays a mutex.
+// If a read lease is nested in a mutex and the mutex's lease is unlocked first, the read lease keeps the
+// node.
 func TestUnlockOfAMutexBeforeAReadLockNestedInIt(t *testing.T) {
 	t.Parallel()
 	c, d, o := dial(t), dir(t), observer(t)
@@ -232,7 +233,7 @@ func TestUnlockOfAMutexBeforeAReadLockNestedInIt(t *testing.T) {
 	queued(t, o, d, 0)
 }
 
-// The function that Do runs works under the lease, and the wait graph shows it so.
+// The function that Do runs belongs to the task of the lease, also in the wait graph.
 func TestDoIsOneTaskWithItsLease(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)
@@ -247,7 +248,7 @@ func TestDoIsOneTaskWithItsLease(t *testing.T) {
 	expect.OK(t, err)
 }
 
-// Release does not wait for the server, but the release comes about, also when its first request is lost.
+// Release does not wait for the server. The lock is released even if the first request is lost.
 func TestReleaseComesAboutAllTheSame(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -266,7 +267,7 @@ func TestReleaseComesAboutAllTheSame(t *testing.T) {
 	}
 }
 
-// A program that needs time to stop must not be overtaken by the next holder.
+// With WithLinger, the next holder gets the lock only after Unlock, although the lease was lost before.
 func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -280,7 +281,7 @@ func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
 	unlock(t, next.wait(t))
 }
 
-// A client that lives for years locks and unlocks all the time: what it knows of its holds must not grow.
+// A client forgets each hold when the hold ends.
 func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)
@@ -291,7 +292,7 @@ func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
 	eventually(t, "the hold to be forgotten", func() bool { return holds() == 0 })
 }
 
-// Close cleans up for as long as it may; work under a lease must not wait for that.
+// Close ends the leases at once, although it may take long to remove nodes.
 func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -313,7 +314,7 @@ func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 	expect.Is(t, soon(t, "Close", closed), context.Canceled)
 }
 
-// A set may wait for the locks that have no limit of their own, whatever limit the others have.
+// A set waits for the locks that have no limit of their own, whatever limit its other locks have.
 func TestSetWaitsForEachLockAsItSays(t *testing.T) {
 	t.Parallel()
 	c, d, o := dial(t), dir(t), observer(t)
@@ -329,7 +330,7 @@ func TestSetWaitsForEachLockAsItSays(t *testing.T) {
 	unlock(t, g.wait(t))
 }
 
-// A call that may not wait is told that it would have to, for its own context too.
+// A call that may not wait for a lock of its own context returns both ErrNotAcquired and ErrSelfDeadlock.
 func TestSelfDeadlockOfACallThatMayNotWait(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)
@@ -343,8 +344,8 @@ func TestSelfDeadlockOfACallThatMayNotWait(t *testing.T) {
 	unlock(t, l)
 }
 
-// A transaction may have succeeded although the client did not wait for its answer. Another program's node in
-// the place of the hold's node is no hold.
+// A transaction may have succeeded although the client did not wait for its answer. If another program
+// replaces the node of a hold, the lease is lost.
 func TestHoldWhoseNodeIsReplaced(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -371,7 +372,7 @@ func TestHoldWhoseNodeIsReplaced(t *testing.T) {
 	lostFor(t, l.Unlock(ctx), Removed)
 }
 
-// The place of a hold in the queue is what its sequencer says, as long as its node is there.
+// A sequencer is current only if its node exists and has its token.
 func TestSequencersThatAreStale(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -400,7 +401,7 @@ func TestSequencersThatAreStale(t *testing.T) {
 	must.Is(t, c.CheckSequencer(ctx, seq), fence.ErrStale)
 }
 
-// The event function of a lock reports events of that lock alone, also for the first lock of a set.
+// The event function of a lock reports only events of that lock, also for the first lock of a set.
 func TestEventsOfALockInASet(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Calls whose contexts end leave nodes behind. However fast they come and go, a
-// directory must not fill up: never more than twice as many nodes as goroutines.
+// Calls whose contexts end leave nodes behind. However fast such calls follow each other, a directory never
+// has more than twice as many nodes as there are goroutines.
 func TestAbandonedNodesAreBounded(t *testing.T) {
 	addr(t)
 	const goroutines = 100
@@ -38,7 +38,7 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 			return func(ctx context.Context) (*Lease, error) { return c.RWMutex(d).RLock(ctx) }, []string{d}
 		},
 		"read behind a writer": func(c *Client, d string) (locker, []string) {
-			go c.RWMutex(d).Lock(context.Background()) // until the client is closed
+			go c.RWMutex(d).Lock(context.Background()) // ends when the client is closed
 			return func(ctx context.Context) (*Lease, error) { return c.RWMutex(d).RLock(ctx) }, []string{d}
 		},
 		"without local queue, behind another": func(c *Client, d string) (locker, []string) {
@@ -117,15 +117,15 @@ func TestCallsCountInTheirDirectories(t *testing.T) {
 	permits := c.Semaphore(d+"/permits", 1, WithOwnPlace())
 	for _, k := range []struct {
 		lock   taker
-		dirs   []string // the waiting calls have their nodes in the first
-		holder int      // the holder's nodes there
+		dirs   []string // directories of the nodes; the first has the nodes of waiting calls
+		holder int      // how many nodes the holder has in dirs[0]
 	}{
 		{c.Mutex(d+"/lock", WithOwnPlace()).Lock, []string{d + "/lock"}, 1},
 		{func(ctx context.Context, opts ...Option) (*Lease, error) { return permits.Acquire(ctx, 1, opts...) },
 			[]string{d + "/permits/locks", d + "/permits/leases"}, 0},
 	} {
 		l := lock(t, k.lock)
-		queued(t, o, k.dirs[0], k.holder) // it leaves the head of the queue in the background
+		queued(t, o, k.dirs[0], k.holder) // the client removes the place of a permit's holder in the background
 		ctx, cancel := context.WithCancel(testCtx(t))
 		var calls []granting
 		for range 4 {
@@ -148,7 +148,7 @@ func TestCallsCountInTheirDirectories(t *testing.T) {
 	}
 }
 
-// One path that the server refuses says nothing about containers.
+// If the server refuses one path, the client does not conclude that the server has no containers.
 func TestBadPathLeavesContainersAlone(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -161,7 +161,8 @@ func TestBadPathLeavesContainersAlone(t *testing.T) {
 	expect.That(t, under(p, d, int32(jute.OpCreateContainer)) != 0, "the directory is no container")
 }
 
-// kazoo makes a lock's directory once and not again, so in its layout a directory stays.
+// kazoo makes a lock's directory only once. So in kazoo's layout a directory is no container, which a server
+// may remove.
 func TestKazooDirectoriesStay(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -202,7 +203,7 @@ func TestAbandonedCreationLeavesNothing(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
 	other := dial(t)
-	keep := lock(t, other.Mutex(d+"/keep").Lock) // d stays
+	keep := lock(t, other.Mutex(d+"/keep").Lock) // keeps d from being removed
 	c, p := proxied(t)
 	rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpCreate2, Under: d, Nth: 1,
 		Do: faultproxy.CutBefore, Then: func() { p.Refuse(true) }})

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
-// take gets a lock, whatever that needs.
+// taker is a method that takes a lock, such as Mutex.Lock.
 type taker = func(context.Context, ...Option) (*Lease, error)
 
 // recipeTest says how to take a lock on d, and where below d its nodes are.
@@ -42,8 +42,8 @@ var plainRecipes = map[string]recipeTest{
 	},
 }
 
-// policyRecipes are those of read-write locks with a policy. The lease of a change
-// of mode that failed is returned with the error.
+// policyRecipes are the recipes of read-write locks with a policy. If a change of mode fails, the taker
+// returns the lease together with the error.
 var policyRecipes = map[string]recipeTest{
 	"policy write": func(c *Client, d string) (taker, []string) {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).Lock, []string{""}
@@ -57,7 +57,7 @@ var policyRecipes = map[string]recipeTest{
 				if !errors.Is(err, ErrUpgradeConflict) {
 					return l, err
 				}
-				if err := l.Unlock(ctx); err != nil { // the other goes first
+				if err := l.Unlock(ctx); err != nil { // let the other reader upgrade first
 					return nil, err
 				}
 			}
@@ -90,8 +90,9 @@ var losses = map[string]faultproxy.Rule{
 	"cut after reply":    {Kind: faultproxy.Reply, Do: faultproxy.CutAfter},
 }
 
-// TestEveryLostMessage runs a lock–work–unlock cycle and loses each of its messages in turn, in every way,
-// then checks that nothing was left, no two held together, and what Unlock said was true.
+// TestEveryLostMessage runs a cycle of lock, work and unlock, and loses each message of the cycle in turn, in
+// every way. Then it checks that no node is left, that no two clients held the lock together, and that the
+// result of Unlock was true.
 func TestEveryLostMessage(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -118,7 +119,7 @@ func TestEveryLostMessage(t *testing.T) {
 func lostMessage(t *testing.T, o *zk.Conn, rec recipeTest, rule faultproxy.Rule, fresh bool, k int) bool {
 	t.Helper()
 	d := dir(t)
-	c, p := proxied(t, WithSessionTimeout(8*time.Second)) // part of it passes after each dropped message
+	c, p := proxied(t, WithSessionTimeout(8*time.Second)) // a dropped message costs a part of the timeout
 	if many := strings.Split(several(t), ","); len(many) > 1 {
 		p.SetTarget(many...) // the session moves to another server with each connection
 	}
@@ -146,8 +147,9 @@ func lostMessage(t *testing.T, o *zk.Conn, rec recipeTest, rule faultproxy.Rule,
 		inside.Add(-1)
 		expect.OK(t, l.Unlock(testCtx(t)), "message %d: %s: unlock", k, who)
 	}
-	// The rival contends all the time, and once more when all is over. After the loss it holds for longer: the
-	// other client may be silent for seconds, in which short cycles would only keep the processor busy.
+	// The rival locks and unlocks all the time, and once more at the end. After the loss of the message it holds
+	// the lock for longer: the other client may be silent for seconds, and short cycles would only keep the
+	// processor busy.
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -181,8 +183,8 @@ func TestEveryLostMessageOfAPolicyLock(t *testing.T) {
 	shared(t)
 	for name, make := range policyRecipes {
 		for way, rule := range losses {
-			// The short form runs two ways: the others lose the message at another place, and the client
-			// knows no more.
+			// Short runs test two ways. The other ways lose the message at another point, which makes no difference to
+			// the client.
 			if !envSet("ZLOCKD_CLIENT_FULL") && way != "cut after request" && way != "cut before request" {
 				continue
 			}
@@ -196,7 +198,7 @@ func TestEveryLostMessageOfAPolicyLock(t *testing.T) {
 	}
 }
 
-// cancelRecipes are all recipes, and those that cancelling may treat differently.
+// cancelRecipes returns all recipes, and variants that may behave differently when they are cancelled.
 func cancelRecipes() map[string]recipeTest {
 	all := maps.Clone(plainRecipes)
 	maps.Copy(all, policyRecipes)
@@ -236,7 +238,7 @@ func TestE12ContextEndsAtEveryMessage(t *testing.T) {
 	for name, make := range cancelRecipes() {
 		for ending, end := range endings {
 			if ending == "lost" && name != "policy upgrade" && name != "policy downgrade" {
-				continue // nothing is held until the end
+				continue // the other recipes have no lease to lose before they end
 			}
 			t.Run(name+","+ending, func(t *testing.T) {
 				t.Parallel()
@@ -251,7 +253,7 @@ func TestE12ContextEndsAtEveryMessage(t *testing.T) {
 	}
 }
 
-// endedAt ends an attempt at its k-th message. It returns false if there are fewer.
+// endedAt ends an attempt at its k-th message. It returns false if the attempt has fewer messages.
 func endedAt(t *testing.T, c *Client, o *zk.Conn, p *faultproxy.Proxy, make recipeTest, kind faultproxy.Kind,
 	k int, end func(*Client, func())) bool {
 	t.Helper()
@@ -286,8 +288,8 @@ func endedAt(t *testing.T, c *Client, o *zk.Conn, p *faultproxy.Proxy, make reci
 	}
 }
 
-// Changes of mode and the release may be asked for at the same time. They come one
-// after another, and Unlock tells the truth.
+// A program may change the mode and unlock at the same time. The client does one after another, and the
+// result of Unlock is true.
 func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -321,7 +323,8 @@ func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
 	}
 }
 
-// A contender finds the node ahead of it in the list, but may neither read it nor ask whether it exists.
+// A contender waits for the node before its own in the list, even if it may neither read that node nor ask
+// whether it exists.
 func TestWaiterBehindANodeThatItMayNotSee(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A write lock with a policy becomes a read lock, whatever other programs have done to its place in the
-// queue, and to the mark of a lock delay.
+// A write lock with a policy can be downgraded even if another program has removed its place in the queue or
+// overwritten the mark of a lock delay.
 func TestDowngradeOfADisturbedHold(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -72,7 +72,7 @@ func TestCallsOfALeaseThatIsOver(t *testing.T) {
 	}
 }
 
-// An upgrade that meets a change of the record looks again.
+// If another program writes the lock's record during an upgrade, the upgrade looks again and succeeds.
 func TestUpgradeBesideAWriteOfTheRecord(t *testing.T) {
 	t.Parallel()
 	shared(t)

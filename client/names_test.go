@@ -92,7 +92,7 @@ func TestE22NameParsing(t *testing.T) {
 		{"a__lock__b-R-0000000004", true, LayoutHost, recipe.RoleRead, 4, recipe.MakerUnknown},
 		{"lock-000000003", false, 0, 0, 0, 0},   // 9 digits
 		{"lock-00000000003", false, 0, 0, 0, 0}, // 11 digits
-		{"lock-2147483648", false, 0, 0, 0, 0},  // no int32
+		{"lock-2147483648", false, 0, 0, 0, 0},  // more than an int32
 		{"lock--2147483649", false, 0, 0, 0, 0},
 		{"lock--0000000005", false, 0, 0, 0, 0}, // one zero too many
 		{"lock-+000000003", false, 0, 0, 0, 0},
@@ -122,7 +122,7 @@ func TestE22NameParsing(t *testing.T) {
 	}
 }
 
-// The quick reading of a client's own kind of name must give the same result as ParseName.
+// Where a Likeness can read a name, the result is the same as that of ParseName.
 func TestLikenessReadsWhatParseNameReads(t *testing.T) {
 	t.Parallel()
 	id, other := newNodeID(1), newNodeID(2)
@@ -166,7 +166,7 @@ func FuzzParseName(f *testing.F) {
 	})
 }
 
-// TestE20OnAServerThatWraps is the same with a server that counts to the end and on.
+// TestE20OnAServerThatWraps takes a lock on a server whose sequence numbers wrap.
 func TestE20OnAServerThatWraps(t *testing.T) {
 	t.Parallel()
 	ctx := testCtx(t)
@@ -185,7 +185,7 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 	c := dialTo(t, s.ClientAddr(), steady()...)
 	const d = "/wrap"
 	unlock(t, lock(t, c.Mutex(d).Lock))
-	s.Node().View(func(st *state.State) { // nothing else is going on
+	s.Node().View(func(st *state.State) { // no other goroutine uses the state now
 		made := tree.Maker{Tree: st.Tree()}
 		dir, _ := made.Get(d)
 		dir.Counter = math.MaxInt32 - 1
@@ -331,7 +331,7 @@ func sessionOf(id recipe.ID) (sid int64, ours bool) {
 	return int64(a>>16<<16 | (a&0xfff)<<4 | b>>58&0xf), true
 }
 
-// versionOf is the UUID's: 8 for ours, 4 for Curator's.
+// versionOf returns the version of a UUID: 8 for an id of this package, 4 for Curator's.
 func versionOf(id recipe.ID) byte { return id[6] >> 4 }
 
 // findID finds an id anywhere in a name, in either form.

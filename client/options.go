@@ -73,9 +73,8 @@ func WithSessionTimeout(d time.Duration) Option { return ofSession(func(o *optio
 
 // WithMargin, of the session, sets how long before the possible end of the session the client gives up its
 // leases: by default a fifth of the session timeout and at least a second. The margin must be long enough for
-// everything that the program does between the loss and the next holder's first action. A server of a stock
-// ZooKeeper may be cut off from its leader for some time before it notices; there, the margin must also be
-// longer than that time.
+// everything that the program does between the loss and the next holder's first action. On a stock ZooKeeper
+// it must also be longer than a server can be cut off from its leader without noticing.
 func WithMargin(d time.Duration) Option { return ofSession(func(o *options) { o.Margin = d }) }
 
 // WithTLS, of the session, makes every connection use TLS. If cfg names no server, each server's certificate
@@ -92,8 +91,8 @@ func WithAuth(scheme, secret string) Option {
 // as why there is no connection, go to slog.Default().
 func WithLogger(l *slog.Logger) Option { return ofSession(func(o *options) { o.Log = l }) }
 
-// WithDialer, of the session, replaces the function that opens connections. The context of the function ends
-// when the time allowed for one attempt is over.
+// WithDialer, of the session, replaces the function that opens connections. Its context ends with
+// the time allowed for one attempt.
 func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
 	return ofSession(func(o *options) { o.Dial = f })
 }
@@ -102,10 +101,9 @@ func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, err
 // is the name of the program.
 func WithName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
 
-// WithMaxHold ends a lease that lasts longer than d; 0 means no limit. The time counts from the grant; the
-// time of a set counts from the grant of the set's last lock. The lease's nodes stay for the time grace after
-// the lease has ended, so that the holder can finish its work. A grace of 0 means one second; a negative
-// grace means none.
+// WithMaxHold ends a lease that lasts longer than d; 0 means no limit. The time counts from the grant, for a
+// set from the grant of its last lock. The lease's nodes stay for the time grace after its end, so that the
+// holder can finish its work. A grace of 0 means one second; a negative grace means none.
 func WithMaxHold(d, grace time.Duration) Option {
 	return func(o *options) { o.MaxHold, o.Grace = d, grace }
 }
@@ -220,7 +218,7 @@ const (
 	PolicyWriter = recipe.PolicyWriter
 )
 
-// warnings passes on only the warnings. A client logs to it if its options name no logger.
+// warnings passes on only the warnings. It is the logger of a client that has none.
 type warnings struct{ slog.Handler }
 
 func (warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }

@@ -24,7 +24,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Other programs must see the effect of an option.
+// The tests of this file check that other programs see the effect of an option.
 
 func contentOf(t *testing.T, o *zk.Conn, node string) ([]byte, *zk.Stat) {
 	t.Helper()
@@ -136,7 +136,7 @@ func TestTLSIsSpoken(t *testing.T) {
 	<-done
 }
 
-// A permit's token orders what is done under it, too.
+// The token of a permit is the czxid of its node, so it is larger than the tokens of earlier permits.
 func TestTokenOfAPermitIsTheBirthOfItsNode(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -167,7 +167,7 @@ func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 		unlock(t, l)
 		t.Fatal("a reader passed a writer that waits")
 	}
-	r := start(ctx, m().RLock) // behind the one writer, ahead of the other
+	r := start(ctx, m().RLock) // in the queue after the first writer and before the second
 	queued(t, o, d, 3)
 	w2 := start(ctx, m().Lock)
 	queued(t, o, d, 4)
@@ -182,8 +182,8 @@ func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 	expect.That(t, l.Token() > l2.Token(), "the reader's token %d after %d", l.Token(), l2.Token())
 }
 
-// Does a reader wait for a queued writer that has not closed the door yet? The policies differ in nothing
-// else.
+// The policies differ only in one point: whether a reader waits for a queued writer that has not closed the
+// lock to readers yet.
 func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 	t.Parallel()
 	reader, writer := newNodeID(1), newNodeID(2)
@@ -308,8 +308,8 @@ func TestSetsThatAreRefused(t *testing.T) {
 	}
 }
 
-// An option of the session that is given to a lock, and a layout that the kind of lock does
-// not have, are refused.
+// The client refuses an option of the session that is given to a lock, and a layout that the kind of lock
+// does not have.
 func TestMisplacedOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// hurried is a client that knows of short turns in d, and its proxy.
+// hurried returns a client that takes the turns in d to be short, and its proxy.
 func hurried(t *testing.T, d string) (*Client, *faultproxy.Proxy) {
 	c, p := proxied(t)
 	c.take.ShortTurns(d)
@@ -21,7 +21,7 @@ func hurried(t *testing.T, d string) (*Client, *faultproxy.Proxy) {
 	return c, p
 }
 
-// line returns a holder and n waiters, each behind the one before.
+// line returns a holder and n waiters, each of which waits for the one before it.
 func line(t *testing.T, d string, n int) (h *Lease, waiting []granting, leave []context.CancelFunc) {
 	o := observer(t)
 	h = lock(t, dial(t).Mutex(d).Lock)
@@ -66,14 +66,14 @@ func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 	unlock(t, own)
 }
 
-// The watched contender may have been a waiter, and so may the last one ahead.
+// A waiter that looks ahead is not granted the lock if a contender before it leaves without having held.
 func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	for _, who := range []string{"the one watched leaves", "the last one leaves", "both leave"} {
 		t.Run(who, func(t *testing.T) {
 			o, d := observer(t), dir(t)
-			h, ahead, leave := line(t, d, 2) // a holder and two who wait
+			h, ahead, leave := line(t, d, 2) // a holder and two waiters
 			c, p := hurried(t, d)
 			g := start(testCtx(t), c.Mutex(d).Lock)
 			watches(t, p, d+"/"+nth(t, o, d, 1), 1)
@@ -88,7 +88,7 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 			}
 			queued(t, o, d, 2+len(stay))
 			if who != "the last one leaves" {
-				// The waiter looks again, and waits for another contender.
+				// The waiter looks again, and watches another contender.
 				eventually(t, "another look", func() bool { return under(p, d, faultproxy.OpGetChildren2) >= 2 })
 				watches(t, p, h.Node(), 1)
 			}
@@ -105,7 +105,7 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 	}
 }
 
-// The last contender ahead is gone when the waiter asks for the watch.
+// A waiter that looks ahead is granted the lock even if the last contender before it is gone by then.
 func TestLookingAheadTooLate(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -125,7 +125,8 @@ func TestLookingAheadTooLate(t *testing.T) {
 	unlock(t, g.wait(t))
 }
 
-// Clients that come, hold for an instant and often give up: no two hold at a time.
+// Many clients take the lock, hold it for an instant and often give up. No two of them hold it at the same
+// time.
 func TestShortTurnsExclude(t *testing.T) {
 	t.Parallel()
 	shared(t)

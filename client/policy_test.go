@@ -84,9 +84,9 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 	})
 }
 
-// The server's history is checked from outside: a contender that is granted looks at a
-// counter that only a writer may see alone. The long form ends after a million
-// steps, or when ZLOCKD_CLIENT_FULL, if it is a duration, has passed for each policy.
+// The test checks the server's history from outside: a holder looks at counters of the other holders. Long
+// runs end after a million steps, or when the time in ZLOCKD_CLIENT_FULL, if it is a duration, has passed for
+// each policy.
 func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 	t.Parallel()
 	steps, limit := 400, time.Hour
@@ -139,7 +139,8 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 }
 
 // A writer gives up between the creation of its hold node and its last look at the directory. It leaves
-// neither that node nor its place: a place left behind, with the door closed for it, would stop all others.
+// neither that node nor its place. A place that is left, with the door closed for it, would stop all other
+// contenders.
 func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	policies(t, func(t *testing.T, p recipe.Policy) {
@@ -147,7 +148,7 @@ func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 		c, proxy := proxied(t)
 		ctx, cancel := context.WithCancel(testCtx(t))
 		defer cancel()
-		// Closing the door ended the watch on the record, so the directory is looked at.
+		// The client looks at the directory, because the door's closing ended the watch on the record.
 		look := proxy.Add(faultproxy.Rule{
 			Kind: faultproxy.Request, Op: faultproxy.OpExists, Match: func(f faultproxy.Frame) bool {
 				return f.Path == d
@@ -165,7 +166,7 @@ func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 
 func randomStep(ctx context.Context, t *testing.T, m *RWMutex, rnd *rand.Rand, read func(),
 	write func(*Lease), readers, writers *atomic.Int32) {
-	if rnd.IntN(4) == 0 { // it gives up
+	if rnd.IntN(4) == 0 { // the contender gives up early
 		short, cancel := context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
 		defer cancel()
 		ctx = short
@@ -211,8 +212,8 @@ func finish(t *testing.T, l *Lease) {
 	expect.OK(t, l.Unlock(context.Background()))
 }
 
-// A reader looks while the door is open, but its grant arrives when a writer holds. The grant fails: it
-// checks the record that the reader saw.
+// A reader finds the door open, but its grant arrives when a writer holds the lock. The grant fails, because
+// it is on condition that the record has not changed since the reader saw it.
 func TestGrantThatComesLateIsRefused(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -251,8 +252,8 @@ func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 	const bound = 300 * time.Millisecond
 	shared(t)
 	d, ctx := dir(t), testCtx(t)
-	// A relay of readers: each takes the lock before the previous one releases, as long as readers are
-	// admitted. Unstopped, it would last longer than the writer waits.
+	// Two clients of readers take turns: each takes the lock before the other releases it, as long as readers
+	// are admitted. Without the bound, the writer would wait forever.
 	var relay [2]*RWMutex
 	for i := range relay {
 		relay[i] = dial(t).RWMutex(d, WithPolicy(PolicyReader), WithMaxWriterWait(bound))
@@ -271,7 +272,7 @@ func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 			next, err := relay[i%2].RLock(turn)
 			cancel()
 			if err != nil && ctx.Err() == nil && writerFirst() == 0 {
-				continue // a busy machine had no time for the turn
+				continue // the machine was too busy to grant the lock in time
 			}
 			finish(t, held)
 			if err != nil {
@@ -306,11 +307,11 @@ func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
 			must.OK(t, o.Delete(recipe.Join(d, n), -1))
 		}
 	}
-	r2 := blocked.wait(t) // the door is stale, rightly
+	r2 := blocked.wait(t) // the door was closed for a place that is gone, so it counts as open
 	unlock(t, r1)
 	not(t, "the writer is granted beside a reader", w.lease, 100*time.Millisecond)
 	unlock(t, r2)
-	unlock(t, w.wait(t)) // it queued again
+	unlock(t, w.wait(t)) // the writer queued again
 }
 
 func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
@@ -375,7 +376,8 @@ func FuzzParsePolicy(f *testing.F) {
 	})
 }
 
-// A writer with a policy that is broken while it hangs leaves no place behind for which others would wait.
+// If an operator breaks the hold of a writer with a policy, the writer's place goes, too, so no contender
+// waits for it.
 func TestBreakTakesThePlaceOfAWriterToo(t *testing.T) {
 	t.Parallel()
 	o, d, c := observer(t), dir(t), dial(t)

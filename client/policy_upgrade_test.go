@@ -53,7 +53,7 @@ func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		// The upgrade that clashed gives way; the other one may already be complete.
+		// The upgrade that conflicted gives way; the other upgrade may already be complete.
 		u, k := upgraded.Load(), clashed.Load()
 		must.Equal(t, u+k, 2, "round %d: ends of upgrades", round)
 		must.That(t, u != 0, "round %d: both clashed", round)
@@ -112,14 +112,15 @@ func TestCancelledUpgradeReopensTheGate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	must.Is(t, r1.Upgrade(ctx), context.DeadlineExceeded, "upgrade")
-	r3 := lock(t, m.RLock) // no reader is left behind a stale door
+	r3 := lock(t, m.RLock) // the failed upgrade left the door open, so a reader gets the lock
 	for _, l := range []*Lease{r1, r2, r3} {
 		unlock(t, l)
 	}
 }
 
-// An upgrade ends with its context, also while the server does not answer: before the door is closed, and
-// while the write lock is asked for, which the lease may get then.
+// An upgrade ends with its context even if the server does not answer. If it ends before the door is closed,
+// the lease stays a read lock. If it ends while the client asks for the write lock, the lease may become a
+// write lock.
 func TestUpgradeEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	for op, mode := range map[int32]fence.Mode{
@@ -169,7 +170,7 @@ func TestE44UpgraderThatDiesLeavesAStaleGate(t *testing.T) {
 	})
 }
 
-// The lease of a set stands for several locks: neither mode changes.
+// A set of several locks has no mode that could change.
 func TestSetChangesNoMode(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)

@@ -11,10 +11,11 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// programOps are the calls that random programs make. Every call of the package is here or in otherCalls.
+// programOps are the calls that random programs make. Every call of the package is in programOps or in
+// otherCalls.
 var programOps map[string]func(w *worker)
 
-// otherCalls need no random programs.
+// otherCalls are the calls that random programs need not make, each with the reason.
 var otherCalls = map[string]string{
 	"Mutex.Path": "constant", "RWMutex.Path": "constant", "Semaphore.Path": "constant", "Lease.Path": "constant",
 	"Mutex.Request": "see Client.All", "RWMutex.Request": "see Client.All",
@@ -42,7 +43,7 @@ func init() {
 		"Mutex.Lock": func(w *worker) {
 			p := w.path("mutex")
 			if w.r.IntN(8) == 0 {
-				p = w.path("sem") // of another kind
+				p = w.path("sem") // a path of another kind of lock
 			}
 			lock, call := w.split(p)
 			lockOf(w, w.c.Mutex(p.path, lock...), p.path, call)
@@ -200,7 +201,7 @@ func init() {
 
 type work = func(context.Context, *client.Lease) error
 
-// do runs a call that works under a lease.
+// The method do runs a call that works under a lease.
 func (w *worker) do(path string, mode fence.Mode, n int, call func(context.Context, work) error) {
 	ctx, cancel := w.moment()
 	defer cancel()
@@ -216,7 +217,7 @@ func (w *worker) do(path string, mode fence.Mode, n int, call func(context.Conte
 	})
 }
 
-// takeAll takes a set; each of its locks is a separate claim.
+// takeAll takes a set. Each lock of the set is a separate claim.
 func (w *worker) takeAll(call func(context.Context, ...client.Request) (*client.Lease, error)) {
 	a, b, mode := w.path("mutex"), w.path("rw"), fence.Exclusive
 	if w.r.IntN(2) == 0 {
@@ -234,7 +235,7 @@ func (w *worker) moment() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), ms(w.r, 200))
 }
 
-// upgrade notes that a lease excludes others again.
+// upgrade returns a call that upgrades a read lock and records that its lease now excludes others.
 func (w *worker) upgrade(call func(*client.Lease, context.Context) error) func(context.Context, *claim) {
 	return func(ctx context.Context, c *claim) {
 		if c.mode == fence.Shared && c.outer == nil && call(c.lease, ctx) == nil {
@@ -243,7 +244,7 @@ func (w *worker) upgrade(call func(*client.Lease, context.Context) error) func(c
 	}
 }
 
-// saysWhy looks at everything that a lease says of itself.
+// saysWhy reads everything that a lease says of itself.
 func (w *worker) saysWhy(_ context.Context, c *claim) {
 	l := c.lease
 	expect.That(w.ref.t, l.Valid() || l.Err() != nil,

@@ -31,8 +31,8 @@ var (
 	programSteps = flag.Int("programs.steps", 120, "steps of each worker")
 )
 
-// programOptions are the options that random programs give to locks and calls. Every
-// option of the package is here or in otherOptions.
+// programOptions are the options that random programs give to locks and calls. Every option of the package is
+// in programOptions or in otherOptions.
 var programOptions = map[string]func(r *rand.Rand) client.Option{
 	"WithReason":        func(*rand.Rand) client.Option { return client.WithReason("random") },
 	"WithACL":           func(*rand.Rand) client.Option { return client.WithACL(zk.WorldACL(zk.PermAll)...) },
@@ -47,7 +47,7 @@ var programOptions = map[string]func(r *rand.Rand) client.Option{
 	"WithLinger":        func(*rand.Rand) client.Option { return client.WithLinger() },
 }
 
-// otherOptions are part of a path, because all its users must agree on them, or of Dial.
+// otherOptions are the options of a path, on which all its users must agree, and the options of Dial.
 var otherOptions = map[string]string{
 	"WithLayout": "path", "WithPolicy": "path", "WithLockDelay": "path",
 	"WithSessionTimeout": "dial", "WithMargin": "dial", "WithLogger": "dial", "WithName": "dial",
@@ -57,7 +57,7 @@ var otherOptions = map[string]string{
 
 func ms(r *rand.Rand, most int) time.Duration { return time.Duration(r.IntN(most)) * time.Millisecond }
 
-// programPath is a path and what all its users agree on.
+// programPath is a path, with the options on which all its users agree.
 type programPath struct {
 	path, kind string
 	opts       []client.Option
@@ -86,15 +86,15 @@ const (
 type worker struct {
 	r         *rand.Rand
 	ref       *referee
-	id        int // of its client
+	id        int // the number of the client
 	c         *client.Client
-	names     []string // of the options
-	ops       []string // of the calls
+	names     []string // the names of the options
+	ops       []string // the names of the calls
 	favourite int
 	claims    []*claim
 }
 
-// path is one of these kinds: mostly the one that all workers prefer.
+// The method path returns a path of one of these kinds, mostly the path that all workers prefer.
 func (w *worker) path(kinds ...string) programPath {
 	kind := kinds[w.r.IntN(len(kinds))]
 	var all []programPath
@@ -109,7 +109,7 @@ func (w *worker) path(kinds ...string) programPath {
 	return all[w.r.IntN(len(all))]
 }
 
-// options are up to three of the table.
+// The method options returns up to three options of programOptions.
 func (w *worker) options() (opts []client.Option) {
 	for range w.r.IntN(4) {
 		opts = append(opts, programOptions[w.names[w.r.IntN(len(w.names))]](w.r))
@@ -117,7 +117,7 @@ func (w *worker) options() (opts []client.Option) {
 	return opts
 }
 
-// split gives options to the lock and to the call.
+// split returns options for the lock and options for the call.
 func (w *worker) split(p programPath) (lock, call []client.Option) {
 	lock, call = append(w.options(), p.opts...), w.options()
 	if len(w.claims) > 0 && w.r.IntN(2) == 0 {
@@ -126,7 +126,8 @@ func (w *worker) split(p programPath) (lock, call []client.Option) {
 	return lock, call
 }
 
-// take runs a call that may return a lease, nested in one of the worker's or not.
+// The method take runs a call that may return a lease. The new lease may be nested in another lease of the
+// worker.
 func (w *worker) take(path string, mode fence.Mode, n int, call func(ctx context.Context) (*client.Lease,
 	error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+w.r.IntN(400))*time.Millisecond)
@@ -152,7 +153,7 @@ func (w *worker) take(path string, mode fence.Mode, n int, call func(ctx context
 	w.claims = append(w.claims, c)
 }
 
-// give ends one of the worker's claims.
+// The method give ends one of the worker's claims.
 func (w *worker) give(i int) {
 	c := w.claims[i]
 	w.claims = append(w.claims[:i:i], w.claims[i+1:]...)
@@ -176,7 +177,8 @@ func (w *worker) someClaim(f func(ctx context.Context, c *claim)) {
 	f(ctx, w.claims[w.r.IntN(len(w.claims))])
 }
 
-// run takes so many steps, and more of them on a machine so busy that the short waits of few are granted.
+// The method run takes at least the given number of steps, and more if few calls were granted, as on a busy
+// machine.
 func (w *worker) run(steps int) {
 	for n := 0; n < steps || n < 20*steps && !w.ref.enough(steps); n++ {
 		for len(w.claims) > 3 || len(w.claims) > 0 && w.r.IntN(3) == 0 {
@@ -275,15 +277,15 @@ func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref 
 	}
 }
 
-// restore restores a backup without the sessions that have ended since. A client that has not noticed its
-// session's end would resume it, not knowing that nodes it removed are back.
+// restore restores a backup, but not the sessions that have ended since the backup was made. A client that
+// has not noticed the end of its session would resume it, and not know that nodes it removed are back.
 func restore(s *zlocktest.Server, backup []byte) {
 	alive := s.Sessions()
 	s.Restore(backup)
 	endOthers(s, alive)
 }
 
-// endOthers ends all sessions but these.
+// endOthers ends all sessions except stay.
 func endOthers(s *zlocktest.Server, stay []int64) {
 	for _, id := range s.Sessions() {
 		if !slices.Contains(stay, id) {
@@ -292,8 +294,8 @@ func endOthers(s *zlocktest.Server, stay []int64) {
 	}
 }
 
-// endStrays ends the sessions without a client, which a restore brought back: a server that stalls often gives
-// them more and more time.
+// endStrays ends the sessions without a client, which a restore brought back. Otherwise they could last long,
+// because a server that stalls often gives sessions more time.
 func endStrays(s *zlocktest.Server, raw *zk.Conn, clients []*client.Client) {
 	used := []int64{raw.Session().ID}
 	for _, c := range clients {
@@ -302,8 +304,8 @@ func endStrays(s *zlocktest.Server, raw *zk.Conn, clients []*client.Client) {
 	endOthers(s, used)
 }
 
-// free takes each lock with a new client: every released lock must be free while the sessions of the others
-// live.
+// free takes each lock with a new client. Every released lock must be free, although the sessions of the
+// other clients live.
 func free(t *testing.T, addr string) {
 	c := must.Get(client.Dial(t.Context(), addr))(t)
 	defer c.Close(context.Background())
@@ -331,7 +333,7 @@ func free(t *testing.T, addr string) {
 	}
 }
 
-// TestRandomProgramsKnowEveryOption fails for an option or a call that no table names.
+// TestRandomProgramsKnowEveryOption fails if an option or a call is in no table.
 func TestRandomProgramsKnowEveryOption(t *testing.T) {
 	t.Parallel()
 	names := must.Get(filepath.Glob("*.go"))(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// The programs that users write first.
+// The examples of this file are the programs that users write first.
 
 // A nightly job is started on every machine and must run on one.
 func Example_nightlyJob() {
@@ -23,7 +23,7 @@ func Example_nightlyJob() {
 
 	lease, err := c.Mutex("/programs/nightly").TryLock(ctx, client.WithReason("nightly report"))
 	if errors.Is(err, client.ErrNotAcquired) {
-		return // another machine does it
+		return // another machine runs the job
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -64,8 +64,8 @@ func Example_leaderWithHandOver() {
 	// b leads
 }
 
-// askToGiveWay is what an operator does: he asks so many leaders, one after another.
-// Asked before it knows that it leads, a candidate would leave the queue.
+// askToGiveWay asks leaders to leave, as an operator does, one after another. It waits until a candidate
+// knows that it leads, because a candidate that is asked before that leaves the queue.
 func askToGiveWay(c *client.Client, path string, leads <-chan string, times int) {
 	for range times {
 		fmt.Println(<-leads, "leads")
@@ -77,7 +77,7 @@ func askToGiveWay(c *client.Client, path string, leads <-chan string, times int)
 	}
 }
 
-// Any number of workers, of which three may use a resource at a time.
+// Three of any number of workers may use the resource at a time.
 func Example_workersBySemaphore() {
 	ctx := context.Background()
 	c := dial()
@@ -112,7 +112,7 @@ type table struct {
 	fence fence.Token
 }
 
-// exec is UPDATE accounts SET value = ?, fence = ? WHERE id = 1 AND fence <= ?
+// exec does what this statement does: UPDATE accounts SET value = ?, fence = ? WHERE id = 1 AND fence <= ?
 func (t *table) exec(value string, token fence.Token) (rows int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *table) exec(value string, token fence.Token) (rows int) {
 	return 1
 }
 
-// The database refuses the write of a holder that lost the lock without noticing.
+// The database refuses the write of a holder that has lost the lock without noticing it.
 func Example_fencedUpdate() {
 	ctx := context.Background()
 	c := dial()
@@ -134,7 +134,7 @@ func Example_fencedUpdate() {
 	for i := range 2 {
 		c.Mutex("/programs/account").Do(ctx, func(ctx context.Context, l *client.Lease) error {
 			if i == 0 {
-				late = l.Token() // goes on working after its time
+				late = l.Token() // the token of a holder that continues after it lost the lock
 			}
 			fmt.Println(db.exec(fmt.Sprint("holder ", i), l.Token()), "row")
 			return nil
@@ -147,7 +147,7 @@ func Example_fencedUpdate() {
 	// 0 rows: holder 1
 }
 
-// addOperatorCalls adds what operators do to the locks of others.
+// addOperatorCalls adds the calls that operators make about other clients' locks.
 func addOperatorCalls() {
 	programOps["Inspector.Inspect"] = func(w *worker) {
 		ctx, cancel := w.moment()

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A try on a path that has a lock of another kind makes nothing there.
+// A try on a path that has a lock of another kind makes no node.
 func TestTryBesideAnotherKindMakesNothing(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -18,23 +18,23 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// referee judges the locks of several clients from outside: by the leases that they
-// return, the nodes that the test removes and the sessions that it ends.
+// referee judges the locks of several clients from outside. It knows the leases that the clients return, the
+// nodes that the test removes and the sessions that the test ends.
 type referee struct {
 	t *testing.T
 
 	mu      sync.Mutex
 	paths   map[string]*ledger
-	removed map[string]bool // nodes that the test has removed: whether they were waiting then
+	removed map[string]bool // nodes that the test has removed; true if the node was a waiter's
 	forced  map[int]int     // how often the locks of a client were taken away by force
-	forcing map[int]bool    // whether those of a client are being taken away at this moment
+	forcing map[int]bool    // clients whose locks the test is taking away now
 	grants  int
 }
 
 // ledger is what the referee knows of one path.
 type ledger struct {
 	claims []*claim
-	top    fence.Token // of the exclusive holds so far
+	top    fence.Token // the largest token of an exclusive hold
 }
 
 // claim is a lease from its grant to the beginning of its release.
@@ -43,13 +43,13 @@ type claim struct {
 	path   string
 	lease  *client.Lease
 	mode   fence.Mode
-	n, of  int // permits, and how many there are
+	n, of  int // how many permits the lease has, and the number of permits of the semaphore
 	outer  *claim
-	root   *claim // of the leases that share a hold
-	set    *claim // of which this is one lock
+	root   *claim // the outermost lease of the same hold
+	set    *claim // the set to which this lock belongs
 	token  fence.Token
-	locks  []*claim // of a set
-	// forced says that the test took the lock away, so that the lease may not know yet.
+	locks  []*claim // the locks of a set
+	// forced says that the test took the lock away, so the lease may not know yet that it is lost.
 	forced bool
 }
 
@@ -58,7 +58,7 @@ func newReferee(t *testing.T) *referee {
 		forced: map[int]int{}, forcing: map[int]bool{}}
 }
 
-// start is called before a call of a client; granted needs the result.
+// start is called before a call of a client. The method granted needs its result.
 func (r *referee) start(client int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,21 +68,21 @@ func (r *referee) start(client int) int {
 // holds reports whether the claim stands at this moment. r.mu is held.
 func (c *claim) holds() bool { return !c.forced && c.lease.Valid() }
 
-// sharesHold reports whether the leases are of one hold, which is so for nested ones.
+// sharesHold reports whether both leases are of one hold, because one is nested in the other.
 func (c *claim) sharesHold(o *claim) bool {
 	return slices.ContainsFunc(c.lease.Nodes(), func(n string) bool {
 		return slices.Contains(o.lease.Nodes(), n)
 	})
 }
 
-// enough reports whether there were so many grants.
+// enough reports whether there were at least so many grants.
 func (r *referee) enough(grants int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.grants >= grants
 }
 
-// granted judges a grant, of a set that of each lock.
+// granted judges a grant. For a set, it judges the grant of each lock.
 func (r *referee) granted(c *claim, before int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +160,7 @@ func (r *referee) judge(l *ledger, c *claim) {
 	}
 }
 
-// numbers fails if two claims have permits of one number.
+// numbers fails the test if two claims have a permit with the same number.
 func (r *referee) numbers(a, b *claim) {
 	for _, slot := range a.slots() {
 		expect.That(r.t, !slices.Contains(b.slots(), slot) || !a.holds() || !b.holds(),
@@ -168,7 +168,7 @@ func (r *referee) numbers(a, b *claim) {
 	}
 }
 
-// slots are the numbers of the claim's permits on its path.
+// slots returns the numbers of the claim's permits on its path.
 func (c *claim) slots() (slots []int) {
 	for _, s := range c.lease.Sequencers() {
 		if slot := recipe.SlotOf(recipe.Base(s.Node)); slot > 0 && s.Path == c.path {
@@ -192,9 +192,10 @@ func (r *referee) released(c *claim) {
 	}
 }
 
-// hears counts the grants of one client and their ends: no end is told before the grant.
+// hears counts the grants of one client and their ends. It fails the test if an end is reported before its
+// grant.
 func (r *referee) hears() client.Option {
-	held := map[string]int{} // by path; a client tells its events one after another
+	held := map[string]int{} // by path; no lock is needed, because a client reports its events one after another
 	return client.WithEvents(func(ev client.Event) {
 		switch ev.Kind {
 		case client.EventGranted:
@@ -206,7 +207,7 @@ func (r *referee) hears() client.Option {
 	})
 }
 
-// becomes changes the mode of a claim: before a downgrade begins, after an upgrade.
+// becomes changes the mode of a claim. It is called before a downgrade begins and after an upgrade.
 func (r *referee) becomes(c *claim, mode fence.Mode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,8 +220,8 @@ func (r *referee) becomes(c *claim, mode fence.Mode) {
 	}
 }
 
-// remove has a node removed by force. A node that is removed while another one holds the
-// lock exclusively was a waiter's, and can never hold.
+// remove lets del remove a node by force. If another contender holds the lock exclusively at that time, the
+// node was a waiter's, and can never hold.
 func (r *referee) remove(path, node string, del func() error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,8 +245,8 @@ func (r *referee) remove(path, node string, del func() error) {
 	}
 }
 
-// force has the locks of some clients, or of all, taken away. What they are granted in that time is not
-// certain either.
+// force runs do, which takes the locks of these clients away. Locks that these clients get during do are
+// uncertain, too.
 func (r *referee) force(do func(), clients ...int) {
 	mark := func(forcing bool) {
 		r.mu.Lock()
@@ -265,7 +266,7 @@ func (r *referee) force(do func(), clients ...int) {
 	do()
 }
 
-// unawareAndOther returns two clients, the first of which hears of no change.
+// unawareAndOther returns two clients. The first client gets no event.
 func unawareAndOther(t *testing.T) (s *zlocktest.Server, p *faultproxy.Proxy,
 	unaware, other *client.Client) {
 	t.Helper()
@@ -282,8 +283,8 @@ func unawareAndOther(t *testing.T) (s *zlocktest.Server, p *faultproxy.Proxy,
 	return s, p, dial(p.Addr()), dial(s.Addr)
 }
 
-// What is nested in a lease whose lock was taken away by force is as uncertain as that lease, until its
-// client hears of it.
+// If a lease was taken away by force and its client does not know it yet, the referee trusts no lease that is
+// nested in it.
 func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 	t.Parallel()
 	s, p, unaware, other := unawareAndOther(t)
@@ -296,8 +297,8 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 		return held
 	}
 	outer := take(t.Context(), 0, unaware, nil)
-	// The client looks at its node when it begins to watch it. It must not hear by this look that the node is
-	// gone.
+	// The client reads its node when it begins to watch it. Wait for this read, because it must not show that
+	// the node is gone.
 	must.Await(t, "the client does not watch its node", time.Minute, func() bool {
 		return p.Count(func(f faultproxy.Frame) bool {
 			return f.Kind == faultproxy.Reply && f.Path == outer.lease.Node()
@@ -308,7 +309,7 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 	take(t.Context(), 1, other, nil)
 }
 
-// A grant within the time of a force, as a long restore gives it, is uncertain from its beginning.
+// The referee does not trust a lease that is granted during a force, which may take long, as a restore does.
 func TestRefereeDoesNotTrustWhatIsGrantedDuringAForce(t *testing.T) {
 	t.Parallel()
 	s, _, unaware, other := unawareAndOther(t)

@@ -16,11 +16,12 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A call of the package, and what is there before it. The calls of prepare are not refused.
+// refusable is a call of the package, and what must exist before the call. The server does not refuse the
+// calls that prepare makes.
 type refusable struct {
 	prepare func(t *testing.T, c, rival *Client, d string) func(ctx context.Context) error
-	leased  bool  // the call is about a lease, which may be lost by it
-	again   []int // answers without which the client asks again: the list in one flight with a creation
+	leased  bool  // the call is about a lease, which may be lost during the call
+	again   []int // the numbers of the answers that the client does not need: it asks again if they are refused
 }
 
 // taking is a call that takes a lock.
@@ -30,11 +31,11 @@ func taking(lock func(c *Client, d string) taker, opts ...Option) refusable {
 	}}
 }
 
-// waiting is a call that takes a lock which another client has for a while.
+// waiting is a call that waits for a lock that another client holds for a while.
 func waiting(lock func(c *Client, d string) taker, again []int, opts ...Option) refusable {
 	return refusable{prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
 		l := must.Get(lock(rival, d)(testCtx(t)))(t)
-		// Behind the release of the head of a semaphore's queue.
+		// Wait until the client has removed its node at the head of a semaphore's queue.
 		must.OK(t, rival.keeper.Conn().Sync(testCtx(t), d))
 		return func(ctx context.Context) error {
 			given := make(chan error, 1)
@@ -59,13 +60,13 @@ func afterADeath(lock func(c *Client, d string) taker, again ...int) refusable {
 	}, again: again}
 }
 
-// asks is taking whose requests with these numbers are made again.
+// asks sets the numbers of the answers after whose refusal the client asks again.
 func (r refusable) asks(again ...int) refusable {
 	r.again = again
 	return r
 }
 
-// quietly takes a lock of which the client does not look at the nodes later by itself.
+// quietly takes a lock whose nodes the client does not look at later.
 func quietly(t *testing.T, lock taker, opts ...Option) *Lease {
 	t.Helper()
 	for {
@@ -84,19 +85,19 @@ func having(
 	return refusable{leased: true, prepare: func(t *testing.T, c, _ *Client,
 		d string) func(context.Context) error {
 		l := quietly(t, lock(c, d))
-		must.OK(t, c.keeper.Conn().Sync(testCtx(t), d)) // as above
+		must.OK(t, c.keeper.Conn().Sync(testCtx(t), d)) // as in waiting
 		return func(ctx context.Context) error { return call(ctx, c, l) }
 	}}
 }
 
-// of is a call that only needs the lease.
+// The function of turns a call that needs only the lease into a call for having.
 func of(call func(*Lease, context.Context) error) func(context.Context, *Client, *Lease) error {
 	return func(ctx context.Context, _ *Client, l *Lease) error { return call(l, ctx) }
 }
 
 func transacts(l *Lease, ctx context.Context) error { return errOf(l.Txn(ctx)) }
 
-// seeing is a call of an operator about a lock that another client has.
+// seeing is a call of an operator about a lock of another client.
 func seeing(
 	lock func(c *Client, d string) taker,
 	call func(ctx context.Context, i *Inspector, d string, l *Lease) error,
@@ -104,7 +105,7 @@ func seeing(
 ) refusable {
 	return refusable{prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
 		l := must.Get(lock(rival, d)(testCtx(t), opts...))(t)
-		if len(opts) > 0 { // a limit of a millisecond
+		if len(opts) > 0 { // opts has a limit of a millisecond
 			eventually(t, "the holder's note that its limit is over", func() bool {
 				conn := must.Get(rival.Conn(testCtx(t)))(t)
 				n := must.Get(conn.Get(testCtx(t), l.Node()))(t)
@@ -222,7 +223,7 @@ var refusables = map[string]refusable{
 	}),
 }
 
-// A call fails if the server refuses any of its requests, and tells why.
+// A call fails if the server refuses any of its requests, and its error says why.
 func TestEveryRefusalIsTold(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -241,7 +242,7 @@ func TestEveryRefusalIsTold(t *testing.T) {
 						case faultproxy.OpCreate, faultproxy.OpCreate2, faultproxy.OpMulti:
 							made = append(made, f.Path)
 						case faultproxy.OpGetData, faultproxy.OpDelete:
-							// The client looks at its nodes, and removes them, in the background.
+							// The client reads and removes its own nodes in the background.
 							return !slices.ContainsFunc(made, func(m string) bool {
 								return m != d && strings.HasPrefix(f.Path, m)
 							})
@@ -255,7 +256,7 @@ func TestEveryRefusalIsTold(t *testing.T) {
 					must.OK(t, err)
 					must.That(t, k > 1, "it asks nothing")
 					return
-				case x.leased && errors.Is(err, ErrLost): // the server did what the answer denies
+				case x.leased && errors.Is(err, ErrLost): // the server carried out the request whose answer was replaced
 				case err != nil || !slices.Contains(x.again, k):
 					must.Is(t, err, zk.ErrInvalidACL, "answer %d", k)
 				}

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// slotsOf returns the numbers of a lease, which has them.
+// slotsOf returns the numbers of a lease's permits.
 func slotsOf(t *testing.T, l *Lease) []int { return must.Get(l.Slots())(t) }
 
 // A permit has the lowest number that is free, until it is given back.
@@ -40,7 +40,8 @@ func TestSlotsOfALease(t *testing.T) {
 	unlock(t, set)
 }
 
-// A lower number of permits leaves higher numbers with their holders, and gives none of them again.
+// If the number of permits is lowered, holders keep their higher numbers, but no later permit gets such a
+// number.
 func TestSlotsOfALoweredLimit(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -55,8 +56,8 @@ func TestSlotsOfALoweredLimit(t *testing.T) {
 	must.Is(t, expect.Err(s.TryAcquire(ctx, 1)), ErrNotAcquired)
 }
 
-// Numbers do not count beside a permit that has none, and the layout of kazoo has no room for them: that is an
-// error, and the lease is held.
+// Slots returns an error if another permit has no number, or if the layout is kazoo's. The lease is held
+// nevertheless.
 func TestSlotsBesidePermitsWithoutNumbers(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -90,8 +91,8 @@ func TestSlotsBesidePermitsWithoutNumbers(t *testing.T) {
 	must.Is(t, expect.Err(kazoo.Slots()), ErrNoSlots)
 }
 
-// Heads of the queue and tries of several clients, at the same time: no two holders have one number, and
-// tries get all that is free.
+// If several clients take permits at the same time, as heads of the queue and by tries, no two holders have
+// the same number.
 func TestSlotsOfManyClients(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -137,7 +138,7 @@ func TestSlotsOfManyClients(t *testing.T) {
 	all.Wait()
 }
 
-// As many tries as there are permits get one each, in any order.
+// If there are as many tries as permits, each try gets a permit.
 func TestTriesTakeAllSlots(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -149,7 +150,7 @@ func TestTriesTakeAllSlots(t *testing.T) {
 		c := dial(t)
 		all.Go(func() {
 			s := c.Semaphore(d, limit)
-			for leases[n] == nil && ctx.Err() == nil { // another's permits, taken back, may be in the way
+			for leases[n] == nil && ctx.Err() == nil { // another try may be about to give its permit back
 				leases[n], _ = s.TryAcquire(ctx, 1)
 			}
 		})

@@ -37,7 +37,7 @@ func stoppedProcess(t *testing.T) bool {
 	must.OK(t, gate.Admit("r", fence.Exclusive, token))
 	must.OK(t, p.cmd.Process.Signal(syscall.SIGSTOP))
 	least := time.After(stopped)
-	// The session of the stopped process ends, and its lock goes to us.
+	// The session of the stopped process ends, and this process gets the lock.
 	c := dial(t)
 	l := lock(t, c.Mutex(d).Lock)
 	defer c.Close(testCtx(t))
@@ -55,8 +55,8 @@ func stoppedProcess(t *testing.T) bool {
 	return true
 }
 
-// child is what the test binary does when it is started as a child process: it takes a lock, says so, and
-// then looks at its lease until it is over, telling what it saw after a pause.
+// child is what the test binary does as a child process. It takes a lock and says so. Then it checks its
+// lease again and again until the lease is over. After a pause it says whether the lease is valid.
 func child() {
 	ctx := context.Background()
 	c, err := Dial(ctx, os.Getenv("ZLOCKD_CLIENT_CHILD"), quick()...)
@@ -77,14 +77,14 @@ func child() {
 	fmt.Println("locked", l.Token())
 	for last := time.Now(); ; {
 		now := time.Now()
-		if now.Sub(last) >= stopped { // by the parent or by a busy machine: no lease outlives that
+		if now.Sub(last) >= stopped { // no lease lasts for so long
 			fmt.Println("resumed", l.Valid())
 			end := <-ended
 			fmt.Println("ended", end.Sub(now).Milliseconds(), context.Cause(l.Context()))
 			return
 		}
 		last = now
-		if len(ended) > 0 { // the machine was too busy to hold it
+		if len(ended) > 0 { // the machine was too busy to keep the lease
 			fmt.Println("early", context.Cause(l.Context()))
 			return
 		}
@@ -92,7 +92,8 @@ func child() {
 	}
 }
 
-// stopped is how long the parent stops its child at least: longer than a lease of quick lasts.
+// stopped is the shortest time for which the parent stops its child. It is longer than a lease with the
+// options of quick().
 const stopped = 3500 * time.Millisecond
 
 // process is a child process of a test.
@@ -125,8 +126,8 @@ func spawn(t *testing.T, servers, path string) *process {
 	return p
 }
 
-// says waits for the child's next line, which must begin with word. A child that
-// lost its lock before it was stopped makes the test begin again.
+// says waits for the child's next line, which must begin with word. If the child lost its lock before it was
+// stopped, the test begins again.
 func (p *process) says(t *testing.T, word string) []string {
 	t.Helper()
 	l := soon(t, "the child to say "+word, p.lines)

@@ -19,6 +19,6 @@ func TestWriteConfirmsTheSession(t *testing.T) {
 	must.That(t, !s.ValidUntil.Before(before.Add(usable(s))), "not confirmed since")
 }
 
-// usable returns how long a session counts as alive after it was confirmed: the clocks of client and server
-// may differ in speed by one part in 200.
+// usable returns how long a session counts as alive after it was confirmed. The speeds of the client's and
+// the server's clocks may differ by one part in 200.
 func usable(s Session) time.Duration { return time.Duration(float64(s.Timeout)*0.995) - s.Margin }

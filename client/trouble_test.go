@@ -18,7 +18,7 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 	old, out, flags := slog.Default(), stdlog.Writer(), stdlog.Flags()
 	defer func() {
 		slog.SetDefault(old)
-		stdlog.SetOutput(out) // SetDefault took it, too: what log.Fatal says must be seen
+		stdlog.SetOutput(out) // SetDefault changed the output of package log; show what log.Fatal writes
 		stdlog.SetFlags(flags)
 	}()
 	var log must.Text
@@ -42,7 +42,7 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 	must.Equal(t, strings.Count(log.String(), "refused"), 1, "how often the cause is in\n%s", log.String())
 }
 
-// Close waits for what a call left under way when its context ended: a creation, and a release.
+// Close waits for requests that were under way when the context of a call ended: a creation and a release.
 func TestCloseWaitsForRequestsUnderWay(t *testing.T) {
 	t.Parallel()
 	shared(t)

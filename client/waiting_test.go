@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A waiter learns its place and the holder from its own lists, and a refused try does, too.
+// A waiter and a refused try learn their place and the holder from lists that they read anyway.
 func TestWaitsTellPlaceAndHolder(t *testing.T) {
 	t.Parallel()
 	shared(t)

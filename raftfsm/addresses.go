@@ -24,11 +24,10 @@ import (
 //
 // A server that answers at another address must prove that it is the member in the log. An id can pass to
 // another data directory; if the former directory were asked for a vote, two servers could vote for one
-// member. There are two proofs. Either the server has seen the configuration that is the newest at this
-// server. Or this server knows the incarnation that the other server had at some log entry, and the other
+// member. There are two proofs. Either the other server has seen the newest configuration that this server
+// has. Or this server knows the incarnation that the other server had at some log entry, and the other
 // server is a member in every later configuration. This server then calls the other server at the new
-// address, also for entries that are not committed yet, until a configuration omits the member or gives it
-// another address.
+// address until a configuration, committed or not, omits the member or gives it another address.
 type addresses struct {
 	n    *Node
 	news signal.Signal // sent when a server has reported another address
@@ -36,13 +35,13 @@ type addresses struct {
 	mu      sync.Mutex
 	said    map[uint32]string // the addresses that servers report of themselves
 	moved   map[uint32]move
-	refused map[uint32]string // by server: why it refused our call at an address that the log does not have
+	refused map[uint32]string // by server: its reason to refuse a call at an address that is not in the log
 }
 
 // move records that a server answers at an address that differs from the one in the log.
 type move struct {
 	from, to string
-	config   uint64 // index of the configuration in the log that has the address from
+	config   uint64 // index of the configuration in the log that has the former address
 }
 
 const (
@@ -76,7 +75,7 @@ func (a *addresses) instead(id uint32, addr string) string {
 		return addr
 	}
 	if !a.n.disk.StaysMember(m.config, peer.ServerID(id), raft.ServerAddress(addr)) {
-		return addr // until the next look confirms the move again
+		return addr // until look confirms the move again
 	}
 	return m.to
 }
@@ -116,7 +115,7 @@ func (a *addresses) watch() {
 }
 
 // look calls each server for which the sources disagree. While there is no leader it calls all servers, so
-// that they learn this server's own address if it has moved.
+// that they learn this server's address if it has changed.
 func (a *addresses) look() {
 	servers, config := a.n.raft.Configuration()
 	leader, _ := a.n.raft.Known()
@@ -257,7 +256,7 @@ func (a *addresses) reached(ctx context.Context, servers []raft.Server, place pe
 	told := 0
 	for w := range a.n.port.AskAll(ctx, others, peer.Question{Reach: &place}) {
 		switch {
-		case w.Status.Release == "": // it is down
+		case w.Status.Release == "": // this member is down, so its word does not count
 		case w.Err != nil:
 			return fmt.Errorf("server %d does not reach server %d at %s, as every member must: %w",
 				w.ID, place.ID, place.Addr, w.Err)
@@ -274,8 +273,8 @@ func (a *addresses) reached(ctx context.Context, servers []raft.Server, place pe
 // errUnreached is returned when no other member answers.
 var errUnreached = errors.New("no other member answers")
 
-// Standing asks the server at an address. there reports whether a server of this cluster, or one without a
-// cluster, answers. follows reports whether that server leads or follows the leader.
+// Standing asks the server at an address. The result there reports whether a server of this cluster, or one
+// without a cluster, answers. The result follows reports whether that server leads or follows the leader.
 func (n *Node) Standing(ctx context.Context, id uint32, addr string) (there, follows bool) {
 	if id == n.id {
 		serves, _ := n.Serving()
@@ -290,7 +289,8 @@ func (n *Node) Standing(ctx context.Context, id uint32, addr string) (there, fol
 		(st.Leader == id || st.Linked == st.Leader)
 }
 
-// askLeader forwards a question to the leader that raft knows here, when this server does not lead.
+// askLeader sends a question to the leader that this server's raft knows. It is for servers that do not
+// lead.
 func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, error) {
 	id, at := n.raft.Known()
 	switch {
@@ -304,7 +304,7 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 	}
 	st, err := n.askAt(ctx, id, at, q)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		// The leader is gone, and raft has not noticed yet; nothing was asked.
+		// The leader is gone, and raft has not noticed yet. No server has received the question.
 		return peer.Status{}, n.serving.NoLeader()
 	}
 	return st, err
@@ -325,7 +325,7 @@ func (n *Node) askAt(ctx context.Context, id uint32, says string,
 
 // leaderAddrs returns the possible addresses of the leader, the likeliest first: its address in the list of
 // members, and the address that the leader gives as its own, which raft passes on. A server that does not
-// know the members yet has only the second.
+// know the members yet returns only the latter.
 func (n *Node) leaderAddrs(id uint32, says string) []string {
 	known := n.addresses.of(id)
 	if known == "" || known == says {

@@ -81,7 +81,8 @@ func TestServerAtANewAddressCatchesUp(t *testing.T) {
 	}
 }
 
-// All servers move at once, each with the new list. The log has the old address of each of them.
+// If all servers move at once and each has the new list, the cluster serves, although the log has the old
+// addresses.
 func TestClusterAtNewAddressesServes(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, brisk)
@@ -127,8 +128,8 @@ func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
 	c.create(lost, "/again")
 }
 
-// The former server with an id is not called in place of the member that has the id now, whatever --peers
-// says. Otherwise two servers could vote for one member.
+// A former server with a member's id is not called in place of the member, whatever --peers says. Otherwise
+// two servers could vote for one member.
 func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -162,7 +163,8 @@ func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 	}
 }
 
-// A single server that starts with --peers becomes the first of a cluster, which knows it by its address.
+// A single server that starts with --peers becomes the first member of a cluster. The cluster knows it by
+// its address in --peers.
 func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 	t.Parallel()
 	c := &trio{t: t}
@@ -219,7 +221,7 @@ func TestServerJoinsOneInMemory(t *testing.T) {
 		"the data were left behind: want c.has(2, \"/n199\")")
 }
 
-// A change that no server can make returns an error with the cause. To promote a voter succeeds, although it
+// A change that no server can make returns an error with the cause. Promoting a voter succeeds, although it
 // changes nothing.
 func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	t.Parallel()
@@ -246,8 +248,8 @@ func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	expect.Equal(t, len(c.nodes[c.mustLead()].raft.Servers()), 3, "members afterwards")
 }
 
-// The steps of reconfig: a member loses its vote and gets it back; a server that may be down gets a vote at
-// once; a leader that is to lose its vote hands over first.
+// The steps of reconfig work: a member loses its vote and gets it back, a server that may be down gets a
+// vote at once, and a leader hands over before it loses its vote.
 func TestVotesAreTakenAndGiven(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -285,13 +287,13 @@ func TestVotesAreTakenAndGiven(t *testing.T) {
 	}
 }
 
-// A server probes another one at once when that one reports an address that differs from the log's. A report
-// from another directory, or from this server itself, does not count.
+// A server probes another server at once if the latter reports an address that differs from the one in the
+// log. A report from another directory, or from the probing server itself, does not count.
 func TestNewAddressesAreNews(t *testing.T) {
 	t.Parallel()
 	n := newTrio(t, true, nil).nodes[1]
 	eventually(t, "the other is known", func() bool { return n.up.Load() && n.incarnationOf(2) != "" })
-	a := newAddresses(n) // a second watch: the node's own takes the node's news
+	a := newAddresses(n) // not n.addresses, whose watch would receive the news
 	incarnation, at := n.incarnationOf(2), a.of(2)
 	for i, c := range []struct {
 		g    peer.Greeting
@@ -394,8 +396,8 @@ func TestAddressesThatMembersReach(t *testing.T) {
 	})
 }
 
-// Another server has a newer configuration. If it lacks this server, it reports that this server was removed;
-// if not, it reports that it was not removed.
+// If the newer configuration of another server lacks this server, this server notes that it was removed. If
+// the newer configuration has this server, this server notes that it was not removed.
 func TestServerHearsThatItWasRemoved(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -405,7 +407,7 @@ func TestServerHearsThatItWasRemoved(t *testing.T) {
 	for _, x := range []struct {
 		config  uint64 // the configuration that this server has
 		as      uint32 // the id under which this server asks
-		removed uint64 // configuration of the removal, before and after
+		removed uint64 // configuration of the removal before the test; want: after it
 		want    uint64
 	}{
 		{config, 1, 0, 0}, {config - 1, 1, 7, 0}, {config, 1, 7, 7}, {config, 9, 0, 0}, {config - 1, 9, 0, config},

@@ -14,7 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Raft's last entry is the last durable one. Raft tells servers in its configuration from others.
+// The last entry that raft reports is the last durable entry. Lacks returns true only for a server that is
+// not in raft's configuration.
 func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	t.Parallel()
 	n := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1})
@@ -43,7 +44,7 @@ func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	expect.That(t, index >= last, "the last entry is %d, want %d or later", index, last)
 }
 
-// A server that does not lead asks the leader, if it knows one.
+// A server that needs the leader and knows none returns an error that says why.
 func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -64,7 +65,7 @@ func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 	expect.Equal(t, n.HandOver(t.Context()), leading.ErrNotLeading)
 }
 
-// A server with a doubtful state ends once. A server that is stopping does not end because of it.
+// A server whose state cannot be trusted calls Fatal once. A server that is stopping does not call Fatal.
 func TestServerEndsOnce(t *testing.T) {
 	t.Parallel()
 	first, second := errors.New("one"), errors.New("two")

@@ -87,7 +87,7 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	c.sameDigest()
 }
 
-// The other servers cut their logs while a server is away. It gets a snapshot when it is back.
+// If the other servers cut their logs while a server is away, the server gets a snapshot when it is back.
 func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
@@ -290,8 +290,8 @@ func TestRemovedServerStopsByItself(t *testing.T) {
 	eventually(t, "it serves again", c.seen[gone].serving.Load)
 }
 
-// A server that was removed while it was away hears of that from other servers. Once it is a member again, it
-// no longer advises to stop it, whether it knows a leader or not.
+// A server that was removed while it was away hears of that from other servers. Once it is a member again,
+// its status no longer advises the operator to stop it, whether it knows a leader or not.
 func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, brisk)
@@ -387,8 +387,8 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	eventually(t, "it serves", c.seen[away].serving.Load)
 	expect.That(t, c.has(away, "/n49"), "it serves without what it missed")
 	expect.That(t, c.seen[away].resetCount() != 0, "it needed no snapshot, so this test shows nothing")
-	// Each restart reads the server's own snapshot. It must not hold an entry after its end that the leader
-	// lacks.
+	// Each restart reads the server's own snapshot. After the last entry of the snapshot, its log must not hold
+	// an entry that the leader lacks.
 	for range 5 {
 		stop(t, c.nodes[away])
 		c.start(away)
@@ -418,8 +418,8 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			net := newCutNet()
-			// Its heartbeats are so long that only a refused link makes a server stand, however slow the
-			// machine.
+			// The heartbeats of the trio are so long that only a refused link makes a server stand, however slow the
+			// machine is.
 			c := newTrio(t, false, net.tune)
 			lead := uint32(c.mustLead())
 			cut, other := lead%3+1, (lead+1)%3+1

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A follower that sends requests which the leader cannot read must notice. Its link ends, and it sends the
-// requests again over another link. Otherwise they would be lost.
+// If a follower sends requests that the leader cannot read, the leader ends the link, and the follower sends
+// the requests again over another link. Otherwise the requests would be lost.
 func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{})
@@ -72,7 +72,7 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 }
 
 // A leader that stands still reads nothing, and its links do not break. When another server leads, the
-// servers at these links send to that leader.
+// servers with these links send their requests to the new leader.
 func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 	t.Parallel()
 	var still stillNet

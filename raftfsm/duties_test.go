@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// slowEar is an observer that goes on only when the test lets it.
+// slowEar is an observer whose method Heard returns only when the test allows it.
 type slowEar struct {
 	watcher
 	asked, may chan struct{}
@@ -51,7 +51,7 @@ func TestTermWaitsForItsDuties(t *testing.T) {
 }
 
 // A leader removes the containers that were used and are empty, and the nodes whose time to live is over. It
-// removes no others.
+// removes no other nodes.
 func TestLeaderReapsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{SweepInterval: 5 * time.Millisecond})

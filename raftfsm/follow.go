@@ -48,8 +48,8 @@ func (n *Node) follow() {
 	}
 }
 
-// followLeader runs one link, and finds out why it ended. It reports whether the link lasted for a while. A
-// server that does not lead closes the link at once.
+// followLeader runs one link, and finds out why it ended. It reports whether the link lasted for a while. If
+// the called server does not lead, it closes the link at once.
 func (n *Node) followLeader(id uint32, addr string) (stood bool) {
 	c, err := n.callLeader(id, addr)
 	if err == nil {

@@ -77,7 +77,7 @@ func TestClusterFormsWithObservers(t *testing.T) {
 					"late %v: in server %d's eyes, %d votes", late, id, m.ID)
 			}
 		}
-		// The observer's vote is not needed.
+		// The cluster accepts writes while the observer is down.
 		stop(t, c.nodes[1])
 		c.create(2, "/without")
 		c.start(1)
@@ -116,8 +116,8 @@ func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 	}
 }
 
-// A replaced server knows its own directory before it has read the log entry that names it, because raft asks
-// itself for a vote.
+// A replaced server admits its own calls before it has read the log entry that names its new directory,
+// because its raft asks itself for a vote.
 func TestReplacedServerKnowsItself(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)

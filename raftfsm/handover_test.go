@@ -61,8 +61,8 @@ func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	must.That(t, (<-w.ch).Unknown, "the outcome is known")
 }
 
-// A leader that restarts says that it no longer leads to a server that still takes it for the leader. In this
-// test heartbeats are so long that no server finds out otherwise.
+// If a server still takes a restarted server for the leader, the restarted server says that it does not
+// lead. In this test heartbeats are so long that no server finds this out from them.
 func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
@@ -184,7 +184,7 @@ type slowSnapshots struct {
 	raft.SnapshotStore
 	began chan struct{}
 	stops func() bool
-	whole *atomic.Bool // a snapshot was written to the end
+	whole *atomic.Bool // set when a snapshot was written to the end
 }
 
 func (s slowSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64,
@@ -206,7 +206,7 @@ func (s slowSink) Write(b []byte) (int, error) {
 	for end := time.Now().Add(time.Minute); !s.s.stops() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(100 * time.Millisecond) // time for nine writes
+	time.Sleep(100 * time.Millisecond) // so that the rest of the snapshot takes long
 	return s.SnapshotSink.Write(b)
 }
 
@@ -255,8 +255,8 @@ func TestLeaderStopsBesideAServerThatStandsStill(t *testing.T) {
 	stop(t, c.nodes[lead])
 }
 
-// A crash in the first start leaves raft with a term and without its first entry. The next start goes on from
-// there.
+// If a server crashes in its first start, raft may have a term but no first entry. The next start stores the
+// entry.
 func TestCrashInTheFirstStartIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -292,15 +292,15 @@ func (c *trio) copyData(to, from string) {
 	must.OK(c.t, os.CopyFS(to, os.DirFS(from)))
 }
 
-// knows waits until server witness has noted a number of starts of server id.
+// knows waits until the server witness has noted that the server id was started at least starts times.
 func (c *trio) knows(witness, id int, starts uint64) {
 	eventually(c.t, "it is known how often the server was started", func() bool {
 		return c.nodes[witness].promises.Of(c.nodes[id].disk.Identity().Incarnation).Start >= starts
 	})
 }
 
-// An operator puts back an old copy of a data directory, although the server has acknowledged more since. The
-// start is refused at once while a server runs that has seen this server since.
+// An operator puts back an old copy of a data directory, although the server has acknowledged more since. If
+// a server that has seen this server since then is running, it refuses the start at once.
 func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)

@@ -134,7 +134,7 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return errors.New(peer.NotFormed)
 	case !n.up.Load():
 		return errors.New(peer.Starting)
-	case g.From != n.id && // raft also calls this server itself, whose applied state may be older
+	case g.From != n.id && // raft also calls this server itself; its state may be older
 		known != "" && known != g.Incarnation && !newer:
 		return fmt.Errorf("server %d runs on a data directory that is not the one this cluster knows it by: "+
 			"if it was replaced, stop the process that still runs on the old directory", g.From)

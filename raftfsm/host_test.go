@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The test has a caller of each kind: whether the server admits it, and whether the server keeps in mind that
-// it did.
+// For each kind of caller, a server admits or refuses it, and notes or ignores the log position that the
+// caller shows.
 func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -31,8 +31,8 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		name string
 		tune func(g *peer.Greeting)
 		p    peer.Purpose
-		want string // why the server refuses the caller; empty: it admits it
-		note bool   // the server keeps it in mind
+		want string // why the server refuses the caller; empty: it admits the caller
+		note bool   // the server notes the caller's log position
 	}{
 		{"a member", func(*peer.Greeting) {}, peer.Raft, "", true},
 		{"a member over a link", func(*peer.Greeting) {}, peer.Link, "", true},
@@ -125,7 +125,8 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	expect.Equal(t, g.Life, id.Life, "life in the greeting")
 	expect.Equal(t, g.Term, n.raft.CurrentTerm(), "term in the greeting")
 	expect.That(t, g.Index > 0, "the greeting shows no applied entry")
-	expect.That(t, g.End >= g.Index, "the log in the greeting ends at %d, before the applied entry %d", g.End, g.Index)
+	expect.That(t, g.End >= g.Index, "the log in the greeting ends at %d, before the applied entry %d", g.End,
+		g.Index)
 	g = host{n}.Greeting(7)
 	expect.That(t, g.Known == nil, "the greeting shows what it knows of an unknown server: %+v", g.Known)
 	expect.Equal(t, g.KnownAs, "", "the directory of an unknown server")
@@ -148,10 +149,12 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	expect.Equal(t, st.LastTerm, n.raft.CurrentTerm(), "st.LastTerm")
 	expect.That(t, st.LastIndex >= st.Now.Index, "the log ends at %d, before the applied entry %d", st.LastIndex,
 		st.Now.Index)
-	expect.That(t, st.AsOf >= st.Now.Index, "the members are as of entry %d, before the applied entry %d", st.AsOf,
+	expect.That(t, st.AsOf >= st.Now.Index, "the members are as of entry %d, before the applied entry %d",
+		st.AsOf,
 		st.Now.Index)
 	expect.That(t, st.Config > 0, "the status has no configuration")
-	expect.That(t, st.Config <= st.LastIndex, "the configuration is entry %d, after the end %d of the log", st.Config,
+	expect.That(t, st.Config <= st.LastIndex, "the configuration is entry %d, after the end %d of the log",
+		st.Config,
 		st.LastIndex)
 	n.linked.Store(5)
 	expect.Equal(t, n.status().Linked, 5)
@@ -183,7 +186,7 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	expect.Equal(t, host{n}.Term(), n.raft.CurrentTerm())
 }
 
-// A port asks its host before it passes on a message of raft's: about the term, the server and the address.
+// Before a port passes on a message from raft, it asks its host about the term, the server and the address.
 func TestWhatAPortAsksOfRaft(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -207,8 +210,8 @@ func TestWhatAPortAsksOfRaft(t *testing.T) {
 	expect.That(t, !h.Replicates(term(), 1, addr), "a server whose raft has ended leads")
 }
 
-// A server knows another one's directory from its state, or else from the forming of the cluster, or else
-// from its joining.
+// A server looks up another server's directory in its state. If the state does not have it, the server knows
+// the directory from when the cluster formed, or from when this server joined the cluster.
 func TestR6DirectoriesThatAServerKnows(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

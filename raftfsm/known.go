@@ -70,8 +70,8 @@ func (n *Node) incarnationOf(id uint32) string {
 	return incarnation
 }
 
-// knownAs also returns the index of the log entry at which the answer was true. A server that has just
-// started knows the members in its snapshot, or those with which the cluster formed.
+// knownAs returns the result of incarnationOf, and the index of the log entry at which it was true. A server
+// that has just started knows the members in its snapshot, or those with which the cluster formed.
 func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
 	own := n.disk.Identity()
 	incarnation, asOf = own.Incarnations[id], own.Expected

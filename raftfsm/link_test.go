@@ -21,7 +21,7 @@ func (n *Node) linkTo(t *testing.T) (net.Conn, chan error) {
 	t.Cleanup(func() { here.Close(); there.Close() })
 	must.OK(t, there.SetDeadline(time.Now().Add(time.Minute)))
 	ended := make(chan error, 1)
-	n.fsm.Stream.Leave() // else its own term keeps the stream
+	n.fsm.Stream.Leave() // otherwise the term of this server keeps the stream
 	go func() { ended <- n.runLink(here, n.id) }()
 	return there, ended
 }
@@ -63,7 +63,8 @@ func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 		must.OK(t, err)
 		expect.Equal(t, typ, peer.LinkTouches, "%s: typ", name)
 		expect.That(t, touches.Applied > 0, "%s: no entry is applied", name)
-		expect.That(t, touches.Applied <= n.fsm.Index(), "%s: entry %d is reported as applied, and %d is the last", name,
+		expect.That(t, touches.Applied <= n.fsm.Index(),
+			"%s: entry %d is reported as applied, and %d is the last", name,
 			touches.Applied, n.fsm.Index())
 		if expect.Equal(t, len(touches.Heard), 1, "%s: len(touches.Heard)", name) {
 			expect.Equal(t, touches.Heard[0].Session, 77, "%s: touches.Heard[0].Session", name)

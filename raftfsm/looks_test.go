@@ -87,7 +87,8 @@ func TestServersLookAtEachOther(t *testing.T) {
 	c.create(lead, "/awaited")
 	c.create(lead, "/awaited-too")
 	expect.That(t, <-waited, "the wait of a follower ends without the zxid")
-	expect.That(t, two.Zxid() >= zxid+2, "the wait of a follower ends at zxid 0x%x, before 0x%x", two.Zxid(), zxid+2)
+	expect.That(t, two.Zxid() >= zxid+2, "the wait of a follower ends at zxid 0x%x, before 0x%x", two.Zxid(),
+		zxid+2)
 
 	standing := func(id uint32, addr string) string {
 		there, follows := one.Standing(t.Context(), id, addr)
@@ -104,15 +105,16 @@ func TestServersLookAtEachOther(t *testing.T) {
 	expect.Equal(t, standing(two.id, one.PeerAddr()), "false false", "the port of another server")
 }
 
-// A leader's process counts as gone only if its address refuses connections: then a request has not reached
-// it. A server that does not lead refuses a request for the leader.
+// A leader's process counts as gone only if its address refuses connections, because then no request has
+// reached the leader. A server that does not lead refuses a request for the leader.
 func TestLeaderWhoseProcessIsGone(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
 	lead := c.mustLead()
 	one, two, three := c.nodes[lead], c.nodes[lead%3+1], c.nodes[(lead+1)%3+1]
 	add := change.Change{Op: "add", ID: 9, Addr: must.Refused(t)}
-	for _, q := range []peer.Question{{Member: &add}, {Probe: &peer.Place{ID: 9, Addr: add.Addr}}, {Progress: true}} {
+	for _, q := range []peer.Question{{Member: &add}, {Probe: &peer.Place{ID: 9, Addr: add.Addr}},
+		{Progress: true}} {
 		_, err := host{two}.Answer(t.Context(), &q)
 		expect.Is(t, err, leading.ErrNotLeading, "%+v", q)
 	}
@@ -140,7 +142,7 @@ func TestLeaderWhoseProcessIsGone(t *testing.T) {
 	})
 }
 
-// A server that does not answer gets no vote, nor does an impossible id or address.
+// A server that does not answer gets no vote. A server with an impossible id or address cannot be a member.
 func TestMembersThatCannotBe(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -172,7 +174,7 @@ func TestMembersThatCannotBe(t *testing.T) {
 		expect.Has(t, test.err.Error(), test.want)
 		expect.Equal(t, status.Of(test.err), test.code, test.want)
 	}
-	// A request for what is already so succeeds.
+	// A request for a change that was made already succeeds.
 	expect.OK(t, try("lead", uint32(lead), ""))
 	expect.OK(t, try("promote", uint32(lead%3+1), ""))
 	for _, m := range c.nodes[lead].all(t) {

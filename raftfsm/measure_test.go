@@ -32,8 +32,8 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	must.OK(t, trace.Start(&recorded))
 	defer trace.Stop()
 	o := served(t, n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: body})
-	// The answer may come before the link notes that it has sent the request. It has noted that when it sends
-	// another one.
+	// The answer may come before the link adds to the trace that it has sent the request. When the second
+	// request is answered, the trace has this step.
 	must.Equal(t, served(t, n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 		Body: createBody("/traced-2", 0)}).Code, jute.OK)
 	empty := stream.New()
@@ -51,7 +51,8 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 		expect.That(t, bytes.Contains(recorded.Bytes(), []byte(step)), "the trace lacks %q", step)
 	}
 	const nothing = "requests 1 to 0 leave"
-	expect.That(t, !bytes.Contains(recorded.Bytes(), []byte(nothing)), "the trace has a step where nothing is taken")
+	expect.That(t, !bytes.Contains(recorded.Bytes(), []byte(nothing)),
+		"the trace has a step where nothing is taken")
 }
 
 // measured keeps the values of each measure.
@@ -140,7 +141,8 @@ func TestSnapshotsAreMeasured(t *testing.T) {
 		again, written)
 }
 
-// The time without a leader starts when the connection to it breaks, or when leadership is lost.
+// The time without a leader starts when the connection to the leader breaks, or when the leader loses the
+// leadership.
 func TestTimeWithoutALeaderIsMeasured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +166,7 @@ func TestTimeWithoutALeaderIsMeasured(t *testing.T) {
 		time.Sleep(time.Second)
 		w.broken()
 		time.Sleep(2 * time.Second)
-		w.set(2) // nothing was lost before
+		w.set(2) // the same leader, so the broken connection does not count
 		w.broken()
 		time.Sleep(2 * time.Second)
 		w.broken()

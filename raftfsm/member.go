@@ -12,14 +12,13 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-const askTime = time.Second // how long a server may take to answer what it is doing
+const askTime = time.Second // the time within which a server must report its status
 
 var errAlone = errors.New(
 	"this server runs alone, without --peers; start it with --peers to make it part of a cluster")
 
-// ChangeMember adds, promotes or removes a server. Any server of the cluster
-// can be asked. A new server does not vote until it is promoted, which is
-// refused while it is far behind.
+// ChangeMember adds, promotes or removes a server. Any server of the cluster can be asked. A new server does
+// not vote until it is promoted. The promotion is refused while the server is far behind.
 func (n *Node) ChangeMember(ctx context.Context, c change.Change) error {
 	ctx, cancel := context.WithTimeout(ctx, peer.AnswerTime)
 	defer cancel()

@@ -14,8 +14,8 @@ const (
 	ofKazoo   = "/l/f65a711639a74cab9e5222dd97208501__lock__0000000002"
 )
 
-// The cluster refuses contenders of another layout once each server has said that it can. The next leader
-// does so without asking again, even if that server is gone.
+// The cluster refuses contenders of another layout once each server has said that it can do so. The next
+// leader does so without asking again, even if that server is gone.
 func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.OneLayout = true })
@@ -28,7 +28,7 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	}
 	must.Equal(t, ephemeral(a, ofCurator), jute.OK)
 	eventually(t, "a contender of kazoo's is refused", func() bool {
-		defer a.remove(ofKazoo) // before the setting counts
+		defer a.remove(ofKazoo) // the create succeeds before the setting has its effect
 		return ephemeral(a, ofKazoo) == jute.NoAuth
 	})
 	stop(t, c.nodes[lead])
@@ -38,7 +38,7 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	expect.Equal(t, c.nodes[next].Status().LayoutWaits, "")
 }
 
-// To release 0.1.0 an entry with the option has an unknown kind.
+// Release 0.1.0 reads an entry with the option OneLayout as an entry of an unknown kind.
 func TestOneLayoutIsRefusedByTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	entry := entries.Begin(nil, entries.OneLayout)

@@ -65,8 +65,8 @@ type Options struct {
 	SnapshotInterval time.Duration
 	// SnapshotRetain is how many snapshots are kept; default 2.
 	SnapshotRetain int
-	// TrailingLogs is how many log entries that a snapshot already covers are kept, so that a server that was
-	// away briefly does not need the snapshot; default 10,240.
+	// TrailingLogs is the number of entries that stay in the log although a snapshot covers them. With these
+	// entries a server that was away briefly does not need the snapshot. Default 10,240.
 	TrailingLogs uint64
 	// TrailingBytes bounds these entries in bytes; default 64 MiB. A server keeps more entries for followers
 	// that lag a little, and fewer if the snapshot is small, because a small snapshot can be sent quickly.
@@ -95,9 +95,9 @@ type Options struct {
 
 	// Measures receive the values that this server measures.
 	Measures Measures
-	// ReadOnly lets clients that ask for it read this server's state while it knows no leader.
+	// ReadOnly allows read-only clients to read this server's state while the server knows no leader.
 	ReadOnly bool
-	// Observer is told of every change; see Observer. There must be one.
+	// Observer is told of every change; see the interface Observer. It must not be nil.
 	Observer Observer
 	// Waiting is called with a text that says for what this server waits before it joins its cluster, and
 	// again when the text changes. It must not block.
@@ -135,7 +135,7 @@ const (
 	servedAlone = 2 * time.Second
 )
 
-// Check returns the errors in the options for which a server would not start, all of them.
+// Check returns all errors in the options that would keep a server from starting.
 func (o Options) Check() error {
 	_, err := o.withDefaults()
 	return err

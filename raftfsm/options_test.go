@@ -19,7 +19,7 @@ func TestOptionsThatAServerRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    Options
-		want string // a part of the error; empty: the server accepts them
+		want string // a part of the error; empty: the server accepts the options
 	}{
 		{"alone", Options{}, ""},
 		{"alone with an id", Options{ID: state.MaxServerID}, ""},
@@ -32,7 +32,8 @@ func TestOptionsThatAServerRefuses(t *testing.T) {
 		{"an address of a network", of("10.0.0.1:1"), "has no TLS"},
 		{"a name", of("zk1.example.org:1"), "has no TLS"},
 		{"no port", of("127.0.0.1"), "peer address"},
-		{"listens elsewhere", with(of("127.0.0.1:1"), func(o *Options) { o.PeerListen = "10.0.0.1:1" }), "has no TLS"},
+		{"listens elsewhere", with(of("127.0.0.1:1"), func(o *Options) { o.PeerListen = "10.0.0.1:1" }),
+			"has no TLS"},
 		{"listens on loopback", with(of("10.0.0.1:1"), func(o *Options) { o.PeerListen = "127.0.0.1:1" }), ""},
 		{"insecure", with(of("10.0.0.1:1"), func(o *Options) { o.PeerInsecure = true }), ""},
 		{"TLS", with(of("10.0.0.1:1"), func(o *Options) { o.PeerTLS = &peer.TLS{} }), ""},
@@ -111,6 +112,6 @@ func TestDefaultsOfAServer(t *testing.T) {
 	_, err = Options{Peers: peers, LogStore: "paper", Observers: []uint32{3, 4, 5}}.withDefaults()
 	must.Fails(t, err)
 	for _, part := range []string{"server id 1 is not among the peers", "must vote", "is unknown"} {
-		expect.Has(t, err.Error(), part) // the error names each part at once
+		expect.Has(t, err.Error(), part) // one error names all three faults
 	}
 }

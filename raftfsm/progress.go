@@ -35,8 +35,8 @@ func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	return list, nil
 }
 
-// survey collects the progress of all members. If this server leads, it knows the members with a link, and
-// asks the others; otherwise it asks all.
+// survey collects the progress of all members. It asks every other member. If this server leads and has a
+// link to a member, the progress known from the link takes precedence over the member's answer.
 func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 	own := n.fsm.Index()
 	linked := map[uint32]status.Progress{}

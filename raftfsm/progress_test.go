@@ -18,7 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Each server reports the progress of all members, and tells a server that is down from one that lags behind.
+// Each server reports the progress of all members, and distinguishes a server that is down from a server
+// that lags behind.
 func TestProgressOfMembers(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) { o.Release = fmt.Sprintf("9.%d", o.ID) })
@@ -62,7 +63,7 @@ func TestProgressOfMembers(t *testing.T) {
 	}
 }
 
-// A probe of an address finds another server than meant, no server, or one that can be added.
+// A probe reports whether an address has a server with another id, no server, or a server that can be added.
 func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -155,7 +156,7 @@ func TestLeadNamesTheLeader(t *testing.T) {
 	expect.Has(t, err.Error(), "server 4 is at 127.0.0.1:9")
 }
 
-// onLine is the handler of a log that calls a function at one line.
+// onLine is a log handler that calls the function do at each line with the message msg.
 type onLine struct {
 	slog.Handler
 	msg string
@@ -174,7 +175,7 @@ func (h onLine) WithAttrs(a []slog.Attr) slog.Handler {
 	return h
 }
 
-// A change of members that comes at the moment at which a term begins succeeds.
+// A change of members succeeds even if it comes at the moment at which a term begins.
 func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 	t.Parallel()
 	var ready atomic.Bool
@@ -191,11 +192,12 @@ func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 	})
 	lead := c.mustLead()
 	ready.Store(true)
-	eventually(t, "another leads", func() bool { return c.nodes[lead].Lead(t.Context(), uint32(lead%3+1)) == nil })
+	eventually(t, "another leads",
+		func() bool { return c.nodes[lead].Lead(t.Context(), uint32(lead%3+1)) == nil })
 	expect.OK(t, <-changed)
 }
 
-// An address that only some members reach is reported: the next leader may not be among them.
+// A probe reports an address that only some members reach, because the next leader may not reach it.
 func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
@@ -244,7 +246,7 @@ func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
 	}
 }
 
-// The status of a server: as leader, as follower, removed, alone, and after its raft has ended.
+// The status of a server says whether it leads, follows, was removed, runs alone, or has lost its raft.
 func TestStatusOfAServer(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) { o.PeerInsecure = true })
@@ -274,7 +276,7 @@ func TestStatusOfAServer(t *testing.T) {
 		return true
 	})
 	_, config := follower.raft.Configuration()
-	for removed, want := range map[uint64]bool{0: false, config: false, config + 1: false} { // while it knows a leader it was not removed
+	for removed, want := range map[uint64]bool{0: false, config: false, config + 1: false} {
 		follower.removed.Store(removed)
 		eventually(t, "it knows a leader", func() bool {
 			st := follower.Status()
@@ -324,7 +326,7 @@ func TestStatusOfAServer(t *testing.T) {
 	close(over)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	alone.serving.Watch(gone, over) // one look, without a leader for long
+	alone.serving.Watch(gone, over) // looks once; the server has known no leader for long
 	expect.That(t, alone.Status().ReadOnly, "clients read, and it does not say so")
 }
 
@@ -352,7 +354,8 @@ func TestServersThatAProbeFinds(t *testing.T) {
 	expect.Has(t, found.Waits, "refused")
 }
 
-// Another server's progress is what it says; the entry that it has applied counts only once its raft runs.
+// The progress of another server is what that server says. Its applied entry counts only while its raft
+// runs.
 func TestProgressThatAServerSays(t *testing.T) {
 	t.Parallel()
 	st := peer.Status{Release: "9", Waits: "others", Now: peer.Shown{Start: 3, Index: 7}}

@@ -19,7 +19,8 @@ func (c *trio) config(id int) (text string) {
 	return text
 }
 
-// configZxid returns the zxid of a configuration with this version: each change adds one to both.
+// configZxid returns the zxid of a configuration with this version: each change adds one to the zxid and to
+// the version.
 func (c *trio) configZxid(id int, version int64) (zxid int64) {
 	c.nodes[id].View(func(s *state.State) {
 		is, _ := s.Tree().Get(state.ConfigPath)
@@ -29,8 +30,8 @@ func (c *trio) configZxid(id int, version int64) (zxid int64) {
 	return zxid
 }
 
-// The first change of a new cluster is its configuration. Its version is that of a new ZooKeeper ensemble,
-// and it has the operator's text about the servers.
+// The first change of a new cluster is its configuration. The configuration has the version of a new
+// ZooKeeper ensemble, and the operator's descriptions of the servers.
 func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 	t.Parallel()
 	var want []string
@@ -51,8 +52,8 @@ func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 	}
 }
 
-// Clients see a group of changes as one. The operator's words come back as written, also from the next
-// leader.
+// Clients see a group of changes as one version. The leader and the next leader publish the operator's words
+// as they were written.
 func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
@@ -116,7 +117,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 // A server hears of its removal before it is removed, so that its clients can hear of it.
 func TestAServerThatLeavesSeesIt(t *testing.T) {
 	t.Parallel()
-	// Changes are counted here, and another leader would add some.
+	// The test counts changes, and a change of the leader would add some.
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
 	lead := c.mustLead()
 	gone := lead%3 + 1

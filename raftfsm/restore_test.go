@@ -21,7 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// fill creates nodes at a server, and returns the session that owns each third.
+// fill creates nodes at a server, every third of them ephemeral. It returns the session that owns the
+// ephemeral nodes.
 func (c *trio) fill(id int, prefix string, nodes int) session.Session {
 	c.t.Helper()
 	s := openSession(c.t, c.nodes[id], 30000).Session
@@ -95,7 +96,7 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
 	lead := c.mustLead()
-	old := c.fill(lead, "/old", 90) // many more pieces than may be under way
+	old := c.fill(lead, "/old", 90) // the backup has many more pieces than may be under way at once
 	backup := backupOf(t, c.nodes[lead])
 	c.fill(lead, "/new", 5)
 	for _, by := range []int{lead%3 + 1, lead} {
@@ -106,7 +107,8 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 			expect.Equal(t, c.seen[by].resetCount(), resets[by], "clients were cut off too early")
 		}), int64(len(backup)), false)
 		must.OK(t, err, "restored by %d", by)
-		must.That(t, made.Zxid >= before+state.Raised, "restored by %d: zxid 0x%x, after 0x%x before", by, made.Zxid, before)
+		must.That(t, made.Zxid >= before+state.Raised, "restored by %d: zxid 0x%x, after 0x%x before", by,
+			made.Zxid, before)
 		if by != lead {
 			must.That(t, made.Ended != 0, "restored by %d: no session ended", by)
 		}
@@ -223,10 +225,12 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 		r    io.Reader
 		want string
 	}{
-		"a file that cannot be read":  {t.Context(), io.MultiReader(bytes.NewReader(backup[:100]), iotest.ErrReader(torn)), "torn"},
-		"a changed byte":              {t.Context(), bytes.NewReader(bad), "damaged"},
-		"somebody who does not wait":  {stopped, most(backup, stopNow), "nothing was changed"},
-		"something that is no backup": {t.Context(), strings.NewReader(strings.Repeat("x", len(backup))), "not a snapshot"},
+		"a file that cannot be read": {t.Context(), io.MultiReader(bytes.NewReader(backup[:100]),
+			iotest.ErrReader(torn)), "torn"},
+		"a changed byte":             {t.Context(), bytes.NewReader(bad), "damaged"},
+		"somebody who does not wait": {stopped, most(backup, stopNow), "nothing was changed"},
+		"something that is no backup": {t.Context(), strings.NewReader(strings.Repeat("x", len(backup))),
+			"not a snapshot"},
 	} {
 		_, err := c.nodes[by].Restore(x.ctx, x.r, int64(len(backup)), false)
 		if expect.Fails(t, err, "%s", name) {
@@ -249,7 +253,8 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 	began := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.nodes[by].Restore(ctx, most(backup, func() { close(began); <-ctx.Done() }), int64(len(backup)), false)
+		_, err := c.nodes[by].Restore(ctx, most(backup, func() { close(began); <-ctx.Done() }),
+			int64(len(backup)), false)
 		ended <- err
 	}()
 	select {
@@ -272,8 +277,8 @@ func (c *trio) open(id int) (open bool) {
 	return open
 }
 
-// A leader gives up sending a snapshot and sends it again. The first copy comes late, when the follower has
-// acknowledged entries after the second. These entries must stay.
+// A leader may give up sending a snapshot and send it again. If the first copy arrives after the follower
+// has acknowledged newer entries, the follower keeps these entries.
 func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -302,7 +307,8 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 		expect.That(t, resp.Success, "the answer to the late snapshot: %+v", resp)
 	}
 	expect.That(t, c.has(behind, "/after"), "the follower has lost a node")
-	expect.That(t, to.fsm.Index() >= index, "the follower has gone back to entry %d, from %d", to.fsm.Index(), index)
+	expect.That(t, to.fsm.Index() >= index, "the follower has gone back to entry %d, from %d", to.fsm.Index(),
+		index)
 	end, err := to.disk.Log().LastIndex()
 	expect.OK(t, err)
 	expect.That(t, end >= last, "the follower's log ends at entry %d, and it ended at %d", end, last)

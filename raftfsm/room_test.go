@@ -77,12 +77,12 @@ func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	} {
 		expect.Equal(t, c.got, c.want, "%s on a low disk", c.name)
 	}
-	b := newAsker(t, n) // sessions still open
+	b := newAsker(t, n) // a session can still be opened
 	free.Add(1)
 	eventually(t, "creates are taken again", func() bool { return b.create("/b") == jute.OK })
 }
 
-// Hard quotas count only if the operator has them enforced.
+// Hard quotas count only with the option EnforceQuota.
 func TestHardQuotasCountWhereTheyAreEnforced(t *testing.T) {
 	t.Parallel()
 	for enforced, want := range map[bool]jute.ErrCode{false: jute.OK, true: jute.QuotaExceeded} {
@@ -98,7 +98,7 @@ func TestHardQuotasCountWhereTheyAreEnforced(t *testing.T) {
 	}
 }
 
-// The size of the tree has a limit, beyond which requests are refused in the same way.
+// Requests that would grow the tree beyond its limits are refused, as on a low disk.
 func TestL19TreeSizeIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"nodes": {MaxNodes: 20}, "bytes": {MaxBytes: 300}} {
@@ -128,7 +128,8 @@ func TestL19ACLsAreBounded(t *testing.T) {
 	acl := func(path string, entries int) jute.ErrCode {
 		list := make([]jute.ACL, entries)
 		for i := range list {
-			list[i] = jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: "digest", ID: fmt.Sprintf("%s-%d:hash", path, i)}}
+			list[i] = jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: "digest", ID: fmt.Sprintf("%s-%d:hash", path,
+				i)}}
 		}
 		list = append(list, jute.WorldAnyone...)
 		return a.do(jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, path), list), -1))
@@ -181,7 +182,7 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 func TestLogIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	const size, most = 256 << 10, 8 << 20
-	const trailingLeast = 64 // entries that stay, however long
+	const trailingLeast = 64 // entries that stay in the log even if they are long
 	n, _ := start(t, Options{DataDir: t.TempDir(), SnapshotBytes: 4 << 20, TrailingBytes: most})
 	a := newAsker(t, n)
 	must.Equal(t, a.create("/a"), jute.OK)
@@ -250,7 +251,7 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	expect.Equal(t, a.do(jute.OpMulti, jute.AppendMultiHeader(body, jute.OpError, true, -1)), jute.OK,
 		"a long multi of deletes")
 	free.Store(1 << 40)
-	for id := 1; id <= 3; id++ { // without another request
+	for id := 1; id <= 3; id++ { // even if no other request comes
 		eventually(t, "all know", func() bool { return !c.nodes[id].fsm.Low() })
 	}
 	expect.Equal(t, a.set("/a", big), jute.OK, "there is room again")
@@ -267,8 +268,8 @@ func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
 	expect.That(t, w.lost.IsZero(), "the leader is held and counts as lost")
 }
 
-// States come back by restores and recoveries in every order, always from the oldest backup. Each time, the
-// next token of a lock is larger than all before.
+// In whatever order restores and recoveries follow each other, the next token of a lock is larger than all
+// earlier tokens, although each restore uses the oldest backup.
 func TestG20TokensGrowOverRestoresAndRecoveries(t *testing.T) {
 	t.Parallel()
 	type server struct {

@@ -36,7 +36,7 @@ func ended(t *testing.T, o Options) *Node {
 }
 
 // A server is current if its leader confirms that it has applied all that any server has answered. Otherwise
-// it does not report that it is.
+// Current returns an error.
 func TestCurrentServerHasAppliedWhatOthersAnswered(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// stillNet is a network that can make a server appear stopped: it reads nothing, and its connections stay
-// open.
+// stillNet is a network that can make a server appear stopped: the server reads nothing, and its connections
+// stay open.
 type stillNet struct {
 	is atomic.Pointer[func(p peer.Purpose, addr string) bool]
 }
@@ -34,7 +34,7 @@ type stillConn struct {
 	net.Conn
 	s       *stillNet
 	addr    string
-	purpose peer.Purpose // told by the first byte
+	purpose peer.Purpose // given by the first byte that is written
 	writes  int
 	once    sync.Once
 	closed  chan struct{}
@@ -72,7 +72,7 @@ func (c *stillConn) Close() error {
 type cutNet struct {
 	mu    sync.Mutex
 	ids   map[string]uint32 // ids by address
-	cut   map[link]error    // what a new connection meets
+	cut   map[link]error    // the error of a new connection
 	calls map[link]int      // connections that were refused
 	conns map[net.Conn]link
 }
@@ -137,7 +137,7 @@ func (c *cutConn) Close() error {
 	return c.Conn.Close()
 }
 
-// set cuts the link between two servers, or with nil mends it.
+// set cuts the link between two servers. If err is nil, set repairs the link.
 func (n *cutNet) set(a, b uint32, err error) {
 	l := linkOf(a, b)
 	var broken []net.Conn

@@ -46,7 +46,7 @@ func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 	return zxid, digest
 }
 
-// A byte somewhere in the log or the newest snapshot changes. The server has the same state as before, or
+// If a byte of the log or of the newest snapshot changes, the server has the same state as before, or
 // refuses to run and says why.
 func TestR10DamagedDiskIsNoticed(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func flipByte(t *testing.T, rng *rand.Rand, dir string) string {
 		file := files[rng.IntN(len(files))]
 		b := must.Get(os.ReadFile(file))(t)
 		at := rng.IntN(len(b))
-		if b[at] == 0 && at%16 != 0 { // mostly free space: it looks for content
+		if b[at] == 0 && at%16 != 0 { // probably free space: try another byte
 			continue
 		}
 		b[at] ^= 1 << rng.IntN(8)
@@ -147,7 +147,8 @@ func TestDataDirectoryBelongsToOneServer(t *testing.T) {
 	dir := t.TempDir()
 	n, _ := start(t, Options{DataDir: dir, ID: 1})
 	stop(t, n)
-	_, err := Start(context.Background(), Options{DataDir: dir, ID: 2, Observer: new(watcher), Logger: quietLog(t, 2)})
+	_, err := Start(context.Background(), Options{DataDir: dir, ID: 2, Observer: new(watcher),
+		Logger: quietLog(t, 2)})
 	must.Fails(t, err, "a start under another id")
 	expect.Has(t, err.Error(), "belongs to server 1")
 }
@@ -200,7 +201,7 @@ func TestStartsThatFail(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			o.Waiting = func(string) { cancel() }
-			for range 2 { // the second fails for the same reason: the first has released the directory
+			for range 2 { // the second start fails for the same reason, so the first has released the directory
 				n, err := Start(ctx, o)
 				must.That(t, n == nil, "the start returns a server with the error %v", err)
 				must.Fails(t, err, "it starts")
@@ -210,7 +211,7 @@ func TestStartsThatFail(t *testing.T) {
 	}
 }
 
-// The longest request is proposed at a follower. It passes the link, and each server's log holds it after a
+// The longest request passes the link from a follower to the leader, and each server's log holds it after a
 // restart. A request one byte longer is refused at once.
 func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 	t.Parallel()
@@ -226,7 +227,7 @@ func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 		body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), 0)
 		return state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: body}
 	}
-	// A request without identities has room for as many more bytes.
+	// The longest body leaves room for the other bytes of a request.
 	small := create(1000)
 	longest := entries.MaxRequest - (len(small.Append(nil)) - 1000)
 	expect.Fails(t, expect.Err(propose(c.nodes[here], create(longest+1))),
@@ -261,7 +262,7 @@ var errBadLog = errors.New("the log cannot be written")
 func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
 func (badLog) StoreLog(*raft.Log) error    { return errBadLog }
 
-// A damaged snapshot is replaced. A server that does not lead refuses a request for the leader.
+// A server that finds its snapshot damaged writes another one.
 func TestDamagedSnapshotIsReplaced(t *testing.T) {
 	t.Parallel()
 	var m measured

@@ -41,8 +41,8 @@ func (n *Node) opening() (bl entries.Block, wanted bool) {
 	return n.fsm.Stream.Opening(m, n.o.Rand), true
 }
 
-// openOwnStream opens the leader's own stream if the stream is not open. A follower asks for it over its
-// link.
+// openOwnStream opens the leader's own stream if the stream is not open. A follower asks over its link for
+// its stream to be opened.
 func (n *Node) openOwnStream() {
 	if bl, wanted := n.opening(); wanted {
 		if t := n.leader.Term(); t != nil {
@@ -51,7 +51,7 @@ func (n *Node) openOwnStream() {
 	}
 }
 
-// confirmed receives whether a request of this server's own was applied.
+// confirmed is a waiter that receives true if a request of this server was applied.
 type confirmed chan bool
 
 // Done implements state.Waiter.

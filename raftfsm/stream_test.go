@@ -57,8 +57,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 						})
 					}
 				}
-				// A wait counts in entries of others that the leader puts before the request, not in time.
-				// Since a follower may lag behind, the count starts at the leader's last entry.
+				// A wait is measured by the number of other servers' entries that the leader puts before the request,
+				// not by time. Since a follower may lag behind, the count starts at the leader's last entry.
 				for _, id := range []int{leader, follower} {
 					s := innocent[id].Session
 					for k, slow := 0, 0; k < 5; {
@@ -73,7 +73,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 							k++
 							continue
 						}
-						// Others may run for long between the request and a look, but not each time.
+						// Other goroutines may run for long between the request and the reading of the index, but not each
+						// time.
 						must.That(t, slow < 5, "a create at server %d took %d log entries of others", id, entries)
 						slow++
 					}

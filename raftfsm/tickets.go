@@ -37,12 +37,12 @@ func (n *Node) Touch(id int64) bool {
 	return t != nil && t.Heard(id)
 }
 
-// Acknowledged waits until enough returns true for the time at which this server sent the newest touches that
-// the leader has acknowledged; see serving.Service.
+// Acknowledged calls enough with the time at which this server sent the newest touches that the leader has
+// acknowledged, until enough returns true; see serving.Service.
 func (n *Node) Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error {
 	return n.serving.Acknowledged(ctx, enough)
 }
 
-// LeaderTime returns the clock time by which the cluster decides next, as far as this server knows: the time
-// of its own clock, or of the leader's clock if that is ahead.
+// LeaderTime returns this server's estimate of the time by which the cluster makes its next decision. That
+// is the time of this server's clock, or of the leader's clock if that is ahead.
 func (n *Node) LeaderTime() time.Time { return n.o.Now().Add(n.fsm.Ahead()) }

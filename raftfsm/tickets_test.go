@@ -63,7 +63,8 @@ func TestTicketEndsAtItsLastMoment(t *testing.T) {
 	})
 }
 
-// A ticket that a follower heard from lives on once the leader has acknowledged that.
+// Only the leader accepts a touch at once. Other servers wait until the leader has acknowledged a later
+// report.
 func TestLeaderAcknowledgesATouch(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)

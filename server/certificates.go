@@ -12,17 +12,17 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// certificate is a certificate that this server shows to its callers, or the authority by which it knows
-// theirs.
+// certificate is a certificate that this server shows to its callers, or an authority that signs the
+// certificates of its callers.
 type certificate struct {
-	// what it is for: clients, peers, admin, metrics or tickets; an authority's has -ca at the end
+	// the port: clients, peers, admin, metrics or tickets; for an authority, with -ca at the end
 	use               string
 	*x509.Certificate           // nil for an authority
-	until             time.Time // when it ends; for peers, when the authority that signed it ends
+	until             time.Time // the end of the certificate; for peers, the end of the authority that signed it
 }
 
-// certificates returns the certificates that this server now shows at each port that has TLS, and the
-// authorities of its callers.
+// certificates returns the certificates that this server now shows at each port with TLS, and the authorities
+// that sign the certificates of its callers.
 func (i *Instance) certificates() (list []certificate) {
 	port := func(use string, cfg *tls.Config) {
 		for _, leaf := range shown(cfg) {
@@ -72,7 +72,8 @@ func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	return list
 }
 
-// How long before a certificate ends /health shows a notice, and how long before it shows a fault.
+// Before a certificate ends, /health shows first a notice and later a fault. These are the times from the
+// notice and from the fault to the end.
 const (
 	certificateSoon = 30 * 24 * time.Hour
 	certificateBad  = 3 * 24 * time.Hour
@@ -103,8 +104,8 @@ func (c *certificate) word(now time.Time) (text string, bad bool) {
 	return "", false
 }
 
-// authorityWord is like word, for an authority. If the file also has the next authority, the dates of that
-// one count.
+// authorityWord is like the method word, for an authority. If the file also has the next authority, the end
+// of the next one counts.
 func (c *certificate) authorityWord(now time.Time) (text string, bad bool) {
 	left := c.until.Sub(now)
 	if left >= certificateSoon {

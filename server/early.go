@@ -25,8 +25,8 @@ func (u unformed) View(f func(*state.State)) { f(u.state) }
 // Zxid implements entrance.Replica.
 func (unformed) Zxid() int64 { return 0 }
 
-// readMeanwhile lets clients with read-only sessions read an empty tree while this server waits for the
-// others. end stops that.
+// readMeanwhile lets clients with read-only sessions read an empty tree while this server waits for the other
+// servers of its cluster. The result end ends these sessions.
 func (i *Instance) readMeanwhile() (end func()) {
 	if !i.o.ReadOnlyMode || len(i.o.Peers) < 2 {
 		return func() {}

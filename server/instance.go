@@ -54,7 +54,7 @@ type Instance struct {
 	wg     sync.WaitGroup
 	failed chan struct{}
 	fail   sync.Once
-	// waits says for what the server waits before it joins; nil: it has not waited yet.
+	// waits says what the server waits for before it joins the cluster; nil: the server has not waited yet.
 	waits atomic.Pointer[string]
 }
 
@@ -103,7 +103,7 @@ func (i *Instance) authorize() port.Super {
 	return i.super().HasPassword
 }
 
-// dialable returns the address of a listener if it names a host, and otherwise "".
+// dialable returns the address of a listener if that address names a host. Otherwise it returns "".
 func dialable(ln net.Listener) string {
 	if ln == nil {
 		return ""

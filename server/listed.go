@@ -51,15 +51,16 @@ func sorted(by map[int64][]string) []report.SessionPaths {
 	return list
 }
 
-// names collects the paths of a list by session. It only counts paths that the reader may not see.
+// names collects the paths of a list by session. If the reader of the list may not see a path, names counts
+// the path without storing it.
 type names struct {
 	by     map[int64][]string
 	hidden map[int64]int
 	shows  func(path string) bool
 }
 
-// keptNames bounds the cache of rights of a list, in bytes of directory names. The rights of further
-// directories are not cached.
+// keptNames is the largest size of a list's cache of access rights, in bytes of directory names. The rights
+// of further directories are not cached.
 const keptNames = 8 << 20
 
 func (i *Instance) names(need report.Need) *names {
@@ -129,8 +130,8 @@ func listSessions(s *report.Status, node *raftfsm.Node) {
 	}
 }
 
-// listEphemerals lists the ephemeral nodes by session. A node that is created or deleted in this time may be
-// in the list or not.
+// listEphemerals lists the ephemeral nodes by session. A node that is created or deleted during the call may
+// be in the list or not.
 func (i *Instance) listEphemerals(s *report.Status, node *raftfsm.Node, need report.Need) {
 	list := i.names(need)
 	node.Ephemerals(func(session int64, path string) bool {

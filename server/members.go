@@ -86,7 +86,7 @@ func (i *Instance) reconfigure(r options.ReconfigRequest) (code jute.ErrCode, kn
 	case node == nil:
 		return 0, false
 	case node.PeerAddr() == "":
-		return jute.Unimplemented, true // a server alone has no members that could change
+		return jute.Unimplemented, true // a standalone server has no members that could change
 	case r.May && !i.reconfiguring.TryLock(): // a client without the right must not make others wait
 		return jute.ReconfigInProgress, true
 	case r.May:

@@ -43,10 +43,10 @@ type Options struct {
 	// MetricsAddr. With AdminClear the admin port also speaks clear text.
 	ClientTLS, AdminTLS, MetricsTLS *tls.Config
 	AdminClear                      bool
-	// Each of TLSProblems returns why present TLS files cannot be used. It returns "" if they can be used.
+	// Each of TLSProblems returns why the TLS files of a port cannot be used. It returns "" if they can be used.
 	TLSProblems []func() string
-	// TLSAuthorities return when the authorities end by which the certificates of callers must be signed. The
-	// keys are the ports that have such authorities: clients, admin, metrics or tickets.
+	// TLSAuthorities has a function for each port whose callers need a certificate: clients, admin, metrics or
+	// tickets. The function returns when the authority ends that must sign these certificates.
 	TLSAuthorities map[string]func() time.Time
 
 	// DataDir is the directory of all durable data. Empty: the server keeps its data in memory.
@@ -87,7 +87,8 @@ type Options struct {
 	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election; default 1
 	// s, or 30 ms without Peers. It must be at most MinSessionTimeout minus 2 s.
 	HeartbeatTimeout time.Duration
-	// ReadOnlyMode lets clients that ask for it read this server's state while it knows no leader.
+	// ReadOnlyMode lets clients that ask for a read-only session read this server's state while the server
+	// knows no leader.
 	ReadOnlyMode bool
 	// Reconfig lets clients that may write /zookeeper/config change the membership by the operation reconfig.
 	// If it is false, the server answers RECONFIGDISABLED.
@@ -182,8 +183,8 @@ type Options struct {
 	Test func(*raftfsm.Options)
 }
 
-// withDefaults fills in the options that several parts of the server need. The packages that use the other
-// options fill in those defaults.
+// withDefaults fills in the defaults of the options that several parts of the server need. Each other option
+// gets its default in the package that uses it.
 func (o Options) withDefaults() Options {
 	o.ID, o.Logger = cmp.Or(o.ID, 1), cmp.Or(o.Logger, slog.Default())
 	o.MaxTicket = cmp.Or(o.MaxTicket, tickets.DefaultMax)
@@ -191,7 +192,7 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	if o.Listen == nil {
-		// Sessions time out sooner than TCP would notice that a client is gone.
+		// no keep-alive: a session times out before TCP would notice that its client is gone
 		lc := net.ListenConfig{KeepAlive: -1}
 		o.Listen = func(addr string) (net.Listener, error) { return lc.Listen(context.Background(), "tcp", addr) }
 	}

@@ -23,8 +23,8 @@ var _ admin.Source = (*Instance)(nil)
 // with version numbers.
 const compatible = "3.9.3"
 
-// Status implements admin.Source. It takes locks only for short pieces of its work, so that it does not slow
-// down writes.
+// Status implements admin.Source. It holds each lock only for a short time, so that it does not slow down
+// writes.
 func (i *Instance) Status(need report.Need) *report.Status {
 	s := &report.Status{
 		Now:     i.o.Now(),

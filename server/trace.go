@@ -15,8 +15,9 @@ const (
 	traceBytes   = 64 << 20         // size of a trace; a longer trace keeps only its newest bytes
 )
 
-// addTracePage adds GET /debug/trace: an execution trace of this server, in the format of go tool trace. It
-// begins at the request and lasts for the time wait=D. The trace shows the steps of requests and entries.
+// addTracePage adds GET /debug/trace?wait=D: an execution trace of this server, in the format of go tool
+// trace. The trace begins with the request and ends after the time D. It shows the steps of requests and
+// entries.
 func (i *Instance) addTracePage(pages map[string]http.Handler) {
 	pages["/debug/trace"] = http.HandlerFunc(i.serveTrace)
 }

@@ -19,16 +19,15 @@ func Middleware(g *Gate, next http.Handler) http.Handler {
 // the path of the lock. While Next runs, the gate admits no later hold of the lock (see [Gate.Do]). When a
 // later hold comes, the context of the running request ends.
 //
-// A sequencer is no secret and has no signature. Without Checker the handler believes what a caller sends. A
-// caller that makes up a sequencer shuts out the holders of the lock in that sequencer. If Lock is nil, too,
-// each path that a caller names stays in the gate's store. So without Checker let only authenticated callers
-// reach the handler.
+// A sequencer is no secret and has no signature. Without Checker the handler believes what a caller sends: a
+// caller that makes up a sequencer shuts out the holders of its lock, and without Lock each path that it
+// names stays in the gate's store. So without Checker let only authenticated callers reach the handler.
 //
-//	428 the request has no sequencer
-//	400 the sequencer is invalid, or is a permit
-//	403 the sequencer belongs to another lock than the request needs
-//	412 stale: another hold has the lock now
-//	503 the handler could not find out whether the hold is current
+// \t428 the request has no sequencer
+// \t400 the sequencer is invalid, or is a permit
+// \t403 the sequencer belongs to another lock than the request needs
+// \t412 stale: another hold has the lock now
+// \t503 the handler could not find that out
 type Handler struct {
 	Gate *Gate
 	Next http.Handler

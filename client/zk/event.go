@@ -5,7 +5,7 @@ import "github.com/zlockd/zlockd/jute"
 // EventType says what happened to a watched node.
 type EventType int32
 
-// A server sends the events with positive numbers. The Conn adds the events with negative numbers.
+// The events that a server sends, and, with negative numbers, those that the Conn adds.
 const (
 	EventCreated         = EventType(jute.EventCreated)
 	EventDeleted         = EventType(jute.EventDeleted)

@@ -34,8 +34,8 @@ type Options struct {
 	// MaxRequest bounds the length of a request, because a server closes the connection when it gets a longer
 	// request. The default is 1 MiB minus one byte, like the default of a server's jute.maxbuffer.
 	MaxRequest int
-	// The Conn calls OnState for each change of state, one call after another. No state follows Expired or
-	// Closed. OnState runs between two answers of the server, so it must not wait for an answer or call Close.
+	// OnState is called on every change of state, one after another; Expired and Closed are the last. It runs
+	// between two answers of the server, so it must not wait for an answer or call Close.
 	OnState func(State)
 	// OnTrouble is called with the reason why a server could not be used, perhaps by several
 	// goroutines at once.

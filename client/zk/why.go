@@ -42,7 +42,7 @@ func whyTLS(err error) error {
 }
 
 // portless removes the two addresses from an error of a connection. The client's port differs each time, so
-// with the addresses, a log that leaves out repeated errors would write the same error again and again.
+// without this a log of new errors would repeat the same error.
 func portless(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "read" || op.Op == "write") {
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
@@ -50,12 +50,12 @@ func portless(err error) error {
 	return err
 }
 
-// probeLimit bounds each step of the method why.
+// probeLimit bounds each step in which why looks for the reason.
 const probeLimit = 200 * time.Millisecond
 
-// The method why finds out more about a failure. A server that closes connections without a word may be full,
-// or expect TLS. To distinguish these cases, the method opens a second connection. On this connection it
-// first sends nothing, and then the beginning of TLS. The Conn keeps the result until a server can be used.
+// why finds out more about a failure. A server that closes connections without a word may be full, or expect
+// TLS. To distinguish these cases, why opens a second connection. On this connection it first sends nothing,
+// and then the beginning of TLS. The Conn keeps the result until a server can be used.
 func (c *Conn) why(ctx context.Context, server string, err error) error {
 	if errors.Is(err, errNoTLS) {
 		return err

@@ -67,8 +67,8 @@ func (f *FSM) stop(err error) {
 	}
 }
 
-// sink is the FSM as Apply sees it. It passes events to the observer, and outcomes to the waiters of this
-// server's stream.
+// sink is the FSM as the receiver of what state.Apply reports. It passes events to the observer, and
+// outcomes to the waiters of this server's stream.
 type sink FSM
 
 func (f *sink) Events(zxid int64, events []tree.Event) {
@@ -80,7 +80,7 @@ func (f *sink) Events(zxid int64, events []tree.Event) {
 }
 
 func (f *sink) Ended(e *state.Ending) {
-	f.passedOn.Store(false) // the client does not stand in the queue again
+	f.passedOn.Store(false) // the client of a session that ended does not join the queue again
 	if t := f.leads.Load(); t != nil {
 		t.Remove(e.Session.ID)
 	}

@@ -48,12 +48,12 @@ type Options struct {
 	Durable func(index uint64) error
 	Logged  uint64 // index of the newest entry found on the disk
 
-	Reopen func() // called when this server's stream needs another birth; must not block
+	Reopen func() // called when this server's stream must be opened again; must not block
 	Opened func() // called when any server's stream is opened; must not block
 }
 
-// FSM is the state behind its lock, as raft feeds it. Raft calls Apply,
-// Snapshot and Restore from one goroutine.
+// FSM holds the state and its lock, and implements raft.FSM. Raft calls Apply, Snapshot and Restore from one
+// goroutine.
 type FSM struct {
 	o Options
 
@@ -77,7 +77,7 @@ type FSM struct {
 	dead   atomic.Bool
 	config atomic.Bool // the state contains the list of members
 	low    atomic.Bool // a disk was low when the leader sealed the newest entry
-	// the leader refused requests that need more room when it sealed that entry
+	// when the leader sealed that entry, it refused requests that need more room
 	full    atomic.Bool
 	ahead   atomic.Int64                           // in ms; see Ahead
 	counted struct{ requests, bytes atomic.Int64 } // what the log has gained since the last snapshot
@@ -120,7 +120,7 @@ func New(o Options) *FSM {
 // replay is the part of the log that was found on the disk at the start. Before raft runs, the start sets it;
 // later only the goroutine that applies the log changes it.
 type replay struct {
-	from, to uint64 // from the snapshot to the newest entry found; to is 0 once that entry is applied
+	from, to uint64 // from the snapshot to the newest entry found; the field to is 0 once that entry is applied
 	began    time.Time
 }
 

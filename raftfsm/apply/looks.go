@@ -11,8 +11,8 @@ import (
 // Index returns the index of the last log entry applied.
 func (f *FSM) Index() uint64 { return f.index.Load() }
 
-// Term returns the term of the last log entry applied. A caller that needs both calls Index first; then the
-// term is at least as new as the index.
+// Term returns the term of the last log entry applied. A caller that needs the index and the term calls
+// Index first. Then the term is at least as new as the index.
 func (f *FSM) Term() uint64 { return f.term.Load() }
 
 // Zxid returns the zxid of the last change applied.
@@ -48,10 +48,10 @@ func (f *FSM) View(do func(*state.State)) {
 // Ephemerals calls fn for the ephemeral nodes until it returns false. It reads them in pieces: a node that is
 // created or deleted during the call may be listed or not, and a node may be listed twice.
 func (f *FSM) Ephemerals(fn func(session int64, path string) (more bool)) {
-	const most = 256 // how many nodes are read under one hold of the lock; fewer if paths are long
+	const most = 256 // the number of nodes read under one hold of the lock; fewer if paths are long
 	type met struct {
 		session int64
-		end     int // where the path ends in paths
+		end     int // the offset in paths at which the path ends
 	}
 	piece, paths := make([]met, 0, most), make([]byte, 0, 8*most+bounds.MaxPath)
 	var walk tree.EphemeralWalk
@@ -112,8 +112,8 @@ func (f *FSM) Wait(stop <-chan struct{}, done func() bool) bool {
 	}
 }
 
-// Ahead returns how far the leader's clock is ahead of this server's, as the newest entry shows. It returns 0
-// if the entry does not show that, for example because it was written before this start.
+// Ahead returns how far the leader's clock is ahead of this server's, as the newest entry shows. It returns
+// 0 if the entry does not show that, for example because the entry was written before this server started.
 func (f *FSM) Ahead() time.Duration {
 	return max(time.Duration(f.ahead.Load())*time.Millisecond, 0)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Verify reads a snapshot that another server sends, and keeps its state for Restore. The snapshot
-// is published, and becomes this server's, only if it can be read.
+// Verify reads a snapshot that another server sends, and keeps its state for Restore. Only a snapshot that
+// can be read is published and replaces this server's state.
 func (f *FSM) Verify(r io.Reader) error {
 	f.received.Store(nil)
 	restored, at, err := f.read(r)
@@ -75,8 +75,8 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// take returns the state in the snapshot r. If Verify has read a snapshot of the same log position, it
-// returns that state, because the position determines the state.
+// take returns the state in the snapshot r. If Verify has read a snapshot of the same log position, take
+// returns the state that Verify read, because the position determines the state.
 func (f *FSM) take(r io.Reader) (*state.State, state.Position, error) {
 	got := f.received.Swap(nil)
 	if got == nil {

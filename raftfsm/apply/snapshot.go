@@ -46,9 +46,9 @@ func (f *FSM) hold() *snapshot {
 type snapshot struct {
 	f               *FSM
 	state           *state.Snapshot
-	requests, bytes int64             // how much FSM.counted had at that point
+	requests, bytes int64             // the values of FSM.counted at that point
 	sink            raft.SnapshotSink // nil before Persist is called
-	reading         time.Duration     // how long it has read since the last rest
+	reading         time.Duration     // the time spent reading since the last pause
 }
 
 // Persist implements raft.FSMSnapshot.
@@ -64,8 +64,8 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 		return err
 	}
 	// The entries that the snapshot covers no longer count towards the next snapshot. Only a snapshot from
-	// another server resets the counters, and none is installed before Release, so the counters still include
-	// these entries.
+	// another server resets the counters, and raft installs no such snapshot before Release, so the counters
+	// still include these entries.
 	s.f.counted.requests.Add(-s.requests)
 	s.f.counted.bytes.Add(-s.bytes)
 	if !disk.Forgets(sink) {
@@ -74,8 +74,8 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
-// readRest is how long the writer of a snapshot may read before it rests equally long. So a snapshot takes at
-// most half of one processor's time, and holds the state lock for at most half of the time.
+// After the writer of a snapshot has read for readRest, it pauses for as long as it has read. So a snapshot
+// takes at most half of one processor's time, and holds the state lock for at most half of the time.
 const readRest = time.Millisecond
 
 func (s *snapshot) read(fn func()) {

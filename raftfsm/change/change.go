@@ -5,7 +5,8 @@ import "slices"
 // Op is a kind of change.
 type Op string
 
-// The kinds of changes. Operators ask for the first five; reconfig for all but Lead.
+// The kinds of changes. Operators ask for the first five kinds. The request reconfig asks for all kinds but
+// Lead.
 const (
 	Add      Op = "add"      // a server follows without a vote
 	Promote  Op = "promote"  // a member that has caught up votes
@@ -34,7 +35,7 @@ type Change struct {
 	Since int64  `json:"since,omitempty"`
 }
 
-// Voters returns the voters after the change, given those before it.
+// Voters returns the voters after the change, given the voters before it.
 func (c *Change) Voters(now []uint32) []uint32 {
 	rest := make([]uint32, 0, len(now)+1)
 	for _, id := range now {

@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
-// logCache keeps the newest log entries in memory. The leader sends entries to followers from there. logCache
-// omits entries longer than cacheLongest, because a single request may make an entry very long.
+// logCache keeps the newest log entries in memory. The leader sends entries to followers from this cache.
+// logCache omits entries longer than cacheLongest, because a single request may make an entry very long.
 type logCache struct {
 	*raft.LogCache
 	below raft.LogStore

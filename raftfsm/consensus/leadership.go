@@ -5,7 +5,7 @@ import "context"
 // Leadership provides a context for each leadership of this server; the context ends with the leadership.
 type Leadership struct {
 	notes chan bool            // notes from raft; its main loop blocks until a note is received
-	Won   chan context.Context // has length 1: the leadership that has begun
+	Won   chan context.Context // holds at most one leadership: the newest one
 }
 
 // NewLeadership returns the Leadership of a server that does not lead yet.

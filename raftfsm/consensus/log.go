@@ -10,9 +10,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// hcLogger returns a logger for the raft library that writes to ours, nearly all at debug level: the server
-// itself logs each event that matters to an operator once. After closed is set, no line from raft is a
-// warning, because raft is being stopped. A line that the server's log leaves out is not written at all.
+// hcLogger returns a logger for the raft library that writes to the server's log. It writes nearly all lines
+// at debug level, because the server itself logs each event that matters to an operator. After closed is
+// set, no line from raft is a warning, because raft is being stopped. A line below the level of the server's
+// log is not written at all.
 func hcLogger(log *slog.Logger, closed *atomic.Bool) hclog.Logger {
 	lines := lineLogger{log, closed}
 	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: lines, DisableTime: true,
@@ -49,7 +50,7 @@ func (l lineLogger) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// level is where a message of raft's belongs in the server's log.
+// level returns the level at which the server's log gets a message from raft.
 func (l lineLogger) level(msg string) slog.Level {
 	warns := func(begin string) bool { return strings.HasPrefix(msg, begin) }
 	if slices.ContainsFunc(raftWarns, warns) && !l.closed.Load() {

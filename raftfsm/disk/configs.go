@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// configs holds raft's configurations: those of the log entries, in order, and of the snapshots before them.
-// raft knows the newest configuration, but does not report its index. Because raft reads its whole log when
-// it starts, configs sees every configuration in use.
+// configs holds raft's configurations in the order of their indexes: those in the log, and those that came
+// with snapshots. raft knows the newest configuration, but does not report its index. Because raft reads its
+// whole log when it starts, configs sees every configuration in use.
 type configs struct {
 	mu   sync.Mutex
 	list []config
@@ -21,7 +21,7 @@ type configs struct {
 type config struct {
 	index   uint64
 	servers []raft.Server
-	gap     bool // it came with a snapshot, which hides the configurations before it
+	gap     bool // the configuration came with a snapshot, so the configurations before it are not known
 }
 
 // add records a configuration.

@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// StandIn is the type of an entry that the log returns for an entry that only a snapshot covers. raft only
-// compares it with an entry of the leader.
+// StandIn is the type of the entry that the log returns in place of an entry that only a snapshot covers.
+// raft does nothing with such an entry but compare it with an entry of the leader.
 const StandIn = raft.LogType(255)
 
 // covered remembers the entries that snapshots have replaced in a follower's log. Before raft stores new
@@ -18,8 +18,8 @@ const StandIn = raft.LogType(255)
 // the new entries, and the leader would send the snapshot again and again. So covered holds
 //
 //   - the term of the entry at which each of the last two snapshots was taken;
-//   - the last index of the log when a snapshot replaced all of it. raft still believes in those entries, and
-//     learns from covered that they are not the leader's.
+//   - the last index of the log when a snapshot replaced all of it. raft still expects these entries in the
+//     log, and learns from covered that they differ from the leader's.
 type covered struct {
 	mu     sync.Mutex
 	ends   [2]raft.Log // index and term of the last entry in each of the last snapshots, newest snapshot first
@@ -55,7 +55,7 @@ func (c *covered) beginOwn(index uint64) error {
 }
 
 // beginSent refuses a snapshot of another server until raft has recorded this server's own snapshot.
-// Otherwise raft would record the own snapshot after the other, and take it for the newest.
+// Otherwise raft would record its own snapshot after the other server's, and take its own for the newest.
 func (c *covered) beginSent(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *covered) beginSent(index uint64) error {
 	return nil
 }
 
-// ownDone ends what beginOwn has begun.
+// ownDone records that raft is done with the snapshot for which beginOwn was called.
 func (c *covered) ownDone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,8 +96,7 @@ func (c *covered) stored() {
 	c.mu.Unlock()
 }
 
-// get turns l into a stand-in, if there is one for an entry that is not in the log. It reports whether there
-// is.
+// get sets l to the stand-in for an entry that is not in the log. It reports whether covered has a stand-in.
 func (c *covered) get(index uint64, l *raft.Log) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +107,7 @@ func (c *covered) get(index uint64, l *raft.Log) bool {
 		}
 	}
 	if c.ends[0].Index < index && index <= c.gone {
-		*l = raft.Log{Index: index, Type: StandIn} // no entry has term 0
+		*l = raft.Log{Index: index, Type: StandIn} // term 0, which no entry of the leader has
 		return true
 	}
 	return false

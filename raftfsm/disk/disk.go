@@ -28,8 +28,8 @@ type Options struct {
 	LogStore string
 	// SnapshotRetain is how many snapshots are kept.
 	SnapshotRetain int
-	// Memory holds the data of a server without a data directory between two lives in one process; nil: the
-	// server keeps no data between them.
+	// Memory holds the data of a server without a data directory between two lives in one process; nil: every
+	// life begins without data.
 	Memory *Stores
 	// Files are the files of the data directory; nil: the operating system's files.
 	Files *Files
@@ -309,7 +309,7 @@ func (d *Disk) LogAfter(index uint64) int64 {
 // InMemory reports whether the server has no data directory. Its data then ends with the process.
 func (d *Disk) InMemory() bool { return d.dir == nil }
 
-// Sizes returns how many bytes the files of the snapshots, and those of the log, have in total.
+// Sizes returns the total size of the snapshot files and the total size of the log files, in bytes.
 func (d *Disk) Sizes() (snapshots, log int64) {
 	if d.dir == nil {
 		return 0, 0

@@ -101,8 +101,8 @@ func MakeDir(dir string, fill func() error) error {
 	return fmt.Errorf("%s was not made: %w", dir, err)
 }
 
-// While Replace works on a directory, its new content stands in replacingDir; no server starts on
-// it.
+// While Replace works on a directory, the new content is in the subdirectory replacingDir. No server starts
+// on a directory that has this subdirectory.
 const replacingDir = "recovering"
 
 // parts are the files of a data directory. Replace moves the identity last, when the other files are durable,
@@ -111,8 +111,9 @@ var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
 // Replace gives the data directory new content, as Found makes it, and keeps the old content in a
 // subdirectory named old. If an earlier Replace has kept content there, that content gets a number after its
-// name. was is the identity that the directory had when f and write were made from its content; no server may
-// have been started on it since. If Replace is interrupted, another call finishes it.
+// name. The argument was is the identity that the directory had when the caller made f and write from its
+// content. If a server has started on the directory since, Replace returns an error. If Replace is
+// interrupted, another call finishes it.
 func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
 	return alone(dir, func() error {
 		if Interrupted(dir, old) {
@@ -162,7 +163,8 @@ func numberOld(old string) error {
 	if to == old {
 		return nil
 	}
-	// Otherwise FinishReplace would believe that it has already moved the next content.
+	// If the old directory kept its name, finishReplace would believe that it had already moved the content
+	// there.
 	return errors.Join(os.Rename(old, to), vfs.OS.SyncDir(filepath.Dir(old)))
 }
 

@@ -30,8 +30,8 @@ type Identity struct {
 	Observers []uint32          `json:"observers,omitempty"`
 
 	// Expected is the index of a log entry. At that entry the cluster expected this server with an empty
-	// directory, and admitted this directory. Any other directory that the log has for this server, up to
-	// that entry, is older. Expected is 0 if this server was a member when the cluster formed.
+	// directory, and admitted this directory. Any other directory that the log names for this server up to that
+	// entry is older. Expected is 0 if this server was a member when the cluster formed.
 	Expected uint64 `json:"expected,omitempty"`
 
 	// A copy of the directory differs from the original in the number of its starts, and in the random name
@@ -96,7 +96,7 @@ func makeDir(fs vfs.FS, path string) error {
 	var made []string
 	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
 		if there, err := vfs.Exists(fs, p); err != nil || there || p == filepath.Dir(p) {
-			break // the system does not let this process look at the file, so the file is not a server's
+			break // if err is set, this process may not look at p, so p is not a server's directory
 		}
 		made = append(made, p)
 	}

@@ -22,7 +22,7 @@ type Stores struct {
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
 	Identity  *Identity // identity of a server without a data directory
-	Seen      *[]byte   // the progress that other servers have shown to it
+	Seen      *[]byte   // the progress that other servers have shown to this server
 	closers   []io.Closer
 }
 

@@ -41,7 +41,7 @@ type watchdog struct {
 type storeCall struct {
 	what  string
 	nth   uint64 // number of the call among all calls; the first is 1
-	ticks int    // how many ticks of watch it has seen
+	ticks int    // ticks of the method watch since the call began
 }
 
 // run makes one call and times it.

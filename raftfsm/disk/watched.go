@@ -173,8 +173,8 @@ func (d *Disk) mayRunAhead(logs []*raft.Log) bool {
 	return true
 }
 
-// Writing returns the number of the oldest write that still runs: of an entry of the log, of a term or of a
-// vote. It returns 0 if no such write runs.
+// Writing returns the number of the oldest write of a log entry, a term or a vote that still runs. It
+// returns 0 if no such write runs.
 func (d *Disk) Writing() (call uint64) {
 	d.dog.mu.Lock()
 	defer d.dog.mu.Unlock()
@@ -231,10 +231,10 @@ func (s watchedStable) GetUint64(k []byte) (uint64, error) {
 }
 
 // watchedSnapshots is a raft.SnapshotStore whose calls the watchdog watches. Because it may take long to
-// write or read a snapshot, the watchdog times only the begin and the end of a write. An error in between
+// write or read a snapshot, the watchdog times only the start and the end of a write. An error in between
 // also ends the server.
 //
-// It verifies a snapshot of another server before it publishes it, and every snapshot while raft reads it. A
+// A snapshot of another server is verified before it is published, and every snapshot while raft reads it. A
 // snapshot that one server's disk has damaged must be reported, and must not become the state of another
 // server.
 type watchedSnapshots struct {
@@ -312,11 +312,12 @@ func (s *watchedSink) endCheck() error {
 	return c.end()
 }
 
-// Write refuses a snapshot of another server that would take this server back. raft installs any snapshot and
-// empties the log, even if the snapshot is late. The leader may have given up on a late snapshot, and sent a
-// newer snapshot and more entries, on which it relies. raft's main loop calls Write. Until Write returns, no
-// other code installs a snapshot or applies an entry, so the answer of Write stays true. If the leader still
-// waits, it sends the snapshot again, and Port.toRaft answers that this server has it.
+// Write refuses a snapshot of another server that would set this server back to an older state. raft
+// installs any snapshot and empties the log, even if the snapshot is late. The leader may have given up on a
+// late snapshot, and sent a newer snapshot and more entries, on which it relies. raft's main loop calls
+// Write. Until Write returns, no other code installs a snapshot or applies an entry, so the answer of Write
+// stays true. If the leader still waits, it sends the snapshot again, and Port.toRaft answers that this
+// server has it.
 func (s *watchedSink) Write(b []byte) (n int, err error) {
 	if s.check != nil && s.d.HasApplied(s.index) {
 		return 0, fmt.Errorf("the snapshot that another server sent is late: this server has already "+

@@ -98,7 +98,7 @@ func (r *Raft) Stand() error {
 // leadership.
 type moment struct {
 	term    uint64
-	contact time.Time // last contact with a leader, or with a candidate that got a vote; zero: any
+	contact time.Time // last contact with a leader, or with a candidate that got a vote; zero: not compared
 }
 
 func (r *Raft) moment() moment { return moment{r.CurrentTerm(), r.LastContact()} }
@@ -138,7 +138,7 @@ func (r *Raft) withdraw(m moment) bool {
 // Forget makes raft drop the leader of a term, after that server has stopped leading. It does nothing if raft
 // knows a newer term by then.
 func (r *Raft) Forget(term uint64) {
-	if _, votes := r.voters(); votes { // an empty log would get the vote
+	if _, votes := r.voters(); votes { // a server with an empty log would grant the vote; see followIn
 		_ = r.followIn(term+1, true)
 	}
 }
@@ -148,7 +148,7 @@ func (r *Raft) Forget(term uint64) {
 // knows a leader, it ignores the request unless forget is set.
 func (r *Raft) followIn(term uint64, forget bool) error {
 	h := r.Header()
-	h.Addr = nil // raft compares it with its leader's address, which may now be this server's
+	h.Addr = nil // raft compares Addr with the leader's address, which may now be this server's
 	var resp raft.RequestVoteResponse
 	return r.Trans.RequestVote(peer.ServerID(r.ID), r.Self,
 		&raft.RequestVoteRequest{RPCHeader: h, Term: term, LeadershipTransfer: forget}, &resp)

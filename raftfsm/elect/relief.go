@@ -24,11 +24,11 @@ type Relief struct {
 	Log     *slog.Logger
 
 	call   uint64        // number of the running write at the last look; 0: none ran
-	stuck  time.Duration // how long, at least, that write has been running
-	worst  time.Duration // the longest write that ended in this span; before is that of the span before it
+	stuck  time.Duration // the shortest time for which that write may have been running
+	worst  time.Duration // the longest write that ended in this span; before: in the span before it
 	before time.Duration
 	span   int // number of looks since this span began
-	tried  int // how often this server has tried, in this stall, to give the leadership away
+	tried  int // how often this server has tried to give the leadership away in this stall
 	rest   int // number of looks until the next try
 
 	barred time.Time // since when raft accepts no entries; zero: raft accepts them

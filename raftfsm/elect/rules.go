@@ -44,17 +44,17 @@ const (
 // Opinion is what a server learns from one voter's answer, or from its silence. A
 // voter that did not answer may still vote.
 type Opinion struct {
-	Before bool // it stands before this server
-	Silent bool // it has not heard of a leader either
-	Vacant bool // it knows no leader
+	Before bool // the voter's turn to stand for election comes before this server's
+	Silent bool // the voter has not heard from a leader either
+	Vacant bool // the voter knows no leader
 	Leads  bool
-	Longer bool // its log is longer, so it does not vote for this server
-	Short  bool // its log is shorter, so this server does not vote for it
-	Linked bool // it has a connection to the leader
-	Stands bool // it stands for election now
-	Mute   bool // it did not answer, so it may still follow the leader
-	Gone   bool // its process is gone
-	Lower  bool // its id is lower
+	Longer bool // the voter's log is longer, so the voter does not vote for this server
+	Short  bool // the voter's log is shorter, so this server does not vote for the voter
+	Linked bool // the voter has a connection to the leader
+	Stands bool // the voter stands for election now
+	Mute   bool // the voter did not answer, so it may still follow the leader
+	Gone   bool // the voter's process is gone
+	Lower  bool // the voter's id is lower than this server's
 }
 
 // opinionOf returns a voter's opinion of a leader (0: no leader is known) from the voter's answer; own is the

@@ -125,7 +125,7 @@ func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) boo
 }
 
 // idle waits for d. It returns true if nothing has happened by then: the moment is still m, and this server
-// knows no leader except but.
+// knows no leader other than the server but.
 func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uint32) bool {
 	const step = time.Millisecond // check each step whether another server leads
 	for ; d > 0; d -= step {
@@ -154,8 +154,8 @@ func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) 
 	}
 }
 
-// survey asks all voters except dead. Answers take long on a busy machine, so survey waits until it has
-// enough answers or this server knows another leader.
+// survey asks all voters except the server dead (0: all voters). Answers take long on a busy machine, so
+// survey waits until it has enough answers or this server knows another leader.
 func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey) {
 	ctx, cancel := context.WithTimeout(ctx, e.Heartbeat)
 	defer cancel()
@@ -206,7 +206,7 @@ func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey)
 type vacancy struct {
 	moment moment
 	since  time.Time     // start of the time in which raft was idle and nothing happened; zero: unknown
-	took   time.Duration // how long raft was busy before since
+	took   time.Duration // how long raft was busy before the time since
 	last   time.Time     // when this server last stood for election
 	tries  int           // how many elections failed in quick succession
 }

@@ -51,7 +51,7 @@ func (ls *Links) Add(l *Link) bool {
 	return !ls.closed
 }
 
-// called without the lock, because with TLS it may wait for the other server
+// Remove closes and removes a link.
 func (ls *Links) Remove(l *Link) {
 	l.Conn.Close() // without the lock: with TLS it may wait for the other server
 	ls.mu.Lock()
@@ -166,8 +166,8 @@ func (l *Link) Pop() (_ entries.Block, ok bool) {
 	return bl, true
 }
 
-// Push queues a block. While the queue is full it waits; the connection is not read then, so its server waits
-// as well. It returns false when the term is over.
+// Push queues a block. While the queue is full, Push waits; the connection is not read during that time, so
+// the other server waits as well. Push returns false when the term is over.
 func (l *Link) Push(bl entries.Block) bool {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()

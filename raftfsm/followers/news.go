@@ -20,8 +20,8 @@ import (
 // would take that long. A nudge is an empty AppendEntries from the leader of the entry's own term, which says
 // that the entry is committed. A follower in a newer term rejects it.
 //
-// A nudge waits until its follower has stored the entry: the other servers may have committed it before it
-// arrived there.
+// A nudge is sent only after its follower has stored the entry, because the other servers may have committed
+// the entry before it arrived at the follower.
 //
 // A nudge costs as much as the entry. So only servers at which a client may wait get a nudge at once: those
 // that own sessions, those whose requests were in the entry, and, after the leader's own acts, all servers.
@@ -137,15 +137,15 @@ func (g *News) Tell() {
 	clear(g.asked)
 }
 
-// TellBefore announces the last commit while the next entry is being filled. The servers with requests in
-// that entry stay noted.
+// TellBefore announces the last commit while the next entry is being filled. The field asked keeps the
+// servers with requests in that entry.
 func (g *News) TellBefore() {
 	asked := maps.Clone(g.asked)
 	g.Tell()
 	g.asked = asked
 }
 
-// tellRest tells the followers that Tell has not told.
+// tellRest tells the last commit to the followers that Tell left out.
 func (g *News) tellRest() {
 	at, ok := g.applied()
 	g.mu.Lock()

@@ -7,20 +7,19 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Stored records, while this server leads, how far each other server's log is known to agree with its own.
-// Raft knows it too, but does not export it.
+// Stored records, while this server leads, how far each other server's log is known to agree with this
+// server's log. Raft has this record too, but does not export it.
 type Stored struct{ by sync.Map } // *storedBy, by server id
 
 // storedBy records how far one server's log is known to agree.
 type storedBy struct {
-	grown signal.Signal // sent when at changes; it has one waiter
+	grown signal.Signal // sent when the field at changes; one goroutine waits for it
 
 	mu sync.Mutex
-	at state.Position // up to its index the server's log is equal to that of the leader of its term
+	at state.Position // up to at.Index, the server's log is equal to the log of the leader of at.Term
 }
 
-// Note records that a server answered: its log agrees, up to an index, with the log of the leader of that
-// term.
+// Note records that a server answered: up to at.Index, its log agrees with the log of the leader of at.Term.
 func (s *Stored) Note(id uint32, at state.Position) { s.of(id).note(at) }
 
 func (s *Stored) of(id uint32) *storedBy {

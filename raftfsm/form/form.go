@@ -285,8 +285,8 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 	incarnation, known := st.Incarnations[f.o.List.ID]
 	_, member := st.Members[f.o.List.ID]
 	if incarnation == "" {
-		// That server may have restarted, and may not have replayed its log as far as the entry in which this
-		// server opened its stream. So use the answer of a server that has replayed more.
+		// The server with the best knowledge may have restarted, and may not have replayed its log as far as the
+		// entry in which this server opened its stream. So use the answer of a server that has replayed more.
 		for i := range formed {
 			o := &formed[i]
 			theirs := o.Incarnations[f.o.List.ID]
@@ -320,8 +320,8 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 }
 
 // checkCopy refuses to start from an old copy of the data directory. Such a copy has a shorter log than this
-// server has shown to others. A server that does not answer now detects the copy later, when it calls; see
-// confirm.
+// server has shown to others. A server that does not answer now detects the copy later, when it calls this
+// server; see confirm.
 func (f *Forming) checkCopy(ctx context.Context) error {
 	id := f.o.Disk.Identity()
 	now := peer.Shown{Start: id.Start, Life: id.Life}

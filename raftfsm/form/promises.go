@@ -13,9 +13,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// Promises records how long the log in each other server's data directory was at last. With this record, this
-// server detects a directory that was replaced by an old copy. The record is on disk. If a crash loses the
-// newest part of the record, this server may fail to detect an old copy.
+// Promises records the last log position that each other server's data directory has shown. With this
+// record, this server detects a directory that was replaced by an old copy. The record is on disk. If a
+// crash loses the newest part of the record, this server may fail to detect an old copy.
 type Promises struct {
 	disk  *disk.Disk
 	log   *slog.Logger

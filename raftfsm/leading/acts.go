@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	actsInEntry = 100  // the state is locked while all of an entry is applied
-	endsInEntry = 1000 // sessions that end, and their nodes
-	endBytes    = 64   // the encoded end of a session is not longer
+	actsInEntry = 100  // limit of acts in an entry, because the state is locked while an entry is applied
+	endsInEntry = 1000 // limit of the sessions that end and their nodes, counted together
+	endBytes    = 64   // length of the longest encoded end of a session
 )
 
 // actQueue holds the requests that the leader itself makes. The queue ends with the term, so no request in it

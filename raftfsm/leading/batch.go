@@ -16,7 +16,7 @@ func (t *Term) batch() error {
 	t.working.take()
 	defer t.working.give()
 	size := 1 << 10
-	var empty []byte // not passed to raft yet
+	var empty []byte // a buffer that raft does not have yet
 	crowd, passing := stream.NewCrowd(t.ctx), &handoff{t: t}
 	for t.ctx.Err() == nil {
 		if empty == nil {
@@ -25,7 +25,7 @@ func (t *Term) batch() error {
 		t.requests = 0
 		entry := t.fill(entries.Begin(empty, t.options()))
 		if len(entry) == entries.HeaderSize {
-			runtime.Gosched() // the replies first
+			runtime.Gosched() // let the goroutines that send replies run first
 			t.news.Tell()
 			select {
 			case <-t.ctx.Done():

@@ -4,14 +4,14 @@
 // publishes the members.
 //
 // A term lives in three goroutines and those of its links. The batcher alone fills and proposes entries; it
-// holds the term's baton except while it waits for raft. The duties queue what the leader proposes on its own
-// account in the term's acts, which have a lock of their own. Nothing of a term outlives it but
-// [Leader].Stored.
+// holds the term's baton except while it waits for raft. The duties queue what the leader proposes on its
+// own account in the term's acts, which have a lock of their own. Only [Leader].Stored outlives a term.
 //
-//   - leader.go begins and ends terms; term.go is one of them, and options.go is what it has of the server.
+//   - leader.go begins and ends terms; term.go has the type Term, and options.go has what a term gets from
+//     the server.
 //   - batch.go proposes entries, which fill.go fills from streams, links and acts.go; handoff.go lets a
 //     request wait for the next owner of a lock.
-//   - duties.go is what else a leader does; link.go takes in what followers send.
+//   - duties.go has the leader's other work; link.go receives what followers send.
 //   - member.go changes the members, and publish.go tells clients of them; layout.go asks whether all
-//     understand tickets and --one-layout.
+//     members understand tickets and --one-layout.
 package leading

@@ -27,9 +27,9 @@ func (t *Term) options() (o byte) {
 }
 
 // fill appends the leader's own acts and blocks of every server's stream. All servers with waiting requests
-// get equal shares of the entry, so that no server's clients wait for another's. Whatever a server leaves of
-// its share the others may use. The servers take turns to begin, because a request too large for any share
-// takes an entry of its own.
+// get equal shares of the entry, so that no server's clients wait for another's. If a server does not use
+// all of its share, other servers use the rest. The servers take turns to be first, because a request too
+// large for any share takes an entry of its own.
 func (t *Term) fill(entry []byte) []byte {
 	before := len(entry)
 	entry, more := t.acts.take(entry)
@@ -63,7 +63,7 @@ func (t *Term) fill(entry []byte) []byte {
 type filling struct {
 	t        *Term
 	entry    []byte
-	requests int // how many more fit
+	requests int // how many more requests fit
 }
 
 // left returns how many more bytes fit. It returns 0 if the number of requests is at its limit.

@@ -25,16 +25,16 @@ type handoff struct {
 	began time.Time     // when the last entry was given to raft
 	took  time.Duration // the recent average time of an entry
 	due   bool          // the last entry may have passed a lock on
-	vain  int           // waits in vain, one after the other
+	vain  int           // number of successive waits in vain
 	rests int           // hand-offs skipped after the last wait in vain
 	rest  int           // hand-offs still to be skipped
 }
 
 const (
 	handoffWait = 5 * time.Millisecond // the longest wait for a hand-off
-	// the most creates in an entry that waits; more creates come from many busy clients
+	// the leader does not wait if an entry has more creates, because they come from many busy clients
 	handoffCreates = 4
-	handoffRests   = 256 // the most hand-offs that are not waited for
+	handoffRests   = 256 // the leader skips at most this many hand-offs before it waits again
 )
 
 func (h *handoff) proposed() { h.began = time.Now() }

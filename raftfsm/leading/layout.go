@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// begin asks the members, unless the state already has their answer. The term has applied all earlier entries
-// by now.
+// begin asks the members whether they understand OneLayout, unless the state already has their answer. The
+// term has applied all earlier entries by now.
 func (l *oneLayout) begin(t *Term) {
 	if !t.o.OneLayout {
 		return
@@ -53,7 +53,7 @@ func (t *Term) LayoutWaits() string { return t.layout.waits() }
 const TicketsVersion = 3
 
 // AllowTickets allows tickets in the cluster, once every member says that it understands them. It returns
-// when this server has applied that.
+// when this server has applied the entry that allows them.
 func (t *Term) AllowTickets(ctx context.Context) error {
 	if t.o.State.HasTickets() {
 		return nil
@@ -78,7 +78,7 @@ func ErrOlder(id uint32) error {
 }
 
 // allUnderstand returns an error unless every member says that it understands a version. A member that does
-// not would stop at an entry of that version.
+// not understand the version would stop at an entry of that version.
 func (o *Options) allUnderstand(ctx context.Context, version int) error {
 	if o.Port == nil {
 		return nil

@@ -13,12 +13,12 @@ import (
 
 // Leader runs the terms of this server. The zero value leads none.
 type Leader struct {
-	// Stored is how far the others' logs are, while this server leads.
+	// Stored records how far the other servers' logs agree with this server's log, while this server leads.
 	Stored followers.Stored
 
 	o    Options
 	term atomic.Pointer[Term] // the term in which this server leads; nil: it does not lead
-	won  atomic.Int64         // elections
+	won  atomic.Int64         // how many terms have begun
 }
 
 // Use sets what Run needs.
@@ -107,7 +107,7 @@ func (l *Leader) runTerm(ctx context.Context) error {
 		return err
 	}
 	// The batcher may be waiting for raft, which may never answer, so this goroutine does not wait for the
-	// batcher. It takes the baton instead: without it the batcher does nothing if raft answers later.
+	// batcher. It takes the baton instead: without the baton the batcher does nothing if raft answers later.
 	t.working.take()
 	defer t.working.give()
 	return ctx.Err()

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// termBegins is the time between looks of an elected server whether its term has begun.
+// An elected server checks every termBegins whether its term has begun.
 const termBegins = time.Millisecond
 
 // ServeLink is the leader's end of a link. It returns when the link or the term ends.

@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	askTime = time.Second // how long a server may take to answer what it is doing
+	askTime = time.Second // the time within which a server must report its status
 
 	linkPatience = 2 * time.Second // how long a new leader waits for servers to say how far they are
-	// followSilence is how long a silent server still counts as following: it reports several times a second.
+	// followSilence is how long a silent server still counts as following; a server that follows reports
+	// several times a second.
 	followSilence = 2 * time.Second
 	linkPoll      = 20 * time.Millisecond
 )
@@ -48,9 +49,9 @@ func (t *Term) Change(ctx context.Context, c change.Change) error {
 	return err
 }
 
-// safe refuses a change of the voters if, after it, the voters that follow would be no majority: the cluster
-// would stop with the change. A server that is silent at the moment gets a while to be heard, because this
-// leader may have just begun, and a broken link comes back.
+// safe refuses a change of the voters after which the voters that follow would not be a majority, because
+// the cluster would stop. It waits for a while for a server that is silent, because this leader may have
+// just begun, or a broken link may come back.
 func (t *Term) safe(ctx context.Context, c *change.Change, servers []raft.Server) error {
 	was := votersOf(servers)
 	voters := c.Voters(was)
@@ -155,7 +156,7 @@ func (t *Term) change(ctx context.Context, c change.Change, is *raft.Server, pre
 		return nil
 	case change.Remove:
 		if t.farewell(ctx, &c) {
-			c.Words = "" // they are published
+			c.Words = "" // the words are published already
 		}
 		err := t.done(ctx, &c, r.RemoveServer(is.ID, prev, 0))
 		if err == nil {

@@ -47,7 +47,7 @@ type Options struct {
 	// Heard appends the sessions that this server heard from since the last call.
 	Heard func(list []state.Touch, all bool) []state.Touch
 
-	Heartbeat         time.Duration // timeout
+	Heartbeat         time.Duration // heartbeat timeout
 	MinSessionTimeout time.Duration
 	TouchEvery        time.Duration // time between reports of sessions
 	SweepInterval     time.Duration

@@ -53,7 +53,7 @@ const foundingVersion = 2
 
 // understand reports whether all voters say that they understand a version. A voter that does not answer may
 // run an older release. Unlike allUnderstand it does not wait for observers: a cluster begins without them,
-// and one of an older release then stops at the first entry.
+// and an observer of an older release then stops at the first entry.
 func (o *Options) understand(ctx context.Context, version int) bool {
 	ctx, cancel := context.WithTimeout(ctx, foundingWait)
 	defer cancel()
@@ -76,8 +76,8 @@ func (o *Options) understand(ctx context.Context, version int) bool {
 	return all
 }
 
-// describe returns raft's servers as they will be published. The list is not complete until all have said
-// where clients reach them.
+// describe returns raft's servers as they will be published. The list is not complete until all servers have
+// said where clients reach them.
 func (o *Options) describe(s *state.State, servers []raft.Server,
 	written string) (list []state.Server, complete bool) {
 	if written == "" {
@@ -130,8 +130,8 @@ func (t *Term) note(c *change.Change) error {
 }
 
 // farewell publishes the members without a server that asked to leave, and waits until that server has seen
-// this. Only while it is still a member can it answer the client that asked. The caller removes the server
-// next; if that fails, the full list is published again.
+// the new list. That server can answer the client that asked only while it is still a member. The caller
+// removes the server next; if that fails, the full list is published again.
 func (t *Term) farewell(ctx context.Context, c *change.Change) bool {
 	if c.By != c.ID || c.Words == "" || c.More {
 		return false
@@ -144,7 +144,7 @@ func (t *Term) farewell(ctx context.Context, c *change.Change) bool {
 	f := t.o.State
 	if f.Wait(ctx.Done(), func() bool { return t.published() != was }) {
 		end := f.Index()
-		for t.Progress()[c.ID] < end && ctx.Err() == nil { // progress is unknown at first if it led
+		for t.Progress()[c.ID] < end && ctx.Err() == nil { // a server that led has no progress at first
 			signal.Pause(ctx, farewellLook)
 		}
 	}
@@ -157,7 +157,8 @@ func (t *Term) published() (version int64) {
 	return version
 }
 
-// silence holds back, for d, publishing without renew and changes by other servers; 0 ends it.
+// For the duration d, silence delays the publishing without renew and the changes by other servers. If d is
+// 0, silence ends the delay.
 func (p *notice) silence(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

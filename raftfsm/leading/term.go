@@ -21,7 +21,7 @@ import (
 type Term struct {
 	o *Options
 
-	number    uint64 // raft's
+	number    uint64 // raft's number of the term
 	ctx       context.Context
 	began     time.Time
 	deadlines *apply.Deadlines
@@ -33,7 +33,7 @@ type Term struct {
 	members   signal.Signal   // sent when a member has announced itself
 	notice    notice          // what is published about the members
 	full      atomic.Bool     // requests that need more room are refused
-	low       atomic.Bool     // because a disk is low
+	low       atomic.Bool     // such requests are refused because a disk is low
 	layout    oneLayout       // whether contenders of another layout are refused
 	working   baton           // held by the batcher, except while it waits for raft
 
@@ -100,20 +100,19 @@ func (t *Term) TooOld(id uint32, st *peer.Status) error {
 }
 
 // oneLayout says whether the entries of a term carry entries.OneLayout. Release 0.1.0 cannot read such
-// entries.
-// So the term waits until the cluster may have tickets: every member has said then that it runs a later
-// release. The state remembers that, so that the next leader need not ask.
+// entries. So the term waits until the cluster may have tickets: every member has said then that it runs a
+// later release. The state remembers that, so that the next leader need not ask.
 type oneLayout struct {
 	on  atomic.Bool
 	why atomic.Pointer[string] // why it is off although Options.OneLayout is on; nil: nothing is wrong
 }
 
 // notice is the leader's record of what it publishes about the members in /zookeeper/config. Raft's
-// configuration determines the members. Their descriptions come from the operator's change; if it has none,
-// from the leader's own list; and if that has none, from the members themselves.
+// configuration determines the members. Their descriptions come from the operator's change. If the change
+// has none, they come from the leader's own list; if that list has none, from the members themselves.
 type notice struct {
 	mu     sync.Mutex
-	words  string    // the descriptions of the last change in this term; empty: those in the state hold
+	words  string    // the descriptions of the last change in this term; empty: those in the state
 	last   string    // the text that was proposed last in this term
 	silent time.Time // until when more changes may follow
 	by     uint32    // the server that makes these changes

@@ -26,7 +26,7 @@ func Adopt(cluster string, zxid int64, sessions []session.Session, nodes *tree.M
 
 // Refound turns the state into that of another cluster, at the given time. The new cluster has no members.
 // Requests under way in the old cluster do not count. Refound empties the node that lists the members, so
-// that it sends no client to the old servers: a single server would never overwrite it.
+// that the list sends no client to the old servers. A single server would never overwrite the list.
 func (s *State) Refound(cluster string, now int64) {
 	if s.ConfigData() != "" {
 		s.change = tree.Change{Time: now}
@@ -44,8 +44,8 @@ func (s *State) Refound(cluster string, now int64) {
 	s.sessions.Renumber(clusterPrefix(cluster))
 }
 
-// Raise continues from a higher zxid: to a client that has seen a later state than this one, new changes must
-// not look old.
+// Raise makes the state continue from a higher zxid. A client may have seen a later state than this one, and
+// new changes must not look old to that client.
 func (s *State) Raise(zxid int64) { s.zxid = max(s.zxid, zxid) }
 
 // EndSessions ends all sessions, each by a change of its own at the given time,

@@ -131,8 +131,8 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 	return nil
 }
 
-// applyWrite runs a client's write, if its session is still attached as it was when the client
-// sent the request.
+// applyWrite runs a client's write, unless the session has ended, or was attached to another connection,
+// since the client sent the write.
 func (s *State) applyWrite(r *Request, to Sink) {
 	sess, ok := s.attached(r)
 	if !ok {

@@ -37,7 +37,7 @@ type beginner struct {
 	nodes int32
 }
 
-// RateNodes returns how many nodes of rates count for their bounds.
+// RateNodes returns how many nodes the rates of the cluster have, as counted for RateBounds.All.
 func (s *State) RateNodes() int { return int(s.begun.all) }
 
 // tooMany says which bound further nodes would exceed.

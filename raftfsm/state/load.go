@@ -12,7 +12,7 @@ import (
 )
 
 // chunks cuts a snapshot, which arrives in pieces of any length, into its chunks. It verifies each chunk and
-// passes it to take, which must not keep the chunk's memory.
+// passes it to the function take, which must not keep the chunk's memory.
 type chunks struct {
 	take  func(kind byte, payload []byte) error
 	rest  []byte // bytes that do not make a whole chunk yet
@@ -38,7 +38,7 @@ func (c *chunks) Write(piece []byte) (int, error) {
 	return len(piece), err
 }
 
-// cut handles the whole chunks of b and returns the rest.
+// cut handles every complete chunk of b and returns the bytes after them.
 func (c *chunks) cut(b []byte) (rest []byte, err error) {
 	if !c.magic {
 		if len(b) < len(snapshotMagic) {
@@ -112,13 +112,13 @@ func CheckSnapshot(from io.Reader) error {
 	return c.read(from)
 }
 
-// ReadPosition reads a snapshot's place in the log from its beginning.
+// ReadPosition returns a snapshot's place in the log. It reads only the beginning of the snapshot.
 func ReadPosition(from io.Reader) (Position, error) {
 	_, at, err := readHead(from)
 	return at, err
 }
 
-// ReadCluster reads from a snapshot's beginning to which cluster it belongs.
+// ReadCluster returns the cluster to which a snapshot belongs. It reads only the beginning of the snapshot.
 func ReadCluster(from io.Reader) (string, error) {
 	s, _, err := readHead(from)
 	return s.clusterID, err
@@ -222,8 +222,8 @@ func (d *decoder) loadSessions() error {
 	return d.begin(d.state)
 }
 
-// ReadNodes reads and verifies a whole snapshot, and returns the state without its tree. It calls begin with
-// that state before the first node, and then each for every node.
+// ReadNodes reads and verifies a whole snapshot, and returns the state without its tree. Before the first
+// node it calls the function begin with that state. Then it calls the function each for every node.
 func ReadNodes(from io.Reader, begin func(*State) error, each func(path string, i *tree.Info) error) (*State,
 	error) {
 	d := newDecoder(begin, tree.NewReader(each))
@@ -255,7 +255,7 @@ func (d *decoder) finish() error {
 	return d.state.complete(t)
 }
 
-// complete adds the tree to the state, and checks that both fit together.
+// complete adds the tree to the state, and checks that the tree fits the sessions and the rates.
 func (s *State) complete(t *tree.Tree) error {
 	s.tree = t
 	info, _ := s.tree.Get(ConfigPath)

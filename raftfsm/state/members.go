@@ -90,7 +90,7 @@ func otherPort(peer, client int) int {
 			return p
 		}
 	}
-	return peer - 2 // now client is 65535, or differs from peer - 2
+	return peer - 2 // differs from client, unless peer is 65535 and client is 65533
 }
 
 // ErrNumber marks text in a line that is not a number, or a number out of range. ZooKeeper has a different
@@ -123,8 +123,8 @@ func ParseAddresses(id uint32, value string) (Server, error) {
 	return s, err
 }
 
-// parse reads host:port:port[:role][;[host:]port]. With two, the first two ports must be present and differ.
-// Otherwise parse keeps a second port only if it differs from the first.
+// parse reads host:port:port[:role][;[host:]port]. If two is true, the first two ports must be present and
+// differ. Otherwise parse keeps a second port only if it differs from the first.
 func (s *Server) parse(value string, two bool) error {
 	s.Voter = true
 	where, client, _ := strings.Cut(strings.TrimSpace(value), ";")
@@ -231,8 +231,8 @@ func joinHost(host, port string) string {
 	return host + ":" + port
 }
 
-// Describe copies the ports and addresses that only words contain; words are an operator's lines of
-// ConfigPath. It does so only if words have this server with the same address.
+// Describe takes the election port and the client address from the argument words, an operator's lines of
+// ConfigPath. It does so only if these lines have this server with the same address.
 func (s *Server) Describe(words map[uint32]Server) {
 	w, ok := words[s.ID]
 	if !ok || w.Peer != s.Peer {

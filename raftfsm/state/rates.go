@@ -29,10 +29,10 @@ type Draw struct {
 // them delays only draws.
 const drawLane = -3
 
-// Request returns the request for the draw. The outcome's Reply is for ReadDrawn. BADARGUMENTS says that the
-// node has other data, BADVERSION that its window is shorter than the draw's time, UNIMPLEMENTED that the
-// cluster may not have tickets yet, QUOTAEXCEEDED with a text that a bound is reached; other codes are those
-// of a write to the node, or of its creation.
+// Request returns the request for the draw. ReadDrawn reads the outcome's Reply. The outcome's Code is
+// BADARGUMENTS if the node has other data, BADVERSION if its window is shorter than the draw's time,
+// UNIMPLEMENTED if the cluster may not have tickets yet, and QUOTAEXCEEDED, with a text, if a bound is
+// reached. Other codes are those of writing or creating the node.
 func (d *Draw) Request(ids []jute.ID) Request {
 	b := jute.AppendLong(jute.AppendLong(jute.AppendString(nil, d.Path), d.Limit), d.Per)
 	b = jute.AppendString(append(b, d.Hash[:]...), d.Identity)
@@ -118,8 +118,9 @@ func (s *State) keepWindow(ids []jute.ID, d *Draw, there bool, w *window.Window,
 	return changed
 }
 
-// newRate returns the transaction that makes the node of a window, after the operations in above, which
-// make its parents. The node is a TTL node: the server removes it once its last draw no longer counts.
+// newRate returns the transaction that makes the node of a window. It begins with the given operations, which
+// make the parents of the node. The node is a TTL node: the server removes it once the last draw no longer
+// counts.
 func (s *State) newRate(above []byte, path string, w *window.Window) []byte {
 	op, flags := jute.OpCreateTTL, jute.FlagPersistentTTL
 	if s.change.NoTTL {
@@ -132,12 +133,13 @@ func (s *State) newRate(above []byte, path string, w *window.Window) []byte {
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// MayBeRate reports whether a node may hold a window: it must not go before its draws stop counting, and it
-// must not be the directory of a lock.
+// MayBeRate reports whether a node may hold a window. Such a node must not disappear while its draws count,
+// and must not be the directory of a lock.
 func MayBeRate(n tree.Ref) bool { return n.Kind() != tree.ContainerNode && n.Session() == 0 }
 
-// counts reports whether draws from a rate still count. The time of the last draw may be later than the
-// node's: a leader whose clock lags writes the node at its own time, but draws have the window's time.
+// counts reports whether draws from a rate still count. It asks the window, because the node's own time may
+// be earlier than that of the last draw: if the leader's clock lags, the node gets the leader's time, but the
+// draw keeps the later time of the window.
 func (s *State) counts(path string) bool {
 	n, there := s.tree.Find(path)
 	if !there || !s.ticketing { // release 0.1.0 knows no rates

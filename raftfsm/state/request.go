@@ -15,8 +15,8 @@ type Request = entries.Request
 const (
 	OpCreateSession jute.OpCode = -10 // body: SessionBody
 	OpAttach        jute.OpCode = -12 // body: SessionBody; Request.Session names the session
-	// Request.Session, conditional on Request.Gen; body: a byte that says why the session ends, see End;
-	// empty: it was silent
+	// ends Request.Session if its generation is still Request.Gen; body: a byte that says why, see End; an
+	// empty body says that the session was silent
 	OpExpire     jute.OpCode = -13
 	OpOpenStream jute.OpCode = -14 // body: Member, nonce
 	OpDigest     jute.OpCode = -15 // body: zxid, digest
@@ -26,7 +26,7 @@ const (
 	OpWords      jute.OpCode = -20 // body: lines of /zookeeper/config as an operator wrote them
 	OpFound      jute.OpCode = -21 // body: the text of /zookeeper/config; see OldFounding
 	OpRefuse     jute.OpCode = -22 // changes nothing; replaces a client's request, see Refusal
-	OpStage      jute.OpCode = -23 // body: id, origin, birth, size; see Staging, as for the next three
+	OpStage      jute.OpCode = -23 // body: id, origin, birth, size; see Staging, also for the next three
 	OpPiece      jute.OpCode = -24 // body: id, offset, bytes of a backup
 	OpRestore    jute.OpCode = -25 // body: id, whether sessions are kept
 	OpUnstage    jute.OpCode = -26 // body: id
@@ -62,7 +62,7 @@ type Outcome struct {
 	Code    jute.ErrCode    // code for the reply header
 	Reply   []byte          // response record, when Code is OK
 	Session session.Session // session of OpCreateSession and OpAttach
-	Steps   int             // its cost under the state lock; see bounds.MaxSteps
+	Steps   int             // cost of the request under the state lock; see bounds.MaxSteps
 
 	// Divided says that OneLayout is the reason for NOAUTH, as Code or as the code of an operation of a
 	// multi.
@@ -143,9 +143,9 @@ func causeOf(r *Request) EndCause {
 	return EndOperator
 }
 
-// While a disk is low, the log must not grow by requests that Apply refuses anyway. So for a long request a
-// server then proposes a short Refusal. The Refusal keeps the place of the request in its session: the answer
-// comes in order, and after every state that the client has seen.
+// While a disk is low, the log must not grow by requests that Apply refuses anyway. So the server proposes a
+// short Refusal in place of a long request. The Refusal keeps the place of the request in its session: the
+// answer comes in order, and after every state that the client has seen.
 
 // LongRequest is the longest request that enters the log on a low disk. Apply decides about requests up to
 // that length.

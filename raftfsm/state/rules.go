@@ -18,13 +18,13 @@ const (
 	// no restore lowers a sequence number
 )
 
-// firstZxid is the least zxid that a cluster of several begins at, and the version
-// of its first configuration, as in a ZooKeeper ensemble.
+// firstZxid is the smallest zxid at which a cluster of several servers can begin. It is also the version of
+// the first configuration, as in a ZooKeeper ensemble.
 const firstZxid = 1 << 32
 
-// Founding returns the first entry of a new cluster, with its members; a server that is alone names none. The
-// zxids begin at TimeZxid, so a cluster that replaces one with lost data never reuses its fencing tokens. The
-// entry changes nothing in a state that is not empty. A server of release 0.1.0 refuses its kind.
+// Founding returns the first entry of a new cluster, with its members. A cluster of one server names none.
+// The zxids begin at TimeZxid, so a cluster that replaces one with lost data never reuses its fencing tokens.
+// The entry changes nothing in a state that is not empty. A server of release 0.1.0 refuses its kind.
 func Founding(members []Server, now int64) []byte {
 	return founding(entries.KindFounding, OpBegin, members, now)
 }
@@ -38,12 +38,13 @@ func founding(kind byte, op jute.OpCode, members []Server, now int64) []byte {
 	return entries.One(kind, 0, &Request{Op: op, Body: []byte(ConfigText(members))}, now)
 }
 
-// found begins the history of a cluster of several at a zxid, and publishes the members.
+// found begins the history of a cluster of several servers at a zxid, and publishes the members.
 func (s *State) found(members []byte, zxid int64, to Sink) {
 	s.zxid = zxid - 1
 	s.begin()
 	s.setConfig(members, firstZxid, to)
-	// Otherwise the leader publishes the members again, once they have reported their addresses for clients.
+	// If addresses for clients are missing, the leader publishes the members again once they have reported
+	// these addresses.
 	s.configured = tellsClients(members)
 }
 
@@ -110,9 +111,9 @@ const (
 // TimeZxid returns the zxid for a time in ms since 1970. A restored state (by a restore to a running cluster,
 // zlockd restore or zlockd recover) continues from the zxid of that moment. A cluster makes fewer changes
 // than TimeZxid counts, so every zxid that it has given is lower than the zxid of its time. So the zxids
-// after a restore, which are also fencing tokens, are higher than all earlier zxids: also than the zxids that
-// the cluster gave after the backup was made, or after another restore of the same backup. They stay below
-// 2^53, so that a JSON number holds them, until the year 2302.
+// after a restore, which are also fencing tokens, are higher than all earlier zxids. These include the zxids
+// that the cluster gave after the backup was made, and after another restore of the same backup. They stay
+// below 2^53, so that a JSON number holds them, until the year 2302.
 func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
 
 // TimeOf returns the first time, in ms since 1970, whose TimeZxid is not below a zxid.

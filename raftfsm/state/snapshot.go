@@ -80,8 +80,8 @@ func (s *State) StartSnapshot(at Position) *Snapshot {
 	}
 }
 
-// Write writes the snapshot. It reads the state inside short calls of read. read must prevent calls of Apply
-// during them.
+// Write writes the snapshot. It reads the state inside short calls of the function read, which must prevent
+// calls of Apply during that time.
 func (s *Snapshot) Write(to io.Writer, read func(func())) error {
 	w := beginChunks(to, s.header, s.sessions.Append(nil))
 	if s.tickets {
@@ -159,7 +159,7 @@ func (s *State) loadHeader(payload []byte) (at Position, err error) {
 	return at, d.Err()
 }
 
-// chunkWriter frames chunks; the first error sticks.
+// chunkWriter frames chunks. After the first error it writes nothing, and keeps that error.
 type chunkWriter struct {
 	w      io.Writer
 	chunks uint32

@@ -49,8 +49,8 @@ func (g *Staging) Piece(at int64, b []byte) Request {
 	return Request{Session: stageLane, Op: OpPiece, Body: append(body, b...)}
 }
 
-// Restore returns the request that replaces the state with the backup. With keep the sessions of the backup
-// continue; all others end.
+// Restore returns the request that replaces the state with the backup. If keep is true, the sessions of the
+// backup continue. All other sessions end.
 func (g *Staging) Restore(keep bool) Request {
 	body := jute.AppendLong(nil, g.ID)
 	return Request{Session: stageLane, Op: OpRestore, Body: jute.AppendBool(body, keep)}
@@ -65,8 +65,8 @@ func (g *Staging) GiveUp() Request {
 // their own, and do not delay requests for new sessions.
 const stageLane = -1
 
-// Raised is how much higher the zxid of a restored state is, at least, than that of its backup and of the
-// state before. TimeZxid is far above both, unless a clock is wrong.
+// The zxid of a restored state is at least Raised above the zxids of its backup and of the replaced state.
+// TimeZxid is far above both, unless a clock is wrong.
 const Raised = 1 << 20
 
 // Restored returns the id of the last restore. It returns 0 if this state was never restored.
@@ -120,7 +120,7 @@ func (s *State) applyStaging(r *Request, to Sink) {
 			err = nil
 			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size,
 				d: newDecoder(nil, tree.NewLoader())}
-			s.staged.d.refuses = !s.ticketing // release 0.1.0 refuses the same
+			s.staged.d.refuses = !s.ticketing // as release 0.1.0 does
 			if s.rules != firstRules {
 				s.staged.d.nodes.Above(s.tree)
 			}
@@ -210,7 +210,8 @@ func (s *State) restore(keep bool, to Sink) error {
 	} else {
 		b.EndSessions(s.change.Time)
 	}
-	b.sessions.Succeed(s.sessions, uint32(b.zxid/Raised), s.change.Time) // grows with each restore
+	// The second argument grows with each restore.
+	b.sessions.Succeed(s.sessions, uint32(b.zxid/Raised), s.change.Time)
 	s.tree, s.sessions, s.begun, s.zxid = b.tree, b.sessions, b.begun, b.zxid
 	s.ended = mix(s.ended, b.ended)
 	s.restored = p.id

@@ -53,8 +53,8 @@ type streamMark struct {
 // Sink receives what Apply produces, in order. The arguments of its methods are valid only during
 // the call.
 type Sink interface {
-	// Events are the changes made under one zxid, before the outcome of the
-	// request that made them.
+	// Events reports the changes made under one zxid. It is called before Outcome for the request that made
+	// the changes.
 	Events(zxid int64, events []tree.Event)
 	// Ended reports that a session has ended and its ephemeral nodes are gone.
 	Ended(*Ending)
@@ -64,7 +64,7 @@ type Sink interface {
 	// the stream. Both are 0 if the server was removed and has no stream.
 	Opened(id uint32, nonce int64, birth uint32)
 	// Replaced reports that a backup has replaced the tree and the sessions. All connections and watches
-	// belong to the former state. No events are reported for the difference.
+	// belong to the former state. No events are reported for the changes.
 	Replaced()
 	// Outcome reports the outcome of request number seq of a stream.
 	Outcome(origin, birth uint32, seq uint64, o *Outcome)
@@ -141,7 +141,7 @@ func (s *State) begin() {
 	s.change.Events = s.change.Events[:0]
 }
 
-// commit completes the change: it takes its zxid, and to receives the events.
+// commit completes the change: the state gets the zxid of the change, and the sink receives the events.
 func (s *State) commit(to Sink) {
 	s.zxid = s.change.Zxid
 	s.out.Zxid = s.zxid
@@ -208,7 +208,7 @@ func clusterPrefix(cluster string) uint32 {
 	return crc32.Checksum([]byte(cluster), crc32.MakeTable(crc32.Castagnoli)) & 0xffffff
 }
 
-// mix folds v into h; every bit of both reaches every bit of the result.
+// mix folds v into h. Every bit of v and h affects every bit of the result.
 func mix(h, v uint64) uint64 {
 	h ^= v
 	h *= 0x9e3779b97f4a7c15

@@ -26,7 +26,7 @@ func Ticketing(options byte, now int64) []byte {
 func (s *State) HasTickets() bool { return s.ticketing }
 
 // TicketBounds bounds the tickets of a cluster, of one identity, and of one identity on one path. The bounds
-// travel with the request, so that all servers apply the same.
+// travel with the request, so that all servers apply the same bounds.
 type TicketBounds struct{ All, Identity, Path int32 }
 
 // Opening asks for a ticket: a session with one contender. It makes the contender's directory if that is
@@ -43,7 +43,8 @@ type Opening struct {
 	Seen int64
 }
 
-// Unseen is the value of Opening.Seen for a contender that queues whatever the directory holds.
+// Unseen is the value of Opening.Seen for a contender that joins the queue even if the directory's children
+// have changed.
 const Unseen = -1
 
 // knownTicket is the reply to a request whose secret belongs to a ticket.
@@ -51,8 +52,8 @@ var knownTicket = []byte("known")
 
 // Open returns the request for a ticket. The outcome's Session is the new ticket's. If a ticket with this
 // secret exists, the outcome has a reply, and its Session is the session of that ticket; Open does not renew
-// the ticket. SESSIONEXPIRED means that the ticket with this secret is over, QUOTAEXCEEDED that a bound (then
-// with a text) or a quota is exceeded. Other codes are those of creating the nodes.
+// the ticket. SESSIONEXPIRED means that the ticket with this secret is over. QUOTAEXCEEDED means that a bound
+// is exceeded if the outcome has a text, and otherwise a quota. Other codes are those of creating the nodes.
 func (o *Opening) Open(ids []jute.ID) Request {
 	b := append(o.SessionBody.Append(nil), o.Hash[:]...)
 	b = jute.AppendString(jute.AppendString(b, o.Ticket.Identity), o.Ticket.Path)
@@ -269,7 +270,8 @@ func appendCreate(ops []byte, op jute.OpCode, path string, data []byte, flags in
 	return jute.AppendInt(jute.AppendACL(ops, jute.WorldAnyone), flags)
 }
 
-// FirstFailure returns the code of the operation for which a transaction failed, OK if it did not fail.
+// FirstFailure returns the code of the operation that made a transaction fail. It returns OK if the
+// transaction did not fail.
 func FirstFailure(reply []byte) jute.ErrCode {
 	d := jute.NewDecoder(reply)
 	for h := d.MultiHeader(); !h.Done && d.Err() == nil; h = d.MultiHeader() {

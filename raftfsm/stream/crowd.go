@@ -12,8 +12,8 @@ import "context"
 //
 // runtime.Gosched does not help: it puts its caller into the global queue. An idle processor takes the caller
 // from there at once, while the other goroutines still wait. Instead there are two helpers. The first helper
-// wakes the caller, which is then the next to run. It wakes the second helper at once, and the second helper
-// becomes the next to run instead. So the caller goes to the end of its processor's queue. If no other
+// wakes the caller, so the caller would be the next to run. Then the first helper wakes the second helper,
+// which becomes the next to run instead. So the caller goes to the end of its processor's queue. If no other
 // goroutine is ready, this costs about a microsecond.
 //
 // A Crowd belongs to one goroutine.

@@ -102,7 +102,7 @@ func (ls *lanes) next() (pending, []byte) {
 }
 
 // compact frees the room of the requests already taken, once they fill half of the lane. It runs before a
-// request is added, because the encoding that next returned is valid only until then.
+// request is added, because the encoding that the method next returned is valid only until then.
 func (l *lane) compact() {
 	if l.head*2 < len(l.queue) {
 		return

@@ -53,7 +53,7 @@ const (
 // is not applied.
 type Stream struct {
 	mu     sync.Mutex
-	room   sync.Cond // a request was applied, or the stream closed
+	room   sync.Cond // signals that a request was applied or the stream closed
 	birth  uint32    // the birth under which the stream is open; 0: not open, and no request can be taken
 	nonce  int64     // nonce of the request for a birth; 0: there is none yet
 	first  uint64    // number of pending[head]
@@ -154,8 +154,8 @@ func (s *Stream) Open(birth uint32) {
 }
 
 // Rewind lets a new reader begin at the first unapplied request. An earlier reader that has not noticed this
-// gets no more requests. Rewind returns nil while this server leads: a link that begins late, because its
-// call took until this server was elected, would take the requests from the term.
+// gets no more requests. Rewind returns nil while this server leads. Otherwise a link whose setup began
+// before this server was elected could take requests away from the batcher.
 func (s *Stream) Rewind() Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *Stream) Rewind() Reader {
 	return s.rewind()
 }
 
-// Lead is Rewind for the term that begins. No other reader takes its place until Leave is called.
+// Lead is Rewind for the term that begins. No other reader replaces the batcher until Leave is called.
 func (s *Stream) Lead() Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +272,8 @@ func (s *Stream) pop() state.Waiter {
 	return w
 }
 
-// shrink returns the buffer emptied. If a burst of requests has made the buffer large, shrink returns nil.
+// shrink empties the buffer and returns it. If a burst of requests has made the buffer large, shrink returns
+// nil.
 func (s *Stream) shrink() []byte {
 	if cap(s.buf) > 1<<20 {
 		return nil
@@ -341,17 +342,17 @@ func (s *Stream) Opening(m state.Member, rand io.Reader) entries.Block {
 }
 
 // Told is called when a stream of this server was opened, and when the stream was closed because this server
-// was removed. It is also called after a snapshot, because the snapshot may cover either of these. again
-// reports whether the stream needs another birth.
+// was removed. It is also called after a snapshot, because the snapshot may cover either event. again reports
+// whether the stream needs another birth.
 func (s *Stream) Told(nonce int64, birth uint32) (again bool) {
 	s.mu.Lock()
 	is, ours := s.birth, birth != 0 && nonce == s.nonce
 	if again = !ours && is != 0; again {
 		// An earlier life of this server opened its stream late and so closed this stream, or the server was
 		// removed. No request under the old birth can be applied any longer, so the stream asks for another
-		// birth. It does not ask while an opening request of its own is still on its way. If it then chose a
-		// new nonce, it would take that request for one of another life when it is applied. And if requests
-		// were repeated faster than they are applied, it would take each of them for another life's.
+		// birth. It does not ask while an opening request of its own is still on its way. If it chose a new
+		// nonce at that time, it would take that request, once applied, for a request of another life. If
+		// requests are repeated faster than they are applied, this would never end.
 		s.nonce = 0
 	}
 	s.mu.Unlock()

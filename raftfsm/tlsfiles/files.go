@@ -21,17 +21,17 @@ import (
 // MaxFile bounds every file that an operator names: certificates, keys, and configuration.
 const MaxFile = 1 << 20
 
-// lookAgain is the least time between two looks at the files.
+// lookAgain is the shortest time between two looks at the files.
 const lookAgain = 100 * time.Millisecond
 
 // Loaded is the content of the files.
 type Loaded struct {
 	Pair tls.Certificate
 	CA   *x509.CertPool // nil: there is no file for it
-	// Until is when the certificate ends, or the authority that signed it, if that ends sooner and its
-	// certificate is among the files.
+	// Until is when the certificate expires. If the certificate of the authority that signed it is among the
+	// files and expires sooner, Until is that time.
 	Until time.Time
-	// CAUntil is when the last of the authorities in the file ends; zero: there is no file.
+	// CAUntil is when the last of the authorities in the file expires; zero: there is no file.
 	CAUntil time.Time
 	crl     []*x509.RevocationList
 }

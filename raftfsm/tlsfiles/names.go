@@ -77,7 +77,8 @@ func endOf(chains [][]*x509.Certificate) (until time.Time) {
 	return until
 }
 
-// LastEnd returns the end of the certificate in PEM that lasts longest; zero if there is none.
+// LastEnd returns when the last of the certificates in a PEM text expires. It returns zero if there is no
+// certificate.
 func LastEnd(text []byte) (until time.Time) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(until) {

@@ -42,8 +42,8 @@ func (u *Upkeep) WatchDisk(ctx context.Context) {
 	}
 }
 
-// lowWith returns why this server's disk would be low with `less` bytes less free than now. It returns "" if
-// the disk would not be low.
+// lowWith returns why this server's disk would be low if so many more bytes were used. It returns "" if the
+// disk would not be low.
 func (u *Upkeep) lowWith(less int64) string {
 	free, err := u.o.FreeBytes(u.o.Dir)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package upkeep keeps what one server stores within bounds. It takes a snapshot when the log after the last
-// one is long, decides how much of the log is kept after a snapshot, and reports whether the disk and the
-// tree have room for more.
+// snapshot is long, decides how much of the log is kept after a snapshot, and reports whether the disk and
+// the tree have room for more.
 package upkeep
 
 import (
@@ -74,8 +74,7 @@ func New(o Options) *Upkeep {
 // Use sets the disk and the raft with which u works.
 func (u *Upkeep) Use(d *disk.Disk, r Raft) { u.disk, u.raft = d, r }
 
-// Snapshots takes snapshots when the log after the last one has grown long
-// enough.
+// Snapshots takes a snapshot when the log after the last snapshot has grown long enough.
 func (u *Upkeep) Snapshots(ctx context.Context) {
 	const look = 250 * time.Millisecond
 	last, took := time.Now(), time.Duration(0)
@@ -97,13 +96,13 @@ func (u *Upkeep) Snapshots(ctx context.Context) {
 	}
 }
 
-// snapshotRest is how many times the duration of the last snapshot a server waits before the next snapshot.
+// After a snapshot, a server waits snapshotRest times the duration of that snapshot before the next one.
 // Clients that fill the log must not make the server write snapshots of a large tree all the time.
 const snapshotRest = 4
 
-// due reports whether a log of so many requests and bytes after the last snapshot is long enough for another.
-// size, ago and took are the last snapshot's size, age and duration. When the log is longer than Bytes by
-// that size, the server does not wait any longer, so that the files stay in proportion to the state.
+// due reports whether a log of so many requests and bytes after the last snapshot is long enough for another
+// snapshot. size, ago and took are the last snapshot's size, age and duration. If the log has o.Bytes plus
+// size bytes or more, the server does not wait, so that the log stays in proportion to the state.
 func (o *Options) due(requests, bytes, size int64, ago, took time.Duration) bool {
 	switch {
 	case bytes >= o.Bytes+size:
@@ -116,8 +115,8 @@ func (o *Options) due(requests, bytes, size int64, ago, took time.Duration) bool
 }
 
 // Damaged is called when this server sends its newest snapshot to another server and finds that the snapshot
-// is damaged. Its content is still in memory, so Damaged has the next snapshot written at once. Then neither
-// the other server nor the next start of this server needs the damaged snapshot.
+// is damaged. The state is still in memory, so Damaged makes the server write another snapshot at once. Then
+// neither the other server nor the next start of this server needs the damaged snapshot.
 func (u *Upkeep) Damaged(err error) {
 	u.o.Log.Error("the newest snapshot on this server's disk is damaged; writing another", "err", err)
 	u.replace.Store(true)
@@ -154,9 +153,9 @@ const trailingLeast = 64
 // lags further behind, a snapshot is faster.
 const trailingMost = 4
 
-// trailingSmall is how many bytes of entries stay in the log that a small snapshot covers. For a snapshot
-// larger than this, as many bytes of entries stay as the snapshot has. If a server needs more, sending it the
-// snapshot is faster.
+// After a snapshot of at most trailingSmall bytes, the log keeps trailingSmall bytes of the entries that the
+// snapshot covers. After a larger snapshot, the log keeps as many bytes of entries as the snapshot has. If a
+// server needs more entries, sending it the snapshot is faster.
 const trailingSmall = 16 << 20
 
 // trailing returns how many entries stay in the log although the next snapshot covers them.
@@ -185,7 +184,7 @@ func (u *Upkeep) trailing() uint64 {
 	return min(max(keep, trailingLeast), most)
 }
 
-// boundTrailing tells raft how many such entries may stay.
+// boundTrailing tells raft how many entries may stay in the log after a snapshot.
 func (u *Upkeep) boundTrailing() error {
 	conf := u.raft.ReloadableConfig()
 	conf.TrailingLogs = u.trailing()

@@ -54,8 +54,8 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
-// ReadOnly is the operating system's file system for programs that change no file, and perhaps have no right
-// to.
+// ReadOnly is the operating system's file system for programs that change no file, and may have no right to
+// change one.
 var ReadOnly FS = readOnlyFS{}
 
 type readOnlyFS struct{ osFS }
@@ -163,7 +163,7 @@ func WriteFile(fs FS, name string, b []byte) error {
 // there is either the whole new file or the former file.
 func Fill(name string, write func(io.Writer) error) error { return fill(name, 0o600, os.Rename, write) }
 
-// FillNew is like Fill, but gives the file a mode and never replaces one: if there is a file of this name,
+// FillNew is like Fill, but gives the file a mode and never replaces a file: if there is a file of this name,
 // even one that appears while FillNew writes, the error is os.ErrExist.
 func FillNew(name string, mode os.FileMode, write func(io.Writer) error) error {
 	return fill(name, mode, placeNew, write)

@@ -45,7 +45,7 @@ type Admin struct {
 	byName   map[string]*command // by name and by alias
 
 	loginsFailed atomic.Int64
-	loginLogged  atomic.Int64 // the second, since 1970, in which a failed login was logged
+	loginLogged  atomic.Int64 // when a failed login was last logged, in seconds since 1970
 
 	mask  atomic.Int64 // ZooKeeper's trace mask; the server stores it, but it has no effect
 	heavy port.Pool

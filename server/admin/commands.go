@@ -12,12 +12,12 @@ type command struct {
 	name    string
 	aliases []string
 	need    report.Need
-	always  bool // answers while the server does not serve
-	heavy   bool // the answer is heavy, as for a four-letter word
+	always  bool // the command is answered even while the server does not serve clients
+	heavy   bool // the cost of the answer grows with the number of clients, nodes or watches
 	// changes says that the command changes state, so that GET never runs it.
 	changes bool
-	// answer makes the members of the answer except command and error. The result no is the answer's error; it
-	// is "" if the command succeeds.
+	// answer makes the members of the answer except command and error. The second result is the text of the
+	// member error; it is "" if the command succeeds.
 	answer func(s *report.Status, args url.Values) (members object, no string)
 }
 

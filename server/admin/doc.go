@@ -5,6 +5,7 @@
 // interface gathers that value. The package holds no pointer into the server, takes none of its locks, and
 // uses neither the tree nor raft. Tests render hand-made values.
 //
-// Formats follow ZooKeeper 3.8 byte for byte where programs parse them: the words, the JSON of /commands, the
-// names of mntr and /metrics. A name without a meaning in zlockd exists too, and its value stays zero.
+// Where programs parse a format, it is the format of ZooKeeper 3.8, byte for byte: the four-letter words, the
+// JSON of /commands, the names of mntr and /metrics. A name without a meaning in zlockd exists too, and its
+// value stays zero.
 package admin

@@ -32,8 +32,8 @@ type word struct {
 	need report.Need
 	// heavy says that the cost of the answer grows with the number of clients, nodes or watches.
 	heavy bool
-	// idle is the answer while the server does not serve clients; if it is empty, the answer is the usual
-	// sentence. always says that the server answers the word in any state.
+	// idle is the answer while the server does not serve clients; if idle is empty, the answer is notServing.
+	// always says that the server answers the word in any state.
 	idle   string
 	always bool
 	render func(w io.Writer, s *report.Status)
@@ -78,7 +78,7 @@ func IsWord(first [4]byte) bool {
 		strings.Contains(words, string(first[:]))
 }
 
-// IsWord is the function of this name, for listeners that know the Admin alone.
+// IsWord calls the function IsWord, for listeners that have only an Admin.
 func (a *Admin) IsWord(first [4]byte) bool { return IsWord(first) }
 
 // SetWhitelist sets the words that Admin answers from now on. It always adds srvr, on which health checks and

@@ -23,7 +23,7 @@ func (a *Admin) forThisHost(h http.Handler) http.Handler {
 	})
 }
 
-// KnownHost reports whether a request may ask for this server by a host's name.
+// KnownHost reports whether a request may name this server by the given host name.
 func (a *Admin) KnownHost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(withoutPort(host), "."))
 	if host == "" || host == "localhost" || net.ParseIP(host) != nil {

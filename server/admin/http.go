@@ -78,7 +78,7 @@ func (a *Admin) loginFailed(r *http.Request, user string) {
 // HTTPServer returns a server for Handler.
 func (a *Admin) HTTPServer() *http.Server { return port.HTTPServer(a.Handler()) }
 
-// MetricsServer returns a server for /metrics alone.
+// MetricsServer returns a server that serves only /metrics.
 func (a *Admin) MetricsServer() *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", a.metricsHandler())
@@ -98,8 +98,8 @@ func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
 }
 
 // serveCommand runs one command. As in ZooKeeper, the answer is JSON and its status is 200 even if the
-// command failed. Only one refusal has another status: that of a change without the right to it. ZooKeeper
-// has no such refusal.
+// command failed. The status is different only if the caller may not change state, because ZooKeeper has no
+// such refusal.
 func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	c := a.byName[name]

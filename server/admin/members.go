@@ -15,8 +15,8 @@ import (
 // maxChange bounds the body of a change.
 const maxChange = 4 << 10
 
-// serveMembers lists the members of the ensemble and how far each is, and changes the membership.
-// zlock member uses it; /commands/voting_view lists only voters.
+// serveMembers lists the members of the ensemble and the progress of each, and changes the membership. The
+// command zlock member uses this page, because /commands/voting_view lists only voters.
 func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		answerStruct(w, http.StatusOK, a.members(r.Context()))

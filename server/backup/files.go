@@ -30,7 +30,8 @@ type Taker struct {
 	// Patience is how long a write may make no progress before the backup fails; default a minute.
 	Patience time.Duration
 
-	// receives the result of the file that is being written; nil: no file is; only Run's goroutine uses it
+	// written receives the result of the file that is being written. It is nil if no file is being written.
+	// Only Run's goroutine uses it.
 	written chan error
 
 	cluster string // the cluster of this Taker's files; empty: the Taker has not looked at the directory yet

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// DefaultKeep is the default of how many backups a server keeps.
+// DefaultKeep is how many backups a server keeps by default.
 const DefaultKeep = 24
 
 // State returns the state of the backups.
@@ -25,7 +25,8 @@ func (t *Taker) State() State {
 	return s
 }
 
-// Notice says since when backups fail or are missing, once two backups are missing.
+// Notice returns a notice if the last attempt failed, or if the newest backup is older than two intervals.
+// Otherwise it returns "".
 func (t *Taker) Notice() string {
 	s := t.State()
 	newest := "there is none yet"
@@ -106,7 +107,7 @@ func (t *Taker) due(now time.Time) bool {
 	return now.Sub(t.failed) >= t.pause || now.Before(t.failed)
 }
 
-// look reads which backups earlier lives of this server have left.
+// look finds the backups that this server took before its last restart. It removes unfinished ones.
 func (t *Taker) look(now time.Time) {
 	names, others := t.files(suffix + unfinished)
 	for _, f := range names {
@@ -169,7 +170,7 @@ func (t *Taker) take(ctx context.Context, now time.Time) bool {
 func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 	if t.written != nil {
 		select {
-		case <-t.written: //nolint:errcheck // what came of it was told
+		case <-t.written: //nolint:errcheck // the failure of this file was reported before
 			t.written = nil
 		default:
 			return "", fmt.Errorf("%w, and the last backup is still under way", errHangs)
@@ -204,7 +205,7 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 	case <-ctx.Done():
 		err = ctx.Err()
 		select {
-		case <-t.written: //nolint:errcheck // it has removed its file
+		case <-t.written: //nolint:errcheck // writeFile has removed its file
 		case <-time.After(time.Second): // if the file is not removed in this time, the next start removes it
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // microseconds. The cost of a directory counts as nodes too, so long paths make pieces shorter.
 const pieceSize = 256
 
-// childrenAtOnce is the same bound for a look at one lock. At reads a small directory under one hold of the
-// state lock, so that its result was true at one moment.
+// childrenAtOnce is the same bound for the type At, which looks at one lock. A small directory is read under
+// one hold of the state lock, so that the result was true at one moment.
 const childrenAtOnce = 4 * pieceSize
 
 // piece holds the nodes read under one hold of the state lock. Its memory is allocated before the hold. An
@@ -29,14 +29,14 @@ type piece struct {
 // the piece.
 type met struct {
 	in *group
-	at int // index of its directory in dirs, if in is nil
+	at int // the directory's index in dirs; used only if the field in is nil
 	recipe.Node
 }
 
 // dir is a directory that may belong to a lock.
 type dir struct {
 	of       tree.Ref
-	from, to int // where in paths its path begins and ends
+	from, to int // the directory's path is paths[from:to]
 	data     string
 	next     int32
 	// part is the possible role of the directory in a semaphore, whose node has the data semData.
@@ -63,8 +63,8 @@ func (p *piece) clear() {
 
 var anyone = []jute.ID{jute.WorldAnyone[0].ID}
 
-// node records a contender of the group in. If in is nil, the contender belongs to the directory with the
-// index at.
+// node records a contender of a group. If the parameter in is nil, the contender belongs to the directory
+// with the index at.
 func (p *piece) node(n tree.Ref, in *group, at int) {
 	st := n.Stat()
 	data, allowed := n.Data(anyone)

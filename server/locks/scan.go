@@ -25,7 +25,7 @@ type Scan struct {
 	groups map[tree.Ref]*group
 	order  []*group
 	room   int // how many contenders the scan can still keep
-	paths  int // bytes of the paths that the scan has kept so far
+	paths  int // how many bytes of paths the scan can still keep
 	sorter turns.Sorter
 
 	// Total is the number of ephemeral nodes in the tree. Truncated says that the scan could not keep all of
@@ -127,7 +127,7 @@ type At struct {
 	OtherCount int
 }
 
-// someOthers is how many children that are not contenders Others names.
+// someOthers is the greatest length of At.Others.
 const someOthers = 20
 
 // NewAt returns a reader of the lock at path.

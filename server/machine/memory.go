@@ -1,4 +1,4 @@
-// Package machine is what the process finds out about itself and its machine: memory, open files and
+// Package machine reports what the process finds out about itself and its machine: memory, open files and
 // environment.
 package machine
 
@@ -22,7 +22,7 @@ func memory() (free, limit, total uint64) {
 	return RuntimeValue("/memory/classes/heap/free:bytes"), UsableMemory(), total
 }
 
-// RuntimeValue returns a whole number of runtime/metrics.
+// RuntimeValue returns the value of a metric of runtime/metrics that is a whole number.
 func RuntimeValue(name string) uint64 {
 	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)

@@ -93,8 +93,8 @@ func (m Config) list(voters bool) (list []state.Server) {
 	return list
 }
 
-// ids returns the ids in order, except that last is at the end, because the server that carries out a change
-// leaves last.
+// ids returns the ids in order, except that the id in the parameter last comes at the end. It is the id of
+// the server that carries out a change, because this server is removed after all others.
 func (m Config) ids(last uint32) []uint32 {
 	ids := slices.Sorted(maps.Keys(m))
 	if i := slices.Index(ids, last); i >= 0 {

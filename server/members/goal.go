@@ -26,8 +26,8 @@ var (
 )
 
 // goal returns the present configuration, the configuration that a wish asks for, and the version of the
-// present one. The new configuration must have at least least voters. goal asks no other server. It checks in
-// ZooKeeper's order.
+// present one. The parameter least is the smallest allowed number of voters of the new configuration. goal
+// asks no other server. It makes its checks in the same order as ZooKeeper.
 func goal(text string, w *Wish, least int) (from, to Config, version int64, err error) {
 	from, version = ParseConfig(text)
 	if w.Version != -1 && w.Version != version {
@@ -47,7 +47,7 @@ func goal(text string, w *Wish, least int) (from, to Config, version int64, err 
 }
 
 // next returns the configuration that results from m by a wish. If the wish lists all new members, the result
-// is that list. Otherwise next removes the servers that leave, and then adds the servers that join.
+// is that list. Otherwise the servers that leave are removed first, and then the servers that join are added.
 func (m Config) next(w *Wish) (Config, error) {
 	if w.Members != "" {
 		return wholeList(w.Members)

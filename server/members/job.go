@@ -24,7 +24,7 @@ const (
 	jobRequest      = 20 * time.Second // how long a job waits for one answer
 	defaultPatience = 30 * time.Second
 	safePatience    = 2 * time.Second // how long a job waits for members that are silent for a moment
-	// how often a snapshot may be sent to a member before that counts as no progress
+	// a member that gets more snapshots than this, one after the other, makes no progress
 	mostSnapshots = 4
 )
 
@@ -60,7 +60,7 @@ type job struct {
 	patience time.Duration // how long the job may make no progress
 
 	since   time.Time // when the job last made progress
-	best    uint64    // the most entries that the member has applied
+	best    uint64    // the index of the newest entry that the member has applied
 	sent    int64     // how many bytes of its snapshot have been sent
 	begun   int       // how many snapshots were begun since the member last applied an entry
 	problem string    // why there is no progress
@@ -116,8 +116,9 @@ func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 	return all, ours, nil
 }
 
-// change makes one change. The code in done says that the change is made already. If the answer to one
-// attempt is lost, and the next attempt is refused with that code, then the lost attempt has made the change.
+// change makes one change. If the leader refuses it with a code in done, the change is made already. If the
+// answer to one attempt is lost, and the next attempt is refused with such a code, then the lost attempt has
+// made the change.
 func (j *job) change(op change.Op, addr string, done ...status.Code) error {
 	lost := j.Again
 	return j.again(func(ctx context.Context) error {

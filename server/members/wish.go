@@ -16,10 +16,10 @@ import (
 
 const (
 	joinTime      = 10 * time.Second       // the longest wait for a server that joins
-	joinPoll      = 50 * time.Millisecond  // between two attempts to promote it
+	joinPoll      = 50 * time.Millisecond  // the time between two attempts to promote a server
 	publishedTime = 5 * time.Second        // the longest wait until this server shows a change
-	publishedPoll = 5 * time.Millisecond   //
-	leastPatience = 500 * time.Millisecond // the shortest patience with servers that join
+	publishedPoll = 5 * time.Millisecond   // the time between two looks at what this server shows
+	leastPatience = 500 * time.Millisecond // the shortest time limit for servers that join
 	reachTime     = time.Second            // a server that takes longer to answer counts as unreachable
 )
 
@@ -39,7 +39,8 @@ type Node interface {
 var ErrUnknown = errors.New("its outcome is not known")
 
 // Carry carries out a wish. Raft changes one server at a time, so a wish about several servers takes several
-// raft configurations. Clients see only the last. The result must have at least least voters.
+// raft configurations. Clients see only the last. The parameter least is the smallest allowed number of
+// voters of the result.
 func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) error {
 	asks, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
@@ -51,7 +52,7 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 		case w.Version != -1:
 			return fmt.Errorf("%w: %w", ErrVersion, err)
 		}
-		select { // this server will soon have caught up with the leader
+		select { // try again soon: this server is about to catch up with the leader
 		case <-asks.Done():
 			return status.With(status.Changing, err)
 		case <-time.After(publishedPoll):
@@ -85,10 +86,10 @@ type transition struct {
 	node     Node
 	log      *slog.Logger
 	from, to Config
-	since    int64           // the version of the configuration from
-	ready    map[uint32]bool // voters of the configuration to that follow the leader, or can follow it
-	runs     map[uint32]bool // members of the configuration from that follow at their old address
-	begun    bool            // raft has made a change
+	since    int64           // the version of the old configuration
+	ready    map[uint32]bool // voters of the new configuration that follow the leader, or can follow it
+	runs     map[uint32]bool // members of the old configuration that follow at their old address
+	begun    bool            // whether raft has made a change
 	added    map[uint32]bool // servers that raft has added; false: perhaps added
 }
 
@@ -251,9 +252,9 @@ func (t *transition) promote(ctx context.Context, m change.Change) error {
 	}
 }
 
-// rest returns the other changes. Their order makes sure that after each change a majority of the servers
-// follows. First come the removals of servers that do not follow, then the additions of servers that do not
-// run, then the other removals. This server is removed last.
+// rest returns the changes that the method joins does not return. Their order makes sure that after each
+// change a majority of the servers follows. First come the removals of servers that do not follow, then the
+// additions of servers that do not run, then the other removals. This server is removed last.
 func (t *transition) rest() (list []change.Change) {
 	leave := func(follows bool) {
 		for _, id := range t.from.ids(t.node.ID()) {

@@ -12,7 +12,7 @@ import (
 // counted together.
 const (
 	maxNamespaces   = 32
-	maxNamespace    = 64       // bytes of a name with its own count
+	maxNamespace    = 64       // the longest name that has its own count, in bytes
 	otherNamespaces = "/other" // contains a slash, so no first part of a path is equal to it
 )
 
@@ -46,7 +46,7 @@ func (n *Namespaces) Observe(path string, bytes int64) {
 }
 
 func (n *Namespaces) add(name string) *Recorder {
-	// As in labels, because Prometheus refuses two samples with the same label.
+	// Two names with the same label must have one count, because Prometheus refuses two samples with one label.
 	name = strings.ToValidUTF8(name, "\uFFFD")
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -67,7 +67,7 @@ func (n *Namespaces) add(name string) *Recorder {
 	return r
 }
 
-// Values returns what was recorded by name.
+// Values returns the recorded sizes of each name.
 func (n *Namespaces) Values(now time.Time) map[string]Summary {
 	out := make(map[string]Summary)
 	if m := n.m.Load(); m != nil {
@@ -78,7 +78,8 @@ func (n *Namespaces) Values(now time.Time) map[string]Summary {
 	return out
 }
 
-// HideNames drops the names from values of Namespaces; the values of those that are counted together stay.
+// HideNames removes the values of all namespaces that have their own count. The value of the namespaces that
+// are counted together stays.
 func HideNames(values map[string]Summary) {
 	maps.DeleteFunc(values, func(name string, _ Summary) bool { return name != otherNamespaces })
 }

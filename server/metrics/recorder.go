@@ -26,7 +26,7 @@ const window = 5 * time.Minute
 // operations and no lock. The zero value is ready.
 //
 // Count, sum, least and greatest cover the time since the last reset. Quantiles cover the last one or two
-// windows. A window begins when a reader comes, so that observing needs no clock.
+// windows. A window begins during a call of Value, so that observing needs no clock.
 type Recorder struct {
 	count, sum atomic.Int64
 	bounds
@@ -103,7 +103,8 @@ func (r *Recorder) Value(now time.Time, unit float64) Summary {
 	return s
 }
 
-// setQuantiles takes the quantiles from the counts of total values by bucket.
+// setQuantiles computes the quantiles. counts has the number of values in each bucket, and total is the
+// number of all values.
 func (s *Summary) setQuantiles(counts *[buckets]uint64, total uint64, unit float64) {
 	at := func(q float64) float64 {
 		v := float64(quantile(counts, total, q)) / unit
@@ -127,7 +128,7 @@ func (r *Recorder) Reset() {
 	r.clear()
 }
 
-// collect adds up the histograms and starts a new window when one is over.
+// collect adds up the histograms, and starts a new window if the present one is over.
 func (r *Recorder) collect(now time.Time) (counts [buckets]uint64, total uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ type Set struct {
 	Proposals       Extremes // bytes of log entries proposed here
 	Requests        Recorder // every request
 
-	ConnectionRequests  Counter `zk:"connection_request_count"` // connect requests, new and returning
+	ConnectionRequests  Counter `zk:"connection_request_count"` // connect requests
 	ConnectionRejected  Counter `zk:"connection_rejected"`      // refused by a limit
 	ConnectionDropped   Counter `zk:"connection_drop_count"`    // ended by the server
 	Revalidated         Counter `zk:"connection_revalidate_count revalidate_count"`
@@ -32,11 +32,11 @@ type Set struct {
 	TLSHandshakeFailed  Counter `zk:"tls_handshake_exceeded"`
 	UnrecoverableErrors Counter `zk:"unrecoverable_error_count"` // panics in a connection
 	ClosedNotServing    Counter `zk:"cnxn_closed_without_zk_server_running"`
-	Throttled           Counter `zk:"request_throttle_wait_count"` // unread sockets of a full server
+	Throttled           Counter `zk:"request_throttle_wait_count"` // waits for a share or for memory
 
 	ReadLatency        Recorder `zk:"readlatency"`
 	UpdateLatency      Recorder `zk:"updatelatency"`
-	PropagationLatency Recorder `zk:"propagation_latency"`               // leader's stamp to applied here
+	PropagationLatency Recorder `zk:"propagation_latency"`               // from the leader's stamp until applied
 	NodeCreatedWatch   Recorder `zk:"node_created_watch_count" count:""` // watches fired by one event
 	NodeDeletedWatch   Recorder `zk:"node_deleted_watch_count" count:""`
 	NodeChangedWatch   Recorder `zk:"node_changed_watch_count" count:""`
@@ -44,7 +44,7 @@ type Set struct {
 
 	// Measures of the replicated log.
 	ProposalCount Counter `zk:"proposal_count"`
-	Elections     Counter `zk:"looking_count"` // times this server knew no leader
+	Elections     Counter `zk:"looking_count"` // how many times this server lost its leader
 	// how many snapshots were sent to followers
 	SnapshotsSent Counter  `zk:"snap_count"`
 	QueueSize     Recorder `zk:"sync_processor_queue_size" count:""` // requests when an entry is proposed
@@ -110,7 +110,7 @@ func (m *Set) Reset() {
 // Extremes keeps the last, smallest and largest of a series of sizes. The
 // zero value is ready.
 type Extremes struct {
-	last atomic.Int64 // + 1, 0 before the first
+	last atomic.Int64 // the last size plus 1; 0 before the first size
 	bounds
 }
 

@@ -2,8 +2,8 @@ package report
 
 import "github.com/zlockd/zlockd/server/metrics"
 
-// Fill takes the values of the server's counters. It always fills in the values of srvr. If need has
-// NeedMetrics, it also fills in all values under ZooKeeper's names.
+// Fill copies values of the server's counters into the status. It always fills in the values of srvr. If need
+// has NeedMetrics, it also fills in all values under ZooKeeper's names.
 func (s *Status) Fill(m *metrics.Set, need Need) {
 	s.Received, s.Sent = m.PacketsReceived.Load(), m.PacketsSent.Load()
 	s.Responses = m.Responses.Value()
@@ -25,7 +25,8 @@ const (
 	writeNames = "write_per_namespace"
 )
 
-// HideNamespaces drops the names of the first parts of paths, where not every client may list them.
+// HideNamespaces removes the sizes that show the first part of a path. Call it if not every client may list
+// these names.
 func (s *Status) HideNamespaces() {
 	metrics.HideNames(s.Keyed[readNames])
 	metrics.HideNames(s.Keyed[writeNames])

@@ -1,5 +1,6 @@
-// Package report is what a server says of itself: one [Status], plain data that the server fills in and that
-// pages, words and metrics show. The package takes no lock, and does not know how it is shown.
+// Package report defines what a server says about itself: one [Status]. The server fills it in, and pages,
+// four-letter words and metrics show it. A Status is plain data: the package takes no lock, and does not know
+// how a Status is shown.
 package report
 
 import (
@@ -33,13 +34,13 @@ const (
 	Leader     Mode = "leader"
 	Follower   Mode = "follower"
 	Observer   Mode = "observer"  // a member without a vote
-	ReadOnly   Mode = "read-only" // no leader is known; clients that ask for it may read
+	ReadOnly   Mode = "read-only" // no leader is known; clients with read-only sessions may read
 )
 
 // Status is a server at one moment: plain data, safe to keep and to change.
 type Status struct {
 	Version string    // the text of the version line, without spaces: 3.9.3-zlockd-1.2.0
-	Built   time.Time // when
+	Built   time.Time // when the program was built
 	Now     time.Time
 	Uptime  time.Duration
 
@@ -55,7 +56,7 @@ type Status struct {
 	Synced      int    // the number of voters that keep up, without the leader
 	SyncedNon   int    // the number of non-voters that keep up
 	ConfigIndex int64  // the version of the list of members
-	ConfigText  string // its lines as clients read them; empty: clients may not read them
+	ConfigText  string // the list of members as clients read it; empty: clients may not read it
 
 	Digests        []Digest
 	Nodes          int
@@ -185,7 +186,7 @@ type Config struct {
 	MaxClientCnxns    int
 	MinSessionTimeout time.Duration
 	MaxSessionTimeout time.Duration
-	ListenBacklog     int // -1: the system's
+	ListenBacklog     int // -1: the system's default
 	PeerPort          int
 	File              string // text of the --config file without its secrets; empty: no file
 }

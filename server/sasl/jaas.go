@@ -20,8 +20,8 @@ import (
 //
 // Each of the modules may be missing. ZooKeeper uses only one of them; this server uses both.
 
-// The login modules, by the ends of their names, because the package of Kerberos differs between Java's
-// vendors.
+// How the names of the login modules end. The beginning of the name for Kerberos differs between vendors of
+// Java.
 const (
 	moduleDigest   = ".DigestLoginModule"
 	moduleKerberos = ".Krb5LoginModule"

@@ -16,7 +16,7 @@ const (
 	maxUserName  = 255
 )
 
-// File is the content of a file of users. Only a JAAS file has both mechanisms.
+// File is the content of a file of users. Only a JAAS file can have both mechanisms.
 type File struct {
 	Users             Users
 	Keytab, Principal string // the options of a Krb5LoginModule

@@ -16,7 +16,7 @@ import (
 type Answer struct {
 	Code  int
 	ETag  string
-	Retry time.Duration // 0: the answer does not contain it
+	Retry time.Duration // the header Retry-After; 0: the answer has no such header
 	Body  any           // nil: the answer has no body
 }
 
@@ -97,5 +97,5 @@ func notHere(err error) *Answer {
 	return fail(http.StatusConflict, "mixed", "%v", err)
 }
 
-// errLimit says that a semaphore has another number of permits.
+// errLimit is the error of a request that does not fit a semaphore's number of permits.
 var errLimit = errors.New("the number of permits")

@@ -14,7 +14,7 @@ const (
 
 	MaxTickets = 10_000  // tickets in the whole cluster
 	MaxRates   = 100_000 // nodes in the whole cluster, including directories made for rates
-	MaxWaits   = 2000    // waits at one server
+	MaxWaits   = 2000    // requests that wait at one server
 
 	maxText = 200
 	// The leader ends a ticket at the ticket's last moment, by the leader's clock. That clock may be ahead of

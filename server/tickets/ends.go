@@ -13,7 +13,7 @@ import (
 const (
 	longHold   = time.Hour
 	RemindTime = 15 * time.Minute
-	endsAtOnce = 1000 // how many tickets' queues EndsSoon looks at
+	endsAtOnce = 1000 // EndsSoon looks at the queues of at most this many tickets
 )
 
 // End describes a hold that ends soon.
@@ -23,8 +23,9 @@ type End struct {
 	At             time.Time
 }
 
-// EndsSoon returns the long holds that end within RemindTime unless their callers renew them. The function
-// left returns the time that the leader gives a session. EndsSoon skips sessions that left does not know.
+// EndsSoon returns the long holds that end within RemindTime unless their callers renew them. The parameter
+// left is a function that returns how long the leader will keep a session. If it does not know a session,
+// EndsSoon skips that session.
 func EndsSoon(st *state.State, left func(id int64) (time.Duration, bool), now time.Time) (list []End) {
 	ends := map[int64]time.Time{}
 	last := now.Add(RemindTime)

@@ -18,7 +18,7 @@ import (
 // Identity is a caller with its rights.
 type Identity struct {
 	Name  string    // the name that the state stores with a ticket
-	IDs   []jute.ID // the identities whose access rights it has
+	IDs   []jute.ID // the identities whose access rights the caller has
 	Paths []string  // the identity may have tickets at and below these paths; nil: everywhere
 
 	Tickets int // the bound on its tickets

@@ -38,7 +38,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		var c newcomer
 		var tooFast *Answer
 		(*s.node.Load()).View(func(st *state.State) {
-			if try == 0 { // before the look too, because a look may cost more than this refusal
+			if try == 0 { // check the pace first, because lookAt may cost more than this refusal
 				tooFast = s.opens(&q.Identity, len(state.Missing(st.Tree(), q.Path+"/")))
 			}
 			if tooFast == nil {

@@ -10,8 +10,8 @@ import (
 // Prices of requests, and bounds on floods of requests. Each answer costs processor time, even a refusal.
 const (
 	perOpen     = 4   // requests an identity may send for each ticket that it may open
-	perRequest  = 100 // how many nodes a look counts as one request; more nodes count as more requests
-	perNodes    = 10  // how many new nodes count as one ticket or rate; more nodes count as more
+	perRequest  = 100 // each time that a request reads this many nodes counts as one more request
+	perNodes    = 10  // each time that a request makes this many nodes counts as one more ticket or rate
 	longestPace = time.Second
 	spareWork   = 50 // requests of an identity at a time, not counting its waits
 	failures    = 20 // how many wrong tokens an address may send in a second
@@ -20,8 +20,9 @@ const (
 // paces holds, for each key, when its next event would come if its events came at even intervals.
 type paces map[string]time.Time
 
-// next counts n events of a key. A key may have up to most events in a second, and as many at once. next
-// returns how long the first of the events has to wait. If that is more than longest, next counts nothing.
+// next counts n events of a key. A key may have up to most events in a second, and as many at once. The
+// result is how long the first of these events must wait. If this wait is more than longest, no event is
+// counted.
 func (p paces) next(key string, most, n int, now time.Time, longest time.Duration) time.Duration {
 	if most <= 0 {
 		return longest + 1
@@ -44,7 +45,8 @@ func (p paces) next(key string, most, n int, now time.Time, longest time.Duratio
 	return wait
 }
 
-// opens counts a new ticket or rate of an identity, or refuses it. nodes is how many nodes it makes.
+// opens counts a new ticket or rate of an identity, or refuses it. nodes is how many nodes the ticket or rate
+// makes.
 func (s *Server) opens(i *Identity, nodes int) *Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,8 +57,8 @@ func (s *Server) opens(i *Identity, nodes int) *Answer {
 		"second; one that makes many directories counts more often", i.Rate)
 }
 
-// begin waits for the turn of an identity's request, or refuses it, so that a flood of one identity does not
-// slow others. Each request that began must call finish.
+// begin waits until a request of an identity may begin, or refuses the request. So a flood of one identity
+// does not slow others. Each request that has begun must end with finish().
 func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 	s.mu.Lock()
 	if s.working[i.Name] >= i.Waits+spareWork {
@@ -77,7 +79,7 @@ func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 		perOpen*i.Rate)
 }
 
-// finish ends a request whose answer read seen nodes.
+// finish ends a request. seen is how many nodes were read for its answer.
 func (s *Server) finish(i *Identity, seen int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 
 // A ticket for permits of a semaphore first gets a place in the queue. When its place is the first and enough
 // permits are free, the next server that is asked about the ticket replaces the node of the place by the
-// permits, in one transaction. It decides as package client does for the head of the queue. A request that
-// only tries has no place, and yields to the head.
+// permits, in one transaction. This server decides by the same rules as package client at the head of the
+// queue. A request that only tries has no place, and the head of the queue goes before it.
 
 // semaphore holds the permits of a semaphore in the state.
 type semaphore struct {
@@ -29,7 +29,7 @@ type semaphore struct {
 	there   bool
 	permits []string
 	err     error    // set if the path has another kind of lock
-	rival   obstacle // a node of that kind
+	rival   obstacle // if err is set, a node of the other kind of lock
 }
 
 // semaphoreAt reads a semaphore. If the caller holds permits, token is their token, and semaphoreAt ignores
@@ -93,8 +93,8 @@ func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
 	return holderOf(t, recipe.Join(s.dir.Path(), s.permits[0]), ids)
 }
 
-// numbers returns the numbers of the permits that a token has. If the holder must not use these numbers, none
-// says why.
+// numbers returns the numbers of the permits that a token has. If the holder must not use these numbers, the
+// second result says why.
 func (s *semaphore) numbers(t *tree.Tree, own []string, token int64) (slots []int, none string) {
 	for _, name := range s.permits {
 		n, there := t.Child(s.dir, name)

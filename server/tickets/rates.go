@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// lookAgain is how long the first caller in a line relies on its last look, because the node may have been
-// removed since then.
+// lookAgain is the time after which the first caller in a line looks at the rate again, because the rate's
+// node may have been removed.
 const lookAgain = time.Second
 
 type drawBody struct {

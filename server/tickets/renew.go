@@ -63,8 +63,8 @@ func (s *Server) renewByEntry(ctx context.Context, id int64, timeout int32) (at 
 	return at, true, nil
 }
 
-// noteConfirmed keeps the time for a ticket that lives. It asks the state, which calls Ended for each end:
-// otherwise the time of a ticket that ends during a confirmation would stay.
+// noteConfirmed keeps the time for a ticket that lives. It looks for the ticket under the state lock. If the
+// ticket ends later, Ended removes the time. If the ticket has already ended, nothing would remove it.
 func (s *Server) noteConfirmed(id int64, at time.Time) {
 	(*s.node.Load()).View(func(st *state.State) {
 		if x, _ := st.Sessions().Get(id); x.Ticket == nil {

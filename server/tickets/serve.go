@@ -40,7 +40,7 @@ type Options struct {
 	Now     func() time.Time
 	// Audit, unless nil, is called for each ticket that is opened or given back.
 	Audit func(operation string, ids []jute.ID, ip, path string, ok bool)
-	// KnownHost reports whether this server has a host's name.
+	// KnownHost reports whether host is a name of this server.
 	KnownHost func(host string) bool
 }
 
@@ -62,7 +62,7 @@ type Server struct {
 	waits     map[*wait]struct{}
 	waitsOf   map[string]int
 	renewals  map[*renewal]struct{}
-	confirmed map[int64]time.Time // by ticket, a time at which the leader had surely heard of it
+	confirmed map[int64]time.Time // by ticket: a time at which the leader had surely heard of the ticket
 	opened    paces               // new tickets and rates, by identity
 	asked     paces               // requests, by identity, or by address for callers without an identity
 	working   map[string]int      // how many requests are being answered, by identity
@@ -122,7 +122,7 @@ func (s *Server) Serving(on bool) {
 	}
 }
 
-// Close ends all waits and admits no more.
+// Close ends all waits and refuses further ones.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -210,7 +210,7 @@ func (s *Server) arm(w *wait, paths ...string) {
 	s.armed.Store(int64(len(s.watched)))
 }
 
-// enter counts a wait, or returns the bound because of which it refuses the wait.
+// enter counts a wait, or refuses it and returns the reason. It returns "" if the wait is counted.
 func (s *Server) enter(w *wait, most int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +277,8 @@ func (s *Server) view(q *Request) (g sight) {
 	return g
 }
 
-// sure is like view, but waits until the state is no older than any answer that a server has given so far.
+// sure is like the method view, but if that finds no ticket, it first waits until this server's state has
+// every change that any server has answered.
 func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 	g := s.view(q)
 	if g.lives() || g.over.Why != 0 {

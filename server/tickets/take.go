@@ -246,8 +246,8 @@ func (s *Server) leavesPlace(ctx context.Context, g *sight) (left bool, err erro
 	return false, errAgain
 }
 
-// transact sends a transaction in a ticket's session. The code of the outcome is that of the operation for
-// which the transaction failed.
+// transact sends a transaction in a ticket's session. If the transaction fails, the code of the outcome is
+// the code of the operation that failed.
 func (s *Server) transact(ctx context.Context, g *sight, ids []jute.ID, ops []byte) (state.Outcome, error) {
 	out, err := s.do(ctx, state.Request{Session: g.session.ID, Gen: g.session.Gen, Op: jute.OpMulti, IDs: ids,
 		Body: ops})

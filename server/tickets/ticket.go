@@ -20,7 +20,7 @@ type sight struct {
 	session session.Session // zero value: there is no such ticket
 	over    session.EndedTicket
 
-	node    string // the path of its contender; empty: it was removed
+	node    string // path of the contender's node; empty: the node was removed
 	dir     string
 	own     recipe.Contender
 	held    bool
@@ -33,8 +33,8 @@ type sight struct {
 	mixed   error // set if the path has another kind of lock, so that the ticket cannot hold it
 	seen    int   // number of nodes that were read
 
-	// A ticket that does not hold cannot hold as long as this node stays. It has no path if the ticket's own
-	// node shows that the ticket waits: the place of a ticket for permits goes with the grant.
+	// While this node exists, the ticket does not get its lock. The path is empty if the ticket's own node
+	// shows that the ticket waits: the grant of permits removes the node of the ticket's place in the queue.
 	obstacle obstacle
 
 	slots   []int    // numbers of its permits
@@ -43,8 +43,8 @@ type sight struct {
 	watch   []string // further paths whose changes may change the sight
 }
 
-// obstacle is a node with its version; -1 stands for any version. above has the directories that show whether
-// it is still the same node, if its name has no number.
+// obstacle is a node with its version; -1 stands for any version. If the node's name has no number, the
+// directories in above show whether the node is still the same.
 type obstacle struct {
 	path    string
 	version int32
@@ -57,8 +57,8 @@ type counted struct {
 	next int32
 }
 
-// obstacleIn returns a node as an obstacle. dirs are its directory, and those above that may be removed and
-// made again.
+// obstacleIn returns a node as an obstacle. dirs are the node's directory, and the directories above it that
+// may be removed and made again.
 func obstacleIn(n tree.Ref, dirs ...tree.Ref) obstacle {
 	o := obstacle{path: n.Path(), version: -1}
 	if recipe.Numbered(n.Name()) {
@@ -155,7 +155,7 @@ func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
 // readNode returns the data of a node of the ticket, and notes whether an operator has asked the caller to
 // give the lock back.
 func (g *sight) readNode(n tree.Ref) []byte {
-	text, _ := n.Data(acl.Super) // even if its ACL has changed
+	text, _ := n.Data(acl.Super) // as the super user, because the node's ACL may have changed
 	data := []byte(text)
 	if asked, ok := recipe.RevocationIn(data); ok {
 		g.asked = &asked
@@ -166,7 +166,7 @@ func (g *sight) readNode(n tree.Ref) []byte {
 // placeIn finds a contender's place among the children of a directory. own is empty for a new contender.
 // placeIn ignores contenders that came later: if a later contender belongs to another kind of lock, that
 // contender is refused, not this one. But a node that takes over the number of another node always counts.
-// With an error, by is the node that causes it, if there is one such node.
+// If there is an error and one node causes it, the result by is that node.
 func placeIn(t *tree.Tree, dir tree.Ref, q turns.Rule, own recipe.Contender, token int64) (
 	p turns.Place, of int, by obstacle, err error) {
 	more := true

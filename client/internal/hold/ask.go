@@ -40,7 +40,8 @@ func (l *Lease) Check(ctx context.Context) error {
 	return l.Err()
 }
 
-// checkErr returns the error of a request about the lease, or made with it.
+// checkErr returns the error of a failed request for the lease. If the lease is over, it returns the reason
+// for that.
 func (l *Lease) checkErr(ctx context.Context, err error) error {
 	if errors.Is(err, zk.ErrSessionExpired) {
 		l.h.lose(Expired) // the answer may arrive before the notice of the loss

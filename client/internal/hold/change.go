@@ -184,10 +184,10 @@ func (l *Lease) Upgrade(ctx context.Context, try bool) error {
 	return l.checkErr(ctx, err)
 }
 
-// Life ends with the hold.
+// Life returns a context that ends with the hold.
 func (h *Hold) Life() context.Context { return h.life }
 
-// Epoch returns the session that the hold is of.
+// Epoch returns the session that the hold belongs to.
 func (h *Hold) Epoch() *session.Epoch { return h.g.Epoch }
 
 // Mode returns how the lock is held.

@@ -65,7 +65,7 @@ func (l Loss) Error() string { return fmt.Sprintf("client: lock %s lost: %s", l.
 // Is makes errors.Is(err, ErrLost) true.
 func (l Loss) Is(target error) bool { return target == ErrLost }
 
-// loss is a loss with the error for the program, which is one for all leases of a hold.
+// loss is a Loss with the error that the program gets. All leases of a hold share one loss.
 type loss struct {
 	Loss
 	err error

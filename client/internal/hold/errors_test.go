@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The errors of package zk have this package's names, and a context that ended tells why.
+// Errors of package zk become errors of this package. The error of a context that ended includes the cause.
 func TestPublicErrors(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

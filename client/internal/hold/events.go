@@ -20,7 +20,7 @@ const (
 	EventPermits
 )
 
-// Event is what happened to one contender or to its hold, in the words of the event of package client.
+// Event is something that happened to a contender or to its hold. Package client documents the fields.
 type Event struct {
 	Kind   EventKind
 	Node   string

@@ -32,8 +32,8 @@ func granted(e *session.Epoch, path string, mode fence.Mode, left *atomic.Int32)
 		Asked: time.Now(), Leave: func() { left.Add(1) }}
 }
 
-// heldWith grants a hold in a session of a day, on a client that never reaches a server. It counts how often
-// the turn is passed on, which happens with the end of the nodes.
+// heldWith grants a hold in a session of a day, on a client that never reaches a server. The counter left
+// says how often the hold has passed its turn on, which happens when its nodes end.
 func heldWith(t *testing.T, limits Limits) (h *Hold, l *Lease, left *atomic.Int32) {
 	s, e := unreachable(t)
 	left = new(atomic.Int32)
@@ -47,7 +47,8 @@ func heldWith(t *testing.T, limits Limits) (h *Hold, l *Lease, left *atomic.Int3
 	return h, l, left
 }
 
-// told collects the events of a kind from now on. It returns a function that returns those collected so far.
+// told collects the events of a kind from now on. It returns a function that returns the events collected so
+// far.
 func told(h *Hold, kind EventKind) func() []Event {
 	var events []Event
 	before := h.g.Tell
@@ -62,7 +63,7 @@ func told(h *Hold, kind EventKind) func() []Event {
 	return func() []Event { return events }
 }
 
-// lostFor ends the test unless err is the loss of a lease for the reason.
+// lostFor ends the test unless err is the loss of a lease with the reason why.
 func lostFor(t testing.TB, err error, why Reason) {
 	t.Helper()
 	lost, ok := errors.AsType[Loss](err)

@@ -31,13 +31,13 @@ type Node struct {
 	Watch *zk.Watch // the watch set on the node before the grant; may be nil
 	// Place marks a queue node that the hold keeps while another node represents the hold.
 	Place bool
-	lock  string // the path of its lock, if the hold is of several
+	lock  string // the path of the node's lock, if the hold has several locks
 }
 
 // Dir returns the directory of the node.
 func (n Node) Dir() string { return recipe.Parent(n.Path) }
 
-// Grant describes the right that a contender has got.
+// Grant describes a lock that was granted to a contender.
 type Grant struct {
 	Epoch *session.Epoch
 	Path  string // path of the lock, as the user names it
@@ -58,20 +58,20 @@ type Grant struct {
 	AsReader func(e *session.Epoch, old string) session.Node
 	// Upgrade turns the read hold into the write hold; nil if the lock has no upgrades.
 	Upgrade func(ctx context.Context, h *Hold, try bool) error
-	Leave   func()      // gives the turn in the process to the next contender
+	Leave   func()      // gives the turn in the local queue to the next contender
 	Tell    func(Event) // nil: no function listens
 }
 
-// Limits say when a hold ends without its holder.
+// Limits say when a hold ends although its holder has not given it back.
 type Limits struct {
 	MaxHold     time.Duration // 0: no limit
-	Grace       time.Duration // the nodes stay for so long after MaxHold; 0: the default, negative: not at all
-	Linger      bool          // the nodes stay until Unlock
+	Grace       time.Duration // how long the nodes stay after MaxHold; 0: the default; negative: not at all
+	Linger      bool          // after a loss, the nodes stay until Unlock
 	Revocable   bool
 	RevokeGrace time.Duration
 }
 
-// GraceNow is how long the nodes stay after a hold that lasted too long.
+// GraceNow returns how long the nodes stay after MaxHold.
 func (l *Limits) GraceNow() time.Duration {
 	if l.Grace == 0 {
 		return recipe.DefaultGrace
@@ -99,8 +99,8 @@ type Hold struct {
 	graceful bool // the nodes stay for the grace after MaxHold, or until Unlock
 	revoked  *recipe.Revocation
 	timers   []*time.Timer
-	unlocked []*Lease      // leases unlocked before others of the hold; their contexts end with it
-	changing chan struct{} // closed when the change of the mode that is under way ends; nil if none is
+	unlocked []*Lease      // leases unlocked before other leases of the hold; their contexts end with the hold
+	changing chan struct{} // closed when the present change of the mode ends; nil: no change is under way
 }
 
 // newHold returns a hold that is not yet granted.
@@ -116,8 +116,8 @@ func (s *Shared) newHold(g *Grant) *Hold {
 	return h
 }
 
-// Begin makes a hold of the grant and returns its first lease. On an error nothing is left of the grant; the
-// error is zk.ErrSessionExpired if the session or its nodes are gone.
+// Begin makes a hold of the grant and returns its first lease. If Begin fails, the nodes of the grant are
+// removed. The error is zk.ErrSessionExpired if the session or its nodes are gone.
 func (s *Shared) Begin(ctx context.Context, g *Grant) (*Lease, error) {
 	return s.newHold(g).begin(ctx)
 }
@@ -230,7 +230,7 @@ func (h *Hold) nodesNow() []Node {
 	return slices.Clone(h.nodes)
 }
 
-// held returns how long the hold lasts.
+// held returns how long the hold has lasted.
 func (h *Hold) held() time.Duration { return h.s.Keeper.Now().Since(h.g.Since) }
 
 // checkNow ends the hold if its deadline or its limit has passed, or if a lock of the set is lost.
@@ -262,8 +262,8 @@ func (h *Hold) abandon() {
 	h.g.Leave()
 }
 
-// discard gives the nodes to the reaper, with the mark of a lock delay if it is given; the channel is
-// closed when they are gone.
+// discard gives the nodes to the reaper. If unmark is given, the reaper also takes back the mark of a lock
+// delay. The channel closes when the nodes are gone.
 func (h *Hold) discard(unmark []zk.Op) <-chan struct{} {
 	if h.g.Parts == nil {
 		return h.g.Epoch.ReapMarked(pathsOf(h.nodesNow()), unmark)
@@ -335,9 +335,9 @@ func (h *Hold) release(ctx context.Context, early bool) error {
 	}
 }
 
-// giveBack sends one request that removes all nodes and takes back the mark of a lock delay. It passes the
-// local turn on before the answer. The channel closes when the answer has arrived. For a set the channel is
-// nil, because the function answer gives the locks of the set back.
+// giveBack sends one request that removes all nodes and takes back the mark of a lock delay. It gives the
+// local turn to the next contender before the answer. The channel closes when the answer has arrived. For a
+// set the channel is nil, because the function answer gives the locks of the set back.
 func (h *Hold) giveBack(early bool) (answered <-chan struct{}, answer func(context.Context) error) {
 	defer h.endLife()
 	if h.g.Parts != nil {
@@ -382,11 +382,11 @@ func (h *Hold) settle(err error) error {
 		}
 		return nil
 	}
-	h.discard(h.unmark) // remove the others even if one node is gone or may not be removed
+	h.discard(h.unmark) // remove the other nodes even if one node is gone or may not be removed
 	return err
 }
 
-// releaseErr turns the error of a release into the one for the user.
+// releaseErr turns the error of a release into the error for the user.
 func (h *Hold) releaseErr(err error) error {
 	switch {
 	case err == nil:

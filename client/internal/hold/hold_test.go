@@ -24,7 +24,7 @@ func TestHoldIsLostOnce(t *testing.T) {
 		lost, granted := told(h, EventLost), told(h, EventGranted)
 		inner := must.Get(h.addLease(l.Context(), fence.Shared))(t)
 		must.Is(t, expect.Err(h.addLease(t.Context(), fence.Permit)), ErrNotHeld)
-		must.OK(t, l.Unlock(t.Context())) // before the nested lease: its context lasts as long
+		must.OK(t, l.Unlock(t.Context())) // the context of l lasts until the nested lease ends
 		must.OK(t, l.Context().Err())
 		must.Is(t, l.Unlock(t.Context()), ErrNotHeld)
 		time.Sleep(time.Second)
@@ -64,7 +64,7 @@ func TestNodesStayForTheGrace(t *testing.T) {
 	for name, x := range map[string]struct {
 		limit  Limits
 		why    Reason
-		after  time.Duration // until the nodes go; 0: with Unlock
+		after  time.Duration // until the nodes are removed; 0: Unlock removes them
 		unlock time.Duration // when Unlock is called
 	}{
 		"default":              {Limits{}, MaxHold, time.Second, time.Minute},
@@ -216,7 +216,7 @@ func TestErrorsOfARelease(t *testing.T) {
 		h.nodes = append(h.nodes, Node{Path: "/a/q"})
 		must.Is(t, h.settle(zk.ErrNoNode), zk.ErrNoNode)
 		must.Equal(t, h.s.Keeper.Pending(), 2, "nodes to remove")
-		time.Sleep(24 * time.Hour) // without a word of the server
+		time.Sleep(24 * time.Hour) // the server does not answer
 		must.OK(t, h.releaseErr(zk.ErrSessionExpired))
 		h.g.Epoch.End(session.Expired)
 		must.Is(t, h.settle(zk.ErrConnectionLost), zk.ErrSessionExpired)

@@ -14,21 +14,21 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// Lease is one lease of a hold, until it is unlocked or lost. It is the Lease of package client, which says
-// what its methods promise.
+// Lease is one lease of a hold, until the lease is unlocked or lost. Package client exports it as its own
+// Lease and documents the methods.
 type Lease struct {
 	h      *Hold
-	outer  *Lease // the lease around it, if its context belongs to one
+	outer  *Lease // the lease whose context the caller used to lock; nil: none
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	lost    chan struct{}          // closed by the loss
-	revoked chan recipe.Revocation // has room for the only request
+	lost    chan struct{}          // closed when the lease is lost
+	revoked chan recipe.Revocation // has room for the one request that is delivered
 
 	// Guarded by h.mu.
 	mode     fence.Mode
 	unlocked bool
-	cause    *loss // why it was lost before Unlock; nil: it was not lost
+	cause    *loss // why the lease was lost before Unlock; nil: it was not lost
 }
 
 func newLease(ctx context.Context, h *Hold, mode fence.Mode) *Lease {
@@ -37,7 +37,7 @@ func newLease(ctx context.Context, h *Hold, mode fence.Mode) *Lease {
 	own := context.WithoutCancel(ctx) // ctx limits the wait, not the hold
 	l.ctx, l.cancel = context.WithCancelCause(l.mark(own))
 	if l.outer != nil && l.outer.h != h {
-		// Work under this lock is work under the one around it too.
+		// The work under this lock is also work under the outer lock, so it must end with the outer lease.
 		end, cancel := l.outer.ctx, l.cancel
 		stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
 		l.cancel = func(cause error) {
@@ -114,8 +114,8 @@ func (l *Lease) Context() context.Context { return l.ctx }
 // Lost returns a channel that closes when the lease is lost. It stays open after Unlock.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Err returns nil while the lease is held, the loss, or ErrNotHeld. It looks at the clock, so it is right
-// even in the first instruction after a pause.
+// Err returns nil while the lease is held. Otherwise it returns the loss, or ErrNotHeld after Unlock. It
+// reads the clock, so it is right even in the first instruction after a pause.
 func (l *Lease) Err() error {
 	l.h.checkNow()
 	l.h.mu.Lock()
@@ -129,10 +129,10 @@ func (l *Lease) Err() error {
 	return nil
 }
 
-// Epoch returns the session that the lease is of.
+// Epoch returns the session that the lease belongs to.
 func (l *Lease) Epoch() *session.Epoch { return l.h.g.Epoch }
 
-// Loss returns how the lease was lost, false if it was not.
+// Loss returns how the lease was lost. It returns false if the lease was not lost.
 func (l *Lease) Loss() (Loss, bool) {
 	_ = l.Err() // looks at the clock
 	l.h.mu.Lock()
@@ -151,7 +151,7 @@ func (l *Lease) Until() time.Time {
 	return l.h.validUntil()
 }
 
-// Path returns the path of the lock, the first one of several.
+// Path returns the path of the lock. For a lease of several locks, this is the path of the first one.
 func (l *Lease) Path() string { return l.h.g.Path }
 
 // Mode returns how the lock is held.
@@ -168,7 +168,7 @@ func (l *Lease) Token() fence.Token {
 	return l.h.token
 }
 
-// Sequencers describes the hold node by node, for leases of several locks.
+// Sequencers returns a sequencer for each node of the hold. A lease of several locks has several sequencers.
 func (l *Lease) Sequencers() []fence.Sequencer {
 	h := l.h
 	if h.g.Parts != nil {
@@ -245,8 +245,8 @@ func TaskOf(ctx context.Context) string {
 	return rand.Text()
 }
 
-// named keeps the leases of tasks. A goroutine that locks a second time without the lease's
-// context would wait for itself; the name of its task reveals that.
+// named keeps the leases of each task by the task's name. A goroutine that locks a second time without the
+// lease's context would wait for itself. The name of its task reveals that.
 type named struct {
 	mu sync.Mutex            // nothing else is locked while it is held
 	m  map[taskPath][]*Lease // active leases
@@ -256,7 +256,7 @@ type taskPath struct{ task, path string }
 
 // add registers a lease under the task that its context names.
 func (n *named) add(l *Lease) {
-	if l.mode == fence.Permit || l.h.g.Parts != nil { // the parts are registered themselves
+	if l.mode == fence.Permit || l.h.g.Parts != nil { // each part is registered by itself
 		return
 	}
 	k := taskPath{TaskIn(l.ctx), l.h.g.Path}

@@ -16,16 +16,15 @@ import (
 // holds end earlier, and the watch costs a request and an event.
 const OwnWatch = 100 * time.Millisecond
 
-// watchNodes starts a monitor for each node: at once if the node is watched already, and otherwise
-// when the hold has lasted a moment. The parts of a hold of several locks have monitors of their
-// own.
+// watchNodes starts a monitor for each node. It starts the monitors at once if the node is watched already,
+// and otherwise after the time OwnWatch. The parts of a hold of several locks have monitors of their own.
 func (h *Hold) watchNodes() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
 		return
 	}
-	// A monitor of a node that was replaced ends when it finds that out.
+	// The monitor of a node that was replaced ends when it notices the replacement.
 	ctx := h.life
 	for _, l := range h.g.Parts {
 		h.s.Keeper.Detached(func(context.Context) {
@@ -62,9 +61,9 @@ func (h *Hold) watchNodes() {
 	}))
 }
 
-// monitor follows one node of the hold until the node is gone or the hold is over. It does not rely on the
-// watch alone: if the session loses the right to read the node, the server sends no event for that, and none
-// for the node's end. So monitor looks at the node regularly, and more often if the node may not be read.
+// monitor follows one node of the hold until the node is gone or the hold is over. It does not rely only on
+// the watch: if the session loses the right to read the node, the server sends an event neither for this loss
+// nor for the node's end. So monitor looks at the node regularly, and more often if the node may not be read.
 func (h *Hold) monitor(ctx context.Context, n Node, w *zk.Watch) {
 	hidden := false
 	for {
@@ -152,7 +151,8 @@ func (h *Hold) revoke(r recipe.Revocation) {
 	}
 }
 
-// limited reports whether the hold has a limit. The locks of a set have none, because the set has it.
+// limited reports whether the hold has a limit. The locks of a set have no limits, because the set itself has
+// one.
 func (h *Hold) limited() bool { return h.g.MaxHold > 0 }
 
 // limitTick is how often a hold with a limit reads the clocks, because timers stand still while the machine

@@ -6,8 +6,8 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// heldBy returns the hold of path that ctx has. Permits do not exclude each other, so a context
-// with a permit does not hold the path.
+// heldBy returns the hold of path to which a lease of ctx belongs. Permits do not exclude each other, so a
+// context with a permit does not hold the path.
 func (s *Shared) heldBy(ctx context.Context, path string) *Hold {
 	for outer := leaseIn(ctx); outer != nil; outer = outer.outer {
 		for _, lease := range append([]*Lease{outer}, outer.h.g.Parts...) {

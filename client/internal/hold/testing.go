@@ -18,14 +18,14 @@ func (l *Lease) Lose(why Reason) { l.h.lose(why) }
 // Parts returns the leases of a set.
 func (l *Lease) Parts() []*Lease { return l.h.g.Parts }
 
-// Nests reports whether two leases are of one hold.
+// Nests reports whether two leases belong to one hold.
 func (l *Lease) Nests(other *Lease) bool { return l.h == other.h }
 
-// Held returns how long the hold of the lease lasts.
+// Held returns how long the hold of the lease has lasted.
 func (l *Lease) Held() time.Duration { return l.h.held() }
 
-// Hang stops all that the hold would do later by itself, as if the program hangs. It reports whether that was
-// only the next look at its node.
+// Hang stops the timers of the hold, as if the program hangs. It reports whether the only timer was the one
+// for the first look at the hold's nodes.
 func (l *Lease) Hang() bool {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
@@ -34,7 +34,7 @@ func (l *Lease) Hang() bool {
 	return soon
 }
 
-// Named returns how many locks tasks hold.
+// Named returns the number of locks that tasks hold.
 func (s *Shared) Named() int {
 	s.named.mu.Lock()
 	defer s.named.mu.Unlock()

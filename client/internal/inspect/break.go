@@ -12,10 +12,10 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Break returns a function that deletes the node whose czxid is token, if allow agrees. It is safe to repeat.
-// A node without a number that was made again at the same path has the same version. So the transaction
-// also makes and removes a sequential node beside it, whose number shows whether any node was made there
-// since the look.
+// Break returns a function that deletes the node at target if its czxid is token and allow agrees. The
+// function is safe to repeat. If a node without a number is removed and made again at the same path, it has
+// the same version as before. So the transaction also makes and removes a sequential node beside it. The
+// number of this sequential node shows whether any node was made in the directory since the function looked.
 func Break(
 	ctx context.Context, target string, token fence.Token, allow func(zk.Node) error,
 ) func(*session.Epoch) error {
@@ -89,7 +89,7 @@ func erasePlace(ctx context.Context, e *session.Epoch, path string) error {
 	return err
 }
 
-// Revoke asks the contender that made the node to leave, unless one has asked it before.
+// Revoke asks the contender that made the node to leave, unless the node already contains such a request.
 func Revoke(ctx context.Context, e *session.Epoch, target string, r recipe.Revocation) error {
 	made, _, _ := recipe.ParseName(recipe.Base(target))
 	return e.Update(ctx, target, func(data []byte) ([]byte, error) {

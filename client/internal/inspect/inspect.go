@@ -1,5 +1,5 @@
-// Package inspect reads locks that any program uses, and takes one back by its node. It is the work of the
-// Inspector of package client, in one session.
+// Package inspect reads locks that any program uses, and takes locks away from their holders. It does the
+// work of the Inspector of package client in one session.
 package inspect
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Lock reads one lock for package turns to make sense of.
+// Lock reads the nodes of one lock. Package turns finds the holders and the waiters among them.
 func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, error) {
 	list, err := e.Conn().Names(ctx, path)
 	var own zk.Node
@@ -52,7 +52,7 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 		names = slices.DeleteFunc(names, func(n string) bool {
 			return n == recipe.PermitsName || n == recipe.QueueName
 		})
-		// Contenders beside the permits: they decide, whatever the record says.
+		// If there are contenders beside the permits, show them, whatever the record says.
 		err = errors.Join(in.list(permits), in.list(queue), in.read(dir, names))
 		switch {
 		case len(dir.Nodes) == 0:
@@ -78,7 +78,7 @@ type inspection struct {
 	ctx    context.Context
 	path   string
 	data   string // data of the node at path
-	next   int32  // the number that its next sequential child gets
+	next   int32  // the number of the next sequential child of path
 	others []string
 }
 
@@ -99,7 +99,7 @@ func (in *inspection) queue(dirs ...*turns.Dir) *recipe.Queue {
 			q = &found
 			continue
 		}
-		// Locks of two kinds on one path exclude nothing: show the contenders of both.
+		// Locks of two kinds on one path do not exclude each other, so show the contenders of both.
 		q.HeldTwice = q.HeldTwice || found.HeldTwice || len(q.Holders) > 0 && len(found.Holders) > 0
 		q.Kind, q.Mixed, q.Total = recipe.KindUnknown, true, q.Total+found.Total
 		q.Layouts = append(q.Layouts, found.Layouts...)
@@ -196,8 +196,8 @@ func nodeOf(name string, n zk.Node, hidden bool) recipe.Node {
 	}
 }
 
-// Walk calls f for every directory at or below path that looks like a lock, and passed, unless nil, for every
-// directory that it passes over because the client may not read it.
+// Walk calls f for every directory at or below path that looks like a lock. If passed is not nil, Walk calls
+// it for every directory that it skips because the client may not read it.
 func Walk(
 	ctx context.Context, e *session.Epoch, path string, depth int, passed func(path string),
 	f func(*recipe.Queue) error,

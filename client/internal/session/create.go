@@ -17,7 +17,7 @@ type Node struct {
 	zk.Create
 	Lasting bool // the directory must stay even when it is empty
 
-	// Of several nodes, Create uses only the fields below of the first node.
+	// If Create makes several nodes, it uses the fields below only of the first one.
 	Also []zk.Op // further operations of the same transaction; if there are any, a missing directory is an error
 	List bool    // list the directory in the same flight of requests
 }
@@ -25,7 +25,7 @@ type Node struct {
 // Dir returns the node's directory.
 func (n Node) Dir() string { return recipe.Parent(n.Path) }
 
-// in returns those of names that earlier requests to create the node have made.
+// in returns those names that belong to nodes which earlier requests to create n have made.
 func (n Node) in(names []string) (found []string) {
 	for _, name := range names {
 		if strings.HasPrefix(name, recipe.Base(n.Path)) {
@@ -35,7 +35,7 @@ func (n Node) in(names []string) (found []string) {
 	return found
 }
 
-// Made is a node that was created, and existed when the client learned of that.
+// Made is a node that the server has created. The node existed when the client learned of its creation.
 type Made struct {
 	Path, Name string // Name is the last part of Path
 	Stat       zk.Stat
@@ -78,7 +78,7 @@ func (e *Epoch) Create(ctx context.Context, nodes ...Node) ([]Made, *zk.Names, e
 		made, list, err = e.follow(bg, r)
 	})
 	if left := e.Rest(ctx, nil, done); left != nil {
-		e.k.LeaveBehind(Dirs(nodes), func(context.Context) { // lasts until the outcome is known
+		e.k.LeaveBehind(Dirs(nodes), func(context.Context) { // waits until the outcome is known
 			<-done
 			for _, n := range made {
 				e.Reap(n.Path)
@@ -197,7 +197,8 @@ func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, erro
 	}
 }
 
-// divided returns an error if a server with --one-layout has refused nodes because of contenders that exist.
+// divided returns an error if a server with --one-layout has refused nodes because contenders of another kind
+// exist. Otherwise it returns refusal.
 func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error {
 	for _, n := range nodes {
 		names, err := e.Children(ctx, n.Dir())

@@ -68,7 +68,7 @@ func TestCreationIsRecoveredWholly(t *testing.T) {
 	k, e := open(t, server.Addr(t), Options{})
 	ctx := testCtx(t)
 	for name, x := range map[string]struct {
-		there []int // how many nodes there are of each
+		there []int // how many copies of each node exist
 		found bool
 	}{
 		"none": {[]int{0, 0}, false}, "all": {[]int{1, 1}, true}, "one": {[]int{1, 0}, false},

@@ -42,8 +42,8 @@ func knows(t *testing.T, e *Epoch, when string, valid, alive, outlived bool) {
 	expect.Equal(t, e.outlived(), outlived, "outlived %s", when)
 }
 
-// A session counts as alive for the time since the latest confirmed request, and no write or heartbeat that
-// was sent before that changes it.
+// A session counts as alive for a fixed time after the client sent the latest confirmed request. The answer
+// to an earlier write or heartbeat does not change that.
 func TestDeadlineFollowsConfirmations(t *testing.T) {
 	k, e, clock := withoutServer()
 	start := clock.now
@@ -156,7 +156,7 @@ func TestWhenANodeIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// Of the two clocks, the one that shows more time passed counts. A wall clock that was set back does not
+// The clock that shows the longest time between two readings counts. A wall clock that was set back does not
 // count.
 func TestTimeBetweenTwoReadings(t *testing.T) {
 	a := Reading{Mono: time.Hour, Boot: time.Hour, Wall: time.Unix(1000, 0)}
@@ -199,7 +199,8 @@ func TestSessionThatIsWaitedFor(t *testing.T) {
 	must.OK(t, e.AwaitValid(t.Context()))
 }
 
-// The heartbeat's answer may be processed after the end of its connection.
+// The answer to a heartbeat may be processed after the end of its connection. Then it does not end the
+// suspension.
 func TestLateHeartbeatDoesNotEndASuspension(t *testing.T) {
 	k, e, clock := withoutServer()
 	k.detach()

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// server is the server that the tests share; each uses a directory of its own.
+// server is the server that the tests share; each test uses a directory of its own.
 var server = cluster.Shared{Options: func() cluster.Options {
 	return cluster.ShortSessions(cluster.Zlockd, 1)
 }}
@@ -54,13 +54,13 @@ func testCtx(t *testing.T) context.Context {
 	return ctx
 }
 
-// ids counts the ids of fresh.
+// ids counts the ids that fresh() has returned.
 var ids atomic.Uint64
 
 // fresh returns an id that no other node has.
 func fresh() recipe.ID { return recipe.NewID(7, ids.Add(1)) }
 
-// has waits until a directory has so many nodes.
+// has waits until the directory dir contains n nodes.
 func has(t *testing.T, e *Epoch, dir string, n int) {
 	t.Helper()
 	must.Await(t, fmt.Sprintf("%d nodes in %s", n, dir), patience, func() bool {

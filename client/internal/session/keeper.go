@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Timeout time.Duration
 	Margin  time.Duration // 0: max(T/5, 1 s) for a session timeout T
-	// time between extra looks during a wait; 0: there are none; negative: the timeout sets it
+	// time between extra looks during a wait; 0: no extra looks; negative: the session timeout sets the time
 	Safety time.Duration
 	TLS    *tls.Config
 	Auth   []zk.Auth
@@ -86,8 +86,8 @@ type Keeper struct {
 	troubles troubles
 	count    counters
 
-	// Close ends these contexts one after another, with zk.ErrClosed: calls when Close starts, cleaning
-	// before it ends the session, and life after that.
+	// Close ends these contexts with zk.ErrClosed: calls at once, cleaning before it ends the session, and life
+	// after that.
 	calls, cleaning, life          context.Context
 	endCalls, endCleaning, endLife context.CancelCauseFunc
 

@@ -43,7 +43,8 @@ func TestTasksAreWaitedFor(t *testing.T) {
 	})
 }
 
-// An operator's log tells once why there is no connection: of all servers at once, of some after a moment.
+// The operator's log says once why there is no connection. It says so at once if all servers have failed, and
+// after a moment if only some have failed.
 func TestTroublesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, _, _ := withoutServer()
@@ -146,7 +147,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// The function hears of each change of the state once.
+// Options.Moved is called once for each change of the state.
 func TestStateIsToldWhenItChanges(t *testing.T) {
 	k, _, _ := withoutServer()
 	var told []string

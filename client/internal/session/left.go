@@ -9,8 +9,8 @@ import (
 // crowd bounds how many abandoned nodes a client has in a directory. A call whose context ends leaves its
 // node to the reaper and returns at once. If calls came and went faster than the reaper removes nodes, the
 // number of nodes would grow without bound. So a call that needs a node waits while its directory has more
-// than half as many abandoned nodes as calls under way. A directory never has more than twice as many nodes
-// of a client as calls and holds.
+// than half as many abandoned nodes as calls under way. In a directory, a client never has more than twice as
+// many nodes as it has calls and holds.
 type crowd struct {
 	mu   sync.Mutex
 	dirs map[string]*crowdDir // contains only directories with a count above zero

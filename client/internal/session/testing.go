@@ -41,8 +41,8 @@ func (e *Epoch) Dependents() int {
 	return len(e.holds)
 }
 
-// Crowded reports whether a call in dir would have to wait if as many more nodes as given were abandoned
-// there.
+// Crowded reports whether a call in dir would have to wait if the given number of further nodes were
+// abandoned there.
 func (k *Keeper) Crowded(dir string, more int) bool {
 	for range more {
 		k.crowd.abandon(dir)

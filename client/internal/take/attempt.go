@@ -28,8 +28,8 @@ type Client struct {
 	localQueues localQueues
 }
 
-// New returns the parts that the calls of a client share. The nodes that they make name owner; cause returns
-// the error with which the program learns of the loss of a lock.
+// New returns the parts that the calls of a client share. The nodes of these calls store owner. The function
+// cause makes the error with which the program learns of the loss of a lock.
 func New(k *session.Keeper, owner recipe.Owner, cause func(hold.Loss) error) *Client {
 	return &Client{Shared: hold.Shared{Keeper: k, Cause: cause}, owner: owner,
 		localQueues: localQueues{m: map[localKey][]chan struct{}{}}}
@@ -84,15 +84,15 @@ type attempt struct {
 	task    string
 	tasked  bool     // the context has named the task
 	leave   func()   // gives the turn in the local queue to the next contender
-	alone   bool     // neither nested nor in the local queue
-	permits bool     // the queue is for permits: its first contender holds none
-	dirs    []string // the directories in which it makes nodes, if there is more than dir
+	alone   bool     // the attempt is never nested, and it does not use the local queue
+	permits bool     // the queue is for permits; its first contender holds no permit
+	dirs    []string // all directories in which the attempt makes nodes; nil: only dir
 }
 
-// data returns the content of the attempt's node. A candidate's value is followed by the owner record only if
-// it is needed: if the candidate has a named task, which may hold other locks, or if the value alone would
-// look like a record. In all other cases, programs that read the whole content, such as programs with
-// Curator's recipes, see only the value.
+// data returns the content of the attempt's node. The content of a candidate's node is the value. The owner
+// record follows the value only if the candidate has a named task, which may hold other locks, or if the
+// value alone would look like a record. Otherwise, programs that read the whole content, such as programs
+// with Curator's recipes, see only the value.
 func (a *attempt) data() []byte {
 	switch {
 	case a.Value == nil:
@@ -156,7 +156,7 @@ func lostPlace(err error) error {
 	return err
 }
 
-// way leads an attempt to a hold in one session.
+// A way is a function that takes the lock for an attempt in one session.
 type way func(ctx context.Context, e *session.Epoch, a *attempt) (*hold.Grant, error)
 
 // compete runs the attempt in one session after another until it gets a lease or an error. An
@@ -238,7 +238,8 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *hold.Leas
 	return l, nil
 }
 
-// nested is the lease that the attempt gets because its context holds the path, if it does.
+// nested returns the lease that the attempt gets if its context already holds the path. Otherwise it returns
+// nil.
 func (a *attempt) nested(ctx context.Context) (*hold.Lease, error) {
 	if a.Mode == fence.Permit || a.alone {
 		return nil, nil // a context may take more permits, or stand for election twice
@@ -246,9 +247,9 @@ func (a *attempt) nested(ctx context.Context) (*hold.Lease, error) {
 	return a.c.Nested(ctx, a.Path, a.Mode, a.Terms.Reentrant)
 }
 
-// localQueues makes the exclusive contenders of one process for one path queue within the process, so that
-// together they have one node in the server's queue. A turn is only the right to compete at the server: each
-// hold has a node of its own, which no other attempt takes over.
+// localQueues has one queue within the process for each path. The exclusive contenders for the path wait in
+// this queue, so that only one of them at a time has a node in the server's queue. A turn is only the right
+// to compete at the server: each hold has a node of its own, which no other attempt takes over.
 type localQueues struct {
 	mu sync.Mutex
 	m  map[localKey][]chan struct{} // the contenders that wait while another has the turn
@@ -259,8 +260,8 @@ type localKey struct {
 	path   string
 }
 
-// enter waits for the turn, and returns the function that passes it to the next contender, which may
-// be called more than once. A try takes the turn only if no other contender has it.
+// enter waits for the turn, and returns a function that passes the turn to the next contender. This function
+// may be called more than once. A try takes the turn only if no other contender has it.
 func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (leave func(), err error) {
 	leave = sync.OnceFunc(func() {
 		g.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Contenders of one process have their turns in the order in which they came. One that leaves the queue is
-// passed over, and one that has its turn twice passes it on once.
+// Contenders of one process have their turns in the order in which they came. A contender that leaves the
+// queue is skipped. A contender that passes its turn on twice wakes only one other contender.
 func TestLocalQueueIsInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestLocalQueueIsInOrder(t *testing.T) {
 		must.Equal(t, g.waiting(key), 3, "waiting")
 		leave()
 		for _, i := range []int{0, 2, 3} {
-			leave() // releases an earlier turn: it does nothing
+			leave() // this turn has passed already, so the call does nothing
 			synctest.Wait()
 			must.Equal(t, len(turns), 1, "turns")
 			next := <-turns
@@ -71,7 +71,7 @@ func TestLocalQueueIsInOrder(t *testing.T) {
 func TestLocalTurnThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for range 20 { // the contender sees the turn or the end first
+		for range 20 { // at random, the contender sees the turn or the end first
 			g := localQueues{m: map[localKey][]chan struct{}{}}
 			leave := must.Get(g.enter(t.Context(), localKey{}, false))(t)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -101,8 +101,8 @@ func TestLocalTurnThatComesTooLate(t *testing.T) {
 	})
 }
 
-// Each node of a lock holds the owner record. A candidate's node holds it after the value, if programs need
-// it.
+// Each node of a lock holds the owner record. A candidate's node holds the value, and after it the owner
+// record if programs need the record.
 func TestContentOfNodes(t *testing.T) {
 	t.Parallel()
 	c, _ := withoutServer()

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// server is the server that the tests share; each uses a directory of its own.
+// server is the server that the tests share; each test uses a directory of its own.
 var server = cluster.Shared{Options: func() cluster.Options {
 	return cluster.ShortSessions(cluster.Zlockd, 1)
 }}
@@ -59,7 +59,7 @@ func withoutServer() (*Client, *session.Epoch) {
 
 func lossItself(l hold.Loss) error { return l }
 
-// lostFor ends the test unless err is the loss of a lease for the reason.
+// lostFor ends the test unless err is the loss of a lease with the reason why.
 func lostFor(t testing.TB, err error, why hold.Reason) {
 	t.Helper()
 	lost, ok := errors.AsType[hold.Loss](err)

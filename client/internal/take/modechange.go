@@ -16,7 +16,7 @@ import (
 // asReader describes the node that stands for a read hold in the place of the writer's node at old.
 func (a *attempt) asReader(e *session.Epoch, old string) session.Node {
 	id := newNodeID(e.ID())
-	// With a policy, the door's mark, which has the old id, is stale with the fresh id.
+	// With a policy, the node gets a fresh id. This makes the door's mark stale, which has the old id.
 	path := recipe.Join(a.Path, recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}.Name(true))
 	if !a.Terms.PolicySet {
 		// The read node takes the write node's number, so that no waiting writer is before it.
@@ -37,7 +37,7 @@ func (a *attempt) upgrade(ctx context.Context, h *hold.Hold, try bool) error {
 	if err == nil || !u.closed || u.e.Ended() {
 		return err
 	}
-	// Our own read hold would keep the door closed.
+	// The read hold remains, and would keep the door closed.
 	done := u.dir.reopen(u.mark())
 	if try {
 		session.AwaitGone(ctx, done)
@@ -77,8 +77,8 @@ func (u *upgrader) act(ctx context.Context, step turns.Step) (*hold.Hold, error)
 			return nil, hold.ErrNotAcquired
 		}
 		u.closed = true
-		// Do not stop if ctx ends: if the server set the mark after this client has taken it back, it would
-		// stay as long as the read hold.
+		// Do not stop if ctx ends. Otherwise the server might set the mark after this client has taken it back, and
+		// the mark would stay as long as the read hold.
 		return nil, u.dir.setDoor(u.h.Life(), u.mark())
 	case turns.Wait:
 		if u.try {

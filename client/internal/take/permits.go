@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Permits are the permits of one semaphore, for all calls on it.
+// Permits stands for one semaphore. All calls on the semaphore share it.
 type Permits struct {
 	c     *Client
 	path  string
@@ -23,7 +23,7 @@ type Permits struct {
 	tell  func(hold.Event) // nil: no function listens
 	wish  atomic.Int64     // the number of permits that the program gave
 	d     semLayout
-	told  sync.Once // reports only once that the stored number differs
+	told  sync.Once // so that a different stored number is reported only once
 }
 
 // semLayout says where the parts of a semaphore are.
@@ -53,12 +53,12 @@ func semLayoutOf(l recipe.Layout, path string) semLayout {
 
 // semSight is the result of a look at a semaphore's path.
 type semSight struct {
-	limit int     // the number of permits that counts
-	store []zk.Op // stores the number in the transaction that makes the nodes, if none is stored
-	data  []byte  // the data that the node had before
+	limit int     // the number of permits that the semaphore has
+	store []zk.Op // operations that store the number together with the new nodes; nil: no operations
+	data  []byte  // the data of the path's node before store
 }
 
-// undo returns the operations that take back what store did.
+// undo returns the operations that take back the operations in t.store.
 func (t semSight) undo() []zk.Op {
 	if t.store == nil {
 		return nil
@@ -162,8 +162,8 @@ func (s *Permits) encodeLimit(rec recipe.Record, permits int) []byte {
 	return rec.Encode()
 }
 
-// Store changes the stored number of permits, unless the path is of another kind of lock. It is
-// safe to repeat.
+// Store changes the stored number of permits, unless the path belongs to another kind of lock. A second call
+// with the same number is safe.
 func (s *Permits) Store(ctx context.Context, e *session.Epoch, permits int) error {
 	names, err := e.Conn().Names(ctx, s.path)
 	if err == nil {
@@ -186,7 +186,7 @@ func (s *Permits) Store(ctx context.Context, e *session.Epoch, permits int) erro
 	return err
 }
 
-// Stored notes that the number was stored.
+// Stored notes that a call has stored this number of permits.
 func (s *Permits) Stored(permits int) { s.wish.Store(int64(permits)) }
 
 // free returns the permits in use. It also returns ErrNotAcquired if fewer than n permits are free.

@@ -15,7 +15,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// permitting is an attempt at n permits: as the head of the queue, or as a try without a place in it.
+// permitting is an attempt to take n permits. The attempt is the head of the queue, or it is a try without a
+// place in the queue.
 type permitting struct {
 	s        *Permits
 	e        *session.Epoch
@@ -23,7 +24,7 @@ type permitting struct {
 	n        int
 	sight    semSight // the result of the last look
 	used     []string // the permits in use at that look
-	skip     int      // free numbers that are left to others
+	skip     int      // how many free numbers this attempt leaves to others
 	unstored bool     // the client may make the nodes, but not store the number of permits
 }
 
@@ -68,7 +69,7 @@ func newPermitHead(s *Permits, a *attempt, turn *hold.Grant, n int) *permitHead 
 	}
 }
 
-// next reads the number of permits, then those in use.
+// next reads the number of permits, and then which permits are in use.
 func (p *permitHead) next(ctx context.Context) (turns.Step, error) {
 	for {
 		err := p.look(ctx)
@@ -79,7 +80,7 @@ func (p *permitHead) next(ctx context.Context) (turns.Step, error) {
 			do, err := turns.DecidePermits(p.sight.limit, len(p.used), p.n)
 			return turns.Step{Do: do}, err
 		}
-		// With kazoo's layout the queue is beside the path.
+		// With kazoo's layout, the queue is not below the path, so the own node may exist without the path.
 		if err := p.own.lookOwn(ctx); err != nil {
 			return turns.Step{}, err
 		}
@@ -116,7 +117,7 @@ func (p *permitHead) act(ctx context.Context, step turns.Step) (*hold.Grant, err
 	}
 	made, err := p.grab(ctx, zk.Check{Path: p.own.Path, Version: -1})
 	switch {
-	case errors.Is(err, zk.ErrNoNode): // the own node is gone, or the directory
+	case errors.Is(err, zk.ErrNoNode): // the own node or the directory is gone
 		return nil, p.own.lookOwn(ctx)
 	case made == nil || err != nil:
 		return nil, err
@@ -128,9 +129,10 @@ func (p *permitHead) act(ctx context.Context, step turns.Step) (*hold.Grant, err
 	return p.s.holdOf(p.a, p.e, made, p.used)
 }
 
-// permitTry is a try without a place in the queue. It makes the nodes of its permits, and turns.TryPermits
-// decides by their places. While another contender is in the queue, the try removes its permits. If enough
-// permits are free then, that contender is about to get its own, and the try looks again.
+// permitTry is a try without a place in the queue. The try makes the nodes of its permits, and
+// turns.TryPermits decides by the places of these nodes. If another contender is in the queue, the try
+// removes its nodes. If enough permits are free nevertheless, the other contender is about to get its
+// permits, and the try looks again.
 type permitTry struct {
 	permitting
 	before zk.Names // the queue, before the permits were made
@@ -138,11 +140,11 @@ type permitTry struct {
 	taken  int // how often another client took the numbers first
 }
 
-// tryAgain is how often a try looks again because another contender passes the queue.
+// tryAgain bounds how often a try looks again because another contender is in the queue.
 const tryAgain = 5
 
-// takenAgain is how often a try takes other numbers because another try was faster. Each time at least one of
-// the tries gets its numbers.
+// takenAgain bounds how often a try takes other numbers because another try was faster. Each time, at least
+// one of these tries gets its numbers.
 const takenAgain = 100
 
 func (t *permitTry) next(ctx context.Context) (turns.Step, error) {
@@ -194,7 +196,7 @@ func (t *permitTry) act(ctx context.Context, step turns.Step) (*hold.Grant, erro
 	}
 	if verdict == turns.PermitsTaken && t.taken < takenAgain {
 		t.taken++
-		t.skip = rand.IntN(t.sight.limit) // otherwise all late tries would take the lowest again
+		t.skip = rand.IntN(t.sight.limit) // otherwise all late tries would take the lowest free numbers again
 		return nil, nil
 	}
 	if t.tries++; verdict == turns.PermitsRefused || t.tries == tryAgain {
@@ -254,14 +256,14 @@ func pathsOfMade(made []session.Made) []string {
 }
 
 // mayNotStore reports whether the client may make the nodes but not store the number of permits. Then the
-// number that the callers give counts.
+// client uses the number that its callers give.
 func mayNotStore(err error, nodes []session.Node) bool {
 	refused, ok := errors.AsType[*zk.MultiError](err)
 	return ok && errors.Is(err, zk.ErrNoAuth) && refused.Index >= len(nodes)
 }
 
-// holdOf returns a hold of the permits just made. The argument used lists the permits that others held
-// before.
+// holdOf returns a hold of the permits just made. The argument beside is the list of permits that the attempt
+// last saw.
 func (s *Permits) holdOf(a *attempt, e *session.Epoch, made []session.Made, beside []string) (
 	*hold.Grant, error) {
 	if !e.Valid() {

@@ -52,9 +52,8 @@ func (w *waiter) watchOwn(ctx context.Context) error {
 	return w.lookOwn(ctx)
 }
 
-// stays reports whether the own node has been there since its watch was set. On another
-// connection the server may report the end of the awaited node before the end of the own node, so
-// that the waiter needs a list.
+// stays reports whether the own node has been there since its watch was set. After a reconnect, the server
+// may report the end of the awaited node before the end of the own node. Then the waiter must list.
 func (w *waiter) stays() bool {
 	return w.own != nil && !session.IsClosed(w.own.Fired()) && w.since == w.c.Keeper.Connections()
 }
@@ -67,7 +66,7 @@ func (w *waiter) displaced() error {
 	return &requeueError{ErrNodeRemoved}
 }
 
-// sit waits for d and keeps the own place.
+// sit waits for the time d. It fails early if the own node is gone.
 func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 	over := time.Now().Add(d)
 	for left := d; left > 0; left = time.Until(over) {
@@ -81,13 +80,13 @@ func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// When the last contender ahead is gone, a waiter with two or more contenders ahead must list once more,
-// because that contender may only have waited. During this round trip no contender holds the lock. So if
-// holds are about as short as a round trip, a waiter looks one turn earlier. It waits for the contender
-// before the last one and then lists, most likely while the last one holds the lock. When the last one goes,
-// the waiter already knows that no other contender is ahead. This costs one request and one event for each
-// hold, and a release wakes two waiters instead of one. So waiters look ahead only if they know that turns
-// are short.
+// A waiter with two or more contenders ahead watches the last of them. When the last one is gone, the waiter
+// must list once more, because the last one may have left without holding the lock. During this round trip no
+// contender holds the lock. So if holds are about as short as a round trip, a waiter looks one turn earlier.
+// It waits for the contender before the last one and then lists, most likely while the last one holds the
+// lock. When the last one goes, the waiter already knows that no other contender is ahead. This costs one
+// more request and one more event for each hold, and a release wakes two waiters instead of one. So waiters
+// look ahead only if they know that turns are short.
 
 // paces remembers how long a turn lasted in the queues that a client waited in.
 type paces struct {
@@ -107,8 +106,9 @@ func (p *paces) note(dir string, turn time.Duration) {
 	p.dirs[dir] = turn
 }
 
-// short reports whether turns in dir are known to be short: at most a few times the time that it took to take
-// a place, which is one write and one round trip.
+// short reports whether turns in dir are known to be short: a turn takes at most a few times as long as it
+// took to get a place. A place costs one write and one round trip, and the argument place is the time that it
+// took.
 func (p *paces) short(dir string, place time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *paces) short(dir string, place time.Duration) bool {
 
 const (
 	shortTurn = 4
-	// shortList is the number of names up to which a list is cheap beside a turn.
+	// A list of at most shortList names is cheap compared with a turn.
 	shortList = 256
 )
 
@@ -137,10 +137,10 @@ func (w *waiter) lookAhead(ctx context.Context, p turns.Place) (*zk.Names, error
 // delayRecord encodes the mark of a holder; an empty holder takes the mark back.
 func delayRecord(holder string) []byte { return recipe.Record{Holder: &holder}.Encode() }
 
-// lockDelay waits if the last holder went away without unlocking. A writer then marks the directory
-// with its own id. A reader leaves no mark, because its end needs no delay, but takes back that of
-// the dead holder, so that the next reader need not wait again. The own node stays first all the
-// time. Only contenders' marks are overwritten, never the data of another program.
+// lockDelay waits if the last holder went away without unlocking. A writer then marks the directory with its
+// own id. A reader leaves no mark, because its end needs no delay. It removes the mark of the dead holder, so
+// that the next reader need not wait again. While lockDelay waits, the own node remains the first. lockDelay
+// overwrites only marks of contenders, never the data of another program.
 func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	own, writes := w.id.UUID(), w.q.Kind.Exclusive()
 	for {
@@ -192,14 +192,14 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	}
 }
 
-// delayLeft returns how long the lock delay behind a dead holder still lasts. If no contender has done
-// so, it marks the holder as dead, so that the server stamps the time.
+// delayLeft returns how much is left of the lock delay after a dead holder. If no contender has marked the
+// holder as dead yet, delayLeft does it, so that the server stamps the time.
 func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record) (time.Duration, error) {
 	delay := w.a.Terms.LockDelay
 	if !rec.Dead {
 		rec.Dead = true
 		err := w.setMark(ctx, dir, rec.Encode())
-		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() { // use the own clock
+		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() { // without a stamp, the reader uses its own clock
 			if w.deathSeen.IsZero() {
 				w.deathSeen = time.Now()
 			}
@@ -223,7 +223,7 @@ func (w *waiter) setMark(ctx context.Context, dir *zk.Node, data []byte) error {
 	})
 }
 
-// lives reports whether a node with this id, in either form, is in the list.
+// lives reports whether the list contains a node with this id, with or without hyphens.
 func lives(names []string, uuid string) bool {
 	hex := strings.ReplaceAll(uuid, "-", "")
 	return slices.ContainsFunc(names, func(n string) bool {
@@ -232,7 +232,7 @@ func lives(names []string, uuid string) bool {
 }
 
 // alone returns an error if a client holds or awaits a lock of another kind on the path. The argument names
-// lists the path's children.
+// is the list of the path's children.
 func alone(ctx context.Context, e *session.Epoch, path string, own turns.Use, names []string) error {
 	for name, u := range own.Rivals(names) {
 		child, live := recipe.Join(path, name), false

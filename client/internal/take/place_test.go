@@ -29,7 +29,7 @@ func TestHolderThatLivesIsInTheList(t *testing.T) {
 	expect.That(t, !lives(nil, id.UUID()), "found in an empty directory")
 }
 
-// What a waiter learns by reading its own node.
+// A waiter that reads its own node learns whether it still has its place, and whether it was asked to leave.
 func TestLookAtTheOwnNode(t *testing.T) {
 	t.Parallel()
 	c, e := withoutServer()
@@ -73,8 +73,8 @@ func TestLookAtTheOwnNode(t *testing.T) {
 	must.That(t, ok, "the place is not lost with the session")
 }
 
-// If no contender left a node behind, the waiter waits for the contenders in the order of the queue, the last
-// one first.
+// The few contenders ahead are sorted in the order of the queue. Their ends are final only if all of them are
+// readers.
 func TestFewContendersInOrder(t *testing.T) {
 	t.Parallel()
 	q := queue{turns.Rule{Layout: recipe.LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
@@ -100,7 +100,7 @@ func TestFewContendersInOrder(t *testing.T) {
 	}
 }
 
-// TestE20 has contenders with numbers on both sides of the wrap.
+// Contenders get the lock in the order of their numbers, also if these numbers wrap around.
 func TestE20SequenceWraps(t *testing.T) {
 	t.Parallel()
 	d := server.Dir(t)
@@ -148,8 +148,7 @@ func TestE20SequenceWraps(t *testing.T) {
 	}
 }
 
-// The farther a waiter is from its turn, the later it reads its own node again, but always within the
-// session's timeout.
+// A waiter farther from its turn reads its own node again later, but always within the session's timeout.
 func TestWhenAWaiterLooksAtItsOwnNode(t *testing.T) {
 	t.Parallel()
 	for ahead, want := range map[int]time.Duration{0: 100, 1: 100, 2: 120, 11: 300, 496: 10_000,

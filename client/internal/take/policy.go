@@ -38,7 +38,7 @@ type policyWaiter struct {
 	upgrades bool // id belongs to a read hold that upgrades
 	entered  bool // the queue node is new, and the record was read just before
 
-	closed bool // the door was closed for this attempt at some time
+	closed bool // this attempt has closed the door at least once
 }
 
 func newPolicyWaiter(a *attempt, e *session.Epoch, id recipe.ID) *policyWaiter {
@@ -57,7 +57,7 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold.Grant, error) {
 		if err := w.dir.read(ctx, w.a.Terms); err != nil {
 			return nil, err
 		}
-		if !w.dir.unmade { // if it is unmade, contend looks first whether the path is free
+		if !w.dir.unmade { // without a record, contend looks first whether the path is free
 			if err := w.enqueue(ctx); err != nil {
 				return nil, err
 			}
@@ -84,9 +84,9 @@ func (w *policyWaiter) next(ctx context.Context) (turns.Step, error) {
 	return step, err
 }
 
-// look reads the record and then the list. It reuses a record that was read just now, or in which the door is
-// closed for this attempt: the list is newer than that record in any case, and if the record has changed, the
-// decision fails at the server.
+// look reads the record and then the list. It does not read the record again if it has just read it, or if
+// the record says that this attempt has closed the door. This is safe: the list is newer than the record in
+// any case, and if the record has changed, the server refuses the decision.
 func (w *policyWaiter) look(ctx context.Context) error {
 	known := w.dir.fresh && (w.entered || w.dir.rec.Mark() == w.mark())
 	w.entered = false
@@ -152,7 +152,7 @@ func (w *policyWaiter) act(ctx context.Context, step turns.Step) (*hold.Grant, e
 		return nil, w.dir.setDoor(ctx, recipe.Door{})
 	case turns.Grant:
 		return w.grant(ctx)
-	default: // policyRemoved
+	default: // turns.Removed
 		return nil, w.displaced()
 	}
 }
@@ -218,7 +218,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && w.queued:
 		return nil, w.displaced()
-	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode): // changed, or removed
+	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode): // changed, or the directory is gone
 		w.dir.fresh = false
 		return nil, nil
 	case err != nil:
@@ -228,8 +228,8 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	node, stat := n.Path, made[0].Stat
 	nodes := []hold.Node{{Path: node}}
 	if n.List {
-		// A lock of another kind may have come while this reader had no node that it could see. Whichever
-		// makes its node later sees the other.
+		// A contender for another kind of lock may have come while this reader had no node that the contender could
+		// see. The contender that makes its node later sees the node of the other one.
 		if err := aloneNow(ctx, w.e, w.a.dir, turns.UsePolicy, names); err != nil {
 			w.e.ReapMarked([]string{node}, w.dir.undo)
 			return nil, err
@@ -240,8 +240,9 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 		if err != nil {
 			return nil, err // the attempt still has its place, and gives it up when it ends
 		}
-		// Between look and grant another client removed the directory and made it again, so the grant checked
-		// the version of another record. The next place will have another id, so remove this one now.
+		// After look() and before grant(), another client removed the directory and made it again, so grant()
+		// checked the version of another record. The attempt's next place will have another id, so remove the
+		// present place now.
 		w.withdraw(ctx, false, false)
 		w.dir.fresh, w.closed = false, false
 		w.id, w.queued = newNodeID(w.e.ID()), false
@@ -258,8 +259,8 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	return g, nil
 }
 
-// withdraw removes the nodes of an attempt, in one step with the record that a refused attempt wrote. If wait
-// is set, it waits until they are removed.
+// withdraw removes the nodes of an attempt. If the attempt was refused, the same transaction takes back the
+// record that the attempt wrote. If wait is set, withdraw waits until the nodes are removed.
 func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 	if w.e.Ended() {
 		return
@@ -272,7 +273,7 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 		done = append(done, w.e.Reap(w.Path))
 	}
 	if w.closed && w.a.Terms.LockDelay > 0 {
-		// Without its owner's node the mark would look like that of a dead holder.
+		// Without its owner's node, the mark would look like the mark of a dead holder.
 		done = append(done, w.dir.reopen(w.mark()))
 	}
 	if wait {
@@ -280,7 +281,7 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 	}
 }
 
-// untilOverdue returns the time that remains in which readers may overtake this writer.
+// untilOverdue returns how much longer readers may overtake this writer.
 func (w *policyWaiter) untilOverdue() time.Duration {
 	return w.dir.rec.WriterBound() - time.Since(w.born)
 }

@@ -20,17 +20,17 @@ type policyDir struct {
 
 	fresh  bool    // rec and ver are known to be current
 	unmade bool    // there is no record yet: rec will be written with the first node
-	undo   []zk.Op // take back the record that this contender wrote; nil if it wrote none
+	undo   []zk.Op // operations that take back the record that this contender wrote; nil if it wrote none
 	rec    recipe.Record
 	ver    int32
 	stamp  int64 // when the record was written, by the server's clock
 	czxid  int64
-	watch  *zk.Watch // set with the read of the record
+	watch  *zk.Watch // watches the record
 	nodes  []recipe.PolicyNode
 }
 
-// read reads the record, and makes the directory if it is missing. A missing record is made later, in
-// the transaction of the first node: an attempt of the wrong kind must write nothing.
+// read reads the record, and makes the directory if it is missing. A missing record is made later, in the
+// transaction of the first node, because an attempt of the wrong kind must write nothing.
 func (d *policyDir) read(ctx context.Context, cfg *Terms) error {
 	for {
 		n, w, err := d.e.Conn().GetW(ctx, d.path)
@@ -83,10 +83,10 @@ func (d *policyDir) view(policy recipe.Policy) *turns.PolicyView {
 	return &turns.PolicyView{Policy: policy, Door: d.rec.Mark(), Nodes: d.nodes}
 }
 
-// same reports, after a grant, whether the directory is still the one that the contender looked at.
-// The version numbers of a removed directory start again, so that the grant's check may have passed
-// against another record. The watch set with the record answers without a request: its event would
-// have come before the grant's reply.
+// same reports, after a grant, whether the directory is still the one that the contender looked at. If a
+// directory is removed and made again, its version numbers start again, so the grant's check may have passed
+// with another record. If the watch on the record has not fired, no request is needed: its event would have
+// come before the grant's reply.
 func (d *policyDir) same(ctx context.Context) (bool, error) {
 	if d.watch != nil && !session.IsClosed(d.watch.Fired()) {
 		return true, nil
@@ -95,8 +95,9 @@ func (d *policyDir) same(ctx context.Context) (bool, error) {
 	return err == nil && st != nil && st.Czxid == d.czxid, err
 }
 
-// setOps writes the record at the version seen. -1 means "any" on the wire, so no contender may
-// ever check that version: setOps steps over it.
+// setOps returns the operations that write the record if it still has the version seen. On the wire, version
+// -1 means "any", so no contender may ever check that version. If the record would get this version, setOps
+// writes the record twice.
 func (d *policyDir) setOps(rec recipe.Record) []zk.Op {
 	ops := []zk.Op{zk.SetData{Path: d.path, Data: rec.Encode(), Version: d.ver}}
 	if d.ver == -2 {
@@ -105,7 +106,8 @@ func (d *policyDir) setOps(rec recipe.Record) []zk.Op {
 	return ops
 }
 
-// claim returns the operations that make a transaction depend on the record seen, or make that record.
+// claim returns the operations that make a transaction depend on the record seen. If there is no record yet,
+// they write it.
 func (d *policyDir) claim() []zk.Op {
 	if !d.unmade {
 		return []zk.Op{zk.Check{Path: d.path, Version: d.ver}}
@@ -122,7 +124,7 @@ func (d *policyDir) claimed() {
 	}
 }
 
-// set writes the record at the version seen. If the record has changed since, or may have, set
+// set writes the record at the version seen. If the record has changed since then, or may have changed, set
 // returns no error but clears fresh.
 func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	var st zk.Stat
@@ -150,8 +152,8 @@ func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	return err
 }
 
-// setDoor changes the mark. When ctx ends, it leaves a request under way alone: the mark of an
-// attempt that is over is stale.
+// setDoor changes the mark. If ctx ends, setDoor does not take back a request under way, because the mark of
+// an attempt that is over is stale.
 func (d *policyDir) setDoor(ctx context.Context, g recipe.Door) error {
 	return d.set(ctx, d.rec.WithDoor(g))
 }

@@ -23,7 +23,7 @@ func deciding(mode fence.Mode, try bool, nodes ...recipe.PolicyNode) *policyWait
 	return w
 }
 
-// decides checks what a contender does next; 0: it is refused.
+// decides checks what a contender does next. If want is 0, the contender must be refused.
 func decides(t *testing.T, w *policyWaiter, want turns.Do) {
 	t.Helper()
 	step, err := w.decide()
@@ -35,7 +35,7 @@ func decides(t *testing.T, w *policyWaiter, want turns.Do) {
 	expect.Equal(t, step.Do, want, "what it does, try %v", w.a.Try)
 }
 
-// What a contender does next, and what a try refuses.
+// A contender that cannot have the lock at once takes a place in the queue; a try is refused.
 func TestDecisionsOfATry(t *testing.T) {
 	t.Parallel()
 	other, another := newNodeID(8), newNodeID(9)
@@ -97,7 +97,7 @@ func TestDecisionsOfAQueuedWriter(t *testing.T) {
 	}
 }
 
-// A writer whose time of being overtaken is over lets no further reader pass.
+// A writer that has been overtaken for too long closes the door to further readers.
 func TestDecisionOfAnOverdueWriter(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {

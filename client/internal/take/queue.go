@@ -15,11 +15,10 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// queue is a recipe in which every contender has a numbered node and waits for
-// one node before it.
+// queue is a recipe in which every contender has a numbered node and waits for one node before its own.
 type queue struct{ turns.Rule }
 
-// InQueue takes a lock with a queue, by the rule of the queue.
+// InQueue takes a lock that has a queue. The rule says for which node a contender waits.
 func (c *Client) InQueue(ctx context.Context, ask Ask, rule turns.Rule) (*hold.Lease, error) {
 	return c.acquire(ctx, &attempt{Ask: ask, dir: ask.Path, alone: ask.Value != nil}, queue{rule}.run)
 }
@@ -47,7 +46,7 @@ func (q queue) run(ctx context.Context, e *session.Epoch, a *attempt) (*hold.Gra
 	}
 	gone := w.e.ReapMarked([]string{w.Path}, w.unmark)
 	if errors.Is(err, hold.ErrNotAcquired) {
-		// A try must not leave a node behind for which others would wait.
+		// A try must not leave a node behind, because others would wait for it.
 		session.AwaitGone(ctx, gone)
 	}
 	return nil, lostPlace(err)
@@ -89,17 +88,17 @@ type waiter struct {
 	c     *Client
 	e     *session.Epoch
 	a     *attempt
-	own   *zk.Watch // watches the own node; nil until a wait has lasted
+	own   *zk.Watch // watches the own node; nil: no watch was set yet
 	since uint64    // the connection on which own was set
 
 	q    queue
 	id   recipe.ID        // id of the own node
-	self recipe.Contender // the contender that its name describes
+	self recipe.Contender // the contender that the name of the own node describes
 
 	asked     session.Reading // the time before the client asked the server for the place
 	made      uint64          // the number of the connection at that time
-	waited    bool            // whether it had to wait for another contender
-	late      bool            // the grant comes later than the place
+	waited    bool            // the contender had to wait for another one
+	late      bool            // the contender got the lock later than its place
 	deathSeen time.Time       // lock delay: when a reader that may not write found the last holder dead
 	unmark    []zk.Op         // lock delay: operations that remove this contender's mark from the directory
 
@@ -107,10 +106,10 @@ type waiter struct {
 	took    time.Duration // how long taking the place took
 	begun   time.Time     // when the first wait began
 	ahead   int           // how many contenders were ahead at that time
-	armed   *zk.Watch     // set in advance on the node at armedAt; nil if none
+	armed   *zk.Watch     // a watch set in advance on the node at armedAt; nil: none
 	armedAt string
 
-	watchesOwn bool // the own node is watched together with the next node
+	watchesOwn bool // the next call of watchNode must also watch the own node
 }
 
 func newWaiter(e *session.Epoch, a *attempt, q queue, own session.Made) *waiter {
@@ -119,10 +118,10 @@ func newWaiter(e *session.Epoch, a *attempt, q queue, own session.Made) *waiter 
 	return w
 }
 
-// wait follows the rule of the queue: list the contenders, find the one to wait for, wait for its
-// end, and list again. An event alone grants nothing. The waiter spares the second list if few
-// contenders are ahead and none of them leaves another node in its place. Then it is enough that
-// each of them is gone and the own node is there.
+// wait follows the rule of the queue: list the contenders, find the one to wait for, wait for its end, and
+// list again. An event alone grants nothing. The waiter does not list again if few contenders are ahead and
+// none of them leaves another node in its place. Then it is enough that these contenders are gone and that
+// the own node is still there.
 func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error) {
 	for {
 		if names == nil {
@@ -169,7 +168,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error)
 				continue
 			}
 			blocker := recipe.Join(w.a.dir, p.Blocker.Name)
-			names.Free() // frees also the names that the place has
+			names.Free() // this also frees the names in p
 			names = nil
 			if _, err := w.await(ctx, blocker, p.Ahead, wakers{}); err != nil {
 				return nil, err
@@ -181,8 +180,8 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error)
 			}
 			names = nil
 		default:
-			// A contender that came or went after the own node was made may have been ahead when another
-			// waiter listed.
+			// If a contender came or went after the own node was made, another waiter may have seen that contender
+			// ahead of this one.
 			w.late = w.late || names.Stat.Pzxid != w.Stat.Czxid
 			g, err := w.first(ctx, p, names)
 			if err == nil {
@@ -228,12 +227,12 @@ func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 	return names, err
 }
 
-// ownWatchEach extends hold.OwnWatch for each contender ahead. A waiter far from its turn looks at its
-// own node in the next list at the latest.
+// ownWatchEach extends hold.OwnWatch for each further contender ahead. A waiter far from its turn may wait
+// longer, because its next list also shows whether its own node is there.
 const ownWatchEach = 20 * time.Millisecond
 
-// ownWatchIn returns how long a waiter with so many contenders ahead need not watch its own node, in a
-// session of the timeout.
+// ownWatchIn returns how long a waiter waits before it watches its own node. The argument timeout is its
+// session's timeout, and ahead is the number of contenders ahead.
 func ownWatchIn(timeout time.Duration, ahead int) time.Duration {
 	return max(hold.OwnWatch, min(hold.OwnWatch+time.Duration(ahead-1)*ownWatchEach, timeout))
 }
@@ -244,8 +243,9 @@ type wakers struct {
 	fired <-chan struct{}
 }
 
-// await waits until the node at path, the last of so many ahead, may be gone, and reports whether
-// its deletion is certain. A change of its data or of the connection only arms the watch again.
+// await waits until the node at path may be gone, and reports whether the node was certainly deleted. The
+// argument ahead is the number of contenders up to that node. When the node's data or the connection changes,
+// await only sets the watch again.
 func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers) (gone bool, err error) {
 	long := time.After(ownWatchIn(w.e.Timeout(), ahead))
 	for {
@@ -276,7 +276,7 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers)
 			case <-safety:
 				st, err := w.e.Conn().Exists(ctx, path)
 				if errors.Is(err, zk.ErrNoAuth) {
-					continue // the directory is watched
+					continue // the watch is on the directory instead
 				}
 				if err != nil || st == nil {
 					return st == nil, err
@@ -290,8 +290,8 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers)
 	}
 }
 
-// watchNode watches another contender's node, or reports that it is gone. If w.watchesOwn is set,
-// it watches the own node in the same flight, unless that is watched already.
+// watchNode watches another contender's node, or reports that this node is gone. If w.watchesOwn is set,
+// watchNode also watches the own node, unless that node is watched already. It sends both requests at once.
 func (w *waiter) watchNode(ctx context.Context, path string) (s session.Seen, gone bool, err error) {
 	own := w.watchesOwn && !w.stays()
 	w.watchesOwn = false
@@ -314,9 +314,8 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s session.Seen, go
 	return s, false, err
 }
 
-// watchBoth sends the requests that watch a node and the own node together, and after them, if list is set,
-// the request that lists the directory. The watch or the list is nil if the caller must ask for it
-// separately.
+// watchBoth watches a node and the own node with requests that it sends at once. If list is set, a request
+// that lists the directory follows. The watch or the list is nil if the caller must ask for it separately.
 func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Watch, *zk.Names, error) {
 	since := w.c.Keeper.Connections()
 	pipe := w.e.Conn().Pipe()
@@ -345,14 +344,14 @@ func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Wat
 	return watch, nil, err
 }
 
-// first makes the grant when no contender is ahead. The list is nil if the waiter needed no other
-// list.
+// first makes the grant when no contender is ahead. The argument names is nil if the waiter did not need to
+// list again.
 func (w *waiter) first(ctx context.Context, p turns.Place, names *zk.Names) (*hold.Grant, error) {
 	if err := alone(ctx, w.e, w.a.dir, turns.UseQueue, p.Others); err != nil {
 		return nil, err
 	}
 	if w.made != w.c.Keeper.Connections() {
-		// Another client may have put a node of this name in the place of the own one.
+		// Another client may have replaced the own node by a node of the same name.
 		if err := w.lookOwn(ctx); err != nil {
 			return nil, err
 		}
@@ -371,7 +370,7 @@ func (w *waiter) first(ctx context.Context, p turns.Place, names *zk.Names) (*ho
 		g.Since = w.asked
 	}
 	if !w.e.Valid() {
-		// The delay took too long: look again whether this waiter is still first.
+		// The lock delay took so long that the session may have ended, so the attempt must start again.
 		return nil, zk.ErrSessionExpired
 	}
 	return g, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// Permits returns the permits of the semaphore on path. The number wish is stored if none is; with 0, one
-// must be stored.
+// Permits returns the semaphore at path. If the path stores no number of permits yet, the client stores the
+// number wish. If wish is 0, the path must store a number already.
 func (c *Client) Permits(path string, wish int, terms *Terms, tell func(hold.Event)) *Permits {
 	s := &Permits{c: c, path: path, terms: terms, tell: tell, d: semLayoutOf(terms.Layout, path)}
 	s.wish.Store(int64(wish))
@@ -27,7 +27,7 @@ func (s *Permits) Take(ctx context.Context, ask Ask, n int) (*hold.Lease, error)
 	})
 }
 
-// Check refuses a layout without semaphores and a number of permits that cannot be.
+// Check refuses a layout that has no semaphores, and an impossible number of permits.
 func (s *Permits) Check(n int) error {
 	switch {
 	case s.terms.Layout != recipe.LayoutCurator && s.terms.Layout != recipe.LayoutKazoo:

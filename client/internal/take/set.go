@@ -9,11 +9,11 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Member takes one lock of a set, without a limit: the set has it.
+// A Member takes one lock of a set. It sets no limits: the limits apply to the set as a whole.
 type Member func(ctx context.Context, try bool) (*hold.Lease, error)
 
-// Each takes the locks of a set one after another, in their order. Path and mode of the ask are the first
-// lock's.
+// Each takes the locks of a set one after another, in their order. The argument ask has the path and the mode
+// of the first lock.
 func (c *Client) Each(ctx context.Context, ask Ask, members []Member) (*hold.Lease, error) {
 	a := &attempt{Ask: ask, dir: ask.Path, alone: true, dirs: []string{}} // the members make the nodes
 	return c.acquire(ctx, a, func(ctx context.Context, _ *session.Epoch, a *attempt) (*hold.Grant, error) {
@@ -58,9 +58,9 @@ func takeEach(ctx context.Context, a *attempt, members []Member) (*hold.Grant, e
 func lostOnTheWay(l *hold.Lease) error {
 	lost, ok := l.Loss()
 	switch {
-	case !ok: // its node has ended with the session
+	case !ok: // the node of l ended with the session
 	case lost.Reason == hold.Revoked:
-		return l.Err() // the set leaves, as a waiter does
+		return l.Err() // the whole set is given up, like a waiter that was asked to leave
 	case lost.Reason == hold.Removed:
 		return &requeueError{fmt.Errorf("%w: %s", ErrNodeRemoved, lost.Node)}
 	}

@@ -22,5 +22,5 @@ func (g *localQueues) waiting(key localKey) int {
 // ShortTurns makes the client believe that turns in the queue of a directory are short.
 func (c *Client) ShortTurns(dir string) { c.paces.note(dir, time.Nanosecond) }
 
-// OwnWatchIn returns how long a waiter with so many contenders ahead need not watch its own node.
+// OwnWatchIn returns how long a waiter with this many contenders ahead waits before it watches its own node.
 func OwnWatchIn(timeout time.Duration, ahead int) time.Duration { return ownWatchIn(timeout, ahead) }

@@ -9,11 +9,11 @@ import (
 // Program is the table of a program. C is the type of the call that the program's commands get.
 type Program[C any] struct {
 	Name     string
-	Does     string   // what it does in a few words, for the help and the manual
+	Does     string   // the purpose in a few words, for the help and the manual
 	Synopsis []string // operands and options after the name
 	About    string   // paragraphs for the manual
 	Examples string
-	Notes    string // stand at the end of the help
+	Notes    string // text at the end of the help
 	See      string // other manual pages
 	Exits    []Meaning
 	Commands []*Command[C]
@@ -23,7 +23,7 @@ type Program[C any] struct {
 	Details map[string]string
 	// OtherCommands and OtherFlags map the words of other programs to the words of this one.
 	OtherCommands, OtherFlags map[string]string
-	// Run runs a command on the program's view of the call.
+	// Run makes a C from the call and calls the function with it.
 	Run func(*Call, func(C) error) error
 	// Plain runs the program without a command. If it is nil, a command is needed.
 	Plain func(args []string) int
@@ -58,7 +58,7 @@ type Command[C any] struct {
 	ProgramFlags bool
 	// Setup adds the command's flags to the set and returns the function that runs the command.
 	Setup func(*pflag.FlagSet) func(C) error
-	own   func(*Call) error // replaces Setup
+	own   func(*Call) error // used instead of Setup
 }
 
 // Group is a heading of the help and the flags below it.

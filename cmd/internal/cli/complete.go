@@ -132,7 +132,7 @@ func (p *Program[C]) candidates(words []string) (list []Meaning, ok bool) {
 	return list, true
 }
 
-// pendingFlag returns the flag for which the next word is the value.
+// pendingFlag returns the flag whose value is the next word.
 func pendingFlag(fs *pflag.FlagSet, words []string) *pflag.Flag {
 	if len(words) == 0 {
 		return nil
@@ -172,7 +172,7 @@ func flagValues(f *pflag.Flag, prefix, before string) (list []Meaning, ok bool) 
 	return list, true
 }
 
-// operands lists the command's words, or paths on the server.
+// operands lists the possible operands: the command's words, or paths on the server.
 func (p *Program[C]) operands(c *Command[C], fs *pflag.FlagSet, before []string, last string) (
 	list []Meaning, ok bool) {
 	_ = fs.Parse(before) // the command itself reports mistakes when it runs

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// UsageError is a mistake in the command line, or several joined ones.
+// UsageError is a mistake in the command line, or several mistakes joined.
 type UsageError struct{ error }
 
 // Unwrap returns the mistake.
@@ -14,7 +14,7 @@ func (e *UsageError) Unwrap() error { return e.error }
 // Usagef returns a mistake in the command line.
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
-// Mistake makes an error a mistake in the command line.
+// Mistake turns an error into a mistake in the command line.
 func Mistake(err error) error { return &UsageError{err} }
 
 // ExitError ends the program with a code. Its text, if any, goes to standard error.

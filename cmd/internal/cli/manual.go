@@ -31,7 +31,8 @@ func (p *Program[C]) manualCommand() *Command[C] {
 	}
 }
 
-// Manual writes the program's page: section 8 if it runs without a command, as a server, else 1.
+// Manual writes the program's page. The page is in section 8 if the program runs without a command, as a
+// server, and in section 1 otherwise.
 func (p *Program[C]) Manual(w io.Writer) {
 	section := 1
 	if p.Plain != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/release"
 )
 
-// Main runs the command line, args without the program's name, and returns the exit code.
+// Main runs a command line and returns the exit code. args has no program name.
 func (p *Program[C]) Main(args []string) int {
 	if len(args) == 0 && p.Plain == nil {
 		p.Overview(p.Stderr)

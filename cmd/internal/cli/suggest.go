@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the known word that word probably means: a word that differs by one or two typing errors,
-// or with the same beginning. It returns "" if no word is near.
+// Nearest returns the known word that the user probably means: one that differs from word by one or two
+// typing errors, or that begins like it. It returns "" if no word is near.
 func Nearest(word string, known []string) string {
 	typed := squeeze(word)
 	if len(typed) < 2 {

@@ -23,8 +23,8 @@ var (
 //go:embed RELEASES
 var list string
 
-// Version returns the version that the linker set; else the module's version, if the go command installed the
-// program by a version; else the newest release with "-dev".
+// Version returns the version that the linker set. Without that, it returns the module's version if the go
+// command installed the program by a version. Otherwise it returns the newest release with "-dev".
 func Version() string {
 	v := set
 	if v == "" {
@@ -47,8 +47,8 @@ func moduleVersion() string {
 	return info.Main.Version
 }
 
-// Built returns when the program was built: the time that the linker set, else the time of the
-// commit, else the time of the executable's file.
+// Built returns when the program was built: the time that the linker set. Without that, it returns the time
+// of the commit, or else the time of the executable's file.
 func Built() time.Time {
 	if t, err := time.Parse(time.RFC3339, built); err == nil {
 		return t

@@ -55,7 +55,7 @@ func (d *daemon) checkOnly(args []string) error {
 			s.Fault("--audit-log: %w", err)
 		}
 	}
-	// Go raises the soft limit to the hard one.
+	// Go has already raised the soft limit to the hard limit.
 	if limit := machine.MaxOpenFiles(); limit >= 0 && limit < fewFiles {
 		s.Note("", "this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
 			"ulimit -Hn)", limit)

@@ -49,13 +49,13 @@ func tuneGC() {
 func sentinel() *byte { return &make([]byte, 16)[0] }
 
 const (
-	idleLook  = 2 * time.Second // time between two looks of releaseIdle
-	idleAlloc = 1 << 20         // a process that allocates less between two looks is idle
+	idleLook  = 2 * time.Second // time between two checks by releaseIdle
+	idleAlloc = 1 << 20         // a process that allocates less between two checks is idle
 	idleWorth = 8 << 20         // releaseIdle acts only if it can release more than this
 )
 
-// idleLooks returns how many looks in a row must find the server idle: one, if a collection
-// takes only milliseconds.
+// idleLooks returns how many checks in a row must find the server idle before releaseIdle acts. One is enough
+// if a collection takes only milliseconds.
 func idleLooks(live uint64) int {
 	if live <= minHeap {
 		return 1

@@ -94,7 +94,7 @@ func (q *logQueue) flush(most time.Duration) {
 	}
 }
 
-// newLogger returns the logger that the flags ask for. check has accepted the flags.
+// newLogger returns the logger that the flags ask for. The settings have already been checked.
 func newLogger(w io.Writer, level slog.Leveler, format string) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if format == "json" {

@@ -60,7 +60,7 @@ func (n *notifier) ready(l readyLine) {
 }
 
 // reloading reports that the server reads its configuration again. It also reports the present time of the
-// clock with which the manager compares.
+// monotonic clock, which the manager compares with its own times.
 func (n *notifier) reloading() {
 	if n.up.Load() {
 		n.tell(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", monotonic().Microseconds()))

@@ -12,7 +12,7 @@ import (
 // setLevel sets the level of the log from now on.
 func (d *daemon) setLevel(s *settings.Settings) {
 	var l slog.Level
-	_ = l.UnmarshalText([]byte(s.LogLevel)) // check refused unknown levels
+	_ = l.UnmarshalText([]byte(s.LogLevel)) // the settings have been checked, so the level is known
 	d.level.Set(l)
 }
 
@@ -60,7 +60,7 @@ func (d *daemon) rereadOnce(args []string, inForce *settings.Settings, p process
 		switch changed := old.Value.String() != f.Value.String(); {
 		case isLive && (changed || users && f.Name == "sasl-users"):
 			took = append(took, f.Name)
-			_ = old.Value.Set(f.Value.String()) // fresh has accepted it
+			_ = old.Value.Set(f.Value.String()) // the flag set fresh has accepted this value
 		case changed:
 			restart = append(restart, f.Name)
 		}

@@ -46,7 +46,7 @@ func newSASL(s *settings.Settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 	m := &sasl.Mechanisms{Users: file.Users}
 	// Flags take precedence over the JAAS file.
 	if keytab := cmp.Or(s.Keytab, file.Keytab); keytab != "" {
-		if s.Kerberos == nil { // checkKerberos has refused the flags
+		if s.Kerberos == nil { // checkKerberos has already refused the flags
 			return nil, fmt.Errorf("%s names a Krb5LoginModule: %w", s.SASLUsers, settings.ErrNoKerberos)
 		}
 		var err error

@@ -29,7 +29,7 @@ func newClientTLS(s *settings.Settings, log *slog.Logger) (*tls.Config, *tlsfile
 	return serverTLS(f, auth, least, log)
 }
 
-// newHTTPTLS does the same for a port that speaks HTTP, with its flags and its address.
+// newHTTPTLS does the same for a port that speaks HTTP; f and addr are the port's flags and address.
 func newHTTPTLS(f *settings.TLSFlags, addr string, auth tls.ClientAuthType, log *slog.Logger) (*tls.Config,
 	*tlsfiles.Files, error) {
 	if f.Cert == "" || settings.OrNone(addr) == "" {
@@ -58,7 +58,7 @@ func serverTLS(f settings.TLSFlags, auth tls.ClientAuthType, least uint16, log *
 		now := files.Get(time.Now())
 		mu.Lock()
 		defer mu.Unlock()
-		if of != now { // connections share one configuration: it has their session tickets' keys
+		if of != now { // connections share one configuration, because it has the keys of their session tickets
 			of, last = now, &tls.Config{MinVersion: least, ClientAuth: auth,
 				Certificates: []tls.Certificate{now.Pair}, ClientCAs: now.CA, VerifyConnection: now.NotRevoked}
 		}

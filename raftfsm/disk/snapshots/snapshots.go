@@ -1,5 +1,6 @@
-// Package snapshots keeps the snapshots of a server, as files or in memory. A snapshot is complete or absent.
-// It knows nothing of what a snapshot contains; package disk verifies and watches the writing and reading.
+// Package snapshots keeps the snapshots of a server, as files or in memory. A snapshot is complete or
+// absent. Package snapshots does not interpret the content of a snapshot; package disk verifies the content,
+// and watches the calls.
 package snapshots
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Store keeps snapshots as single files, each complete or absent:
+// Store keeps each snapshot in one file, which is complete or absent:
 //
 //	file := content · meta (JSON) · content length u64 · meta length u32 · crc32c of meta and lengths u32
 //
@@ -325,7 +326,7 @@ func (s *Store) prune() error {
 type Memory struct {
 	mu     sync.Mutex
 	newest raft.SnapshotStore
-	index  uint64 // index of the last entry in it
+	index  uint64 // index of the last entry in the newest snapshot
 }
 
 // NewMemory returns a store without a snapshot.

@@ -101,7 +101,7 @@ func NextBlock(b []byte) (bl Block, rest []byte, err error) {
 	return bl, b[size:], nil
 }
 
-// Check verifies, before a block from another server is proposed, that it decodes.
+// Check verifies that a block from another server can be decoded, before the leader proposes it.
 func (bl *Block) Check() error {
 	var r Request
 	var ids []jute.ID
@@ -178,7 +178,7 @@ func Read(entry []byte, fn func(*Logged) error) (time int64, options byte, err e
 }
 
 // IsFull reports whether the leader that sealed an entry refuses requests that need more room. Apply then
-// refuses creates and longer data; it refuses a long ACL as on a low disk. The entry must have been checked.
+// refuses creates and longer data and, as on a low disk, long ACLs. The entry must have been checked.
 func IsFull(entry []byte) bool { return entry[1]&Full != 0 }
 
 // Low reports whether the leader that sealed an entry knew of a low disk. The entry must have been checked.

@@ -18,7 +18,7 @@ const (
 	requestMinSize  = 24
 )
 
-// Kinds of entries are the low bits of the byte.
+// Kinds of entries. The kind is in the low bits of an entry's second byte.
 const (
 	KindBatch byte = 1
 	kindNamed byte = 2 // a batch with sets of identities
@@ -28,11 +28,11 @@ const (
 	KindTicketing byte = 4 // a batch that allows tickets, which release 0.1.0 does not know
 )
 
-// Options of the leader that proposed an entry are the other bits of its kind. They travel with the entry,
-// because servers may be started with different options. To release 0.1.0, which does not know OneLayout, an
-// entry with this bit has an unknown kind.
+// Options of the leader that proposed an entry. They are the other bits of the second byte, and travel with
+// the entry, because servers may be started with different options. To release 0.1.0, which does not know
+// OneLayout, an entry with this bit has an unknown kind.
 const (
-	OneLayout byte = 0x08 // refuse contenders of another layout than those present
+	OneLayout byte = 0x08 // refuse a contender whose layout differs from that of the present contenders
 
 	NoQuota byte = 0x10 // ignore hard quotas
 	NoTTL   byte = 0x20 // refuse TTL nodes
@@ -56,7 +56,7 @@ const (
 
 	// MaxRequest is the longest request in a stream, as it is encoded.
 	MaxRequest = requestMinSize + MaxFrame + MaxIDBytes + 8*MaxIDs
-	// BatchBytes bounds a block of several requests, and an entry of several blocks. Longer ones would cost
+	// BatchBytes bounds a block of several requests, and an entry of several blocks. Longer blocks would add
 	// more latency than fewer syncs save.
 	BatchBytes = 256 << 10
 	// MaxBlock is the longest block: several requests of less than BatchBytes, or one request.

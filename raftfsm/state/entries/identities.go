@@ -34,8 +34,8 @@ func IdentitiesSize(ids []jute.ID) (size int) {
 	return size
 }
 
-// AppendWith appends the encoding of a request with these identities. request is its encoding without
-// identities.
+// AppendWith appends the encoding of a request with these identities. The argument request is the encoding of
+// that request without identities.
 func AppendWith(b, request []byte, ids []jute.ID) []byte {
 	const head = 16 // the size of the fields before the identities
 	b = append(b, request[:head]...)

@@ -13,7 +13,7 @@ type Request struct {
 	Session int64
 	Gen     uint32 // attach generation of the asking connection
 	Op      jute.OpCode
-	IDs     []jute.ID // identities; nil means the session's address alone
+	IDs     []jute.ID // identities; nil: only the session's address
 	Body    []byte    // the client's own bytes, which the server copies when it proposes the request
 }
 
@@ -26,8 +26,8 @@ func (r *Request) Append(b []byte) []byte {
 	return jute.AppendBuffer(b, r.Body)
 }
 
-// Decode cuts the first request off b into r. The identities of r are a set of the entry,
-// or Decode appends them to ids and returns ids for reuse. r points into b.
+// Decode reads the first request of b into r, which then points into b. If the request names a set, its
+// identities are that set. Otherwise Decode appends them to ids. It returns ids for reuse.
 func Decode(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID,
 	err error) {
 	d := jute.NewDecoder(b)

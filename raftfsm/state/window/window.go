@@ -1,7 +1,8 @@
 // Package window keeps the last granted draws of a rate: a sliding window, its answers and its encoding.
 //
-// It knows no node and no request. A window is asked at a time that the caller gives, and never grants more
-// draws in a period than the limit; what it merges to stay small may count for too long, never for too short.
+// The package knows no nodes and no requests. The caller gives the time of each draw. A window never grants
+// more draws in a period than the limit. To stay small it merges old grants. A merged grant may count for too
+// long a time, but never for too short a time.
 package window
 
 import (
@@ -22,7 +23,7 @@ type Ask struct {
 // Drawn is the answer to an Ask.
 type Drawn struct {
 	OK   bool
-	Told bool  // an earlier request with the same secret was granted; this draw counts nothing
+	Told bool  // an earlier request with the same secret was granted, so this draw does not count
 	At   int64 // time of the grant, ms since 1970 by the cluster's clock
 	Left int64 // how many more draws are free now
 	Wait int64 // ms until the next draw is free, if this one was refused
@@ -47,27 +48,27 @@ const (
 	Longest     = 24 * 60 * 60 * 1000 // ms
 
 	// A window has the exact times of its last exactRuns grants, or of more if several share a time. Older
-	// grants within 1/mergedRuns of the window's time are merged, with the time of the last of them. So a
-	// grant may count for too long, never for too short.
+	// grants that lie within 1/mergedRuns of the window's time are merged, and all get the time of the last
+	// one. So a grant may count for too long a time, but never for too short a time.
 	exactRuns  = 256
 	mergedRuns = 128
 	maxRuns    = exactRuns + 2*mergedRuns
 
-	// How long the window remembers draws with their secrets, and how many of them.
+	// The window remembers the secrets of draws for recentTime, but of at most maxRecent draws.
 	recentTime = 60 * 1000 // ms
 	maxRecent  = 500
 )
 
 // Window is a sliding window. Its runs are in order, the oldest first.
 type Window struct {
-	keep   int64 // how long a counted run matters, in milliseconds
+	keep   int64 // how long a run counts after its last grant, in ms
 	last   int64 // the time of the last draw, ms since 1970
 	runs   []run
 	recent string // the remembered draws, encoded: times, each with a hash
 	newest string // the encoding of the added draw
 }
 
-// run is a number of grants that count until the time of the last of them is over.
+// run is a number of grants. All of them count until the last one stops counting.
 type run struct{ first, last, n int64 }
 
 const recentSize = 16
@@ -90,7 +91,7 @@ type Use struct {
 }
 
 // UseOf returns the use of a rate, given the data of its node. It draws nothing. A limit of 0 means that the
-// limit is unknown; a time of 0 means the longest that the rate keeps.
+// limit is unknown. If per is 0, the period is the longest one for which the rate keeps draws.
 func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
 	w, code := Read(data, per)
 	if code != jute.OK {
@@ -106,7 +107,7 @@ func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
 	return u, jute.OK
 }
 
-// New returns a window of this time without draws.
+// New returns a window without draws, for periods up to per.
 func New(per int64) Window { return Window{keep: per} }
 
 // Lasts returns for how long the window needs its node after the last draw, in ms.
@@ -115,7 +116,8 @@ func (w *Window) Lasts() int64 { return max(w.keep, recentTime) }
 // Counts reports whether a draw still counts, or is remembered, at a time.
 func (w *Window) Counts(at int64) bool { return w.last > at-w.Lasts() }
 
-// Read reads a window for a draw over a time. A new window has that time.
+// Read reads a window for a draw with the period per. If there is no data, it returns a new window for that
+// period.
 func Read(data string, per int64) (w Window, code jute.ErrCode) {
 	if data == "" {
 		return New(per), jute.OK
@@ -186,7 +188,7 @@ func (w *Window) freeAt(d *Ask) int64 {
 			return r.last + d.Per
 		}
 	}
-	return w.last // the draw asks for more than the limit allows
+	return w.last // no draw counts, so the limit is 0
 }
 
 // count records a grant.
@@ -234,8 +236,8 @@ func (w *Window) AppendBuffer(b []byte) []byte {
 	return b
 }
 
-// read reads a window, or reports that the data is something else: any client that may write the node may
-// have written it.
+// read reads a window. It returns false if the data is something else, because any client with the right to
+// write the node may have written it.
 func (w *Window) read(data string) bool {
 	text, ok := strings.CutPrefix(data, windowMagic)
 	get := func(most int64) int64 {

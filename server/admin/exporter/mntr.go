@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Lines passes every line of `mntr` to tell, with the name without its prefix. text is true for the few
-// values that are not numbers.
+// Lines calls the function tell for every line of `mntr`. The parameter name has no prefix zk_, and text is
+// true for the few values that are not numbers.
 func Lines(s *report.Status, tell func(name, value string, text bool)) {
 	tell("version", s.VersionLine(), true)
 	if s.Answers() {
@@ -50,8 +50,8 @@ func Lines(s *report.Status, tell func(name, value string, text bool)) {
 	}
 }
 
-// eachOf passes the lines of one summary to tell. Least, greatest and sum are whole numbers, as programs that
-// read them expect.
+// eachOf calls the function tell for each line of one summary. The minimum, the maximum and the sum are whole
+// numbers, because programs that read these lines expect whole numbers.
 func eachOf(name string, v metrics.Summary, advanced bool, tell func(name, value string, text bool)) {
 	whole := func(f float64) string { return strconv.FormatInt(int64(f), 10) }
 	tell("avg_"+name, report.Decimal(v.Avg()), false)

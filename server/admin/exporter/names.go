@@ -1,5 +1,5 @@
-// Package exporter shows the figures of a server's status under the names that ZooKeeper's tools know: as the
-// lines of mntr, and as metrics for Prometheus, with zlockd's own beside them.
+// Package exporter shows the figures of a server's status as the lines of mntr and as metrics for Prometheus.
+// The names are those that ZooKeeper's tools know. Prometheus also gets zlockd's own metrics.
 package exporter
 
 import (
@@ -133,7 +133,8 @@ var (
 		sync_processor_queue_and_flush_time_ms request_throttle_queue_time_ms jvm_pause_time_ms
 		dead_watchers_cleaner_latency om_commit_process_time_ms om_proposal_process_time_ms`)
 
-	// keyedNames are the families with a key. The value is true if the family has all quantiles.
+	// keyedNames are the families of metrics that have a key. The value is true if the family has all
+	// quantiles.
 	keyedNames = map[string]bool{
 		"read_per_namespace":         false,
 		"write_per_namespace":        false,
@@ -146,7 +147,7 @@ var (
 // learnerFamilies are the families of a leader whose key is a follower. zlockd has no values for them.
 var learnerFamilies = []string{"ack_latency", "learner_handler_qp_size", "learner_handler_qp_time_ms"}
 
-// keyed returns the families with a key.
+// keyed returns the families of metrics that have a key.
 func keyed(s *report.Status) map[string]map[string]metrics.Summary {
 	all := maps.Clone(s.Keyed)
 	if all == nil || !s.Leading() {

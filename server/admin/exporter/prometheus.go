@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Source has what the metrics of a server and its process are made from.
+// Source has the data from which the metrics of a server and its process are made.
 type Source struct {
 	Status       func(report.Need) *report.Status // a fresh value at each call
 	LoginsFailed func() int64                     // at the admin port, since the start
@@ -53,7 +53,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		prometheus.CounterValue, float64(c.LoginsFailed()))
 }
 
-// native writes the names of ZooKeeper's Prometheus provider.
+// native writes the metrics under the names of ZooKeeper's Prometheus provider.
 func (o output) native(s *report.Status) {
 	for _, g := range gauges(s) {
 		o.gauge(g.name, cmp.Or(g.help, nativeHelp(g.name)), g.value)
@@ -74,14 +74,14 @@ func (o output) native(s *report.Status) {
 	}
 }
 
-// prefixed writes the names of mntr, with its text values as labels.
+// prefixed writes the metrics under the names of mntr. A value of mntr that is a text becomes a label.
 func (o output) prefixed(s *report.Status) {
 	o.gauge("zk_up", "1 while clients are served.", report.Flag(s.Serving))
 	o.gauge("zk_ruok", "1: the process answers.", 1)
 	o.gauge("zk_server_leader", "1 on the leader.", report.Flag(s.Leading()))
 
 	plainOnly := *s
-	plainOnly.Keyed, plainOnly.Extra = nil, nil // these have labels, or a family of their own
+	plainOnly.Keyed, plainOnly.Extra = nil, nil // native writes Keyed, and own writes Extra
 	Lines(&plainOnly, func(name, value string, text bool) {
 		help := "As mntr's zk_" + name + "."
 		switch {
@@ -98,7 +98,7 @@ func (o output) prefixed(s *report.Status) {
 	})
 }
 
-// own writes zlockd's own family.
+// own writes zlockd's own metrics.
 func (o output) own(s *report.Status) {
 	gauge := func(name, help string, v float64, labels ...report.Pair) {
 		o.gauge("zlockd_"+name, help, v, labels...)

@@ -30,9 +30,9 @@ type limitListener struct {
 	most int
 
 	mu     sync.Mutex
-	room   sync.Cond      // a connection has ended or is no longer busy
+	room   sync.Cond      // signalled when a connection ends or is no longer busy
 	conns  []*limitedConn // the oldest first
-	from   map[string]int // how many of them each address has
+	from   map[string]int // the number of connections by address
 	closed bool
 }
 
@@ -108,7 +108,7 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// working counts the requests that are being answered on the connection.
+// working adds n to the number of requests that are being answered on the connection.
 func (c *limitedConn) working(n int) {
 	c.l.mu.Lock()
 	c.busy += n
@@ -118,7 +118,7 @@ func (c *limitedConn) working(n int) {
 
 type connKey struct{}
 
-// withConn puts the connection of a request into the request's context, where busy finds it.
+// withConn puts the connection of a request into the request's context, for the function busy.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()

@@ -64,8 +64,8 @@ func Posts(w http.ResponseWriter, r *http.Request) *Refusal {
 // super user.
 type Super func(user, password string) bool
 
-// User returns the name of the super user who makes a request. If the server has no super user, it refuses
-// the request with the text off.
+// User returns the name of the super user who makes a request. If the server has no super user, User refuses
+// the request with a text that begins with the parameter off.
 func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 	if s == nil {
 		return "", Refuse(http.StatusForbidden, "%s: start zlockd with --super-digest", off)
@@ -84,9 +84,9 @@ func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 	return user, nil
 }
 
-// Sees reports whether a request that only reads may see all names. It may if it has the super user's
-// password. A request without a password sees the names that every client may list. A request with a wrong
-// password is refused.
+// Sees reports whether a request that only reads may see all names. A request with the super user's password
+// sees all names. A request without a password sees only the names that every client may list. A request with
+// a wrong password is refused.
 func (s Super) Sees(r *http.Request) (all bool, no *Refusal) {
 	if _, _, digest := Credentials(r); s == nil || !digest {
 		return false, nil
@@ -95,8 +95,8 @@ func (s Super) Sees(r *http.Request) (all bool, no *Refusal) {
 	return no == nil, no
 }
 
-// NoNames returns a text which says that an answer leaves out names, such as those of 3 locks. It returns ""
-// if count is 0.
+// NoNames returns a text for an answer that does not show the names of count things, such as locks. It
+// returns "" if count is 0.
 func NoNames(count int, what string) string {
 	if count == 0 {
 		return ""

@@ -25,8 +25,8 @@ const (
 	sendTime        = 5 * time.Second // how long a client may take; Paced extends it
 )
 
-// take counts n bytes for an address, or returns false if they exceed a bound. The first answer of an address
-// counts as small.
+// take counts n bytes for an address, or returns false if they exceed a bound. If an address has no other
+// unsent answer, the bound of one address does not apply.
 func (o *Outgoing) take(host string, n int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +79,8 @@ func (b *built) Header() http.Header            { return b.header }
 func (b *built) WriteHeader(code int)           { b.code = code }
 func (b *built) Write(part []byte) (int, error) { return b.body.Write(part) }
 
-// InPlace runs h while it holds a place of the pool. It gives the place back before it sends the answer.
+// InPlace returns a handler that runs h while it holds a place of the pool. The handler gives the place back
+// before it sends the answer.
 func (o *Outgoing) InPlace(p Pool, now func() time.Time, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		release, ok := p.Acquire()
@@ -96,7 +97,7 @@ func (o *Outgoing) InPlace(p Pool, now func() time.Time, h http.Handler) http.Ha
 	})
 }
 
-// Answer writes a whole answer, from now on.
+// Answer sends a whole answer. The time limit of a slow client begins at now.
 func (o *Outgoing) Answer(w http.ResponseWriter, r *http.Request, now time.Time, code int, body []byte) {
 	begun := false
 	err := o.Send(r.RemoteAddr, len(body), func() error {
@@ -109,7 +110,7 @@ func (o *Outgoing) Answer(w http.ResponseWriter, r *http.Request, now time.Time,
 	}
 }
 
-// Places is how many costly answers a Pool lets be built at a time.
+// Places is the size of a Pool: the server builds at most Places costly answers at a time.
 const (
 	Places    = 4
 	placeTime = 5 * time.Second
@@ -121,7 +122,7 @@ var ErrBusy = Refuse(http.StatusServiceUnavailable, "too many costly admin quest
 // Pool admits a few requests at a time.
 type Pool struct {
 	places chan struct{}
-	Wait   time.Duration // the longest that a request waits for its turn
+	Wait   time.Duration // the longest time for which a request waits for a place
 }
 
 // NewPool returns a pool with all its places.

@@ -35,7 +35,7 @@ func (l *eitherListener) Accept() (net.Conn, error) {
 type eitherConn struct {
 	net.Conn
 	conf    *tls.Config
-	through net.Conn // nil before the first byte
+	through net.Conn // the connection after the first byte, with TLS or without; nil before
 }
 
 // handshakeRecord is the first byte of TLS.

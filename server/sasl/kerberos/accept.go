@@ -30,7 +30,7 @@ var (
 type context struct {
 	client     Principal
 	key        sessionKey
-	subkeyFlag byte  // has wrapAcceptorSubkey if the key is this server's
+	subkeyFlag byte  // wrapAcceptorSubkey if this server has made the key; otherwise 0
 	sequence   int64 // number of this server's next token
 }
 

@@ -5,8 +5,8 @@
 // negotiation on one connection. [Names] turn the principal that a client has proved into an identity of
 // ZooKeeper's.
 //
-// The ciphers are those of a library (gokrb5/crypto), and only AES. This package itself parses the messages,
-// with encoding/asn1, because they come from unknown clients and the package needs only a few fields.
+// The package uses only AES ciphers, from the library gokrb5/crypto. It parses the messages itself, with
+// encoding/asn1, because they come from unknown clients and the package needs only a few fields.
 //
 // It is a module of its own, with the program zlockd-kerberos, so that zlockd's other programs do not depend
 // on a library for Kerberos.

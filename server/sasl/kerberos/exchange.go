@@ -58,8 +58,8 @@ func (e *Exchange) hello(token []byte, now time.Time) (answer []byte, err error)
 	return answer, nil
 }
 
-// offer answers an empty token. The answer says that the server offers no protection for later messages, and
-// so accepts protected messages of length 0.
+// offer answers an empty token. The answer says that the server offers no protection for later messages. So
+// the length limit in the answer, which is for protected messages, is 0.
 func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 	if len(token) > 0 {
 		return nil, fmt.Errorf("%w: a token of %d bytes instead of an empty one", errProtocol, len(token))

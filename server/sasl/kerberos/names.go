@@ -9,7 +9,7 @@ import (
 )
 
 // Names turn a principal into an identity as ZooKeeper does: the result of the rules, then the host, then the
-// realm. RemoveHost and RemoveRealm leave these out.
+// realm. RemoveHost leaves out the host, and RemoveRealm leaves out the realm.
 type Names struct {
 	// Rules are tried in order, and the first that matches is used. If there are no rules, DEFAULT is used.
 	Rules []Rule
@@ -31,8 +31,8 @@ type Rule struct {
 	all         bool
 }
 
-// piece is a part of a format: a text, and after it the part of the name with the number part, unless that is
-// -1. Part 0 is the realm.
+// piece is one piece of a format: a text, and after it a part of the name. The field part is the number of
+// this part; 0 is the realm, and -1 stands for no part.
 type piece struct {
 	text string
 	part int

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxReplays bounds the remembered authenticators: so many clients can sign in within twice Skew. The server
-// remembers only clients that have a valid ticket.
+// maxReplays bounds how many authenticators the server remembers, and so how many clients can sign in within
+// twice Skew. The server remembers an authenticator only if the client has a valid ticket.
 const maxReplays = 1 << 18
 
 // remembered is how long the server must remember an authenticator: an authenticator from a clock that is

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lookAgain is the least time between two looks at the keytab while its keys fit the tickets.
+// lookAgain is the shortest time between two looks at the keytab while its keys fit the tickets.
 const lookAgain = time.Second
 
 // Options say who this server is, and how it names its clients.
@@ -46,7 +46,7 @@ func New(o Options) (*Service, error) {
 	if s.principal, s.keytab, err = all.choose(o.Principal); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Keytab, err)
 	}
-	// So DEFAULT behaves as on a machine whose default realm is the server's.
+	// So the rule DEFAULT behaves as on a machine whose default realm is the server's realm.
 	s.names.realm = s.principal.Realm
 	return s, nil
 }
@@ -54,8 +54,8 @@ func New(o Options) (*Service, error) {
 // Principal returns this server's principal.
 func (s *Service) Principal() string { return s.principal.String() }
 
-// keys returns the keys of the file. If look is false, they may be as old as lookAgain. While the file cannot
-// be used, the last good keys stay in use.
+// keys returns the keys of the file. If look is false, the result may be up to lookAgain old. While the file
+// cannot be used, the last good keys stay in use.
 func (s *Service) keys(now time.Time, look bool) keytab {
 	s.mu.Lock()
 	defer s.mu.Unlock()

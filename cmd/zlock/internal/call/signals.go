@@ -28,8 +28,7 @@ func (e *SignalError) Unwrap() error { return cli.Exit(supervise.SignalCode(e.Si
 // hold of a lock.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// Interruptible returns a context that ends with a *signalError when a signal asks zlock to
-// end.
+// Interruptible returns a context that ends with a *SignalError when a signal asks zlock to end.
 func Interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	sigs, done := supervise.Listen(supervise.EndSignals...), make(chan struct{})

@@ -28,7 +28,7 @@ func NewStatusLine(a *App) *StatusLine {
 // Show shows the current state. Lines with the same format have the same kind.
 func (s *StatusLine) Show(format string, args ...any) { s.Tell(format, fmt.Sprintf(format, args...)) }
 
-// Tell is Show for a line with a named kind.
+// Tell is like Show, but the caller names the kind of the line.
 func (s *StatusLine) Tell(kind, text string) {
 	text = Clean("zlock: " + text)
 	switch {
@@ -42,14 +42,14 @@ func (s *StatusLine) Tell(kind, text string) {
 	s.last = kind
 }
 
-// News is Tell for a text that is shown once.
+// News shows a text, unless it was the last one shown.
 func (s *StatusLine) News(text string) {
 	if text != s.last {
 		s.Tell(text, text)
 	}
 }
 
-// End leaves the line as it is.
+// End keeps the line on the screen and moves the cursor below it.
 func (s *StatusLine) End() {
 	if s.open {
 		fmt.Fprintln(s.w)

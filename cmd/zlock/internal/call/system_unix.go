@@ -43,5 +43,5 @@ func awaitUnread(fd int) bool {
 func DieOfInterrupt() {
 	signal.Reset(syscall.SIGINT)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
-	time.Sleep(time.Second) // another thread may receive the signal
+	time.Sleep(time.Second) // wait, because another thread may receive the signal
 }

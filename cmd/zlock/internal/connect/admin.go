@@ -30,8 +30,8 @@ type AdminFlags struct {
 	auth    Flags // the auth file, and how the admin port uses TLS
 }
 
-// AddAdminFlags adds the options of a command that uses the admin listener; changes: the command changes
-// something.
+// AddAdminFlags adds the options of a command that uses the admin listener. changes says that the command
+// changes something.
 func AddAdminFlags(fs *pflag.FlagSet, changes bool) *AdminFlags {
 	f := &AdminFlags{Timeout: AnswerTimeout}
 	f.AddTo(fs)
@@ -124,7 +124,7 @@ func (a Admin) Ask(ctx context.Context, path string, q url.Values, into any) err
 	}
 	err := a.Do(ctx, http.MethodGet, path, nil, into)
 	if errors.Is(err, errNotSuper) {
-		a.authorization = "" // the identity is only for nodes: repeat the request without it
+		a.authorization = "" // the identity is valid only for nodes: repeat the request without it
 		return a.Do(ctx, http.MethodGet, path, nil, into)
 	}
 	return err
@@ -207,7 +207,7 @@ func (a Admin) Open(ctx context.Context, method, path string, body any) (io.Read
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // part of it is enough
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // the beginning of the text is enough
 	return nil, refused(resp, text)
 }
 

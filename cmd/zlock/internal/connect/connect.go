@@ -34,7 +34,7 @@ type Flags struct {
 	verbose     int
 	Quiet       bool
 	Credentials []zk.Auth
-	Margin      time.Duration // commands set it; it has no flag
+	Margin      time.Duration // set by commands; there is no flag for it
 }
 
 // AddFlags adds the options of a command that opens a session.
@@ -183,7 +183,7 @@ func (f *Flags) readAuth(a *call.App) error {
 	return nil
 }
 
-// TLSFiles say how a connection uses TLS. Without any of them it does not.
+// TLSFiles say how a connection uses TLS. If no field is set, the connection does not use TLS.
 type TLSFiles struct {
 	TLS           bool
 	Cert, Key, CA string
@@ -250,7 +250,7 @@ func Dial(ctx context.Context, c *call.Call, f *Flags) (*client.Client, error) {
 			why = ": " + strings.ReplaceAll(trouble, "\n", "; ")
 		}
 		return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v%s%.0w", servers,
-			f.ConnectTimeout, why, err) // the text has shown err; it stays for errors.Is
+			f.ConnectTimeout, why, err) // why shows err as text; %.0w keeps it for errors.Is
 	default:
 		return nil, cli.Exitf(call.ExitNoSession, "no session with %s: %w", servers, err)
 	}
@@ -316,7 +316,7 @@ func WithSession(c *call.Call, conn *Flags, f func(context.Context, *client.Clie
 	return err
 }
 
-// DialNodes opens a session without the client of locks.
+// DialNodes opens a session for commands that use nodes, not locks.
 func DialNodes(ctx context.Context, c *call.Call, f *Flags) (*zk.Conn, error) {
 	servers, chroot, err := f.Address(c.Getenv)
 	if err != nil {

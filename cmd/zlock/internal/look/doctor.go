@@ -188,7 +188,7 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	mntr, _, _ := word(ctx, conn, server, "mntr") // srvr has already reported a server that does not answer
 	f.readMntr(mntr)
 	one := *conn
-	one.Servers, one.Chroot, one.Margin, one.Quiet = server, chroot, 0, true // judge reports a short margin
+	one.Servers, one.Chroot, one.Margin, one.Quiet = server, chroot, 0, true // judge() reports a short margin
 	cl, err := connect.Dial(ctx, c, &one)
 	if err != nil {
 		// If the port speaks another protocol, TLS or HTTP, the mistake is in this call, not in the cluster.
@@ -225,7 +225,7 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	return f
 }
 
-// judge adds the problems of a server that a client can see. The server itself judges the rest.
+// judge adds the problems of a server that a client can see. A zlockd reports the other problems itself.
 func (f *finding) judge(short bool, asked time.Duration) {
 	if short {
 		f.note("it grants less than the %v asked for", asked)
@@ -252,7 +252,7 @@ func (f *finding) judge(short bool, asked time.Duration) {
 	}
 }
 
-// probe measures a server over its own connection, without a lock.
+// probe measures a server over a connection of its own, without a lock.
 func probe(ctx context.Context, f *finding, chroot string, conn *connect.Flags) error {
 	cfg, err := conn.TLSConfig()
 	if err != nil {

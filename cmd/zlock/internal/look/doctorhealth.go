@@ -79,8 +79,8 @@ func askHealth(ctx context.Context, c *call.Call, f *finding, flags *connect.Adm
 	return nil
 }
 
-// runsFor reports whether the server with this uptime can be this one, because several servers may run on a
-// host.
+// runsFor reports whether the server that has this uptime can be the server of the finding. Several servers
+// may run on one host.
 func (f *finding) runsFor(uptime time.Duration) bool {
 	const round = time.Second // rounding of both uptimes
 	return uptime >= f.uptime && uptime <= f.uptime+time.Since(f.asked)+round

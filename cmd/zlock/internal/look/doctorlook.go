@@ -210,8 +210,9 @@ func clientAddrs(config string) (list []string) {
 	return list
 }
 
-// sameServer compares addresses by the addresses of their hosts, because a list may have names
-// where members have numbers, and by their ports unless anyPort.
+// sameServer returns a function that reports whether two addresses can belong to the same server. It looks up
+// the hosts, because a list may have names where members have numbers. Unless anyPort is set, the ports must
+// be equal, too.
 func sameServer(ctx context.Context, anyPort bool) func(a, b string) bool {
 	known := map[string][]string{}
 	look := func(host string) []string {

@@ -44,8 +44,8 @@ type reader interface {
 	// eachLock calls f for each lock at root or among its children; with deep, for each lock at or below
 	// root.
 	eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error
-	// left returns what the last answer lacks. It returns "" if the answer is complete or if left has already
-	// reported this.
+	// left says what the last answer lacks. It returns "" if the answer is complete, or if an earlier call has
+	// already reported this.
 	left() string
 }
 
@@ -66,8 +66,8 @@ func tellLeft(c *call.Call, p *call.Printer, r reader) {
 	}
 }
 
-// look reads locks through the admin listener if the user asks for that and it answers, and with a session
-// otherwise.
+// look reads locks through the admin listener if the user asks for that and the listener answers. Otherwise
+// it reads locks with a session.
 func look(c *call.Call, f *serverFlags, conn *connect.Flags, read func(context.Context, reader) error) error {
 	if f.server {
 		_, chroot, err := conn.Address(c.Getenv)
@@ -92,7 +92,7 @@ func look(c *call.Call, f *serverFlags, conn *connect.Flags, read func(context.C
 	})
 }
 
-// nodeByNode is the reader of a session.
+// nodeByNode reads locks node by node, in a session.
 type nodeByNode struct {
 	*client.Inspector
 	passed []string // directories that may not be read
@@ -122,7 +122,8 @@ func (n *nodeByNode) eachLock(ctx context.Context, root string, deep bool, f fun
 	})
 }
 
-// view is the reader of the lock view. Users' paths are relative to the chroot; the server's are absolute.
+// view reads locks from the lock view of a zlockd. Users' paths are relative to the chroot; the server's are
+// absolute.
 type view struct {
 	connect.Admin
 	chroot string
@@ -179,8 +180,8 @@ func (v view) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error)
 // maxAsk is how many entries the lock view returns at a time.
 const maxAsk = 1000
 
-// rows reads a list of locks or sessions part by part until it has limit rows, and returns how many there
-// are. It also passes on the raw objects, for -o json.
+// rows reads a list of locks or sessions part by part until it has limit rows, and returns how many there are
+// in all. It also passes on the raw objects, for -o json.
 func rows[T any](ctx context.Context, a connect.Admin, path string, q url.Values, limit int,
 	f func(json.RawMessage, *T)) (total int, err error) {
 	for at := 0; at < limit; {

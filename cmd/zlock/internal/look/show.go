@@ -29,7 +29,7 @@ func Waiters() *call.Command {
 	return queueCommand("waiters", "show who waits for a lock", false, true)
 }
 
-// queueCommand is a command that shows the holders of a lock, its waiters, or both.
+// queueCommand returns a command that shows the holders of a lock, its waiters, or both.
 func queueCommand(name, does string, holders, waiters bool) *call.Command {
 	return &call.Command{
 		Name: name, Args: "PATH", Paths: true, Least: 1, Most: 1, Does: does, Prints: []any{shownEntry{}},
@@ -150,7 +150,7 @@ func showEntry(p *call.Printer, q *recipe.Queue, e recipe.Entry, holds bool, hos
 	case !holds:
 		pos, since = e.Position, obj.WaitingSince
 	case since.IsZero():
-		since, mark = obj.WaitingSince, "≥" // the earliest possible time
+		since, mark = obj.WaitingSince, "≥" // the earliest time at which it can have begun to hold
 	}
 	if o := e.Owner; o != nil {
 		pid, reason = o.PID, o.Reason

@@ -38,7 +38,7 @@ func Export() *call.Command {
 the name that the file must have. To export a stopped server: zlockd export.`)
 }
 
-// fetchCommand is a command that writes the state in a format to a file.
+// fetchCommand returns a command that writes the state in a format to a file.
 func fetchCommand(name, format, does, help string) *call.Command {
 	return &call.Command{
 		Name: name, Args: "FILE|-", Least: 1, Most: 1, Does: does, Help: help, Prints: []any{takenFile{}},

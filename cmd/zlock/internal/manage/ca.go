@@ -137,7 +137,7 @@ func certify(c *call.Call, a *authority) error {
 		return cli.Usagef("%q is not init, server or client", what)
 	}
 	if err != nil {
-		for _, file := range a.made { // a part of the files would stand in the way of the same command
+		for _, file := range a.made { // files that remain would make the same command fail
 			err = errors.Join(err, os.Remove(file))
 		}
 		return cli.Exitf(call.ExitFailed, "%v", err)
@@ -203,7 +203,7 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 	cert.SerialNumber = new(big.Int).SetBytes(serial)
 	// The clock of another machine may lag.
 	cert.NotBefore, cert.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(0, 0, a.days)
-	if !cert.IsCA && cert.NotAfter.After(parent.NotAfter) { // no program accepts it after its authority's end
+	if !cert.IsCA && cert.NotAfter.After(parent.NotAfter) { // a certificate is useless after its authority ends
 		if cert.NotAfter = parent.NotAfter; time.Until(cert.NotAfter) <= 0 {
 			return fmt.Errorf("the authority has ended, on %s; 'zlock ca init --renew' makes it again, "+
 				"and every machine needs the new ca.pem", cert.NotAfter.UTC().Format(time.DateOnly))

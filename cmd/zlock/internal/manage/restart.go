@@ -106,8 +106,8 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 }
 
 // awaitRestarts names one server after the other, each when all others are well. It returns when every server
-// has restarted and serves, or has been removed. A list without a leader may lack servers: a starting
-// server's list is empty at first.
+// has restarted and serves, or has been removed. A list without a leader may lack servers, because the list
+// of a server that starts is empty at first.
 func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 	name func(*memberInfo) error) error {
 	before := map[uint32]uint64{} // number of starts of each server
@@ -122,7 +122,7 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 				ill = append(ill, m)
 			}
 			starts, waits := before[m.ID]
-			if waits && starts == 0 { // it has not answered before, so this need not be a restart
+			if waits && starts == 0 { // without an earlier answer, this one does not show a restart
 				starts = m.Starts
 				before[m.ID] = starts
 			}

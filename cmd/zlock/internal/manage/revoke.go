@@ -81,7 +81,7 @@ func revoke(ctx context.Context, c *call.Call, cl *client.Client, r recipe.Revoc
 		if err != nil && !errors.Is(err, client.ErrNotHeld) {
 			return err
 		}
-		asked = asked || err == nil // otherwise the holder has gone already
+		asked = asked || err == nil // otherwise the holder has already gone
 	}
 	if !asked {
 		return cli.Exitf(call.ExitNo, "%s has no contender %s", path, strings.Join(nodes, " or "))

@@ -37,12 +37,12 @@ type Shell struct {
 	ask     func(question string) (string, error) // asks at the prompt
 	history []string
 	quit    bool
-	unsaid  error          // the first error of a write to Out
+	unsaid  error          // the first error in a write to Out
 	watched map[string]int // how many watches each path has
 	told    map[*zk.Watch]bool
 }
 
-// ErrUnknown is the error of a word that is not a verb.
+// ErrUnknown is the error for a word that is not a verb.
 var ErrUnknown = errors.New("Command not found") //nolint:staticcheck // zkCli's text
 
 // refused is an error with a message of zkCli.
@@ -78,7 +78,7 @@ var otherNames = map[string]string{
 	"addwatch": "watch", "exit": "quit", "dir": "ls", "cat": "get", "exists": "stat", "auth": "addauth",
 }
 
-// notTaken are zkCli's verbs that this table lacks, with their replacement.
+// notTaken maps verbs of zkCli that this table lacks to what the user can do instead.
 var notTaken = map[string]string{
 	"setquota":     "write /zookeeper/quota with zkCli.sh of a ZooKeeper",
 	"listquota":    "read /zookeeper/quota: zlock node ls -R /zookeeper/quota",
@@ -120,7 +120,7 @@ func find(name string) *verb {
 	return nil
 }
 
-// Do runs one verb. The error is a message for people. For a word that is not a verb it is ErrUnknown.
+// Do runs one verb. The error is a message for people; it is ErrUnknown if the word is not a verb.
 func (s *Shell) Do(ctx context.Context, words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -162,7 +162,7 @@ func (s *Shell) Do(ctx context.Context, words []string) error {
 	return err
 }
 
-// checkPath refuses a text that no server accepts as a path, as ZooKeeper's client does.
+// checkPath refuses a text that is not a valid path, as ZooKeeper's client does.
 func checkPath(p string) error {
 	switch {
 	case p == "":
@@ -220,7 +220,7 @@ func inWords(err error) error {
 	return refused{fmt.Sprintf("%v for %s", e.Code, path)}
 }
 
-// print writes lines to Out, which it shares with watches.
+// print writes lines to Out. It holds the lock, because watches also write to Out.
 func (s *Shell) print(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *Shell) print(format string, args ...any) {
 	}
 }
 
-// tell writes a line that is not data.
+// tell writes a line that is not data to Err.
 func (s *Shell) tell(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +279,8 @@ func (s *Shell) Lines(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// within reads a line until ctx ends. A read that ctx ends goes on until its input does: nothing ends a read
-// from a terminal.
+// within returns the line that read returns, or an error when ctx ends first. The read itself then goes on
+// until it has a line, because nothing can end a read from a terminal.
 func within(ctx context.Context, read func() (string, error)) (string, error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)

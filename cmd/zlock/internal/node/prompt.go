@@ -21,8 +21,8 @@ import (
 const prompt = "zlock> "
 
 // Prompt runs the verbs that a person types at the terminal in and out, until quit. The Tab key completes
-// verbs and paths, and the arrow keys recall earlier lines. An interrupt ends the verb that runs, and no
-// later one. SIGTERM ends the prompt, whatever it waits for.
+// verbs and paths, and the arrow keys recall earlier lines. An interrupt ends only the running verb. SIGTERM
+// ends the prompt, whatever the prompt waits for.
 func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 	fd := int(in.Fd())
 	cooked, err := term.MakeRaw(fd)
@@ -73,7 +73,7 @@ func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
 			return err
 		}
-		_ = term.Restore(fd, cooked) // Ctrl-C can then interrupt a long verb
+		_ = term.Restore(fd, cooked) // so that Ctrl-C can interrupt a long verb
 		verb, stop := signal.NotifyContext(on, os.Interrupt)
 		s.Line(verb, line)
 		stop()
@@ -84,7 +84,8 @@ func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 	return s.Conn.Err()
 }
 
-// complete completes the last word of a line, as far as all choices agree, and returns the choices.
+// complete completes the last word of a line by the letters that all choices have in common, and returns the
+// choices.
 func (s *Shell) complete(ctx context.Context, line string) (done string, choice []string) {
 	at := strings.LastIndexByte(line, ' ') + 1
 	word := line[at:]

@@ -40,7 +40,7 @@ func statsOf(s *zk.Stat) *stats {
 		s.Cversion, s.Aversion, hex(s.EphemeralOwner), s.DataLength, s.NumChildren}
 }
 
-// statOf returns the metadata for JSON if they were asked for.
+// statOf returns the metadata for JSON if the user has asked for them.
 func (c *verbCall) statOf(s *zk.Stat) *stats {
 	if !c.stat {
 		return nil
@@ -48,7 +48,7 @@ func (c *verbCall) statOf(s *zk.Stat) *stats {
 	return statsOf(s)
 }
 
-// printStat prints the metadata as zkCli does, if they were asked for.
+// printStat prints the metadata as zkCli does, if the user has asked for them.
 func (c *verbCall) printStat(s *zk.Stat) {
 	if !c.stat {
 		return
@@ -113,7 +113,7 @@ func export(ctx context.Context, c *verbCall) (failed error) {
 		}
 		if n.Stat.EphemeralOwner != 0 {
 			left++
-			return nil // sessions and time decide about such nodes
+			return nil // such a node depends on a session or on time
 		}
 		list, _, err := c.Conn.GetACL(ctx, p)
 		if err != nil {
@@ -160,7 +160,7 @@ func imports(ctx context.Context, c *verbCall) error {
 		}
 		p := c.args[0]
 		if e.Path != "" {
-			if err := checkPath("/" + e.Path); err != nil { // it must not lead out of the operand
+			if err := checkPath("/" + e.Path); err != nil { // the path must not lead out of the operand
 				return err
 			}
 			p = path.Join(p, e.Path)

@@ -175,7 +175,7 @@ func get(ctx context.Context, c *verbCall) error {
 	return nil
 }
 
-// visibleData is answer.Visible, but leaves spaces as they are.
+// visibleData is like answer.Visible, but leaves spaces as they are.
 func visibleData(line string) string {
 	parts := strings.Split(line, " ")
 	for i, p := range parts {

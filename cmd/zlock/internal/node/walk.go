@@ -49,14 +49,14 @@ func (s *Shell) walk(ctx context.Context, p string, hidden, f func(path string) 
 }
 
 // lookThrough is like walk, for an answer that names nodes. If the session may not read the children of a
-// node, lookThrough says so and continues; it ends with an error then.
+// node, lookThrough prints that and continues, but returns an error at the end.
 func (c *verbCall) lookThrough(ctx context.Context, root string, f func(path string) error) error {
 	var left leftOut
 	err := c.walk(ctx, root, func(p string) error {
 		if p == root {
 			return noAuth(p)
 		}
-		if c.Name() != "export" { // export needs more of a node than its name
+		if c.Name() != "export" { // export itself reads more of a node than its name
 			if err := f(p); err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ func (c *verbCall) lookThrough(ctx context.Context, root string, f func(path str
 // leftOut counts the nodes whose children are left out of an answer.
 type leftOut int
 
-// out says that the children of a node are left out.
+// out reports that the children of a node are left out.
 func (l *leftOut) out(c *verbCall, p string) error {
 	*l++
 	c.tell("%v", noAuth(p))

@@ -45,10 +45,10 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 	return fence.Sequencer{}, false
 }
 
-// inherited reports whether an ancestor of this process still holds all paths, as the server confirms: then
-// COMMAND needs no lock of its own. It is an error if the ancestor holds only some of them, or all of them
-// and --inherit is missing: zlock would wait for itself. A lock held in another mode is good enough only if
-// it is exclusive.
+// inherited reports whether an ancestor of this process still holds all paths, as the server confirms.
+// COMMAND then needs no lock of its own. It is an error if the ancestor holds only some of the paths, or if
+// --inherit is missing, because zlock would wait for its own ancestor. If the modes differ, the ancestor's
+// lock must be exclusive.
 func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot string, paths []string,
 	inherit bool, mode fence.Mode) ([]fence.Sequencer, error) {
 	ctx, cancel := connect.AnswerWithin(ctx, connect.AnswerTimeout)
@@ -59,7 +59,7 @@ func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot stri
 		if !ok {
 			continue
 		}
-		// The ancestor may have another chroot; this process's path names the node.
+		// The ancestor may have another chroot, so use this process's path of the node.
 		s.Path = p
 		switch err := cl.CheckSequencer(ctx, s); {
 		case err == nil:

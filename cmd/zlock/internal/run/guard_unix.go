@@ -59,7 +59,7 @@ func Keep() *call.Command {
 	}
 }
 
-// sessionKey is the will of zlock: the data with which its guard closes the session.
+// sessionKey is the will of zlock: the data that its guard needs to close the session.
 type sessionKey struct {
 	Servers string
 	Session zk.Session
@@ -74,8 +74,8 @@ func (k *sessionKey) encode() []byte {
 	return b.Bytes()
 }
 
-// closeSession ends the session of a zlock that has died, so that its locks move at once and not only after
-// the session timeout. If no server answers in time, the session ends by its timeout.
+// closeSession ends the session of a zlock that has died. Its locks then move at once and not only after the
+// session timeout. If no server answers in time, the session ends by its timeout.
 func closeSession(will []byte) error {
 	var k sessionKey
 	if err := gob.NewDecoder(bytes.NewReader(will)).Decode(&k); err != nil {

@@ -56,14 +56,14 @@ func hold(c *call.Call, lock *lockFlags, conn *connect.Flags) error {
 	})
 }
 
-// endsByItself reports whether the other side decides when a file ends, as with pipes, sockets and terminals.
-// The end of /dev/null, which a shell gives to a background job, means nothing.
+// endsByItself reports whether the end of a file is a decision of the other side, as with pipes, sockets and
+// terminals. The end of /dev/null, which a shell gives to a background job, means nothing.
 func endsByItself(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 || call.IsTerminal(f)
 }
 
-// keepHold holds the lock until standard input ends. An error is another reason for the end of the hold.
+// keepHold holds the lock until standard input ends. It returns an error if the hold ends for another reason.
 func keepHold(ctx context.Context, c *call.Call, lock *lockFlags, s *holding, quiet bool) error {
 	lease := s.lease
 	first := lease.Sequencer()

@@ -95,7 +95,7 @@ func (f *lockFlags) check() error {
 	return nil
 }
 
-// isRevocable reports whether zlock gives up the lock when a client asks for it.
+// isRevocable reports whether zlock gives up the lock when another client asks for it.
 func (f *lockFlags) isRevocable() bool { return f.fs.Changed("revocable") }
 
 // permitsWanted reports whether the paths are semaphores.
@@ -188,7 +188,7 @@ func waiting(ctx context.Context, limit time.Duration, code int, f func(context.
 	switch {
 	case err == nil:
 		return nil
-	case isLost && lost.Reason == client.Revoked: // revoked while it waited
+	case isLost && lost.Reason == client.Revoked: // the request was revoked while it waited
 		return cli.Exitf(call.ExitRevoked, "%w", err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -16,7 +16,7 @@ import (
 type holding struct {
 	*call.App
 	lease *client.Lease
-	code  int // exit code in place of COMMAND's; 0: COMMAND's
+	code  int // exit code that replaces COMMAND's; 0: COMMAND's counts
 }
 
 // lossCode returns the exit code for the reason of the loss.
@@ -36,7 +36,7 @@ func (s *holding) lossCode() int {
 // session, which zlock closes next.
 const releaseTimeout = 5 * time.Second
 
-// release releases the lock. A loss that it notices only now changes the exit code.
+// release releases the lock. If it finds that the lock was lost, it changes the exit code.
 func (s *holding) release(code int) int {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func (s *holding) release(code int) int {
 	return code
 }
 
-// giveBack releases the lock after an error. It does not report a loss, because the error does.
+// giveBack releases the lock after an error. It does not report a loss, because the error already does.
 func (s *holding) giveBack() {
 	s.code = call.ExitLost
 	s.release(call.ExitLost)

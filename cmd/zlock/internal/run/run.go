@@ -105,8 +105,8 @@ func (f *runFlags) inForeground(a *call.App) bool {
 	return call.IsTerminal(a.Stdin)
 }
 
-// ready writes one line to the file descriptor of --ready-fd, which zlock has inherited, and closes it. So
-// the reader sees the end of the file, and COMMAND does not get the descriptor.
+// ready writes one line to the inherited file descriptor of --ready-fd, and closes the descriptor. The reader
+// then sees the end of the file, and COMMAND does not get the descriptor.
 func (f *runFlags) ready(line string) error {
 	if f.readyFD < 0 {
 		return nil
@@ -168,7 +168,8 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 	}
 }
 
-// only refuses options of run that have no effect together with the given option.
+// only refuses all options of run that have no effect together with the option beside. allowed names the
+// others.
 func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	f.fs.Visit(func(g *pflag.Flag) {
 		if err == nil && g.Name != beside && !slices.Contains(allowed, g.Name) {
@@ -216,7 +217,7 @@ func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Dura
 		return nil, err
 	}
 	j.Nested = supervise.GraceWithin(c.Getenv("ZLOCK_GRACE"))
-	if err = j.startGuard(); err != nil { // start it early, because that takes longer than to connect
+	if err = j.startGuard(); err != nil { // start the guard early: that takes longer than to connect
 		return nil, err
 	}
 	go supervise.Reap()
@@ -237,8 +238,8 @@ func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Dura
 		j.end()
 		return nil, err
 	}
-	// If zlock is killed while it waits, the guard closes the session, so the others need not wait for its
-	// timeout.
+	// If zlock is killed while it waits, the guard closes the session, so that other waiters need not wait for
+	// the session's timeout.
 	j.tellSession()
 	held, err := inherited(j.ctx, c, j.cl, j.chroot, c.Args, run.inherit, mode)
 	if err == nil && held != nil {
@@ -273,8 +274,8 @@ func (j *job) startGuard() error {
 	return err
 }
 
-// nextGuard replaces the guard whose COMMAND has ended, so that a killed zlock does not delay the other
-// waiters on its next wait either.
+// nextGuard replaces the guard whose COMMAND has ended. If zlock is killed during its next wait, the new
+// guard closes the session at once.
 func (j *job) nextGuard() error {
 	defer j.guard.Done()
 	if err := j.startGuard(); err != nil {
@@ -284,7 +285,7 @@ func (j *job) nextGuard() error {
 	return nil
 }
 
-// end releases everything, the guard last, because the guard closes the session if zlock is killed before
+// end releases everything. The guard comes last, because it closes the session if zlock is killed before
 // that.
 func (j *job) end() {
 	j.stop()
@@ -326,8 +327,8 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 	}
 }
 
-// under runs COMMAND under the lease and releases the lease. It returns with which error zlock would end now,
-// and whether the user told COMMAND to end.
+// under runs COMMAND under the lease and releases the lease. end is the error with which zlock ends, if it
+// does not take the lock again. told says that the user told COMMAND to end.
 func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 	s := holding{App: j.App, lease: lease}
 	sigs := supervise.ListenForCommand() // from now on signals are for COMMAND
@@ -338,7 +339,7 @@ func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 		return nil, false, err
 	}
 	j.tellSession()           // the session may have changed
-	slots, _ := lease.Slots() // use --need-slot to insist on numbers
+	slots, _ := lease.Slots() // if there are no numbers, COMMAND runs without; --need-slot insists on them
 	out, err := j.supervise(s.right(describe(j.Args)), lease.Sequencers(), slots, sigs)
 	s.code = out.Right
 	return j.endOf(&out, s.release(cmp.Or(out.Right, out.Code))), out.Told, err
@@ -368,7 +369,7 @@ func (j *job) endOf(out *supervise.Outcome, code int) error {
 	return cli.Exit(code)
 }
 
-// right returns the right to run under the lock. Messages call the lock what.
+// right returns the right to run under the lock. Messages call the lock by the name in what.
 func (s *holding) right(what string) supervise.Right {
 	asked := make(chan string, 1)
 	go func() {

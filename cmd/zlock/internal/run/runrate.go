@@ -20,7 +20,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
-// runByRate waits for a draw from a rate, and then runs COMMAND in place of zlock: a draw is not given back.
+// runByRate waits for a draw from a rate, and then runs COMMAND in place of zlock, because a draw is not
+// given back.
 func runByRate(c *call.Call, rate string, t *ticket.Flags, lock *lockFlags, run *runFlags,
 	conn *connect.Flags) error {
 	if err := run.only("rate", "http", "http-ca", "bearer-file", "nonblock", "timeout", "conflict-exit-code",

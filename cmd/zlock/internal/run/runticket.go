@@ -30,7 +30,7 @@ type ticketHold struct {
 	now    func() reading
 	token  string
 	margin time.Duration // how long before the end of the hold COMMAND is told to end
-	asked  chan string   // has room for one
+	asked  chan string   // its buffer has room for one message
 	lost   chan struct{} // closed when the hold is lost
 
 	mu    sync.Mutex
@@ -151,7 +151,7 @@ func (h *ticketHold) lastsFor(a *ticket.Answer) error {
 	switch {
 	case safe >= h.margin+time.Second:
 		return nil
-	case safe < ttl/2: // the ticket's last moment is near
+	case safe < ttl/2: // the last moment of the ticket is near
 		return cli.Exitf(call.ExitLost, "the ticket ends in %v, too soon to end COMMAND within --kill-after %v",
 			safe, h.margin)
 	}
@@ -176,7 +176,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 			h.lose(cmp.Or(h.last, errTicketTime))
 			return
 		}
-		// A request has a third of the remaining time, so that zlock can still ask another server.
+		// A request gets a third of the remaining time, so that zlock can still ask another server.
 		try, cancel := context.WithTimeout(ctx, max(left/3, 200*time.Millisecond))
 		sent := h.now()
 		a, err := h.post(try, 0)
@@ -186,7 +186,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 			return
 		case err != nil:
 			h.last = fmt.Errorf("no server has renewed the ticket: %w", err)
-			h.URLs = append(slices.Clone(h.URLs[1:]), h.URLs[0]) // this server may never answer
+			h.URLs = append(slices.Clone(h.URLs[1:]), h.URLs[0]) // this server may never answer: ask the next one
 			continue
 		case a.Over():
 			h.lose(ticket.OverText(a))
@@ -258,11 +258,12 @@ type reading struct {
 
 func readClocks() reading { return reading{supervise.BootClock(), time.Now().Round(0)} }
 
-// since returns the time from a to b, by the clock that shows more: a clock may have been set back.
+// since returns the time from a to b, by the clock on which more time has passed: a clock may have been set
+// back.
 func (b reading) since(a reading) time.Duration { return max(b.boot-a.boot, b.wall.Sub(a.wall)) }
 
-// lostLately reports, after COMMAND's end, whether another client has ended the hold since the last request.
-// A missing answer is no loss, because the ticket's own time is not over.
+// lostLately asks after COMMAND's end whether another client has ended the hold since the last request. A
+// missing answer does not count as a loss, because the ticket's own time is not over.
 func (h *ticketHold) lostLately(c *call.Call) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
@@ -279,7 +280,7 @@ func (h *ticketHold) lostLately(c *call.Call) bool {
 	return true
 }
 
-// endsWithout gives the ticket back if COMMAND cannot start, because no process needs its hold.
+// endsWithout gives the ticket back if COMMAND cannot start: no process needs the ticket's hold.
 func (h *ticketHold) endsWithout(c *call.Call, t *ticket.Flags, give bool) {
 	if give {
 		h.giveBack(c, t, 0)

@@ -13,7 +13,7 @@ import (
 )
 
 // waitTeller reports on standard error which client holds the lock that zlock waits for. It does so after a
-// while, and again when the holder or zlock's place changes, but not often. It reads only the holder's node,
+// second, and again when the holder or zlock's place changes, but not often. It reads only the holder's node,
 // because the client already lists the queue.
 type waitTeller struct {
 	cl     *client.Client
@@ -23,7 +23,7 @@ type waitTeller struct {
 	told   client.Event // the last reported event
 }
 
-// Times of the teller.
+// Times of waitTeller.
 const (
 	tellAfter = time.Second
 	tellEvery = 10 * time.Second
@@ -32,15 +32,15 @@ const (
 	tellRead    = 5 * time.Second
 )
 
-// farPlace is the place from which on the teller writes only its first line, because a place far back changes
-// with each turn.
+// farPlace is the last place in the queue for which waitTeller reports changes. Farther back, the place
+// changes with each turn, so it writes only the first line.
 const farPlace = 20
 
 func newWaitTeller(a *call.App, cl *client.Client, quiet bool) *waitTeller {
 	return &waitTeller{cl: cl, line: call.NewStatusLine(a), quiet: quiet, events: make(chan client.Event, 1)}
 }
 
-// option makes the client send its events to the teller. The teller keeps only the newest event.
+// option makes the client send its events to waitTeller, which keeps only the newest event.
 func (t *waitTeller) option() client.Option {
 	return client.WithEvents(func(ev client.Event) {
 		if ev.Kind != client.EventWaiting {
@@ -54,7 +54,7 @@ func (t *waitTeller) option() client.Option {
 	})
 }
 
-// during runs take, which waits for a lock, and reports the holder.
+// during calls the function take, which waits for a lock, and reports the holder during the wait.
 func (t *waitTeller) during(ctx context.Context, refusal int, take func() error) error {
 	if t.quiet {
 		return take()
@@ -71,7 +71,7 @@ func (t *waitTeller) during(ctx context.Context, refusal int, take func() error)
 	return err
 }
 
-// tell reports the events until stop, and returns the newest event.
+// tell reports the events until stop is closed, and returns the newest event.
 func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last client.Event) {
 	due := time.After(tellAfter)
 	for ready := false; ; {
@@ -89,7 +89,7 @@ func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last clien
 	}
 }
 
-// news reports whether an event differs from the last line.
+// news reports whether an event is worth a new line.
 func (t *waitTeller) news(ev client.Event) bool {
 	return ev.Path != "" && (t.told.Path != ev.Path || ev.Place <= farPlace) &&
 		(t.told.Path != ev.Path || t.told.Holder != ev.Holder || t.told.Place != ev.Place || t.told.Of != ev.Of)
@@ -97,7 +97,7 @@ func (t *waitTeller) news(ev client.Event) bool {
 
 // refused reports the holder of the lock that zlock did not get.
 func (t *waitTeller) refused(ctx context.Context, last client.Event) {
-	select { // the client delivers events even after take has returned
+	select { // the client may deliver an event even after the function take has returned
 	case last = <-t.events:
 	default:
 		if last.Path == "" {

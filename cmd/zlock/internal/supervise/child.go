@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// target is the set of processes that zlock ends when a lock is lost: COMMAND and its descendants. COMMAND's
-// process group belongs to it too, unless zlock itself is in that group (in the foreground).
+// target is the set of processes that zlock ends when a lock is lost: COMMAND and its descendants, and
+// COMMAND's process group. If zlock itself is in that group (in the foreground), the group does not count.
 type target struct {
 	pid   int
 	group bool
-	all   bool // no descendant of COMMAND can leave it
-	// kin returns COMMAND and its descendants, without those that spare selects and their descendants. It
-	// returns none if the system does not list processes.
+	all   bool // no descendant of COMMAND can escape from kin
+	// kin returns COMMAND and its descendants. It omits the processes for which spare returns true, and their
+	// descendants. It returns none if the system does not list processes.
 	kin func(spare func(process) bool) []process
 }
 
 func nobody(process) bool { return false }
 
-// signal sends sig to every process of the target once: a second signal may mean more than the first. It
-// continues stopped processes, because only KILL ends a process that does not run.
+// signal sends sig to every process of the target once, because a second signal may mean more than the first.
+// It also continues stopped processes, because only KILL ends a process that does not run.
 //
-// A zlock within the target gets the signal alone: it passes the signal on to its own COMMAND and releases
-// its lock. KILL goes to every process.
+// If a zlock is among these processes, its guard and its own COMMAND get no signal from here: that zlock
+// passes the signal on and then releases its lock. KILL goes to every process.
 func (t target) signal(sig syscall.Signal) {
 	sigs := []syscall.Signal{sig}
 	if sig != syscall.SIGKILL && sig != syscall.SIGCONT && sig != syscall.SIGWINCH {
@@ -57,8 +57,8 @@ func (t target) signal(sig syscall.Signal) {
 // child is COMMAND.
 type child struct {
 	target
-	news   chan news          // news of the guard, until COMMAND ends
-	status syscall.WaitStatus // valid after the news of COMMAND's end
+	news   chan news          // messages of the guard, until COMMAND ends
+	status syscall.WaitStatus // valid after the guard has reported COMMAND's end
 	alone  chan struct{}      // closed when the guard reports that no child is left
 	bereft chan struct{}      // closed when the guard is dead
 }
@@ -92,8 +92,8 @@ func (c *child) code() int {
 	return c.status.ExitStatus()
 }
 
-// finish ends the processes that COMMAND left running when it ended, and returns when none is left: until
-// then the lock must not move. It calls say if the wait is long.
+// finish ends the processes that COMMAND left running when it ended. It returns when none is left, because
+// the lock must not move earlier. It calls say if the wait is long.
 func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 	c.signal(syscall.SIGTERM)
 	kill := time.Now().Add(grace)
@@ -107,7 +107,7 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 		if time.Now().After(complain) {
 			say("processes that COMMAND (%d) started cannot be killed; the lock is kept", c.pid)
 			complain = complain.Add(time.Hour)
-			most = time.Second // each signal reads the process table
+			most = time.Second // look less often, because each signal reads the process table
 		}
 	}
 }

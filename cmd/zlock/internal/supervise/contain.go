@@ -24,14 +24,15 @@ func keeperArgs(l *launch, path string, argv []string) []string {
 		strconv.FormatBool(l.OnLost != 0), path}, argv...)
 }
 
-// Keep is the keeper: it runs COMMAND and returns its exit code when no process of the namespace is left.
-// Processes that outlive killAfter end when the keeper exits, because the kernel kills them. With die the
-// keeper ends with the guard.
+// Keep is the code of the keeper. It runs COMMAND and returns its exit code when no process of the namespace
+// is left. After killAfter the keeper exits in any case, and the kernel kills the remaining processes. If die
+// is true, the keeper ends when the guard ends.
 func Keep(killAfter time.Duration, foreground, die bool, path string, argv []string) error {
 	if die {
 		dieWithGuard()
 	}
-	// Signals for COMMAND must not end its keeper. COMMAND ignores what the user ignores.
+	// Signals for COMMAND must not end its keeper. COMMAND ignores the signals that the user has made zlock
+	// ignore.
 	passed := make(chan os.Signal, 64)
 	for _, s := range slices.Concat(terminalSignals, forwardedSignals, []os.Signal{
 		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}) {
@@ -65,7 +66,7 @@ func Keep(killAfter time.Duration, foreground, die bool, path string, argv []str
 			}
 			last := code
 			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
-				_ = syscall.Kill(-1, sig) // every process of the namespace but this one
+				_ = syscall.Kill(-1, sig) // every process of the namespace except this one
 			}
 			time.AfterFunc(killAfter, func() { os.Exit(last) })
 		}

@@ -20,12 +20,13 @@ import (
 )
 
 // The guard is a second process of this program. It starts COMMAND and knows the deadline until which
-// COMMAND's lock is safe. If zlock is stopped, starved or dead, the guard ends COMMAND at the deadline. It
-// has a process group of its own, so that a signal to zlock's group does not reach it.
+// COMMAND's lock is safe. If zlock is stopped, gets no processor time or is dead, the guard ends COMMAND at
+// the deadline. The guard has a process group of its own, so that a signal to zlock's group does not reach
+// the guard.
 //
-// COMMAND is the guard's child, and the system kills it when the guard dies. So either of the two may be
-// killed. Without zlock the guard ends COMMAND with its grace period and carries out zlock's will, so that
-// the lock moves at once. Without the guard COMMAND is dead.
+// COMMAND is the guard's child, and the system kills COMMAND when the guard dies. So zlock or the guard may
+// be killed. If zlock is killed, the guard ends COMMAND within its grace period and carries out zlock's will,
+// so that the lock moves at once. If the guard is killed, COMMAND is dead.
 //
 // zlock and the guard exchange messages over a socket. If the guard's input ends without
 // order.Done, zlock is dead.
@@ -36,12 +37,12 @@ type order struct {
 	Start    *launch       // start COMMAND
 	Deadline time.Duration // the lock is safe until this time
 	Kill     time.Duration // kill at this time; zlock has sent the first signal itself
-	Done     bool          // zlock needs the guard no longer
+	Done     bool          // zlock no longer needs the guard
 }
 
 // news is a message of the guard to zlock.
 type news struct {
-	Started int // process of COMMAND
+	Started int // process id of COMMAND
 	Failed  int // the exit code, if COMMAND did not start
 	Why     string
 	Ended   bool
@@ -80,8 +81,8 @@ func newLaunch(c *Command) *launch {
 	return l
 }
 
-// guardName is the guard's name in the process table. It is not zlock, because a user who kills all processes
-// named zlock must not kill the guard, which must end COMMAND.
+// guardName is the guard's name in the process table. A user who kills all processes named zlock must not
+// kill the guard, because the guard must then end COMMAND. Therefore the name differs from zlock.
 const guardName = "lock-guard"
 
 // Guard is zlock's side of the guard.
@@ -89,7 +90,7 @@ type Guard struct {
 	*wire
 	pid  int
 	mu   sync.Mutex    // held while an order is sent
-	last time.Duration // the deadline last sent
+	last time.Duration // the deadline that was last sent
 }
 
 // StartGuard starts the guard's process and does not wait until it runs. The process is this program with the
@@ -117,7 +118,7 @@ func StartGuard(self string) (*Guard, error) {
 // os/exec, which first starts another process to test system calls.
 func (g *Guard) fork(self string, socket int) error {
 	defer closeFD(socket)
-	// Duplicate COMMAND's standard input to a number that no other file for COMMAND has.
+	// Duplicate COMMAND's standard input to a number that no file for COMMAND has.
 	stdin, err := dupApart(0, unix.F_DUPFD)
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (g *Guard) fork(self string, socket int) error {
 		return err
 	}
 	defer closeFD(end)
-	env := append(os.Environ(), "GOMAXPROCS=1") // a faster start; COMMAND has its own environment
+	env := append(os.Environ(), "GOMAXPROCS=1") // for a faster start; COMMAND has its own environment
 	g.pid, err = syscall.ForkExec(self, []string{guardName, "__guard", strconv.Itoa(stdin)}, &syscall.ProcAttr{
 		Env: env, Files: []uintptr{uintptr(end), 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
@@ -154,7 +155,7 @@ func dupApart(fd, how int) (int, error) {
 
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// send sends an order. It ignores an error: then the guard is dead, which follow notices.
+// send sends an order. It ignores an error, because the guard is then dead, and follow notices that.
 func (g *Guard) send(o order) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 )
 
 // dieWithParent makes the kernel send sig to the caller's next child when this process ends. In fact the
-// kernel waits for the end of the thread that started the child. So the caller's goroutine, that of main,
-// keeps its thread from here on.
+// kernel waits for the end of the thread that started the child. Therefore dieWithParent ties the calling
+// goroutine, which must be the main one, to its thread.
 func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) {
 	runtime.LockOSThread()
 	attr.Pdeathsig = sig
@@ -57,15 +57,15 @@ func BootClock() time.Duration {
 // process is the content of /proc/PID/stat.
 type process struct {
 	pid, parent, group int    // numbers in /proc
-	ours               int    // its number in this process's namespace; 0: it has none
+	ours               int    // its number in this process's own namespace; 0: it has none there
 	name               string // name of the program
 	state              byte
-	began              uint64 // start time; distinguishes it from a later process with its number
+	began              uint64 // start time; tells this process from a later one with the same number
 }
 
 func (p process) running() bool { return p.state != 'Z' && p.state != 'X' }
 
-// signal sends a signal to this process, but not to a later process with its number.
+// signal sends a signal to this process, but not to a later process with the same number.
 func (p process) signal(sig syscall.Signal) {
 	if p.ours <= 0 {
 		return
@@ -83,12 +83,12 @@ func (p process) signal(sig syscall.Signal) {
 			return
 		}
 	}
-	_ = syscall.Kill(p.ours, sig) // the system lacks or forbids the calls
+	_ = syscall.Kill(p.ours, sig) // the system lacks or forbids the calls above
 }
 
 // self returns the number of this process in /proc. It returns 0 if /proc does not exist. Within --contain,
-// /proc shows the numbers of the outer namespace; depth returns the place of this process's namespace in the
-// list of numbers of each process.
+// /proc shows the numbers of the outer namespace. /proc lists a process's numbers in all its namespaces;
+// depth is the index of this process's namespace in that list.
 var self, depth = sync.OnceValue(func() int {
 	link, _ := os.Readlink("/proc/self")
 	pid, _ := strconv.Atoi(link)
@@ -153,8 +153,8 @@ func readProcess(pid int) (process, bool) {
 	return p, true
 }
 
-// descendants returns the descendants of a process in /proc, parents first, without those that spare selects
-// and their descendants.
+// descendants returns the descendants of a process in /proc, parents first. It omits the processes for which
+// spare returns true, and their descendants.
 func descendants(pid int, spare func(process) bool) (all []process) {
 	children := map[int][]process{}
 	processes(func(p process) bool {
@@ -171,8 +171,8 @@ func descendants(pid int, spare func(process) bool) (all []process) {
 	return all
 }
 
-// groupAlive reports whether a process of the group runs. kill(2) would count zombies, and init may never
-// reap an orphaned zombie.
+// groupAlive reports whether a process of the group runs. It does not rely on kill(2), which also counts
+// zombies: init may never reap an orphaned zombie.
 func groupAlive(group int) bool {
 	if syscall.Kill(-group, 0) == syscall.ESRCH {
 		return false
@@ -192,14 +192,15 @@ func Alive(pid int) bool {
 // nameProcess changes the name that killall and pkill use.
 func nameProcess(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
-// dieWithGuard is dieWithParent for this process itself; the setting belongs to its thread.
+// dieWithGuard makes the kernel kill this process when the guard dies. The setting belongs to the calling
+// thread.
 func dieWithGuard() {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 }
 
-// adoptOrphans makes this process the parent of descendants whose parent ends. It reports whether it
-// succeeded and /proc lists processes: then this process finds all its descendants.
+// adoptOrphans makes this process the new parent of descendants whose parent ends. It returns true if that
+// succeeds and /proc lists processes, so that this process can find all its descendants.
 func adoptOrphans() bool {
 	return self() != 0 && unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 }

@@ -18,7 +18,7 @@ type Loss struct {
 	Nested    time.Duration  // KillAfter when an outer zlock ends COMMAND; 0: no outer zlock
 }
 
-// Grace returns how long COMMAND has at least, after a signal to end, before KILL.
+// Grace returns the shortest time that COMMAND gets between a signal to end and KILL.
 func (l Loss) Grace() time.Duration {
 	if l.Nested > 0 {
 		return min(l.Nested, l.KillAfter)
@@ -26,8 +26,9 @@ func (l Loss) Grace() time.Duration {
 	return l.KillAfter
 }
 
-// GraceWithin returns the grace of COMMAND if this zlock runs under the lock of an outer zlock with the grace
-// outer. It is shorter, so that this zlock releases its lock before the outer zlock kills it.
+// GraceWithin returns the grace of COMMAND if this zlock runs under the lock of an outer zlock whose grace is
+// outer. The result is shorter than outer, so that this zlock releases its lock before the outer zlock kills
+// it.
 func GraceWithin(outer string) time.Duration {
 	d, err := time.ParseDuration(outer)
 	if err != nil {
@@ -38,11 +39,11 @@ func GraceWithin(outer string) time.Duration {
 
 // Right is the right under which COMMAND runs.
 type Right struct {
-	Lost  <-chan struct{}  // closed when it is lost
-	Err   func() error     // why it has ended; nil while it lasts
+	Lost  <-chan struct{}  // closed when the right is lost
+	Err   func() error     // why the right has ended; nil while it lasts
 	Until func() time.Time // returns when the right ends unless it is renewed
-	Code  func() int       // the exit code for its loss
-	Asked <-chan string    // messages that another process asks for it
+	Code  func() int       // the exit code if the right is lost
+	Asked <-chan string    // messages of processes that ask for the right
 	// AskedCode is the exit code if COMMAND ends because of Asked.
 	AskedCode int
 }
@@ -75,17 +76,17 @@ type supervisor struct {
 	started time.Time // when COMMAND started
 	code    int       // exit code for the end of the right
 	told    bool      // the user told COMMAND to end
-	asked   bool      // a process sent TERM
+	asked   bool      // a process has sent TERM to zlock
 }
 
-// earlySignal is how long after COMMAND's start zlock passes on the signals of a terminal in the foreground.
-// Later the terminal sends them to COMMAND itself. A signal from before COMMAND was in the group reaches
-// zlock alone, perhaps with a delay. In this time a signal may reach COMMAND twice; otherwise it could miss
-// COMMAND.
+// earlySignal is how long after COMMAND's start zlock still passes on a terminal's signals in the foreground.
+// After that time the terminal sends them to COMMAND itself. A signal that was sent before COMMAND joined the
+// group reaches only zlock, perhaps with a delay. Within earlySignal a signal may reach COMMAND twice;
+// without it a signal could miss COMMAND.
 const earlySignal = 500 * time.Millisecond
 
-// zlock passes these signals on to COMMAND. In the foreground the terminal itself sends
-// COMMAND the first three.
+// zlock passes these signals on to COMMAND. In the foreground the terminal sends the terminalSignals to
+// COMMAND itself.
 var (
 	terminalSignals  = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGWINCH}
 	forwardedSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2,
@@ -113,10 +114,10 @@ func (g *Guard) Run(r Right, c *Command, sigs chan os.Signal) (Outcome, error) {
 		if s.asked {
 			grace = s.Grace()
 		}
-		g.send(order{Kill: BootClock() + grace}) // zlock sends the signal itself
+		g.send(order{Kill: BootClock() + grace}) // zlock itself sends the first signal
 		child.finish(grace, s.Say)
 	}
-	// A signal to end counts even if zlock notices it after COMMAND's end.
+	// A signal that asks COMMAND to end counts even if zlock notices it after COMMAND's end.
 	signal.Stop(sigs)
 	for len(sigs) > 0 {
 		s.told = tellsToEnd(<-sigs) || s.told
@@ -144,8 +145,8 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 		case n := <-s.child.news:
 			switch {
 			case n.Ended:
-				// If COMMAND exits after a request for the right, the request ended it. If the right was lost
-				// in the last instant, it was lost while COMMAND ran.
+				// If COMMAND exits after a request for the right, assume that the request ended it. If the right is lost
+				// by now, it was lost while COMMAND ran.
 				if s.code == 0 && s.right.Err() != nil {
 					s.code = s.right.Code()
 				}
@@ -162,8 +163,8 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 		case sig := <-sigs:
 			s.forward(sig.(syscall.Signal))
 			s.asked = s.asked || sig == syscall.SIGTERM
-			// An outer zlock sends CONT after its signal if it ends its COMMAND. If it only passes on the
-			// user's signal, it sends no CONT, and COMMAND has no time limit.
+			// An outer zlock that ends its COMMAND sends CONT after its signal. If it only passes on the user's
+			// signal, it sends no CONT, and this COMMAND has no time limit.
 			if sig == syscall.SIGCONT && s.asked && s.Nested > 0 && kill == nil {
 				kill = s.killIn(s.Grace())
 			}
@@ -177,7 +178,7 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 			s.askedBack(text)
 		case <-kill:
 			s.child.signal(syscall.SIGKILL)
-			kill = time.After(100 * time.Millisecond) // again, for processes forked since
+			kill = time.After(100 * time.Millisecond) // repeat it for processes that were forked before the KILL
 		case <-tick.C:
 			if lost != nil {
 				s.guard.tell(s.deadline().Truncate(10 * time.Millisecond))
@@ -186,7 +187,7 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 	}
 }
 
-// forward passes a signal on to COMMAND, unless a terminal has sent it to both.
+// forward passes a signal on to COMMAND, unless a terminal has sent the signal to both zlock and COMMAND.
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.Foreground && time.Since(s.started) > earlySignal && slices.Contains(terminalSignals, os.Signal(sig)) {
 		s.told = s.told || tellsToEnd(sig)
@@ -210,7 +211,7 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	}
 }
 
-// lost signals COMMAND, and returns when to kill it.
+// lost sends COMMAND the signal for a loss, and returns a channel that fires when COMMAND must be killed.
 func (s *supervisor) lost() <-chan time.Time {
 	s.code = s.right.Code()
 	if s.OnLost == 0 {
@@ -229,7 +230,7 @@ func (s *supervisor) killIn(grace time.Duration) <-chan time.Time {
 	return time.After(grace)
 }
 
-// askedBack passes the request to COMMAND.
+// askedBack tells COMMAND that another client asks for the right.
 func (s *supervisor) askedBack(text string) {
 	s.Say("%s", text)
 	if s.OnAsked != 0 {

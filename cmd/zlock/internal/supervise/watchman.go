@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardLag is how long after the deadline the guard waits for zlock to signal COMMAND.
+// guardLag is how long the guard waits after the deadline, so that zlock can signal COMMAND first.
 const guardLag = 250 * time.Millisecond
 
-// guardTick is the longest sleep of the guard: timers stand still while the machine sleeps,
-// but the boot clock does not.
+// guardTick is the longest sleep of the guard. Timers stand still while the machine sleeps, but the boot
+// clock does not.
 const guardTick = time.Second
 
-// Watch is the guard. It serves the process at the other end of conn until that process dismisses it or has
-// died. stdin is the file for COMMAND's standard input. If the other process dies, Watch calls carryOut with
-// its will, once no process of COMMAND runs.
+// Watch is the code of the guard. It serves the process at the other end of conn until that process dismisses
+// it or dies. stdin is the file for COMMAND's standard input. If the other process dies, Watch waits until no
+// process of COMMAND runs, and then calls carryOut with the will of the other process.
 func Watch(conn *os.File, stdin int, say func(string, ...any), carryOut func(will []byte) error) error {
 	unix.CloseOnExec(stdin)
 	return (&watchman{wire: newWire(conn), say: say, stdin: stdin, carryOut: carryOut}).watch()
@@ -38,20 +38,20 @@ type watchman struct {
 	killAfter time.Duration
 	say       func(string, ...any)
 	stdin     int           // COMMAND's standard input
-	parent    int           // zlock
-	ends      chan news     // ends of COMMAND and of the other children
+	parent    int           // process id of zlock
+	ends      chan news     // reports of the ends of COMMAND and of the other children
 	alone     chan struct{} // closed when no child is left
 	will      []byte
 	carryOut  func([]byte) error
 
 	deadline time.Duration
-	kill     time.Duration // when to kill the target; 0: no kill is due
+	kill     time.Duration // when to kill the target; 0: the kill has no time yet
 	kills    int           // number of kills so far
 	ended    bool          // no process is left to kill
 }
 
-// Times of the guard while it ends processes. It looks rarely, because each look reads the process table and
-// could keep a core busy unnoticed.
+// Times of the guard while it ends processes. The guard checks rarely whether they have ended, because each
+// check reads the process table and could keep a core busy unnoticed.
 const (
 	killAgain = 50 * time.Millisecond // pause after the first KILL; it doubles each time
 	killMost  = 10                    // number of KILLs, in 5 s, after which the guard gives up
@@ -59,7 +59,7 @@ const (
 	leftFor   = 50 * time.Millisecond // how long after zlock's death the guard still reads zlock's messages
 )
 
-// watch serves zlock until it dismisses the guard or has died.
+// watch serves zlock until zlock dismisses the guard or dies.
 func (w *watchman) watch() error {
 	nameProcess(guardName)
 	w.parent, w.ends, w.alone = os.Getppid(), make(chan news, 2), make(chan struct{})
@@ -88,8 +88,8 @@ func (w *watchman) watch() error {
 
 // serve carries out orders, and passes on the signals that the guard receives.
 func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
-	// After zlock's end the guard still carries out its earlier orders. One of them may be a dismissal: then
-	// the session is over, and the guard must not wait for servers that do not answer.
+	// After zlock's end the guard still carries out the orders that zlock sent before. One of them may dismiss
+	// the guard. In that case the session is over, and the guard must not wait for servers that do not answer.
 	var ended <-chan time.Time
 	for {
 		select {
@@ -104,7 +104,7 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 		case <-ended:
 			return w.orphaned()
 		case n := <-w.ends:
-			for len(told) > 0 { // signals from before the end
+			for len(told) > 0 { // pass on the signals that came before the end
 				w.passOn(<-told)
 			}
 			w.report(n)
@@ -112,7 +112,8 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 			w.passOn(s)
 		case <-time.After(w.pause()):
 		}
-		// The end of the input would show the same, unless another process holds it open.
+		// A new parent shows that zlock has died. The end of the input does so only if no other process holds the
+		// input open.
 		if ended == nil && os.Getppid() != w.parent {
 			ended = time.After(leftFor)
 		}
@@ -128,7 +129,7 @@ func (w *watchman) passOn(s os.Signal) {
 	}
 }
 
-// report sends news to zlock. It ignores an error: the end of the input shows that zlock is dead.
+// report sends news to zlock. It ignores an error, because the end of the input shows that zlock is dead.
 func (w *watchman) report(n news) { _ = w.out.Encode(n) }
 
 // take carries out an order of zlock.
@@ -165,7 +166,7 @@ func (w *watchman) start(l *launch) {
 		path, argv = self, keeperArgs(l, path, argv)
 	}
 	if l.Group != 0 {
-		// The guard joins the group and COMMAND inherits it: in a new namespace the group has no number.
+		// The guard joins the group, and COMMAND inherits it. A new namespace has no number for the group.
 		_ = syscall.Setpgid(0, l.Group)
 	}
 	w.all = !l.Leave && adoptOrphans()
@@ -200,7 +201,7 @@ func (w *watchman) start(l *launch) {
 	closeInherited()
 }
 
-// reap waits for the end of COMMAND, and of all processes that the guard adopts.
+// reap waits for the ends of COMMAND and of all other processes that the guard adopts.
 func (w *watchman) reap() {
 	var ended news
 	for how := 0; ; {
@@ -235,7 +236,7 @@ func (w *watchman) alive() bool {
 	return Alive(w.pid)
 }
 
-// due returns when the guard acts next, if it has processes to end.
+// due returns when the guard must act next; any is false if it has nothing to end.
 func (w *watchman) due() (at time.Duration, any bool) {
 	at = w.kill
 	if at == 0 {
@@ -250,7 +251,7 @@ func (w *watchman) look() {
 	switch at, any := w.due(); {
 	case !any || now < at:
 	case !w.alive():
-		// zlock releases the lock; if it is stopped now, it does so when it continues.
+		// zlock releases the lock. If zlock is stopped now, zlock does so when it continues.
 		w.ended = true
 	case w.kill == 0:
 		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid,
@@ -263,7 +264,7 @@ func (w *watchman) look() {
 	}
 }
 
-// end sends the first signal and sets the time of the kill.
+// end sends COMMAND the first signal and sets the time of the kill.
 func (w *watchman) end(from time.Duration) {
 	w.signal(w.sig)
 	w.kill = from + w.killAfter
@@ -277,9 +278,9 @@ func (w *watchman) pause() time.Duration {
 	return min(max(at-BootClock(), time.Millisecond), guardTick)
 }
 
-// orphaned ends COMMAND after the death of zlock: nothing keeps the right alive, and no
-// other process ends the group before the server gives the lock away. A COMMAND that may go on without its
-// right goes on, which lasts as long as the session; the guard waits for its end.
+// orphaned ends COMMAND after the death of zlock. Nothing renews the right, and no other process ends COMMAND
+// before the server gives the lock away. If COMMAND may continue without its right, the guard waits until
+// COMMAND ends.
 func (w *watchman) orphaned() error {
 	if w.sig == 0 {
 		for w.alive() {

@@ -15,14 +15,14 @@ type Command = cli.Command[*Call]
 // ExitAtOnce is the exit code of a program that a second signal ends.
 const ExitAtOnce = 3
 
-// exitDiffer is the exit code of verify where the two differ.
+// exitDiffer is the exit code of verify if the two sides differ.
 const exitDiffer = 1
 
 // Call is one call of a command that works on data while no server runs on it.
 type Call struct {
 	*cli.Call
 	Stdout  io.Writer
-	Signals <-chan os.Signal // the first ends the command, the second at once
+	Signals <-chan os.Signal // the first signal ends the command, a second one ends the program at once
 	ctx     context.Context
 	json    bool      // one JSON object instead of text
 	out     io.Writer // where the text goes

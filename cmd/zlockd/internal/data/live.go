@@ -62,7 +62,7 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 				for i := taken.Add(1) - 1; i < int64(len(paths)) && ctx.Err() == nil; i = taken.Add(1) - 1 {
 					var err error
 					nodes[i], names[i], err = readNode(ctx, conn, paths[i])
-					if err != nil && !errors.Is(err, zk.ErrNoNode) { // a node deleted since is not an error
+					if err != nil && !errors.Is(err, zk.ErrNoNode) { // it is no error if the node has been removed since
 						stop(fmt.Errorf("%s: %s: %w%s", addr, paths[i], err, authHint(err, authFile)))
 					}
 				}

@@ -70,7 +70,7 @@ func startWith(dir string, id uint32) string {
 	return how
 }
 
-// made makes a directory, and prints its content and the next step.
+// made calls run, which makes a directory, and prints the directory's content and the next step.
 func (c *Call) made(dir, next string, run func() (*offline.Made, error)) error {
 	begun := time.Now()
 	m, err := run()
@@ -91,7 +91,7 @@ func (c *Call) made(dir, next string, run func() (*offline.Made, error)) error {
 	return c.answer(madeAnswer{c.Name, dir, hexZxid(m.Zxid), m, took.Seconds()})
 }
 
-// list prints the first of some paths.
+// list prints the first paths of a list, and how many more there are.
 func (c *Call) list(paths []string) {
 	n := len(paths)
 	for _, p := range paths[:min(n, told)] {

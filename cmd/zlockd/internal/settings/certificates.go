@@ -36,8 +36,8 @@ func (s *Settings) checkFiles(now time.Time) {
 	}
 }
 
-// checkAuthority checks a file of authorities. Only the end of the last one counts: the file holds the next
-// authority beside the present one while certificates of both are in use.
+// checkAuthority checks a file of authorities. Only the authority that ends last counts, because the file
+// holds both the present and the next authority while certificates of both are in use.
 func (s *Settings) checkAuthority(now time.Time, flag, file string, ca []byte) {
 	if !x509.NewCertPool().AppendCertsFromPEM(ca) {
 		s.Fault("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", flag, file)
@@ -55,8 +55,8 @@ func (s *Settings) checkAuthority(now time.Time, flag, file string, ca []byte) {
 		"certificate of the next authority to the file", flag, file, ends, until.UTC().Format(time.RFC3339))
 }
 
-// checkSecrets refuses a configuration that holds a secret and that every user of the machine can read: the
-// hash of --super-digest has no salt.
+// checkSecrets refuses a configuration that holds a secret and that every user of the machine can read. The
+// hash of --super-digest is a secret, because it has no salt.
 func (s *Settings) checkSecrets() {
 	if s.SuperDigest == "" || s.origin["super-digest"] != s.Config || s.Config == "" {
 		return
@@ -68,8 +68,9 @@ func (s *Settings) checkSecrets() {
 	}
 }
 
-// readPEM returns the text of a file that the server must be able to read, now and again. If the server
-// cannot, readPEM records the reason and returns nil. A secret must be readable only for the server's user.
+// readPEM returns the text of a file that the server must be able to read, at its start and later again. If
+// it cannot be read, readPEM records the reason and returns nil. A secret must be readable only for the
+// server's user.
 func (s *Settings) readPEM(flag, file string, secret bool) []byte {
 	if file == "" {
 		return nil

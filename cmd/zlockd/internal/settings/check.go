@@ -124,7 +124,7 @@ func (s *Settings) checkAddresses() {
 			continue
 		}
 		if a.flag == "peer-addr" && len(s.Peers) == 0 {
-			continue // this line is not used
+			continue // the peer address is not used
 		}
 		if strings.HasSuffix(a.addr, ":0") {
 			continue

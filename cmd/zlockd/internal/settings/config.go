@@ -110,7 +110,8 @@ func (z *zoo) addresses() {
 	z.address("admin-addr", "admin.serverPort", "admin.serverAddress", "127.0.0.1")
 }
 
-// address maps one port; another key holds its address, host if it is missing.
+// address turns the port of portKey into a flag. The address of the port comes from hostKey, or is host if
+// the file lacks that key.
 func (z *zoo) address(flag, portKey, hostKey, host string) {
 	port := z.seen[portKey]
 	if port == "" {
@@ -147,7 +148,7 @@ func (z *zoo) adminTLS() {
 		z.put("admin-tls-cert", store)
 		z.put("admin-tls-key", store)
 	}
-	if len(z.s.Peers) == 0 { // the stores are for this port alone
+	if len(z.s.Peers) == 0 { // only this port uses the stores
 		z.s.peerFiles.Cert, z.s.peerFiles.Key, z.s.peerFiles.CA = "", "", ""
 	}
 	switch {

@@ -26,7 +26,8 @@ type KerberosOptions struct {
 var ErrNoKerberos = errors.New(
 	"this zlockd has no Kerberos; build bin/zlockd-kerberos, which has it, with: make kerberos")
 
-// checkKerberos refuses rules that cannot be parsed, and without Kerberos every option that asks for it.
+// checkKerberos refuses rules that cannot be parsed. In a program without Kerberos it refuses every option of
+// Kerberos.
 func (s *Settings) checkKerberos() {
 	if s.Kerberos != nil {
 		if err := s.Kerberos.CheckRules(s.AuthToLocal); err != nil {

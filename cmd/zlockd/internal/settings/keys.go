@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// toFlag maps a key to a flag. Each of the functions translates the value first.
+// toFlag maps a key to a flag. The functions in translate first change the value, one after the other.
 func toFlag(flag string, translate ...func(string) (string, error)) rule {
 	return rule{"sets --" + flag, func(z *zoo, _, value string) (err error) {
 		for _, t := range translate {
@@ -34,18 +34,18 @@ func toFlag(flag string, translate ...func(string) (string, error)) rule {
 
 // Translations of switches, as ZooKeeper reads each; testdata/zookeys.table has its result for each value.
 
-// exactly is for a key that only this word, in this case, switches on; for ZooKeeper every other value means
-// off.
+// exactly translates a key that only this word switches on, in exactly this upper and lower case. For
+// ZooKeeper every other value means off.
 func exactly(word string) func(string) (string, error) {
 	return func(value string) (string, error) { return strconv.FormatBool(value == word), nil }
 }
 
-// isTrue is for a key that only true, in upper or lower case, switches on.
+// isTrue translates a key that only the word true switches on, in upper or lower case.
 func isTrue(value string) (string, error) {
 	return strconv.FormatBool(strings.EqualFold(value, "true")), nil
 }
 
-// notTrue is for a flag that switches off what the key switches on.
+// notTrue translates a key to a flag that switches off what the key switches on.
 func notTrue(value string) (string, error) {
 	return strconv.FormatBool(!strings.EqualFold(value, "true")), nil
 }
@@ -128,7 +128,8 @@ func skipACL(z *zoo, key, value string) error {
 	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
 }
 
-// forceSync notes that a file which switches syncs off has no effect; only the exact word switches them off.
+// forceSync adds a note that the file cannot switch syncs off. In ZooKeeper only the word no, in lower case,
+// does that.
 func forceSync(z *zoo, key, value string) error {
 	if value == "no" {
 		z.s.Note(key, "every write is synced before it is acknowledged")
@@ -174,7 +175,7 @@ func superUser(z *zoo, key, value string) error {
 	return z.set("sasl-super", value)
 }
 
-// authProvider knows the built-in schemes. Without SASL users no client gets a sasl identity. That gives no
+// authProvider accepts the built-in schemes. Without SASL users no client gets a sasl identity. That gives no
 // client any access, so the server may start.
 func authProvider(z *zoo, key, value string) error {
 	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
@@ -217,7 +218,7 @@ func pemFile(cert, key string) rule {
 	}}
 }
 
-// storeType is the rule of the type of a store.
+// storeType is the rule for a key that names the type of a store.
 var storeType = unless("PEM", rule{"PEM, and nothing else", refused(asPEM).apply})
 
 func clientAuth(z *zoo, _, value string) error {

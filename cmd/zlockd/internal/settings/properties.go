@@ -12,12 +12,12 @@ type property struct {
 	line       int
 }
 
-// lineEnds replaces the other two ends of lines of Java's Properties by the first.
+// lineEnds replaces the line ends CR LF and CR, which Java's Properties also knows, by LF.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// parseProperties reads the syntax of Java's Properties: comments by # and !, keys ended by
-// blanks, = or :, lines continued by a backslash, escapes. A repeated key has its last value,
-// at the place of its first.
+// parseProperties reads the syntax of Java's Properties: comments by # and !, keys ended by blanks, = or :,
+// lines continued by a backslash, escapes. A key that occurs twice has its last value, at its first place in
+// the list.
 func parseProperties(text string) []property {
 	var list []property
 	at := make(map[string]int)
@@ -43,8 +43,8 @@ func parseProperties(text string) []property {
 	return list
 }
 
-// joined returns the line at i joined with the lines that continue it, and the place of the last of them. A
-// comment has no continuation. The lines may have their ends.
+// joined returns the line at i joined with the lines that continue it, and the index of the last of these
+// lines. A comment has no continuation. The lines may still have their line ends.
 func joined(lines []string, i int) (line string, last int) {
 	text := func(i int) string { return strings.TrimLeft(strings.TrimSuffix(lines[i], "\n"), " \t\f") }
 	line = text(i)

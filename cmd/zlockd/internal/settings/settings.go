@@ -18,7 +18,7 @@ import (
 // Settings holds the values of the flags and of a zoo.cfg, before anything starts. Most flags are options of
 // the server; serverOptions translates the others.
 type Settings struct {
-	server.Options // contain the flags' values: an address may be off, and 0 means no limit
+	server.Options // with the values of the flags: an address may be off, and 0 means no limit
 
 	// Start and storage.
 	Config                                                string
@@ -43,7 +43,7 @@ type Settings struct {
 	LogLevel, LogFormat, AuditLog string
 	JVMMetrics                    bool
 
-	Flags *pflag.FlagSet // the set they were read from
+	Flags *pflag.FlagSet // the set from which the settings were read
 	// origin says where each setting that differs from its default comes from, by the name of its flag.
 	origin map[string]string
 
@@ -61,7 +61,8 @@ func (s *Settings) Fault(format string, args ...any) {
 	s.Faults = append(s.Faults, fmt.Errorf(format, args...))
 }
 
-// note says why a key of a zoo.cfg or a variable has no effect; without key it is a remark of another kind.
+// note says why a key of a zoo.cfg or a variable has no effect. If Key is empty, the note is a remark of
+// another kind.
 type note struct{ Key, Why string }
 
 func (s *Settings) Note(key, format string, args ...any) {

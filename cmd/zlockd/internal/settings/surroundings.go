@@ -45,8 +45,8 @@ func (s *Settings) Try() {
 }
 
 // tryPorts opens each port that asked accepts and closes it again. While a server runs on the data directory,
-// it ignores ports in use, because they are that server's: before an upgrade, the question is whether the
-// next start would succeed.
+// tryPorts ignores ports in use, because that server uses them. Before an upgrade, the operator wants to know
+// whether the next start will succeed.
 func (s *Settings) tryPorts(asked func(flag string) bool) {
 	running := !s.Dev && disk.InUse(s.DataDir)
 	if running {

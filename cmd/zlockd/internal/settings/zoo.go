@@ -30,7 +30,7 @@ func (z *zoo) set(flag, value string) error {
 	return z.flags.Set(flag, value)
 }
 
-// put is set for a setting that needs several keys.
+// put is like set, for a setting that needs several keys. It records the error itself.
 func (z *zoo) put(flag, value string) {
 	if err := z.set(flag, value); err != nil {
 		z.wrong("%w", err)
