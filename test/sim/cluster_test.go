@@ -183,6 +183,15 @@ func (c *cluster) start(id uint32) {
 		return
 	}
 	l.i.Store(i)
+	if l.dead.Load() { // crash found no server that it could end
+		kill(i)
+	}
+}
+
+// kill ends a server without letting it finish anything.
+func kill(i *server.Instance) {
+	i.Node().Abort()
+	i.Close(context.Background())
 }
 
 // server returns a server's instance. It returns nil if the server does not run.
@@ -241,8 +250,7 @@ func (c *cluster) crash(id uint32) {
 	disk.Crash()
 	l.cancel()
 	if i := l.i.Load(); i != nil {
-		i.Node().Abort()
-		i.Close(context.Background())
+		kill(i)
 	}
 }
 
