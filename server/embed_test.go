@@ -14,14 +14,14 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// module makes a module of its own of one program or test of the
-// documentation, as a reader would in an empty directory.
+// module copies one program or test of the documentation into an empty directory and makes a Go module of it,
+// as a reader of the documentation would.
 func module(t *testing.T, name, text string) func(args ...string) *exec.Cmd {
 	t.Helper()
 	root := must.Get(filepath.Abs(".."))(t)
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	// what is in the cache need not be asked for
+	// with this file the go command uses modules from its cache without asking a server
 	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil {
 		must.OK(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600))
 	}
@@ -42,7 +42,7 @@ func module(t *testing.T, name, text string) func(args ...string) *exec.Cmd {
 	return command
 }
 
-// goBlocks returns the programs of a page, of one section if it is named.
+// goBlocks returns the programs of a page or, if section is not empty, of one section.
 func goBlocks(t *testing.T, page, section string) (list []string) {
 	t.Helper()
 	b := must.Get(os.ReadFile(page))(t)
@@ -57,7 +57,7 @@ func goBlocks(t *testing.T, page, section string) (list []string) {
 	return list
 }
 
-// The programs and tests that show how to embed a server are followed as a reader would follow them.
+// The programs and tests of the documentation about embedding a server build and run.
 func TestEmbeddingExamplesWork(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -79,12 +79,13 @@ func TestEmbeddingExamplesWork(t *testing.T) {
 	expect.That(t, bytes.Contains(out, []byte("any ZooKeeper client may connect to 127.0.0.1:")),
 		"the README's program: %v\n%s", err, out)
 
-	// This one serves until it is told to stop, and keeps what it has.
+	// The next program serves until it gets a signal, and keeps its data in a directory.
 	run := module(t, "main.go", embedding[0])
 	if out, err := run("go", "build", "-o", "server", ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// Told to stop while it waits for its lock, and while it holds it: either is an orderly end.
+	// The program ends without an error both when it is stopped before it has its lock and while it holds the
+	// lock.
 	for _, when := range []string{"clients: ", "holding, token "} {
 		cmd := run("./server")
 		var said must.Text

@@ -32,8 +32,8 @@ func Example() {
 	// lock: held
 }
 
-// Three servers. Each is started in a process of its own, usually on a machine of its own, and told the
-// same peers; the first time, Start returns when all of them have been started.
+// Three servers. Usually each server runs in its own process on its own machine. All of them get the same
+// Peers. The first time, Start returns when all servers have been started.
 func Example_cluster() {
 	ctx := context.Background()
 	peers := map[uint32]string{1: freeAddr(), 2: freeAddr(), 3: freeAddr()} // such as "zk1.example.org:2888"
@@ -44,7 +44,7 @@ func Example_cluster() {
 		wg.Go(func() {
 			s, err := server.Start(ctx, server.Options{
 				ID: uint32(n + 1), ClientAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
-				Peers: peers, PeerInsecure: true, // or PeerTLS; and a DataDir
+				Peers: peers, PeerInsecure: true, // in production, use PeerTLS and a DataDir
 			})
 			if err == nil {
 				err = s.Ready(ctx)
@@ -69,7 +69,7 @@ func Example_test() {
 	s := zlocktest.Open()
 	defer s.Close()
 	fmt.Println("lock:", lock(s.Addr))
-	s.Restart() // with everything it knew
+	s.Restart() // the server keeps its state
 	fmt.Println("lock:", lock(s.Addr))
 	// Output:
 	// lock: held

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Each look at a server shows its faults, also the look of /health, which gathers no metrics.
+// Every status of a server has its faults, even the status for /health, which has no metrics.
 func TestFaultsAreToldByEveryLook(t *testing.T) {
 	a := must.Get(audit.Open(audit.Options{Name: filepath.Join(t.TempDir(), "audit.log"),
 		Room: func() error { return errors.New("the disk is full") }}))(t)

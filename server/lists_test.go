@@ -23,7 +23,7 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", MaxFrame: 2 << 20})
 	dir := "/" + strings.Repeat(`"`, 30_000)
 	must.Get(c.Create(dir, []byte(strings.Repeat("\x00", 1<<20)), 0))(t)
-	for n := range 1000 { // of 60 kB each
+	for n := range 1000 { // names of 60 kB each
 		must.Get(c.Create(fmt.Sprintf("%s/%s%d", dir, strings.Repeat(`"`, 30_000), n), nil, jute.FlagEphemeral))(t)
 	}
 	base := "http://" + i.AdminAddr()
@@ -82,7 +82,7 @@ func TestListsOfWatchesThatAreOnNoPath(t *testing.T) {
 	}
 }
 
-// The protocol allows no NUL in a path, and a request with one is answered.
+// A client cannot create a node with a NUL in its path, and the admin pages answer requests for such a path.
 func TestNULInAName(t *testing.T) {
 	t.Parallel()
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0"})
@@ -96,7 +96,7 @@ func TestNULInAName(t *testing.T) {
 	if _, err := c.Exists("/\x00", true); err != jute.BadArguments {
 		t.Errorf("exists: %v", err)
 	}
-	_, _ = c.Exists("/w\x01<script>\u202e", true) // watched or refused
+	_, _ = c.Exists("/w\x01<script>\u202e", true) // the server may refuse this watch
 	for _, path := range []string{"/locks/a%00b", "/tree/a%00b", "/locks/%00", "/tree/%00"} {
 		code, text := get(t, "http://"+i.AdminAddr()+path)
 		expect.Equal(t, code, http.StatusNotFound, "%s: exit code", path)

@@ -28,8 +28,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A server without a majority lets only clients read that ask for read-only sessions; with a
-// majority it sends them away and serves.
+// Without a majority, a server serves only clients with read-only sessions, and these clients can only read.
+// With a majority, it closes their connections and serves all clients.
 func TestReadOnlyMode(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) { o.ReadOnlyMode = true })
@@ -84,7 +84,7 @@ func TestReadOnlyMode(t *testing.T) {
 		call(jute.NotReadOnly, jute.OpSync, wire.Body{}.Str("/a2"))
 		call(jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
 		if name == "attached" {
-			call(jute.NotReadOnly, jute.OpCloseSession, nil) // it goes on elsewhere
+			call(jute.NotReadOnly, jute.OpCloseSession, nil) // the session may continue at another server
 		}
 	}
 
@@ -101,7 +101,7 @@ func TestReadOnlyMode(t *testing.T) {
 	create(t, again, "/b", 0)
 }
 
-// Without the option there is no service without a leader.
+// Without the option ReadOnlyMode, a server that knows no leader serves no client.
 func TestNoReadOnlyModeUnlessWanted(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler))

@@ -22,7 +22,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A running cluster of two answers as its plan, its servers and the client's rights demand.
+// The answer to a reconfig of two running servers depends on the new configuration, on the servers that run,
+// and on the client's rights.
 func TestReconfigOfARunningCluster(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t, 2, slog.New(slog.DiscardHandler))
@@ -79,7 +80,7 @@ func TestChangeOfTheViewMayHaveTakenEffect(t *testing.T) {
 	expect.Has(t, err.Error(), "it is not known whether it took effect")
 }
 
-// A server that cannot have what its options ask for does not start, and says why.
+// Start returns an error that names the reason if the server cannot have what its options ask for.
 func TestStartRefusesWhatItCannotHave(t *testing.T) {
 	t.Parallel()
 	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -104,7 +105,8 @@ func TestStartRefusesWhatItCannotHave(t *testing.T) {
 	}
 }
 
-// A server that cannot be sure of its own state serves no client any more, and says so to its program.
+// A server that cannot be sure of its own state stops serving clients, and reports the failure to its
+// program.
 func TestServerThatCannotGoOnSaysSo(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is broken")

@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A hold of hours is announced before it ends, once. A short hold, or one that waits, is not.
+// A hold of some hours is announced once before it ends. A short hold or a waiting ticket is not announced.
 func TestLongHoldsAreToldOfBeforeTheyEnd(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64

@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// secret is a part of the names that not every client may list, and of no others.
+// secret is a part of all names that not every client may list. No other name contains it.
 const secret = "geheim"
 
 // shutDir makes a directory that world:anyone may not read, with what the views of a server show below it:
@@ -29,7 +29,7 @@ func shutDir(t *testing.T, i *Instance, dir string) (live, ended string) {
 	open := func() *wire.Conn {
 		c := wire.New(must.Get(net.Dial("tcp", i.ClientAddr()))(t))
 		t.Cleanup(func() { c.Close() })
-		must.OK(t, c.Connect(wire.NewSession(600_000))) // it does not ping
+		must.OK(t, c.Connect(wire.NewSession(600_000))) // a long timeout, because the connection sends no pings
 		return c
 	}
 	a, b, gone := open(), open(), open()
@@ -58,8 +58,8 @@ func shutDir(t *testing.T, i *Instance, dir string) (live, ended string) {
 	return report.Hex(a.Session.ID), ended
 }
 
-// expanded returns the paths to ask for by a pattern of the admin port: wildcards are filled in with all
-// that they may be. It fails for a wildcard that it does not know.
+// expanded returns the paths that match a pattern of the admin port: each wildcard is replaced by each value
+// that it may have. expanded fails for a wildcard that it does not know.
 func expanded(t *testing.T, pattern, page string, commands, known []string) (paths []string) {
 	t.Helper()
 	before, wild, found := strings.Cut(pattern, "{")

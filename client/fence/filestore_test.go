@@ -77,7 +77,7 @@ func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
 	must.Is(t, err, context.DeadlineExceeded)
 }
 
-// If another process has the file of a token, the token is not raised.
+// If another process has locked the file of a token, Raise does not raise the token.
 func TestFileStoreThatCannotLockRaisesNothing(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
 	must.OK(t, err)
@@ -91,7 +91,8 @@ func TestFileStoreThatCannotLockRaisesNothing(t *testing.T) {
 	expect.Equal(t, must.Get(s.Load(t.Context(), "/a"))(t), 0, "the token")
 }
 
-// A hold was admitted, waits for other processes, and must not run once a later hold has come.
+// A hold that waits for another process after it was admitted does not run if a later hold is admitted in the
+// meantime.
 func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
 	must.OK(t, err)
@@ -104,7 +105,7 @@ func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 				return nil
 			})
 		}()
-		for { // until 6 is admitted and waits
+		for { // until the hold with token 6 is admitted
 			if high, err := s.Load(t.Context(), "/a"); err != nil || high == 6 {
 				break
 			}
@@ -178,8 +179,8 @@ func appendInOrder(t *testing.T, dir string) {
 	}
 }
 
-// A hold that waits for another process when a later hold comes gets the error "stale", not that of its
-// context.
+// If a later hold comes while a hold waits for another process, the waiting hold gets ErrStale, not the error
+// of its context.
 func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
 	must.OK(t, err)
@@ -188,7 +189,7 @@ func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
 		g := NewGate(s)
 		go func() { early <- g.Do(t.Context(), "/a", Exclusive, 6, nil) }()
-		for { // until 6 is admitted and waits
+		for { // until the hold with token 6 is admitted
 			if high, err := s.Load(t.Context(), "/a"); err != nil || high == 6 {
 				break
 			}
@@ -284,8 +285,7 @@ func TestFileStoreMakesItsDirectoryDurably(t *testing.T) {
 	}
 }
 
-// A store that cannot read, lock or write a file returns an error. It does not take the token for a missing
-// one.
+// A store that cannot read, lock or write a file returns an error. It does not treat the token as missing.
 func TestFileStoreSaysWhatItCannotDo(t *testing.T) {
 	blocked := func(suffix string) *FileStore {
 		s := must.Get(NewFileStore(t.TempDir()))(t)
@@ -325,12 +325,12 @@ func TestFileStoreNeedsItsDirectory(t *testing.T) {
 	}
 	above := filepath.Join(top, "d")
 	_, err := newFileStore(filepath.Join(above, "e"), func(string) error {
-		return errors.Join(os.Remove(above), os.WriteFile(above, nil, 0o600)) // a file in its place
+		return errors.Join(os.Remove(above), os.WriteFile(above, nil, 0o600)) // replaces the directory by a file
 	})
 	expect.Fails(t, err, "a directory was made in a file")
 }
 
-// The names of the files are the same in each version.
+// The names of the files are the same in each release.
 func TestFileStoreNamesOfLongResources(t *testing.T) {
 	s := must.Get(NewFileStore(t.TempDir()))(t)
 	plain := strings.Repeat("x", 200)

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// faulty is a connection of which one step fails. The steps are counted by name.
+// faulty is a connection whose given step fails, such as the second Write.
 type faulty struct {
 	net.Conn
 	step  string
@@ -58,10 +58,10 @@ func (f *faulty) Write(b []byte) (int, error) {
 // session yet.
 func TestConnectionThatFailsIsReplaced(t *testing.T) {
 	for step, want := range map[string]string{
-		"SetDeadline 1":     "trouble: refused connected closed", // of the handshake
-		"Write 1":           "trouble: refused connected closed", // the handshake
-		"Write 2":           "trouble: refused connected closed", // the identity
-		"SetDeadline 2":     "trouble: refused connected closed", // no more
+		"SetDeadline 1":     "trouble: refused connected closed", // the deadline of the handshake
+		"Write 1":           "trouble: refused connected closed", // the request of the handshake
+		"Write 2":           "trouble: refused connected closed", // the request that presents the identity
+		"SetDeadline 2":     "trouble: refused connected closed", // the end of the handshake's deadline
 		"SetReadDeadline 1": "connected disconnected connected closed",
 	} {
 		t.Run(step, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestServerIsAskedForANewSession(t *testing.T) {
 						d.Long()
 						d.Int()
 						if d.Err() != nil || d.Long() != 0 {
-							return // it is the question why, or refused
+							return // a probe of the method why, or a request for the old session
 						}
 						asked <- struct{}{}
 						if silent {
@@ -160,7 +160,7 @@ func TestServerIsAskedForANewSession(t *testing.T) {
 	}
 }
 
-// A Conn does not give up a session that it takes over from another Conn before it has attached to it once.
+// A Conn that resumes the session of another Conn asks for it until a server has the session.
 func TestResumedSessionIsAskedForUntilItIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var serving atomic.Bool
@@ -186,7 +186,8 @@ func TestResumedSessionIsAskedForUntilItIsThere(t *testing.T) {
 	})
 }
 
-// A server that hears nothing for the timeout ends the session. Pings follow requests at any time.
+// The Conn sends the first ping in time, even if it sent a request just before: a server ends the session if
+// it hears nothing for the timeout.
 func TestPingsFollowRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int32
@@ -339,7 +340,7 @@ func TestReadGivenUpIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-// writesLater is a connection whose writes do not wait for the reader, as those of a socket.
+// writesLater is a connection whose writes, like those of a socket, do not wait for the reader.
 type writesLater struct {
 	net.Conn
 	out chan []byte

@@ -20,7 +20,7 @@ func TestAnswerOfAMultiThatEndsEarly(t *testing.T) {
 	}
 }
 
-// An answer that is read while the session ends sets no watch, which would never fire.
+// An answer that is read while the session ends sets no watch, because that watch would never fire.
 func TestAnswerBehindTheEndSetsNoWatch(t *testing.T) {
 	c := must.Get(Open(must.Refused(t), Options{}))(t)
 	near, far := net.Pipe()

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Close does not wait for a server that says nothing, wherever the Conn is.
+// Close does not wait for a silent server, whatever the Conn is doing.
 func TestCloseDoesNotWaitForASilentServer(t *testing.T) {
 	for name, dial := range map[string]func(ctx context.Context, before int) (net.Conn, error){
 		"connecting": func(ctx context.Context, _ int) (net.Conn, error) {
@@ -71,7 +71,7 @@ func TestCloseDoesNotWaitForASilentServer(t *testing.T) {
 	}
 }
 
-// ends is a context that ends when something has happened.
+// ends is a context that ends when the channel in its field when is closed.
 type ends struct {
 	context.Context
 	when <-chan struct{}
@@ -84,10 +84,11 @@ func (e ends) Done() <-chan struct{} {
 
 func (ends) Err() error { return context.Canceled }
 
-// A Dial that is given up just when it connects does not wait for the answer to the end of its session.
+// If the context of a Dial ends just when it connects, Dial does not wait until the server has ended the
+// session.
 func TestDialGivenUpWhileItConnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for range 200 { // it is not given up in one of two
+		for range 200 { // in about half of the rounds, Dial returns before the context ends
 			connected := make(chan struct{})
 			began := time.Now()
 			c, err := zk.Dial(ends{t.Context(), connected}, "a", zk.Options{

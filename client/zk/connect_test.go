@@ -22,7 +22,7 @@ import (
 
 var errNo = errors.New("refused")
 
-// piped returns a connection whose other end runs a function.
+// piped returns a connection. The function do gets the other end.
 func piped(do func(net.Conn)) *closing {
 	near, far := net.Pipe()
 	go func() {
@@ -32,19 +32,20 @@ func piped(do func(net.Conn)) *closing {
 	return &closing{Conn: near}
 }
 
-// obliging grants a session, and says that every request is done.
+// obliging grants a session, and answers every request with OK.
 func obliging(conn net.Conn) {
 	serve(conn, func(xid int32, _ jute.OpCode) []byte { return reply(xid, jute.OK, 0, nil) })
 }
 
-// mute reads, and says nothing.
+// mute reads, but never answers.
 func mute(conn net.Conn) { io.Copy(io.Discard, conn) }
 
 // curt closes the connection at the first request.
 func curt(conn net.Conn) { readRequest(conn) }
 
-// dialled is a function for Options.Dial: servers are numbered from 0 in the order of their first connection.
-// It calls do with the server's number, and how many connections to that server were tried before.
+// dialled returns a function for Options.Dial. That function numbers the servers from 0 in the order of their
+// first connection. It calls do with the number of the server, and the number of earlier connections to that
+// server.
 func dialled(do func(ctx context.Context, server, before int) (net.Conn, error)) func(context.Context, string,
 	string) (net.Conn, error) {
 	var mu sync.Mutex
@@ -73,8 +74,8 @@ func quit(c *zk.Conn) {
 	c.Close(ended)
 }
 
-// The first server is tried at once, the next one when the first is of no use, or after a moment. A server
-// that takes the session ends the tries of the others.
+// The Conn tries the first server at once. It tries the next server when the first is unusable, or after a
+// moment. When one server accepts the session, the other tries end.
 func TestNextServerIsTriedBeside(t *testing.T) {
 	for name, x := range map[string]struct {
 		first func(ctx context.Context) (net.Conn, error)
@@ -164,7 +165,7 @@ func TestConnectionsOfNoUseAreClosed(t *testing.T) {
 	}
 }
 
-// With a connection no trouble is reported, even if its cause is found later.
+// While there is a connection, no trouble is reported, even if its cause is found only then.
 func TestTroubleEndsWithAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -196,7 +197,7 @@ func TestTroubleEndsWithAConnection(t *testing.T) {
 	})
 }
 
-// After one server the Conn turns to the next.
+// Reconnect connects to the next server.
 func TestReconnectGoesToTheNextServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -227,7 +228,7 @@ func TestReconnectGoesToTheNextServer(t *testing.T) {
 	})
 }
 
-// Servers are tried in random order, each of them.
+// The Conn tries all servers, in random order.
 func TestOrderOfServersIsRandom(t *testing.T) {
 	var list []string
 	for i := range 30 {

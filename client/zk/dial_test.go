@@ -24,7 +24,7 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// closing is a connection that knows whether it was closed.
+// closing is a connection that records whether it was closed.
 type closing struct {
 	net.Conn
 	closed atomic.Bool
@@ -35,13 +35,13 @@ func (c *closing) Close() error {
 	return c.Conn.Close()
 }
 
-// TestConnectionOutOfOrderIsClosed loses an answer. The server has nothing
-// against that connection, so only the client can end it.
+// TestConnectionOutOfOrderIsClosed loses an answer. The server does not close the connection for that, so the
+// client must.
 func TestConnectionOutOfOrderIsClosed(t *testing.T) {
 	leak.Check(t)
 	p := must.Get(faultproxy.New(zlocktest.Config{}.Start(t).Addr))(t)
 	t.Cleanup(p.Close)
-	var last *closing // of the goroutine that dials
+	var last *closing // used only by the goroutine that dials
 	c := dial(t, p.Addr(), zk.Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		expect.That(t, last == nil || last.closed.Load(),
 			"another connection is made while the broken one is open")
@@ -65,7 +65,7 @@ func TestConnectionOutOfOrderIsClosed(t *testing.T) {
 	is(t, soon(t, "the write", set), zk.ErrConnectionLost)
 }
 
-// heldUp is a context whose Done says that it was called, and answers when told.
+// heldUp is a context whose method Done sends a value on called, and returns after until is closed.
 type heldUp struct {
 	context.Context
 	called chan<- struct{}
@@ -78,8 +78,8 @@ func (h heldUp) Done() <-chan struct{} {
 	return h.Context.Done()
 }
 
-// TestClosedSessionIsNotAskedFor lets the server end session and connection before
-// Close goes on. A server logs who asks for a session that is over.
+// TestClosedSessionIsNotAskedFor lets the server end the session and the connection before Close continues.
+// The Conn must not connect again, because a server logs each request for a session that is over.
 func TestClosedSessionIsNotAskedFor(t *testing.T) {
 	s := zlocktest.Config{}.Start(t)
 	var dials atomic.Int32
@@ -95,7 +95,7 @@ func TestClosedSessionIsNotAskedFor(t *testing.T) {
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- c.Close(heldUp{ctx, called, until}) }()
 	<-called
-	go func() { second <- c.Close(ctx) }() // returns when nothing of the connection runs any more
+	go func() { second <- c.Close(ctx) }() // returns when no goroutine of the Conn runs any longer
 	select {
 	case <-again:
 	case <-second:
@@ -105,7 +105,7 @@ func TestClosedSessionIsNotAskedFor(t *testing.T) {
 	must.OK(t, soon(t, "Close", first))
 }
 
-// answering returns the address of a server that does one thing with connections.
+// answering returns the address of a server that calls do for each connection.
 func answering(t *testing.T, do func(net.Conn)) string {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -162,7 +162,7 @@ func TestTroubleNamesTheCause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
-			for range 5 { // a server that stands still while it is asked is taken for another one
+			for range 5 { // if the machine stalls while the Conn probes the server, the Conn names another cause
 				told := make(chan error, 1)
 				x.opt.OnTrouble = func(_ string, err error) {
 					select {
@@ -211,7 +211,7 @@ func TestServerThatIsSilentIsNamed(t *testing.T) {
 	quit(c)
 }
 
-// secured returns the address of a TLS front for addr, and who signed for it.
+// secured returns the address of a TLS front for addr, and the pool that contains its certificate.
 func secured(t *testing.T, addr string) (string, *x509.CertPool) {
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},

@@ -112,7 +112,7 @@ func ExampleConn_Multi() {
 	// Output: operation 1 true
 }
 
-// A recursive subscription hears of everything below a node.
+// A recursive subscription reports all changes below a node.
 func ExampleConn_Subscribe() {
 	withServer(func(ctx context.Context) error {
 		conn, err := zk.Dial(ctx, servers, zk.Options{})

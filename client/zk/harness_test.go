@@ -16,7 +16,7 @@ import (
 
 const patience = 30 * time.Second
 
-// both runs a test against zlockd, and against a real ZooKeeper where there is one and time for it.
+// both runs a test against zlockd, and against a real ZooKeeper if one is installed and the run is not short.
 func both(t *testing.T, test func(t *testing.T, addr string)) {
 	t.Run("zlockd", func(t *testing.T) {
 		leak.Check(t)
@@ -25,7 +25,7 @@ func both(t *testing.T, test func(t *testing.T, addr string)) {
 		test(t, s.Addr)
 	})
 	t.Run("zookeeper", func(t *testing.T) {
-		// Sessions of the usual timeouts: both sides may stand still for a while.
+		// The sessions have the usual timeouts, because client and server may stall for a while.
 		s := cluster.StartZooKeeper(t, "extendedTypesEnabled=true", "forceSync=no", "tickTime=200",
 			"maxSessionTimeout=40000", "znode.container.checkIntervalMs=100")
 		test(t, s.Client)
@@ -54,7 +54,7 @@ func dial(t testing.TB, servers string, opt zk.Options) *zk.Conn {
 	return c
 }
 
-// proxied connects through a proxy of its own.
+// proxied connects through a new proxy.
 func proxied(t testing.TB, addr string, opt zk.Options) (*zk.Conn, *faultproxy.Proxy) {
 	t.Helper()
 	p := must.Get(faultproxy.New(addr))(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// gated is a connection on which each Write tells what it writes, and waits until it may return.
+// gated is a connection whose method Write sends the bytes to began, and returns what it receives from end.
 type gated struct {
 	net.Conn
 	began  chan []byte
@@ -34,7 +34,7 @@ func (g *gated) Close() error {
 	return g.Conn.Close()
 }
 
-// linked returns a Conn with a connection that the test holds, and that nothing reads from.
+// linked returns a Conn whose connection the test controls. Nothing reads from that connection.
 func linked(t *testing.T) (*Conn, *link, *gated) {
 	near, far := net.Pipe()
 	t.Cleanup(func() { near.Close(); far.Close() })
@@ -44,7 +44,7 @@ func linked(t *testing.T) (*Conn, *link, *gated) {
 	return c, c.link, g
 }
 
-// closed reports whether a channel is closed once all goroutines wait.
+// closed waits until all goroutines are blocked, and then reports whether a channel is closed.
 func closed[T any](ch <-chan T) bool {
 	synctest.Wait()
 	select {
@@ -55,7 +55,7 @@ func closed[T any](ch <-chan T) bool {
 	}
 }
 
-// beside does something in another goroutine, and returns a channel that closes when it is done.
+// beside calls do in another goroutine, and returns a channel that closes when do has returned.
 func beside(do func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -93,7 +93,8 @@ func TestWriterOfOthersRequestsIsRelieved(t *testing.T) {
 		written("/d")
 		g.end <- nil
 		synctest.Wait()
-		// The next goroutine writes its own request again, and so does one whose request waits behind two rounds.
+		// A goroutine that finds no writer writes its own request. After two rounds, another goroutine writes the
+		// rest.
 		first = send("/e")
 		written("/e")
 		must.That(t, !closed(first), "the request does not wait to be written")
@@ -109,8 +110,8 @@ func TestWriterOfOthersRequestsIsRelieved(t *testing.T) {
 	})
 }
 
-// While more bytes are unanswered than a socket takes at once, a request does not wait until it is written.
-// Answers make room again.
+// While more bytes are unanswered than roomy, a caller does not wait until its request is written. After the
+// answers it does.
 func TestManyUnansweredBytesAreWrittenBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, l, g := linked(t)
@@ -130,7 +131,7 @@ func TestManyUnansweredBytesAreWrittenBeside(t *testing.T) {
 		expect.Is(t, err, ErrBadVersion)
 		_, err = small.Wait(t.Context())
 		expect.Is(t, err, ErrBadVersion)
-		synctest.Wait() // the writer beside has ended
+		synctest.Wait() // the goroutine that wrote the requests has ended
 		done := send(&newGet("", "/c", noWatch).call)
 		<-g.began
 		expect.That(t, !closed(done), "a request does not wait to be written, with nothing unanswered")
@@ -171,7 +172,7 @@ func TestBytesAreCountedBeforeTheyAreSent(t *testing.T) {
 	})
 }
 
-// A connection that cannot be written to is of no use for reading either.
+// If a write fails, the connection is closed.
 func TestWriteThatFailsEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, g := linked(t)
@@ -184,7 +185,7 @@ func TestWriteThatFailsEndsTheConnection(t *testing.T) {
 	})
 }
 
-// Numbers of requests are positive, because other numbers have a special meaning.
+// After the largest number, requests are numbered from 1 again, because other numbers have a special meaning.
 func TestNumbersOfRequestsBeginAgain(t *testing.T) {
 	c, l, _ := linked(t)
 	c.xid = math.MaxInt32 - 1
@@ -240,7 +241,7 @@ func TestReadGivenUpBetweenTwoTries(t *testing.T) {
 		for _, leaves := range []bool{false, true} {
 			done := beside(func() {
 				if leaves {
-					time.Sleep(time.Minute) // it is sent after its pause
+					time.Sleep(time.Minute) // the read is sent again after its pause
 				} else {
 					c.submit(false, &r.call)
 				}

@@ -65,7 +65,7 @@ func TestServerThatSendsWithoutAPauseIsNotSilent(t *testing.T) {
 				}
 				expect.Equal(t, dials.Load(), 1, "connections")
 				quit(c)
-				time.Sleep(time.Minute) // the server notices it
+				time.Sleep(time.Minute) // gives the server time to notice the end
 			})
 		})
 	}
@@ -125,7 +125,7 @@ func TestSubscriptionThatEndsIsTold(t *testing.T) {
 	})
 }
 
-// A path that does not begin with a slash names no node, above all none outside the chroot.
+// A path that does not begin with a slash names no node. In particular, it names none outside the chroot.
 func TestChrootIsNotLeft(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		ctx := within(t)
@@ -143,7 +143,7 @@ func TestChrootIsNotLeft(t *testing.T) {
 	})
 }
 
-// MakePath does not need rights for what is there already.
+// MakePath needs no permission for a node that already exists.
 func TestMakePathOfANodeThatExists(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		ctx := within(t)

@@ -12,8 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An identity counts as accepted after the whole answer of a ZooKeeper server, with no error, to that
-// request alone.
+// An identity counts as accepted only if the answer is complete, has no error and belongs to the request.
 func TestAnswersToAnIdentity(t *testing.T) {
 	const authXid = -4
 	answer := func(size, xid int32, code jute.ErrCode) []byte {

@@ -85,7 +85,7 @@ func TestRequests(t *testing.T) {
 		must.Equal(t, made.Stat.Aversion, 1, "version of the ACL that SetACL returns")
 		acl, st := must.Get2(c.GetACL(ctx, "/a/box"))(t)
 		must.Get(c.Set(ctx, "/a", []byte(strings.Repeat("x", 400)), -1))(t)
-		must.Get(c.Get(ctx, "/a"))(t) // its answer may take the memory of the one before
+		must.Get(c.Get(ctx, "/a"))(t) // this answer may use the memory of the previous answer
 		must.Equal(t, st.Aversion, 1, "ACL %+v, %+v: st.Aversion", acl, st)
 		must.Equal(t, len(acl), 1, "ACL %+v, %+v: len(acl)", acl, st)
 		must.Equal(t, acl[0].ID, zk.DigestACL(zk.PermAll, "u", "p")[0].ID,
@@ -216,7 +216,7 @@ func TestNamesWithoutAllocation(t *testing.T) {
 		}); n > 100 { // the goroutines of the server allocate as well
 			t.Errorf("%v allocations for 1000 names", n)
 		}
-		for name := range names.All() { // may be left early
+		for name := range names.All() { // the loop may end early
 			expect.Equal(t, len(name), 44, "name %q", name)
 			break
 		}
@@ -260,7 +260,7 @@ func TestStatesAndEventsHaveNames(t *testing.T) {
 	}
 }
 
-// The requests of one flight, including watches and transactions, are answered in their order.
+// The requests of one Pipe, including watches and transactions, are answered in their order.
 func TestFlightOfEveryKind(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr+"/top", zk.Options{}), within(t)

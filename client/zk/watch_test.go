@@ -190,7 +190,7 @@ func TestSubscription(t *testing.T) {
 		p.Cut()
 		next(all, zk.EventResumed, "/s")
 		next(one, zk.EventResumed, "/s/b")
-		must.OK(t, c.Sync(ctx, "/s")) // the watches were sent ahead of it
+		must.OK(t, c.Sync(ctx, "/s")) // the watches were sent before the sync
 		change()
 		check()
 		must.OK(t, all.Close(ctx))
@@ -262,7 +262,7 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 		ev := fired(t, w)
 		must.Equal(t, ev, zk.EventDeleted, "event")
 		must.Equal(t, c.Watches(), 0, "watches")
-		// Nor does one that waits for a creation end by the node's absence.
+		// A watch for the creation of a node does not end because the node does not exist.
 		_, w = must.Get2(c.ExistsW(ctx, "/hidden"))(t)
 		must.Get(c.Exists(ctx, "/hidden"))(t)
 		must.Equal(t, w.Event(), zk.Event{}, "event")
@@ -317,8 +317,9 @@ func TestSubscriptionsOfOneNode(t *testing.T) {
 	})
 }
 
-// A subscription of one node only, and a recursive one of the same node, hear what each of them hears alone,
-// also when one of them ends, and on the next connection. A ZooKeeper before 3.9 keeps the later watch only.
+// A subscription of one node and a recursive subscription of the same node report the same events as each of
+// them alone, also after one of them ends, and on the next connection. A ZooKeeper before 3.9 keeps only the
+// later watch.
 func TestKindsOfSubscriptionsOfOneNode(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		for i, order := range []struct{ first, second, closes bool }{
@@ -370,7 +371,7 @@ func TestKindsOfSubscriptionsOfOneNode(t *testing.T) {
 	})
 }
 
-// A subscription that comes after its caller has stopped waiting is dropped.
+// If the server sets a subscription after its caller has stopped waiting, the Conn drops the subscription.
 func TestSubscriptionThatIsGivenUp(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -394,7 +395,7 @@ func TestSubscriptionThatIsGivenUp(t *testing.T) {
 	})
 }
 
-// The watches of a subscription are set on the next connection, whether there are others or not.
+// A subscription goes on at the next connection, even if the session has no other watches.
 func TestLoneSubscriptionComesAlong(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		for i, recursive := range []bool{true, false} {
@@ -403,7 +404,7 @@ func TestLoneSubscriptionComesAlong(t *testing.T) {
 			s := must.Get(c.Subscribe(ctx, path, recursive))(t)
 			p.Cut()
 			must.Equal(t, must.Get(s.Next(ctx))(t), zk.Event{Type: zk.EventResumed, Path: path})
-			must.OK(t, c.Sync(ctx, path)) // the watches were sent ahead of it
+			must.OK(t, c.Sync(ctx, path)) // the watches were sent before the sync
 			node(t, c, path, "")
 			node(t, c, path+"/a", "")
 			want := zk.Event{Type: zk.EventChildrenChanged, Path: path}

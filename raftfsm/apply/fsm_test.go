@@ -88,8 +88,8 @@ func TestEntriesOfRaftAreNotApplied(t *testing.T) {
 	expect.Equal(t, len(a.Fatals), 0, "the server ended: %v", a.Fatals)
 }
 
-// A leader keeps a deadline for each session: from the term's begin or the session's entry on, until the
-// session's end.
+// A leader keeps a deadline for each session, from the start of the term or from the session's entry, until
+// the session ends.
 func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -113,8 +113,7 @@ func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
 	expect.Equal(t, len(next.All()), 0, "deadlines that a former leader keeps")
 }
 
-// The server measures the replay of the entries that it found at its start once, when it has applied the last
-// of them.
+// The server measures a replay once: when it has applied the last of the entries that it found at its start.
 func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -225,8 +224,8 @@ func TestDeletesBesideOthersPassOn(t *testing.T) {
 		"a client that is gone does not queue again")
 }
 
-// The newest entry shows how far the leader's clock is ahead of this server's. An entry older than that clock
-// shows nothing.
+// The newest entry shows how far the leader's clock is ahead of this server's. An entry with a time before
+// this server's time shows nothing.
 func TestClockOfTheLeader(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	f := apply.New(apply.Options{ID: 1, Cluster: "c", Observer: new(applied.Ear),
@@ -262,7 +261,7 @@ func TestEntriesAreAwaited(t *testing.T) {
 	})
 }
 
-// A server finds its stream opened for another process, and asks for its own birth.
+// A server that finds its stream opened for another process asks to open its own stream again.
 func TestStreamOfAnotherProcessIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	reopens, opened := 0, 0
@@ -279,7 +278,8 @@ func TestStreamOfAnotherProcessIsOpenedAgain(t *testing.T) {
 	expect.Equal(t, opened, 2, "streams opened")
 }
 
-// Ephemerals passes each ephemeral node with its session to its caller, in pieces. The caller may stop it.
+// Ephemerals passes each ephemeral node with its session to its caller, in pieces. The caller may stop
+// Ephemerals.
 func TestEphemeralsAreToldInPieces(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

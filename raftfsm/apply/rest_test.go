@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The writer of a snapshot leaves half of the time under the state lock to requests. After each millisecond
-// of reading it rests without the lock for as long as it has read, but at most 50 ms at a time.
+// The writer of a snapshot leaves the state lock to requests for half of the time. After each millisecond of
+// reading it rests without the lock for as long as it has read, but at most 50 ms at a time.
 func TestWriterOfASnapshotRestsAsLongAsItReads(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ read, rest time.Duration }{

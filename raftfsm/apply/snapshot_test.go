@@ -57,8 +57,8 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-// A server has one snapshot or backup open at a time: beside it a snapshot is refused, and a backup waits.
-// While a restore is under way, no snapshot is taken.
+// A server has one snapshot or backup open at a time. While it is open, another snapshot is refused, and
+// another backup waits. While a restore is under way, no snapshot is taken.
 func TestOneSnapshotAtATime(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -205,7 +205,8 @@ func (w *waits) Done(o *state.Outcome, _ *state.State) {
 }
 
 // A snapshot from the leader hides the outcomes of pending requests. A request that the snapshot covers gets
-// the outcome "unknown". If the snapshot hides that the stream was opened or removed, all requests get it.
+// the outcome "unknown". If the snapshot hides that the stream was opened or removed, all requests get this
+// outcome.
 func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	t.Parallel()
 	from := applied.New()
@@ -383,8 +384,8 @@ type refusedSink struct{ discard }
 
 func (refusedSink) Close() error { return errors.New("a newer one was sent") }
 
-// A server writes a snapshot, and another server's snapshot replaces its state before the end. The sink then
-// refuses the server's own snapshot. The log after the new state counts zero, not less.
+// If another server's snapshot replaces the state while a server writes its own snapshot, the sink refuses
+// the latter. The log after the new state then counts zero requests and bytes, not fewer.
 func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -50,7 +50,7 @@ func TestLinesOfRaft(t *testing.T) {
 	expect.Has(t, log.String(), "failed to compact logs: error=x")
 }
 
-// A line of raft's that the log drops is not formatted.
+// A line from raft that the log drops is not formatted.
 func TestRaftLinesThatAreLeftOutAreNotFormatted(t *testing.T) {
 	var log must.Text
 	var closed atomic.Bool
@@ -105,8 +105,8 @@ func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
 
 func (badLog) StoreLog(*raft.Log) error { return errBadLog }
 
-// The cache passes on the error of the log below, for an entry that it would keep and for one that it would
-// not.
+// The cache passes on the error of the log below, for entries that it keeps and for entries that it does not
+// keep.
 func TestLogCacheTellsErrors(t *testing.T) {
 	c := must.Get(newLogCache(badLog{raft.NewInmemStore()}))(t)
 	for _, size := range []int{1, cacheLongest, cacheLongest + 1} {

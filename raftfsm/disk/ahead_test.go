@@ -21,14 +21,14 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// slowDisk is a Disk whose log syncs only when the test lets it.
+// slowDisk is a Disk whose log syncs only while the test allows it.
 type slowDisk struct {
 	*Disk
 	files *sim.Disk
 	log   *seglog.Log
 
 	mu   sync.Mutex
-	flow chan struct{} // while it is closed, syncs pass
+	flow chan struct{} // syncs wait until flow is closed
 }
 
 func newSlowDisk(t *testing.T) *slowDisk {
@@ -55,7 +55,7 @@ func (s *slowDisk) open(t *testing.T) {
 		Fatal: func(error) {}}))(t)
 }
 
-// hold blocks every sync until its result is called.
+// hold blocks every sync until the test calls release.
 func (s *slowDisk) hold() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,8 @@ func TestAheadLeadersEntriesAreReadableAtOnce(t *testing.T) {
 	expect.That(t, count != 0, "the append is not counted")
 }
 
-// Every other operation on the log waits until its own write and all earlier ones are durable.
+// An operation on the log waits until its own write and all earlier writes are durable, unless a leader
+// appends clients' entries.
 func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 	leads, follows := func() bool { return true }, func() bool { return false }
 	for what, c := range map[string]struct {
@@ -191,7 +192,7 @@ func snapshotOf(t *testing.T, index uint64) []byte {
 	return b.Bytes()
 }
 
-// orders calls f with every order of n things.
+// orders calls f with every order of the numbers from 0 to n-1.
 func orders(n int, f func(order []int)) {
 	order := make([]int, 0, n)
 	used := make([]bool, n)
@@ -217,7 +218,7 @@ func orders(n int, f func(order []int)) {
 // leader's later entries after a limited number of messages.
 func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 	s10, s20 := snapshotOf(t, 10), snapshotOf(t, 20)
-	const end = 30 // of the leader's log, which starts at 15
+	const end = 30 // last entry of the leader's log, which starts at entry 15
 	for _, kind := range []string{"simulated", "bolt", "memory"} {
 		if kind == "bolt" && testing.Short() {
 			continue // slower than the simulated disk, with the same result

@@ -31,9 +31,9 @@ func (nothing) Restore(r io.ReadCloser) error {
 	return err
 }
 
-// A follower gets a snapshot up to entry 10, and then entry 11. It either stores this entry and the answer
-// gets lost, or its log has twenty entries of an older term. With both kinds of log the leader's repetitions
-// must succeed. Raft without this package would send the snapshot forever.
+// A follower gets a snapshot up to entry 10, and then entry 11. Either it stores this entry and the answer
+// gets lost, or its log has twenty entries of an older term. In both cases the leader's next attempts
+// succeed, with each kind of log. Without package disk, raft would send the snapshot forever.
 func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	var content bytes.Buffer
 	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
@@ -72,8 +72,8 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	}
 }
 
-// A second copy of a snapshot comes late. The entries stored after the first copy must stay, because the
-// leader counts on them.
+// If a second copy of a snapshot comes late, the entries that were stored after the first copy stay, because
+// the leader relies on them.
 func TestF5LateSnapshotLeavesTheLog(t *testing.T) {
 	var content bytes.Buffer
 	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
@@ -96,7 +96,7 @@ type follower struct {
 	t     *testing.T
 	d     *Disk
 	here  raft.ServerAddress
-	trans *raft.InmemTransport // of the leader
+	trans *raft.InmemTransport // the leader's transport
 	head  raft.RPCHeader
 	conf  raft.Configuration
 	r     *raft.Raft

@@ -53,7 +53,7 @@ type told struct {
 	term    uint64
 	votes   map[uint64]string // by term
 	last    uint64            // the last acknowledged entry
-	lastIn  uint64            // and its term
+	lastIn  uint64            // the term of that entry
 	applied uint64
 	cluster string
 }
@@ -155,8 +155,8 @@ func members(ids ...string) []byte {
 	return raft.EncodeConfiguration(raft.Configuration{Servers: list})
 }
 
-// entries sends the entries after from, up to to, all committed. If change is not empty, the last entry
-// changes the members.
+// entries sends the entries after the entry prev, up to the entry to, all of them committed. If change is
+// not empty, the last entry changes the members.
 func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change ...string) bool {
 	if !c.append(leader, term, prev, prevTerm, to, to, change...) {
 		return false
@@ -165,7 +165,7 @@ func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change
 	return true
 }
 
-// append sends the entries after prev, up to to, with a commit index.
+// append sends the entries after the entry prev, up to the entry to, with a commit index.
 func (c *crashed) append(leader string, term, prev, prevTerm, to, commit uint64, change ...string) bool {
 	tr, head := c.from(leader)
 	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
@@ -324,7 +324,7 @@ func (c *crashed) check(was told) {
 			}
 		}
 	}
-	// A leader whose log starts after the snapshot that it sent goes on with its entries.
+	// A leader whose log starts after the snapshot that it sent continues with the entries after the snapshot.
 	next := term + 1
 	if c.d.covered.newest() == sentIndex && was.last <= sentIndex &&
 		!c.entries("2", next, sentIndex, 2, sentIndex+3) {
@@ -351,7 +351,8 @@ func (c *crashed) check(was told) {
 	}
 	at := c.fsm.at.Load()
 	expect.That(c.t, at >= have+3, "%s: it has applied %d, and not the new entry %d", c.what, at, have+3)
-	expect.That(c.t, at >= was.applied, "%s: it has applied %d, and had applied %d before", c.what, at, was.applied)
+	expect.That(c.t, at >= was.applied, "%s: it has applied %d, and had applied %d before", c.what, at,
+		was.applied)
 	if bad := c.fsm.bad.Load(); bad != nil {
 		c.t.Errorf("%s: %s", c.what, *bad)
 	}

@@ -157,8 +157,8 @@ func (r *replacing) SyncDir(dir string) error {
 	return r.FS.SyncDir(dir)
 }
 
-// While a directory is replaced, its identity becomes durable last. If power fails before, the directory has
-// no identity, and the replacement can continue.
+// While a directory is replaced, its identity becomes durable last. If power fails before that, the
+// directory has no identity, and the replacement can continue.
 func TestReplacedIdentityIsDurableLast(t *testing.T) {
 	r := &replacing{FS: osFiles.FS, dir: filepath.Join(t.TempDir(), "d")}
 	f := Founding{Server: 1, Cluster: "c", Index: 1, Term: 1}
@@ -178,7 +178,8 @@ func TestReplacedIdentityIsDurableLast(t *testing.T) {
 		}
 		if moved >= 0 && has(names, identityFile) {
 			must.That(t, i > moved+1, "the identity is durable together with the first new part: %q", r.all)
-			must.That(t, has(r.all[i-1], "raft", "snapshots"), "the identity is durable before the other parts: %q", r.all)
+			must.That(t, has(r.all[i-1], "raft", "snapshots"), "the identity is durable before the other parts: %q",
+				r.all)
 			return
 		}
 	}

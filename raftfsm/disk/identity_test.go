@@ -33,8 +33,8 @@ func filled(t *testing.T) string {
 	return dir
 }
 
-// A server does not take a directory that lost a part for an empty one: it has voted, and other servers count
-// on the entries that it acknowledged.
+// A server refuses a directory that has lost a part, and does not treat it as empty: the server has voted,
+// and other servers rely on the entries that it acknowledged.
 func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 	for _, part := range []string{"raft", "raft/stable.db", "raft/log", "snapshots", "identity"} {
 		for _, starts := range []int{0, 1} { // starts since the directory was filled
@@ -53,7 +53,7 @@ func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 			}
 		}
 	}
-	// A directory with one part alone is refused too.
+	// A directory with only one part is refused too.
 	for _, left := range []string{"raft", "snapshots"} {
 		dir := filled(t)
 		for _, part := range []string{"identity", "raft", "snapshots"} {
@@ -113,7 +113,8 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 	d = must.Get(open(dir))(t)
 	var got raft.Log
 	expect.OK(t, d.Log().GetLog(1, &got))
-	expect.That(t, bytes.Equal(got.Data, entry), "an entry of %d bytes is read back as %d, or as others", len(entry),
+	expect.That(t, bytes.Equal(got.Data, entry), "an entry of %d bytes is read back as %d, or as others",
+		len(entry),
 		len(got.Data))
 	expect.OK(t, d.Close())
 }

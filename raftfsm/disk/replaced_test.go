@@ -12,15 +12,15 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A follower ends after it has published its leader's snapshot, and before it empties its log. After a
-// restart it accepts the leader's next entries, whatever its log held: it keeps entries that agree with the
+// If a follower ends after it has published its leader's snapshot and before it empties its log, it accepts
+// the leader's next entries after a restart, whatever its log held. It keeps entries that agree with the
 // snapshot, and drops entries of another history.
 func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		for _, c := range []struct {
 			name     string
-			from     uint64 // from this entry on the log has term 3, before it term 2
-			snapTerm uint64 // of entry 10, where the snapshot ends
+			from     uint64 // first entry of term 3 in the log; earlier entries have term 2
+			snapTerm uint64 // the term of entry 10, where the snapshot ends
 			last     uint64 // the last entry in the log after the start
 		}{
 			{"entries of another term up to the snapshot and beyond", 9, 5, 0},
@@ -62,8 +62,8 @@ func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	}
 }
 
-// A snapshot up to entry 100 has replaced a log up to 102. The log answers for these entries until others are
-// stored.
+// A snapshot up to entry 100 has replaced a log up to 102. The log answers for these entries until other
+// entries are stored.
 func TestLogAnswersForAllThatASnapshotReplaced(t *testing.T) {
 	var c covered
 	c.snapshot(100, 5, config{})
@@ -76,8 +76,8 @@ func TestLogAnswersForAllThatASnapshotReplaced(t *testing.T) {
 	expect.That(t, !c.get(101, new(raft.Log)), "entry 101 is still known when others were stored")
 }
 
-// The log answers for the last entries of the newest two snapshots: a leader may still compare with the older
-// one.
+// The log answers for the last entries of the newest two snapshots: a leader may still compare its log with
+// the older snapshot.
 func TestLogAnswersForTheLastTwoSnapshots(t *testing.T) {
 	var c covered
 	c.snapshot(50, 2, config{})

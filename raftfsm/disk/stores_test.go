@@ -107,7 +107,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // brokenLog is a log store whose writes fail or hang on demand.
 type brokenLog struct {
 	raft.LogStore
-	fail chan error // StoreLogs returns an error from here; a nil channel: it works
+	fail chan error // StoreLogs returns an error from this channel; a nil channel: StoreLogs works
 }
 
 func (b *brokenLog) StoreLogs(l []*raft.Log) error {
@@ -134,7 +134,7 @@ func TestR9FirstStorageErrorEndsTheServer(t *testing.T) {
 	expect.Equal(t, s.d.Writing(), 0, "the write under way")
 }
 
-// A server alone and in memory keeps no snapshot. If it has others, it keeps one.
+// A server in memory keeps no snapshot if it is alone. If there are other servers, it keeps one snapshot.
 func TestSnapshotOfALoneServerInMemoryIsForgotten(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		d := must.Get(Open(Options{Server: 1, Alone: alone, Rand: rand.Reader, Logger: quiet}))(t)

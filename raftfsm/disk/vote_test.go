@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// countedStable fails from its first write after left on, as if the server ended there.
+// countedStable fails all writes after the first ones, whose number is in left, as if the server had ended.
 type countedStable struct {
 	raft.StableStore
 	left   int

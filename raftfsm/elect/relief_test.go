@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A leader takes its disk for a hanging one if a write lasts longer than a second and a half, and longer than
+// A leader treats its disk as hanging if a write lasts longer than a second and a half, and longer than
 // recent writes lasted.
 func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
 	r := new(Relief)

@@ -35,7 +35,7 @@ func TestTheLongestLogStandsFirst(t *testing.T) {
 // TestDecide checks what a server decides from the answers of the other voters.
 func TestDecide(t *testing.T) {
 	var (
-		// Opinions of other servers. This one has the same log, and a higher id.
+		// Opinions of other servers about the cluster. This server has the same log, and a higher id.
 		agrees = Opinion{Silent: true, Vacant: true}
 		hears  = Opinion{Linked: true}                                           // its link to the leader lives
 		mute   = Opinion{Mute: true}                                             // no answer; it may be busy
@@ -135,8 +135,8 @@ func TestOpinionOfAnAnswer(t *testing.T) {
 	}
 }
 
-// A server gives an election more time after each failed one, up to eight times as much. A candidate also gives
-// it more time where disks are slow.
+// A server gives an election more time after each failed election, up to eight times as much. A candidate
+// also gives an election more time if disks are slow.
 func TestPatienceGrows(t *testing.T) {
 	for _, c := range []struct {
 		v      vacancy

@@ -288,8 +288,8 @@ func TestStandAt(t *testing.T) {
 	})
 }
 
-// A server that forgets its leader begins a term, gives its vote in it, and later stands itself. It keeps the
-// leader of a term later than the named one.
+// A server that forgets its leader begins a term, gives its vote in it, and later stands itself. Forget does
+// not drop the leader of a later term.
 func TestForget(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
 		r := w.e.Raft

@@ -45,7 +45,7 @@ type other struct {
 
 	mu     sync.Mutex
 	status peer.Status
-	slow   time.Duration // until it answers a question
+	slow   time.Duration // the time before the server answers a question
 	votes  bool          // it votes for any candidate
 	term   uint64        // the newest term that the server has seen
 	told   int           // how often it was told to stand for election
@@ -111,7 +111,8 @@ func (w *world) begin(self uint32, servers []raft.Server) {
 	conf.LocalID, conf.Logger = peer.ServerID(self), hclog.NewNullLogger()
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = time.Hour, time.Hour, time.Hour
 	store, snaps := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
-	must.OK(w.t, raft.BootstrapCluster(conf, store, store, snaps, own.trans, raft.Configuration{Servers: servers}))
+	must.OK(w.t, raft.BootstrapCluster(conf, store, store, snaps, own.trans,
+		raft.Configuration{Servers: servers}))
 	r := &Raft{ID: self, Self: raft.ServerAddress(addr(self)), Trans: own.trans, Began: time.Now()}
 	r.Raft = must.Get(raft.NewRaft(conf, &raft.MockFSM{}, store, store, snaps, own.trans))(w.t)
 	w.e = &Elections{Raft: r, Port: own.port, Status: func() peer.Status { return w.own },
@@ -146,8 +147,9 @@ func (o *other) answer(ctx context.Context) {
 func (w *world) leads(id uint32, term uint64) {
 	w.t.Helper()
 	from := peer.ServerID(id)
-	req := &raft.AppendEntriesRequest{Term: term, RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
-		ID: []byte(from), Addr: []byte(addr(id))}}
+	req := &raft.AppendEntriesRequest{Term: term,
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+			ID: []byte(from), Addr: []byte(addr(id))}}
 	var resp raft.AppendEntriesResponse
 	must.OK(w.t, w.others[id].trans.AppendEntries(peer.ServerID(w.e.Raft.ID), w.e.Raft.Self, req, &resp))
 	now, _ := w.e.Raft.Known()
@@ -182,7 +184,8 @@ func (w *world) stands(limit time.Duration) time.Duration {
 	return 0
 }
 
-// until checks that the tested server stands after d or slightly later, or with 0 that it does not stand.
+// until checks that the tested server stands after d or slightly later. If d is 0, until checks that the
+// server does not stand.
 func (w *world) until(d time.Duration) {
 	w.t.Helper()
 	got := w.stands(20 * heartbeat)
@@ -190,10 +193,11 @@ func (w *world) until(d time.Duration) {
 		expect.Equal(w.t, got, 0, "it does not stand; it stands after")
 		return
 	}
-	expect.That(w.t, got >= d && got <= d+60*time.Millisecond, "it stands after %v, want %v to 60 ms more", got, d)
+	expect.That(w.t, got >= d && got <= d+60*time.Millisecond, "it stands after %v, want %v to 60 ms more",
+		got, d)
 }
 
-// These methods make an other the host of its port.
+// These methods make the type other a peer.Host.
 
 func (o *other) Greeting(uint32) peer.Greeting            { return peer.Greeting{} }
 func (o *other) Admit(peer.Purpose, *peer.Greeting) error { return nil }

@@ -28,8 +28,8 @@ func newsOf(t *testing.T, a *applied.State) *News {
 		Go:     ran.Go, Log: slog.New(slog.DiscardHandler)})
 }
 
-// The followers that hear of a commit at once are those with sessions, those whose requests are in the entry,
-// and all when the leader acts by itself.
+// The followers that hear of a commit at once are those with sessions, those whose requests are in the
+// entry, and all followers if the leader acts by itself.
 func TestWhoIsNudged(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -48,7 +48,7 @@ func TestWhoIsNudged(t *testing.T) {
 	want(false, false)
 	g.Asked(3)
 	want(false, true)
-	g.TellBefore() // the news of an earlier entry
+	g.TellBefore() // tells of an earlier entry
 	want(false, true)
 	g.All()
 	want(true, true)
@@ -76,7 +76,8 @@ func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 	}
 }
 
-// A follower without waiting clients hears of commits later, and at once of all entries until then.
+// A follower without waiting clients hears of commits later. One message then tells it of all entries so
+// far.
 func TestOthersAreNudgedLater(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -85,7 +86,7 @@ func TestOthersAreNudgedLater(t *testing.T) {
 	f := &nudged{ch: make(chan state.Position, 1)}
 	g.followers["2"] = f
 	g.mu.Lock()
-	g.late = true // the leader sends no news until it is due
+	g.late = true // as if tellRest were due later
 	g.mu.Unlock()
 	applied.At(a.FSM, 6, 5)
 	g.Tell()
@@ -198,7 +199,7 @@ func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 	<-trans.sent
 }
 
-// A leader tells the members of the newest configuration, at their newest addresses.
+// A leader sends nudges to the members of the newest configuration, at their newest addresses.
 func TestFollowersThatAreNudged(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -280,7 +281,7 @@ func TestNudgesTellTheNewest(t *testing.T) {
 	waits(11)
 }
 
-// Of a follower's reports the newest term counts, and within a term the highest index.
+// Among a follower's reports, the newest term counts, and within a term the highest index.
 func TestNewestWordOfAFollowerCounts(t *testing.T) {
 	t.Parallel()
 	var s Stored

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A promise of another server that names more starts or a later term is saved, and is there at the next
+// If another server shows more starts or a later term, the new promise is saved, and is there at the next
 // start.
 func TestR6PromisesAreSaved(t *testing.T) {
 	for _, c := range []struct {

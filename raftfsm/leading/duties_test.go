@@ -23,8 +23,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// sweeper returns a leader's term whose state has nodes with a time to live that is over. Node i has
-// paths(i).
+// sweeper returns a leader's term whose state has nodes with a time to live that is over. Node i has the
+// path paths(i).
 func sweeper(t *testing.T, paths func(i int) string, nodes int) *Term {
 	t.Helper()
 	a := applied.New()
@@ -65,8 +65,8 @@ func TestSweepsAreBounded(t *testing.T) {
 	}
 }
 
-// A leader proposes the end of a session some time after its timeout, as the state knows the session; it
-// forgets a session that the state does not know.
+// A leader proposes the end of a session some time after the session's timeout. If the state does not know a
+// session, the leader forgets the session.
 func TestG11ExpiryIsProposed(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -96,8 +96,8 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 	})
 }
 
-// Many sessions stay silent for several timeouts while the log accepts nothing. The leader proposes the end
-// of each session once, a limited number in each entry. The members are published before.
+// If many sessions stay silent for several timeouts while the log accepts nothing, the leader proposes the
+// end of each session once, a limited number in each entry. It publishes the members before these ends.
 func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 	t.Parallel()
 	const many = 2*endsInEntry + 300
@@ -234,8 +234,8 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	})
 }
 
-// A leader looks at the clock, stalls, and then ends the sessions that were due at its look. The time of the
-// stall does not count, so a session that became due during the stall lives on.
+// If a leader reads the clock, stalls, and then ends sessions, it ends only sessions that were due when it
+// read the clock. A session that became due during the stall lives on.
 func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

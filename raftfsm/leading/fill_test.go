@@ -36,8 +36,8 @@ func TestActsGoIntoSeveralEntries(t *testing.T) {
 	}
 }
 
-// A leader's own acts fill at most half an entry; a longer act goes alone. Requests of servers for a stream
-// come first, once each.
+// A leader's own acts fill at most half an entry; a longer act goes alone. Requests of servers to open a
+// stream come first, once each.
 func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	t.Parallel()
 	var q actQueue

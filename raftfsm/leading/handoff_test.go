@@ -79,7 +79,7 @@ func toldAtOnce(tm *Term, follower *heard) bool {
 }
 
 // A follower whose request is in an entry hears of its commit at once. If the leader acts by itself, every
-// follower does.
+// follower hears of the commit at once.
 func TestEntryNotesWhoAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,9 +119,9 @@ func (h *handoff) fill(now ...*state.Request) (requests int, waited time.Duratio
 	return h.t.requests, time.Since(began)
 }
 
-// A lock has just been passed on. A create that comes before the delete of the next owner waits for this
-// delete, for no longer than an entry takes, and both share an entry. While it waits, the followers hear of
-// the entry before. No other request waits.
+// After a lock was passed on, a create that comes before the delete of the next owner waits for this delete,
+// but no longer than an entry takes. Then both are in one entry. While the create waits, the followers hear
+// of the previous entry. No other request waits.
 func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 	t.Parallel()
 	const entry = 3 * time.Millisecond
@@ -161,8 +161,8 @@ func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 	}
 }
 
-// The wait of a create ends with a request from another server, and with the term. Where entries take long,
-// the wait has a limit.
+// The wait of a create ends when a request comes from another server, or when the term ends. If entries take
+// long, the wait has a limit.
 func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,8 +192,8 @@ func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 	})
 }
 
-// A client without a successor soon stops to wait. After two waits in vain, eight hand-offs go without a
-// wait, then sixteen. A wait that was not in vain starts this again.
+// If no other client waits for the lock, creates soon do not wait any longer. After two waits in vain, eight
+// hand-offs have no wait, then sixteen. After a wait that was not in vain, the count starts again.
 func TestWaitsInVainEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestWaitsInVainEnd(t *testing.T) {
 	})
 }
 
-// The limit of a create's wait is the time that entries took of late: one slow entry changes it little.
+// The limit of a create's wait is the average time of recent entries, so one slow entry changes it little.
 func TestEntriesAreTimed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// latePort asks a server that is down until the test sets up.
+// latePort asks a server that is down until the test sets the field up.
 type latePort struct {
 	port
 	up atomic.Bool

@@ -51,7 +51,7 @@ func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	tm.deadlines.Touch(5, 10_000)
 	tm.deadlines.Touch(6, 10_000)
 	touches := peer.Touches{Number: 41, Applied: 4, Heard: []state.Touch{{Session: 5}}}
-	time.Sleep(50 * time.Millisecond) // deadlines are this exact
+	time.Sleep(50 * time.Millisecond) // deadlines have about this precision
 	must.OK(t, receive(peer.LinkTouches, touches.Append(nil)))
 	left := tm.deadlines.All()
 	expect.That(t, left[5] > left[6], "the session is not touched: %v", left)
@@ -76,8 +76,8 @@ func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	(&Leader{o: *tm.o}).ServeLink(t.Context(), here, &peer.Greeting{From: 2}) // returns at once
 }
 
-// A server was elected, and a link to it waits until its term begins. The leader's links end with the term,
-// and the leader takes no more blocks: the servers send them to the next leader.
+// A link to an elected server waits until the server's term begins. The links end with the term, and the
+// leader accepts no more blocks: the servers send them to the next leader.
 func TestLinksBeginAndEndWithTheTerm(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An operator's words come with each of several changes. The leader proposes the same words once.
+// If an operator's words come with each of several changes, the leader proposes the same words once.
 func TestWordsAreProposedOnce(t *testing.T) {
 	t.Parallel()
 	tm := termOf(t, applied.New())
@@ -32,7 +32,7 @@ func TestWordsAreProposedOnce(t *testing.T) {
 }
 
 // A leader adds a server in the place of another only after the log has dropped the former server's
-// directory. A change or a term that ends before fails.
+// directory. If the change or the term ends before that, the call fails.
 func TestPredecessorIsForgottenFirst(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -150,7 +150,7 @@ func TestWhenMembersArePublished(t *testing.T) {
 }
 
 // describe lists where clients reach each server: as the server says itself, or as the newest words of an
-// operator say. The list is not complete without a server that has said nothing and has no words.
+// operator say. The list is not complete if a server has said nothing and has no words.
 func TestMembersAreDescribed(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -251,7 +251,7 @@ func TestChangesThatBelongTogether(t *testing.T) {
 	})
 }
 
-// The leader takes the streams of former members away, and no others.
+// The leader proposes to remove the streams of former members, and no other streams.
 func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -270,8 +270,8 @@ func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
 	}
 }
 
-// A leader publishes a removal beforehand only if the server asked for it with words, and the removal is its
-// last change.
+// A leader publishes a removal beforehand only if the server itself asked for it, with words, and no more
+// changes follow.
 func TestWhoSaysFarewell(t *testing.T) {
 	t.Parallel()
 	tm, _ := publisher(t)

@@ -55,7 +55,7 @@ func (sink) Opened(uint32, int64, uint32)                   {}
 func (sink) Replaced()                                      {}
 func (sink) Outcome(uint32, uint32, uint64, *state.Outcome) {}
 
-// A server takes in one backup at a time. Without a leader it gives up, and nothing is changed.
+// A server runs one restore at a time. Without a leader it gives up the restore, and nothing is changed.
 func TestSecondRestoreIsRefused(t *testing.T) {
 	w := newWorld()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,7 +85,7 @@ func TestPieceThatIsRefusedEndsARestore(t *testing.T) {
 		{"unknown", state.Outcome{Unknown: true}, "this server fell behind"},
 		{"moved", state.Outcome{Refused: true}, "this server fell behind"},
 	} {
-		for _, out := range []int{1, piecesOut} { // the least and the most
+		for _, out := range []int{1, piecesOut} { // one piece, or as many as allowed
 			r := w.begun(state.Staging{Size: int64(out/piecesOut) * 10})
 			r.out = out
 			r.done.Done(&test.o, nil)
@@ -110,7 +110,8 @@ func TestPieceThatIsRefusedEndsARestore(t *testing.T) {
 	expect.Equal(t, r.send(t.Context(), strings.NewReader("0123456789")), errLowDisk)
 }
 
-// The result of a restore whose own outcome does not come is read from the state, or reported as not known.
+// If the outcome of a restore does not arrive, the result is read from the state. If the state does not show
+// the result, it is reported as not known.
 func TestEndOfARestoreIsTold(t *testing.T) {
 	w := newWorld()
 	body := state.SessionBody{Timeout: 10_000, Owner: 1, Addr: "10.0.0.1"}
@@ -135,7 +136,7 @@ func TestEndOfARestoreIsTold(t *testing.T) {
 		}
 		_, err := end(ctx, 5, o...)
 		expect.Is(t, err, ErrNotKnown, "%+v", o)
-		made, err := end(ctx, 0, o...) // as if the state came from that backup
+		made, err := end(ctx, 0, o...) // the last restore of the state has the id 0, so its result is known
 		expect.OK(t, err, "%+v", o)
 		expect.Equal(t, made.Zxid, w.state.Zxid(), "%+v", o)
 	}
@@ -148,8 +149,8 @@ func TestEndOfARestoreIsTold(t *testing.T) {
 	expect.Is(t, expect.Err(r.wait(t.Context())), stream.ErrClosed)
 }
 
-// A restore is given up a minute after its last piece, and again a minute later in case the first request was
-// lost.
+// A restore is given up a minute after its last piece, and again a minute later, because the first request to
+// give it up may be lost.
 func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 	w := newWorld()
 	m := state.Member{ID: 1, Incarnation: "a"}

@@ -22,8 +22,9 @@ var (
 	firstFlag = flag.Uint64("seglog.seed", 1, "the first of them")
 )
 
-// TestLogAgainstASlice appends, truncates at both ends any number of times, opens again and crashes, on a
-// disk that loses any part of what was not synced, and compares the log with a slice. The long form:
+// TestLogAgainstASlice compares a log with a slice. It appends to the log, truncates both ends, opens the log
+// again and crashes, many times. In a crash the disk loses any part of the bytes that were not synced. The
+// long form:
 //
 //	go test ./raftfsm/seglog -run AgainstASlice -seglog.seeds 100000
 func TestLogAgainstASlice(t *testing.T) {
@@ -39,15 +40,15 @@ type logModel struct {
 	wrap func(vfs.FS) vfs.FS
 	log  *Log
 
-	first   uint64               // of the entries; the log may have earlier ones
-	entries map[uint64]*raft.Log // by index, with those cut off at the head
+	first   uint64               // index of the first entry; the log may have earlier entries
+	entries map[uint64]*raft.Log // by index, including entries that were cut off at the head
 	last    uint64
-	sure    uint64 // later entries, which are queued, may be lost
+	sure    uint64 // index of the last durable entry; later entries are queued and may be lost
 	term    uint64
-	size    int // of most data: old and new records then have the same offsets
+	size    int // size of most data, so that old and new records have the same offsets
 
 	crashIn int  // disk operations until the next crash; 0: no crash comes
-	kill    bool // the crash leaves the cache
+	kill    bool // the crash ends only the process, so the disk keeps its cache
 	dead    bool // the crash has come
 	failIn  int  // disk operations until one fails
 }
@@ -65,7 +66,7 @@ func runModel(seed uint64, wrap func(vfs.FS) vfs.FS) error {
 	}
 	for step := range 40 {
 		what, err := m.step()
-		if err == nil && m.dead { // an error beside the step, which succeeded
+		if err == nil && m.dead { // the crash came although the step succeeded
 			err = m.reopen(errInjected, min(m.sure, m.last), m.last)
 		}
 		if err == nil {
@@ -286,7 +287,7 @@ func (m *logModel) gap() error {
 }
 
 // outcome notes a step after which the log ends at entry last. If the step failed, outcome opens the log
-// again, which then ends between sure and last.
+// again, and the log then ends between sure and last.
 func (m *logModel) outcome(err error, sure, last uint64) error {
 	if err == nil {
 		m.sure = last
@@ -295,7 +296,7 @@ func (m *logModel) outcome(err error, sure, last uint64) error {
 	return m.reopen(err, sure, last)
 }
 
-// reopen opens the log after a close or a crash, and takes the end of the model from it.
+// reopen opens the log after a close or a crash, and moves the end of the model to the end of the log.
 func (m *logModel) reopen(ended error, sure, last uint64) error {
 	if ended != nil && !m.excused(ended) {
 		return ended
@@ -352,7 +353,8 @@ func (m *logModel) open() (err error) {
 	return err
 }
 
-// again loses power right after the log was opened. What Open has found counts, so it must be durable.
+// again simulates a loss of power right after the log was opened. The entries that Open found must be
+// durable.
 func (m *logModel) again() error {
 	m.crashIn, m.failIn = 0, 0
 	if m.rng.IntN(2) == 0 {

@@ -43,8 +43,8 @@ func (f *openFile) Close() error {
 	return nil
 }
 
-// Readers of a segment share one file, also when two open it at once. A file is closed if its segment leaves
-// the log while a reader opens it. Only a few files without a reader stay open.
+// Readers of a segment share one file, even if two readers open it at once. A file is closed if its segment
+// leaves the log while a reader opens it. Only a few files without a reader stay open.
 func TestReadersShareFiles(t *testing.T) {
 	fs := new(opened)
 	p := &files{fs: fs}

@@ -162,7 +162,8 @@ func TestSegmentWithoutASecretKeepsItsRule(t *testing.T) {
 	expect.Is(t, expect.Err(Open(dir, Options{})), errDamaged, "entry 2 is gone, and entry 3 follows")
 }
 
-// Release 0.1.0 clears the secret of a segment and adds its entries after ours. Both can be read.
+// Release 0.1.0 clears the secret of a segment and adds its entries after ours. All these entries can be
+// read.
 func TestSegmentThatHasLostItsSecretIsRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	dir := t.TempDir()

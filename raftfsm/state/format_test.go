@@ -27,7 +27,8 @@ func expectBytes(t *testing.T, name string, bytes []byte) {
 	t.Errorf("testdata/bytes.txt has no line for %s", name)
 }
 
-// The log of an older release holds requests in these bytes, and servers of two releases share one log.
+// The encoding of a request never changes, because a log may have requests of an older release, and servers
+// of two releases share one log.
 func TestBytesOfServersRequestsStay(t *testing.T) {
 	ids := []jute.ID{{Scheme: "sasl", ID: "ann"}}
 	encoded := func(r Request) []byte { return r.Append(nil) }
@@ -67,7 +68,7 @@ func TestBytesOfServersRequestsStay(t *testing.T) {
 	}
 }
 
-// A snapshot of this state has these bytes, up to its nodes: package tree writes those.
+// The encoding of a snapshot never changes.
 func TestBytesOfASnapshotStay(t *testing.T) {
 	b := newTicketBench(t)
 	b.do(openingOf(1, "/locks/a").Open(nil))

@@ -15,9 +15,9 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// BenchmarkHolds writes a snapshot of a million nodes of 100 bytes and as many sessions. It reports how long
-// the writer holds the state: at the start, and at most afterwards. Only the time in which its thread ran
-// counts.
+// BenchmarkHolds writes a snapshot of a million nodes of 100 bytes and as many sessions. It reports for how
+// long the snapshot holds the state at its start, and the longest hold after that. Only the time in which the
+// thread ran counts.
 func BenchmarkHolds(b *testing.B) {
 	for _, sessions := range []int{1000, 1_000_000} {
 		b.Run(fmt.Sprintf("%d-sessions", sessions), func(b *testing.B) {

@@ -18,7 +18,7 @@ import (
 // collector is a Sink that keeps what Apply produces.
 type collector struct {
 	outcomes []Outcome
-	zxids    []int64 // of the events
+	zxids    []int64 // zxids of the events
 	endings  []int64
 	births   map[uint32]uint32
 	replaced int
@@ -126,7 +126,7 @@ func TestG3RequestsOfAStreamAreAppliedOnce(t *testing.T) {
 	b.do(list...)
 	b.must(b.entry(first, list...))
 	expect.Equal(t, len(b.got.outcomes), 0, "a repeated batch had %d outcomes", len(b.got.outcomes))
-	b.must(b.entry(first+2, list...)) // the first was seen, the others are new
+	b.must(b.entry(first+2, list...)) // the first request was applied before, the others are new
 	expect.Equal(t, len(b.got.outcomes), 2,
 		"a batch of which one was seen had %d outcomes", len(b.got.outcomes))
 	b.must(b.entry(first+9, list...))
@@ -146,7 +146,7 @@ func TestStreamOfAnEarlierLifeIsVoid(t *testing.T) {
 	expect.Equal(t, len(b.got.outcomes), 0, "a request of the earlier life was applied")
 }
 
-// A server was removed and added again. The requests of its former stream may still arrive, and do not count.
+// When a server was removed and added again, late requests of its former stream have no effect.
 func TestStreamOfARemovedServerNeverComesBack(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -268,7 +268,7 @@ func TestG9G26ServersThatDifferStop(t *testing.T) {
 	expect.That(t, err != nil && strings.Contains(err.Error(), "differs"), "different digests: %v", err)
 }
 
-// A state and its own snapshot are equal, and stay equal after the same requests.
+// A state and the state read from its snapshot are equal, and stay equal after the same requests.
 func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 	b := newBench(t)
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -103,7 +103,7 @@ func TestTicketThatIsRefusedLeavesNothing(t *testing.T) {
 	}
 }
 
-// A request for a ticket needs the rights that a client with its identities needs.
+// A request for a ticket needs the rights that a client with the same identities needs.
 func TestTicketNeedsTheRightToCreate(t *testing.T) {
 	b := newTicketBench(t)
 	s := b.session()
@@ -177,8 +177,8 @@ func TestTicketEndsAsASession(t *testing.T) {
 	}
 }
 
-// The timeout of a ticket can be changed, not that of a client's session. An end that the leader decided
-// before the change is void.
+// The timeout of a ticket can be changed, not that of a client's session. If the leader decided before the
+// change to end the ticket, that end has no effect.
 func TestChangeOfATicketsTimeout(t *testing.T) {
 	b := newTicketBench(t)
 	client := b.session()

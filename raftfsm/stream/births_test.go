@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A server asks for its stream again before its first request is applied, and requests of its former process
-// come first. It keeps the stream nevertheless.
+// A server keeps its stream even if it asks for the stream again before its first request is applied, and
+// even if requests of its former process are applied first.
 func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	for _, late := range []int{1, 3} {
 		s := New()

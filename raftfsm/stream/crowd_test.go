@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The batcher waits for the next requests if several came at a time of late.
+// The batcher waits for more requests if several requests came together recently.
 func TestCrowdIsRemembered(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := NewCrowd(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A stream that never runs empty takes at most half as much room again as its requests.
+// The buffer of a stream that never runs empty has at most three times the size of its requests.
 func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 	s := New()
 	s.SetClosed(false)
@@ -65,7 +65,7 @@ func TestRequestsWakeTheNewestReader(t *testing.T) {
 	}
 }
 
-// A stream keeps no more after many requests than after few, whether it runs empty or not.
+// A stream needs no more memory after many requests than after a few, whether it runs empty or not.
 func TestStreamForgetsWhatHasPassed(t *testing.T) {
 	for _, under := range []int{0, 10} {
 		s := New()
@@ -90,8 +90,8 @@ func TestStreamForgetsWhatHasPassed(t *testing.T) {
 	}
 }
 
-// A session's requests that wait for the log are limited in number and bytes. Other sessions together find as
-// much room again.
+// A session's requests that wait for the log are limited in number and bytes. The other sessions together get
+// the same amount of room again.
 func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 	for name, size := range map[string]int{"requests": 1, "bytes": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -393,8 +393,8 @@ func TestWhoWaitsForRoomGoesOnAtThreeQuarters(t *testing.T) {
 	}
 }
 
-// A stream refuses a request that is too long for an entry, and while it is closed each request. After Put
-// the caller may change its request.
+// A stream refuses a request that is too long for an entry, and every request while the stream is closed.
+// After Put the caller may change its request.
 func TestRequestsThatAStreamRefuses(t *testing.T) {
 	s, by := opened(t, 0, nil)
 	expect.Fails(t, s.Put(&state.Request{Body: make([]byte, entries.MaxRequest+1)}, nil),
@@ -420,8 +420,8 @@ func TestStreamLetsALongBufferGo(t *testing.T) {
 	}
 }
 
-// A link whose call took until this server was elected begins too late: the term keeps the stream, and links
-// read again when it is over.
+// If this server is elected while a link is set up, the link cannot read the stream. Links can read again
+// when the term is over.
 func TestLateLinkTakesNothingFromATerm(t *testing.T) {
 	s := New()
 	s.Open(1)

@@ -23,7 +23,7 @@ import (
 // start with it.
 func TestFilesThatPeersWouldRefuseAreNotUsed(t *testing.T) {
 	for name, tc := range map[string]struct {
-		other bool // of another authority
+		other bool // another authority signed the certificate
 		dns   string
 		want  string // a part of the problem; empty: the files are used
 	}{
@@ -54,8 +54,8 @@ func TestFilesThatPeersWouldRefuseAreNotUsed(t *testing.T) {
 	}
 }
 
-// A revocation list that was cut short, as on a full disk, is refused: it would admit certificates that it
-// revokes.
+// A revocation list that was cut short, as on a full disk, is refused. Otherwise certificates that the whole
+// list revokes would be admitted.
 func TestListThatIsNotWholeIsRefused(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)

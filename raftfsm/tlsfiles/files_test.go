@@ -146,8 +146,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A certificate stays while its dates are good, if the new one has expired or is not valid yet. The new one
-// is used as soon as it is valid.
+// If a new certificate has expired or is not valid yet, the old certificate stays in use while it is valid.
+// The new certificate is used as soon as it is valid.
 func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := writeValid(t, dir, 1, now, now.Add(-time.Hour), now.Add(time.Hour))

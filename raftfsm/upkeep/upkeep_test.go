@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// openDisk is a disk of a server that keeps its data in a directory.
+// openDisk returns the disk of a server that keeps its data in a directory.
 func openDisk(t *testing.T) *disk.Disk {
 	t.Helper()
 	d := must.Get(disk.Open(disk.Options{Server: 1, Dir: t.TempDir(), LogStore: "wal", SnapshotRetain: 2,
@@ -37,8 +37,8 @@ func (r *fakeRaft) LastIndex() uint64                          { return r.last }
 func (r *fakeRaft) ReloadableConfig() raft.ReloadableConfig    { return r.conf }
 func (r *fakeRaft) ReloadConfig(c raft.ReloadableConfig) error { r.conf = c; return nil }
 
-// The number of entries that a log keeps after a snapshot: limited in entries and bytes, and more if a
-// follower lags behind a little.
+// After a snapshot a log keeps a limited number of entries and bytes, and more if a follower lags behind a
+// little.
 func TestEntriesThatStayBehindASnapshot(t *testing.T) {
 	d, logged := openDisk(t), uint64(1000)
 	for i := range logged {
@@ -51,7 +51,7 @@ func TestEntriesThatStayBehindASnapshot(t *testing.T) {
 		bytes       int64
 		forgets     bool
 		behind      uint64 // how far the only follower lags behind; 0: no follower
-		least, want uint64 // the entries that stay, from and to
+		least, want uint64 // bounds of the number of entries that stay
 	}{
 		"all that fit":                 {mib, 64 * mib, false, 0, logged, logged},
 		"no more than is wanted":       {100, 64 * mib, false, 0, 100, 100},
@@ -107,8 +107,8 @@ func TestSnapshotsAreDueAtTheirBounds(t *testing.T) {
 	}
 }
 
-// A long log makes a snapshot due, but not right after the last one. The larger the tree, the more log or the
-// longer a rest comes first.
+// A long log makes a snapshot due, but not right after the last one. With a larger tree, the server waits for
+// more log or for a longer time before the next snapshot.
 func TestSnapshotsRest(t *testing.T) {
 	const mib = 1 << 20
 	o := Options{Entries: 100, Bytes: 32 * mib}
@@ -163,8 +163,8 @@ func TestL19BoundsOfTheTree(t *testing.T) {
 	}
 }
 
-// A disk is low from one byte below its reserve on. A disk whose free space cannot be read does not count as
-// low.
+// A disk is low if its free space is at least one byte below the reserve. A disk whose free space cannot be
+// read does not count as low.
 func TestRoomThatIsKeptFree(t *testing.T) {
 	d := openDisk(t)
 	var free int64

@@ -12,7 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// FillNew makes a whole file or none, and replaces none, not even one that appears while it writes.
+// FillNew makes a whole file or no file. It does not replace a file, not even one that appears while FillNew
+// writes.
 func TestFillNewMakesAWholeFileOrNone(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "file")

@@ -32,7 +32,7 @@ type fake struct {
 	resets, conns int
 	asked         report.Need
 	changes       []change.Change
-	delay         chan struct{} // Status waits for it, if set
+	delay         chan struct{} // if not nil, Status waits for this channel
 }
 
 func (f *fake) Status(n report.Need) *report.Status {
@@ -184,7 +184,7 @@ func ensemble() report.Status {
 		{ID: 3, Peer: "127.0.0.1:22313", Client: "127.0.0.1:22203", Voter: true},
 	}
 	for i := range s.Members {
-		s.Members[i].Applied = 0xc // as the leader hears
+		s.Members[i].Applied = 0xc // the leader hears from every member
 	}
 	s.ConfigIndex = 0x1a
 	return s
@@ -200,7 +200,7 @@ func follower() report.Status {
 	return s
 }
 
-// golden compares with a file of testdata.
+// golden compares got with a file of testdata.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

@@ -23,7 +23,8 @@ func (u *unread) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Clients that do not read keep no answer from others: an answer gives its place away before it is written.
+// A client that does not read does not delay others: an answer gives its place in the pool back before it is
+// written.
 func TestSlowReadersHoldNoPlace(t *testing.T) {
 	for _, path := range []string{"/metrics", "/commands/watches"} {
 		t.Run(path, func(t *testing.T) {

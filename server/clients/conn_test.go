@@ -55,7 +55,7 @@ func (r *rig) end(id int64, gen uint32, body []byte) {
 	<-done
 }
 
-// The server records the nodes of an ended session, and why its connection had ended before.
+// The server remembers the nodes of an ended session, and why its last connection had ended.
 func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a := r.client()
@@ -82,7 +82,8 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	}
 }
 
-// The log reports on the newest connection of a session, not on a connection that it lost before.
+// If a session comes back, the log of its end tells of the new connection, not of the one that it lost
+// before.
 func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a := r.client()
@@ -98,8 +99,8 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	expect.Equal(t, e.PathCount, 0, "%+v: e.PathCount", e)
 }
 
-// A server knows the address and the owner of a session that ended at another server. The end of the
-// session's earlier connection here is not given as the reason.
+// A server knows the address and the owner of a session that ended at another server. It does not give the
+// end of the session's earlier connection here as the reason.
 func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a := r.client()
@@ -117,7 +118,7 @@ func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 		"%+v: e.Reason()", e)
 }
 
-// The server remembers times without service, and refused connections.
+// The server remembers periods without service, and refused connections.
 func TestTroublesAreRemembered(t *testing.T) {
 	r := newRig(t, options.Options{MaxConnsPerAddr: 1})
 	first := r.client()
@@ -159,8 +160,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestIdleSessionsTakeLittle bounds the memory of a session whose client only
-// pings. ZLOCKD_SESSIONS=100000 measures as many.
+// TestIdleSessionsTakeLittle bounds the memory of a session whose client only pings. ZLOCKD_SESSIONS=100000
+// sets the number of sessions.
 func TestIdleSessionsTakeLittle(t *testing.T) {
 	n := asMany("ZLOCKD_SESSIONS", 2000)
 	c := newCrowd(n)
@@ -190,8 +191,8 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
-// The server assembles a long list without the state lock, so changes happen during that time. The list shows
-// a single moment. The client gets events only for changes after it, and only after the list.
+// The server assembles a long list without the state lock, while changes happen. The list still shows a
+// single moment. The client gets events only for changes after that moment, and only after the list.
 func TestLongListsAreOfOneMoment(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c, other := r.client(), r.client()

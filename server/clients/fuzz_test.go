@@ -22,7 +22,7 @@ func fuzzRig(f *testing.F) (*rig, *pipeListener) {
 		MaxSessionTimeout: time.Second}, ln), ln
 }
 
-// feed sends b over a new connection, discards all answers, and hangs up.
+// feed sends b over a new connection, discards all answers, and closes the connection.
 func feed(t *testing.T, ln *pipeListener, b []byte) {
 	client, server := net.Pipe()
 	ln.conns <- server
@@ -38,7 +38,7 @@ func feed(t *testing.T, ln *pipeListener, b []byte) {
 	<-done
 }
 
-// check demands that nothing remains of the connections that feed made.
+// check fails the test if something remains of the connections that feed made.
 func (r *rig) check(t *testing.T) {
 	if n := r.srv.Metrics().UnrecoverableErrors.Load(); n != 0 {
 		t.Fatalf("panic in a connection:\n%s", r.log)
@@ -67,8 +67,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzConn sends requests after a proper handshake. Input is a list of
-// requests: a byte that picks the operation, two for the length, the body.
+// FuzzConn sends requests after a valid handshake. The input is a list of requests: a byte that selects the
+// operation, two bytes for the length, and the body.
 func FuzzConn(f *testing.F) {
 	ops := []jute.OpCode{jute.OpCreate, jute.OpDelete, jute.OpExists, jute.OpGetData, jute.OpSetData,
 		jute.OpGetACL,

@@ -164,7 +164,7 @@ func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
 }
 
 func TestConnectRequestThatIsNoneIsClosed(t *testing.T) {
-	r := newRig(t, options.Options{HandshakeTimeout: time.Hour}) // what cannot be a request ends before
+	r := newRig(t, options.Options{HandshakeTimeout: time.Hour}) // the impossible request must end it
 	whole := wire.AppendConnectRequest(nil, wire.NewSession(10000))
 	frame := func(body []byte) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
@@ -251,8 +251,8 @@ func TestWaitServingEndsWithItsContext(t *testing.T) {
 	expect.Fails(t, s.WaitServing(t.Context()), "a stopped server is said to serve")
 }
 
-// However many clients connect at once, only a few of their requests are in the stream, so other clients do
-// not wait for them.
+// However many clients connect at once, only maxConnecting of their requests are in the log's queue. Requests
+// of other clients need not wait for all of them.
 func TestConnectRequestsComeAFewAtATime(t *testing.T) {
 	virtual(t, options.Options{MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
 		r.valve.close()

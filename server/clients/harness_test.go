@@ -49,7 +49,7 @@ func newRigOn(t testing.TB, o options.Options, ln net.Listener) *rig {
 	return r
 }
 
-// prepare makes a rig that does not run yet.
+// prepare makes a rig and does not start it.
 func prepare(t testing.TB, o options.Options, ln net.Listener) *rig {
 	t.Helper()
 	r := &rig{t: t, ln: ln, log: new(must.Text)}
@@ -61,7 +61,7 @@ func prepare(t testing.TB, o options.Options, ln net.Listener) *rig {
 	return r
 }
 
-// start starts the rig's part of its cluster.
+// start starts the rig's member of the cluster.
 func (r *rig) start() {
 	o := r.o
 	o.Observer, o.Logger = r.srv, slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -80,7 +80,7 @@ func (r *rig) serve() {
 	served := make(chan error, 1)
 	go func() { served <- r.srv.Serve(r.ln) }()
 	r.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // a million sessions may end
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // a million sessions may end here
 		defer cancel()
 		r.valve.open()
 		expect.OK(r.t, r.node.Close(ctx), "close node")
@@ -95,14 +95,14 @@ func (r *rig) serve() {
 	must.OK(r.t, r.srv.WaitServing(ctx))
 }
 
-// valve is a replica that can be told to hold requests back.
+// valve is a replica that holds requests back while it is closed.
 type valve struct {
 	*raftfsm.Node
 
 	mu   sync.Mutex
 	shut bool
 	held []held
-	cut  bool // pings are not to be answered
+	cut  bool // true: the replica lets no ping be answered
 }
 
 type held struct {
@@ -151,7 +151,7 @@ func (v *valve) close() {
 	v.shut = true
 }
 
-// open lets everything through that was held back.
+// open lets all requests pass that were held back.
 func (v *valve) open() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -217,7 +217,7 @@ func (r *rig) client() *wire.Conn {
 	return c
 }
 
-// attach opens a connection for a session that is there already.
+// attach opens a connection for an existing session.
 func (r *rig) attach(s wire.Session) *wire.Conn {
 	r.t.Helper()
 	c := r.dial()
@@ -300,7 +300,7 @@ func idle(t testing.TB, o options.Options) *Server {
 	return s
 }
 
-// Bounds of single connections, which tests of the whole server reach.
+// Bounds of package conn and others that tests of the whole server reach.
 const (
 	maxAuths      = 100
 	maxConnecting = 256

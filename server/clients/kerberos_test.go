@@ -14,7 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// fakeGSSAPI accepts the token "ticket" once, at the time at. After its offer it accepts the token "choice".
+// fakeGSSAPI accepts the token "ticket" once, at the time at. After it has made its offer, it accepts the
+// token "choice".
 type fakeGSSAPI struct {
 	at   time.Time
 	used bool
@@ -51,7 +52,7 @@ func (n *fakeNegotiation) User() (user, principal string, done bool) {
 	return "alice@ZK.TEST", "alice@ZK.TEST", true
 }
 
-// The server passes the tokens of clients that speak first to the mechanism that the program adds. It asks
+// The server passes the tokens of clients that speak first to the Kerberos mechanism of the program. It asks
 // other clients for passwords if it has users.
 func TestKerberos(t *testing.T) {
 	for name, users := range map[string]sasl.Users{"alone": nil, "beside passwords": saslUsers} {

@@ -50,8 +50,8 @@ func TestConnectionsInAllAreBounded(t *testing.T) {
 	alive(t, b)
 }
 
-// The server refuses new sessions at a limit, as it does connections. Existing sessions live on, and a
-// session's end makes room.
+// At a limit the server refuses new sessions, as it refuses connections. Existing sessions stay, and the end
+// of a session makes room for another.
 func TestSessionsAreBounded(t *testing.T) {
 	for name, o := range map[string]options.Options{
 		"in all":              {MaxSessions: 3, MaxAddrSessions: 100},
@@ -77,7 +77,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// Clients that connect at once get exactly as many sessions as allowed.
+// Clients that connect at the same time get exactly as many sessions as the limit allows.
 func TestSessionsThatComeAtOnceAreBounded(t *testing.T) {
 	const most, clients = 10, 50
 	r := newRig(t, options.Options{MaxAddrSessions: most})
@@ -140,8 +140,8 @@ func TestWatchesAreBounded(t *testing.T) {
 	}
 }
 
-// The limit is on waiting bytes, not on the size of one reply. A client that does not read loses its
-// connection, never a single event.
+// The memory of watches has a bound for each connection, for each address and for the server. At a bound the
+// server closes the connection that sets another watch.
 func TestMemoryOfWatchesIsBounded(t *testing.T) {
 	const kilo = 1 << 10
 	long := func(i int) wire.Body {
@@ -200,6 +200,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 	})
 }
 
+// A client that does not read its replies and events loses its connection, never a single event.
 func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 	for name, o := range map[string]options.Options{"frames": {MaxOutboxFrames: 1000}, "bytes": {
 		MaxOutboxBytes: 500_000}} {
@@ -234,6 +235,7 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 	}
 }
 
+// The bound is on waiting bytes, not on the size of one reply.
 func TestOneReplyMayBeLargerThanTheBound(t *testing.T) {
 	r := newRig(t, options.Options{MaxOutboxBytes: 1000})
 	c := r.client()
@@ -244,7 +246,7 @@ func TestOneReplyMayBeLargerThanTheBound(t *testing.T) {
 	}
 }
 
-// The server makes a client wait that pipelines requests and does not read the replies.
+// A client that sends many requests and does not read the replies has to wait.
 func TestRepliesToAClientThatDoesNotReadHoldItBack(t *testing.T) {
 	r := newRig(t, options.Options{MaxOutboxBytes: 1 << 20})
 	c := r.client()
@@ -276,7 +278,7 @@ func TestAuthPacketsAreBounded(t *testing.T) {
 	for i := range identity.MaxIDs - 1 {
 		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", fmt.Sprint("u:", i)))
 	}
-	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u:1")) // known already
+	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u:1")) // the client has already proved this identity
 	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", "one:more"))
 	must.OK(t, c.Closed())
 }
@@ -332,12 +334,12 @@ func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
 	c := must.Get(wire.Dial(ln.Addr().String()))(t)
 	defer c.Close()
 	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
-	io.Copy(io.Discard, c) // an alert, perhaps; then the end
+	io.Copy(io.Discard, c) // perhaps an alert, then the end
 	eventually(t, "counted", func() bool { return s.Metrics().TLSHandshakeFailed.Load() == 1 })
 }
 
-// The log has one line for each reason for which the server refuses an address's connections, however often
-// the address tries.
+// The log has one line for each reason for which the server refuses the connections of an address, however
+// often the address tries.
 func TestOneLineForARefusedConnection(t *testing.T) {
 	var log must.Text
 	r := newRig(t, options.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})

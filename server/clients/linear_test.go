@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// reading is a read under way.
+// reading starts a read and returns a channel for its result.
 func reading(c *wire.Conn) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -33,7 +33,7 @@ func completed(t *testing.T, what string, done <-chan error) error {
 	}
 }
 
-// pass ends the oldest request that the valve holds back, as the only one of its batch.
+// pass ends the oldest request that the valve holds back with this outcome, in a batch of its own.
 func (r *rig) pass(out *state.Outcome) {
 	v := r.valve
 	v.mu.Lock()
@@ -44,8 +44,8 @@ func (r *rig) pass(out *state.Outcome) {
 	r.srv.conns.Outboxes.Kick()
 }
 
-// A linearizable read waits for a request through the log that was made after the read has come, not for
-// that of a read of another client.
+// A linearizable read waits for a request through the log that was proposed after the read had come. The
+// request of another client's read does not count.
 func TestLinearizableReadsWaitForTheirOwnRequests(t *testing.T) {
 	r := newRig(t, options.Options{LinearizableReads: true})
 	a, b := r.client(), r.client()
@@ -72,7 +72,7 @@ func TestLinearizableReadsWaitForTheirOwnRequests(t *testing.T) {
 	must.OK(t, completed(t, "another read", reading(a)))
 }
 
-// A read whose request has no known outcome is not answered.
+// A read whose request has an unknown outcome is not answered.
 func TestLinearizableReadWithoutAnOutcomeEndsTheConnection(t *testing.T) {
 	r := newRig(t, options.Options{LinearizableReads: true})
 	a, b := r.client(), r.client()
@@ -85,7 +85,7 @@ func TestLinearizableReadWithoutAnOutcomeEndsTheConnection(t *testing.T) {
 	must.OK(t, completed(t, "a read of another", reading(b)))
 }
 
-// The server tells which sessions watch a path, exactly that one.
+// The server says which sessions watch exactly this path.
 func TestWatchersOfAPath(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
@@ -135,7 +135,7 @@ func TestOptionsOfClientsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Bounds of connections may be changed while the server runs.
+// The bounds of connections may change while the server runs.
 func TestBoundsOfConnectionsAreChanged(t *testing.T) {
 	r := newRig(t, options.Options{MaxConnsPerAddr: 5})
 	expect.Equal(t, r.srv.MaxConnsPerAddr(), 5)

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// BenchmarkLists lists directories of many names: over and over, and after each change.
+// BenchmarkLists lists directories of many names, with and without a change before each list.
 func BenchmarkLists(b *testing.B) {
 	for _, n := range []int{5_000, 100_000, 300_000} {
 		for _, changes := range []bool{false, true} {

@@ -23,7 +23,7 @@ import (
 func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
-	r.srv.SessionMoved(a.Session.ID, 1) // its own
+	r.srv.SessionMoved(a.Session.ID, 1) // the connection's own generation
 	r.srv.SessionMoved(b.Session.ID, 2)
 	r.srv.SessionMoved(4711, 9)
 	r.srv.Applied()
@@ -37,7 +37,7 @@ func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
 	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.Attach(a.Session, 0))))
 	eventually(t, "both held", func() bool { return r.valve.waiting() == 2 })
 	r.valve.mu.Lock()
-	slices.Reverse(r.valve.held) // as if the write had come by another server
+	slices.Reverse(r.valve.held) // as if the create had come through another server
 	r.valve.mu.Unlock()
 	r.valve.open()
 	must.Get(c.ReadFrame())(t)
@@ -71,7 +71,7 @@ type waiter func(*state.Outcome)
 
 func (w waiter) Done(o *state.Outcome, _ *state.State) { w(o) }
 
-// A second handle may end the session of the first: tests of clients do so.
+// One connection of a session may end the session of another, as tests of clients do.
 func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a := r.client()
@@ -96,7 +96,7 @@ func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
 	must.OK(t, a.Closed())
 	must.OK(t, b.Closed())
 	expect.Equal(t, r.status().AllWatches, 0, "watches")
-	must.OK(t, first.Connect(wire.NewSession(10000))) // it had seen nothing yet
+	must.OK(t, first.Connect(wire.NewSession(10000))) // this client had not seen any state yet
 }
 
 func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
@@ -117,7 +117,7 @@ func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
 		must.OK(t, c.Closed())
 		r.valve.open()
 	}
-	// The same for a connect request: no word of a refusal.
+	// A connect request with an unknown outcome gets no refusal.
 	r.valve.close()
 	c := r.dial()
 	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
@@ -133,11 +133,11 @@ func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
 	alive(t, c)
 	r.valve.setCut(true)
 	must.Get(c.Send(jute.OpPing, nil))(t)
-	must.OK(t, c.Silent(100*time.Millisecond)) // it may be over soon
+	must.OK(t, c.Silent(100*time.Millisecond)) // the ping waits, because the server may soon be connected again
 	r.valve.setCut(false)
 	wantKinds(t, c, -2)
 	r.valve.setCut(true)
-	short := r.dial() // of which the server gives up soon
+	short := r.dial() // the server waits only a short time for this session
 	must.OK(t, short.Connect(wire.NewSession(4000)))
 	must.Get(short.Send(jute.OpPing, nil))(t)
 	must.OK(t, short.Closed())
@@ -155,7 +155,7 @@ func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
 	r.srv.SessionMoved(gone.Session.ID, 9)
 	time.Sleep(20 * time.Millisecond)
 	first = r.srv.Heard(nil, false)
-	// The node under the server asks as well; what it took is not told twice.
+	// Package raftfsm also takes the list. A session that it has taken is not reported again.
 	for _, touch := range first {
 		expect.That(t, touch.Session != gone.Session.ID,
 			"a connection whose session has moved is reported")
@@ -232,7 +232,7 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	}
 }
 
-// A log of requests gets each request once, with its answer, in the order of the answers.
+// The function Follow gets each request once, with its answer, in the order of the answers.
 func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
@@ -270,7 +270,8 @@ func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 	expect.List(t, got, want)
 }
 
-// A client's requests are counted when its connection has ended: some connect for each request.
+// The requests of a client still count after its connection has ended, because some clients connect for each
+// request.
 func TestClientsThatConnectForEachRequestAreCounted(t *testing.T) {
 	r := newRig(t, options.Options{})
 	const connections = 20

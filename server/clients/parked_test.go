@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// Reads after writes of their connection do not delay the requests after them. Each read sees exactly the
-// writes before it, and its watch reports those after it.
+// Reads that follow writes of their connection do not delay the requests after them. Each read sees exactly
+// the writes before it, and its watch reports the writes after it.
 func TestReadsParkBehindWrites(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -62,7 +62,7 @@ func TestReadsParkBehindWrites(t *testing.T) {
 	expect.Equal(t, r.status().Outstanding, 0, "requests outstanding")
 }
 
-// A read with a possibly long answer waits for the writes before it, and so do all requests after it.
+// A read whose answer may be long waits for the writes before it, and so do all requests after the read.
 func TestLongReadsDoNotPark(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -74,7 +74,7 @@ func TestLongReadsDoNotPark(t *testing.T) {
 		path string
 	}{
 		{jute.OpSync, wire.Path("/"), "/long"},
-		{jute.OpSetData, wire.SetData("/short", make([]byte, parkedAnswer), -1), "/short"}, // it is long behind this
+		{jute.OpSetData, wire.SetData("/short", make([]byte, parkedAnswer), -1), "/short"}, // the data is long now
 	} {
 		var p batch
 		p.add(x.op, x.body).add(jute.OpGetData, wire.PathWatch(x.path, false)).add(jute.OpSync, wire.Path("/"))
@@ -89,7 +89,7 @@ func TestLongReadsDoNotPark(t *testing.T) {
 	}
 }
 
-// The list of an ACL is as long as another answer: a read of it does not park either.
+// A getACL whose answer is long does not park either.
 func TestLongACLsDoNotPark(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -106,8 +106,8 @@ func TestLongACLsDoNotPark(t *testing.T) {
 	wantKinds(t, c, 1, 2, 3)
 }
 
-// Another client may make the answers to parked reads long. They count toward the memory of their address; a
-// connection whose answers do not fit is closed.
+// Another client may make the answers to parked reads long. Such answers count toward the memory of their
+// address. A connection whose answers do not fit is closed.
 func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
 	r := newRig(t, options.Options{MaxWatchBytesPerConn: 1 << 20})
 	b := r.client()
@@ -140,7 +140,7 @@ func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
 	wantKinds(t, b, 1)
 }
 
-// The goroutine that applies the log may answer a parked read in the moment in which its connection ends.
+// The goroutine that applies the log may answer a parked read at the moment at which its connection ends.
 func TestConnectionThatHasEndedGetsNoWatch(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -152,7 +152,7 @@ func TestConnectionThatHasEndedGetsNoWatch(t *testing.T) {
 	expect.Equal(t, r.status().AllWatches, 0, "watches")
 }
 
-// Any pipeline of small requests is answered as one request at a time is.
+// A pipeline of small requests gets the same answers as the same requests one at a time.
 func TestPipelinesAnswerAsSingleRequestsDo(t *testing.T) {
 	r := newRig(t, options.Options{})
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -205,7 +205,7 @@ func TestPipelinesAnswerAsSingleRequestsDo(t *testing.T) {
 	}
 }
 
-// answers reads until the reply last, and describes what came without zxids and times.
+// answers reads until the reply with the xid last, and describes the answers without zxids and times.
 func answers(t *testing.T, c *wire.Conn, last int, pair string) (list []string) {
 	t.Helper()
 	for {

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// asleep waits until so many connections rest without a goroutine.
+// asleep waits until n connections rest without a goroutine.
 func (r *rig) asleep(n int) {
 	r.t.Helper()
 	eventually(r.t, fmt.Sprintf("%d connections at rest", n), func() bool { return r.parked() == n })
@@ -59,7 +59,7 @@ func TestRestingConnectionsNeedNoGoroutine(t *testing.T) {
 	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
-// A connection at rest is told of changes at once, and its pings come in any number of pieces.
+// A resting connection gets events at once. Its pings may arrive in any number of pieces.
 func TestRestingConnectionHearsOfChanges(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c, other := r.client(), r.client()
@@ -80,7 +80,7 @@ func TestRestingConnectionHearsOfChanges(t *testing.T) {
 	}
 }
 
-// Every end of a connection at rest frees what it held.
+// However a resting connection ends, everything that it held is freed.
 func TestRestingConnectionsEnd(t *testing.T) {
 	for name, end := range map[string]func(r *rig, c *wire.Conn){
 		"closed by its client": func(r *rig, c *wire.Conn) { c.Close() },
@@ -117,7 +117,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, options.Options{MinSessionTimeout: time.Second, MaxSessionTimeout: time.Hour})
 			c := r.dial()
-			timeout := int32(3_600_000) // its session does not expire in the time of this test
+			timeout := int32(3_600_000) // the session does not expire during this test
 			if name == "cut off from the leader" {
 				timeout = 3000
 			}
@@ -134,11 +134,11 @@ func TestRestingConnectionsEnd(t *testing.T) {
 	}
 }
 
-// Sessions whose connections rest end like others: the client is told by the end of the connection.
+// A session whose connection rests expires like any other, and the end of the connection tells the client.
 func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
 	r := newRig(t, options.Options{MinSessionTimeout: 2 * time.Second})
 	c := r.dial()
-	must.OK(t, c.Connect(wire.NewSession(2000))) // on a busy machine it rests before that is over
+	must.OK(t, c.Connect(wire.NewSession(2000))) // and does not expire before it rests
 	alive(t, c)
 	r.asleep(1)
 	closedAfter(t, c)
@@ -146,7 +146,7 @@ func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
 	eventually(t, "its session ended", func() bool { return len(r.srv.conns.Observed.EndedSince(-1)) == 1 })
 }
 
-// Clients rest, wake, are woken and end at random moments. Each wants every answer and every event.
+// Connections rest, wake, are woken and end at random moments. Each client gets every answer and every event.
 func TestConnectionsRestAndWakeAtRandom(t *testing.T) {
 	r := newRig(t, options.Options{MaxConnsPerAddr: -1})
 	create(t, r.client(), "/d", "", 0)
@@ -167,7 +167,7 @@ func TestConnectionsRestAndWakeAtRandom(t *testing.T) {
 	})
 }
 
-// restAndWake is one session's life, with a second one that changes what the first watches.
+// restAndWake uses one session, and a second one that changes the nodes that the first one watches.
 func restAndWake(t *testing.T, r *rig, rng *rand.Rand, path string) {
 	c, other := r.client(), r.client()
 	defer func() { c.Close() }()
@@ -176,7 +176,7 @@ func restAndWake(t *testing.T, r *rig, rng *rand.Rand, path string) {
 	ping := wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)
 	for range 1 + rng.IntN(30) {
 		switch rng.IntN(6) {
-		case 0: // an event comes while it goes to rest
+		case 0: // an event comes while the connection begins to rest
 			call(t, c, jute.OK, jute.OpGetData, wire.PathWatch(path, true))
 			must.OK(t, other.SendXid(1, jute.OpSetData, wire.SetData(path, nil, -1)))
 			must.OK(t, c.WriteRaw(ping))
@@ -187,7 +187,7 @@ func restAndWake(t *testing.T, r *rig, rng *rand.Rand, path string) {
 			must.That(t, slices.Contains(got, any(int(jute.XidPing))),
 				"%v: want slices.Contains(got, any(int(jute.XidPing)))", got)
 			wantKinds(t, other, 1)
-		case 1: // a request right behind a ping
+		case 1: // a request directly after a ping
 			must.OK(t, c.WriteRaw(ping))
 			must.OK(t, c.SendXid(7, jute.OpExists, wire.PathWatch(path, false)))
 			wantKinds(t, c, int(jute.XidPing), 7)

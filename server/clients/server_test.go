@@ -13,7 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server serves once it has a replica and that one serves, and clients that wait for it hear of both.
+// A server serves once it has a replica and the replica serves, in either order. Waiting callers then
+// continue.
 func TestServerServesItsReplica(t *testing.T) {
 	for _, first := range []string{"the replica", "its service"} {
 		s := idle(t, options.Options{})
@@ -51,7 +52,7 @@ func TestServerServesItsReplica(t *testing.T) {
 	expect.That(t, !s.conns.Entrance.Open(), "a server that stops serves")
 }
 
-// Serve ends with its listener, and closes it where the server stops.
+// Serve ends when its listener is closed. If the server stops, Serve closes the listener.
 func TestAcceptEndsWithItsListener(t *testing.T) {
 	s := idle(t, options.Options{})
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Many clients come, work on the same nodes, watch each other's and leave in every way there is. Each wants
-// its replies in order; at the end nothing of them is left.
+// Many clients come, use the same nodes, watch each other's nodes and leave in every possible way. Each
+// client gets its replies in order. At the end nothing of them is left.
 func TestManyClientsComeAndGo(t *testing.T) {
 	r := newRig(t, options.Options{MaxConnsPerAddr: -1, MaxPending: 20})
 	create(t, r.client(), "/d", "", 0)
@@ -40,7 +40,7 @@ func TestManyClientsComeAndGo(t *testing.T) {
 	})
 }
 
-// visit is one connection's life. It returns the session if it may still live.
+// visit uses one connection. It returns the session if the session may still live.
 func visit(t *testing.T, r *rig, rng *rand.Rand, again *wire.Session) *wire.Session {
 	c, err := wire.Dial(r.ln.Addr().String())
 	if err != nil {
@@ -82,7 +82,7 @@ func visit(t *testing.T, r *rig, rng *rand.Rand, again *wire.Session) *wire.Sess
 		}
 		expect.OK(t, c.WriteRaw(p.b))
 		if rng.IntN(8) == 0 {
-			return &c.Session // without waiting for anything
+			return &c.Session // leave without waiting for any reply
 		}
 		for xid := int32(1); xid <= int32(n); xid++ {
 			f, err := c.Reply()

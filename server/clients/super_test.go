@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// secureRig is a rig that also serves clients over TLS, with and without certificates.
+// secureRig returns a rig that also serves clients over TLS, with and without certificates.
 func secureRig(t *testing.T, o options.Options) (r *rig, dial func(certs ...tls.Certificate) *wire.Conn) {
 	t.Helper()
 	cert, leaf := certificate(t, "server")
@@ -42,8 +42,8 @@ func secureRig(t *testing.T, o options.Options) (r *rig, dial func(certs ...tls.
 	}
 }
 
-// A client is the super user if it proves what the options name, on both ports and by every scheme, and
-// what the options do not name makes no client the super user.
+// A client is the super user if it proves an identity that the options name, on both ports and by every
+// scheme. No other identity makes a client the super user.
 func TestWhichClientsAreTheSuperUser(t *testing.T) {
 	subject := func(name string) tls.Certificate {
 		cert, _ := certificate(t, name)
@@ -70,7 +70,7 @@ func TestWhichClientsAreTheSuperUser(t *testing.T) {
 	for _, x := range []struct {
 		name  string
 		super identity.Super
-		who   string // is the super user
+		who   string // the kind of client that is the super user
 	}{
 		{"none", identity.Super{}, ""},
 		{"x509", identity.Super{X509: "CN=root"}, "a certificate"},
@@ -97,7 +97,8 @@ func TestWhichClientsAreTheSuperUser(t *testing.T) {
 	}
 }
 
-// A certificate proves all of its subject: with a second name in it, it is not that of the second name.
+// A certificate proves its whole subject. If the subject has two names, the certificate does not prove either
+// name alone.
 func TestCertificateWithTwoNames(t *testing.T) {
 	_, dial := secureRig(t, options.Options{Super: identity.Super{X509: "CN=admin"}})
 	cert, _ := certificateOf(t, pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{
@@ -108,7 +109,7 @@ func TestCertificateWithTwoNames(t *testing.T) {
 	expect.That(t, !ids[identity.SuperID], "it is the super user's: %v", ids)
 }
 
-// A subject that is not there does not count as authentication.
+// An empty subject does not count as authentication.
 func TestCertificateWithoutSubjectProvesNothing(t *testing.T) {
 	_, dial := secureRig(t, options.Options{RequireAuth: []string{"x509"}})
 	named, _ := certificate(t, "client")

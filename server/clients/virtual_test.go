@@ -69,7 +69,7 @@ func virtual(t *testing.T, o options.Options, f func(t *testing.T, r *rig, ln *p
 	})
 }
 
-// closedAfter waits for the end of a connection and tells how long it took.
+// closedAfter waits for the end of a connection and returns how long that took.
 func closedAfter(t *testing.T, c *wire.Conn) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -112,8 +112,8 @@ func TestTrickledHandshakeHasTheSameDeadline(t *testing.T) {
 	})
 }
 
-// Sessions live as long as anything arrives, for exactly their timeout after
-// that, and their connections not much longer.
+// A session lives as long as bytes arrive, and then for exactly its timeout. Its connection ends soon after
+// it.
 func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
 	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
@@ -132,12 +132,13 @@ func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
 	})
 }
 
-// The leader may give a session more time, as after its own stall: a connection does not end before.
+// The leader may give a session more time, for example after it stalled. The connection does not end before
+// the session.
 func TestConnectionLastsAsLongAsItsSession(t *testing.T) {
 	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(4000)))
-		for range 2 { // before and after it rests
+		for range 2 { // before and after the connection rests
 			for range 20 {
 				time.Sleep(time.Second)
 				r.srv.conns.Of(c.Session.ID).Alive()
@@ -147,7 +148,7 @@ func TestConnectionLastsAsLongAsItsSession(t *testing.T) {
 	})
 }
 
-// No leader ends a read-only session.
+// A silent read-only connection is closed after its timeout, because no leader ends its session.
 func TestSilentReadOnlyConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
@@ -188,14 +189,14 @@ func TestFrameThatIsNotFinishedEndsTheConnection(t *testing.T) {
 		})
 		closedAfter(t, b)
 		expect.Equal(t, time.Since(start), 120*time.Second, "trickling frame: closed after")
-		// An oversized length whose operation does not follow.
+		// The operation of a frame with an oversized length does not arrive.
 		last := again()
 		must.OK(t, last.WriteRaw([]byte{0, 0x10, 0, 0}))
 		expect.Equal(t, closedAfter(t, last), time.Second, "oversized length: closed after")
 	})
 }
 
-// Bytes keep the session, and the deadline of the connection moves on.
+// Bytes keep the session alive, and the end of a frame removes the deadline of the frame.
 func TestFrameDeadlineEndsWithTheFrame(t *testing.T) {
 	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
@@ -245,7 +246,8 @@ func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
 	})
 }
 
-// To end TLS takes a last record, for which a client may leave no room.
+// The end of a TLS connection writes a last record. Other clients do not wait if a client leaves no room for
+// it.
 func TestNobodyWaitsForTheEndOfTLS(t *testing.T) {
 	cert, _ := certificate(t, "server")
 	o := options.Options{TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
@@ -272,13 +274,14 @@ func TestNobodyWaitsForTheEndOfTLS(t *testing.T) {
 	})
 }
 
-// While the server writes to a slow client, it does not read the client's pings.
+// While the server writes to a slow client, it does not read the client's pings. The client does not count as
+// silent.
 func TestClientThatReadsSlowlyAndPingsIsNotSilent(t *testing.T) {
 	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(4000)))
 		create(t, c, "/a", strings.Repeat("x", 20_000), 0)
-		synctest.Wait() // the connection's goroutine writes the next answer
+		synctest.Wait() // wait until the connection's goroutine writes the next answer
 		must.OK(t, c.SendXid(1, jute.OpGetData, wire.PathWatch("/a", false)))
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -310,8 +313,8 @@ func TestClientThatWaitsForAReconfigIsNotSilent(t *testing.T) {
 	})
 }
 
-// While a write is stuck the server reads nothing more of its client. It must not take that client for dead,
-// neither then nor afterwards.
+// While a write is stuck, the server reads nothing more from its client. The server must not take the client
+// for dead, neither then nor later.
 func TestClientWhoseWriteIsStuckIsNotSilent(t *testing.T) {
 	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)

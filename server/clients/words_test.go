@@ -72,7 +72,7 @@ func TestHTTPIsTurnedAway(t *testing.T) {
 	eventually(t, "counted", func() bool { return r.measured("foreign_connections_total") == 4 })
 }
 
-// certificate returns a certificate for name, signed by itself.
+// certificate returns a self-signed certificate for name.
 func certificate(t *testing.T, name string) (tls.Certificate, *x509.Certificate) {
 	t.Helper()
 	return certificateOf(t, pkix.Name{CommonName: name})
@@ -147,8 +147,8 @@ func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
 	expect.Equal(t, r.measured("foreign_connections_total"), 1, "counted")
 }
 
-// Without a leader no server asks which clients were heard from, for as long as that lasts:
-// connections that have ended must not wait for it.
+// Without a leader no server calls Heard. Connections that have ended must not stay in its list until a
+// leader is found.
 func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -208,7 +208,7 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 		expect.Equal(t, asked[1].Joining, "server.2=x", "asked %+v: asked[1].Joining", asked)
 		expect.That(t, asked[1].Patience > 0, "asked %+v: want asked[1].Patience > 0", asked)
 	}
-	// An outcome that is not known is not invented.
+	// If the outcome is unknown, the server closes the connection and sends no reply.
 	must.Get(c.Send(jute.OpReconfig, body(6)))(t)
 	must.OK(t, c.Closed())
 }

@@ -31,7 +31,7 @@ func (quiet) SessionMoved(int64, uint32)            {}
 func (quiet) Applied()                              {}
 func (quiet) ReadOnly(bool)                         {}
 
-// beforeEnds is a node that calls a function, once, before a request of its kind.
+// beforeEnds is a node that calls a function once, before the next request of some kind.
 type beforeEnds struct {
 	*raftfsm.Node
 	mu     sync.Mutex
@@ -107,8 +107,8 @@ func request(secret byte, path string, mode byte) *tickets.Request {
 
 const exclusive, permit = 1, 3
 
-// A request that finds a ticket still waiting does not end it when another request has got its lock since and
-// has told so: a caller repeats a request whose answer is late, at another server.
+// A request may find that a ticket still waits, while a repetition of the request at another server gets the
+// lock and tells the caller. Then the first request does not end the ticket.
 func TestTicketThatGotItsLockSinceTheLookStays(t *testing.T) {
 	t.Parallel()
 	s, n := startNode(t)
@@ -128,7 +128,7 @@ func TestTicketThatGotItsLockSinceTheLookStays(t *testing.T) {
 	for i, tc := range []struct {
 		name string
 		mode byte
-		try  bool // the request that finds it waiting tries
+		try  bool // the request that finds the ticket waiting only tries
 	}{{"revoked", exclusive, false}, {"tried permit", permit, true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := fmt.Sprintf("/lock-%d", i)
@@ -153,8 +153,8 @@ func TestTicketThatGotItsLockSinceTheLookStays(t *testing.T) {
 	}
 }
 
-// A caller that wants to leave the queue only if it still waits (If-Match with the tag of a place) does not
-// give a lock back that another of its requests has got in between.
+// With If-Match and the tag of a place, a caller leaves the queue only if its ticket still waits. Such a
+// request does not give back a lock that the ticket has got in the meantime.
 func TestPlaceThatIsLeftIsNoHold(t *testing.T) {
 	t.Parallel()
 	s, n := startNode(t)
@@ -182,8 +182,8 @@ func TestPlaceThatIsLeftIsNoHold(t *testing.T) {
 	}
 }
 
-// A request that finds a lock of another kind on its ticket's path does not end the ticket when that lock has
-// gone since, and another request has told that the ticket holds.
+// A request finds a lock of another kind at its ticket's path. Before it ends the ticket, that lock is
+// removed, and another request reports that the ticket holds. Then the ticket stays.
 func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 	t.Parallel()
 	s, n := startNode(t)
@@ -247,7 +247,7 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 			} else {
 				create(path, 0)
 			}
-			n.next(&n.opens, func() { tc.comes(path) }) // after the look, before the ticket's own contender
+			n.next(&n.opens, func() { tc.comes(path) }) // after the look, before the ticket has a contender
 			told := 0
 			n.next(&n.before, func() { // the others go, and another request gets the lock
 				tc.goes(path)
@@ -266,7 +266,7 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 			expect.Equal(t, s.Show(ctx, request(own, path, tc.mode), true).Code, http.StatusOK, "it holds")
 		})
 	}
-	// As long as the other lock stays, the ticket ends, and is never told to hold.
+	// If the other lock stays, the ticket ends, and no answer says that the ticket holds.
 	inQueue := func(path string) {
 		create(path+"/"+recipe.QueueName, 0)
 		reader(path + "/" + recipe.QueueName)
@@ -306,7 +306,7 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 	}
 }
 
-// A ticket that ends while it is confirmed leaves nothing behind.
+// A ticket that ends while it is confirmed leaves no time in Server.confirmed.
 func TestTicketThatEndsWhileItIsConfirmed(t *testing.T) {
 	t.Parallel()
 	s, n := startNode(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// BenchmarkPoll asks about a ticket that waits, and about one that holds, beside few tickets and as many as a
-// cluster may have.
+// BenchmarkPoll asks about a ticket that waits and about a ticket that holds. The cluster has a few other
+// tickets, or as many as it may have.
 func BenchmarkPoll(b *testing.B) {
 	for _, tickets := range []int{10, 9_890} {
 		b.Run(fmt.Sprint(tickets+10), func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Every command of docs/tickets.md is run as it stands there, and answers what the page says.
+// Every command of docs/tickets.md has the answer that the page shows.
 func TestDocumentationIsTrue(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -41,7 +41,7 @@ func TestDocumentationIsTrue(t *testing.T) {
 	}
 }
 
-// The file of tokens on the page is one that a server reads.
+// A server can read the file of tokens that docs/tickets.md shows.
 func TestTokensOfThePageAreRead(t *testing.T) {
 	page := string(must.Get(os.ReadFile("../../docs/tickets.md"))(t))
 	block := regexp.MustCompile("(?s)```\n(# NAME SHA256.*?)```").FindStringSubmatch(page)
@@ -55,7 +55,7 @@ func TestTokensOfThePageAreRead(t *testing.T) {
 	}
 }
 
-// objects reads a text of objects.
+// objects reads a text of JSON objects.
 func objects(t *testing.T, text string) (list []map[string]any) {
 	for d := json.NewDecoder(strings.NewReader(text)); d.More(); {
 		var o map[string]any

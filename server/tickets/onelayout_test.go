@@ -14,8 +14,9 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server with --one-layout opens no ticket next to a contender of kazoo's, and says that there is a lock of
-// another kind. This package's client is refused too; it is only told that it lacks a right.
+// A server with --one-layout opens no ticket next to a contender of kazoo, and says that there is a lock of
+// another kind. It also refuses a contender of package client: the protocol only says that the client lacks a
+// right, but the client returns ErrMixedLayout.
 func TestOneLayoutRefusesTickets(t *testing.T) {
 	t.Parallel()
 	i := start(t, func(o *server.Options) { o.OneLayout = true })
@@ -42,8 +43,8 @@ func TestOneLayoutRefusesTickets(t *testing.T) {
 	expect.That(t, counted.Match(text), "no refused request is counted in\n%s", text)
 }
 
-// With --one-layout a contender of a queue is refused beside permits of a ticket, and a ticket for permits
-// beside a contender; permits of Curator's beside a ticket's are taken.
+// With --one-layout, a server refuses a contender of a queue beside permits of a ticket, and a ticket for
+// permits beside a contender of a queue. It accepts permits of Curator beside permits of a ticket.
 func TestOneLayoutBesidePermitsOfTickets(t *testing.T) {
 	t.Parallel()
 	i := start(t, func(o *server.Options) { o.OneLayout = true })

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A key may have so many events at once, and as many in each second, whatever other keys have.
+// A key may have 10 events at once, and 10 in each second, however many events other keys have.
 func TestPacesOfEachKey(t *testing.T) {
 	p, begun := paces{}, time.Unix(1, 0)
 	next := func(key string, n int, after time.Duration) time.Duration {

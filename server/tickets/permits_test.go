@@ -27,17 +27,18 @@ func dialLocks(t *testing.T, addr string) *locks.Client {
 	return c
 }
 
-// Tickets for permits have numbers, wait in a queue, get what comes free, and are told of what cannot be.
+// A ticket for permits gets numbers, waits in a queue, and gets the permits that become free. A request that
+// cannot succeed gets an error.
 func TestTheLifeOfATicketForPermits(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	const sem = " /v1/locks/gpu"
-	c.expect(1, 409, "POST"+sem+"?mode=permit") // no number is stored, and none given
+	c.expect(1, 409, "POST"+sem+"?mode=permit") // no limit is stored, and the request has none
 	a := c.expect(1, 201, "POST"+sem+"?mode=permit&limit=3&who=ann&ttl=60s")
 	expect.Equal(t, fmt.Sprint(a.Slots), "[1]")
 	expect.Equal(t, c.expect(1, 200, "POST"+sem).Token, a.Token)
-	b := c.expect(2, 201, "POST"+sem+"?mode=permit&permits=2&limit=9") // the stored number counts
+	b := c.expect(2, 201, "POST"+sem+"?mode=permit&permits=2&limit=9") // the stored limit counts
 	expect.Equal(t, fmt.Sprint(b.Slots), "[2 3]")
 	expect.Equal(t, c.expect(9, 409, "POST"+sem+"?mode=permit&permits=4&limit=9").Error, "limit")
 	expect.Equal(t, c.expect(2, 409, "POST"+sem+"?mode=permit&permits=1").Error, "path", "another number")
@@ -82,7 +83,7 @@ func TestTheLifeOfATicketForPermits(t *testing.T) {
 	expect.Equal(t, fmt.Sprint(c.expect(6, 201, "POST"+sem+"?mode=permit&queue=no&permits=3").Slots), "[1 2 3]")
 }
 
-// A ticket whose permits another client removes is over, and so is one on which another kind of lock is.
+// A ticket is over if another client removes its permits, or if a lock of another kind is at its path.
 func TestPermitsThatCannotBeHeld(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
@@ -110,7 +111,7 @@ func TestPermitsThatCannotBeHeld(t *testing.T) {
 	expect.Equal(t, len(c.expect(0, 200, "GET /v1/tickets").Tickets), 2)
 }
 
-// Beside a permit without a number, as of Curator's, numbers do not count, until it is gone.
+// While there is a permit without a number, such as a permit of Curator, no ticket gets numbers.
 func TestTicketsBesidePermitsWithoutNumbers(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
@@ -132,9 +133,9 @@ func TestTicketsBesidePermitsWithoutNumbers(t *testing.T) {
 
 var slotJobs = flag.Int("slots.jobs", 300, "jobs of TestK11NoTwoHaveOneSlot")
 
-// K11: jobs take permits of one semaphore through tickets and through package client, in its queue and by
-// tries. Some callers vanish with their permits, and the test ends their sessions. No two hold one number at
-// once: each locks the file of its number.
+// K11: jobs take permits of one semaphore through tickets and through package client. Some wait in the queue,
+// and others only try. Some callers vanish with their permits, and the test ends their sessions. No two
+// callers have the same number at one time: each caller locks a file for its number.
 func TestK11NoTwoHaveOneSlot(t *testing.T) {
 	t.Parallel()
 	const limit, callers = 8, 16
@@ -219,7 +220,7 @@ func TestK11NoTwoHaveOneSlot(t *testing.T) {
 		free := hold(slots)
 		time.Sleep(time.Millisecond)
 		free()
-		if n%10 == 0 { // it is killed: its session ends with what it has
+		if n%10 == 0 { // the job is killed: its session ends, and so do its permits
 			c.Close(context.Background())
 		} else {
 			expect.OK(t, l.Unlock(ctx))

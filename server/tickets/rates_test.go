@@ -25,8 +25,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server whose clock is behind the leader's refuses no draw for longer than the rate says. Without a secret
-// it asks without a log entry.
+// A server whose clock is behind the leader's refuses a draw for no longer than the time of the rate. The
+// draws have no secret, so the server may refuse them without a log entry.
 func TestDrawAtAServerWhoseClockIsBehind(t *testing.T) {
 	t.Parallel()
 	var behind [3]atomic.Bool
@@ -51,7 +51,8 @@ func TestDrawAtAServerWhoseClockIsBehind(t *testing.T) {
 	})
 }
 
-// A caller draws, is refused and told when to come again, waits, and draws once by one secret.
+// A caller draws. At the limit, its request is refused and told when the next draw is free, or it waits. A
+// repeated request with the same secret draws only once.
 func TestDrawsOverHTTP(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
@@ -95,7 +96,8 @@ func TestDrawsOverHTTP(t *testing.T) {
 	}
 }
 
-// A look at a rate tells what is used and left, by the time and limit that it names, and draws nothing.
+// A look at a rate shows how many draws are used and left, for the time and the limit in the request. It
+// draws nothing.
 func TestLooksAtRates(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
@@ -129,7 +131,8 @@ func TestLooksAtRates(t *testing.T) {
 	c.expect(0, 200, "POST /v1/rates/hidden?limit=2&per=1h")
 }
 
-// Callers that wait at a server draw in the order in which they came, and write no entry while none is free.
+// Callers that wait at a server draw in the order in which they came. They write no log entry while no draw
+// is free.
 func TestCallersWaitInLineForDraws(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
@@ -250,7 +253,7 @@ func BenchmarkDrawsOverHTTP(b *testing.B) {
 				b.Errorf("%v, %v", resp, err)
 				return
 			}
-			_, _ = io.Copy(io.Discard, resp.Body) // else the connection ends
+			_, _ = io.Copy(io.Discard, resp.Body) // otherwise the connection could not be used again
 			resp.Body.Close()
 		}
 	})

@@ -83,15 +83,15 @@ func (c *three) up(n int) {
 	c.list[n], c.at[n] = i, i.TicketAddr()
 }
 
-// addr returns the address of a port for tickets, of another server for each of three numbers.
+// addr returns the address of the port for tickets of server n%3.
 func (c *three) addr(n int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at[n%3]
 }
 
-// killLeader stops the leader as the end of its process does, starts it again, and returns how many it
-// stopped.
+// killLeader stops the leader as abruptly as the end of its process would, and starts it again. It returns
+// how many leaders it stopped.
 func (c *three) killLeader() int {
 	for n, i := range c.list {
 		if i.Node().Status().Role == "leader" {

@@ -25,7 +25,7 @@ type holders struct {
 	readers, alone  int
 	slots           map[int]bool
 	tokens          map[string]bool
-	lastOne, lastOf int64 // the highest token of a lone holder, and of all
+	lastOne, lastOf int64 // the highest token of an exclusive holder, and of any holder
 }
 
 // enter records that a ticket holds, and returns what is wrong about it.
@@ -104,7 +104,8 @@ func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
 	}
 }
 
-// turnsOf grants as many tickets as the flag says, in the modes that of returns, while leaders die.
+// turnsOf grants as many tickets as the flag says, while leaders die. The function of returns the mode of
+// each ticket.
 func turnsOf(t *testing.T, c *three, first int, of func(turn int) (mode, query string)) {
 	patience := 3*time.Minute + time.Duration(*turnsOfK9)*200*time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -119,7 +120,7 @@ func turnsOf(t *testing.T, c *three, first int, of func(turn int) (mode, query s
 		for k := 0; ctx.Err() == nil; k++ {
 			at := c.addr(n + k)
 			lost, stop := context.WithTimeout(ctx, time.Duration(k%5)*20*time.Millisecond)
-			go func() { _, _ = ask(lost, at, n, what, bearer); stop() }() // sent twice, and its answer lost
+			go func() { _, _ = ask(lost, at, n, what, bearer); stop() }() // an extra request, whose answer is lost
 			a, err := ask(ctx, at, n, what, bearer)
 			switch {
 			case answers.Add(1)%10 == 0: // it is lost
@@ -133,7 +134,7 @@ func turnsOf(t *testing.T, c *three, first int, of func(turn int) (mode, query s
 		return reply{}
 	}
 	one := func(turn int) {
-		n := first + turn + 1 // its secret
+		n := first + turn + 1 // the number of the ticket's secret
 		mode, query := of(turn)
 		a := try(n, "POST "+path+"?ttl=1m&wait=20s&"+query)
 		if !a.Held {

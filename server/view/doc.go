@@ -1,4 +1,4 @@
 // Package view shows operators the locks and sessions of a server, as JSON answers and as one page.
-// What it shows comes from package look, by way of package ask; package act carries out what operators ask
-// for.
+// Package look finds the locks and sessions, package ask handles the requests and answers, and package act
+// carries out the actions of operators.
 package view

@@ -18,7 +18,7 @@ const endedRest = 50 * time.Millisecond
 
 // tellEnded writes a line for each session that has expired, soon after its end.
 func (v *View) tellEnded(ctx context.Context) {
-	for since := int64(0); ; { // the zxid of the newest that was seen
+	for since := int64(0); ; { // since is the zxid of the newest end that was seen
 		select {
 		case <-ctx.Done():
 			return

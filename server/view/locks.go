@@ -27,7 +27,7 @@ type contenderRow struct {
 	Target   string `json:"target"` // the whole path of its node
 	Addr     string `json:"addr,omitempty"`
 	Server   uint32 `json:"server,omitempty"`   // the server to which its client is connected
-	Blockers int    `json:"blockers,omitempty"` // how many in all; BlockedBy names some of them
+	Blockers int    `json:"blockers,omitempty"` // number of all blockers; BlockedBy names some of them
 	Asked    bool   `json:"asked,omitempty"`
 }
 

@@ -26,7 +26,7 @@ type meter struct {
 
 // seen is a lock at the last look.
 type seen struct {
-	next    int32 // contenders so far
+	next    int32 // number of contenders that have come so far
 	waiters int
 	holders []int64 // tokens of the holders
 }
@@ -203,7 +203,8 @@ const (
 	otherPrefix = "other"
 )
 
-// label returns a prefix as a label of a metric. It is given the prefixes that already have labels.
+// label returns the label of a metric for a prefix. The keys of known are the prefixes that already have
+// labels.
 func label[V any](known map[string]V, prefix string) string {
 	if _, ok := known[prefix]; !ok && places(known) >= maxPrefixes {
 		return otherPrefix
@@ -219,8 +220,8 @@ func places[V any](known map[string]V) int {
 	return len(known)
 }
 
-// prefixOf returns the first part of a path, under which its lock is counted, if every client may list these
-// names.
+// prefixOf returns the prefix under which a lock is counted: the first part of its path, or "other" if that
+// part is too long or not every client may list such names.
 func prefixOf(s *look.Scan, path string) string {
 	if s.NoPrefixes {
 		return otherPrefix

@@ -26,8 +26,8 @@ import (
 //go:embed page.html
 var pageText string
 
-// tab is a part of the page. It shows the answer to a query. The parameter named by the field of may name a
-// node or a session.
+// tab is a part of the page. It shows the answer to a query. If the answer is about one node or session, the
+// field of is the name of the parameter that names it.
 type tab struct {
 	ID, Name string
 	answer   func(*View, context.Context, *ask.Query) (any, error)

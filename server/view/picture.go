@@ -38,7 +38,7 @@ const (
 	boxWidth  = 190
 	boxHeight = 46
 	colWidth  = 420 // a line between two columns has room for its label
-	bowWidth  = 310 // right of the last column: for bows and their labels
+	bowWidth  = 310 // space to the right of the last column, for bows and their labels
 	bowLabel  = 78  // where the labels of bows begin
 	rowHeight = 76
 )

@@ -19,7 +19,7 @@ type reach struct {
 
 const (
 	reachRest  = time.Second            // time between two questions
-	reachStale = 4 * time.Second        // older answers do not count
+	reachStale = 4 * time.Second        // the server does not use an older answer
 	reachWait  = 500 * time.Millisecond // how long the answer to a question may take
 )
 

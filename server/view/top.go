@@ -193,7 +193,7 @@ type overviewAnswer struct {
 	Ephemerals   int           `json:"ephemerals"`
 	Received     int64         `json:"received"`
 	Sent         int64         `json:"sent"`
-	Rates        *packetRates  `json:"rates,omitempty"` // there are none in the first second
+	Rates        *packetRates  `json:"rates,omitempty"` // nil in the first second
 	Outstanding  int           `json:"outstanding"`
 	LatencyMaxMS int64         `json:"latencyMaxMs"`
 	LatencyAvgMS float64       `json:"latencyAvgMs"`
@@ -233,7 +233,7 @@ func (a overviewAnswer) Narrow() bool {
 	return missing > 0 && voters-missing <= voters/2+1
 }
 
-// packetRates are packets a second of this server's clients, in the last minute.
+// packetRates are the packets per second of this server's clients in the last minute.
 type packetRates struct {
 	Seconds  float64 `json:"seconds"` // the length of time over which the rates are measured
 	Received float64 `json:"received"`
@@ -268,10 +268,10 @@ type memberRow struct {
 	Voter  bool   `json:"voter"`
 	Leader bool   `json:"leader"`
 	Self   bool   `json:"self"`
-	// Reached reports whether the leader hears from the member or, if there is no leader, whether the server
-	// that was asked does; nil: unknown.
+	// Reached says whether the leader hears from the member. If there is no leader, it says whether this server
+	// hears from the member. nil: unknown.
 	Reached *bool  `json:"reached,omitempty"`
-	Lag     uint64 `json:"lag,omitempty"`   // entries that it has not applied
+	Lag     uint64 `json:"lag,omitempty"`   // number of entries that the member has not applied
 	Waits   string `json:"waits,omitempty"` // what the member says it waits for, or why it is not reached
 }
 

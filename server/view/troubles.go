@@ -94,8 +94,8 @@ func count(n int, one, many string) string {
 	return ask.Thousands(n) + " " + many
 }
 
-// Notices returns the problems with the locks that a look a few seconds ago found. It never waits for a look,
-// because a health check must be quick. The first call only starts a look.
+// Notices returns the problems with the locks that the newest look found, up to noticeTime ago. It never
+// waits for a look, because a health check must be quick. The first call only starts a look.
 func (v *View) Notices() []string {
 	t := v.look.Told()
 	if t == nil || time.Since(t.At) > look.FreshFor {

@@ -27,8 +27,7 @@ type Source interface {
 	WatchScan(f func(path string, session int64) bool)
 	// GoneClients returns the counts of connections that have ended, by address.
 	GoneClients() map[string]observe.Count
-	// Members lists the members and how far each is. It asks other servers, so it may take some
-	// seconds.
+	// Members lists the members and the progress of each. It asks other servers, so it may take some seconds.
 	Members(context.Context) (*status.Members, error)
 }
 

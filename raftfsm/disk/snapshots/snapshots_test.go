@@ -175,7 +175,7 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(1, 1)))
 		store, err := Open(power.Mount(), "/snapshots", 1)
 		must.OK(t, err)
-		write(t, store, 4) // makes room for the next one
+		write(t, store, 4) // the next snapshot replaces this one
 		before, done := store.size, 0
 		var what sim.DiskOp
 		power.OnOp(func(op sim.DiskOp) error {
@@ -204,12 +204,13 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 		expect.Is(t, err, errRefused, "%s of %s failed, and what is said", what.Kind, what.Name)
 		// With these operations the store removes old snapshots, after it has published the new one.
 		published := what.Kind == "list" || what.Kind == "remove"
-		expect.Equal(t, store.size != before, published, "%s of %s failed: the snapshot counts", what.Kind, what.Name)
+		expect.Equal(t, store.size != before, published, "%s of %s failed: the snapshot counts", what.Kind,
+			what.Name)
 	}
 }
 
 // A server ended after it had published a snapshot, but before the snapshot's name was durable. The next
-// start counts this snapshot, so it must survive a loss of power from then on.
+// start uses this snapshot, so the snapshot must survive a loss of power from then on.
 func TestSnapshotFoundIsDurable(t *testing.T) {
 	for seed := range uint64(30) {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))

@@ -10,7 +10,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The data of a node are a window, or are refused. A window is written as it was read.
+// The data of a node are read as a whole window, or are refused. A window that was read is written with the
+// same bytes.
 func TestWindowsAreReadWhole(t *testing.T) {
 	w := Window{keep: 60_000}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -28,7 +29,7 @@ func TestWindowsAreReadWhole(t *testing.T) {
 	for n := range len(data) {
 		cut, bad := Window{}, []byte(data)
 		lacks := len(data) - n
-		whole := lacks <= len(w.recent+w.newest) && lacks%recentSize == 0 // of what the window remembers
+		whole := lacks <= len(w.recent+w.newest) && lacks%recentSize == 0 // only remembered draws are cut off
 		expect.Equal(t, cut.read(data[:n]), whole, "cut to %d bytes: read", n)
 		bad[n] ^= byte(1 + r.IntN(255))
 		if again = (Window{}); again.read(string(bad)) {
@@ -40,14 +41,14 @@ func TestWindowsAreReadWhole(t *testing.T) {
 	expect.That(t, !again.read(data+"x"), "bytes after it: read")
 }
 
-// granted is a grant of a draw in the plainest form of a window: a list of all.
+// granted is one grant. A list of all grants is the plainest form of a window.
 type granted struct {
 	at   int64
 	hash [8]byte
 }
 
-// Draws and their answers are those of a list of all grants, whatever the clock does. No window is merged
-// here: the limits are small.
+// A window answers draws as a list of all grants would, whatever the clock does. No grants are merged here,
+// because the limits are small.
 func TestDrawsAgainstAListOfGrants(t *testing.T) {
 	repeated := 0
 	for seed := range uint64(20) {

@@ -39,7 +39,7 @@ func TestEveryMeasuredNameIsShown(t *testing.T) {
 	expect.Equal(t, s.Sent, 0, "packets sent after a reset")
 }
 
-// A leader's learners are those that it hears from, as ZooKeeper's are those that are connected.
+// The learners of a leader are the members that it hears from. In ZooKeeper they are the connected members.
 func TestMembersThatAreDownDoNotFollow(t *testing.T) {
 	heard := status.Progress{Applied: 9}
 	s := &report.Status{Node: status.Node{Serving: true, ID: 2}, Mode: report.Leader}

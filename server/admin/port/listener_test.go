@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// adminPort serves /busy, which answers when it is told, and everything else at once.
+// adminPort serves /busy, which waits for the channel answer, and answers every other request at once.
 func adminPort(t *testing.T) (addr string, busyNow chan struct{}, answer chan struct{}) {
 	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	busyNow, answer = make(chan struct{}, 2*maxConns), make(chan struct{})
@@ -39,7 +39,7 @@ func dialAdmin(t *testing.T, addr, send string) net.Conn {
 	return c
 }
 
-// ask reports whether a new connection is answered.
+// askAdmin returns an error if a request on a new connection gets no answer.
 func askAdmin(addr string) error {
 	c := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := c.Get("http://" + addr + "/health")
@@ -49,8 +49,8 @@ func askAdmin(addr string) error {
 	return err
 }
 
-// A port with TLS refuses clear text unless configured to accept it; then each caller uses what it likes. A
-// silent caller keeps no other out.
+// A port with TLS refuses clear text unless it is configured to accept both. A silent caller does not keep
+// other callers out.
 func TestPortsWithTLS(t *testing.T) {
 	secure := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	t.Cleanup(secure.Close)
@@ -120,7 +120,8 @@ func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// A connection counts once, however often it is closed, and an Accept that waits for room hears of the end.
+// A connection that is closed twice gives its room back once. Accept returns an error after the listener is
+// closed.
 func TestRoomIsGivenBackOnce(t *testing.T) {
 	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ln := LimitListener(inner).(*limitListener)
@@ -156,8 +157,9 @@ func (c *caller) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.h
 
 func (c *caller) Close() error { c.closed = true; return nil }
 
-// Room for a connection is made of the oldest idle one of the address that has the most, or comes with the
-// end of another connection or of an answer. Who waits for room hears of the end of the listener.
+// For a new connection, the listener closes the oldest idle connection of the address with the most
+// connections. If there is no idle connection, Accept waits until a connection or an answer ends. An Accept
+// that waits returns an error when the listener is closed.
 func TestRoomForANewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := callers{conns: make(chan net.Conn, 1)}
@@ -210,7 +212,7 @@ func TestRoomForANewConnection(t *testing.T) {
 	})
 }
 
-// A connection that ends before its first byte has ended, on a port with and without TLS.
+// On a port with TLS and clear text, a Read returns io.EOF if the connection ends before its first byte.
 func TestConnectionWithoutAByte(t *testing.T) {
 	near, far := net.Pipe()
 	far.Close()

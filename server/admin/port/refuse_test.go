@@ -24,7 +24,7 @@ func TestAnswerOfARefusal(t *testing.T) {
 	expect.Equal(t, got.Error, `no "<a>"`)
 }
 
-// What only reads is asked for by GET or HEAD, and what changes something by POST.
+// Reads admits only the methods GET and HEAD, and Posts admits only the method POST.
 func TestMethodsOfRequests(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT"} {
 		r, reads, posts := httptest.NewRequest(method, "/", nil), httptest.NewRecorder(), httptest.NewRecorder()
@@ -38,15 +38,15 @@ func TestMethodsOfRequests(t *testing.T) {
 	}
 }
 
-// Who has the super user's password sees all names, and who has no password some. A wrong password is
-// refused after a while, and told to who listens.
+// A caller with the super user's password sees all names, and a caller without a password sees some. A wrong
+// password is refused after a delay, and reported to the function that HearLogins got.
 func TestLogins(t *testing.T) {
 	super := Super(func(user, password string) bool { return user+" "+password == "super 1" })
 	for login, want := range map[string]struct {
 		user, heard string
-		code        int  // of what only the super user may do
+		code        int  // the status of a request that only the super user may make
 		all         bool // all names are seen
-		read        int  // of what all may read
+		read        int  // the status of a request that everyone may make
 	}{
 		"":               {code: 401},
 		"Basic super:1":  {code: 401},

@@ -30,7 +30,7 @@ func TestOutgoingIsBounded(t *testing.T) {
 	expect.Equal(t, o.all, maxOutgoing-maxOutgoingAddr, "after an answer")
 }
 
-// What an address has under way is forgotten with its last answer.
+// The count of an address is removed when its last answer ends.
 func TestAnswersOfAnAddressAreForgotten(t *testing.T) {
 	var o Outgoing
 	expect.That(t, o.take("a", 2) && o.take("a", 3), "no room")

@@ -7,15 +7,15 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// newShares returns shares of an address with so many connections at most, and 1000 bytes.
+// newShares returns shares that allow conns connections from one address, and 1000 bytes for it.
 func newShares(conns int) *Shares {
 	s := &Shares{Bytes: 1000}
 	s.SetConns(conns)
 	return s
 }
 
-// An address has a third of each second of the state lock; in a cluster of three, each server gives it a
-// third of that. Unused time does not accumulate.
+// An address has a third of each second of the state lock. In a cluster of three servers, it has a third of
+// that at each server. Unused time does not accumulate.
 func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
 	s := newShares(60)
 	for _, servers := range []int64{1, 3} {
@@ -60,7 +60,7 @@ func TestAddressIsPaidForTheTimeThatPassed(t *testing.T) {
 	for _, x := range []struct {
 		passed  time.Duration
 		servers int64
-		want    int64 // what is paid of very much
+		want    int64 // how much of a very large debt is paid
 	}{
 		{time.Millisecond - 1, 1, 0}, {time.Millisecond, 1, s.Of(time.Millisecond)}, {time.Second, 1, second},
 		{time.Second, 0, second}, {time.Second, 2, second / 2}, {time.Minute, 1, s.Of(time.Minute)},
@@ -84,7 +84,7 @@ func TestAddressIsPaidForTheTimeThatPassed(t *testing.T) {
 	}
 }
 
-// The bound of an address's memory: buffers count twice.
+// Buffers count twice toward the bound of an address's memory.
 func TestMemoryOfAnAddressUpToItsBound(t *testing.T) {
 	s, a := newShares(60), new(Account)
 	for _, x := range []struct {
@@ -121,7 +121,7 @@ func TestBoundChanges(t *testing.T) {
 		"an address has no bound again: want s.Of(time.Second) < 1<<30")
 }
 
-// An address pays for what it uses. Once it has used its burst it waits, the longer the more it owes.
+// An address whose debt exceeds its burst waits; a larger debt makes it wait longer.
 func TestAddressWaitsBeyondItsBurst(t *testing.T) {
 	s, a := newShares(60), new(Account)
 	const now = time.Second
@@ -144,7 +144,7 @@ func TestAddressWaitsBeyondItsBurst(t *testing.T) {
 	expect.Equal(t, a.Owed(), 0)
 }
 
-// The servers of the cluster are counted once in a second, and at once while none is known.
+// The servers of the cluster are counted once a second. They are counted at once if no count is known.
 func TestServersAreCountedOnceInASecond(t *testing.T) {
 	s := newShares(60)
 	for range 2 {

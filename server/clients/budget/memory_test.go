@@ -9,12 +9,12 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// conn is a connection with the state that the memory reads.
+// conn is a connection with the values that Memory reads.
 type conn struct {
 	own    Account
 	from   *Account // nil: own
 	number uint64
-	why    ends.Reason // why it was closed
+	why    ends.Reason // why the connection was closed
 }
 
 func (c *conn) Account() *Account {
@@ -40,7 +40,7 @@ func newMemory(limit, conns, perAddress int) *Memory {
 }
 
 // A connection gets memory up to the limit, including the last byte. A connection that is alone gets all that
-// it asks for. A request for less than before always succeeds.
+// it asks for. A request for fewer bytes than the connection has always succeeds.
 func TestMemoryIsGivenUpToItsBound(t *testing.T) {
 	m, a, b := newMemory(1000, -1, 0), new(conn), new(conn)
 	for i, x := range []struct {
@@ -88,7 +88,8 @@ func TestMemoryIsGivenUpToItsBound(t *testing.T) {
 	}
 }
 
-// The connection with the least progress is closed, if it could make some and had its time.
+// Slowest finds the connection without progress for the longest time, if it could make progress and had Grace
+// to do so.
 func TestSlowestConnectionIsFound(t *testing.T) {
 	m, a, b, c := newMemory(1000, -1, 0), new(conn), new(conn), new(conn)
 	now := m.Now()
@@ -139,7 +140,7 @@ func TestSlowestConnectionIsFound(t *testing.T) {
 // A connection makes progress when a frame begins or is complete, and when the client takes bytes.
 func TestProgressIsNoted(t *testing.T) {
 	m, c := newMemory(1000, 60, 1000), new(conn)
-	m.Partial(c, true) // holds nothing
+	m.Partial(c, true) // c has no memory yet
 	m.Moved(c, pace)
 	must.Equal(t, len(m.held), 0)
 	must.That(t, m.Try(c, Input, 10, false), "no memory")
@@ -165,7 +166,8 @@ func TestProgressIsNoted(t *testing.T) {
 	expect.That(t, since() > -time.Hour, "many bytes")
 }
 
-// Waiting connections get memory in order. A connection whose address has too much lets others pass.
+// Waiting connections get memory in order. A connection whose address has too much lets other connections
+// pass.
 func TestLineForMemory(t *testing.T) {
 	m, a, b, rich := newMemory(1010, 60, 600), new(conn), new(conn), new(conn)
 	must.That(t, m.Try(a, Input, 500, false),
@@ -208,7 +210,7 @@ func TestLineForMemory(t *testing.T) {
 	expect.Equal(t, len(m.line), 1, "%d wait: len(m.line)", len(m.line))
 	expect.Equal(t, m.used, 440+300+10+250+10)
 	rich.Account().SetWatches(0)
-	m.leave(none) // it has left
+	m.leave(none) // none has already left the line
 	if expect.Equal(t, len(m.line), 1, "%d wait: len(m.line)", len(m.line)) {
 		expect.That(t, !granted(own), "%d wait: want !granted(own)", len(m.line))
 	}
@@ -228,7 +230,7 @@ func TestLineForMemory(t *testing.T) {
 	}
 }
 
-// A portion is counted once, and once for each address; what an address may not have is not lent to it.
+// A portion counts once in total, and once for each address. An address gets no loan beyond its bound.
 func TestPortionsAreCountedOnce(t *testing.T) {
 	m, a, b := newMemory(100_000, 60, 50_000), new(conn), new(conn)
 	lend := func(c *conn, p *Portion, alone, free, room, own bool) *Loan {

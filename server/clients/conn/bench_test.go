@@ -19,7 +19,7 @@ func TestReadsDoNotAllocate(t *testing.T) {
 		{jute.OpGetData, wire.PathWatch("/short", false)},
 		{jute.OpExists, wire.PathWatch("/short", false)},
 		{jute.OpGetChildren2, wire.PathWatch("/", false)},
-		{jute.OpGetData, wire.PathWatch("/short", true)}, // the same watch again
+		{jute.OpGetData, wire.PathWatch("/short", true)}, // sets the same watch again
 		{jute.OpGetData, wire.PathWatch("/missing", true)},
 	} {
 		frame := wire.AppendRequest(nil, 1, req.op, req.body)[4:]
@@ -31,7 +31,7 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkHandle is the server's part of a read: no network, no client.
+// BenchmarkHandle measures the server's part of a read, without the network and the client.
 func BenchmarkHandle(b *testing.B) {
 	c := loose(b, stateWith(b))
 	one := wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/short", false))

@@ -23,17 +23,18 @@ import (
 // Events of a setWatches count among the frames that a connection may leave unread.
 func TestMissedEventsAreCountedAsFrames(t *testing.T) {
 	_, c := quiet(t, options.Options{MaxOutboxFrames: 3})
-	c.out.Hush() // no flusher is to come
+	c.out.Hush() // so that no flusher comes
 	u := &catchUp{c: c, open: true}
 	for n := range 5 {
-		c.out.Ignore(c.out.Look().Frames) // its client has taken nothing for this long
+		c.out.Ignore(c.out.Look().Frames) // its client has left these frames unread for stuckTime
 		expect.Equal(t, u.open, n <= 3, "open before event %d", n+1)
 		u.tell(jute.EventCreated, "/a")
 		expect.Equal(t, c.out.Look().Frames, min(n+1, 3), "frames behind event %d", n+1)
 	}
 }
 
-// The events of a long setWatches leave with the paths that have been compared: they do not wait for the rest.
+// The events of a long setWatches are sent as soon as their paths have been compared. They do not wait for
+// the rest of the frame.
 func TestMissedEventsLeaveInPieces(t *testing.T) {
 	s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
 	client, server := net.Pipe()
@@ -48,7 +49,7 @@ func TestMissedEventsLeaveInPieces(t *testing.T) {
 	c.from = new(address)
 	c.proof.IDs.Store(identity.Unproved("127.0.0.1", false))
 	c.replica = still{state.New("test")}
-	c.out.Hush() // no flusher is to come
+	c.out.Hush() // so that no flusher comes
 	u, path := newCatchUp(c, 0), "/"+strings.Repeat("p", 2000)
 	for first := true; first || u.n > 0; first = false {
 		must.That(t, u.add(&u.step.Data, path), "the connection ended: %v", c.out.Look().Why)
@@ -59,7 +60,7 @@ func TestMissedEventsLeaveInPieces(t *testing.T) {
 	client.Close()
 }
 
-// What a setWatches is read by, where it ends or lies.
+// A setWatches that ends too early, or whose lengths are wrong, is malformed.
 func TestPiecesOfASetWatches(t *testing.T) {
 	text := wire.Body{}.Long(1 << 40).Int(7).Str("/a").Int(-1)
 	for _, x := range []struct {

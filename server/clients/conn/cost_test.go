@@ -66,7 +66,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 		"the other is charged %d steps", good.Account.Owed())
 }
 
-// The watches of an address leave it less memory for frames. Other addresses keep their share.
+// Watches of an address reduce the memory that it may use for frames. Other addresses keep their share.
 func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler), MaxWatchBytesPerConn: 10 << 20})
 	conns := func(from *address) (list [3]*Conn) {
@@ -93,7 +93,7 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 		"%d bytes, after all was given back: bad[1].from.Account.Buffers()",
 		bad[1].from.Account.Buffers())
 
-	// Once the watches have fired, a waiting connection gets their memory.
+	// Once the watches have fired, a waiting connection gets the memory that they had.
 	granted := make(chan bool, 1)
 	go func() { granted <- s.Memory.Wait(bad[2], budget.Input, 4<<20) }()
 	select {
@@ -107,9 +107,9 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	}
 }
 
-// A request that waits for its address is counted once, however long it waits.
+// A request that waits because of its address's debt is counted once, however long it waits.
 func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the clock pays
+	synctest.Test(t, func(t *testing.T) { // the virtual clock pays the debt
 		s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from = new(address)
@@ -146,7 +146,7 @@ func TestBoundOfAnAddressChanges(t *testing.T) {
 	expect.Equal(t, from.Account.Owed(), 0, "it owes what it was trusted with")
 }
 
-// A request that waits for its address ends with its connection.
+// A request that waits because of its address's debt ends when its connection ends.
 func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	c.reader.arrived = s.Now()
@@ -177,8 +177,8 @@ func TestServersThatShareAreCounted(t *testing.T) {
 	expect.Equal(t, g.n.Load(), 1, "they are counted again at once: g.n.Load()")
 }
 
-// A connection may end after it got memory for a long reply and before the reply, during another write. Its
-// memory must be free then, also once that write has failed.
+// A connection may end between the grant of memory for a long reply and the reply, during another write.
+// After the end of that write, even if the write has failed, the memory must be free.
 func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	for name, end := range map[string]func(*Conn) bool{
 		"before": func(c *Conn) bool { c.out.Close(ends.Moved); return c.out.Reserve(1<<20, true) },
@@ -196,8 +196,8 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	}
 }
 
-// TestReservedMemoryIsThereBeforeTheStateLock: the answer to a multiRead allocates nothing of its size
-// while it holds the lock of the state.
+// A reply to a multiRead allocates nothing large under the state lock, because Reserve has allocated its
+// buffer.
 func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
 	s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
 	client, server := net.Pipe()
@@ -252,7 +252,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 		return least
 	}
 	var few, many time.Duration
-	for range 10 { // other programs may take the processor from either
+	for range 10 { // other programs may delay one of the two measurements
 		if few, many = told(jute.WorldAnyone), told(long); many <= 20*few {
 			return
 		}
@@ -267,7 +267,7 @@ func TestDebtsOutliveConnections(t *testing.T) {
 	must.That(t, s.add(c), "added")
 	owe(c.from, 1<<40)
 	c.finish(ends.Client)
-	s.wg.Done() // it has no goroutine
+	s.wg.Done() // the connection has no goroutine
 	expect.Equal(t, len(s.All()), 0, "connections")
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// What the first bytes say of a client that speaks another protocol.
+// The server recognises another protocol by the client's first bytes.
 func TestBeginningsOfOtherProtocols(t *testing.T) {
 	for first, want := range map[string]struct{ foreign, answered bool }{
 		"GET ": {true, true}, "POST": {true, true}, "HEAD": {true, true}, "PUT ": {true, true},
@@ -31,7 +31,7 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 		}
 	}
 	for n, want := range map[byte]ends.Reason{0: ends.Client,
-		1: ends.Length} { // of a length of 1 KiB and n bytes
+		1: ends.Length} { // a length of 1 KiB and n bytes
 		s, c := quiet(t, options.Options{})
 		client, server := net.Pipe()
 		c.out.NC = server

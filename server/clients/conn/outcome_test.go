@@ -20,11 +20,11 @@ func TestRequestsThatAreNotProposed(t *testing.T) {
 	expect.That(t, !c.propose(outbox.Pending{Xid: 1, Op: jute.OpSync}, state.Request{}), "it is proposed")
 	expect.Equal(t, c.out.Look().State, "dead", "c.out.Look().State")
 	expect.Equal(t, c.out.Look().Why, ends.Serving, "c.out.Look().Why")
-	c.replica = still{state.New("test")} // which panics
+	c.replica = still{state.New("test")} // a replica that panics at a proposal
 	expect.That(t, !c.propose(outbox.Pending{Xid: 2, Op: jute.OpSync}, state.Request{}),
 		"it is proposed, too late")
 	expect.Equal(t, c.out.Pending(), 1)
-	for _, ended := range []bool{false, true} { // a session that is not asked for is not counted
+	for _, ended := range []bool{false, true} { // a session whose request is not proposed is not counted
 		c = connFrom(s, c.from)
 		c.replica = refusing{still{state.New("test")}}
 		if ended { // the connection ends between the count and the proposal
@@ -42,7 +42,8 @@ func TestRequestsThatAreNotProposed(t *testing.T) {
 	expect.That(t, c.out.Look().Closing, "the end of a session: want c.out.Look().Closing")
 }
 
-// What an outcome does to the connection of its request.
+// A known outcome is answered. If the outcome is unknown or refused, the connection ends. The address pays
+// the real cost in place of the estimate.
 func TestOutcomes(t *testing.T) {
 	st := state.New("test")
 	for _, x := range []struct {
@@ -70,7 +71,7 @@ func TestOutcomes(t *testing.T) {
 		owe(c.from, 100)
 		c.out.Push(outbox.Pending{Xid: 3, Op: x.op, Est: 7})
 		x.out.Steps = 50
-		c.out.Hush() // no flusher is to come
+		c.out.Hush() // so that no flusher comes
 		if x.out.Unknown {
 			c.Done(&x.out, nil)
 		} else {

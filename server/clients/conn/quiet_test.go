@@ -43,14 +43,14 @@ func connFrom(s *Shared, from *address) *Conn {
 	return c
 }
 
-// newFrom returns a connection from a host that no server has registered.
+// newFrom returns a connection from a host, which is not registered yet.
 func newFrom(s *Shared, host string) *Conn {
 	c := newConn(s, &net.TCPConn{}, nil)
 	c.from.Host = host
 	return c
 }
 
-// glances counts the reads of the state.
+// glances counts the calls of View.
 type glances struct {
 	entrance.Replica
 	n atomic.Int64
@@ -61,15 +61,15 @@ func (g *glances) View(f func(*state.State)) {
 	g.Replica.View(f)
 }
 
-// owe makes an address owe exactly this number of steps.
+// owe makes an address owe exactly that number of steps.
 func owe(from *address, steps int64) { from.Account.Charge(steps - from.Account.Owed()) }
 
-// refusing is a replica that takes no requests.
+// refusing is a replica that refuses all requests.
 type refusing struct{ still }
 
 func (refusing) Propose(state.Request, state.Waiter) error { return errors.New("no") }
 
-// loose makes a connection with a session, over a state, that no goroutine serves.
+// loose makes a connection with a session, over the state st. No goroutine serves it.
 func loose(t testing.TB, st *state.State) *Conn {
 	a, b := net.Pipe()
 	t.Cleanup(func() { a.Close() })

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/tree/bounds"
 )
 
-// The answers to what clients ask of their watches.
+// The server answers addWatch, removeWatches and checkWatches as ZooKeeper does.
 func TestRequestsAboutWatches(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	st := state.New("test")

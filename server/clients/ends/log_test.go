@@ -29,7 +29,7 @@ func TestLogLinesCausedByInputAreBounded(t *testing.T) {
 	expect.Equal(t, l.Dropped(), 100-linesPerSecond, "dropped")
 }
 
-// The log leaves out repeated lines. The next line of that kind tells how many were left out.
+// The log leaves out repeated lines. The next line of that kind says how many were left out.
 func TestRepeatedLinesAreCounted(t *testing.T) {
 	var log must.Text
 	now := time.Duration(0)
@@ -79,7 +79,7 @@ func TestValuesOfLogLinesAreCut(t *testing.T) {
 		expect.Equal(t, more, x.more, "line %d at %v: more", i, x.at)
 		expect.Equal(t, ok, x.ok, "line %d at %v", i, x.at)
 	}
-	for i := range keptLines - 1 { // beside the one above
+	for i := range keptLines - 1 { // kinds in addition to the one above
 		must.Equal(t, len(l.kinds), 1+i)
 		l.admit(lineKind{msg: "of", addr: string(rune('a' + i))}, 1, time.Second)
 	}

@@ -12,7 +12,7 @@ import (
 
 type replica struct{ Replica }
 
-// Clients are served from when the replica serves and the server uses it, and all who wait learn of it.
+// Clients are served once the replica serves and the server uses it. All waiting callers then continue.
 func TestAnEntranceOpensToAllWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e Entrance
@@ -49,7 +49,7 @@ func TestAnEntranceOpensToAllWhoWait(t *testing.T) {
 	})
 }
 
-// Who waits at an entrance goes away when it gives up, and when the server stops.
+// A wait at an entrance ends when its context ends, and when the server stops.
 func TestAWaitAtAnEntranceEnds(t *testing.T) {
 	var e Entrance
 	ctx, cancel := context.WithCancel(t.Context())

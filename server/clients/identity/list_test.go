@@ -28,7 +28,7 @@ func TestWhoAmIShowsAddressesAsJavaDoes(t *testing.T) {
 	}
 }
 
-// A password's hash is not shown.
+// whoAmI does not show the hash of a password.
 func TestWhoAmIShowsNoSecret(t *testing.T) {
 	l := listOf("127.0.0.1")
 	must.That(t, l.Add(jute.ID{Scheme: Digest, ID: "bob:hash"}, Super{}), "it is refused")
@@ -46,7 +46,7 @@ func TestUnproved(t *testing.T) {
 	expect.That(t, slices.Contains(all, SuperID), "identities where none are: %v", all)
 }
 
-// A client may have a limited number of identities, of a limited length. A refused identity changes nothing.
+// The number and the length of a client's identities have bounds. A refused identity changes nothing.
 func TestIdentitiesUpToTheirBounds(t *testing.T) {
 	x509 := func(id string) jute.ID { return jute.ID{Scheme: X509, ID: id} }
 	l := listOf("127.0.0.1")
@@ -64,8 +64,8 @@ func TestIdentitiesUpToTheirBounds(t *testing.T) {
 	expect.That(t, !listOf("127.0.0.1").Add(x509(""), Super{}), "an empty identity is taken")
 }
 
-// Without required schemes every client is admitted. Otherwise it must have proved an identity of one of
-// them.
+// Without required schemes every client is admitted. Otherwise a client must have proved an identity of one
+// of the required schemes.
 func TestSchemesThatAreRequired(t *testing.T) {
 	for _, x := range []struct {
 		required []string

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// The input reads the kind of a frame from its first bytes, up to each bound.
+// Peek decides about a frame from its first bytes, exactly at each bound.
 func TestBeginningsOfFrames(t *testing.T) {
 	const limit = 1000
 	frame := func(length int, op jute.OpCode, have int) []byte {
@@ -26,7 +26,7 @@ func TestBeginningsOfFrames(t *testing.T) {
 	for _, x := range []struct {
 		name  string
 		bytes []byte
-		size  int // of the frame, -1: none
+		size  int // size of the frame; -1: none is returned
 		wait  bool
 		err   error
 		want  int
@@ -68,7 +68,7 @@ func TestBeginningsOfFrames(t *testing.T) {
 	}
 }
 
-// The test checks the size of the buffer for the next bytes.
+// The buffer for the next bytes has the right size for what has arrived and what the caller wants.
 func TestRoomForTheNextBytes(t *testing.T) {
 	for _, x := range []struct {
 		name             string

@@ -49,8 +49,8 @@ func TestOutboxIsHeldInSteps(t *testing.T) {
 	expect.Equal(t, o.why, ends.Slow, "more, by others: o.why")
 }
 
-// What is reserved for a reply is held in steps as well, behind what waits already, and in a buffer of its
-// own if the reply is built at once.
+// Memory that is reserved for a reply is also held in steps, in addition to the bytes that already wait. If
+// the reply is built at once, it has a buffer of its own.
 func TestReservedMemoryIsHeldInSteps(t *testing.T) {
 	for _, x := range []struct {
 		size, waits int
@@ -63,7 +63,7 @@ func TestReservedMemoryIsHeldInSteps(t *testing.T) {
 	} {
 		s, c := quiet(t, 0, 0, 0)
 		o := &c.Outbox
-		o.writing, o.flushing = x.waits, true // what waits is being written
+		o.writing, o.flushing = x.waits, true // the waiting bytes are being written
 		must.That(t, c.Reserve(x.size, x.now), "no memory")
 		expect.Equal(t, o.held, x.held, "%d bytes behind %d: o.held", x.size, x.waits)
 		expect.Equal(t, s.Memory.Used(), x.held,

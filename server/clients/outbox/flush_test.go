@@ -14,13 +14,13 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// sink takes what is written, up to a number of bytes at a time, until it fails.
+// sink accepts bytes until it fails, at most the number most in each write.
 type sink struct {
 	net.Conn
-	most    int // of a write; 0: any
+	most    int // bytes that a write accepts; 0: any number
 	fails   error
 	got     []byte
-	sizes   []int // of what was offered
+	sizes   []int // sizes of the writes
 	closed  int
 	halves  int // closed for writing
 	cannot  error
@@ -45,12 +45,13 @@ func (s *sink) CloseWrite() error                  { s.halves++; return s.cannot
 func (s *sink) SetWriteDeadline(time.Time) error   { return nil }
 func (s *sink) SetReadDeadline(at time.Time) error { s.reading = append(s.reading, at); return nil }
 
-// mute is a connection of which no side can be closed alone.
+// mute is a connection whose writing side cannot be closed alone.
 type mute struct{ *sink }
 
 func (mute) CloseWrite() {}
 
-// A flush writes the waiting bytes if no other flush does, and closes the writing side after the last frame.
+// A flush writes the waiting bytes unless another flush does. After the last frame it closes the writing
+// side.
 func TestFlushesOfAnOutbox(t *testing.T) {
 	for _, x := range []struct {
 		name     string
@@ -100,8 +101,8 @@ func TestFlushesOfAnOutbox(t *testing.T) {
 	}
 }
 
-// Long buffers are written in pieces. A client that takes a part of a piece continues; one whose write fails
-// is closed.
+// Long buffers are written in pieces. A client that accepts only a part of a piece stays. A client whose
+// write fails is closed.
 func TestBuffersAreWrittenInPieces(t *testing.T) {
 	const size = 3*writePiece + 5
 	for _, x := range []struct {
@@ -135,7 +136,7 @@ func TestBuffersAreWrittenInPieces(t *testing.T) {
 		expect.Equal(t, c.writing, 0, "%s: c.writing", x.name)
 		expect.Equal(t, len(c.unsent), 0, "%s: len(c.unsent)", x.name)
 	}
-	// A piece that a client takes of a long buffer is progress.
+	// Each piece of a long buffer that a client accepts counts as progress.
 	for n, progress := range map[int]bool{FlushSize: false, FlushSize + 1: true} {
 		s, c := quiet(t, 0, 0, 0)
 		c.NC = &sink{}

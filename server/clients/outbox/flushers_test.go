@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The connection that was touched first is written first, also while others are touched again and again.
+// The outbox that was touched first is written first, even while other outboxes are touched again and again.
 func TestNobodyWaitsForAFlusherBehindThoseWhoCameLater(t *testing.T) {
 	var f Flushers
 	conns := make([]*Outbox, 50)

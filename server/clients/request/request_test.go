@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/tree/bounds"
 )
 
-// What a request is charged before its outcome is known, by its length.
+// Before its outcome is known, a request is charged by its length.
 func TestRequestsAreChargedByTheirLength(t *testing.T) {
 	for _, x := range []struct {
 		op   jute.OpCode
@@ -27,7 +27,7 @@ func TestRequestsAreChargedByTheirLength(t *testing.T) {
 	}
 }
 
-// A setWatches is checked as a whole: each list is there, and each path in it.
+// A setWatches must be complete: its bytes must contain every list and every path of the list.
 func TestListsOfASetWatches(t *testing.T) {
 	for _, x := range []struct {
 		op   jute.OpCode

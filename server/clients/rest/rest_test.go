@@ -12,13 +12,13 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// sleeper is a connection as Rest knows it.
+// sleeper is a connection as Rest sees it.
 type sleeper struct {
 	place  Place
 	ended  bool
-	reads  string      // what a visit reads, and cannot answer
-	visits func()      // is called during a visit
-	rose   chan string // what it rose with
+	reads  string      // bytes that a visit reads and cannot answer
+	visits func()      // called during a visit
+	rose   chan string // what Rise was called with
 }
 
 func (s *sleeper) Place() *Place        { return &s.place }
@@ -32,7 +32,7 @@ func (s *sleeper) Visit(_ Poller, _ bool, buf []byte) (n int, err error) {
 }
 func (s *sleeper) Rise(read []byte, err error) { s.rose <- fmt.Sprint(string(read), err) }
 
-// poller tells of arrivals that a test makes.
+// poller reports the arrivals that a test makes.
 type poller struct {
 	arrives chan uint32
 	refuses bool
@@ -58,7 +58,8 @@ func (p *poller) Read(Sleeper, []byte) (n int, err error) { return 0, nil }
 func (p *poller) Close()                                  { close(p.arrives) }
 
 // A connection rests as long as each visit answers everything. It rises at the end of a visit that leaves
-// something unanswered, also if that arrived during the visit. It rises at once if nothing reports arrivals.
+// something unanswered, also if that has arrived during the visit. It rises at once if no poller can report
+// arrivals.
 func TestConnectionsRise(t *testing.T) {
 	for name, c := range map[string]struct {
 		reads string
@@ -68,7 +69,7 @@ func TestConnectionsRise(t *testing.T) {
 		"something to do": {"request", func(_ *Rest, _ *sleeper, arrives func()) { arrives() }, "request<nil>"},
 		"its end": {"", func(r *Rest, s *sleeper, arrives func()) {
 			arrives()
-			arrives() // the visit before is over
+			arrives() // the previous visit has ended
 			s.ended = true
 			r.Wake(s)
 		}, net.ErrClosed.Error()},
@@ -115,7 +116,8 @@ func TestConnectionsRise(t *testing.T) {
 	expect.That(t, !r.Park(refused), "it rests at a server that stops")
 }
 
-// A place of a connection that has left is given again, and all are forgotten when many are empty.
+// The slot of a connection that has left is given to another one. When many slots are empty, all slots are
+// dropped.
 func TestPlacesOfRestingConnections(t *testing.T) {
 	a, b, r := new(sleeper), new(sleeper), new(Rest)
 	one, ok := r.enter(a)
@@ -143,7 +145,7 @@ func TestPlacesOfRestingConnections(t *testing.T) {
 			expect.Equal(t, len(r.slots), 2, "place %d: len(r.slots)", again)
 		}
 	}
-	a.place.rests = true // the visit is over
+	a.place.rests = true // the visit has ended
 	for n, want := range map[int]int{fewSlots - 2: fewSlots, fewSlots - 1: 0} {
 		r.slots, r.free = nil, nil
 		var conns []*sleeper

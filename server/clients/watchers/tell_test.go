@@ -36,8 +36,8 @@ func heardOf(t *testing.T, c *Watcher) (list []string) {
 	return list
 }
 
-// Whatever is watched and changed, each connection gets the same events as if the server sent them one by
-// one: in order, each once, and none about a node that its client may not read.
+// For any watches and any changes, each connection gets the same events as if the server sent them one by
+// one: in order, each once, and no event of a node that its client may not read.
 func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 	acls := []*acl.Set{acl.New(jute.WorldAnyone), acl.New(jute.WorldAnyone)}
 	for i := range 3 {
@@ -59,7 +59,7 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 		for i := range conns {
 			conns[i] = connFrom(s, from)
 			ids := slices.Clone(*conns[i].IDs.Load())
-			for u := range r.IntN(8) { // few, or so many that answers are kept
+			for u := range r.IntN(8) { // few identities, or so many that mayRead keeps its answers
 				ids = append(ids, jute.ID{Scheme: "digest", ID: fmt.Sprint("user", 3*r.IntN(2)+u)})
 			}
 			conns[i].IDs.Store(&ids)
@@ -137,7 +137,8 @@ func TestNonReadersMakeRoomForEvents(t *testing.T) {
 	expect.Equal(t, c.Out.Look().Why, ends.Slow, "events beyond all bounds are kept: c.Out.Look().Why")
 }
 
-// A portion that is larger than all memory goes out when nothing else is held, so that its watchers get on.
+// A portion that is larger than all memory is sent if nothing else is held, so that its watchers get the
+// events.
 func TestPortionLargerThanAllMemoryGoesOutAlone(t *testing.T) {
 	for held, open := range map[int]bool{0: true, 1: false} {
 		s, c := quiet(t, Bounds{}, 0, 10_000)
@@ -154,7 +155,7 @@ func TestPortionLargerThanAllMemoryGoesOutAlone(t *testing.T) {
 	}
 }
 
-// Watches that fired are counted by the kind of their event.
+// The metrics count fired watches by the type of their event.
 func TestFiredWatchesAreCounted(t *testing.T) {
 	s, _ := quiet(t, Bounds{}, 0, 0)
 	m := s.outboxes.Metrics
@@ -179,7 +180,7 @@ func TestFiredWatchesAreCounted(t *testing.T) {
 	expect.Equal(t, m.WatchBytes.Load(), int64(size))
 }
 
-// An outbox that has heard events is written, and what waits in it is counted.
+// The flushers write an outbox that has got events, and the memory counts the bytes that wait in it.
 func TestToldOutboxesAreWrittenAndCounted(t *testing.T) {
 	s, c := quiet(t, Bounds{}, 0, 0)
 	path := "/" + strings.Repeat("x", 1000)

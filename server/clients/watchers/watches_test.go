@@ -17,9 +17,9 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// Each bound of watches holds for the watch that goes beyond it, and for none before.
+// Each bound refuses the first watch that exceeds it, and no watch before.
 func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
-	const each = 28 + 80 // a watch and its path
+	const each = 28 + 80 // memory of a watch and its path, without the length of the path
 	long := strings.Repeat("x", 1000)
 	add := func(s *Table, c *Watcher, n, size int) {
 		for range n {
@@ -29,9 +29,9 @@ func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
 	for _, x := range []struct {
 		name   string
 		o      Bounds
-		n      int // watches of 100 bytes with their paths that the connection has
-		size   int // of their paths
-		others int // watches of 1 KiB that another connection from another address has
+		n      int // number of watches that the connection has
+		size   int // length of their paths
+		others int // number of watches of 1 KiB of another connection from another address
 		path   string
 		want   bool
 	}{
@@ -64,7 +64,8 @@ func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
 	}
 }
 
-// What the connections from one address have is added up when one has grown by another step.
+// The memory of all watches of an address is counted again when a connection's watches have grown by another
+// step.
 func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 	s, a := quiet(t, Bounds{}, 0, 0)
 	b := connFrom(s, a.From)
@@ -99,7 +100,8 @@ func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 	expect.Equal(t, s.table.Count()+int(s.table.Bytes()), 0)
 }
 
-// An address is added up again when a connection ends that has grown by a whole step.
+// The memory of an address is counted again when a connection ends whose watches have grown by at least a
+// step.
 func TestStepOfWatchesGoesWithItsConnection(t *testing.T) {
 	for bytes, left := range map[int]int64{watchStep: 0, watchStep - 1: 99} {
 		s, c := quiet(t, Bounds{}, 0, 0)
@@ -125,13 +127,14 @@ func TestVeryManyWatchesGoWithTheirConnection(t *testing.T) {
 	expect.Equal(t, s.table.Count(), 0, "watches after a reset")
 }
 
-// A change that an address hears of costs it at least one step, plus one for each tellBytes of the events. An
-// address that owes much gets no events, and its watching connections are closed.
+// A change costs an address at least one step if the address gets one of its events, plus one step for each
+// tellBytes of the events. An address that owes too much gets no events, and its watching connections are
+// closed.
 func TestEventsAreCharged(t *testing.T) {
 	long := "/" + strings.Repeat("x", 2*tellBytes-1)
 	for _, x := range []struct {
 		name string
-		owed int64 // beyond debtTime
+		owed int64 // debt beyond the share of budget.Debt
 		path string
 		kind watches.Kind
 		open bool
@@ -170,7 +173,7 @@ func TestEventsAreCharged(t *testing.T) {
 	}
 }
 
-// Operators and clients are told who watches what.
+// The table finds and counts the watches of a connection and the connections that watch a path.
 func TestWatchesAreFoundAndCounted(t *testing.T) {
 	s, a := quiet(t, Bounds{}, 0, 0)
 	b := connFrom(s, new(Address))

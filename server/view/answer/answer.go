@@ -28,9 +28,9 @@ type Session struct {
 	Server    uint32 `json:"server"` // the server of its newest connection
 	TimeoutMS int32  `json:"timeoutMs"`
 	Created   int64  `json:"created"`
-	Nodes     int    `json:"nodes"` // ephemeral
+	Nodes     int    `json:"nodes"` // number of ephemeral nodes
 	Connected bool   `json:"connected"`
-	Conn      *Conn  `json:"connection,omitempty"` // its connection, if it is to this server
+	Conn      *Conn  `json:"connection,omitempty"` // nil unless the client is connected to this server
 }
 
 // Conn describes a client's connection to this server.
@@ -57,7 +57,7 @@ type OneSession struct {
 	Holds     []Role   `json:"holds"`
 	WaitsFor  []Role   `json:"waitsFor"`
 	Paths     []string `json:"paths"`            // some of its ephemeral nodes
-	Hidden    int      `json:"hidden,omitempty"` // how many nodes not every client may list
+	Hidden    int      `json:"hidden,omitempty"` // number of nodes that not every client may list
 	Truncated string   `json:"truncated,omitempty"`
 }
 
@@ -95,7 +95,7 @@ type Top struct {
 	Note      string  `json:"note"`
 	Clients   []Busy  `json:"clients"`          // by address
 	Watched   []Busy  `json:"watched"`          // paths by watches
-	Hidden    int     `json:"hidden,omitempty"` // paths that not every client may list, with as many watches
+	Hidden    int     `json:"hidden,omitempty"` // paths left out of Watched: not every client may list them
 	Truncated string  `json:"truncated,omitempty"`
 }
 

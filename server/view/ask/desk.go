@@ -23,8 +23,8 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// Version is the version of the answers. It changes when a field changes its
-// meaning or goes; fields may be added.
+// Version is the version of the answers. It changes when a field changes its meaning or is removed, but not
+// when a field is added.
 const Version = 1
 
 // A desk builds at most costlyAtOnce costly answers at a time, each within CostlyTime.
@@ -35,7 +35,7 @@ const (
 
 // Desk takes the questions of operators and sends the answers. Any goroutine may use it.
 type Desk struct {
-	authorize port.Super // checks the users that may see all names; nil: there are none
+	authorize port.Super // checks the users that may see all names; nil: there are no such users
 	showAll   bool       // every client sees all names
 	status    func(report.Need) *report.Status
 	costly    chan struct{}
@@ -75,8 +75,8 @@ func (d *Desk) Answer(f Answerer) http.Handler {
 	})
 }
 
-// InTurn calls f for a GET request, a few at a time, within CostlyTime. For other methods it returns an error
-// that names what.
+// InTurn calls f for a GET request, a few at a time, within CostlyTime. For another method it answers with an
+// error that contains the argument what.
 func (d *Desk) InTurn(w http.ResponseWriter, r *http.Request, what string,
 	f func(context.Context, http.ResponseWriter)) {
 	if no := port.Reads(w, r, what); no != nil {

@@ -13,9 +13,9 @@ type Query struct {
 	Name   string
 	Values url.Values
 	All    bool     // names that not every client may list are shown, too
-	OfPage bool     // the parameters are those of the page, which has further ones
+	OfPage bool     // the parameters come from the page, which also has parameters of its own
 	known  []string // the parameters that were read
-	err    error    // the first thing that is wrong with them
+	err    error    // the first error in the parameters
 }
 
 // Path returns the path of the node that the query names.
@@ -38,7 +38,7 @@ func (q *Query) Text(name string) string {
 	return q.Values.Get(name)
 }
 
-// Refuse says what is wrong with the parameters, unless something else is already.
+// Refuse records what is wrong with the parameters, unless an earlier error is already recorded.
 func (q *Query) Refuse(format string, args ...any) {
 	if q.err == nil {
 		q.err = BadRequest(format, args...)
@@ -101,7 +101,7 @@ type Page struct {
 	Next   *int `json:"next,omitempty"` // offset of the next part
 }
 
-// MaxPage is how many entries a part has at most.
+// MaxPage is the limit of entries in a part.
 const MaxPage = 1000
 
 // Part returns which part of a list the query asks for.

@@ -11,12 +11,12 @@ func BadRequest(format string, args ...any) error {
 	return port.Refuse(http.StatusBadRequest, format, args...)
 }
 
-// NotFound refuses a question about what is not there.
+// NotFound refuses a question about something that does not exist.
 func NotFound(format string, args ...any) error {
 	return port.Refuse(http.StatusNotFound, format, args...)
 }
 
-// Conflict refuses what the present state does not allow.
+// Conflict refuses a request that the present state does not allow.
 func Conflict(format string, args ...any) error {
 	return port.Refuse(http.StatusConflict, format, args...)
 }

@@ -1,5 +1,5 @@
 // Package look looks at the locks and sessions of a server's state, in bounded pieces. One scan of all locks
-// serves all who ask until the state has changed and the scan is old. A costly scan serves for longer.
+// serves many requests, until the state has changed or the scan is old. A costly scan serves for longer.
 package look
 
 import (
@@ -65,7 +65,7 @@ type Scan struct {
 	Took      time.Duration
 	Locks     []recipe.Queue
 	unlisted  int            // ephemeral nodes of locks that not every client may list
-	listed    []recipe.Queue // the locks that every client may list; nil if that is all of them
+	listed    []recipe.Queue // the locks that every client may list; nil if every client may list all locks
 	Total     int            // ephemeral nodes
 	Truncated bool
 	// noPrefixes says that not every client may list the children of the root.
@@ -106,9 +106,9 @@ type scans struct {
 	drop   *time.Timer
 }
 
-// How long a scan serves: at most freshFor while nothing has changed, otherwise costShare times as long as it
-// took. So scanning costs a small part of one processor for any number of requests. View drops a scan after
-// keepScan.
+// How long a scan serves: for costShare times as long as it took, and while nothing has changed, for at least
+// FreshFor. So scanning costs a small part of one processor for any number of requests. A scan that no
+// request has replaced is dropped after keepScan.
 const (
 	FreshFor  = 5 * time.Second // watches change without a zxid
 	costShare = 10
@@ -248,7 +248,7 @@ func (l *Looker) Confirmed(g *recipe.Graph) *recipe.Graph {
 		for i := range g.Edges {
 			e := &g.Edges[i]
 			if !e.Cycle || checked > most {
-				return // cycles first
+				return // the edges of cycles come first
 			}
 			checked++
 			q := recipe.Lock{Path: e.Path}
