@@ -29,7 +29,7 @@ type Clients struct {
 }
 
 // Init makes the zero value ready for use. start is the moment at which the server's clock was zero, and wall
-// is the clock that people see. If follow is not nil, it gets every answered request; see Followed.
+// is the clock that people see. If follow is not nil, it gets every request; see Followed.
 func (c *Clients) Init(m *metrics.Set, start time.Time, wall func() time.Time, follow func(*Request)) {
 	c.metrics, c.start, c.wall, c.follow, c.ended.news = m, start, wall, follow, make(chan struct{}, 1)
 }
@@ -45,9 +45,9 @@ func (c *Clients) Begin(op jute.OpCode, body []byte) *Request {
 	return &Request{Op: op, Body: body}
 }
 
-// Followed passes an answered request to the function that Init got. It runs before the answer leaves,
-// perhaps under the state lock, so that function must not block. The request's slices are valid only during
-// the call.
+// Followed passes a request to the function that Init got: before the answer leaves, or when a request was
+// carried out whose connection has ended. Perhaps it runs under the state lock, so that function must not
+// block. The request's slices are valid only during the call.
 func (c *Clients) Followed(r *Request) { c.follow(r) }
 
 // ConnEnded counts a connection that had a session.

@@ -54,14 +54,18 @@ func (c *Conn) readAnswered(xid int32, op jute.OpCode, zxid int64, code jute.Err
 // applied counts one request that was answered from the log. The outbox is locked.
 func (c *Conn) applied(p outbox.Pending, out *state.Outcome) {
 	now := c.shared.batchTime(out)
-	if p.Followed != nil {
-		p.Followed.Logged = now
-	}
-	c.answered(p, out, now)
+	c.count(p, out, now)
+	c.followApplied(p, out, now)
 }
 
-// answered counts one request that was answered at now. The outbox is locked.
+// answered counts one request that was answered at now, without the log. The outbox is locked.
 func (c *Conn) answered(p outbox.Pending, out *state.Outcome, now time.Duration) {
+	c.count(p, out, now)
+	c.follow(p.Followed, p.Xid, out, now)
+}
+
+// count adds one answered request to the figures. The outbox is locked.
+func (c *Conn) count(p outbox.Pending, out *state.Outcome, now time.Duration) {
 	d := max(now-p.At, 0)
 	c.out.Stat.Last(p.Xid, p.Op, out.Zxid)
 	c.out.Stat.Took(1, d, now)
@@ -71,7 +75,14 @@ func (c *Conn) answered(p outbox.Pending, out *state.Outcome, now time.Duration)
 	case request.Write, request.Close:
 		m.UpdateLatency.ObserveTime(d)
 	}
-	c.follow(p.Followed, p.Xid, out, now)
+}
+
+// followApplied is follow for a request that was applied at the time logged.
+func (c *Conn) followApplied(p outbox.Pending, out *state.Outcome, logged time.Duration) {
+	if p.Followed != nil {
+		p.Followed.Logged = logged
+		c.follow(p.Followed, p.Xid, out, logged)
+	}
 }
 
 // follow completes a request that a log records, and passes it on.

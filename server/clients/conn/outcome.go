@@ -35,6 +35,9 @@ func (c *Conn) Done(out *state.Outcome, st *state.State) {
 // done appends the reply to p. The outbox is locked.
 func (c *Conn) done(p outbox.Pending, out *state.Outcome) {
 	o := &c.out
+	if out.Divided {
+		c.shared.Counts.Divided.Add(1)
+	}
 	switch {
 	case out.Unknown:
 		o.Die(ends.Unknown)
@@ -43,7 +46,9 @@ func (c *Conn) done(p outbox.Pending, out *state.Outcome) {
 		o.Die(ends.Gone)
 		c.follow(p.Followed, p.Xid, out, c.shared.Now())
 	case p.Op == state.OpBarrier: // a barrier has no reply; the read after it has
-	case c.out.Accepts():
+	case !c.out.Accepts(): // the client learns nothing, but the logs tell of what was done
+		c.followApplied(p, out, c.shared.batchTime(out))
+	default:
 		b, at := o.BeginReply(p.Xid, out.Zxid, len(out.Reply))
 		if out.Code == jute.OK {
 			b = append(b, out.Reply...)
@@ -51,9 +56,6 @@ func (c *Conn) done(p outbox.Pending, out *state.Outcome) {
 		o.EndReply(b, at, out.Code)
 		c.out.Grown(true)
 		c.applied(p, out)
-		if out.Divided {
-			c.shared.Counts.Divided.Add(1)
-		}
 		if p.Op == jute.OpCloseSession {
 			o.End(ends.Session)
 		}
@@ -83,7 +85,8 @@ func (c *Conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 	o := &c.out
 	o.Lock()
 	defer o.Unlock()
-	if !c.out.Accepts() {
+	if !c.out.Accepts() { // the client learns nothing, but the logs tell of what was done
+		c.follow(c.reader.followed, xid, &state.Outcome{Code: code, Zxid: zxid}, c.shared.Now())
 		return false
 	}
 	b, at := o.BeginReply(xid, zxid, len(record))

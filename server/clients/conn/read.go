@@ -332,5 +332,14 @@ func (c *Conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) 
 	case !c.shared.Watches.Find(&c.watcher, op, w.Path, which):
 		code = jute.NoWatcher
 	}
-	return open && c.reply(xid, op, st.Zxid(), code, record)
+	o := &c.out
+	o.Lock()
+	defer o.Unlock()
+	if !open || !o.Accepts() {
+		return false
+	}
+	b, at := o.BeginReply(xid, st.Zxid(), len(record))
+	o.EndReply(append(b, record...), at, code)
+	c.readAnswered(xid, op, st.Zxid(), code, record)
+	return true
 }

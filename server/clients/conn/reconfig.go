@@ -45,6 +45,7 @@ func (c *Conn) reconfig(xid int32, body []byte) bool {
 	}
 	if !known {
 		c.out.Close(ends.Unknown)
+		c.follow(c.reader.followed, xid, &state.Outcome{Unknown: true}, c.shared.Now())
 		return false
 	}
 	var record []byte

@@ -18,10 +18,11 @@ func (c *Conn) handle(frame []byte) bool {
 	xid, op, body := inbox.Header(frame)
 	class := request.Of(op)
 	c.reader.idle = class == request.Ping
-	if class != request.Read { // the method run counts the reads that it answers
+	away := class != request.Auth && class != request.SASL && !c.admitted()
+	if class != request.Read || away { // the method run counts the reads that it answers
 		c.seen(1, op, body)
 	}
-	if class != request.Auth && class != request.SASL && !c.admitted() {
+	if away {
 		return c.turnAway(xid)
 	}
 	switch class {

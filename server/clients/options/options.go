@@ -82,7 +82,7 @@ type Options struct {
 	// Reconfigure carries out the operation reconfig; nil: the server answers RECONFIGDISABLED.
 	Reconfigure Reconfigure
 
-	// Follow, if set, gets every request when it is answered; see observe.Clients.Followed.
+	// Follow, if set, gets every request when its outcome is known; see observe.Clients.Followed.
 	Follow func(*observe.Request)
 	// Ended, if set, gets the end of every session, with the events of the nodes that it removed.
 	// It must not block.
