@@ -11,6 +11,8 @@ import (
 // them. While a write waits, a second copy of its data would take memory that no client's account counts.
 func WithoutData(op jute.OpCode, body []byte) []byte {
 	switch op {
+	case jute.OpMulti:
+		return partsWithoutData(body)
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpSetData:
 	default:
 		return bytes.Clone(body)
@@ -23,6 +25,35 @@ func WithoutData(op jute.OpCode, body []byte) []byte {
 	kept := make([]byte, 0, len(body)-(end-path)+4)
 	kept = jute.AppendBuffer(append(kept, body[:path]...), []byte{})
 	return append(kept, body[end:]...)
+}
+
+// partsWithoutData copies a multi without the data in its operations. What follows an operation that cannot be
+// read is kept unchanged, so the copy is refused as the request is.
+func partsWithoutData(body []byte) (kept []byte) {
+	var r jute.CreateRequest
+	from := 0
+	for d := jute.NewDecoder(body); ; {
+		h := d.MultiHeader()
+		path := after(body, d.Offset())
+		switch h.Type {
+		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+			d.ReadCreate(h.Type, &r)
+		case jute.OpSetData:
+			d.SetDataRequest()
+		case jute.OpDelete, jute.OpCheck:
+			d.PathVersion()
+			path = -1
+		default: // the end, or an operation that no multi may have
+			return append(kept, body[from:]...)
+		}
+		if h.Done || d.Err() != nil {
+			return append(kept, body[from:]...)
+		}
+		if path >= 0 {
+			kept = jute.AppendBuffer(append(kept, body[from:path]...), []byte{})
+			from = after(body, path)
+		}
+	}
 }
 
 // after returns the end of the text that begins at a place of a body. It returns -1 if the body is too short, or

@@ -3,6 +3,7 @@ package observe
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -44,4 +45,45 @@ func TestLogsKeepNoData(t *testing.T) {
 	}
 	path := wire.PathVersion("/c", -1)
 	expect.Equal(t, string(WithoutData(jute.OpDelete, path)), string(path), "a delete is kept")
+}
+
+// Of a multi, too, logs keep no data. What they keep is read as the whole multi is, wherever it is damaged.
+func TestLogsKeepNoDataOfMultis(t *testing.T) {
+	data := make([]byte, 100_000)
+	read := func(body []byte) (text string) {
+		d := jute.NewDecoder(body)
+		for h := d.MultiHeader(); !h.Done && d.Err() == nil; h = d.MultiHeader() {
+			switch h.Type {
+			case jute.OpCreate, jute.OpCreateTTL:
+				r := d.CreateRequest(h.Type)
+				text += fmt.Sprintln(h.Type, r.Path, r.NoPath, r.ACL, r.Flags, r.TTL)
+			case jute.OpSetData:
+				r := d.SetDataRequest()
+				text += fmt.Sprintln(h.Type, r.Path, r.NoPath, r.Version)
+			default:
+				r := d.PathVersion()
+				text += fmt.Sprintln(h.Type, r.Path, r.NoPath, r.Version)
+			}
+		}
+		return text + fmt.Sprint(d.Err())
+	}
+	multi := func(data []byte) []byte {
+		return wire.Multi(
+			wire.Op{Type: jute.OpCheck, Body: wire.PathVersion("/a", 3)},
+			wire.Op{Type: jute.OpCreate, Body: wire.Create("/b", data, jute.WorldAnyone, 1)},
+			wire.Op{Type: jute.OpDelete, Body: wire.PathVersion("/c", -1)},
+			wire.Op{Type: jute.OpSetData, Body: wire.SetData("/d", data, 7)},
+			wire.Op{Type: jute.OpCreateTTL, Body: wire.CreateTTL("/e", data, jute.WorldAnyone, 5, 9)})
+	}
+	kept := WithoutData(jute.OpMulti, multi(data))
+	expect.That(t, len(kept) < 400, "%d bytes are kept", len(kept))
+	expect.Equal(t, read(kept), read(multi(data)))
+	whole := multi([]byte("data"))
+	for n := range len(whole) {
+		expect.Equal(t, read(WithoutData(jute.OpMulti, whole[:n])), read(whole[:n]), "the first %d bytes", n)
+		broken := bytes.Clone(whole)
+		broken[n] ^= 0xff
+		expect.Equal(t, read(WithoutData(jute.OpMulti, broken)), read(broken), "byte %d is another", n)
+	}
+	expect.Equal(t, string(WithoutData(jute.OpMulti, nil)), "", "an empty multi")
 }

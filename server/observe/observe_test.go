@@ -272,7 +272,8 @@ func TestPathsOfRequests(t *testing.T) {
 		switch op {
 		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpExists,
 			jute.OpGetData, jute.OpSetData, jute.OpGetACL, jute.OpSetACL, jute.OpGetChildren, jute.OpGetChildren2,
-			jute.OpSync:
+			jute.OpSync, jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches, jute.OpGetEphemerals,
+			jute.OpGetAllChildrenNumber:
 			want = "/a"
 		}
 		expect.Equal(t, (&Request{Op: op, Body: one}).Path(), want, "%s %v", name, op)

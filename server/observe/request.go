@@ -48,7 +48,8 @@ func pathOf(op jute.OpCode, body []byte) string {
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpExists,
 		jute.OpGetData, jute.OpSetData, jute.OpGetACL, jute.OpSetACL, jute.OpGetChildren, jute.OpGetChildren2,
-		jute.OpSync:
+		jute.OpSync, jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches, jute.OpGetEphemerals,
+		jute.OpGetAllChildrenNumber:
 		d := jute.NewDecoder(body)
 		if path, ok := d.String(); ok && d.Err() == nil {
 			return path
