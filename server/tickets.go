@@ -56,12 +56,8 @@ func (i *Instance) leaderTime() time.Time {
 	return i.o.Now()
 }
 
-func (i *Instance) auditTicket(operation string, ids []jute.ID, ip, path string, ok bool) {
-	e := audit.Event{IDs: ids, IP: ip, Operation: operation, Path: path}
-	if !ok {
-		e.Result = "failure"
-	}
-	i.o.Audit.Add(&e)
+func (i *Instance) auditTicket(operation string, ids []jute.ID, ip, path, result string) {
+	i.o.Audit.Add(&audit.Event{IDs: ids, IP: ip, Operation: operation, Path: path, Result: result})
 }
 
 // TicketAddr returns the bound address of the port for tickets. It returns "" if the server has no such port.

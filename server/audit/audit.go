@@ -65,7 +65,7 @@ func (l *Log) Reopen() { l.sink.reopenLog() }
 
 // Close writes the lines that wait.
 func (l *Log) Close() {
-	l.Add(&Event{User: l.owner, Operation: "serverStop", Result: "invoked"})
+	l.Add(&Event{User: l.owner, Operation: "serverStop", Result: invoked})
 	l.sink.close()
 }
 
@@ -84,7 +84,11 @@ func (l *Log) Figures() Figures {
 	return Figures{l.sink.written, l.sink.lost, l.sink.lostAt, l.sink.problem, l.sink.outgrows}
 }
 
-const failure = "failure"
+// The results beside success.
+const (
+	failure = "failure"
+	invoked = "invoked" // whether it is done is not known
+)
 
 // Event is one line of the log. Empty fields are omitted.
 type Event struct {
@@ -93,6 +97,7 @@ type Event struct {
 	IDs       []jute.ID // the user's identities, in place of User
 	Operation string
 	Path      string // path of the node
+	whole     int    // how many bytes the path has, if Path is only its beginning
 	Type      string // type of a created node
 	ACL       string
 	Request   string // an operator's request over HTTP, or the rule that refused a client's request
@@ -140,12 +145,14 @@ func appendEvent(b []byte, e *Event) []byte {
 	}
 	name("user")
 	b = appendClean(appendUsers(b, e.IDs), e.User)
-	for _, f := range [...]struct{ name, value string }{{"ip", e.IP}, {"operation", e.Operation},
-		{"znode", e.Path},
-		{"znode_type", e.Type}, {"acl", e.ACL}, {"request", e.Request}, {"result", cmp.Or(e.Result, "success")}} {
+	for _, f := range [...]struct {
+		name, value string
+		whole       int
+	}{{"ip", e.IP, 0}, {"operation", e.Operation, 0}, {"znode", e.Path, e.whole}, {"znode_type", e.Type, 0},
+		{"acl", e.ACL, 0}, {"request", e.Request, 0}, {"result", cmp.Or(e.Result, "success"), 0}} {
 		if f.value != "" {
 			name(f.name)
-			b = appendClean(b, f.value)
+			b = appendPart(b, f.value, max(f.whole, len(f.value)))
 		}
 	}
 	return append(b, '\n')
@@ -157,8 +164,11 @@ const maxValue = 1 << 10
 
 // appendClean appends a value without its control characters, which could end a field or a line, or control
 // the terminal of a reader.
-func appendClean(b []byte, s string) []byte {
-	if n := len(s); n > maxValue {
+func appendClean(b []byte, s string) []byte { return appendPart(b, s, len(s)) }
+
+// appendPart is appendClean for the beginning of a value that has n bytes.
+func appendPart(b []byte, s string, n int) []byte {
+	if n > maxValue {
 		cut := maxValue
 		for cut > maxValue-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
 			cut--
@@ -200,6 +210,7 @@ func appendUsers(b []byte, ids []jute.ID) []byte {
 // options.Options.Ended.
 func (l *Log) Ended(session int64, events []tree.Event) {
 	var paths []string // copy the paths, because the list of events belongs to the caller
+	var whole []int    // how many bytes they have
 	size := 0
 	for i := range events {
 		if events[i].Type == jute.EventDeleted {
@@ -207,8 +218,8 @@ func (l *Log) Ended(session int64, events []tree.Event) {
 			if len(path) > 2*maxValue {
 				path = strings.Clone(path[:2*maxValue])
 			}
-			paths = append(paths, path)
-			size += len(path) + 16
+			paths, whole = append(paths, path), append(whole, len(events[i].Path))
+			size += len(path) + 24
 		}
 	}
 	if len(paths) == 0 {
@@ -219,7 +230,7 @@ func (l *Log) Ended(session int64, events []tree.Event) {
 	l.sink.mu.Unlock()
 	l.sink.addBulk(bulk{len(paths), size, func(b []byte, line int) []byte {
 		return appendEvent(append(b, at...), &Event{Session: session, User: l.owner, Path: paths[line],
-			Operation: "ephemeralZNodeDeletionOnSessionCloseOrExpire"})
+			whole: whole[line], Operation: "ephemeralZNodeDeletionOnSessionCloseOrExpire"})
 	}})
 }
 
@@ -227,7 +238,10 @@ func (l *Log) Ended(session int64, events []tree.Event) {
 // It can be options.Options.Follow.
 func (l *Log) Request(r *observe.Request) {
 	e := Event{Session: r.Session, IP: r.Addr, IDs: r.IDs}
-	if r.Code != jute.OK || r.Refused || r.Unknown {
+	switch {
+	case r.Unknown: // it may have been carried out, or still be
+		e.Result = invoked
+	case r.Code != jute.OK || r.Refused:
 		e.Result = failure
 	}
 	if r.Divided { // the code in the reply is the code for a missing right

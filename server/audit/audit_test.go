@@ -245,7 +245,11 @@ func TestEachChangeHasItsLine(t *testing.T) {
 	}{
 		{jute.OpSetData, set, ok, "setData\tznode=/a\tresult=success"},
 		{jute.OpSetData, set, state.Outcome{Refused: true}, "setData\tznode=/a\tresult=failure"},
-		{jute.OpSetData, set, state.Outcome{Unknown: true}, "setData\tznode=/a\tresult=failure"},
+		{jute.OpSetData, set, state.Outcome{Unknown: true}, "setData\tznode=/a\tresult=invoked"},
+		{jute.OpCreate, create(3), state.Outcome{Unknown: true},
+			"create\tznode=/a\tznode_type=ephemeral_sequential\tresult=invoked"},
+		{jute.OpMulti, multi, state.Outcome{Unknown: true}, "multiOperation\tresult=invoked"},
+		{jute.OpReconfig, nil, state.Outcome{Unknown: true}, "reconfig\tresult=invoked"},
 		{jute.OpSetData, set[:5], ok, ""},
 		{jute.OpSetData, set, made, "setData\tznode=/a\tresult=success"},
 		{jute.OpSetACL, wire.SetACL("/a", acl, -1), ok,
@@ -287,7 +291,8 @@ func TestNodesOfEndedSessionsHaveLines(t *testing.T) {
 	l := opened(t, file)
 	l.Ended(0x1f, []tree.Event{{Type: jute.EventDeleted, Path: "/a"},
 		{Type: jute.EventChildrenChanged, Path: "/"},
-		{Type: jute.EventDeleted, Path: "/b"}})
+		{Type: jute.EventDeleted, Path: "/b"},
+		{Type: jute.EventDeleted, Path: "/" + strings.Repeat("x", 5*maxValue)}})
 	l.Close()
 	who := "zlockd"
 	if u, err := user.Current(); err == nil {
@@ -296,8 +301,10 @@ func TestNodesOfEndedSessionsHaveLines(t *testing.T) {
 	const what = "\toperation=ephemeralZNodeDeletionOnSessionCloseOrExpire\tznode="
 	expect.List(t, lines(t, file), []string{
 		"session=0x1f\tuser=" + who + what + "/a\tresult=success",
-		"session=0x1f\tuser=" + who + what + "/b\tresult=success"})
-	expect.Equal(t, l.Figures(), Figures{Written: 4})
+		"session=0x1f\tuser=" + who + what + "/b\tresult=success",
+		"session=0x1f\tuser=" + who + what + "/" + strings.Repeat("x", maxValue-1) +
+			"...(5121 bytes)\tresult=success"})
+	expect.Equal(t, l.Figures(), Figures{Written: 5})
 }
 
 // Lines carry the time at which they were added, to the millisecond.

@@ -71,14 +71,15 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		o.Node, o.Data = q.node(q.Layout, c.role)
 		at := time.Now()
 		out, err := s.do(ctx, o.Open(q.IDs))
-		if err != nil {
+		if err != nil { // a repeated request may find the ticket open, and then writes no line
+			s.audit("openTicket", q, resultUnsure)
 			return false, nil, err
 		}
 		switch out.Code {
 		case jute.OK:
 			if opened = len(out.Reply) == 0; opened {
 				s.noteConfirmed(out.Session.ID, at)
-				s.audit("openTicket", q, true)
+				s.audit("openTicket", q, resultDone)
 			}
 			return opened, nil, nil
 		case jute.BadVersion:
@@ -91,7 +92,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		case jute.SessionExpired:
 			return false, nil, nil // the next look at the state shows why
 		}
-		s.audit("openTicket", q, false)
+		s.audit("openTicket", q, resultFailed)
 		return false, refusal(&out), nil
 	}
 	return false, fail(http.StatusServiceUnavailable, "busy",

@@ -197,6 +197,7 @@ func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (wi
 		out, err := s.do(ctx, d.Request(q.IDs))
 		switch {
 		case err != nil:
+			s.audit("draw", q, resultUnsure)
 			return window.Drawn{}, unavailable(err)
 		case out.Code == jute.Unimplemented:
 			if err := (*s.node.Load()).AllowTickets(ctx); err != nil {
@@ -204,7 +205,7 @@ func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (wi
 			}
 			continue
 		case out.Code != jute.OK:
-			s.audit("draw", q, false)
+			s.audit("draw", q, resultFailed)
 			return window.Drawn{}, rateRefusal(&out)
 		}
 		got, err := window.ReadDrawn(out.Reply)
@@ -212,7 +213,7 @@ func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (wi
 			return got, unavailable(err)
 		}
 		if got.OK && !got.Told {
-			s.audit("draw", q, true)
+			s.audit("draw", q, resultDone)
 		}
 		return got, nil
 	}

@@ -38,8 +38,9 @@ type Options struct {
 	Tokens  *Tokens       // nil: callers need a certificate or, if the port has no TLS, no proof at all
 	TLS     bool          // the port has TLS
 	Now     func() time.Time
-	// Audit, unless nil, is called for each ticket that is opened or given back.
-	Audit func(operation string, ids []jute.ID, ip, path string, ok bool)
+	// Audit, unless nil, is called for each ticket that is opened or given back, and for draws. The result is
+	// one of the audit log's.
+	Audit func(operation string, ids []jute.ID, ip, path, result string)
 	// KnownHost reports whether host is a name of this server.
 	KnownHost func(host string) bool
 }
@@ -292,17 +293,31 @@ func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 	return s.view(q), nil
 }
 
-func (s *Server) audit(operation string, q *Request, ok bool) {
+// Results in the audit log.
+const (
+	resultDone   = "success"
+	resultFailed = "failure"
+	resultUnsure = "invoked" // whether it is done is not known
+)
+
+func (s *Server) audit(operation string, q *Request, result string) {
 	if s.o.Audit != nil {
-		s.o.Audit(operation, q.IDs, q.Addr, q.Path, ok)
+		s.o.Audit(operation, q.IDs, q.Addr, q.Path, result)
 	}
 }
 
 // end ends a ticket.
 func (s *Server) end(ctx context.Context, q *Request, id int64, why session.TicketEnd) error {
 	out, err := s.do(ctx, state.EndTicket(id, why))
-	if err == nil && why == session.TicketGiven {
-		s.audit("endTicket", q, !out.Refused)
+	result := resultDone
+	switch {
+	case err != nil:
+		result = resultUnsure
+	case out.Refused:
+		result = resultFailed
+	}
+	if why == session.TicketGiven {
+		s.audit("endTicket", q, result)
 	}
 	return err
 }
