@@ -387,9 +387,11 @@ func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
 		{"POST", "digest super:y", `{"op":"add"}`, 403, 0},
 		{"POST", "digest super:x", `op=add`, 400, 0},
 		{"POST", "digest super:x", `{"op":"add","evil":1}`, 400, 0},
+		{"POST", "digest super:x", `{"op":"add","id":4,"addr":"lock4:2888"} {"op":"remove","id":1}`, 400, 0},
+		{"POST", "digest super:x", `{"op":"add","id":4,"addr":"lock4:2888"}}`, 400, 0},
 		{"POST", "digest super:x", `{"op":"` + strings.Repeat("x", maxChange) + `"}`, 400, 0},
 		{"POST", "digest super:x", `{"id":4}`, 409, 1},
-		{"POST", "digest super:x", `{"op":"add","id":4,"addr":"lock4:2888"}`, 200, 1},
+		{"POST", "digest super:x", `{"op":"add","id":4,"addr":"lock4:2888"}` + "\n", 200, 1},
 	} {
 		f := &fake{status: ensemble()}
 		a := must.Get(New(Options{Source: f, Authorize: func(user, password string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -46,7 +47,11 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 func readJob(w http.ResponseWriter, r *http.Request, j *status.Job) bool {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxChange))
 	d.DisallowUnknownFields()
-	return d.Decode(j) == nil
+	if d.Decode(j) != nil {
+		return false
+	}
+	_, err := d.Token()
+	return err == io.EOF //nolint:errorlint // Token returns it as it is
 }
 
 // stepAgain is how often the server reports a long step again, so that the caller sees that the server still

@@ -8,7 +8,9 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -99,7 +101,11 @@ func (x *Actor) Act(w http.ResponseWriter, r *http.Request) {
 	var a action
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAct))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&a); err != nil {
+	err = d.Decode(&a)
+	if _, more := d.Token(); err == nil && more != io.EOF {
+		err = errors.New("something follows its JSON value")
+	}
+	if err != nil {
 		x.desk.Fail(w, ask.BadRequest("the body does not fit this action: %v", err))
 		return
 	}

@@ -50,6 +50,8 @@ func TestWhoMayActOnWhat(t *testing.T) {
 		{on, "POST", "break", json, "digest super:2", good, on.Token(), 403, "not the super user's password"},
 		{off, "POST", "break", json, login, good, off.Token(), 403, "actions are off"},
 		{on, "POST", "break", json, login, `{"paht":"/l"}`, on.Token(), 400, "does not fit this action"},
+		{on, "POST", "break", json, login, good + good, on.Token(), 400, "something follows"},
+		{on, "POST", "break", json, login, good + "]", on.Token(), 400, "something follows"},
 		{on, "POST", "break", json, login, target("l", node, 1), on.Token(), 400, "path wants"},
 		{on, "POST", "ask", json, login, `{"path":"/l","token":"x"}`, on.Token(), 400, "token wants"},
 		{on, "POST", "break", json, login, target("/none", node, 1), on.Token(), 404, "there is no node /none"},
@@ -58,6 +60,7 @@ func TestWhoMayActOnWhat(t *testing.T) {
 		{on, "POST", "end-session", json, login, `{"session":"x"}`, on.Token(), 400, "session wants"},
 		{on, "POST", "end-session", json, login, `{"session":"0x5"}`, on.Token(), 404, "there is no session 0x5"},
 		{on, "POST", "break", json, login, dry, on.Token(), 200, "loses the lock"},
+		{on, "POST", "break", json, login, dry + "\n", on.Token(), 200, "loses the lock"},
 		{on, "POST", "break", json + ";charset=utf-8", login, good, on.Token(), 200, "loses the lock"},
 	} {
 		before := l.st.Zxid()
