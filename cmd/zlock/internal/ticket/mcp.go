@@ -119,10 +119,15 @@ type lockTools struct {
 	patience time.Duration // how long servers may not answer
 }
 
-type tool = func(context.Context, json.RawMessage) map[string]any
+// tool carries out a call. undo, unless nil, gives back what the call has taken, for a client that gets no
+// answer.
+type tool = func(context.Context, json.RawMessage) (result map[string]any, undo func())
 
 func (l *lockTools) named() map[string]tool {
-	return map[string]tool{"lock_take": l.take, "lock_wait": l.wait, "lock_give": l.give}
+	last := func(do func(context.Context, json.RawMessage) map[string]any) tool {
+		return func(ctx context.Context, raw json.RawMessage) (map[string]any, func()) { return do(ctx, raw), nil }
+	}
+	return map[string]tool{"lock_take": l.take, "lock_wait": last(l.wait), "lock_give": last(l.give)}
 }
 
 // lockState is a tool's report on a ticket.
@@ -200,7 +205,7 @@ func sweepTickets(dir string, now time.Time) {
 	}
 }
 
-func (l *lockTools) take(ctx context.Context, raw json.RawMessage) map[string]any {
+func (l *lockTools) take(ctx context.Context, raw json.RawMessage) (result map[string]any, undo func()) {
 	a := struct {
 		Path   string `json:"path"`
 		Reason string `json:"reason"`
@@ -211,11 +216,11 @@ func (l *lockTools) take(ctx context.Context, raw json.RawMessage) map[string]an
 	}{TTL: usualTTL}
 	switch err := arguments(raw, &a); {
 	case err != nil:
-		return toolError("%v", err)
+		return toolError("%v", err), nil
 	case !strings.HasPrefix(a.Path, "/"):
-		return toolError("path %q does not begin with /: want one such as /deploy/web", call.Clean(a.Path))
+		return toolError("path %q does not begin with /: want one such as /deploy/web", call.Clean(a.Path)), nil
 	case a.Reason == "":
-		return toolError("reason is missing: say in a few words what the lock is for")
+		return toolError("reason is missing: say in a few words what the lock is for"), nil
 	}
 	q := url.Values{"who": {whoIs()}, "reason": {a.Reason}, "ttl": {strconv.Itoa(a.TTL) + "s"},
 		"mode": {cmp.Or(a.Mode, "exclusive")}}
@@ -227,15 +232,26 @@ func (l *lockTools) take(ctx context.Context, raw json.RawMessage) map[string]an
 	}
 	name := newTicketName()
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return toolError("no place for the ticket: %v: start zlock mcp with --ticket-dir", err)
+		return toolError("no place for the ticket: %v: start zlock mcp with --ticket-dir", err), nil
 	}
 	secret, path, err := Read(l.file(name), a.Path)
 	if err != nil {
-		return toolError("no place for the ticket: %v: start zlock mcp with --ticket-dir", err)
+		return toolError("no place for the ticket: %v: start zlock mcp with --ticket-dir", err), nil
 	}
 	k := *l.caller
 	k.Secret = secret
-	return l.post(ctx, &k, name, path, q, nil, 0)
+	return l.post(ctx, &k, name, path, q, nil, 0), func() { l.withdraw(&k, name, path) }
+}
+
+// withdraw gives back a ticket whose name the client does not learn. If no server confirms the end, the file
+// of the ticket stays.
+func (l *lockTools) withdraw(k *Caller, name, path string) {
+	ctx, cancel := context.WithTimeout(context.Background(), min(l.patience, giveTimeout))
+	defer cancel()
+	a, err := k.Ask(ctx, http.MethodDelete, LockPath(path), url.Values{}, nil)
+	if err == nil && (a.Code == http.StatusNoContent || a.Over()) {
+		_ = os.Remove(l.file(name))
+	}
 }
 
 func (l *lockTools) wait(ctx context.Context, raw json.RawMessage) map[string]any {
@@ -274,16 +290,17 @@ func (l *lockTools) known(name string) (k *Caller, path string, err error) {
 	return &caller, path, err
 }
 
-// post sends requests about a ticket until it holds or the wait is over.
+// post sends requests about a ticket until it holds or the wait is over. Each request may take the patience
+// longer than it waits.
 func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q url.Values,
 	head map[string]string, wait time.Duration) map[string]any {
-	ctx, cancel := context.WithTimeout(ctx, wait+l.patience)
-	defer cancel()
 	for end := time.Now().Add(wait); ; {
 		left := min(max(time.Until(end), 0), laterWait)
 		q.Set("wait", left.Round(time.Millisecond).String())
+		asking, cancel := context.WithTimeout(ctx, left+l.patience)
 		sent := time.Now()
-		a, err := k.Ask(ctx, http.MethodPost, LockPath(path), q, head)
+		a, err := k.Ask(asking, http.MethodPost, LockPath(path), q, head)
+		cancel()
 		switch {
 		case err != nil:
 			return toolError("%v: ticket %s is as it was. Go on with lock_wait, or leave with lock_give", err,

@@ -283,6 +283,10 @@ func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 	}
 	id := string(m.ID)
 	ctx, cancel := context.WithCancel(ctx)
+	stop := cancel
+	if p.Name == "lock_take" {
+		stop = func() {} // only its answer shows that there is a ticket to give back
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -293,16 +297,18 @@ func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 		cancel()
 		return wrongRequest(rpcInvalid, "%d calls wait for their answers: wait, or cancel some", mostCalls)
 	}
-	s.running[id] = cancel
+	s.running[id] = stop
 	s.calls.Go(func() {
 		defer cancel()
-		result := do(ctx, p.Arguments)
+		result, undo := do(ctx, p.Arguments)
 		s.mu.Lock()
 		_, wanted := s.running[id]
 		delete(s.running, id)
 		s.mu.Unlock()
 		if wanted {
 			s.answer(m, result, nil)
+		} else if undo != nil {
+			undo()
 		}
 	})
 	return nil
