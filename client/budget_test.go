@@ -33,7 +33,7 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 		writes := under(p, d, faultproxy.OpCreate2) + under(p, d, faultproxy.OpDelete)
 		reads := under(p, d, faultproxy.OpGetData) + under(p, d, faultproxy.OpGetChildren2)
 		all := under(p, d, 0)
-		// how long the machine was slow: the client then also watched its own node
+		// on a slow machine the client also reads its own node, once in each ownWatch
 		slow := int(time.Since(begun) / ownWatch)
 		expect.Equal(t, writes, 2, "%s: writes", name)
 		expect.That(t, reads >= 1 && reads <= 1+slow, "%s: %d reads, want 1 to %d", name, reads, 1+slow)
@@ -52,8 +52,9 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 	}
 }
 
-// A waiter behind several others needs one list more than a waiter behind one, because the end of the last
-// one ahead does not tell whether the others ended. It does not watch its own node while the queue moves on.
+// A waiter behind several contenders needs one more list than a waiter behind one, because the end of its
+// predecessor does not show whether the others have ended. It does not watch its own node while the queue
+// moves on.
 func TestBudgetOfALongQueue(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -83,7 +84,7 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	}
 	last := g.wait(t)
 	unlock(t, last)
-	slow := 0 // how often the machine was slow: the client then also watched its own node
+	slow := 0 // 1 if the machine was slow, so that the client also watched its own node
 	if time.Since(begun) > take.OwnWatchIn(c.Session().Timeout, ahead) || time.Since(turn) > ownWatch {
 		slow = 1
 	}
@@ -138,7 +139,7 @@ func TestBudgetOfAnIdleHolder(t *testing.T) {
 	must.That(t, n <= 5, "%d heartbeats for 5 locks, want 5 at most: %v", n, p.Frames())
 	least := 3*session.Heartbeat(timeout)*3/4 - session.Heartbeat(timeout)
 	must.That(t, took >= least, "three heartbeats took %v, want %v at least", took, least)
-	// On a busy machine that takes so long that each lock looks at its node again.
+	// On a busy machine the heartbeats take so long that the client looks at the node of each lock again.
 	n = requests(func(op int32) bool { return !(faultproxy.Frame{Op: op}).Background() && op != faultproxy.OpSync })
 	must.That(t, n <= 5*int(time.Since(begun)/timeout), "%d other requests since %v: %v", n, begun, p.Frames())
 	for _, l := range ls {
@@ -231,7 +232,7 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 		}
 		return false
 	})
-	// The first in the queue knew that no contender was ahead.
+	// The first waiter needs no list, because it knows that only the holder stood before it.
 	ev, ls := eventsUnder(p, d), under(p, d, faultproxy.OpGetChildren2)
 	expect.Equal(t, ev, 1, "events for one release")
 	expect.Equal(t, ls, 0, "lists for one release")
@@ -299,7 +300,7 @@ func TestE55CancelledWaitsLeaveNothingBehind(t *testing.T) {
 	})
 	must.That(t, c.keeper.Conn().Watches() <= 10, "%d watches", c.keeper.Conn().Watches())
 	unlock(t, h)
-	// leakCheck counts the goroutines.
+	// leakCheck checks that no goroutines are left.
 }
 
 func TestE62ObserveOverManyLeaders(t *testing.T) {

@@ -103,9 +103,10 @@ func (c *Client) Session() Session {
 	return s
 }
 
-// Conn returns the connection of the present session, and waits if there is none. Use it for other requests,
-// and for its counters in package zk. The connection works until the session ends; a later call returns the
-// connection of the next session. Only the client closes the connection.
+// Conn returns the connection of the present session, and waits if there is none. Use the connection for
+// requests that are not about locks, and to read the counters of the traffic. The connection works until the
+// session ends; a later call returns the connection of the next session. Only the client closes the
+// connection.
 func (c *Client) Conn(ctx context.Context) (*zk.Conn, error) {
 	e, _ := c.keeper.Present()
 	if e != nil && !e.Ended() && c.keeper.Calls().Err() == nil {

@@ -164,7 +164,7 @@ func TestE12ContextEnds(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("the call did not end")
 		}
-		took := time.Since(at) // without the cancel, the call would wait longer than this bound
+		took := time.Since(at) // only the cancel ends the call before this bound
 		must.That(t, took <= 10*time.Second, "returned after %v", took)
 		return l
 	}

@@ -35,8 +35,8 @@ func electionRule(l Layout) turns.Rule {
 	return turns.Rule{Layout: l, Kind: recipe.RoleLock}
 }
 
-// Campaign waits until this candidate leads or ctx ends. The lease is the leadership: Unlock ends
-// it, and the lease's context ends when it is lost.
+// Campaign waits until this candidate leads or ctx ends. The lease is the leadership: Unlock ends it, and the
+// context of the lease ends when the leadership is lost.
 //
 // If ctx names a [Task], the node's data are the value, a zero byte and an owner record, so that
 // [Inspector.WaitGraph] sees the task. With [LayoutLatch] and [LayoutKazoo] the data are always the value
@@ -61,7 +61,7 @@ func (el *Election) Do(ctx context.Context, value []byte, f func(context.Context
 
 // Leader describes the leader of an election.
 type Leader struct {
-	Node    string // relative to the election's path; empty: there is no leader
+	Node    string // path relative to the election's path; empty if there is no leader
 	Value   []byte
 	Token   fence.Token
 	Session int64
@@ -92,8 +92,8 @@ type sight struct {
 	w      *zk.Watch // fires when the leader may have changed
 }
 
-// look finds the first candidate and watches its node. Without a candidate it watches the
-// directory; without a directory, it watches for its creation.
+// look finds the first candidate and watches its node. If there is no candidate, look watches the directory.
+// If there is no directory, look watches for its creation.
 func (el *Election) look(ctx context.Context, e *session.Epoch) (sight, error) {
 	for watch := false; ; {
 		names, w, err := e.List(ctx, el.path, watch)

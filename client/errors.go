@@ -21,8 +21,8 @@ var (
 	ErrNodeRemoved = take.ErrNodeRemoved
 	// ErrSelfDeadlock says that the context already holds the lock, so that a wait for it would never end.
 	ErrSelfDeadlock = hold.ErrSelfDeadlock
-	// ErrUpgradeConflict says that another reader is already upgrading: one of
-	// the two must give up its read lock.
+	// ErrUpgradeConflict says that another reader is already upgrading: one of the two readers must give up its
+	// read lock.
 	ErrUpgradeConflict = hold.ErrUpgradeConflict
 	// ErrUnsupported says that the layout or the server cannot do this.
 	ErrUnsupported = hold.ErrUnsupported

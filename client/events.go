@@ -49,8 +49,8 @@ func (k EventKind) String() string {
 	return "event " + strconv.Itoa(int(k))
 }
 
-// Event describes what happened to the session or to one contender; see [WithEvents]. A field that its kind
-// does not mention is set if it is known.
+// Event describes what happened to the session or to one contender; see [WithEvents]. A field that the
+// comment of the kind does not name is set only if its value is known.
 type Event struct {
 	Kind EventKind
 
@@ -63,12 +63,12 @@ type Event struct {
 	Held   time.Duration
 	Err    error
 
-	Place, Of int    // its place among all contenders, holders included; 0 if it is not known
+	Place, Of int    // place of the contender among all contenders, holders included; 0 if not known
 	Holder    string // the node of the first holder; empty if it is not known
 
 	Permits, Wanted int // of a semaphore: the stored number of permits, and the program's number
 
-	From, To State  // of the session: its state before and after
+	From, To State  // states of the session before and after the change
 	Pending  int    // how many nodes are left behind
 	Dropped  uint64 // how many events the client has dropped so far, because the function was too slow
 }

@@ -100,9 +100,9 @@ func (i *Inspector) Break(ctx context.Context, path, node string, token fence.To
 	return i.breakNode(ctx, path, node, token, func(zk.Node) error { return nil })
 }
 
-// BreakExpired removes a holder's node if the holder itself has noted in the node that its maximum hold is
-// over (see [WithMaxHold]), and its program has not ended (see [WithLinger]). Otherwise it returns
-// ErrNotAcquired.
+// BreakExpired removes a holder's node. It does so only if the holder has noted in the node that its maximum
+// hold is over (see [WithMaxHold]) while its program still runs (see [WithLinger]). Otherwise BreakExpired
+// returns ErrNotAcquired.
 func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
 	return i.breakNode(ctx, path, node, token, func(n zk.Node) error {
 		if o, _ := recipe.ParseOwner(n.Data); !o.Over {

@@ -123,7 +123,7 @@ func (l *Lease) do(ctx context.Context, refused error, f func(context.Context, *
 	switch {
 	case errors.Is(unlock, ErrReleasePending):
 		return err
-	case errors.Is(unlock, ErrNotHeld): // f has unlocked the lease; after a loss, that is still a loss
+	case errors.Is(unlock, ErrNotHeld): // f has unlocked the lease; a loss before that is still an error
 		if unlock = l.Err(); errors.Is(unlock, ErrNotHeld) {
 			return err
 		}

@@ -334,7 +334,7 @@ func sessionOf(id recipe.ID) (sid int64, ours bool) {
 // versionOf returns the version of a UUID: 8 for an id of this package, 4 for Curator's.
 func versionOf(id recipe.ID) byte { return id[6] >> 4 }
 
-// findID finds an id anywhere in a name, in either form.
+// findID finds an id anywhere in a name, in the form of a UUID or of hexadecimal digits.
 func findID(name string) (recipe.ID, bool) {
 	for i := 0; i+32 <= len(name); i++ {
 		if i+36 <= len(name) {

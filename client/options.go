@@ -50,7 +50,7 @@ func clientOptions(opts []Option) (options, error) {
 	o := *none.with(opts)
 	o.ofSession = false
 	if o.Timeout <= 0 || o.Margin < 0 {
-		return o, fmt.Errorf("%w: session timeout and margin must not be negative", ErrInvalid)
+		return o, fmt.Errorf("%w: the session timeout must be positive, and the margin must not be negative", ErrInvalid)
 	}
 	return o, nil
 }
@@ -73,8 +73,9 @@ func WithSessionTimeout(d time.Duration) Option { return ofSession(func(o *optio
 
 // WithMargin, of the session, sets how long before the possible end of the session the client gives up its
 // leases: by default a fifth of the session timeout and at least a second. The margin must be long enough for
-// everything that the program does between the loss and the next holder's first action. On a stock ZooKeeper
-// it must also be longer than a server can be cut off from its leader without noticing.
+// everything that the program does between the loss and the next holder's first action. A server of a stock
+// ZooKeeper may be cut off from its leader for some time before it notices; there, the margin must also be
+// longer than that time.
 func WithMargin(d time.Duration) Option { return ofSession(func(o *options) { o.Margin = d }) }
 
 // WithTLS, of the session, makes every connection use TLS. If cfg names no server, each server's certificate
@@ -91,8 +92,8 @@ func WithAuth(scheme, secret string) Option {
 // as why there is no connection, go to slog.Default().
 func WithLogger(l *slog.Logger) Option { return ofSession(func(o *options) { o.Log = l }) }
 
-// WithDialer, of the session, replaces the function that opens connections. Its context ends with
-// the time allowed for one attempt.
+// WithDialer, of the session, replaces the function that opens connections. The context of the function ends
+// when the time allowed for one attempt is over.
 func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
 	return ofSession(func(o *options) { o.Dial = f })
 }
@@ -101,9 +102,10 @@ func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, err
 // is the name of the program.
 func WithName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
 
-// WithMaxHold ends a lease that lasts longer than d; 0 means no limit. The time counts from the grant, for a
-// set from the grant of its last lock. The lease's nodes stay for the time grace after its end, so that the
-// holder can finish its work. A grace of 0 means one second; a negative grace means none.
+// WithMaxHold ends a lease that lasts longer than d; 0 means no limit. The time counts from the grant; the
+// time of a set counts from the grant of the set's last lock. The lease's nodes stay for the time grace after
+// the lease has ended, so that the holder can finish its work. A grace of 0 means one second; a negative
+// grace means none.
 func WithMaxHold(d, grace time.Duration) Option {
 	return func(o *options) { o.MaxHold, o.Grace = d, grace }
 }
@@ -188,9 +190,9 @@ func (o *options) check(path string) error {
 // work holds and waits for. The context of a lease has the lease's task; a context without a task gets a
 // random one with its first lock.
 //
-// A task is one line of work, which does not wait for itself. If a task asks for a lock that it already
-// holds, the client refuses with ErrSelfDeadlock, even if the call does not have the lease's context. Without
-// a task's name the client cannot notice such a wait, and the wait never ends.
+// A task does one thing after another, so it cannot wait for itself. If a task asks for a lock that it
+// already holds, the client refuses with ErrSelfDeadlock, even if the call does not have the lease's context.
+// Without a task's name the client cannot notice such a wait, and the wait never ends.
 func Task(ctx context.Context, name string) context.Context { return hold.Task(ctx, name) }
 
 // Layout says how contenders are named in a lock's directory, and so which other programs can share
@@ -218,7 +220,7 @@ const (
 	PolicyWriter = recipe.PolicyWriter
 )
 
-// warnings passes on only the warnings. It is the logger of a client that has none.
+// warnings passes on only the warnings. A client logs to it if its options name no logger.
 type warnings struct{ slog.Handler }
 
 func (warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// waitsLocally starts a call and waits until it is behind a turn of the same process.
+// waitsLocally starts a call, and returns when the call waits for another call of the same process.
 func waitsLocally(t *testing.T, c *Client, d string, layout Layout, m *RWMutex) granting {
 	t.Helper()
 	g := start(testCtx(t), m.Lock)
@@ -49,7 +49,7 @@ func TestWriterDoesNotInheritADowngradedLock(t *testing.T) {
 			must.That(t, err == nil || test.ctx().Err() != nil, "%v", err)
 			reader := start(testCtx(t), b.RWMutex(d, test.opts...).RLock)
 			unlock(t, first)
-			// Either may be first, but the two exclude each other.
+			// Either the writer or the reader may be first, but they exclude each other.
 			var l *Lease
 			select {
 			case l = <-next.lease:
@@ -81,8 +81,8 @@ func endedCtx() context.Context {
 	return ctx
 }
 
-// A lost lock leaves neither its node nor its process's turn behind, even if other calls of the process wait
-// for it and the node lingers until Unlock.
+// When a lock was lost, Unlock frees both the node and the turn of the process, so the next call of the
+// process gets the lock.
 func TestLostLockIsFreeForTheProcess(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -98,8 +98,8 @@ func TestLostLockIsFreeForTheProcess(t *testing.T) {
 	}
 }
 
-// A server keeps what becomes of an unreadable node to itself. A client that watched it
-// before it was made so must find out otherwise, and soon.
+// A server does not report the end of a node that a client may not read. A client that watched the node
+// before it became unreadable must find out in another way, and soon.
 func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -143,7 +143,7 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := dir(t)
-			c, p := proxied(t, WithSessionTimeout(8*time.Second)) // it looks again after that time
+			c, p := proxied(t, WithSessionTimeout(8*time.Second)) // the client looks again after this time
 			p.Record()
 			node, end, done := wait(c, d)
 			eventually(t, "the waiter to watch", func() bool {
@@ -158,8 +158,8 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 	}
 }
 
-// A holder that may not read its own node is not told when the node ends. Losing the right to read is no loss
-// of the lock; losing the node is.
+// A holder that may not read its own node gets no event when the node is removed. It keeps the lock while the
+// node exists, and loses the lock when the node is removed.
 func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -200,8 +200,8 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 	}
 }
 
-// A waiter's node and its predecessor's are removed while the waiter has no connection. Whichever removal it
-// hears of first, it is not granted the lock.
+// A waiter's node and its predecessor's are removed while the waiter has no connection. Whichever event comes
+// first, the waiter is not granted the lock.
 func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -233,7 +233,7 @@ func TestRemovedWaiterIsNotGranted(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	o := observer(t)
-	for _, ahead := range []int{0, 1} { // of the waiter that is removed, beside the holder
+	for _, ahead := range []int{0, 1} { // how many waiters stand before the removed one, not counting the holder
 		d := dir(t)
 		holder := lock(t, dial(t).Mutex(d).Lock)
 		between := make([]granting, ahead)
@@ -265,8 +265,8 @@ func TestRemovedWaiterIsNotGranted(t *testing.T) {
 	}
 }
 
-// A session that was ended by force may have ended before Unlock was called: then there
-// was another holder in between, and Unlock must not say that all is well.
+// If a session was ended by force before Unlock was called, another holder may have been active since then.
+// So Unlock must not return nil.
 func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -296,7 +296,7 @@ func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
 	}
 }
 
-// A leader learns from its own request that its node is gone: it has lost the lease.
+// If a leader's own request finds that the leader's node is gone, the lease is lost.
 func TestRequestTellsOfTheLossOfTheLease(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)
@@ -354,7 +354,7 @@ func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
 	queued(t, o, d+"/b", 0)
 }
 
-// Whatever a lease says of itself to others is true, and once for each lock.
+// A lease has one sequencer for each of its locks, and each sequencer is current.
 func TestSequencersAreCurrent(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)

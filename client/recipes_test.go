@@ -210,12 +210,13 @@ func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
 	}
 }
 
-// Only ephemeral contenders make a lock, whatever stands before their number.
+// A directory is a lock only if it has ephemeral contenders. The names of the contenders may begin with any
+// word.
 func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
-	unlock(t, lock(t, c.Mutex(d+"/k/lock").Lock)) // makes lasting nodes above
+	unlock(t, lock(t, c.Mutex(d+"/k/lock").Lock)) // makes the persistent nodes above the lock
 	mk := func(path string, flags int32) {
 		must.OK(t, errOf(o.Create(path, nil, flags, zk.WorldACL(zk.PermAll))))
 	}
@@ -223,7 +224,7 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	mk(d+"/tutorial/lock", zk.FlagEphemeralSequential)
 	mk(d+"/tutorial/lock", zk.FlagEphemeralSequential)
 	mk(d+"/queue", 0)
-	mk(d+"/queue/item-", zk.FlagSequence) // a queue's items last
+	mk(d+"/queue/item-", zk.FlagSequence) // the items of a queue are persistent
 	l := lock(t, c.Mutex(d+"/k/lock").Lock)
 	found := map[string]*recipe.Queue{}
 	must.OK(t, c.Inspector().Walk(testCtx(t), d, -1, func(q *recipe.Queue) error { found[q.Path] = q; return nil }))
@@ -238,8 +239,8 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	unlock(t, l)
 }
 
-// The lock at the head of a semaphore's queue is given back before anything else
-// that the client asks: a try that comes next does not meet it.
+// The client gives back the lock at the head of a semaphore's queue before it sends any other request. So a
+// try that comes next does not find that lock held.
 func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
 	t.Parallel()
 	c := dial(t)
@@ -285,7 +286,7 @@ func TestDoOfEachRecipe(t *testing.T) {
 	}
 }
 
-// A set has no token: each of its locks has one. Only a leader has a value.
+// A set has no token, but each of its locks has a token. Only a leader has a value.
 func TestWhatALeaseDoesNotHave(t *testing.T) {
 	t.Parallel()
 	shared(t)

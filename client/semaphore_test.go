@@ -54,7 +54,7 @@ func TestPermitsThatAreNeverGranted(t *testing.T) {
 	unlock(t, l)
 }
 
-// A limit that may not be stored counts for the clients that name it.
+// If the limit of a semaphore may not be stored, the limit of each client counts for its own calls.
 func TestLimitThatMayNotBeStored(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -111,7 +111,7 @@ func TestTriesGetTheFreePermits(t *testing.T) {
 	}
 }
 
-// Waiters and programs that name another number go on when the number of permits changes.
+// If the number of permits changes, waiters use the new number, and so do programs that name another number.
 func TestNumberOfPermitsChangesUnderWay(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -130,7 +130,7 @@ func TestNumberOfPermitsChangesUnderWay(t *testing.T) {
 	}
 }
 
-// A program hears once that another number of permits than its own counts.
+// A program gets one event if the stored number of permits differs from its own.
 func TestEventTellsOfAnotherNumberOfPermits(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -149,7 +149,8 @@ func TestEventTellsOfAnotherNumberOfPermits(t *testing.T) {
 	expect.Equal(t, len(heard), 0, "it is told again")
 }
 
-// An attempt of the wrong kind is refused, leaves the lock's directory as it was, and hides no holder.
+// An attempt with the wrong kind of lock is refused. It does not change the lock's directory, and the holder
+// can still be seen.
 func TestAttemptOfTheWrongKindWritesNothing(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -186,13 +187,13 @@ func TestAttemptOfTheWrongKindWritesNothing(t *testing.T) {
 				must.Equal(t, len(q.Holders), 1, "holders")
 				expect.Equal(t, q.Holders[0].Token, int64(l.Token()), "token of the holder")
 				unlock(t, l)
-				unlock(t, lock(t, c.Mutex(d, WithLockDelay(time.Hour)).Lock)) // its mark needs the data
+				unlock(t, lock(t, c.Mutex(d, WithLockDelay(time.Hour)).Lock)) // the mark needs the data
 			})
 		}
 	}
 }
 
-// A record that contradicts the contenders, as release 0.1.0 may have left it, hides none of them.
+// A record that does not fit the contenders, as release 0.1.0 may have left it, hides no contender.
 func TestStrayRecordHidesNoHolder(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -239,7 +240,7 @@ func TestLimitOfASetCountsFromItsGrant(t *testing.T) {
 	queued(t, o, d+"/b", 0)
 }
 
-// Any value of a leader is shown as it is, and none is taken for a record or a request to leave.
+// Every value of a leader is shown unchanged, and none is read as a record or as a request to leave.
 func TestLeaderValuesAreNoRecords(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -269,7 +270,7 @@ func TestLeaderValuesAreNoRecords(t *testing.T) {
 	}
 }
 
-// Observe tells why it cannot see the leader, once, and goes on.
+// Observe reports once why it cannot see the leader, and continues.
 func TestObserveTellsOfARefusal(t *testing.T) {
 	t.Parallel()
 	shared(t)

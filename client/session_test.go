@@ -23,7 +23,7 @@ func TestE31Chroot(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	o, root := observer(t), dir(t)
-	// The first client finds no chroot, the second finds it.
+	// When the first client connects, its chroot does not exist; when the second connects, it does.
 	a := dialTo(t, addr(t)+root+"/deep", steady()...)
 	n := names(t, o, root)
 	must.That(t, n == nil, "made too early: %v", n)
@@ -49,7 +49,7 @@ func TestE31Chroot(t *testing.T) {
 	unlock(t, lock(t, a.Mutex("/m").Lock))
 }
 
-// ensemble starts servers of the test's own.
+// ensemble starts servers that no other test uses.
 func ensemble(t *testing.T, n int) *cluster.Ensemble {
 	t.Helper()
 	e := must.Get(cluster.Start(launchOptions(n)))(t)
@@ -80,7 +80,7 @@ func TestE32NoQuorum(t *testing.T) {
 	must.That(t, g.pending(), "granted without a quorum")
 	must.OK(t, e.StartAll())
 	unlock(t, g.wait(t))
-	l.Unlock(testCtx(t)) // it may have been lost: starting takes its time
+	l.Unlock(testCtx(t)) // the lease may be lost, because the servers take time to start
 }
 
 func TestE33LeaderChange(t *testing.T) {
@@ -127,7 +127,7 @@ func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
 // noReply returns false if the lease was lost before the replies stopped.
 func noReply(t *testing.T) bool {
 	o, d := observer(t), dir(t)
-	// The lease ends so long before the session that a busy machine may tell it late.
+	// The lease ends long before the session does, because a busy machine may report the end of the lease late.
 	const timeout = 20 * time.Second
 	c, p := proxied(t, WithSessionTimeout(timeout), WithMargin(11800*time.Millisecond))
 	next := dial(t, WithSessionTimeout(timeout))
@@ -144,7 +144,7 @@ func noReply(t *testing.T) bool {
 		}
 	})
 	soon(t, "a place behind it", place)
-	// The newest confirmation is of a heartbeat that was sent before this moment.
+	// The last confirmation of the session comes from a heartbeat that was sent before this moment.
 	stopped := time.Now()
 	p.Blackhole(true)
 	defer p.Blackhole(false)
@@ -162,7 +162,7 @@ func noReply(t *testing.T) bool {
 	must.That(t, !l.Valid(), "valid after its end")
 	g := granted.Load()
 	must.That(t, g == 0 || g >= ended.UnixNano(), "granted to another before the holder was told")
-	expire(t, p) // sooner than the server would
+	expire(t, p) // before the server would end the session by itself
 	wg.Wait()
 	must.That(t, granted.Load() != 0, "the lock was never given on")
 	p.Blackhole(false)
@@ -170,7 +170,7 @@ func noReply(t *testing.T) bool {
 	return true
 }
 
-// testClock is the machine's clock with hands that can be moved.
+// testClock is the machine's clock, whose times a test can move.
 type testClock struct {
 	real session.Clock
 	mu   sync.Mutex
@@ -185,7 +185,7 @@ func (c *testClock) Now() session.Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.Boot += c.boot
-	// Wall times of a test bear no monotonic hand, as after a jump.
+	// Remove the monotonic part of the wall time, so that only the wall time counts.
 	r.Wall = r.Wall.Round(0).Add(c.wall)
 	return r
 }
@@ -208,7 +208,7 @@ func TestE36MachineSuspend(t *testing.T) {
 	must.That(t, !l.Until().After(clock.Now().Wall), "until %v, want no time to come", l.Until())
 	soon(t, "the context to end", l.Context().Done())
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
-	// The session lives on the server: a new hold is possible once it is confirmed.
+	// The session lives on the server, so there can be a new hold as soon as the session is confirmed.
 	unlock(t, lock(t, c.Mutex(d).Lock))
 }
 
@@ -226,7 +226,7 @@ func TestE37WallClockIsSet(t *testing.T) {
 	must.OK(t, l.Err())
 	clock.move(0, time.Hour)
 	if l.Valid() {
-		t.Fatal("time set forward does not count") // it may have passed
+		t.Fatal("time set forward does not count") // the time may have passed
 	}
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 }
@@ -246,7 +246,7 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 	clock.move(35*time.Second, 0)
 	soon(t, "the local loss", l.Lost())
 	must.That(t, c.State() == StateLost || c.State() == StateSuspended, "state %v", c.State())
-	queued(t, o, d, 2) // the server knows nothing of it
+	queued(t, o, d, 2) // the server does not know that the lease is lost
 	p.Refuse(false)
 	next := waiting.wait(t)
 	must.Equal(t, c.Session().ID, session, "the session ended")
@@ -278,15 +278,15 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 			return delay.Seen() > seen &&
 				c.keeper.Heartbeats() > beats
 		})
-		until := c.Session().ValidUntil // before the look at what was sent until then
+		until := c.Session().ValidUntil // read this before sent, because a later heartbeat may change both
 		mu.Lock()
 		at := sent
 		mu.Unlock()
 		if c.keeper.Connections() != attached {
-			continue // the machine stood still: the session counts from another connection
+			continue // the machine stalled, and the session continues on another connection
 		}
 		checked++
-		// Counted from its sending, which was before the proxy saw it.
+		// The validity counts from the moment when the client sent the heartbeat, which is before the proxy saw it.
 		if latest := at.Add(usable(c.Session())); until.After(
 			latest.Add(5 * time.Millisecond)) {
 			t.Fatalf("valid until %v, heartbeat of %v allows %v", until, at, latest)
@@ -294,7 +294,7 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 	}
 }
 
-// The leader has just made the session: a heartbeat would tell Dial no more.
+// Dial does not wait for a heartbeat, because the leader has just made the session.
 func TestDialWaitsForNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -307,7 +307,7 @@ func TestDialWaitsForNoHeartbeat(t *testing.T) {
 	s, seen := c.Session(), time.Now()
 	expect.Equal(t, c.State(), StateReady)
 	expect.Equal(t, beat.Seen(), 0, "heartbeats")
-	// It counts from the moment at which the client asked.
+	// The validity counts from the moment when the client asked for the session.
 	usable := usable(s)
 	first, latest := asked.Add(usable), seen.Add(usable)
 	expect.That(t, !s.ValidUntil.Before(first), "valid until %v, want %v at least", s.ValidUntil, first)
@@ -331,7 +331,8 @@ func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
 	p1, p2 := newProxy(t, real), newProxy(t, real)
 	var target atomic.Pointer[faultproxy.Proxy]
 	target.Store(p1)
-	// A name that means another machine later; one that cannot be resolved; one dead server.
+	// The name of one server moves to another address later, one name cannot be resolved, and one server is
+	// dead.
 	dialer := func(ctx context.Context, network, a string) (net.Conn, error) {
 		if a == "moving.example:"+port {
 			a = target.Load().Addr()
@@ -350,7 +351,7 @@ func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
 	unlock(t, l)
 }
 
-// A lease that is not valid has an error: a program may look at either.
+// A lease that is not valid has an error. So a program may ask either Valid or Err.
 func TestErrSaysWhyALeaseIsNotValid(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -377,7 +378,7 @@ func TestErrSaysWhyALeaseIsNotValid(t *testing.T) {
 	}
 }
 
-// Close ends without servers when the session is over by the client's own clock.
+// Close ends without a server when the session is over by the client's clock.
 func TestCloseWithoutServersEnds(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -390,7 +391,7 @@ func TestCloseWithoutServersEnds(t *testing.T) {
 	expect.OK(t, soon(t, "the end of Close", closed))
 }
 
-// What a client tells of its session lets another process end it.
+// With the ID and the password of a session, another process can end the session.
 func TestSessionIsTakenOverByItsKey(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -401,7 +402,7 @@ func TestSessionIsTakenOverByItsKey(t *testing.T) {
 	l := lock(t, c.Mutex(d).Lock)
 	key := c.keeper.Conn().Session()
 	expect.Equal(t, key.ID, c.Session().ID)
-	p.Refuse(true) // it would take the session back
+	p.Refuse(true) // otherwise the client would take the session back
 	p.Cut()
 	heir := must.Get(czk.Dial(testCtx(t), addr(t), czk.Options{Resume: key}))(t)
 	must.OK(t, heir.Close(testCtx(t)))

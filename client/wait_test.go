@@ -20,9 +20,10 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The tests of this package named TestE01… are the rows of the table of edge cases in docs/locks.md.
+// Each test of this package that is named TestE01… is about a row of the table of edge cases in
+// docs/locks.md.
 
-// rounds is long if the long form of the tests was asked for.
+// rounds returns long if ZLOCKD_CLIENT_FULL is set, and otherwise short.
 func rounds(long, short int) int {
 	if envSet("ZLOCKD_CLIENT_FULL") {
 		return long
@@ -41,7 +42,7 @@ func eventsUnder(p *faultproxy.Proxy, d string) int {
 	return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event && f.Under(d) })
 }
 
-// touch changes a node's data to what it is already.
+// touch writes a node's data again, without a change.
 func touch(t testing.TB, o *zk.Conn, path string) {
 	t.Helper()
 	data, _, err := o.Get(path)
@@ -56,7 +57,7 @@ func remove(t testing.TB, o *zk.Conn, path string) {
 	must.OK(t, o.Delete(path, -1), "delete %s", path)
 }
 
-// watching waits until the client has asked for the node's data k times.
+// watches waits until the client has read the node's data k times.
 func watches(t testing.TB, p *faultproxy.Proxy, node string, k int) {
 	t.Helper()
 	eventually(t, "a watch on "+node, func() bool {
@@ -80,17 +81,17 @@ func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
 	unlock(t, h)
 	r.Release()
 	l := g.wait(t)
-	if n := under(p, d, faultproxy.OpGetChildren2); n != 1 { // no contender was ahead
+	if n := under(p, d, faultproxy.OpGetChildren2); n != 1 { // the holder was the only contender ahead
 		t.Errorf("%d lists, want 1", n)
 	}
-	if n := w.keeper.Conn().Watches(); n > 1 { // that of the own node
+	if n := w.keeper.Conn().Watches(); n > 1 { // the watch of the own node may be left
 		t.Errorf("%d watches are left", n)
 	}
 	unlock(t, l)
 }
 
-// TestE02EventBetweenReplyAndWait has the predecessor go at about the time at which
-// its watch is set. What is not told would hang.
+// TestE02EventBetweenReplyAndWait lets the predecessor release at about the time when the waiter sets its
+// watch. If an event were lost, the test would hang.
 func TestE02EventBetweenReplyAndWait(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -207,8 +208,8 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 	unlock(t, gc.wait(t))
 }
 
-// Waits do not depend on a server that takes the watches of another connection. A predecessor that goes
-// without a connection and one that goes with the new one are both noticed.
+// A waiter does not need a server that takes over its watches on the next connection. It notices the end of
+// its predecessor both without a connection and on the next connection.
 func TestE06NoWaitNeedsSetWatches(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -256,7 +257,7 @@ func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
 	unlock(t, g.wait(t))
 }
 
-// Another session may make a node of the waiter's name, as a restored backup could: it is not the
+// If another session makes a node of the waiter's name, as a restored backup could, that node is not the
 // waiter's.
 func TestNodeOfAnotherSessionIsNoPlace(t *testing.T) {
 	t.Parallel()
@@ -304,8 +305,8 @@ func TestE18DirectoryRemoved(t *testing.T) {
 	h := lock(t, a.Mutex(d).Lock)
 	g := start(testCtx(t), b.Mutex(d).Lock)
 	queued(t, o, d, 2)
-	// The waiter queues again at once, so the directory is gone at some moment only
-	// if all is removed in one transaction.
+	// Remove everything in one transaction. Otherwise the directory would never be gone, because the waiter
+	// queues again at once.
 	names := names(t, o, d)
 	var ops []any
 	for _, n := range names {
@@ -315,8 +316,8 @@ func TestE18DirectoryRemoved(t *testing.T) {
 	must.OK(t, errOf(o.Multi(ops...)))
 	soon(t, "loss", h.Lost())
 	wantErr(t, h.Unlock(testCtx(t)), ErrLost)
-	// The waiter may have been granted by the event of the holder's node before it
-	// heard of its own. Then it learns that it was removed, as a holder does.
+	// The event of the holder's node may come first, and the waiter is granted the lock. Then the waiter loses
+	// the lock when it learns that its own node was removed.
 	l := g.wait(t)
 	if slices.Contains(names, recipe.Base(l.Node())) {
 		soon(t, "the loss of an old node", l.Lost())
@@ -366,7 +367,7 @@ func TestE25EqualNumbers(t *testing.T) {
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	unlock(t, lock(t, c.RWMutex(d).Lock)) // makes the directory
-	// What a peer sees of a downgrade between its two halves, and after it.
+	// Make the nodes that another client sees between the two steps of a downgrade.
 	mk := func(k recipe.Role, seq string) string {
 		id := newNodeID(o.SessionID())
 		n := d + "/" + recipe.NodeName(LayoutCurator, k, id, "") + seq
@@ -402,7 +403,7 @@ func TestE29PredecessorNotReadable(t *testing.T) {
 	})
 	unlock(t, h)
 	unlock(t, g.wait(t))
-	// Servers that hide the end of an unreadable node tell nothing, others once.
+	// A server that hides the end of an unreadable node sends no event. Another server sends one.
 	if n := p.Count(func(f faultproxy.Frame) bool {
 		return f.Kind == faultproxy.Event &&
 			f.Path == h.Node()
@@ -423,12 +424,12 @@ func TestE52TryLockOnAHeldLockOnlyReads(t *testing.T) {
 	p.Record()
 	for i := range 10 {
 		wantErr(t, errOf(c.Mutex(d).TryLock(testCtx(t))), ErrNotAcquired)
-		// A list, and another one behind a sync.
+		// A try lists the directory, and lists it again after a sync.
 		must.Equal(t, under(p, d, 0), 3*(i+1), "requests after %d tries", i+1)
 		must.Equal(t, under(p, d, faultproxy.OpGetChildren2), 2*(i+1), "lists after %d tries", i+1)
 	}
 	unlock(t, h)
-	unlock(t, lock(t, c.Mutex(d).TryLock)) // it sees every release that was complete
+	unlock(t, lock(t, c.Mutex(d).TryLock)) // a try sees every release that was complete
 }
 
 func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
@@ -448,7 +449,7 @@ func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
 				t.Fatal("a try hangs")
 			}
 			if len(won) == 1 && g == ga {
-				// let the other see it held or free: both are right
+				// the other try may find the lock held or free
 				continue
 			}
 		}
@@ -458,7 +459,7 @@ func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
 	}
 }
 
-// A try waits for the server alone, and not for the delay behind a holder that died.
+// A try waits only for the server. It does not wait for the lock delay after the death of a holder.
 func TestTryDoesNotWaitForTheLockDelay(t *testing.T) {
 	t.Parallel()
 	shared(t)

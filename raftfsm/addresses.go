@@ -179,7 +179,7 @@ func (a *addresses) refuses(id uint32, addr string, err error) {
 	a.refused[id] = text
 	a.mu.Unlock()
 	if was != text {
-		a.n.log.Warn("a server in --peers refuses this one", "peer", id, "addr", addr, "err", err)
+		a.n.log.Warn("a server in --peers refuses this server", "peer", id, "addr", addr, "err", err)
 	}
 }
 
@@ -206,7 +206,8 @@ func (a *addresses) found(id uint32, m move) {
 	}
 	a.mu.Unlock()
 	if m.from != m.to && was.to != m.to {
-		a.n.log.Info("a server is at another address than the log has", "peer", id, "addr", m.to, "was", m.from)
+		a.n.log.Info("a server answers at an address that is not in the log", "peer", id, "addr", m.to, "was",
+			m.from)
 	}
 }
 
@@ -256,7 +257,7 @@ func (a *addresses) reached(ctx context.Context, servers []raft.Server, place pe
 	told := 0
 	for w := range a.n.port.AskAll(ctx, others, peer.Question{Reach: &place}) {
 		switch {
-		case w.Status.Release == "": // this member is down, so its word does not count
+		case w.Status.Release == "": // this member is down, so it need not reach the server
 		case w.Err != nil:
 			return fmt.Errorf("server %d does not reach server %d at %s, as every member must: %w",
 				w.ID, place.ID, place.Addr, w.Err)

@@ -350,15 +350,15 @@ func TestMovesAndRefusalsAreToldOnce(t *testing.T) {
 		want string
 	}{
 		{func() { a.found(2, move{from: "a:1", to: "a:1"}) }, ""},
-		{func() { a.found(2, move{from: "a:1", to: "b:1"}) }, "is at another address than the log has"},
+		{func() { a.found(2, move{from: "a:1", to: "b:1"}) }, "answers at an address that is not in the log"},
 		{func() { a.found(2, move{from: "a:1", to: "b:1"}) }, ""},
-		{func() { a.found(2, move{from: "a:1", to: "c:1"}) }, "is at another address than the log has"},
+		{func() { a.found(2, move{from: "a:1", to: "c:1"}) }, "answers at an address that is not in the log"},
 		{func() { a.found(2, move{from: "a:1", to: "a:1"}) }, ""},
-		{func() { a.found(2, move{from: "a:1", to: "c:1"}) }, "is at another address than the log has"},
-		{func() { a.refuses(2, "a:1", errors.New("another cluster")) }, "refuses this one"},
+		{func() { a.found(2, move{from: "a:1", to: "c:1"}) }, "answers at an address that is not in the log"},
+		{func() { a.refuses(2, "a:1", errors.New("another cluster")) }, "refuses this server"},
 		{func() { a.refuses(2, "a:1", errors.New("another cluster")) }, ""},
-		{func() { a.refuses(3, "a:1", errors.New("another cluster")) }, "refuses this one"},
-		{func() { a.refuses(2, "a:1", errors.New("another id")) }, "refuses this one"},
+		{func() { a.refuses(3, "a:1", errors.New("another cluster")) }, "refuses this server"},
+		{func() { a.refuses(2, "a:1", errors.New("another id")) }, "refuses this server"},
 	} {
 		before := log.String()
 		c.do()

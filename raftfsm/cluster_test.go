@@ -324,8 +324,8 @@ func (c *trio) change(by int, op change.Op, id uint32) {
 	})
 }
 
-// A server is cut off, removed and added again, and hears nothing of it. Then it gets a snapshot without its
-// stream. It opens another stream, and does not serve clients before that.
+// A server that was cut off, removed and added again, and has heard nothing of this, gets a snapshot without
+// its stream. It opens another stream, and does not serve clients before that.
 func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
@@ -358,8 +358,8 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	c.create(int(gone), "/served")
 }
 
-// A byte of a snapshot rots on the leader's disk, and a server that was away needs this snapshot. That server
-// neither ends nor starts from it: the leader writes another snapshot from the state in its memory.
+// If a byte of a snapshot rots on the leader's disk, a server that needs this snapshot neither ends nor
+// starts from it. The leader writes another snapshot from the state in its memory.
 func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
@@ -410,7 +410,7 @@ func spoil(t *testing.T, name string) {
 }
 
 // A server whose link to the leader is refused does not depose the leader while other servers have their
-// links. It does not do so even if the other servers do not answer, as on a busy machine.
+// links, even if these servers do not answer, as on a busy machine.
 func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"the third server answers": false,

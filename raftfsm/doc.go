@@ -14,8 +14,9 @@
 //   - A storage error ends the process. What is on disk after the restart is the truth.
 //   - No outcome is invented. If the outcome is unknown, the client's connection is closed.
 //
-// Parts that work alone have packages of their own: form, restore and upkeep, apply, stream, leading,
-// followers, serving, consensus, elect, state, disk and peer. The files here join them, each with one duty:
+// Parts that do not need a Node have packages of their own: form, restore and upkeep, apply, stream,
+// leading, followers, serving, consensus, elect, state, disk and peer. The files here join these parts, each
+// with one duty:
 //
 //   - node.go and start.go start and stop a server's part in the cluster, with the settings in options.go;
 //     host.go answers requests at the peer port; known.go reports this server's own status, and detects that

@@ -186,9 +186,9 @@ func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 	c.Close()
 }
 
-// readAcks reads the leader's acknowledgements. They show that the leader hears this server, and how far the
-// leader's log is applied. The number in an acknowledgement is the time from began until this server sent the
-// acknowledged touches.
+// readAcks reads the leader's acknowledgements. An acknowledgement shows that the leader hears this server,
+// and how far the leader has applied its log. The number in an acknowledgement is the time from began until
+// this server sent the acknowledged touches.
 func (n *Node) readAcks(r *bufio.Reader, began time.Time) error {
 	for {
 		typ, payload, err := peer.ReadMessage(r)

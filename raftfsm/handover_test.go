@@ -39,7 +39,8 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	}
 }
 
-// A leader without followers stops at once. Raft alone would wait for them until an election is over.
+// A leader without followers stops at once. Raft by itself would wait for the followers until an election is
+// over.
 func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) {
@@ -51,7 +52,7 @@ func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	c.nodes[(lead+1)%3+1].Abort()
 	tm := c.nodes[lead].leader.Term()
 	eventually(t, "the links end", func() bool { return len(tm.Far()) == 0 })
-	w := &call{make(chan state.Outcome, 1)} // its entry is missing at the other servers
+	w := &call{make(chan state.Outcome, 1)} // the entry of this request is missing at the other servers
 	must.OK(t, c.nodes[lead].Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 		Body: createBody("/x", 0)}, w))
 	eventually(t, "the entry is on its way", func() bool {
@@ -62,7 +63,7 @@ func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 }
 
 // If a server still takes a restarted server for the leader, the restarted server says that it does not
-// lead. In this test heartbeats are so long that no server finds this out from them.
+// lead. In this test the heartbeat timeout is so long that no server notices this by itself.
 func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
@@ -322,8 +323,8 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	must.Has(t, err.Error(), "old copy")
 }
 
-// An old copy starts while the servers that could warn it are away. It must not vote for the server that
-// comes back: both lack a write that was acknowledged.
+// A server that starts from an old copy, while the servers that could warn it are away, must not vote for
+// the next server that comes back: both lack a write that was acknowledged.
 func TestR6OldCopyDoesNotVote(t *testing.T) {
 	t.Parallel()
 	for range 10 {

@@ -100,8 +100,8 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 	switch {
 	case !g.Understands():
 		return fmt.Errorf("server %d runs a release of zlockd that this server %d cannot work with "+
-			"(versions %d to %d between servers there, %d to %d here); upgrade one server after the other, "+
-			"through releases that know both",
+			"(protocol versions %d to %d there, %d to %d here); upgrade in steps, one server after the other, "+
+			"through a release that can work with both",
 			g.From, n.id, g.Oldest, g.Version, peer.Oldest, peer.Version)
 	case g.To != n.id && g.To != 0:
 		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
@@ -136,8 +136,8 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return errors.New(peer.Starting)
 	case g.From != n.id && // raft also calls this server itself; its state may be older
 		known != "" && known != g.Incarnation && !newer:
-		return fmt.Errorf("server %d runs on a data directory that is not the one this cluster knows it by: "+
-			"if it was replaced, stop the process that still runs on the old directory", g.From)
+		return fmt.Errorf("server %d runs on a data directory other than the one that this cluster knows: "+
+			"if the server was replaced, stop the process that still runs on the old directory", g.From)
 	case behind != "":
 		return form.OldCopy(g.From, n.id, behind)
 	}

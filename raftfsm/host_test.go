@@ -50,11 +50,11 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		{"a server that no other knows", func(g *peer.Greeting) { g.From, g.Incarnation = 9, "new" }, peer.Raft, "",
 			false},
 		{"another directory", func(g *peer.Greeting) { g.Incarnation = "former" }, peer.Link,
-			"server 2 runs on a data directory that is not the one", false},
+			"server 2 runs on a data directory other than the one", false},
 		{"another directory that asks", func(g *peer.Greeting) { g.Incarnation = "former" }, peer.Ask, "", false},
 		{"one expected as of now", func(g *peer.Greeting) { g.Incarnation, g.Expected = "former", index },
 			peer.Raft,
-			"is not the one", false},
+			"directory other than the one", false},
 		{"one expected later", func(g *peer.Greeting) { g.Incarnation, g.Expected = "next", index+1 }, peer.Raft,
 			"", true},
 		{"an old copy", func(g *peer.Greeting) { g.From, g.Incarnation = 3, "old" }, peer.Raft, "is an old copy",
@@ -162,7 +162,7 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	n.Abort()
 	expect.Equal(t, n.status().Waits, "this server is stopping")
 	n.serving = serving.New(serving.Options{})
-	expect.Equal(t, n.status().Waits, "it begins")
+	expect.Equal(t, n.status().Waits, "it is starting")
 	n.up.Store(false)
 	n.forming = form.New(form.Options{List: form.List{ID: 1, Peers: map[uint32]string{1: addr, 2: "none:1"}},
 		Disk: memoryDisk(t, 1), Log: n.log})

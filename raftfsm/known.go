@@ -24,7 +24,7 @@ func (n *Node) status() peer.Status {
 	}
 	var serves bool
 	if serves, st.Waits = n.Serving(); !serves && st.Waits == "" {
-		st.Waits = "it begins"
+		st.Waits = "it is starting"
 	}
 	if st.Incarnations == nil {
 		st.Incarnations = map[uint32]string{}

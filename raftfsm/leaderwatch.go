@@ -58,7 +58,7 @@ func (w *leaderWatch) set(id uint32) {
 			w.n.o.Measures.Elections.Note(1)
 		}
 		w.n.o.Measures.ElectionTime.Took(now.Sub(w.lost))
-		if id == w.n.id { // this server logs elsewhere that it leads itself
+		if id == w.n.id { // package leading logs that this server leads
 			w.n.o.Measures.LeaderUnavailable.Took(now.Sub(w.lost))
 		} else {
 			w.n.log.Info("another server leads", "leader", id, "after",

@@ -84,7 +84,7 @@ func (n *Node) Err() error {
 // anything of the state.
 func (n *Node) View(f func(*state.State)) { n.fsm.View(f) }
 
-// Ephemerals calls fn for the ephemeral nodes until it returns false; see apply.FSM.
+// Ephemerals calls fn for the ephemeral nodes until fn returns false; see apply.FSM.
 func (n *Node) Ephemerals(fn func(session int64, path string) (more bool)) { n.fsm.Ephemerals(fn) }
 
 // WaitZxid waits until this server has applied zxid, or ctx ends. A leader does not wait, because no client
@@ -111,10 +111,10 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 // Snapshot writes a snapshot now.
 func (n *Node) Snapshot() error { return n.upkeep.Snapshot() }
 
-// Room returns an error if this server's disk has no room for so many bytes.
+// Room returns an error if this server's disk has no room for this many more bytes.
 func (n *Node) Room(bytes int64) error { return n.upkeep.Room(bytes) }
 
-// Fits returns an error if a backup of so many nodes and bytes is too large for this server.
+// Fits returns an error if a backup with this many nodes and bytes is too large for this server.
 func (n *Node) Fits(nodes int, bytes int64) error { return n.upkeep.Fits(nodes, bytes) }
 
 // Backup returns a backup of the present state; see apply.FSM.

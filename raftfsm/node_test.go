@@ -46,7 +46,7 @@ type watcher struct {
 	ended   map[int64]state.EndCause
 	events  int
 	resets  int
-	links   int // links begun
+	links   int // how many links have begun
 }
 
 func (w *watcher) Events(_ int64, e []tree.Event) { w.mu.Lock(); w.events += len(e); w.mu.Unlock() }
@@ -207,7 +207,8 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 			entries, us := replayed.Load(), took.Load()
 			expect.That(t, entries >= 9, "%d entries were read again, want 9 or more", entries)
 			expect.That(t, us > 0, "entries were read again in no time")
-			expect.That(t, us <= time.Since(again).Microseconds(), "entries were read again in %d µs, longer than the start",
+			expect.That(t, us <= time.Since(again).Microseconds(),
+				"entries were read again in %d µs, longer than the start",
 				us)
 			expect.Equal(t, n.Zxid(), zxid, "zxid %d after restart", n.Zxid())
 			n.View(func(st *state.State) {
@@ -280,7 +281,7 @@ func TestObserverHearsOfEveryChange(t *testing.T) {
 
 func TestG10G11SessionExpiresWhenSilentAndNotBefore(t *testing.T) {
 	t.Parallel()
-	n, w := start(t, Options{MinSessionTimeout: time.Second}) // a server that stalls gives sessions this short more time
+	n, w := start(t, Options{MinSessionTimeout: time.Second}) // shorter sessions get more time after a stall
 	eventually(t, "serving", w.serving.Load)
 	loud := openSession(t, n, 1000).Session
 	w.hear(loud.ID)
@@ -312,8 +313,8 @@ func freeAddr(t testing.TB) string {
 	return list[0]
 }
 
-// newTrio starts a trio with heartbeats so long that the leader stays the leader on a busy machine. A server
-// that is cut off notices it as late.
+// newTrio starts a trio with heartbeats so long that the leader stays the leader on a busy machine. With
+// these heartbeats, a server that is cut off also notices this late.
 func newTrio(t testing.TB, durable bool, tune func(*Options)) *trio {
 	t.Helper()
 	c := &trio{t: t}

@@ -166,7 +166,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, 4*time.Second)
 	if most := max(defaultHeartbeat, o.MinSessionTimeout-servedAlone); o.HeartbeatTimeout > most {
 		fail("a heartbeat timeout of %v is too long for sessions of %v: a server that is cut off "+
-			"serves for this time and %v. Give --heartbeat-timeout %v at most, or --min-session-timeout %v",
+			"serves for this time plus %v. Give --heartbeat-timeout %v at most, or --min-session-timeout %v",
 			o.HeartbeatTimeout, o.MinSessionTimeout, servedAlone, most, o.HeartbeatTimeout+servedAlone)
 	}
 	o.HeartbeatTimeout = cmp.Or(o.HeartbeatTimeout, defaultHeartbeat)

@@ -47,8 +47,8 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 	var refused *peer.Refusal
 	switch {
 	case errors.As(err, &refused):
-		return nil, fmt.Errorf("server %d cannot be what answers at %s: %s",
-			place.ID, place.Addr, refused.Reason)
+		return nil, fmt.Errorf("the server at %s cannot become server %d: %s",
+			place.Addr, place.ID, refused.Reason)
 	case err != nil:
 		return &status.Found{Progress: status.Progress{Waits: err.Error()}}, nil
 	}

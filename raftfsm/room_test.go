@@ -58,7 +58,7 @@ func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 		return free.Load(), nil
 	}})
 	a := newAsker(t, n)
-	if code := a.create("/a"); code != jute.OK { // with four bytes of data
+	if code := a.create("/a"); code != jute.OK { // the node has four bytes of data
 		t.Fatalf("create with just enough room: %v", code)
 	}
 	free.Add(-1)

@@ -172,7 +172,7 @@ func TestStartsThatFail(t *testing.T) {
 			n, _ := start(t, *o)
 			stop(t, n)
 			must.OK(t, os.WriteFile(filepath.Join(o.DataDir, "seen"), []byte("{"), 0o600))
-		}, "what is known of other servers cannot be read (the file may be removed)"},
+		}, "the record of other servers' progress cannot be read (its file may be removed)"},
 		"a snapshot is damaged": {func(t *testing.T, o *Options) {
 			n, w := start(t, *o)
 			eventually(t, "serving", w.serving.Load)

@@ -19,7 +19,7 @@ func opening(secret byte, until int64) state.Request {
 	return o.Open(nil)
 }
 
-// A cluster has tickets once all of its servers say that they know them. Any server may ask for that.
+// A cluster has tickets once all of its servers say that they know tickets. Any server may ask for tickets.
 func TestTicketsNeedEveryServer(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)

@@ -88,7 +88,7 @@ func (i *Instance) backupStatus(s *report.Status, metrics bool) {
 	}
 	st := i.taker.State()
 	s.Measure("backup_age_seconds",
-		"Age of the newest backup in --backup-dir, or the time for which one has been due.",
+		"Age of the newest backup in --backup-dir; without one, the time since the start.",
 		st.Age.Seconds())
 	s.Measure("backups_total", "Backups taken.", float64(st.Taken))
 	s.Measure("backups_failed_total", "Backups that failed.", float64(st.Failed))

@@ -140,8 +140,8 @@ func (i *Instance) certificateStatus(s *report.Status, metrics bool) {
 		}
 		if metrics {
 			s.Measure("certificate_expiry_seconds",
-				"Seconds until a certificate of this server, or an authority for those of callers, ends; "+
-					"negative after its end.",
+				"Seconds until the end of a certificate of this server, or of an authority for callers' "+
+					"certificates; negative after the end.",
 				c.until.Sub(s.Now).Seconds(), report.Pair{Key: "use", Value: c.use})
 		}
 	}

@@ -75,7 +75,7 @@ func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	list := i.Clients.Observed().EndedSince(-1)
 	must.Equal(t, len(list), 1, "length of %v", list)
 	must.That(t, list[0].Time.Equal(before.Time), "%+v, before the restart %+v", list, before)
-	// A session that expires now is listed after those from before.
+	// A session that expires now is listed after the sessions that expired before the restart.
 	c = must.Get(wire.Dial(i.ClientAddr()))(t)
 	must.OK(t, c.Connect(wire.NewSession(200)))
 	must.OK(t, c.Close())
@@ -129,7 +129,8 @@ func (c complaints) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// none fails the test if there were lines, unless the machine stood still, which may cause them.
+// none() fails the test if there were lines. It ignores them if the machine stood still, because that may
+// cause them.
 func (c complaints) none(t *testing.T, when string) {
 	t.Helper()
 	c.look()
@@ -210,7 +211,7 @@ func startAndStop(t *testing.T, c complaints) {
 }
 
 // The trace page records a server's work, with a mark for each step of a request, for the super user only.
-func TestTracePageRecordsTheStepsOfRequests(t *testing.T) { // alone: a process has one recorder
+func TestTracePageRecordsTheStepsOfRequests(t *testing.T) { // not parallel: a process has only one recorder
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", SuperDigest: superDigest})
 	ask := func(query, login string) (int, string) {
 		req, err := http.NewRequest("GET", "http://"+i.AdminAddr()+"/debug/trace"+query, nil)

@@ -250,7 +250,7 @@ func (e *ensemble) write(i *Instance, prefix string, n int) {
 	}
 }
 
-// moved waits until a summary or counter of a server has a count, and returns it.
+// moved waits until a summary or counter of a server is not zero, and returns it.
 func (e *ensemble) moved(i *Instance, name string) metrics.Summary {
 	e.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -268,7 +268,7 @@ func (e *ensemble) moved(i *Instance, name string) metrics.Summary {
 	}
 }
 
-// The measures that operators rely on move when their cause is there.
+// Each metric that operators rely on changes when its cause occurs.
 func TestClusterMeasuresMove(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler))
@@ -291,7 +291,7 @@ func TestClusterMeasuresMove(t *testing.T) {
 		expect.That(t, at.IsZero(), "server %d shows a snapshot of %v before the first", id, at)
 	}
 
-	// A snapshot is measured, and told of until the next one.
+	// A snapshot is measured, and the status shows it until the next one.
 	must.OK(t, led.Node().Snapshot())
 	e.moved(led, "snapshottime")
 	s := led.Status(0)
@@ -300,7 +300,7 @@ func TestClusterMeasuresMove(t *testing.T) {
 	expect.That(t, time.Since(s.Snapshot.Time) <= time.Hour, "the snapshot is of %v", s.Snapshot.Time)
 	e.write(led, "/b", 5)
 
-	// The leader goes: the others elect.
+	// The leader stops, and the other servers elect a new one.
 	before := map[uint32]int64{}
 	for id, i := range e.servers {
 		before[id] = i.Status(report.NeedMetrics).Summaries["election_time"].Count
@@ -319,7 +319,7 @@ func TestClusterMeasuresMove(t *testing.T) {
 	}
 	e.moved(next, "leader_unavailable_time")
 
-	// And comes back: what it read at its start is told, the snapshot too.
+	// The server starts again. Its metrics show what it read at the start, including the snapshot.
 	back := e.restart(first)
 	e.write(next, "/c", 5)
 	for _, name := range []string{"dbinittime", "startup_snap_load_time", "startup_txns_loaded",

@@ -37,17 +37,17 @@ func values(t *testing.T, i *Instance) map[string]float64 {
 	return m
 }
 
-// write lists the metrics that each write moves.
+// write lists the metrics that change with each write.
 const write = "proposal_count 1, commit_count 1, fsynctime_count 1, propagation_latency_count 1, " +
 	"proposal_latency_count 1, quorum_ack_latency_count 1, " +
 	"sync_processor_batch_size_count 1, updatelatency_count 1, readlatency_count 0, zlockd_zxid 1, " +
 	"zlockd_raft_applied_index 1, zlockd_raft_commit_index 1, " +
 	"zlockd_raft_last_index 1, zlockd_log_requests 1"
 
-// read lists the metrics that each read moves.
+// read lists the metrics that must not change with a read.
 const read = "proposal_count 0, zlockd_zxid 0, zlockd_log_requests 0, updatelatency_count 0"
 
-// TestMetricsMove does one thing after another, and checks which metrics each moves and by how much.
+// TestMetricsMove takes one step after another, and checks which metrics each step changes, and by how much.
 func TestMetricsMove(t *testing.T) {
 	t.Parallel()
 	i, c := start(t, Options{MetricsAddr: "127.0.0.1:0"})
@@ -150,7 +150,7 @@ func TestMetricsMove(t *testing.T) {
 	}
 }
 
-// differ returns the metrics that did not move as wanted. want is a list of names and numbers.
+// differ returns the metrics that did not change by the numbers in want, a list of names and numbers.
 func differ(before, after map[string]float64, want string) (wrong []string) {
 	for item := range strings.SplitSeq(want, ",") {
 		name, number, _ := strings.Cut(strings.TrimSpace(item), " ")
@@ -203,8 +203,8 @@ func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 	}
 }
 
-// /ready of a server that has not joined its cluster says what it waits for. It serves readers alone only if
-// the operator wants that.
+// /ready of a server that has not joined its cluster says what the server waits for. Until then the server
+// serves clients with read-only sessions only if the operator wants that.
 func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, alone := range []bool{true, false} {
@@ -253,7 +253,7 @@ func TestLastVoterStays(t *testing.T) {
 	expect.Equal(t, status.Of(err), status.Unsafe, "%v", err)
 }
 
-// A server knows that it serves by its node and by the clients that it lets in.
+// A server reports that it serves only if its node serves and it admits clients.
 func TestServerThatLetsNoClientsInDoesNotServe(t *testing.T) {
 	t.Parallel()
 	i, _ := start(t, Options{})

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// events says for each metric what moves it.
+// events says for each metric which event changes it.
 var events = map[string]string{}
 
 func init() {
@@ -96,7 +96,8 @@ func init() {
 // mntrName matches what mntr puts before a name.
 var mntrName = regexp.MustCompile(`^zk_((avg|min|max|cnt|sum|p50|p95|p99|p999)_)?(.*)$`)
 
-// Each metric has an event that moves it, or is zero and in the manual's table of metrics without one.
+// Each metric has an event that changes it. Otherwise it stays zero, and the manual lists it among such
+// metrics.
 func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 	t.Parallel()
 	page := must.Get(os.ReadFile("../docs/reference/metrics.md"))(t)
@@ -151,7 +152,7 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 	for _, name := range families {
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") ||
 			strings.HasPrefix(name, "promhttp_") {
-			continue // those of the library
+			continue // metrics of the Prometheus library
 		}
 		if m := mntrName.FindStringSubmatch(name); m != nil &&
 			(exists[m[3]] || exists[strings.TrimPrefix(name, "zk_")] || exists[strings.TrimPrefix(name, "zk_")+

@@ -57,8 +57,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// The server keeps a bounded number of connections to the admin port and to that of the metrics, and makes room
-// for the newest.
+// The admin port and the metrics port have a limited number of connections. At the limit, an old connection
+// is closed for a new one.
 func TestConnectionsOfTheAdminPortsAreBounded(t *testing.T) {
 	t.Parallel()
 	var opened []*counted
@@ -118,12 +118,12 @@ func TestPagesOfTheAdminPort(t *testing.T) {
 	}
 }
 
-// brokenListener fails as one whose socket is broken.
+// brokenListener is a listener whose socket is broken.
 type brokenListener struct{ net.Listener }
 
 func (brokenListener) Accept() (net.Conn, error) { return nil, errors.New("the socket is broken") }
 
-// A server whose port fails tells its program, and one that is closed does not.
+// Failed reports a port that has failed, but not the end of a server that was closed.
 func TestServerTellsOfAPortThatFails(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"admin port failed": {AdminAddr: "127.0.0.1:0"},
@@ -165,7 +165,7 @@ func TestServerThatDoesNotStartClosesItsPorts(t *testing.T) {
 	must.Fails(t, expect.Err(Start(t.Context(), o)), "a TLS port without a certificate")
 	must.Equal(t, len(opened), 7)
 	for _, ln := range opened {
-		_ = ln.(*net.TCPListener).SetDeadline(time.Now().Add(time.Second)) // one that is open has no connections
+		_ = ln.(*net.TCPListener).SetDeadline(time.Now().Add(time.Second)) // so that Accept of an open port ends
 		_, err := ln.Accept()
 		expect.Is(t, err, net.ErrClosed)
 	}
@@ -183,7 +183,7 @@ func bare(t *testing.T, o Options) *Instance {
 	return i
 }
 
-// While a server waits for the others, it tells for what, and whether it lets clients read.
+// While a server waits for the other servers, it reports what it waits for, and whether clients may read.
 func TestServerThatWaitsForOthers(t *testing.T) {
 	t.Parallel()
 	two, three := map[uint32]string{1: "h1:1", 2: "h2:1"}, map[uint32]string{1: "h1:1", 2: "h2:1", 3: "h3:1"}
@@ -255,7 +255,7 @@ func TestLogsOfRequests(t *testing.T) {
 	log.Await(t, "slow request")
 }
 
-// Close tells that a request of an operator's was still under way.
+// Close returns an error if an operator's request is still under way when its context ends.
 func TestCloseTellsWhatItDidNotWaitFor(t *testing.T) {
 	t.Parallel()
 	i := must.Get(Start(t.Context(), Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0",

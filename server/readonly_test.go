@@ -182,7 +182,7 @@ func TestShutdownClosesClientsAndLeavesNoGoroutine(t *testing.T) {
 	}
 }
 
-// until makes a certificate that ends then, and its files.
+// until makes a certificate and its files. The certificate is valid until the given time.
 func until(t *testing.T, end time.Time) (pair tls.Certificate, cert, key string) {
 	t.Helper()
 	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -197,8 +197,8 @@ func until(t *testing.T, end time.Time) (pair tls.Certificate, cert, key string)
 	return pair, cert, key
 }
 
-// A server shows the certificate that clients get now, which may be newer than its start, and the end of the
-// peers' certificate. A certificate that ends soon has a notice.
+// A server shows the certificate that clients get now, even if it was renewed after the start. It also shows
+// the end of the peers' certificate. A certificate that ends soon has a notice.
 func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
@@ -275,7 +275,7 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	})
 }
 
-// await waits until ok, for a minute at most.
+// await waits until ok returns true, for at most a minute.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {

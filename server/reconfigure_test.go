@@ -77,7 +77,7 @@ func TestChangeOfTheViewMayHaveTakenEffect(t *testing.T) {
 	led.Node().Abort()
 	err := <-told
 	must.Fails(t, err, "a change that no majority has")
-	expect.Has(t, err.Error(), "it is not known whether it took effect")
+	expect.Has(t, err.Error(), "it is not known whether the change took effect")
 }
 
 // Start returns an error that names the reason if the server cannot have what its options ask for.

@@ -57,7 +57,7 @@ func TestLongHoldsAreToldOfBeforeTheyEnd(t *testing.T) {
 	defer w.Close()
 	must.OK(t, w.Connect(wire.NewSession(30_000)))
 	asked := map[int64]bool{}
-	left := func(id int64) (time.Duration, bool) { // two hours, if the leader is asked
+	left := func(id int64) (time.Duration, bool) { // the leader's answer: two hours are left
 		asked[id] = true
 		return tickets.RemindTime, true
 	}

@@ -32,7 +32,7 @@ func resourceNotices(s *report.Status) (notices []string) {
 	case s.MaxFiles > 0 && s.OpenFiles > s.MaxFiles/10*8:
 		notices = append(notices, fmt.Sprintf("%d of %d files are open: %s", s.OpenFiles, s.MaxFiles, raise))
 	case s.MaxFiles > 0 && s.MaxFiles < fewFiles:
-		notices = append(notices, fmt.Sprintf("the process may open %d files only, and each client is one: %s",
+		notices = append(notices, fmt.Sprintf("the process may open only %d files, and each client needs one: %s",
 			s.MaxFiles, raise))
 	}
 	return notices

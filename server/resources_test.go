@@ -24,7 +24,7 @@ func TestResourcesAreJudged(t *testing.T) {
 		{"nothing known", report.Status{MaxFiles: -1}, ""},
 		{"slow", report.Status{Node: node(2, 625*time.Millisecond)}, "a sync of the log takes 313ms on average"},
 		{"full", report.Status{OpenFiles: 900, MaxFiles: 1000}, "900 of 1000 files are open: raise the limit"},
-		{"few", report.Status{OpenFiles: 10, MaxFiles: 100}, "may open 100 files only"},
+		{"few", report.Status{OpenFiles: 10, MaxFiles: 100}, "may open only 100 files"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := strings.Join(resourceNotices(&tc.s), "; ")
@@ -34,7 +34,8 @@ func TestResourcesAreJudged(t *testing.T) {
 	}
 }
 
-// The leader tells, once the others had time to find it, when the cluster bears no further loss.
+// The leader reports if the loss of one more voter would stop the cluster. A new leader first gives the other
+// voters time to find it.
 func TestLastMajorityIsTold(t *testing.T) {
 	t.Parallel()
 	const last = 5000
@@ -64,7 +65,7 @@ func TestLastMajorityIsTold(t *testing.T) {
 				m.Applied = applied
 				s.Members = append(s.Members, m)
 			}
-			s.Members = append(s.Members, status.Member{ID: 9}) // an observer that is not there
+			s.Members = append(s.Members, status.Member{ID: 9}) // an observer that does not run
 			expect.Equal(t, lossNotice(s), tc.want)
 		})
 	}

@@ -22,8 +22,8 @@ var (
 )
 
 // Start runs a server. It opens the ports at once, so that it notices early if an address is in use, and can
-// answer health checks. It returns when the server has joined its cluster. A new cluster of several servers
-// forms when all of them have been started. ctx bounds the wait for that. The server serves clients a little
+// answer health checks. It returns when the server has joined its cluster, or when ctx ends before that. A
+// new cluster of several servers forms when all of them have been started. The server serves clients a little
 // later; see Ready.
 func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	i := &Instance{o: o.withDefaults(), failed: make(chan struct{})}

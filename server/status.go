@@ -243,8 +243,8 @@ func (i *Instance) auditStatus(s *report.Status, metrics bool) {
 				f.Lost,
 				f.Problem))
 		case f.Lost > 0:
-			s.Notices = append(s.Notices, fmt.Sprintf("%d lines of the audit log are lost, the last at %s: more came "+
-				"at once than could be written, or from one address; linesLost in the log names it", f.Lost,
+			s.Notices = append(s.Notices, fmt.Sprintf("%d lines of the audit log are lost, the last at %s: too many "+
+				"came at once, or from one address; a line linesLost in the log names the address", f.Lost,
 				f.LostAt.UTC().Format(time.RFC3339)))
 		}
 		if f.Outgrows != nil {

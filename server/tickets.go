@@ -138,10 +138,11 @@ func (i *Instance) ticketStatus(s *report.Status, node *raftfsm.Node, metrics bo
 		"Nodes that draws have made for rates, with their directories; 100,000 are allowed.", float64(rates))
 	drawn, none := i.TicketDraws()
 	s.Measure("rate_draws_total", "Draws from rates that were granted at this server.", float64(drawn))
-	s.Measure("rate_draws_refused_total", "Requests for a draw that were refused because none was free.",
+	s.Measure("rate_draws_refused_total", "Requests for a draw that were refused because no draw was free.",
 		float64(none))
 	s.Measure("ticket_requests_refused_total",
-		"Requests to the port for tickets that a bound or a missing right refused.", float64(refused))
+		"Requests to the port for tickets that were refused because of a bound or a missing right.",
+		float64(refused))
 }
 
 // TicketDraws returns how many draws from rates the port for tickets granted, and how many it refused because

@@ -32,7 +32,7 @@ func (i *Instance) trace(w http.ResponseWriter, r *http.Request) *port.Refusal {
 	if r.Method != http.MethodGet {
 		return port.Refuse(http.StatusMethodNotAllowed, "use GET for a trace")
 	}
-	if _, no := i.authorize().User(r, "A trace tells of others' requests"); no != nil {
+	if _, no := i.authorize().User(r, "A trace shows the requests of all clients"); no != nil {
 		return no
 	}
 	wait, err := time.ParseDuration(cmp.Or(r.URL.Query().Get("wait"), traceTime))

@@ -72,11 +72,11 @@ func (s viewSource) Do(ctx context.Context, r state.Request) (state.Outcome, err
 		return state.Outcome{}, err
 	case out := <-d:
 		if out.Unknown {
-			return out, errors.New("it is not known whether it took effect; look again")
+			return out, errors.New("it is not known whether the change took effect; look again")
 		}
 		return out, nil
 	case <-ctx.Done():
-		return state.Outcome{}, errors.New("no answer from the cluster in time; it may still take effect")
+		return state.Outcome{}, errors.New("no answer from the cluster in time; the change may still take effect")
 	}
 }
 

@@ -29,8 +29,8 @@
 //	UPDATE account SET balance = :b, fence = :t
 //	 WHERE id = :id AND fence <= :t
 //
-// Object stores: keep the token with the object, read it, refuse if it is greater, and put on condition that
-// the object is still the version read.
+// Object stores: keep the token with the object. Read the token and refuse the write if the stored token is
+// greater. Otherwise write on condition that the object has not changed since that read.
 //
 // Memory of one process: [Gate.Do], which [Middleware] uses.
 //

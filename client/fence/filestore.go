@@ -110,7 +110,7 @@ func (s *FileStore) known(res string, t Token) bool {
 }
 
 // exclude blocks every other Gate.Do of the resource on this machine, except that readers do not block each
-// other. Its lock is not the lock of Raise, which runs while this lock is held.
+// other. Raise uses another lock, because it runs while this lock is held.
 func (s *FileStore) exclude(ctx context.Context, res string, m Mode) (unlock func(), waited bool, err error) {
 	return s.lock(ctx, s.file(res, ".do"), m == Shared)
 }
@@ -138,8 +138,8 @@ func (s *FileStore) write(res string, t Token) error {
 	return s.syncDir(s.dir)
 }
 
-// file names the resource's file: readable if possible, and never like the file of another
-// resource.
+// The method file returns the path of a file of the resource. The name of the file is readable if possible,
+// and never equal to a name for another resource.
 func (s *FileStore) file(res, suffix string) string {
 	// Most resources are paths, whose slashes become %2F.
 	name := url.PathEscape(res)
@@ -151,8 +151,8 @@ func (s *FileStore) file(res, suffix string) string {
 	return filepath.Join(s.dir, name+suffix)
 }
 
-// lock takes the file's local lock, and repeats the attempt until ctx ends. waited reports whether it had to
-// wait.
+// lock takes the local lock of a file, and repeats the attempt until ctx ends. The result waited is true if
+// the first attempt failed.
 func (s *FileStore) lock(
 	ctx context.Context, name string, shared bool,
 ) (unlock func(), waited bool, err error) {

@@ -9,7 +9,8 @@ import (
 // Gate admits the present holders of a lock to a resource and refuses former ones. The zero value is ready
 // and keeps its tokens in memory. It is safe for concurrent use and must not be copied.
 type Gate struct {
-	// Store keeps the highest tokens; nil: they are kept in memory. Set it before the first use.
+	// Store keeps the highest tokens. If Store is nil, the gate keeps them in memory. Set it before the first
+	// use.
 	Store Store
 
 	memory MemoryStore
@@ -64,7 +65,7 @@ func admit(ctx context.Context, s Store, resource string, m Mode, t Token) error
 		}
 		return nil
 	default:
-		return fmt.Errorf("%w for a gate: mode %s has no order", ErrInvalid, m)
+		return fmt.Errorf("%w mode for a gate: the tokens of mode %s have no order", ErrInvalid, m)
 	}
 }
 
@@ -72,7 +73,7 @@ func stale(resource string, m Mode, t Token) error {
 	return fmt.Errorf("%w %s (%s) for %s", ErrStale, t, m, resource)
 }
 
-// Do admits the access and runs f. The two are one step for all other calls of Do on this gate: once the gate
+// Do admits the access and runs f. For all other calls of Do on this gate, both are one step: once the gate
 // admits a later exclusive hold, no f of an earlier hold runs any longer. Calls of the same hold, and calls
 // of readers, run in parallel.
 //
@@ -87,7 +88,7 @@ func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 	return g.do(ctx, resource, m, t, func(ctx context.Context, _ bool) error { return f(ctx) })
 }
 
-// do is like Do, and tells f whether it had to wait for earlier holds.
+// do is like Do, and also tells f whether the call had to wait for earlier holds.
 func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
 	f func(ctx context.Context, waited bool) error) error {
 	if err := ctx.Err(); err != nil {
@@ -172,7 +173,7 @@ func (g *Gate) exclude(
 	return unlock, waited, nil
 }
 
-// busy connects the running calls of Do on one resource.
+// busy has the running calls of Do on one resource.
 type busy struct {
 	users int // how many calls are inside Do; guarded by Gate.mu
 
@@ -181,7 +182,7 @@ type busy struct {
 	runs  map[*run]struct{}
 }
 
-// run is one running f.
+// run is one call of f that has not returned.
 type run struct {
 	mode   Mode
 	token  Token

@@ -62,7 +62,7 @@ func TestZeroGateIsReady(t *testing.T) {
 	wantErr(t, g.Admit("/r", Exclusive, 1), ErrStale)
 }
 
-// Admitted tokens never fall, in whatever order they come.
+// The highest token never falls, in whatever order tokens come.
 func TestRaiseIsAtomic(t *testing.T) {
 	stores(t, func(t *testing.T, s Store) {
 		const workers, each = 8, 20
@@ -352,7 +352,7 @@ func TestCheckerIsAskedAgainAfterAWait(t *testing.T) {
 	expect.Equal(t, <-code, http.StatusPreconditionFailed)
 }
 
-// A handler that writes an answer and panics must not be answered for again.
+// If the next handler panics, Handler writes no answer of its own and lets the panic through.
 func TestHandlerLetsPanicsThrough(t *testing.T) {
 	var g Gate
 	h := Middleware(&g, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -371,14 +371,14 @@ func TestHandlerLetsPanicsThrough(t *testing.T) {
 	expect.Equal(t, len(g.busy), 0, "the resource is still busy")
 }
 
-// row is a row of a table as the SQL form of the package documentation needs it.
+// row is a row of the table in the SQL form of the package documentation.
 type row struct {
 	mu      sync.Mutex
 	balance int
 	fence   Token
 }
 
-// update is, under any isolation level that makes one statement atomic,
+// update does what this statement does, under any isolation level that makes one statement atomic,
 //
 //	UPDATE account SET balance = :b, fence = :t WHERE id = :id AND fence <= :t
 //
@@ -440,7 +440,7 @@ func TestCallsOfOlderHoldsEnd(t *testing.T) {
 	}
 }
 
-// A hold waits for the end of an earlier one. A later hold that comes in this time keeps it out.
+// If a later hold comes while a hold waits for the end of an earlier one, the waiting hold is refused.
 func TestLaterHoldShutsOutThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate

@@ -19,15 +19,16 @@ func Middleware(g *Gate, next http.Handler) http.Handler {
 // the path of the lock. While Next runs, the gate admits no later hold of the lock (see [Gate.Do]). When a
 // later hold comes, the context of the running request ends.
 //
-// A sequencer is no secret and has no signature. Without Checker the handler believes what a caller sends: a
-// caller that makes up a sequencer shuts out the holders of its lock, and without Lock each path that it
-// names stays in the gate's store. So without Checker let only authenticated callers reach the handler.
+// A sequencer is no secret and has no signature. Without Checker the handler believes what a caller sends. A
+// caller that makes up a sequencer shuts out the holders of the lock in that sequencer. If Lock is nil, too,
+// each path that a caller names stays in the gate's store. So without Checker let only authenticated callers
+// reach the handler.
 //
-// \t428 the request has no sequencer
-// \t400 the sequencer is invalid, or is a permit
-// \t403 the sequencer belongs to another lock than the request needs
-// \t412 stale: another hold has the lock now
-// \t503 the handler could not find that out
+//	428 the request has no sequencer
+//	400 the sequencer is invalid, or is a permit
+//	403 the sequencer belongs to another lock than the request needs
+//	412 stale: another hold has the lock now
+//	503 the handler could not find out whether the hold is current
 type Handler struct {
 	Gate *Gate
 	Next http.Handler
@@ -45,11 +46,11 @@ type Handler struct {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	values := r.Header.Values(Header)
 	if len(values) == 0 {
-		http.Error(w, "fence: this request needs a "+Header, http.StatusPreconditionRequired)
+		http.Error(w, "fence: this request needs the header "+Header, http.StatusPreconditionRequired)
 		return
 	}
 	if len(values) > 1 {
-		http.Error(w, "fence: more than one "+Header, http.StatusBadRequest)
+		http.Error(w, "fence: more than one header "+Header, http.StatusBadRequest)
 		return
 	}
 	s, err := ParseSequencer(values[0])

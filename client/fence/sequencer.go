@@ -130,7 +130,7 @@ func (s Sequencer) validate() error {
 	case !strings.HasPrefix(s.Path, "/"):
 		return fmt.Errorf("%w sequencer: path %q is not absolute", ErrInvalid, s.Path)
 	case s.Node == "" || strings.HasPrefix(s.Node, "/"):
-		return fmt.Errorf("%w sequencer: node %q", ErrInvalid, s.Node)
+		return fmt.Errorf("%w sequencer: node %q is empty or begins with /", ErrInvalid, s.Node)
 	case strings.Contains(s.Path, "\x00") || strings.Contains(s.Node, "\x00"):
 		return fmt.Errorf("%w sequencer: zero byte in a name", ErrInvalid)
 	case len(s.Path)+len(s.Node) > maxNames:

@@ -70,9 +70,9 @@ func describeLone(s string) Description {
 // lockWords are parts of names that only locks and elections have.
 var lockWords = []string{"lock", "mutex", "latch", "leader", "master", "elect", "candidate", "semaphore"}
 
-// PlainRole returns the role that the text before the number shows, in a name of an unknown library. word
-// reports whether the text says that the node is a lock's. The tutorials have lock0000000017, the manual
-// guid-lock-, read-, write- and n_.
+// PlainRole returns the role that head, the text before the number, shows in a name of an unknown library.
+// The result word says whether the text shows that the node belongs to a lock. Tutorials use names such as
+// lock0000000017, and ZooKeeper's manual uses guid-lock-, read-, write- and n_.
 func PlainRole(head string) (r Role, word bool) {
 	last := strings.ToLower(strings.TrimRight(head, "-_.:~#"))
 	if i := strings.LastIndexAny(last, "-_.:~#"); i >= 0 {
@@ -95,15 +95,15 @@ func PlainRole(head string) (r Role, word bool) {
 	return RoleLock, false
 }
 
-// IsContender reports whether recipes give such a name to contenders: the name ends in a number, or is that
-// of a hold under a policy.
+// IsContender reports whether recipes give such a name to contenders: the name ends in a number, or it is the
+// name of a hold under a policy.
 func IsContender(name string) bool {
 	d := Describe(name)
 	return d.Numbed || d.Hold
 }
 
-// MayContend reports whether a name may be a contender's. Most names without a number may be any node's; the
-// exceptions are kazoo's names and the textbooks' lock.
+// MayContend reports whether a node with this name may be a contender. A name without a number does not
+// count, unless it has a form that kazoo uses, or is the name of the textbooks' lock.
 func MayContend(name string) bool { return name == SimpleName || Describe(name).Layout != LayoutLone }
 
 // Number returns the number that a contender's name ends in.
@@ -127,7 +127,7 @@ func cutSeq(s string) (head string, seq int32, ok bool) {
 	return s[:len(s)-10], seq, ok
 }
 
-// isSession reports whether s is a session's id in the form of a recipe: hex in C, decimal in Java.
+// isSession reports whether s is a session's id as ZooKeeper's recipes write it: hex in C, decimal in Java.
 func isSession(s string) bool {
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "-"), "0x")
 	return s != "" && len(s) <= 20 && isHex(s)

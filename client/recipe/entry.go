@@ -51,10 +51,11 @@ type Entry struct {
 	// is unknown; then the hold began after Since.
 	Since     int64 `json:"since"`
 	HeldSince int64 `json:"heldSince,omitempty"`
-	// BlockedBy are the nodes for which this contender waits: for all of them, or with Any for one.
+	// BlockedBy are the nodes for which this contender waits. If Any is set, the end of one of them is enough;
+	// otherwise the contender waits for all of them.
 	BlockedBy []string `json:"blockedBy,omitempty"`
 	Any       bool     `json:"any,omitempty"`
-	// Watch says that only a watch of the contender is known. It may wait, or only observe.
+	// Watch says that only a watch of the contender is known. The contender may wait, or only observe.
 	Watch bool `json:"watch,omitempty"`
 	// Tell sets Owner and Data: the record in the node, and the beginning of its other data.
 	Owner  *Owner `json:"owner,omitempty"`
@@ -62,11 +63,11 @@ type Entry struct {
 	Hidden bool   `json:"hidden,omitempty"` // the caller may not read the node
 
 	Version int32  `json:"-"` // version of the node
-	Place   string `json:"-"` // its node in the queue, for which other contenders also wait
+	Place   string `json:"-"` // the contender's node in the queue, for which other contenders also wait
 	raw     string // the node's data
 }
 
-// NewEntry returns the entry of a node, whose name says d.
+// NewEntry returns the entry of the node n. The argument d describes the name of n.
 func NewEntry(n *Node, d *Description) Entry {
 	e := Entry{
 		Node: n.Name, Layout: d.Layout, Mode: d.Kind.Mode(), Maker: d.Maker, Session: Session(n.Session),
@@ -81,7 +82,7 @@ func NewEntry(n *Node, d *Description) Entry {
 	return e
 }
 
-// shownData bounds how much of a node's data Tell shows.
+// shownData bounds how many bytes of a node's data the method Tell shows.
 const shownData = 200
 
 // Tell fills in Owner and Data. To decode every record would be most of the work of a look at all locks, so
@@ -130,7 +131,7 @@ func (e *Entry) Asked() (Revocation, bool) {
 // revocation in its node.
 func (e *Entry) Askable() bool {
 	if e.Token == 0 || e.Hidden {
-		return false // only its watch is known, or its record is missing
+		return false // only a watch of the contender is known, or the caller may not read its record
 	}
 	_, ours := e.Record()
 	return ours || e.Maker == MakerCurator || e.Maker == MakerSelf

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What an answer says of a queue and a graph is what its reader gets.
+// A queue that was encoded as JSON and decoded again has the same contents.
 func TestAnswersAreReadAsTheyWereWritten(t *testing.T) {
 	q := Queue{Lock: Lock{Path: "/l", Kind: KindRWLock, Layouts: []Layout{LayoutCurator, LayoutKazoo},
 		Mixed: true, Policy: "fair", Limit: 3, Next: -5, Total: 9},
@@ -43,7 +43,8 @@ func TestAnswersAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// Only those contenders can be asked back whose program looks for it, and a wish is seen in every form.
+// A contender can be asked to leave only if its program looks for such a request. A request is found in every
+// form.
 func TestAskable(t *testing.T) {
 	for name, c := range map[string]struct {
 		e             Entry
@@ -68,7 +69,7 @@ func TestAskable(t *testing.T) {
 	}
 }
 
-// What the lock view tells of a queue as a whole.
+// A queue finds a contender by its node, reports its oldest wait and hold, and names its recipes.
 func TestReadsOfAQueue(t *testing.T) {
 	q := Queue{
 		Lock:         Lock{Kind: KindLock},
@@ -99,7 +100,7 @@ func TestReadsOfAQueue(t *testing.T) {
 	}
 }
 
-// A wait is certain only between tasks, and only for all of the holders.
+// A wait is certain only between two tasks, and only if it is for all of the holders.
 func TestWaitsThatAreCertain(t *testing.T) {
 	g := &Graph{Parties: []Party{{Task: "a"}, {Task: "b"}, {Session: 3}}}
 	for e, want := range map[Edge]bool{

@@ -22,7 +22,7 @@ type Party struct {
 	Host    string  `json:"host,omitempty"`
 	PID     int     `json:"pid,omitempty"`
 	Reason  string  `json:"reason,omitempty"`
-	Cycle   int     `json:"cycle,omitempty"` // number of its cycle, from 1; 0: none
+	Cycle   int     `json:"cycle,omitempty"` // number of the party's cycle, from 1; 0: in no cycle
 }
 
 // Label is the name of a party for people.
@@ -61,11 +61,12 @@ type Edge struct {
 type Cycle struct {
 	Parties []int    `json:"parties"`
 	Paths   []string `json:"paths"`
-	Since   int64    `json:"since"` // when its newest wait began
+	Since   int64    `json:"since"` // when the newest wait of the cycle began
 }
 
-// Possible reports whether an edge may not be a wait: one of its parties is only known as a session, which
-// may do several things at a time, or Any is set.
+// Possible reports whether an edge is only a possible wait. An edge is a certain wait only if both parties
+// are tasks and neither Any nor Watch is set. A party that is only known as a session may do several things
+// at a time.
 func (g *Graph) Possible(e *Edge) bool {
 	return g.Parties[e.From].Task == "" || g.Parties[e.To].Task == "" || e.Any || e.Watch
 }

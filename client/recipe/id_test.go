@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// Each byte of an id with dashes is looked at.
+// Each byte of an id with dashes is checked.
 func TestIDsWithDashes(t *testing.T) {
 	id := NewID(0x123456789abcdef, 42)
 	text := id.UUID()

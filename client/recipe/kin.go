@@ -6,18 +6,18 @@ import "strings"
 // of the directory the contender's program sees. Contenders of one kin exclude each other according to their
 // roles.
 //
-// With --one-layout every server refuses creations by kin while it applies the log. So a later release that
-// changes the kin of a name, or what a kin sees, needs new rules of the state.
+// With --one-layout, every server decides by kin which creations to refuse, while it applies the log. So a
+// later release that changes the kin of a name, or which kins a kin sees, needs new rules of the state.
 type Kin uint8
 
 // The kins. A name that any node could have has no kin.
 const (
 	KinNone Kin = iota
-	// Of package client, in Curator's layout: one for each family.
+	// The kins of package client's nodes in Curator's layout, one for each family.
 	kinLock
 	kinRW
 	kinLatch
-	// Of other programs with Curator's recipes.
+	// The kins of nodes that other programs make with Curator's recipes.
 	kinOtherLock
 	kinOtherRW
 	kinOtherLatch
@@ -82,11 +82,11 @@ const (
 	ours = KinSet(1<<kinLock | 1<<kinRW | 1<<kinLatch)
 )
 
-// Blind returns the kins that do not see a contender of kin k, or that it does not see. A contender of kin k
-// and one of these kins could both hold the lock.
+// Blind returns the kins whose contenders do not see a contender of kin k, or are not seen by it. A contender
+// of kin k and one of these kins could both hold the lock.
 //
-// A kazoo lock can be configured to look at the nodes of package client. Its name does not show that, so
-// Blind assumes that it does not look.
+// A kazoo lock can be configured to look at the nodes of package client. The names of its nodes do not show
+// that, so Blind assumes that the lock does not look at them.
 func (k Kin) Blind() KinSet {
 	switch k {
 	case KinNone, kinPermit:

@@ -24,7 +24,7 @@ func TestKinsOfNames(t *testing.T) {
 		curator + "__WRIT__" + n:                        kinOtherRW,
 		curator + "latch-" + n:                          kinOtherLatch,
 		curator + "lease-" + n:                          kinPermit,
-		"_c_0b4ae3a44fbd4f4b8d0f4e5a7a0c1d01-lock-" + n: kinOtherLock, // of go-zookeeper
+		"_c_0b4ae3a44fbd4f4b8d0f4e5a7a0c1d01-lock-" + n: kinOtherLock, // made by go-zookeeper
 		"lock-" + n:                                     kinOtherLock,
 		"my-lock-" + n:                                  kinOtherLock,
 		"lock--1234567890":                              kinOtherLock,
@@ -39,7 +39,7 @@ func TestKinsOfNames(t *testing.T) {
 		"x-0x1000a2b3c4d0000-" + n:                      kinZooKeeper,
 		"x-72058245120000000-" + n:                      kinZooKeeper,
 		"lock":                                          kinSimple,
-		// Of other nodes, or of locks whose names say not enough.
+		// Names of other nodes, or names that do not say enough about the lock.
 		"block-" + n: KinNone, "lock" + n: KinNone, "member_" + n: KinNone, "n_" + n: KinNone, "lock-": KinNone,
 		"lock-7": KinNone, "x-" + n: KinNone, "x-ray-" + n: KinNone, "": KinNone, "leases": KinNone,
 		"f65a711639a74cab9e5222dd97208501__party__": KinNone, "F65A711639A74CAB9E5222DD97208501": KinNone,
@@ -49,8 +49,8 @@ func TestKinsOfNames(t *testing.T) {
 	}
 }
 
-// Contenders of this package see each other where its client says so. Contenders of other programs see their
-// own family. No contender sees another layout.
+// Contenders of package client in Curator's layout see each other. Contenders of other programs see their own
+// family. No contender sees another layout.
 func TestKinsThatDoNotSeeEachOther(t *testing.T) {
 	sees := map[string]bool{}
 	for _, group := range [][]Kin{{kinLock, kinRW, kinLatch}, {kinLock, kinOtherLock}, {kinRW, kinOtherRW},

@@ -28,7 +28,7 @@ const (
 	LayoutZooKeeper
 	// LayoutPlain is any other name that ends in a number.
 	LayoutPlain
-	// LayoutLone is a name without a number: one node is the lock.
+	// LayoutLone is a name without a number: the node alone is the lock.
 	LayoutLone
 )
 
@@ -51,7 +51,7 @@ func (l *Layout) UnmarshalText(b []byte) error {
 	return unmarshalName(layoutNames[:], "layout", b, (*uint8)(l))
 }
 
-// unmarshalName stores the index of a name in names.
+// unmarshalName sets *into to the index of name in the list names.
 func unmarshalName(names []string, what string, name []byte, into *uint8) error {
 	i := slices.Index(names, string(name))
 	if i < 0 {

@@ -58,7 +58,7 @@ func NodeName(l Layout, k Role, id ID, host string) string {
 	case LayoutKazoo:
 		return id.Hex() + m
 	case LayoutHost:
-		// A reader that splits at dashes must find host, type and number.
+		// A program that splits the name at dashes must find host, type and number.
 		return strings.NewReplacer("-", "_", "/", "_").Replace(host) + "~" + id.Hex() + m
 	default:
 		return "_c_" + id.UUID() + "-" + m
@@ -112,8 +112,8 @@ func ParseName(name string) (c Contender, l Layout, ok bool) {
 	return Contender{}, 0, false
 }
 
-// Numbered reports whether the server gave a contender's node the number in its name: while the directory
-// exists, no other node gets the same path.
+// Numbered reports whether the name of a contender's node ends in a number that the server gave it. Then no
+// other node gets the same path while the directory exists.
 func Numbered(node string) bool {
 	_, _, ok := ParseName(Base(node))
 	return ok

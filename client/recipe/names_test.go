@@ -76,7 +76,7 @@ func TestWriterComesBeforeTheReaderOfItsNumber(t *testing.T) {
 	expect.Equal(t, Compare(later, r), 1, "a later writer beside the reader")
 }
 
-// The quick reading accepts only names like the client's own, and reads the same parts as ParseName.
+// Likeness.Read accepts only names like the client's own, and reads the same parts of them as ParseName.
 func TestNamesLikeTheOwnOne(t *testing.T) {
 	for _, own := range []string{"_c_" + NewID(1, 2).UUID() + "-lock-0000000005",
 		"_c_" + NewID(1, 2).UUID() + "-__READ__0000000005"} {
@@ -108,7 +108,7 @@ func TestNamesLikeTheOwnOne(t *testing.T) {
 	}
 }
 
-// A host may have no name.
+// ParseName recognises the maker of a node also if its host has no name.
 func TestMakerWithoutHost(t *testing.T) {
 	name := NodeName(LayoutHost, RoleRead, NewID(1, 2), "") + "0000000001"
 	c, l, ok := ParseName(name)
@@ -117,7 +117,7 @@ func TestMakerWithoutHost(t *testing.T) {
 	expect.Equal(t, c.Maker, MakerSelf, "the maker of %s", name)
 }
 
-// A name as ZooKeeper's recipes make it has the session after the x.
+// A name that ZooKeeper's recipes make has the session's id after the "x-".
 func TestNamesOfZooKeepersRecipes(t *testing.T) {
 	for name, want := range map[string]Layout{
 		"x-1f-0000000001": LayoutZooKeeper, "x--1f-0000000001": LayoutZooKeeper,
@@ -128,7 +128,7 @@ func TestNamesOfZooKeepersRecipes(t *testing.T) {
 	}
 }
 
-// The names of nodes that may be contenders', and of those that are.
+// A name shows whether its node may be a contender, and whether it certainly has a contender's form.
 func TestContendersByName(t *testing.T) {
 	const id, dashed = "0123456789abcdef0123456789abcdef", "01234567-89ab-4def-8123-456789abcdef"
 	for name, want := range map[string]struct{ may, is bool }{

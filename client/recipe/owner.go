@@ -11,14 +11,14 @@ import (
 // MaxOwnerData bounds the owner record in a node.
 const MaxOwnerData = 1 << 10
 
-// Owner is the self-description of package client's contenders in their nodes. No decision depends on it. It
-// has no times, because a client's clock proves nothing.
+// Owner is the record with which a contender of package client describes itself in its node. No decision
+// depends on it. It has no times, because a client's clock proves nothing.
 type Owner struct {
 	Version   int    `json:"v"` // 1
 	Host      string `json:"host,omitempty"`
 	PID       int    `json:"pid,omitempty"`
 	Cmd       string `json:"cmd,omitempty"`       // the program's name, or WithName
-	User      string `json:"user,omitempty"`      // the operating system's
+	User      string `json:"user,omitempty"`      // user of the operating system
 	Client    string `json:"client,omitempty"`    // random, one for each Client
 	Task      string `json:"task,omitempty"`      // the task; see Task of package client
 	Reason    string `json:"reason,omitempty"`    // WithReason, possibly shortened
@@ -115,8 +115,8 @@ func Mistakable(value []byte) bool {
 	return record || asked
 }
 
-// ValueOf returns a node's value, such as a leader's, without the owner record after it. asked reports
-// whether a mark instead of a record asks the contender to leave.
+// ValueOf returns a node's value, such as a leader's, without the owner record after it. The result asked
+// says whether the data have a mark, instead of a record, that asks the contender to leave.
 func ValueOf(data []byte) (value []byte, asked bool) {
 	if at := recordAt(data); at > 0 {
 		if _, ok := ParseOwner(data); ok {
@@ -162,7 +162,7 @@ func RevocationIn(data []byte) (Revocation, bool) {
 	return Revocation{}, false
 }
 
-// askedMark follows the value of a node of this package whose contender must leave.
+// askedMark follows the value in a node of package client if the node's contender is asked to leave.
 const askedMark = "\x00" + CuratorRevoke
 
 // AskBack adds the revocation to the data of a contender's node. An owner record gets the revocation as a

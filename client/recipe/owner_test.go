@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/race"
 )
 
-// An owner's record is cut until it fits: the reason first, and no rune in two.
+// An owner record that is too long is shortened: the reason first, and never in the middle of a rune.
 func TestLongOwnersAreCut(t *testing.T) {
 	long := strings.Repeat("ü", MaxOwnerData)
 	for _, o := range []Owner{{Host: "h", Reason: long}, {Host: "h", Reason: long, Cmd: long, Task: long},
@@ -22,7 +22,7 @@ func TestLongOwnersAreCut(t *testing.T) {
 		expect.That(t, len(b) <= MaxOwnerData, "%d bytes, want at most %d", len(b), MaxOwnerData)
 		expect.Equal(t, strings.Trim(kept, "hü"), "", "halves of runes in %q", b)
 		if o.Client != "" {
-			continue // nothing of such a record is left
+			continue // such a record loses all of its fields
 		}
 		expect.That(t, len(b) > MaxOwnerData-8, "%d bytes, want more than %d", len(b), MaxOwnerData-8)
 		if o.Host != long {
@@ -31,7 +31,7 @@ func TestLongOwnersAreCut(t *testing.T) {
 	}
 }
 
-// A record of just the longest length stays whole.
+// A record of exactly the maximum length is not shortened.
 func TestRecordsOfTheLongestLength(t *testing.T) {
 	short := len(EncodeOwner(Owner{Host: "h"}))
 	o := Owner{Host: "h" + strings.Repeat("o", MaxOwnerData-short)}
@@ -82,7 +82,7 @@ func TestOwnerIsAShortRecord(t *testing.T) {
 	}
 }
 
-// A value and the record behind it are told apart, whatever is in the value.
+// A value and the record after it are told apart, whatever the value contains.
 func TestValueBeforeARecord(t *testing.T) {
 	for _, value := range []string{"", "v", "a\x00b"} {
 		data := EncodeValue([]byte(value), Owner{Host: "h"})
@@ -113,7 +113,7 @@ func TestValueBeforeARecord(t *testing.T) {
 	expect.Equal(t, len(e.Data), shownData-1, "the length of %q", e.Data)
 }
 
-// A holder notes in its record that its time is over, and nothing else changes.
+// A holder whose maximum hold is over notes this in its record, and changes nothing else.
 func TestMarkOver(t *testing.T) {
 	record := EncodeOwner(Owner{Host: "h", MaxHold: "3s"})
 	over := EncodeOwner(Owner{Host: "h", MaxHold: "3s", Over: true})
@@ -128,7 +128,8 @@ func TestMarkOver(t *testing.T) {
 	}
 }
 
-// A wish always finds room: fields of other versions give way to it, and long texts of the wish are cut.
+// A request to leave always fits into the record. If there is no room, fields of other versions are dropped,
+// and long texts of the request are shortened.
 func TestAskBackHasRoomForTheWish(t *testing.T) {
 	race.Alone(t)
 	long := Revocation{By: strings.Repeat("b", 1000), Reason: strings.Repeat("r", 1000)}
@@ -156,7 +157,7 @@ func TestAskBackHasRoomForTheWish(t *testing.T) {
 	expect.That(t, !asked, "a word in another field asks")
 }
 
-// A revocation leaves fields alone that this version does not know.
+// A revocation does not change fields of the record that this version does not know.
 func TestAskBackKeepsTheRecord(t *testing.T) {
 	data := AskBack([]byte(`value`+"\x00"+`{"v":1,"host":"h","new":5}`), MakerSelf, Revocation{By: "ann"})
 	r, asked := RevocationIn(data)

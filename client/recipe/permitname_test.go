@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The number of permits is a number, as kazoo writes it, or in a record.
+// The number of permits is stored as a plain number, as kazoo writes it, or in a record.
 func TestNumberOfPermits(t *testing.T) {
 	for data, want := range map[string]int{"": 0, "3": 3, "0": 0, "-3": 0, "999999999": 999999999,
 		"1234567890": 0, "three": 0, `{"zl":1,"limit":3}`: 3, `{"zl":1,"limit":-3}`: 0, `{"zl":2,"limit":3}`: 0} {

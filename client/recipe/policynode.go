@@ -36,9 +36,9 @@ func ParsePolicy(s string) (Policy, error) {
 	return 0, fmt.Errorf("%w: policy %q", ErrInvalid, s)
 }
 
-// The policy layout, "rw1" on disk, separates queueing from holding. Queue nodes (q-…) say when contenders
-// came. Hold nodes (h-…) say which may act. The door is closed when the data of the directory name a writer
-// or upgrader; no reader gets the lock then.
+// The policy layout, "rw1" on disk, has separate nodes for queueing and for holding. Queue nodes (q-…) show
+// the order in which contenders came. Hold nodes (h-…) show which contenders hold the lock. While the data of
+// the directory name a writer or an upgrading reader, the door is closed: no reader gets the lock.
 
 // PolicyRole is the role of a node in the directory of a policy lock.
 type PolicyRole uint8

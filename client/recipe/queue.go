@@ -13,7 +13,7 @@ const (
 	KindLock      Kind = "lock" // Curator's leader selector and kazoo's election are locks too
 	KindRWLock    Kind = "rwlock"
 	KindSemaphore Kind = "semaphore"
-	KindLatch     Kind = "latch"  // Curator's leader latch: the first leads
+	KindLatch     Kind = "latch"  // Curator's leader latch: the first contender leads
 	KindSimple    Kind = "simple" // one node; the session that creates it holds
 	KindParty     Kind = "party"  // participants that do not wait for each other
 	KindUnknown   Kind = "unknown"
@@ -66,7 +66,7 @@ type Queue struct {
 	Participants []Entry `json:"participants"` // contenders that only take part, or whose roles are unknown
 	// Others are some of the children that are not contenders.
 	Others []string `json:"others,omitempty"`
-	// Unlisted says that some clients may not list the contenders; see Dir.
+	// Unlisted says that some clients may not list the contenders; see Dir of package turns.
 	Unlisted bool `json:"-"`
 }
 

@@ -10,12 +10,12 @@ import (
 type Record struct {
 	ZL     int     `json:"zl"`               // 1
 	Holder *string `json:"holder,omitempty"` // lock delay: id of the hold, "" after a clean unlock
-	// Dead says that a contender has found the mark's owner dead: the lock delay begins at the time of this
+	// Dead says that a contender has found the mark's owner dead. The lock delay begins at the time of this
 	// write. See DelayLeft of package turns.
 	Dead  bool `json:"dead,omitempty"`
 	Limit int  `json:"limit,omitempty"` // how many permits a semaphore has
 
-	// Of a lock with a policy.
+	// The fields below belong to a lock with a policy.
 	Layout        string  `json:"layout,omitempty"` // "rw1"
 	Policy        string  `json:"policy,omitempty"`
 	MaxWriterWait string  `json:"maxWriterWait,omitempty"`
@@ -69,8 +69,8 @@ type DoorKind uint8
 
 const (
 	DoorOpen    DoorKind = iota
-	DoorWrite            // a queued writer: lives with its q-W or h-W
-	DoorUpgrade          // an upgrading reader: lives with its h-R or h-W
+	DoorWrite            // a queued writer closed the door; valid while its q-W or h-W exists
+	DoorUpgrade          // an upgrading reader closed the door; valid while its h-R or h-W exists
 )
 
 // doorKinds are the record's names of the reasons for a closed door.

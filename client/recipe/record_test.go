@@ -26,7 +26,8 @@ func TestMarksOfADoor(t *testing.T) {
 	}
 }
 
-// What a record of a lock with a policy says, and what counts as nothing said.
+// An unreadable mark in the record of a policy lock counts as no mark. A missing or negative bound counts as
+// the default bound.
 func TestPolicyRecordsThatAreOdd(t *testing.T) {
 	id := NewID(1, 2)
 	text := func(s string) *string { return &s }

@@ -17,9 +17,9 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// scripted returns the address of a server that grants every session and answers each request with what
-// answer makes of the number of its connection and the request's xid. An answer that is shorter than it says
-// ends the connection.
+// scripted returns the address of a server that grants every session. The function answer makes the answer to
+// a request from the number of the connection, the request's xid and its operation. After an answer that is
+// shorter than its length field says, the server closes the connection.
 func scripted(t *testing.T, answer func(n, xid int32, op jute.OpCode) []byte) string {
 	t.Helper()
 	var connections atomic.Int32
@@ -71,15 +71,15 @@ func readRequest(conn net.Conn) []byte {
 	return b
 }
 
-// reply makes the frame of an answer that says that its body has a size.
+// reply makes the frame of an answer. The length field is for a body of size bytes, whatever body is.
 func reply(xid int32, code jute.ErrCode, size int32, body []byte) []byte {
 	b := jute.AppendInt(nil, size+jute.ReplyHeaderSize)
 	b = jute.AppendLong(jute.AppendInt(b, xid), 1)
 	return append(jute.AppendInt(b, int32(code)), body...)
 }
 
-// An answer that says nothing about its request ends the connection. The Conn asks the next connection
-// again for what it reads, and does not know what became of a write.
+// An invalid answer ends the connection. The Conn repeats reads on the next connection, but the outcome of a
+// write is unknown.
 func TestAnswerOfNoUseEndsTheConnection(t *testing.T) {
 	leak.Check(t)
 	good := jute.AppendStat(jute.AppendBuffer(nil, []byte("x")), &zk.Stat{Version: 5})
@@ -123,8 +123,8 @@ func TestAnswerOfNoUseEndsTheConnection(t *testing.T) {
 	}
 }
 
-// A handshake is answered in 36 bytes by an old server, in 37 by a new one, and in a few more by a later one.
-// What is shorter or longer is not the protocol.
+// An old server answers a handshake with 36 bytes, a new server with 37, and a later release with a few more.
+// A shorter or longer answer is not of the protocol.
 func TestLengthsOfAHandshake(t *testing.T) {
 	leak.Check(t)
 	for size, taken := range map[int]bool{-1: false, 0: false, 35: false, 36: true, 37: true, 64: true, 65: false,
@@ -139,7 +139,7 @@ func TestLengthsOfAHandshake(t *testing.T) {
 				return
 			}
 			conn.Write(answer)
-			conn.Read(make([]byte, 1)) // the client ends it
+			conn.Read(make([]byte, 1)) // until the client closes the connection
 		}), zk.Options{Timeout: 20 * time.Second, OnTrouble: func(_ string, err error) {
 			select {
 			case told <- err:

@@ -20,7 +20,7 @@ type call struct {
 	op     jute.OpCode
 	path   string // path as the caller named it
 	frame  []byte // the whole frame; the xid is filled in when it is sent
-	xid    int32  // 0: a new xid each time
+	xid    int32  // 0: the call gets a new xid each time it is sent
 	inner  bool   // made by the Conn itself, for one connection
 	repeat bool   // the request may run twice, so it is sent again after a connection is lost
 	keep   bool   // parse keeps the memory of the answer, which is a list

@@ -70,13 +70,13 @@ type Conn struct {
 	queue    []*call // calls that wait for a connection
 	watches  watches
 	ready    chan struct{}    // closed while the Conn is connected
-	trouble  map[string]error // by server, why it could not be used since the last success
+	trouble  map[string]error // why each server could not be used; cleared when a link carries the session
 
 	telling sync.Mutex // held while OnState is called
 	told    State
 }
 
-// tell reports a state to OnState, unless that is the state that it last reported.
+// tell reports a state to OnState. After Expired or Closed it reports no other state.
 func (c *Conn) tell(s State) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -104,9 +104,9 @@ func (c *Conn) Await(ctx context.Context) error {
 	}
 }
 
-// Trouble returns why the servers could not be used since the last one that could be used. It returns nil if
-// there is no such reason. A server that has not answered a handshake yet counts as one that could not be
-// used.
+// Trouble returns why servers could not be used since the Conn last found a usable server. It returns nil if
+// there is no such reason. A server that has not answered a handshake yet counts as a server that could not
+// be used.
 func (c *Conn) Trouble() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

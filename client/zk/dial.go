@@ -69,8 +69,8 @@ func (c *Conn) leaving() bool {
 	return c.closing || c.err != nil
 }
 
-// backoff returns the time to wait before attempt n (1, 2, …). It doubles from first up to last, and a random
-// quarter is added or subtracted.
+// backoff returns the time to wait before attempt n (1, 2, …). The time doubles from first up to last. Up to
+// a quarter of it is added or subtracted at random.
 func backoff(n int, first, last time.Duration) time.Duration {
 	d := last
 	if n < 16 {
@@ -95,9 +95,9 @@ type opened struct {
 	err  error
 }
 
-// connect tries every server once, beginning with first, and returns the link to the first server that
-// accepts the session. It opens connections in parallel, and begins each a moment after the previous one. It
-// makes the handshakes one after another, because only one server can take over a session.
+// connect tries every server once, beginning with the server of index first, and returns the link to the
+// server that first accepts the session. It opens connections in parallel, and begins each a moment after the
+// previous one. It makes the handshakes one after another, because only one server can take over a session.
 func (c *Conn) connect(first int) (*link, int, error) {
 	ctx, cancel := context.WithCancel(c.life)
 	results := make(chan opened, len(c.servers))
@@ -151,8 +151,9 @@ func (c *Conn) note(server string, err error) {
 	c.opt.OnTrouble(server, err)
 }
 
-// race opens connections to all servers until ctx ends, and sends one result for each server. It begins with
-// the next server after a moment, or at once when kick says that an earlier server could not be used.
+// race opens connections to all servers until ctx ends, and sends one result for each server. It begins each
+// connection a moment after the previous one, or at once when kick says that an earlier server could not be
+// used.
 func (c *Conn) race(ctx context.Context, first int, kick <-chan struct{}, results chan<- opened) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
@@ -347,7 +348,7 @@ func (c *Conn) attach(l *link) bool {
 	clear(c.trouble)
 	c.asked = ""
 	c.opt.Counters.Connections.Add(1)
-	close(c.ready) // a caller that waited may read the counters at once
+	close(c.ready) // after the counter has changed, because a caller that waits for ready may read the counter
 	l.flush()
 	c.opt.Logger.Debug("connected", "server", l.server)
 	c.tell(Connected)
@@ -377,8 +378,8 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 	return r
 }
 
-// detach removes a link that has ended. Reads under way will be sent again, and writes fail. useful reports
-// whether the server answered the session's requests, and never badly.
+// detach removes a link that has ended. Reads under way will be sent again, and writes fail. The result
+// useful is true if the server answered requests of the session and sent no bad answer.
 func (c *Conn) detach(l *link, why error) (useful bool) {
 	l.close()
 	c.mu.Lock()

@@ -43,7 +43,8 @@ var (
 	ErrInvalid = errors.New("zk: invalid argument")
 	// ErrNotServing and ErrSilent say why a server cannot be used now (see Conn.Trouble).
 	ErrNotServing = errors.New(
-		"the server closed the connection instead of greeting: it may not be serving yet, or lag behind")
+		"the server closed the connection instead of greeting: it may not be serving yet, " +
+			"or may lag behind other servers")
 	ErrSilent = errors.New("the server accepts connections but has not answered")
 	// ErrTooLarge says that a request is longer than Options.MaxRequest.
 	ErrTooLarge = errors.New("zk: request too large")

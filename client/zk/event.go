@@ -5,7 +5,7 @@ import "github.com/zlockd/zlockd/jute"
 // EventType says what happened to a watched node.
 type EventType int32
 
-// The events that a server sends, and, with negative numbers, those that the Conn adds.
+// A server sends the events with positive numbers. The Conn adds the events with negative numbers.
 const (
 	EventCreated         = EventType(jute.EventCreated)
 	EventDeleted         = EventType(jute.EventDeleted)

@@ -134,7 +134,7 @@ func TestDefaultsOfOptions(t *testing.T) {
 	})
 }
 
-// A request may be just as long as the option says.
+// A request may be exactly as long as MaxRequest allows.
 func TestLongestRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const head, body = 8, 4 + len("/path")

@@ -26,7 +26,7 @@ type link struct {
 	br     *bufio.Reader
 	silent time.Duration // if the server sends no byte for this long, the connection is dead
 	gone   chan struct{} // closed when the reader has ended
-	useful bool          // the server has answered, and never badly; only the reader uses this field
+	useful bool          // the server has answered, and sent no bad answer; only the reader uses this field
 	once   sync.Once
 
 	// c.mu guards the fields below.
@@ -34,7 +34,7 @@ type link struct {
 	out     []byte  // bytes that wait to be written
 	spare   []byte  // the buffer that replaces out while out is written
 	writing bool    // a goroutine is writing
-	unread  int     // how many bytes pending has
+	unread  int     // bytes in the frames of pending
 	wrote   time.Time
 }
 
@@ -44,9 +44,9 @@ const roomy = 32 << 10
 
 var errOrder = errors.New("zk: the answers are out of order: an answer was lost")
 
-// patient is a connection whose reads wait for at most silent for the next bytes; 0 leaves the deadline as it
-// is. Each read has a deadline of its own: the rest of a long answer, and answers that follow each other
-// without a pause, show that the server lives.
+// patient is a connection that limits how long one read waits for bytes: at most the time in silent. If
+// silent is 0, patient does not change the deadline. Each read has a deadline of its own, because the rest of
+// a long answer, and answers that follow each other without a pause, show that the server lives.
 type patient struct {
 	net.Conn
 	silent time.Duration
@@ -100,7 +100,7 @@ func (l *link) flush() {
 }
 
 // flushSoon leaves the output to the next flush, or to a goroutine that it starts. That goroutine runs when
-// the caller's goroutine rests, or earlier on another processor. flushSoon is called with c.mu held and
+// the caller's goroutine blocks, or earlier on another processor. flushSoon is called with c.mu held and
 // unlocks it.
 func (l *link) flushSoon() {
 	l.c.mu.Unlock()
@@ -223,7 +223,7 @@ func (l *link) answers() (bad bool, err error) {
 				return true, err
 			}
 		}
-		l.useful = l.useful || !own // each connection begins with the Conn's own requests
+		l.useful = l.useful || !own // answers to the Conn's own requests do not count
 		jute.Overwrite(buf)         // a list has memory of its own, not buf
 	}
 }

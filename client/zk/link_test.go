@@ -111,7 +111,7 @@ func TestWriterOfOthersRequestsIsRelieved(t *testing.T) {
 }
 
 // While more bytes are unanswered than roomy, a caller does not wait until its request is written. After the
-// answers it does.
+// answers, callers wait again.
 func TestManyUnansweredBytesAreWrittenBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, l, g := linked(t)

@@ -135,8 +135,8 @@ const (
 // WorldACL lets every client do what perms says.
 func WorldACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "world", ID: "anyone"}}} }
 
-// AuthACL lets the creator of the node do what perms says. The creator is every client with one of the
-// identities that the creating client has presented.
+// AuthACL lets the creator of the node do what perms says. Every client that has one of the identities of the
+// creating client counts as the creator.
 func AuthACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "auth"}}} }
 
 // DigestACL lets clients that know the user's password do what perms says.

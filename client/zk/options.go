@@ -34,8 +34,8 @@ type Options struct {
 	// MaxRequest bounds the length of a request, because a server closes the connection when it gets a longer
 	// request. The default is 1 MiB minus one byte, like the default of a server's jute.maxbuffer.
 	MaxRequest int
-	// OnState is called on every change of state, one after another; Expired and Closed are the last. It runs
-	// between two answers of the server, so it must not wait for an answer or call Close.
+	// The Conn calls OnState for each change of state, one call after another. No state follows Expired or
+	// Closed. OnState runs between two answers of the server, so it must not wait for an answer or call Close.
 	OnState func(State)
 	// OnTrouble is called with the reason why a server could not be used, perhaps by several
 	// goroutines at once.
@@ -117,7 +117,7 @@ func ParseServers(s string) (servers []string, chroot string, err error) {
 	}
 	for _, part := range strings.Split(chroot, "/")[min(1, len(chroot)):] {
 		if part == "" && chroot != "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
-			return nil, "", fmt.Errorf("%w: chroot %q", ErrInvalid, chroot)
+			return nil, "", fmt.Errorf("%w: the chroot %q is no valid path", ErrInvalid, chroot)
 		}
 	}
 	return servers, chroot, nil

@@ -229,43 +229,43 @@ func (c *Conn) WhoAmI(ctx context.Context) ([]ID, error) {
 	return do(ctx, c, r)
 }
 
-// Create adds a create to the flight.
+// Create adds a create to the pipe.
 func (p *Pipe) Create(op Create) *Reply[Created] { return add(p, newCreate(p.c.root, op)) }
 
-// Get adds a read to the flight.
+// Get adds a read to the pipe.
 func (p *Pipe) Get(path string) *Reply[Node] { return add(p, newGet(p.c.root, path, noWatch)) }
 
-// Exists adds an exists to the flight.
+// Exists adds an exists to the pipe.
 func (p *Pipe) Exists(path string) *Reply[*Stat] { return add(p, newExists(p.c.root, path, noWatch)) }
 
-// Names adds a list to the flight.
+// Names adds a request for the names of a node's children to the pipe.
 func (p *Pipe) Names(path string) *Reply[Names] { return add(p, newNames(p.c.root, path, noWatch)) }
 
-// GetW adds a read that sets a watch to the flight; see [Reply.Watch].
+// GetW adds to the pipe a read that sets a watch; see [Reply.Watch].
 func (p *Pipe) GetW(path string) *Reply[Node] { return add(p, newGet(p.c.root, path, watchData)) }
 
-// ExistsW adds an exists that sets a watch to the flight; see [Reply.Watch].
+// ExistsW adds to the pipe an exists that sets a watch; see [Reply.Watch].
 func (p *Pipe) ExistsW(path string) *Reply[*Stat] {
 	return add(p, newExists(p.c.root, path, watchData))
 }
 
-// Sync adds a sync to the flight: the reads after it show every write that was complete before it.
+// Sync adds a sync to the pipe. Later reads of the pipe show every write that was complete before the sync.
 func (p *Pipe) Sync(path string) *Reply[struct{}] { return add(p, newSync(p.c.root, path)) }
 
-// Set adds a change of data to the flight.
+// Set adds a change of data to the pipe.
 func (p *Pipe) Set(op SetData) *Reply[Stat] { return add(p, newSet(p.c.root, op)) }
 
-// Delete adds a deletion to the flight.
+// Delete adds a deletion to the pipe.
 func (p *Pipe) Delete(op Delete) *Reply[struct{}] { return add(p, newDelete(p.c.root, op)) }
 
-// Multi adds a transaction to the flight.
+// Multi adds a transaction to the pipe.
 func (p *Pipe) Multi(ops ...Op) *Reply[[]Result] { return add(p, newMulti(p.c.root, ops)) }
 
 // Names is a list of children as it came from the server.
 type Names struct {
 	Stat Stat // Stat of the parent node
 	n    int
-	raw  []byte // the n names, each with its length before it; checked
+	raw  []byte // the n names, each after its length; readNames has checked their form
 	body []byte // the memory of raw
 }
 
@@ -346,7 +346,7 @@ func (c *Conn) makePath(ctx context.Context, full string, mode Mode, acl []ACL) 
 		switch {
 		case err == nil, errors.Is(err, ErrNodeExists):
 			return nil
-		case errors.Is(err, ErrNoAuth): // a server looks at the rights first, also for a node that exists
+		case errors.Is(err, ErrNoAuth): // a server checks the permission first, even if the node exists
 			if st, look := do(ctx, c, newExists("", full, noWatch)); look == nil && st != nil {
 				return nil
 			}

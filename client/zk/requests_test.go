@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A request of SendSoon goes before the requests after it, and leaves alone if no other request comes.
+// A request of SendSoon is sent before later requests, and alone if no other request comes.
 func TestSendSoon(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)

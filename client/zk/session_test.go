@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// TestReadsAreRepeatedWritesAreNot loses the answers of each kind.
+// TestReadsAreRepeatedWritesAreNot loses answers to reads and to writes.
 func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -59,7 +59,7 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 			select {
 			case <-rule.Acted():
 			default:
-				continue // the last cut of those before, come late
+				continue // a cut from the rounds before came late
 			}
 			rule.Remove()
 			n := must.Get(c.Get(ctx, "/r"))(t)
@@ -167,7 +167,7 @@ func TestLostAnswerIsNoticed(t *testing.T) {
 			set <- err
 		}()
 		soon(t, "the drop", rule.Acted())
-		n := must.Get(c.Get(ctx, "/r"))(t) // its answer is not the one that is due
+		n := must.Get(c.Get(ctx, "/r"))(t) // its answer comes where the lost answer is expected
 		must.Equal(t, string(n.Data), "y", "read %q", n.Data)
 		is(t, soon(t, "the write", set), zk.ErrConnectionLost)
 	})
@@ -190,7 +190,7 @@ func TestContextEnds(t *testing.T) {
 		}), 0,
 			"sent with an ended context")
 
-		// Under way: the outcome is not known.
+		// If the request is under way when the context ends, the outcome is not known.
 		hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetData, Do: faultproxy.Hold})
 		cut, stop := context.WithCancel(ctx)
 		pipe := c.Pipe()
@@ -204,11 +204,11 @@ func TestContextEnds(t *testing.T) {
 		is(t, err, context.Canceled)
 		is(t, err, zk.ErrUncertain)
 		hold.Release()
-		if st := must.Get(set.Wait(ctx))(t); st.Version != 1 { // it may be asked again
+		if st := must.Get(set.Wait(ctx))(t); st.Version != 1 { // Wait may be called again
 			t.Fatalf("version %d", st.Version)
 		}
 
-		// Not sent: it is withdrawn.
+		// If the request was not sent, the Conn withdraws it.
 		p.Refuse(true)
 		p.Cut()
 		eventually(t, "the connection to be lost", func() bool { return !c.Session().Connected })
@@ -318,15 +318,15 @@ func TestIdentitiesComeAlong(t *testing.T) {
 	})
 }
 
-// A Conn with the key of another one's session takes the session over and can close it; with a wrong password
-// it cannot.
+// A Conn with the ID and the password of another Conn's session takes the session over and can close it. With
+// a wrong password it cannot.
 func TestResume(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		ctx := within(t)
 		c, p := proxied(t, addr, zk.Options{})
 		must.Get(c.Create(ctx, zk.Create{Path: "/e", Mode: zk.Ephemeral}))(t)
 		key := c.Session()
-		p.Refuse(true) // it would take the session back
+		p.Refuse(true) // otherwise c would take the session back
 		p.Cut()
 		wrong := key
 		wrong.Password = make([]byte, len(key.Password))
@@ -342,8 +342,8 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// TestSilentServerIsLeft uses virtual time: a connection on which nothing is heard
-// for two thirds of the timeout is given up, and an idle one is kept by pings.
+// The Conn gives up a connection on which it hears nothing for two thirds of the timeout, and keeps an idle
+// connection by pings. The test uses virtual time.
 func TestSilentServerIsLeft(t *testing.T) {
 	zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {
 		link := s.Link()
@@ -371,7 +371,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 	})
 }
 
-// silent takes connections and says nothing, or the text given.
+// silent returns the address of a server that accepts connections and sends only text.
 func silent(t *testing.T, text string) string {
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var mu sync.Mutex
@@ -469,13 +469,13 @@ func TestParseServers(t *testing.T) {
 	}
 }
 
-// A server that has lost its data refuses every session that has seen more than it has. When the session is
-// over by the client's clock too, the Conn ends it, and the program can open another one.
+// A server that has lost its data refuses every session that has seen newer data. When the session is also
+// over by the client's clock, the Conn ends it, and the program can open another session.
 func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	leak.Check(t)
 	config := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond}
 	old, fresh := config.Start(t), config.Start(t)
-	// The question has time until the server has answered that its session is closed.
+	// The limit is long, because a probe for a new session waits until the server has closed that session.
 	opt := zk.Options{Timeout: time.Second, AttemptLimit: patience}
 	c, p := proxied(t, old.Addr, opt)
 	for made := 0; made < 5; made++ {
@@ -495,14 +495,15 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	is(t, c.Err(), zk.ErrSessionExpired)
 	left := fresh.Sessions()
 	expect.That(t, len(left) <= 0, "the question left sessions behind: %v", left)
-	// The session is only asked for, and not given up, while no server begins another.
+	// If no server begins another session, the Conn asks for the old session again and again, and does not give
+	// it up.
 	for {
 		c, p = proxied(t, old.Addr, zk.Options{Timeout: before.Timeout})
 		p.Blackhole(true)
 		if p.Connections() == 1 {
 			break
 		}
-		p.Blackhole(false) // the machine stood still: on another connection the server may have said a word
+		p.Blackhole(false) // the machine stalled, so the server may have answered on another connection
 	}
 	p.Cut()
 	select {
@@ -513,7 +514,7 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	p.Blackhole(false)
 }
 
-// A timeout beyond what the protocol can say is the longest it can say, which the server bounds.
+// If a timeout is too long for the protocol, the Conn asks for the longest one, which the server then limits.
 func TestLongTimeoutIsNotShort(t *testing.T) {
 	leak.Check(t)
 	s := zlocktest.Start(t)

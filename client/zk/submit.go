@@ -103,7 +103,8 @@ func (c *Conn) AddAuth(ctx context.Context, a Auth) error {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// authCall returns the call that presents an identity. Its answer may come before its turn.
+// authCall returns the call that presents an identity. The answer to the call may arrive before earlier
+// answers.
 func authCall(a Auth) *call {
 	r := &call{}
 	b := r.begin(jute.OpAuth, a.Scheme, len(a.Scheme)+len(a.Secret)+12)

@@ -26,10 +26,11 @@ type watches struct {
 	once map[watchKey]*Watch
 	subs map[string][]*Subscription // by the path from the server's root
 
-	// deep has the paths at which the server has a recursive watch. A ZooKeeper before 3.9 keeps one persistent
-	// watch of a session at a path, so a recursive watch serves the other subscriptions of that path too: fire
-	// derives the changes of its children, which a recursive watch does not report. derived is the path of the
-	// last event if fire derived it: a later ZooKeeper may report it next.
+	// deep has the paths at which the server has a recursive watch. A ZooKeeper before 3.9 keeps only one
+	// persistent watch of a session at a path. So a recursive watch must also serve the other subscriptions of
+	// its path, although it does not report that the list of children changed. The method fire derives those
+	// events from the events of the children. derived is the path of the last event if fire derived it, because
+	// a later ZooKeeper may report the same change next.
 	deep    map[string]bool
 	derived string
 }
@@ -137,7 +138,8 @@ func (t *watches) endSubscriptions(full string) {
 	delete(t.deep, full)
 }
 
-// setWatchesLimit bounds the paths of one request, so that it is not too long for the server.
+// setWatchesLimit bounds the bytes of paths in one request, so that the request is not too long for the
+// server.
 const setWatchesLimit = 128 << 10
 
 // again returns the requests that set all watches on another connection.
@@ -226,15 +228,16 @@ func (c *Conn) Subscribe(ctx context.Context, path string, recursive bool) (*Sub
 		return nil, err
 	}
 	for _, o := range c.watches.subs[s.full] {
-		if replaced && o != s { // it may have missed changes
+		if replaced && o != s { // o may have missed changes
 			o.put(Event{EventResumed, o.Path})
 		}
 	}
 	return s, nil
 }
 
-// watch sets the watch of a subscription, a recursive one if deep is set or the server has one at the path.
-// If a recursive watch came there since, and this one may have taken its place, replaced is true.
+// watch sets the watch of a subscription. The watch is recursive if deep is set or the server already has a
+// recursive watch at the path. The result replaced is true if another call set a recursive watch at the path
+// while this call set one that is not recursive: the recursive watch may be gone.
 func (s *Subscription) watch(ctx context.Context, deep bool) (replaced bool, err error) {
 	c := s.c
 	c.mu.Lock()
@@ -301,8 +304,8 @@ func (s *Subscription) drop() (last bool) {
 	return true
 }
 
-// Next waits for the next event. After EventOver it returns the error of the session, and after EventLost or
-// Close ErrClosed.
+// Next waits for the next event. After EventOver it returns the error of the session. After EventLost or
+// Close it returns ErrClosed.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	for {
 		s.c.mu.Lock()
@@ -315,7 +318,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 		closed := s.closed
 		s.c.mu.Unlock()
 		if closed {
-			s.wake() // other callers too
+			s.wake() // the other callers of Next must return, too
 			return Event{}, ErrClosed
 		}
 		select {

@@ -14,15 +14,15 @@ import (
 // Reasons, other than network errors, why a connection cannot be used.
 var (
 	errClosed = errors.New(
-		"the server closes connections at once: it is starting or stopping, or accepts no more")
+		"the server closes connections at once: it is starting or stopping, or accepts no more connections")
 	errFull = errors.New(
-		"the server closes every connection at once: it accepts no more, or no more from this address " +
-			"(maxClientCnxns)")
+		"the server closes every connection at once: it accepts no more connections, or no more from this " +
+			"address (maxClientCnxns)")
 	errExpectsTLS = errors.New("the server expects TLS on this port")
 	errNoTLS      = errors.New("the server does not speak TLS on this port")
 	errHTTP       = errors.New(
-		"the server answers in HTTP: this is its port for operators or a web server's, not the port for clients " +
-			"(2181 by default)")
+		"the server answers in HTTP: this is its port for operators, or another web server, not the port for " +
+			"clients (2181 by default)")
 	errNotProtocol = errors.New("the answer is not that of a ZooKeeper server")
 )
 
@@ -42,7 +42,7 @@ func whyTLS(err error) error {
 }
 
 // portless removes the two addresses from an error of a connection. The client's port differs each time, so
-// without this a log of new errors would repeat the same error.
+// with the addresses, a log that leaves out repeated errors would write the same error again and again.
 func portless(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "read" || op.Op == "write") {
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
@@ -50,12 +50,12 @@ func portless(err error) error {
 	return err
 }
 
-// probeLimit bounds each step in which why looks for the reason.
+// probeLimit bounds each step of the method why.
 const probeLimit = 200 * time.Millisecond
 
-// why finds out more about a failure. A server that closes connections without a word may be full, or expect
-// TLS. To distinguish these cases, why opens a second connection. On this connection it first sends nothing,
-// and then the beginning of TLS. The Conn keeps the result until a server can be used.
+// The method why finds out more about a failure. A server that closes connections without a word may be full,
+// or expect TLS. To distinguish these cases, the method opens a second connection. On this connection it
+// first sends nothing, and then the beginning of TLS. The Conn keeps the result until a server can be used.
 func (c *Conn) why(ctx context.Context, server string, err error) error {
 	if errors.Is(err, errNoTLS) {
 		return err

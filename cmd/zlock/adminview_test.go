@@ -17,8 +17,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// viewed starts a server with an admin port and two clients that block each other: one holds /app/a and waits
-// for /app/b, the other holds /app/b and waits for /app/a.
+// viewed starts a server with an admin port and two clients that block each other. One client holds /app/a
+// and waits for /app/b. The other client holds /app/b and waits for /app/a.
 func viewed(t *testing.T) (env map[string]string, auth string, holder *client.Client) {
 	t.Helper()
 	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
@@ -86,7 +86,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 		cut := func(s string) (first []string) {
 			for line := range strings.Lines(s) {
 				f := strings.Split(line, "\t")
-				first = append(first, strings.Join(f[:4], " ")) // all but the time
+				first = append(first, strings.Join(f[:4], " ")) // the first four columns, without the time
 			}
 			return first
 		}
@@ -125,7 +125,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 	has(run(call.ExitFailed, "sessions", mine, "--ended"), "leave out the ID")
 }
 
-// Without an admin listener zlock shows what the nodes say, and which information is missing.
+// Without an admin listener zlock shows what it reads from the nodes, and says which information is missing.
 func TestWithoutAnAdminListener(t *testing.T) {
 	env := map[string]string{"ZLOCK_ADMIN": "127.0.0.1:1", "ZLOCK_SERVERS": server(t)}
 	_, errs, code := runIn(t, env, "ls", "/no/such/place", "--server")

@@ -24,7 +24,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A command that only reads ends by itself, whenever the server falls silent.
+// A command that only reads ends by itself, at whatever point the server falls silent.
 func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 	t.Parallel()
 	sequencer := fence.Sequencer{Path: "/l", Mode: fence.Exclusive, Token: 7, Node: "lock-0000000003"}.String()
@@ -46,7 +46,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 		command, _, _ := strings.Cut(name, " ")
 		for answers := 1; answers <= 4; answers++ {
 			if name == "run -n" && answers != 2 {
-				continue // it takes the default of --timeout
+				continue // this command would take the default of --timeout
 			}
 			t.Run(fmt.Sprintf("%s after %d", name, answers), func(t *testing.T) {
 				t.Parallel()
@@ -64,7 +64,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 				if ctx.Err() != nil {
 					t.Fatalf("it waits without limit\n%s", out)
 				}
-				if answers == 1 && err == nil { // the answer to the session's begin
+				if answers == 1 && err == nil { // the server has answered only the connect request
 					t.Errorf("exit code 0 without an answer\n%s", out)
 				}
 				expect.That(t, !strings.Contains(string(out), "--help"), "%s", out)
@@ -74,7 +74,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 }
 
 // zlock sends the super user's password neither to a proxy that the environment names nor to the target of a
-// redirection.
+// redirect.
 func TestPasswordGoesToTheServerOnly(t *testing.T) {
 	t.Parallel()
 	var strangers atomic.Int32
@@ -129,7 +129,7 @@ func TestAnswersThatAreNotUnderstood(t *testing.T) {
 	}
 }
 
-// A command shows a shortened answer, and says once that there is more.
+// A command shows a shortened answer, and says once that the answer is incomplete.
 func TestAnswersThatAreCutAreSaidToBe(t *testing.T) {
 	pages := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -165,7 +165,7 @@ func TestAnswersThatMayBeOldAreSaidToBe(t *testing.T) {
 	expect.That(t, strings.HasSuffix(errs, "may be old: this server was removed\n"), "said: %s", errs)
 }
 
-// If a server cannot tell which contender holds, zlock does not report a free lock.
+// If the server does not know which contender holds the lock, zlock does not report the lock as free.
 func TestShowTellsOfContendersThatAreNotUnderstood(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"path":"/l","kind":"unknown",
@@ -178,7 +178,7 @@ func TestShowTellsOfContendersThatAreNotUnderstood(t *testing.T) {
 	expect.Has(t, out, "1 contenders at /l, but it is not known which of them hold")
 }
 
-// The documentation's line of each command names each field of its answer in JSON.
+// For each command, the documentation names each field of the answer in JSON.
 func TestAnswersInJSONAreDescribed(t *testing.T) {
 	lines := map[string]string{}
 	for _, file := range []string{"zlock.md", "data.md"} {

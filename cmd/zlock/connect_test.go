@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server that refuses the identities gives no session, and zlock says so at once.
+// If a server refuses the identities, zlock says at once that it gets no session.
 func TestRefusedIdentitiesGiveNoSession(t *testing.T) {
 	auth := filepath.Join(t.TempDir(), "auth")
 	must.OK(t, os.WriteFile(auth, []byte("nosuchscheme:secret\n"), 0o600))
@@ -25,7 +25,7 @@ func TestRefusedIdentitiesGiveNoSession(t *testing.T) {
 	expect.Lacks(t, errs, "secret")
 }
 
-// An answer of an admin listener that zlock cannot understand is an error, not a crash.
+// An answer of the admin listener that zlock cannot understand is an error, not a crash.
 func TestAnswersOfTheAdminListenerThatMakeNoSense(t *testing.T) {
 	var status int
 	var body string

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A backup to standard output ended early. zlock does not say that nothing was written.
+// If a backup to standard output ends too early, zlock does not say that nothing was written.
 func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "no backup")
@@ -35,8 +35,8 @@ func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	}
 }
 
-// A backup replaces a file only if the user asks for it, and never a device or a pipe, whose users would lose
-// it by the rename.
+// A backup replaces a file only if the user asks for that. It never replaces a device or a pipe, because the
+// rename would remove it.
 func TestBackupReplacesNothing(t *testing.T) {
 	asked, comes := 0, ""
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -81,7 +81,7 @@ func TestBackupReplacesNothing(t *testing.T) {
 	expect.That(t, string(must.Get(os.ReadFile(file))(t)) != "good", "the file was not replaced")
 }
 
-// zlock reports a finished restore in one line or in JSON, and repeats a refusal in the server's words.
+// zlock reports a finished restore in one line or in JSON. It repeats a refusal in the server's words.
 func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 	refuses, breaks := false, false
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -136,8 +136,8 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 	expect.Has(t, errs, "the restore may still take place", "the answer is lost: standard error")
 }
 
-// zlock ca signs what servers and clients need. Keys are readable by their owner only, and no file is
-// overwritten.
+// zlock ca signs the certificates that servers and clients need. Only their owner can read the keys, and no
+// file is overwritten.
 func TestCAMakesCertificatesForACluster(t *testing.T) {
 	dir := t.TempDir()
 	ca := func(code int, args ...string) string {
@@ -187,8 +187,8 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 	}
 }
 
-// A client's certificate replaces no other certificate. A certificate that would have expired already is not
-// made.
+// A client's certificate replaces no other certificate. zlock ca makes no certificate that would already have
+// expired.
 func TestCAReplacesNoOtherCertificate(t *testing.T) {
 	dir := t.TempDir()
 	ca := func(args ...string) (string, int) {
@@ -217,7 +217,7 @@ func TestCAReplacesNoOtherCertificate(t *testing.T) {
 	}
 }
 
-// When a part of the files cannot be made, none is left behind: the same command works later.
+// If some of the files cannot be made, zlock ca removes the others, so that the same command works later.
 func TestCALeavesNoPartOfItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	ca := func(args ...string) int {
@@ -245,11 +245,12 @@ func TestCALeavesNoPartOfItsFiles(t *testing.T) {
 	}
 }
 
-// A certificate ends with its authority at the latest, and the user is told which of the two to renew.
+// A certificate ends no later than its authority. zlock tells the user whether to renew the certificate or
+// the authority.
 func TestCACertificatesEndWithTheirAuthority(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, tc := range map[string]struct {
-		left time.Duration // time left to the authority
+		left time.Duration // time until the authority ends
 		days string
 		code int
 		want string
@@ -313,7 +314,7 @@ func TestCARenewsCertificates(t *testing.T) {
 			expect.That(t, is.Leaf.SerialNumber.Cmp(was.Leaf.SerialNumber) != 0, "the certificate is the old one")
 			for _, c := range []*x509.Certificate{is.Leaf, was.Leaf} {
 				if c.IsCA {
-					continue // as trusted as before
+					continue // the authority stays the same
 				}
 				_, err := c.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 				expect.OK(t, err, "the renewed authority signs it")

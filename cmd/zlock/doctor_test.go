@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// doctor at a port of another kind does not advise the user to give the cluster up.
+// If the port belongs to another program, doctor does not advise the user to give up the cluster.
 func TestWrongPortIsNoLostMajority(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
@@ -34,7 +34,7 @@ func TestWrongPortIsNoLostMajority(t *testing.T) {
 // doctor names the actual cause, and gives no harmful advice.
 func TestDoctorNamesTheCause(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // silent like a stopped process
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // like the port of a stopped process
 	must.OK(t, err)
 	defer silent.Close()
 	full := must.Get(faultproxy.New(server(t)))(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Ended orphans of a long COMMAND do not fill the process table.
+// Orphans of a long COMMAND that have ended do not stay in the process table.
 func TestAdoptedOrphansDoNotStay(t *testing.T) {
 	t.Parallel()
 	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--foreground", "/l", "--", "sh", "-c",

@@ -132,7 +132,7 @@ func nextHolder(t *testing.T, env []string, lock string, options ...string) <-ch
 	return ch
 }
 
-// After kill -9 of zlock, or of its whole process group, COMMAND does not run beside the next holder.
+// After kill -9 of zlock, or of its whole process group, COMMAND ends before the next holder gets the lock.
 func TestCommandDiesBeforeTheLockMovesWhenZlockIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, group := range []bool{false, true} {
@@ -236,7 +236,8 @@ func TestSignalForTheParentReachesZlock(t *testing.T) {
 	expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
 }
 
-// The same in the foreground: a terminal signals the process group, to which the guard does not belong.
+// An interrupt for COMMAND's parent also reaches COMMAND in the foreground, although the guard is not in the
+// process group that a terminal signals.
 func TestInterruptOfTheParentReachesCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap 'exit 9' INT; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
@@ -245,7 +246,7 @@ sleep .7; kill -INT $PPID; while :; do sleep .02; done`, "/p", "--foreground")
 }
 
 // The guard stays until the lock is given back and the session is closed, so a zlock that is killed before
-// leaves no lock behind. The same guard serves the next wait of elect --restart.
+// that leaves no lock behind. The same guard serves the next wait of elect --restart.
 func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 	t.Parallel()
 	const long = "40"
@@ -391,7 +392,8 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 	must.That(t, !supervise.Alive(pid), "process %d is alive, %v", pid, err)
 }
 
-// A script without a terminal has a stopped process in zlock's group when COMMAND ends. It is spared.
+// If a process in zlock's group is stopped when COMMAND ends, and there is no terminal, that process is
+// spared.
 func TestForegroundCommandSparesTheGroup(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `sleep 60 & kill -STOP $!

@@ -62,7 +62,7 @@ var byHand = map[string]string{
 	"foreground":      "if standard input is a terminal",
 }
 
-// Each default in a help text is the value in force, and each value in force is shown unless it is empty.
+// Each default in a help text is the value in force. Each value in force is shown, unless it is empty.
 func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	for _, c := range program(new(call.App)).Commands {
 		if c.Hidden {
@@ -91,8 +91,8 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	}
 }
 
-// Completion of a path offers only names that the shell takes literally: any client may choose the name of a
-// node.
+// Completion of a path offers only names that the shell takes literally, because any client may choose the
+// name of a node.
 func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -128,7 +128,7 @@ func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
 	expect.That(t, len(offered) >= 26+26+10, "only %d names are offered: %q", len(offered), offered)
 	expect.Has(t, string(out), "nächtlich", "only %d names are offered: standard output", len(offered))
 	for _, word := range offered {
-		// The shell reads the offered word as the name itself.
+		// The shell must take the offered word as the name itself.
 		for _, shell := range []string{"sh", "bash"} {
 			got, err := exec.CommandContext(ctx, shell, "-c", "printf %s "+word).CombinedOutput()
 			expect.OK(t, err, "%s takes %q for %q", shell, word, got)
@@ -145,7 +145,7 @@ func TestManualPage(t *testing.T) {
 	golden.Manual(t, "zlock.1", page)
 }
 
-// docs/zlock.md lists the commands as they are.
+// docs/zlock.md lists exactly the commands of the program.
 func TestDocumentationHasTheCommands(t *testing.T) {
 	const command = "go test ./cmd/zlock -run Documentation -update-docs"
 	p := program(new(call.App))

@@ -50,7 +50,7 @@ func TestInterruptedStart(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a shell's loop over zlock, because zlock dies of the signal like COMMAND.
+// Ctrl-C ends a shell's loop around zlock, because zlock dies of the signal like COMMAND.
 func TestInterruptEndsTheLoopOfAShell(t *testing.T) {
 	t.Parallel()
 	const command = ` -- sh -c 'echo >>"$1.up"; exec sleep 1000' sh "$1"`
@@ -73,7 +73,7 @@ func TestInterruptEndsTheLoopOfAShell(t *testing.T) {
 			cl := holder.client(t)
 			must.Await(t, "it runs or waits", time.Minute, func() bool {
 				q, err := cl.Inspector().Inspect(t.Context(), "/busy")
-				up, _ := os.ReadFile(file + ".up") // the shell makes it, and writes a moment later
+				up, _ := os.ReadFile(file + ".up") // the shell writes it a moment after COMMAND has begun
 				return len(up) > 0 && err == nil && (strings.HasPrefix(name, "in ") || len(q.Waiters) == 1)
 			})
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
@@ -121,7 +121,7 @@ func lossWithDeadServers(t *testing.T) time.Duration {
 	line := make([]byte, 100)
 	out.Read(line)
 	p.Close()
-	_, _ = out.Read(line) // the loss is told
+	_, _ = out.Read(line) // zlock has reported the loss
 	told := time.Now()
 	cmd.Wait()
 	took := time.Since(told)
@@ -157,7 +157,7 @@ func startTalker(t *testing.T, zlock string, args ...string) *talker {
 	return c
 }
 
-// await reads what zlock and COMMAND say until a line has a text.
+// await reads the output of zlock and COMMAND until a line contains text.
 func (c *talker) await(t *testing.T, text string) {
 	t.Helper()
 	for {
@@ -169,7 +169,7 @@ func (c *talker) await(t *testing.T, text string) {
 	}
 }
 
-// client opens a session in the talker's part of the tree.
+// client opens a session in the part of the tree that the talker uses.
 func (c *talker) client(t *testing.T) *client.Client {
 	t.Helper()
 	var addr, root string
@@ -185,7 +185,7 @@ func (c *talker) client(t *testing.T) *client.Client {
 	return cl
 }
 
-// A lock was lost before the input ended. zlock hold fails, whichever of the two it sees first.
+// If the lock is lost before the input ends, zlock hold fails, whichever of the two it notices first.
 func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -207,7 +207,8 @@ func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 	}
 }
 
-// A client of Curator asks for a lock without its name.
+// If the client that asks for a lock gives no name, like a client of Curator, zlock hold still reports the
+// request.
 func TestHoldNamesTheClientThatAsksForTheLock(t *testing.T) {
 	t.Parallel()
 	c := startTalker(t, filepath.Join(built.dir, "zlock"), "hold", "/h")
@@ -221,7 +222,7 @@ func TestHoldNamesTheClientThatAsksForTheLock(t *testing.T) {
 	expect.Equal(t, c.ProcessState.ExitCode(), call.ExitOK, "exit code")
 }
 
-// COMMAND dies with its guard, and the lock is given back after that.
+// COMMAND dies with its guard, and the lock is given back only after that.
 func TestCommandDiesWithItsGuard(t *testing.T) {
 	t.Parallel()
 	for _, foreground := range []string{"--foreground=false", "--foreground"} {
@@ -230,7 +231,7 @@ func TestCommandDiesWithItsGuard(t *testing.T) {
 			r := startRun(t, "/g", foreground)
 			next := nextHolder(t, r.cmd.Env, "/g")
 			syscall.Kill(guardOf(t, r.cmd.Process.Pid), syscall.SIGKILL)
-			// The guard may die before it tells of the start; then zlock says that it started nothing.
+			// If the guard dies before it reports the start, zlock says that it could not start COMMAND.
 			code := exitCode(r.cmd.Wait())
 			expect.That(t, code == 128+int(syscall.SIGKILL) || code == call.ExitFailed, "exit code %d", code)
 			granted, last := <-next, r.lastBeat(t)
@@ -240,7 +241,7 @@ func TestCommandDiesWithItsGuard(t *testing.T) {
 	}
 }
 
-// With --on-lost warn COMMAND goes on without its guard, and the lock with it.
+// With --on-lost warn, COMMAND continues without its guard and keeps the lock.
 func TestCommandOutlivesItsGuardIfToldTo(t *testing.T) {
 	t.Parallel()
 	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--on-lost", "warn", "/g", "--", "sh", "-c",

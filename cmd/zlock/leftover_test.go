@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// soon is a limit for what takes an instant, on a busy machine.
+// soon is a time limit for actions that take an instant, but longer on a busy machine.
 const soon = 10 * time.Second
 
 func awaitEnd(t *testing.T, what string, pids ...int) {
@@ -60,8 +60,8 @@ func TestKilledZlockLeavesNothing(t *testing.T) {
 	}
 }
 
-// A kill of all processes named zlock does not kill the guard: otherwise a COMMAND that ignores the kernel's
-// TERM would run on beside the next holder.
+// A user who kills all processes named zlock does not kill the guard. Otherwise a COMMAND that ignores the
+// kernel's TERM would run at the same time as the next holder.
 func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .1; done`, "/l", "-k", "0.5")
@@ -79,7 +79,7 @@ func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	awaitEnd(t, "the guard", guard)
 }
 
-// If the guard is killed in the same instant, only the kernel is left to signal COMMAND.
+// If zlock and the guard are killed at the same instant, only the kernel can signal COMMAND.
 func TestKilledZlockAndGuardLeaveNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP INT; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; exec sleep 1000`, "/l")
@@ -111,7 +111,7 @@ func TestGuardDoesNotSpin(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"dead": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			timeout, kill := "40", "20" // the guard waits for so long
+			timeout, kill := "40", "20" // the guard waits for this time
 			if sig == syscall.SIGSTOP {
 				timeout, kill = "10", "0.1"
 			}
@@ -119,7 +119,7 @@ func TestGuardDoesNotSpin(t *testing.T) {
 			guard := guardOf(t, r.cmd.Process.Pid)
 			syscall.Kill(r.cmd.Process.Pid, sig)
 			if sig == syscall.SIGSTOP {
-				r.awaitGone(t, time.Minute) // the guard goes on, as zlock may have
+				r.awaitGone(t, time.Minute) // the guard acts at a deadline that zlock may have moved
 			}
 			before := ticks(t, guard)
 			time.Sleep(2 * time.Second)
@@ -143,7 +143,7 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 			w.Close()
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
-			time.Sleep(300 * time.Millisecond) // it is probably connected by then, which makes no difference
+			time.Sleep(300 * time.Millisecond) // it is probably connected now; the test also passes if it is not
 			r.Close()
 			select {
 			case err := <-ended:
@@ -198,23 +198,23 @@ func TestKilledTestRunLeavesNothing(t *testing.T) {
 	must.Await(t, "all of them have ended", time.Minute, func() bool { return len(marked(mark)) == 0 })
 }
 
-// escaped is a COMMAND with a child in a session of its own that ignores TERM. It writes no process ids,
-// which would be those of the namespace. The file go shows that the child runs.
+// escaped is a COMMAND with a child in its own session, and the child ignores TERM. escaped writes no process
+// ids, because they would be those of the namespace. The file with the suffix .go shows that the child runs.
 const escaped = `setsid sh -c 'trap "" TERM INT HUP; : >"$1.go"; while :; do sleep .02; done' sh "$1" &
 until [ -e "$1.go" ]; do sleep .02; done
 `
 
-// needsNamespaces skips where the system gives us no namespace of processes.
+// needsNamespaces skips the test if the system does not let this process make a PID namespace.
 func needsNamespaces(t *testing.T) {
 	t.Helper()
 	if !supervise.CanContain {
-		t.Skip("only Linux has namespaces of processes")
+		t.Skip("only Linux has PID namespaces")
 	}
 	cmd := exec.Command("true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	supervise.Contain(cmd.SysProcAttr)
 	if err := cmd.Run(); err != nil {
-		t.Skipf("no namespace of processes here: %v", err)
+		t.Skipf("no PID namespace here: %v", err)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 			r.cmd.Process.Signal(syscall.SIGTERM)
 		}, 128 + int(syscall.SIGTERM)},
 		"all are killed": {`trap "" TERM; : >"$1.pids"; wait`, func(r *running, guard int) {
-			syscall.Kill(guard, syscall.SIGSTOP) // its help must not be needed
+			syscall.Kill(guard, syscall.SIGSTOP) // the guard must not be needed
 			r.cmd.Process.Kill()
 			syscall.Kill(guard, syscall.SIGKILL)
 		}, -1},
@@ -258,7 +258,8 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 	}
 }
 
-// A zlock within the namespace of another one does not find its COMMAND's group in /proc.
+// A zlock within the namespace of another zlock finds what COMMAND leaves, although /proc has other numbers
+// of COMMAND's group.
 func TestContainedZlockEndsWhatItsCommandLeaves(t *testing.T) {
 	t.Parallel()
 	needsNamespaces(t)
@@ -297,7 +298,7 @@ func TestCommandEndsWhileMessagesAreNotRead(t *testing.T) {
 	}
 }
 
-// The first process of a namespace passes COMMAND's signals on.
+// The first process of a namespace passes signals on to COMMAND.
 func TestContainedCommandGetsItsSignals(t *testing.T) {
 	t.Parallel()
 	needsNamespaces(t)
@@ -322,13 +323,15 @@ func TestContainedCommandGetsItsSignals(t *testing.T) {
 	}
 }
 
-// leashed is a variable in the environment of each process that the tests start, at any depth. Guards,
-// COMMANDs and background jobs leave their process groups and sessions, but keep this variable.
+// leashed is a variable in the environment of every process that the tests start, directly or indirectly.
+// Guards, COMMANDs and background jobs leave their process groups and sessions, but keep this variable.
 const leashed = "ZLOCK_TEST_RUN"
 
-// leash starts a process that waits for the end of this one, and then kills what the tests have left.
+// leash starts a process that waits for the end of this one, and then kills the processes that the tests have
+// left.
 func leash() (stop func(), err error) {
-	// A killed process may have started another one after the list was made.
+	// A process that is killed may have started another one after the list was made, so the script repeats the
+	// list.
 	const script = `cat >/dev/null
 for n in 1 2 3 4 5 6 7 8 9; do
 	found=
@@ -367,7 +370,7 @@ func leftovers(within time.Duration) (list []string) {
 	}
 }
 
-// marked returns what a run of the tests has started and still runs.
+// marked returns the processes of a test run that still run.
 func marked(run string) (list []string) {
 	mark := []byte(leashed + "=" + run + "\x00")
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")

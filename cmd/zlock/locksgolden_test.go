@@ -27,8 +27,8 @@ import (
 
 var update = flag.Bool("update", false, "write what was told of locks into testdata/locks")
 
-// lockForest has a line for each node: the number of its session, 0 for a lasting node or C for a container;
-// its path; its data. Session w only watches.
+// lockForest has a line for each node. The line has the number of the node's session (0 for a lasting node, C
+// for a container), its path, and its data. Session w only watches.
 const lockForest = `
 0 /ours {"zl":1}
 1 /ours/_c_%A8-lock-0000000000 {"v":1,"host":"web-1","pid":11,"cmd":"nightly","user":"ops","reason":"books","task":"t1","held":true}
@@ -148,7 +148,8 @@ H /secret/_c_%A8-lock-0000000000 {"v":1,"host":"web-1","pid":11}
 2 /secret/_c_%B8-lock-0000000001
 `
 
-// ids replaces %A8 by the A-th id of version 8 with dashes, and %a4 by one of version 4 without.
+// ids replaces %A8 by an id of version 8 with dashes, and %a4 by an id of version 4 without dashes. The
+// letter chooses the id.
 func ids(line string) string {
 	return regexp.MustCompile(`%[A-Ea-e][48]`).ReplaceAllStringFunc(line, func(s string) string {
 		letter := strings.ToLower(s[1:2])
@@ -160,7 +161,7 @@ func ids(line string) string {
 	})
 }
 
-// planted makes the forest on a server alone, and returns the paths of its locks.
+// planted makes the forest on a server of its own, and returns the paths of the locks.
 func planted(t *testing.T) (env map[string]string, admin string, paths []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -207,7 +208,7 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 			continue
 		}
 		for time.Now().UnixMilli() <= last {
-			time.Sleep(time.Millisecond) // so that nodes differ in age
+			time.Sleep(time.Millisecond) // so that the nodes differ in age
 		}
 		must.OK(t, expect.Err(conn.Create(ctx, op)), "%v", path)
 		last = time.Now().UnixMilli()
@@ -216,7 +217,7 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 			paths = append(paths, dir)
 		}
 	}
-	// A watch counts from the next write on.
+	// The server counts watches only when the next write is applied.
 	must.Get(conns["0"].Set(ctx, "/plain/data", []byte("more text"), -1))(t)
 	paths = append(paths, "/master", "/semempty", "/delayed", "/barrier", "/none")
 	slices.Sort(paths)
@@ -224,8 +225,8 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 	return env, "http://" + i.AdminAddr(), paths
 }
 
-// masked writes JSON objects with sorted fields. Sessions, tokens and addresses become numbers, and times
-// disappear.
+// masked writes JSON objects with sorted fields. It replaces sessions, tokens and addresses by numbers, and
+// leaves out times.
 type masked struct {
 	t     *testing.T
 	names map[string]string
@@ -293,7 +294,7 @@ func (m *masked) value(field string, v any) any {
 	return v
 }
 
-// lines writes an object in one line, and those in its lists each in a line of its own.
+// lines writes an object on one line, and each object in its lists on a line of its own.
 func (m *masked) lines(into *bytes.Buffer, indent, name string, v any) {
 	lists := map[string][]any{}
 	if o, ok := v.(map[string]any); ok {
@@ -315,7 +316,7 @@ func (m *masked) lines(into *bytes.Buffer, indent, name string, v any) {
 	}
 }
 
-// put writes a title and objects.
+// put writes a title and some objects.
 func (m *masked) put(into *bytes.Buffer, title, objects string) {
 	fmt.Fprintf(into, "# %s\n", title)
 	d := json.NewDecoder(strings.NewReader(objects))
@@ -330,8 +331,8 @@ func (m *masked) put(into *bytes.Buffer, title, objects string) {
 	}
 }
 
-// The answers about a forest of locks of all layouts and kinds equal the files of testdata/locks: those of
-// the server's admin listener, and those of zlock with -o json, by nodes and with --server.
+// The answers about a forest of locks of all layouts and kinds equal the files of testdata/locks. They come
+// from the server's admin listener, and from zlock with -o json, both by nodes and with --server.
 func TestWhatIsToldOfLocks(t *testing.T) {
 	env, admin, paths := planted(t)
 	files := map[string]*bytes.Buffer{}

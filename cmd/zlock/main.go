@@ -52,7 +52,7 @@ from --admin-addr or ZLOCK_ADMIN.
 		Exits: []cli.Meaning{
 			{Word: "0", Means: "done; run and elect exit with COMMAND's code, 128+N if signal N ended it"},
 			{Word: "1", Means: "the answer is no, or the list is empty"},
-			{Word: "2", Means: "check or break could not find out"},
+			{Word: "2", Means: "check or break got no answer"},
 			{Word: "3", Means: "wait-graph found a cycle"},
 			{Word: "120", Means: "no usable session within --connect-timeout, or no answer within --timeout"},
 			{Word: "121", Means: "revoked, and COMMAND stopped"},

@@ -39,11 +39,11 @@ type fakeMembers struct {
 	leader   uint32
 	far      map[uint32]*status.Progress
 	steps    []string     // answers to a job; "": the connection ends there
-	got      []status.Job // jobs asked for
+	got      []status.Job // jobs that zlock has asked for
 	lists    int
-	restarts bool                // an operator restarts the named server, one for each five lists
-	silent   uint32              // the server that does not answer at first
-	empty    func(list int) bool // lists without a member, from a server that has joined no other yet
+	restarts bool                // an operator restarts each named server, one for every five lists
+	silent   uint32              // the server that is silent at first
+	empty    func(list int) bool // true: this list is empty, because its server has joined no other server yet
 	t        *testing.T
 }
 
@@ -109,8 +109,8 @@ func (f *fakeMembers) list(w http.ResponseWriter) {
 	expect.OK(f.t, json.NewEncoder(w).Encode(list))
 }
 
-// restart makes the servers go down and come back in the order 10, 3, 2. While 2 is down, which leads, 3
-// leads. A server that is back does not serve at once.
+// restart makes the servers stop and start again in the order 10, 3, 2. Server 2 leads; while it is down,
+// server 3 leads. A restarted server does not serve at once.
 func (f *fakeMembers) restart() {
 	round, step := f.lists/5, f.lists%5
 	if round > 3 || round == 3 && step > 0 {
@@ -152,13 +152,14 @@ func TestMemberListTellsHowFarEachIs(t *testing.T) {
 	expect.Equal(t, code, 0, "list without a leader: exit code; it says %s", errs)
 }
 
-// The server runs the job, and zlock shows its steps. If zlock loses the server on the way, it asks again.
+// The server runs the job, and zlock shows its steps. If zlock loses the connection, it asks the server
+// again.
 func TestMemberJobsAreShown(t *testing.T) {
 	const follows = `{"kind":"follows","text":"server 4 follows"}`
 	for _, tc := range []struct {
 		args  string
 		steps []string
-		err   string // of stderr
+		err   string // expected on standard error
 		code  int
 		got   string
 	}{
@@ -207,7 +208,7 @@ func TestMemberJobsAreShown(t *testing.T) {
 	expect.Equal(t, code, call.ExitNo, "without the password: exit code; it says %s", errs)
 }
 
-// Every command has a help text made of its flags, and its options are completed.
+// Every command has a help text with all its flags, and completion of its options.
 func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
 	for _, c := range program(new(call.App)).Commands {
 		if c.Hidden {
@@ -237,7 +238,7 @@ func TestForeignTextCannotCommandATerminal(t *testing.T) {
 	expect.Equal(t, errs, "zlock: a⟨U+001B⟩[2Jb\n", "said is")
 }
 
-// With --admin-ca zlock speaks TLS and trusts this authority only.
+// With --admin-ca zlock uses TLS and trusts only this authority.
 func TestMemberListOverTLS(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"v":1,"id":1,"leader":1,"members":{"1":{"id":1,"peer":"lock1:2888","voter":true}}}`)
@@ -290,7 +291,7 @@ func TestRestartOrderGivesUp(t *testing.T) {
 	select {
 	case code := <-ended:
 		expect.Equal(t, code, call.ExitNoSession, "exit code")
-	case <-time.After(15 * time.Second): // one request alone is given 20
+	case <-time.After(15 * time.Second): // a single request may take 20 s
 		answer()
 		<-ended
 		t.Error("it waits on")
@@ -298,7 +299,7 @@ func TestRestartOrderGivesUp(t *testing.T) {
 }
 
 // The command names one server after another, and none while another server is missing. It ends when the last
-// server serves. A first answer of a silent server does not prove a restart.
+// server serves. If a silent server answers for the first time, that does not count as its restart.
 func TestRestartOrderWaitsForEach(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	for id := range f.voter {
@@ -320,8 +321,8 @@ func TestRestartOrderWaitsForEach(t *testing.T) {
 	}
 }
 
-// A list without members comes from a server that starts, and says nothing about the servers that must still
-// be restarted. The command does not wait for a removed server.
+// A list without members comes from a server that is starting. It does not show that the remaining servers
+// need no restart. The command does not wait for a removed server.
 func TestRestartOrderWaitsForServersThatAListLacks(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	for id := range f.voter {
@@ -345,7 +346,7 @@ func TestRestartOrderWaitsForServersThatAListLacks(t *testing.T) {
 	}
 }
 
-// A first list without members does not show that the cluster was restarted.
+// If the first list has no members, the command does not report a finished restart.
 func TestRestartOrderOfAServerThatKnowsNoMember(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	f.empty = func(int) bool { return true }
@@ -356,7 +357,7 @@ func TestRestartOrderOfAServerThatKnowsNoMember(t *testing.T) {
 	expect.Equal(t, code, call.ExitOK, "exit code without --wait")
 }
 
-// A server that was removed knows members, but not which of them leads and is restarted last.
+// A removed server still knows the members, but does not know which of them leads and must restart last.
 func TestRestartOrderOfAServerThatKnowsNoLeader(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	f.leader = 0

@@ -56,7 +56,7 @@ func (s *ticketRunner) zlock(code int, args ...string) (out, errs string) {
 	return o.String(), e.String()
 }
 
-// COMMAND runs while a ticket holds. The ticket stays when COMMAND ends, unless --give says otherwise.
+// COMMAND runs while a ticket holds the lock. The ticket stays when COMMAND ends, unless --give is set.
 func TestRunUnderATicket(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
@@ -104,7 +104,7 @@ func TestRunUnderATicket(t *testing.T) {
 		"--connect-timeout", "1", "--", "true")
 }
 
-// Every command of docs/tickets.md runs as it stands there.
+// Every command line of docs/tickets.md works as written.
 func TestCommandsOfThePageRun(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
@@ -117,7 +117,7 @@ func TestCommandsOfThePageRun(t *testing.T) {
 		_, err := os.Stat(file)
 		switch mine := strings.Contains(line[1], "--ticket-file t"); {
 		case args[0] == "take":
-			_ = os.Remove(file) // the file is of another path
+			_ = os.Remove(file) // the file holds the ticket of another path
 		case mine && err != nil:
 			s.zlock(0, "take", "--ticket-file", "t", fmt.Sprint("/again/", n))
 		}
@@ -125,12 +125,12 @@ func TestCommandsOfThePageRun(t *testing.T) {
 	}
 }
 
-// The hold ended between two requests, while COMMAND ran. The exit code says so, although COMMAND succeeded.
+// If the hold ends between two requests while COMMAND runs, the exit code says so, even if COMMAND succeeds.
 func TestRunUnderATicketThatAnotherEnded(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
 	zlock := filepath.Join(built.dir, "zlock")
-	for _, give := range []string{"--give", "--leave"} { // --leave also means: without --give
+	for _, give := range []string{"--give", "--leave"} { // --leave also runs without --give
 		s.zlock(0, "take", "--ticket-file", "a", "/l")
 		_, errs := s.zlock(call.ExitLost, "run", "--ticket-file", "a", give, "-c", "cp a b && "+zlock+
 			" give --ticket-file b")
@@ -139,7 +139,7 @@ func TestRunUnderATicketThatAnotherEnded(t *testing.T) {
 	}
 }
 
-// COMMAND runs longer than the ticket's first time, and ends with the ticket. zlock says why.
+// COMMAND ends with its ticket, even if it would run longer. zlock says why.
 func TestRunUnderATicketThatEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("COMMANDs that outlive the time of a ticket")
@@ -163,8 +163,8 @@ func TestRunUnderATicketThatEnds(t *testing.T) {
 		"it says %s", text)
 }
 
-// A silent port costs COMMAND nothing if another port answers. Without any, COMMAND ends before the ticket
-// can.
+// A silent port does not shorten the time of COMMAND if another port answers. If none answers, COMMAND ends
+// before the ticket can end.
 func TestRunUnderATicketWhoseServersFail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("COMMANDs that outlive the time of a ticket")
@@ -186,7 +186,7 @@ func TestRunUnderATicketWhoseServersFail(t *testing.T) {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go func() { _ = front.Serve(l) }()
 	defer front.Close()
-	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) // it accepts and never answers
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) // accepts connections and never answers
 	defer silent.Close()
 	urls := fmt.Sprintf("http://%s,http://%s", l.Addr(), silent.Addr())
 	cmd, _, errs := s.start("run", "--ticket-file", "a", "-k", "1", "--http", urls, "--", "sh", "-c",
@@ -224,7 +224,7 @@ func TestRunByRate(t *testing.T) {
 }
 
 // If zlock take cannot report its ticket, it gives the ticket back. Otherwise the ticket would hold the lock
-// as long as it lives.
+// for its whole life.
 func TestTakeLeavesNoTicketThatItDoesNotTell(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
@@ -256,7 +256,7 @@ func TestTakeLeavesNoTicketThatItDoesNotTell(t *testing.T) {
 	expect.Has(t, errs, "zlock give")
 }
 
-// A wait for the lock does not lengthen the time in which a server must answer.
+// While zlock take waits for the lock, a server must answer within the same time as without a wait.
 func TestTakeGivesUpWithoutServersWhileItWaits(t *testing.T) {
 	t.Parallel()
 	const wait = 30 * time.Second
@@ -268,7 +268,8 @@ func TestTakeGivesUpWithoutServersWhileItWaits(t *testing.T) {
 	expect.That(t, took < wait/2, "it gave up after %v", took)
 }
 
-// The answer of a proxy, or of a program at a wrong address, says nothing about a ticket.
+// The answer of a proxy, or of a program at a wrong address, says nothing about a ticket. zlock reports an
+// error.
 func TestAnswersOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)

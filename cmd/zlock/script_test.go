@@ -19,16 +19,17 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// built is what the tests run: the binary, and a server for it.
+// built holds the binary that the tests run, and a server for it.
 var built struct {
-	dir     string // holds zlock
+	dir     string // the directory that contains zlock
 	servers string
 	err     error
 }
 
 // TestMain builds the command and starts a server: zlockd, unless ZLOCK_TEST_TARGET says zookeeper.
 func TestMain(m *testing.M) {
-	// A script that starts the tests in the background makes them, and so zlock, ignore this signal.
+	// If a script starts the tests in the background, the tests ignore SIGINT, and so would zlock. Receive the
+	// signal to undo that.
 	if signal.Ignored(os.Interrupt) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
@@ -103,9 +104,9 @@ type step struct {
 	code    int
 }
 
-// parseScript reads lines: "$ command" (continued by "> "), then standard output,
-// then "! " and a line of standard error, "? N" for an exit code other than 0.
-// In expected lines … stands for any text, and a line … for any lines.
+// parseScript reads the steps of a script. A step is "$ command" (continued by "> "), then lines of standard
+// output, then "! " and a line of standard error, then "? N" for an exit code other than 0. In expected lines
+// … stands for any text, and a line … for any lines.
 func parseScript(name, text string) (steps []step, err error) {
 	for i, line := range strings.Split(text, "\n") {
 		switch {
@@ -202,7 +203,7 @@ func TestScripts(t *testing.T) {
 func TestDocumentedExamplesWork(t *testing.T) {
 	const doc = "../../docs/zlock.md"
 	b := must.Get(os.ReadFile(doc))(t)
-	// The rest of the page becomes empty lines, so that line numbers stay.
+	// Replace the rest of the page by empty lines, so that line numbers stay.
 	inside := false
 	lines := strings.Split(string(b), "\n")
 	for i, line := range lines {
@@ -217,8 +218,8 @@ func TestDocumentedExamplesWork(t *testing.T) {
 	runScript(t, doc, strings.Join(lines, "\n"))
 }
 
-// The README's lock examples and the Go program of the first minutes work as they stand: the program in a
-// module of its own, the lines in a shell.
+// The README's lock examples and the Go program of its first minutes work as written: the program in a module
+// of its own, the lines in a shell.
 func TestReadmeExamplesWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a module of its own: make test-all")
@@ -237,7 +238,7 @@ func TestReadmeExamplesWork(t *testing.T) {
 	must.Equal(t, len(lines), 1, "number of lines %v", lines)
 	must.Equal(t, len(found), 2, "length of %v", found)
 	must.Equal(t, found[0][1], "go", "found")
-	// Side by side as the text says: zlockd, and the module.
+	// zlockd and the module are in the same directory, as the text says.
 	dir := t.TempDir()
 	root := must.Get(filepath.Abs("../.."))(t)
 	must.OK(t, os.Symlink(root, filepath.Join(dir, "zlockd")))
@@ -246,7 +247,7 @@ func TestReadmeExamplesWork(t *testing.T) {
 	must.OK(t, os.Symlink(filepath.Join(built.dir, "zlock"), filepath.Join(module, "bin", "zlock")))
 	program = strings.ReplaceAll(found[0][2], "127.0.0.1:2181", server(t))
 	must.OK(t, os.WriteFile(filepath.Join(module, "main.go"), []byte(program), 0o600))
-	// The sums are known, so the network is not asked for them.
+	// The sums are known, so the build does not need the network for them.
 	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil {
 		must.OK(t, os.WriteFile(filepath.Join(module, "go.sum"), sums, 0o600))
 	}
@@ -265,8 +266,8 @@ func TestReadmeExamplesWork(t *testing.T) {
 		}
 		return nil
 	}
-	// Each program has a second to begin, while the next lines run. The waiting program says who holds,
-	// before or after the table.
+	// Each program has a second to start while the next lines run. The waiting program names the holder, before
+	// or after the table.
 	again := func(script, want string) {
 		t.Helper()
 		err := sh(script, want)

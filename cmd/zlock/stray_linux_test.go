@@ -13,19 +13,19 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// strayBeat writes a script that ignores TERM and writes the time until it is killed.
+// strayBeat writes a script that ignores TERM and appends the time to a file until it is killed.
 const strayBeat = `cat >"$1.sh" <<'END'
 trap "" TERM INT HUP; date +%s%N >>"$1"; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
 while :; do date +%s%N >>"$1"; sleep .02; done
 END
 `
 
-// stays keeps a COMMAND running until it is told to end.
+// stays keeps a COMMAND running until the file with the suffix .go exists.
 const stays = `
 until [ -e "$1.go" ]; do sleep .02; done`
 
-// A process that leaves COMMAND's group, or is the COMMAND of another zlock, runs no longer than the lock is
-// held.
+// A process that has left COMMAND's group, or is the COMMAND of another zlock, ends before the lock is given
+// back.
 func TestStraysEndBeforeTheLockMoves(t *testing.T) {
 	t.Parallel()
 	ways := map[string]string{
@@ -70,7 +70,7 @@ func TestStraysEndBeforeTheLockMoves(t *testing.T) {
 	}
 }
 
-// With --leave a daemon of COMMAND runs on after COMMAND. The rest of COMMAND's group ends.
+// With --leave, a daemon of COMMAND continues after COMMAND. The rest of COMMAND's group ends.
 func TestLeaveSparesDaemons(t *testing.T) {
 	t.Parallel()
 	for _, foreground := range []string{"--foreground=false", "--foreground"} {
@@ -100,7 +100,7 @@ func TestZlockWithinZlockGivesBackItsLock(t *testing.T) {
 	expect.OK(t, err, "the inner lock is held: %s", out)
 }
 
-// A user who ends the outer zlock leaves COMMAND the time that it needs.
+// If a user ends the outer zlock, COMMAND has the time that it needs.
 func TestZlockWithinZlockPassesOnTheUsersSignal(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `exec zlock run /inner -- sh -c 'trap "sleep 3; exit 7" TERM
@@ -109,13 +109,13 @@ echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .02; done'
 	expect.Equal(t, exitCode(r.cmd.Wait()), 7, "exit code of a COMMAND that takes three seconds to end")
 }
 
-// Within --contain, /proc shows the outer namespace's numbers. zlock finds there the processes that leave the
-// group.
+// Within --contain, /proc shows the numbers of the outer namespace. zlock still finds the processes that
+// leave the group.
 func TestContainedZlockEndsStrays(t *testing.T) {
 	t.Parallel()
 	needsNamespaces(t)
 	file := filepath.Join(t.TempDir(), "pid")
-	// As the leader of a group setsid would return at once, so COMMAND waits for its child.
+	// If setsid ran as the leader of a group, it would return at once, so COMMAND waits for its child.
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--contain", "-k", "1", "/l", "--", "sh", "-c",
 		`zlock run -k .3 /m -- sh -c '
 			setsid sh -c "(trap \"\" TERM; while :; do sleep .05; done) & echo \$! >\$F"

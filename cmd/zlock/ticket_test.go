@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The commands take, renew, list and give back tickets, beside other contenders.
+// The commands take, renew, list and give back tickets while other contenders exist.
 func TestTicketsByCommand(t *testing.T) {
 	env := map[string]string{"ZLOCK_HTTP": ticketServer(t)}
 	zlock := func(code int, args ...string) (out, errs string) {
@@ -32,7 +32,7 @@ func TestTicketsByCommand(t *testing.T) {
 	expect.Has(t, errs, "held ")
 	info := must.Get(os.Stat(one))(t)
 	expect.Equal(t, info.Mode().Perm(), os.FileMode(0o600), "the mode of the ticket file")
-	zlock(0, "take", "--ticket-file", one, "/staging") // the same ticket again
+	zlock(0, "take", "--ticket-file", one, "/staging") // returns the same ticket
 	_, errs = zlock(call.ExitNotAcquired, "take", "--ticket-file", two, "-w", "50ms", "/staging")
 	says := func(pattern string) {
 		t.Helper()
@@ -57,10 +57,10 @@ func TestTicketsByCommand(t *testing.T) {
 	ticket := must.Get(os.ReadFile(two))(t)
 	zlock(0, "give", "--ticket-file", two)
 	env["ZLOCK_TICKET"] = string(ticket)
-	zlock(0, "give") // once more
+	zlock(0, "give") // gives it back a second time
 	zlock(call.ExitNo, "renew")
 	delete(env, "ZLOCK_TICKET")
-	out, _ = zlock(0, "take", "/staging") // it prints the ticket
+	out, _ = zlock(0, "take", "/staging") // prints the ticket
 	env["ZLOCK_TICKET"] = out
 	zlock(0, "give")
 	out, _ = zlock(0, "tickets", "-o", "plain")
@@ -83,7 +83,7 @@ func ticketServer(t *testing.T) (url string) {
 	return "http://" + i.TicketAddr()
 }
 
-// The skill's command lines are run as they stand.
+// The command lines of the skill work as written.
 func TestSkillsCommandLinesWork(t *testing.T) {
 	url := ticketServer(t)
 	page := string(must.Get(os.ReadFile("../../examples/agents/zlock/SKILL.md"))(t))

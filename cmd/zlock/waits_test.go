@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A zlock that waits or is refused names the holder once, for each kind of lock.
+// A zlock that waits, or that does not get the lock, names the holder once, for each kind of lock.
 func TestWaitersSayWhoHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	const held = `^zlock: /l is held by \S+ pid \d+ since [\d:]+ \(why\)`

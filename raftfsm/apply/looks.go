@@ -45,8 +45,8 @@ func (f *FSM) View(do func(*state.State)) {
 	do(f.state)
 }
 
-// Ephemerals calls fn for the ephemeral nodes until it returns false. It reads them in pieces: a node that is
-// created or deleted during the call may be listed or not, and a node may be listed twice.
+// Ephemerals calls fn for the ephemeral nodes until fn returns false. It reads the nodes in pieces: a node
+// that is created or deleted during the call may be listed or not, and a node may be listed twice.
 func (f *FSM) Ephemerals(fn func(session int64, path string) (more bool)) {
 	const most = 256 // the number of nodes read under one hold of the lock; fewer if paths are long
 	type met struct {

@@ -24,7 +24,8 @@ func (f *FSM) Verify(r io.Reader) error {
 func (f *FSM) read(r io.Reader) (*state.State, state.Position, error) {
 	restored, at, err := state.ReadSnapshot(r)
 	if ours := f.o.Cluster; err == nil && restored.ClusterID() != ours {
-		err = fmt.Errorf("it belongs to cluster %s, this server to %s", restored.ClusterID(), ours)
+		err = fmt.Errorf("the snapshot belongs to cluster %s, but this server to cluster %s",
+			restored.ClusterID(), ours)
 	}
 	return restored, at, err
 }

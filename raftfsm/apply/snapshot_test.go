@@ -88,7 +88,8 @@ func TestOneSnapshotAtATime(t *testing.T) {
 	must.Get(a.Snapshot())(t)
 }
 
-// A backup waits for the backup before it. It holds the state of the moment at which it began.
+// A second backup waits until the first is closed. Each backup has the state of the moment at which the
+// backup began.
 func TestBackupIsOneMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,12 +9,12 @@ type Op string
 // Lead.
 const (
 	Add      Op = "add"      // a server follows without a vote
-	Promote  Op = "promote"  // a member that has caught up votes
+	Promote  Op = "promote"  // a member that has caught up gets a vote
 	Move     Op = "move"     // a member has another address
 	Remove   Op = "remove"   // a server is no longer a member
 	Lead     Op = "lead"     // a member becomes the leader
 	Demote   Op = "demote"   // a voter loses its vote and continues to follow
-	Vote     Op = "vote"     // a server votes, whether it runs or not
+	Vote     Op = "vote"     // a server gets a vote, whether it runs or not
 	Describe Op = "describe" // only the operator's descriptions are published
 )
 

@@ -10,7 +10,7 @@ import "github.com/zlockd/zlockd/raftfsm/status"
 // as a voter.
 func Safe(voters []uint32, follow map[uint32]bool) error {
 	if len(voters) == 0 {
-		return status.Errorf(status.Unsafe, "it would leave no server that votes")
+		return status.Errorf(status.Unsafe, "the change would leave no server with a vote")
 	}
 	n := 0
 	for _, id := range voters {

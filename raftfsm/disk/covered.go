@@ -46,8 +46,8 @@ func (c *covered) beginOwn(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if newest := max(c.ends[0].Index, c.sent); newest > index {
-		return fmt.Errorf("another server has sent a snapshot up to entry %d while this one was written, up to "+
-			"entry %d",
+		return fmt.Errorf("another server has sent a snapshot up to entry %d while this server wrote its own, "+
+			"up to entry %d",
 			newest, index)
 	}
 	c.own = true

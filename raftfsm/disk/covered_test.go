@@ -226,7 +226,7 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 			Done(early)
 			f.install(&content)
 			expect.Fails(t, own.Close(), "it is taken for the newest")
-			if err := own.Cancel(); err != nil { // as raft does
+			if err := own.Cancel(); err != nil { // raft cancels a snapshot whose Close fails
 				t.Error(err)
 			}
 			expect.That(t, f.put(2, 10, 2, 11), "the entry behind the newest is refused")
@@ -257,11 +257,11 @@ func TestConfigFollowsTheLog(t *testing.T) {
 		store(index, typ)
 	}
 	wants(8)
-	if err := log.DeleteRange(1, 5); err != nil { // as after a snapshot
+	if err := log.DeleteRange(1, 5); err != nil { // raft does this after a snapshot
 		t.Fatal(err)
 	}
 	wants(8)
-	if err := log.DeleteRange(8, 9); err != nil { // as for entries of another leader
+	if err := log.DeleteRange(8, 9); err != nil { // raft does this if another leader has other entries
 		t.Fatal(err)
 	}
 	wants(4)

@@ -289,7 +289,7 @@ func (d *Disk) NewestSnapshot() (size int64, at time.Time) {
 	return 0, time.Time{}
 }
 
-// LogWithin returns an index such that the log's entries from this index on take at most so many bytes. It
+// LogWithin returns an index such that the log's entries from this index on take at most this many bytes. It
 // returns 0 if the sizes of the entries are not known.
 func (d *Disk) LogWithin(bytes int64) uint64 {
 	if d.seg == nil {

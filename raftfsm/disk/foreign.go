@@ -47,7 +47,7 @@ func isMark(name string) bool {
 // returns "".
 func foreign(dir, name string) string {
 	if isMark(name) {
-		return fmt.Sprintf("%s, as the data of another program", name)
+		return fmt.Sprintf("%s, like the data of another program", name)
 	}
 	inside, err := os.ReadDir(filepath.Join(dir, name))
 	switch {

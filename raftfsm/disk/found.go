@@ -111,9 +111,8 @@ var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
 // Replace gives the data directory new content, as Found makes it, and keeps the old content in a
 // subdirectory named old. If an earlier Replace has kept content there, that content gets a number after its
-// name. The argument was is the identity that the directory had when the caller made f and write from its
-// content. If a server has started on the directory since, Replace returns an error. If Replace is
-// interrupted, another call finishes it.
+// name. If a server has started on the directory since the caller read its identity (was) and made f and
+// write from its content, Replace returns an error. If Replace is interrupted, another call finishes it.
 func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
 	return alone(dir, func() error {
 		if Interrupted(dir, old) {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile locks a file for this process alone, or shared with other readers. It fails at once
-// if another process has the lock.
+// lockFile locks a file exclusively, or shared with other readers. It fails at once if another process has
+// the lock.
 func lockFile(f *os.File, shared bool) error {
 	how := unix.LOCK_EX
 	if shared {

@@ -23,7 +23,7 @@ import (
 //
 //	term u64 · term of the vote u64 · candidate · crc32c u32
 //
-// The candidate is its address, a zero byte and its id; zlockd 0.1 wrote the address alone.
+// The candidate is its address, a zero byte and its id; zlockd 0.1 wrote only the address.
 //
 // raft stores a vote as two values: the term, then the candidate. If a server ends between the two writes, it
 // finds the new term beside an older candidate when it starts again. raft would then believe that it has

@@ -70,7 +70,7 @@ func getLog(from raft.LogStore, index uint64, l *raft.Log) (err error) {
 
 func (s watchedLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs makes entries durable, or only readable; see Disk.mayRunAhead.
+// StoreLogs makes entries durable or, if Disk.mayRunAhead allows it, only readable.
 func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 	s.d.configs.addLogs(logs...)
 	s.d.covered.stored()
@@ -125,9 +125,9 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 // returns. Only a leader lets its log run ahead, and only for entries with clients' requests; decision 9
 // explains why it is safe.
 
-// Ahead lets the log run ahead of the disk while leads reports true. raft's main loop, which alone gains and
-// loses leadership, calls leads. A server that is alone applies an entry as soon as raft has stored it. So
-// the goroutine that applies the entry also writes it, and need not be woken after the write.
+// Ahead lets the log run ahead of the disk while leads reports true. raft's main loop calls leads; no other
+// goroutine gains or loses leadership. A server without other servers applies an entry as soon as raft has
+// stored it. So the goroutine that applies the entry also writes it, and need not be woken after the write.
 func (d *Disk) Ahead(leads func() bool, alone bool) { d.leads.Store(&lead{leads, alone}) }
 
 type lead struct {
@@ -332,7 +332,7 @@ func (s *watchedSink) Write(b []byte) (n int, err error) {
 
 // Cancel removes the snapshot.
 func (s *watchedSink) Cancel() error {
-	_ = s.endCheck() // its result is not needed
+	_ = s.endCheck() // the result of the verification is not needed
 	return s.SnapshotSink.Cancel()
 }
 

@@ -20,7 +20,7 @@ const (
 
 // String returns the reason for the log.
 func (w Why) String() string {
-	return [...]string{"the leader's process is gone", "a majority hears nothing of the leader",
+	return [...]string{"the leader's process is gone", "a majority hears nothing from the leader",
 		"no leader is known"}[w]
 }
 
@@ -29,8 +29,8 @@ type Verdict int
 
 // The verdicts.
 const (
-	Yield      Verdict = iota // it does not stand
-	WaitTurn                  // it waits at most Survey.Turn for other servers to stand first
+	Yield      Verdict = iota // the server does not stand for election
+	WaitTurn                  // the server waits at most Survey.Turn for other servers to stand first
 	WaitOthers                // a better candidate is standing, so this server waits a little
 	Stand
 )

@@ -37,16 +37,16 @@ func TestDecide(t *testing.T) {
 	var (
 		// Opinions of other servers about the cluster. This server has the same log, and a higher id.
 		agrees = Opinion{Silent: true, Vacant: true}
-		hears  = Opinion{Linked: true}                                           // its link to the leader lives
+		hears  = Opinion{Linked: true}                                           // linked to the leader
 		mute   = Opinion{Mute: true}                                             // no answer; it may be busy
-		gone   = Opinion{Mute: true, Gone: true}                                 // its process is gone
-		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // it has more entries
+		gone   = Opinion{Mute: true, Gone: true}                                 // the voter's process is gone
+		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // the voter has more entries
 		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // the first in line, which stands
 		lower  = Opinion{Before: true, Lower: true, Silent: true, Vacant: true}  // the same log, a lower id
 		short  = Opinion{Short: true, Lower: true, Silent: true, Vacant: true}   // a shorter log, a lower id
-		leads  = Opinion{Leads: true}                                            // it says that it leads
+		leads  = Opinion{Leads: true}                                            // the voter says that it leads
 		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // more entries, and a live link
-		// It hears of a leader, and has no link.
+		// The voter hears of a leader, and has no link.
 		calm = Opinion{}
 		own  = func(list ...Opinion) []Opinion { return list } // opinions of the other servers
 	)

@@ -15,7 +15,7 @@ import (
 // In a starting cluster the first voter in line stands as soon as a majority runs. The others wait for their
 // turn.
 func TestWatchInAStartingCluster(t *testing.T) {
-	const at = time.Nanosecond // without a wait
+	const at = time.Nanosecond // at once, without a wait
 	runs := func(w *world, id uint32, after time.Duration) {
 		w.others[id].status.Up = false
 		time.AfterFunc(after, func() { w.others[id].set(func() { w.others[id].status.Up = true }) })

@@ -46,7 +46,7 @@ type other struct {
 	mu     sync.Mutex
 	status peer.Status
 	slow   time.Duration // the time before the server answers a question
-	votes  bool          // it votes for any candidate
+	votes  bool          // the server votes for any candidate
 	term   uint64        // the newest term that the server has seen
 	told   int           // how often it was told to stand for election
 }

@@ -53,7 +53,7 @@ func (ls *Links) Add(l *Link) bool {
 
 // Remove closes and removes a link.
 func (ls *Links) Remove(l *Link) {
-	l.Conn.Close() // without the lock: with TLS it may wait for the other server
+	l.Conn.Close() // without the lock, because with TLS Close may wait for the other server
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.links = slices.DeleteFunc(ls.links, func(o *Link) bool { return o == l })

@@ -11,7 +11,7 @@ import (
 // server's log. Raft has this record too, but does not export it.
 type Stored struct{ by sync.Map } // *storedBy, by server id
 
-// storedBy records how far one server's log is known to agree.
+// storedBy records how far one server's log is known to agree with this server's log.
 type storedBy struct {
 	grown signal.Signal // sent when the field at changes; one goroutine waits for it
 

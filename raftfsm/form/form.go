@@ -309,11 +309,11 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 		delete(id.Incarnations, f.o.List.ID) // so that peersConfig makes no configuration from the list
 	case incarnation != "":
 		return f.say("server %d says: server %d was part of cluster %s with another data directory; "+
-			"this one is empty, so the server must not vote. If that directory is lost, on a server that runs: "+
+			"this one is empty, so the server must not vote. If that directory is lost, run on another server: "+
 			"zlock member replace %d %s. If server %d runs elsewhere, this one needs another --id",
 			st.ID, f.o.List.ID, st.Cluster, f.o.List.ID, f.o.List.Peers[f.o.List.ID], f.o.List.ID)
 	default:
-		return f.say("cluster %s does not know server %d. On a server that runs: zlock member add %d %s",
+		return f.say("cluster %s does not know server %d. Run on another server: zlock member add %d %s",
 			st.Cluster, f.o.List.ID, f.o.List.ID, f.o.List.Peers[f.o.List.ID])
 	}
 	return true, f.o.Disk.SaveIdentity(id)
@@ -360,10 +360,10 @@ func (f *Forming) Compare(servers []raft.Server) {
 			f.o.Log.Warn("a member is missing in --peers: list it, or remove it by: zlock member remove ID",
 				"peer", id, "addr", members[id])
 		case addr != members[id] && id == f.o.List.ID:
-			f.o.Log.Info("this server has another address than the cluster knows; it tells the others",
+			f.o.Log.Info("the cluster knows this server at another address; this server tells the others its new one",
 				"addr", addr, "was", members[id])
 		case addr != members[id]:
-			f.o.Log.Warn("--peers has another address than the cluster: start all servers with the same list",
+			f.o.Log.Warn("--peers and the cluster differ in an address: start all servers with the same list",
 				"peer", id, "listed", addr, "addr", members[id])
 		}
 	}
@@ -386,7 +386,7 @@ func (f *Forming) CheckReach(ctx context.Context) {
 	defer cancel()
 	if _, err := f.port.Ask(ask, f.o.List.ID, addr, peer.Question{}); err != nil && ctx.Err() == nil {
 		f.o.Log.Warn("this server does not reach itself at its address in --peers, so the others may not "+
-			"either: correct --peer-addr or --peers",
+			"reach it either: correct --peer-addr or --peers",
 			"addr", addr, "listening", f.o.Listen, "err", err)
 	}
 }

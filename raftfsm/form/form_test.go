@@ -118,8 +118,8 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// A member that lost its data directory asks a server that has not read its whole log yet. This server's
-// state does not name a directory of the member. Its answer must not admit the member all the same.
+// If a member that lost its data directory asks a server that has not read its whole log yet, the answer
+// must not admit the member, although the server's state does not name a directory of the member.
 func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	members := map[uint32]string{1: "x", 2: "x", 4: "x"}
 	server := func(id uint32, asOf uint64, waits string, incarnations map[uint32]string) peer.Status {
@@ -127,7 +127,7 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 			Members: members, Incarnations: incarnations, Waits: waits}
 	}
 	begins := server(1, 10, "no contact with a leader", map[uint32]string{1: "a", 2: "b"})
-	behind := server(1, 40, "", map[uint32]string{1: "a", 2: "b"}) // its state may lag behind
+	behind := server(1, 40, "", map[uint32]string{1: "a", 2: "b"}) // the server's state may lag behind
 	leads := server(2, 90, "", map[uint32]string{1: "a", 2: "b", 4: "lost"})
 	never := server(2, 90, "", map[uint32]string{1: "a", 2: "b"})
 	gone := server(2, 90, "", map[uint32]string{1: "a", 2: "b"})
@@ -220,11 +220,12 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 	expect.Equal(t, d.Identity().Cluster, "c")
 }
 
-// The server that forms a cluster is part of it at once. If it cannot be, the error says why.
+// The server that forms a cluster is part of it at once. If it cannot be part of the cluster, the error says
+// why.
 func TestServerThatFormsACluster(t *testing.T) {
 	var log must.Text
 	d := memoryDisk(t, 1)
-	peers := map[uint32]string{1: "one:1"} // it need not ask another server
+	peers := map[uint32]string{1: "one:1"} // so the server need not ask another one
 	f := New(Options{List: List{ID: 1, Peers: peers}, Disk: d, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	p := &peer.Formation{Cluster: "c", Incarnations: map[uint32]string{1: "another"}, Peers: peers}
 	done, err := f.form(t.Context(), p)
@@ -240,8 +241,8 @@ func TestServerThatFormsACluster(t *testing.T) {
 	expect.Has(t, log.String(), "new cluster formed")
 }
 
-// All voters that are present begin with the same configuration; observers may be absent. A server that comes
-// later, or is alone, begins without one.
+// All voters that are present begin with the same configuration; observers may be absent. A server that
+// comes later, or is alone, begins without a configuration.
 func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 	peers := map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1"}
 	all := map[uint32]string{1: "a", 2: "b", 3: "c"}
@@ -275,8 +276,8 @@ func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 	}
 }
 
-// A server that starts alone forms a cluster, and belongs to it at each later start. If its directory belongs
-// to a cluster, it stays there.
+// A server that starts alone forms a cluster, and belongs to it at each later start. A server whose
+// directory belongs to a cluster of several servers does not start without --peers.
 func TestServerThatIsStartedAlone(t *testing.T) {
 	d := memoryDisk(t, 4)
 	alone := func(peers map[uint32]string) *Forming {
@@ -307,7 +308,7 @@ func TestServerThatIsStartedAlone(t *testing.T) {
 	expect.Has(t, err.Error(), "belongs to server 4 of a cluster: give --peers 4=four:1,5=five:1")
 }
 
-// A server logs what it waits for when that changes, and does not repeat it.
+// A server logs what it waits for once, and again only when that changes.
 func TestWhatAServerWaitsForIsToldOnce(t *testing.T) {
 	var log must.Text
 	var told []string
@@ -332,7 +333,7 @@ func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
 	members := []raft.Server{{ID: "1", Address: "one:1"}, {ID: "2", Address: "two:1"}, {ID: "3",
 		Address: "three:1"}}
 	const added, missing, other, moved = "names a server that is not a member", "a member is missing in --peers",
-		"--peers has another address", "another address than the cluster knows"
+		"--peers and the cluster differ", "the cluster knows this server at another address"
 	for _, c := range []struct {
 		name  string
 		peers map[uint32]string
@@ -367,7 +368,7 @@ func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
 	}
 }
 
-// A server that listens at another address than its --peers name checks that others reach it there.
+// A server that does not listen at its address in --peers checks that it is reached at this address.
 func TestServerLooksWhetherItIsReached(t *testing.T) {
 	nowhere := must.Refused(t)
 	port := openPort(t, 1, new(server))
@@ -450,8 +451,8 @@ func TestServerThatStartsFromAnOldCopy(t *testing.T) {
 	expect.Has(t, err.Error(), "the data directory of server 2 is an old copy: server 1 knows that")
 }
 
-// The first voter forms the cluster when all voters have answered. An answer that is missing when the time is
-// over counts for nothing.
+// The first voter forms the cluster when all voters have answered. When the time is over, it neither forms
+// the cluster nor reports the missing answers.
 func TestFirstVoterFormsTheCluster(t *testing.T) {
 	peers := map[uint32]string{1: must.Refused(t), 2: must.Refused(t), 3: must.Refused(t)}
 	port := openPort(t, 2, new(server))

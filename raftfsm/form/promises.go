@@ -34,7 +34,7 @@ func LoadPromises(d *disk.Disk, log *slog.Logger) (*Promises, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf(
-			"what is known of other servers cannot be read (the file may be removed): %w", err)
+			"the record of other servers' progress cannot be read (its file may be removed): %w", err)
 	}
 	return p, nil
 }
@@ -79,7 +79,7 @@ func (p *Promises) Keep(ctx context.Context) {
 			err = p.disk.SaveSeen(append(b, '\n'))
 		}
 		if err != nil {
-			p.log.Warn("what is known of other servers was not saved", "err", err)
+			p.log.Warn("the record of other servers' progress was not saved", "err", err)
 		}
 	}
 }
@@ -88,6 +88,6 @@ func (p *Promises) Keep(ctx context.Context) {
 // directory.
 func OldCopy(id, witness uint32, why string) error {
 	return fmt.Errorf("the data directory of server %d is an old copy: server %d knows "+
-		"that %s; remove the directory, start the server, and give it its place again: zlock member replace %d",
+		"that %s; remove the directory, start the server, and run: zlock member replace %d",
 		id, witness, why, id)
 }

@@ -247,6 +247,6 @@ func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
 		func() bool { return tm.deadlines.All()[1] < -2*tm.grace() })
 	tm.expire(looked)
 	expect.That(t, known(), "a session ended before the stall was seen")
-	tm.expire(time.Now()) // it forgets the session, which the state does not know
+	tm.expire(time.Now()) // expire forgets the session, which the state does not know
 	expect.That(t, !known(), "a silent session lives on")
 }

@@ -11,10 +11,10 @@ import (
 // handoff lets the create of a client that queues for a lock wait for the delete of the next owner.
 //
 // A client that releases a lock and queues again sends its create at once. The next owner must first hear of
-// the release, so its delete arrives later. If the create left alone, the delete would wait for the create's
-// entry and then for its own. So after an entry that deleted a node with siblings, creates of ephemeral nodes
-// wait for a request of another kind, but no longer than an entry takes. A delete never waits. The order of
-// requests does not change: an entry leaves later, with more of them.
+// the release, so its delete arrives later. If the leader proposed the create at once, the delete would wait
+// for the create's entry and then for its own. So after an entry that deleted a node with siblings, creates
+// of ephemeral nodes wait for a request of another kind, but no longer than an entry takes. A delete never
+// waits. The order of requests does not change: an entry leaves later, with more of them.
 //
 // The leader may suspect a hand-off where there is none, or the next owner may keep the lock for long. After
 // two waits in vain the leader does not wait at the next 8 hand-offs, then 16, 32, and so on.

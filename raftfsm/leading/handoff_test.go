@@ -128,7 +128,7 @@ func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 	for name, c := range map[string]struct {
 		due      bool
 		now      []*state.Request
-		later    *state.Request // it comes after 1 ms
+		later    *state.Request // a request that comes after 1 ms
 		requests int
 		waited   time.Duration
 	}{

@@ -32,7 +32,7 @@ func (l *oneLayout) begin(t *Term) {
 			}
 			why := err.Error()
 			if old := l.why.Swap(&why); t.ctx.Err() == nil && (old == nil || *old != why) {
-				t.o.Log.Warn("--one-layout waits: several layouts are still accepted", "reason", why)
+				t.o.Log.Warn("--one-layout has no effect yet: several layouts are still accepted", "reason", why)
 			}
 		}
 	})

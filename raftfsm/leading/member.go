@@ -21,7 +21,7 @@ import (
 const (
 	askTime = time.Second // the time within which a server must report its status
 
-	linkPatience = 2 * time.Second // how long a new leader waits for servers to say how far they are
+	linkPatience = 2 * time.Second // how long a new leader waits for servers to report what they have applied
 	// followSilence is how long a silent server still counts as following; a server that follows reports
 	// several times a second.
 	followSilence = 2 * time.Second
@@ -36,7 +36,7 @@ func (t *Term) Change(ctx context.Context, c change.Change) error {
 		if peer.ParseID(s.ID) == c.ID {
 			is = &s
 		} else if c.Op == change.Add && string(s.Address) == c.Addr {
-			return fmt.Errorf("server %s is at %s", s.ID, c.Addr)
+			return fmt.Errorf("server %s is at %s already", s.ID, c.Addr)
 		}
 	}
 	err := t.safe(ctx, &c, servers)
@@ -220,7 +220,8 @@ func (t *Term) done(ctx context.Context, c *change.Change, f raft.Future) error 
 func (t *Term) handOn(ctx context.Context, c change.Change) error {
 	c.Since = 0 // the members may have changed when the next leader publishes them
 	if err := consensus.Await(ctx, t.o.Raft.LeadershipTransfer()); err != nil {
-		return status.Errorf(status.Interrupted, "hand over leadership before this server changes: %w", err)
+		return status.Errorf(status.Interrupted, "this server leads, and could not hand over leadership before "+
+			"the change: %w", err)
 	}
 	for {
 		if id, _ := t.o.Raft.Known(); id != 0 {

@@ -76,7 +76,7 @@ func TestChangesThatRaftRefuses(t *testing.T) {
 	err := tm.handOn(over, change.Change{Op: "remove", ID: 1})
 	must.Fails(t, err, "raft has ended, and hands over")
 	expect.Equal(t, status.Of(err), status.Interrupted)
-	expect.Has(t, err.Error(), "hand over leadership before this server changes")
+	expect.Has(t, err.Error(), "could not hand over leadership before the change")
 	for _, op := range []change.Op{change.Vote, change.Add} {
 		expect.Fails(t, tm.change(t.Context(), change.Change{Op: op, ID: 2, Addr: "127.0.0.1:9"}, nil, 0),
 			"%s", op)

@@ -29,7 +29,7 @@ const (
 // Errors of a change that another change prevents; they may come from another server.
 var (
 	ErrChanging = status.Errorf(status.Changing, "another change of members is under way")
-	ErrStale    = status.Errorf(status.Stale, "the members have changed since")
+	ErrStale    = status.Errorf(status.Stale, "the members have changed since the request was made")
 )
 
 // found begins a new cluster's history, before anything else is proposed.

@@ -114,6 +114,6 @@ type notice struct {
 	mu     sync.Mutex
 	words  string    // the descriptions of the last change in this term; empty: those in the state
 	last   string    // the text that was proposed last in this term
-	silent time.Time // until when more changes may follow
+	silent time.Time // the time until which more changes may follow
 	by     uint32    // the server that makes these changes
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Each byte of the newest snapshot, and of the log after it, gets one wrong bit. Reading fails and names the
-// file, or returns the state as it was.
+// If one bit of the newest snapshot, or of the log after it, is wrong, reading fails and names the file, or
+// returns the correct state.
 func TestOneWrongBitIsNoticed(t *testing.T) {
 	dir := filepath.Join(zooDir(t), "version-2")
 	before := must.Get(loadDirs(dir, dir, false))(t)
@@ -55,7 +55,7 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 	}
 }
 
-// An import without the right to read a file or a directory fails, and says as which user to run it.
+// An import that may not read a file or a directory fails, and its error says which user may.
 func TestWhatMayNotBeRead(t *testing.T) {
 	dir := zooDir(t)
 	for _, d := range []string{filepath.Dir(dir), dir, filepath.Join(dir, "version-2")} {
@@ -114,8 +114,7 @@ func TestVerifyFindsEveryField(t *testing.T) {
 	expect.Equal(t, len(diffs), 2, "null and empty are the same")
 }
 
-// A restore ends some sessions, and removes their nodes. Compare lists these nodes apart, and any other
-// change as a difference.
+// If a restore has ended sessions, Compare lists their nodes apart. Any other change is a difference.
 func TestVerifyTellsOfEndedSessions(t *testing.T) {
 	from := imported(t)
 	backup, dir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "new")

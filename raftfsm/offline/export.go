@@ -65,8 +65,8 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 		if n := len(sessions) - derived; n > 0 {
 			m.Notes = append(m.Notes,
 				fmt.Sprintf("%d of %d sessions were made by zlockd, with passwords that ZooKeeper does not know: "+
-					"their clients get new sessions, and the nodes of the old sessions stay until those "+
-					"expire", n, len(sessions)))
+					"their clients get new sessions, and the nodes of the old sessions stay until the old "+
+					"sessions expire", n, len(sessions)))
 		}
 	}
 	m.Sessions = len(sessions)

@@ -80,7 +80,7 @@ func withoutMembers(path string, n *tree.Info) *tree.Info {
 
 func compareIDs(a, b int64) int { return cmp.Compare(uint64(a), uint64(b)) }
 
-// found makes a data directory whose log begins at the first entry, as in every imported state.
+// found makes a data directory whose log begins at entry 1.
 func found(ctx context.Context, dir string, server uint32, cluster string,
 	write func(io.Writer) error) error {
 	f := disk.Founding{Server: server, Cluster: cluster, Index: 1, Term: 1}

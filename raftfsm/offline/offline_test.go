@@ -106,7 +106,7 @@ func doImport(from, to string, keep bool) (*Made, error) {
 	return Import(context.Background(), z, to, 1, keep, 1)
 }
 
-// equal ends the test if two places differ in what they hold.
+// equal ends the test if the contents of two files or directories differ.
 func equal(t *testing.T, a, b string, ephemerals bool) {
 	t.Helper()
 	x := must.Get(LoadContent(a, ""))(t)
@@ -187,7 +187,7 @@ func TestBadZooKeeperIsRefused(t *testing.T) {
 		}, "end with zxid 0x1, before this snapshot"},
 		{"flipped byte in a log", flip("log.5", 60), "log.5: at byte 16: the checksum is wrong"},
 		{"flipped byte in the snapshot", flip("snapshot.4", 90), "snapshot.4: at byte"},
-		{"no log", remove("log.1", "log.5"), "has no log beside it"},
+		{"no log", remove("log.1", "log.5"), ": there is no log in "},
 		{"the snapshot's own log gone", func(dir string) {
 			remove("log.5")(dir)
 			write(dir, "log.1", logOf(history()[:3]))
@@ -231,7 +231,7 @@ func TestTornRecordIsLeftOutOnRequest(t *testing.T) {
 	expect.That(t, z.Zxid == 8 && len(z.Notes) == 1, "zxid %d, notes %q", z.Zxid, z.Notes)
 }
 
-// A torn record costs nothing if a later snapshot has it. The import notes it.
+// If a snapshot has the change of a torn log record, the import loses nothing, and notes the record.
 func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
 	dir := zooDir(t)
 	b := bytes.TrimRight(logOf(history()[:4]), "\x00")
@@ -244,8 +244,7 @@ func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
 	}
 }
 
-// An import passes over a snapshot that ends early, because its ZooKeeper died while it wrote it, and notes
-// that.
+// An import skips a snapshot that ends early, and notes that. The ZooKeeper died while it wrote the snapshot.
 func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
 	dir := zooDir(t)
 	file := filepath.Join(dir, "version-2", "snapshot.4")
@@ -310,8 +309,7 @@ func TestTargetMustBeEmpty(t *testing.T) {
 	}
 }
 
-// An ephemeral node has no children in a ZooKeeper, and a server refuses a state in which it has. So does the
-// import.
+// An ephemeral node cannot have children. The import refuses data in which it has, as a server would.
 func TestImportRefusesWhatNoServerReads(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		dir := zooDir(t)
@@ -428,8 +426,8 @@ func TestLeftNodesAreSorted(t *testing.T) {
 	expect.List(t, refound(s, false, 1).Left, want, "left out")
 }
 
-// Recover ends at one of the steps in which it exchanges the data. Then no server starts, and running recover
-// again finishes the exchange.
+// If recover is interrupted while it replaces the data, no server starts on the directory. Running recover
+// again finishes the replacement.
 func TestRecoverCanBeInterrupted(t *testing.T) {
 	for step := range 8 {
 		t.Run(fmt.Sprint("step", step), func(t *testing.T) {
@@ -468,7 +466,7 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 	}
 }
 
-// A quota counts the nodes that the import takes, without those that it leaves out.
+// A quota counts the nodes that an import keeps, and does not count the nodes that it leaves out.
 func TestQuotaCountsWhatIsTaken(t *testing.T) {
 	const quota = "/zookeeper/quota/a"
 	for keep, want := range map[bool]string{true: "count=2,bytes=5", false: "count=1,bytes=2"} {
@@ -494,7 +492,7 @@ func TestQuotaCountsWhatIsTaken(t *testing.T) {
 	}
 }
 
-// Recover can be run again on its result. The data of each time before are kept.
+// Recover can be run again on its own result. It keeps the old data of every run.
 func TestRecoverTwice(t *testing.T) {
 	dir := imported(t)
 	var before []string
@@ -541,7 +539,7 @@ func start(dir string) (*disk.Disk, error) {
 		Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}})
 }
 
-// A directory that lacks a part is not read: no server starts on it either.
+// A data directory that lacks a part cannot be read, and no server starts on it.
 func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 	for _, c := range []struct {
 		without string // patterns of the files that are missing

@@ -62,24 +62,24 @@ func (r *Recovery) Servers() map[uint32]string {
 
 // Tell writes what the recovery may lose in the worst case.
 func (r *Recovery) Tell(w io.Writer) {
-	fmt.Fprintf(w, "Server %d of cluster %s, one of %d: its log ends with entry %d of term %d, zxid 0x%x.\n",
+	fmt.Fprintf(w, "Server %d of cluster %s (members: %d): its log ends with entry %d of term %d, zxid 0x%x.\n",
 		r.Identity.Server, r.Identity.Cluster, len(r.Servers()), r.Last.Index, r.Last.Term, r.Zxid())
 	if r.Torn != "" {
 		fmt.Fprintf(w, "A write after that entry was interrupted (%s); it was never acknowledged.\n", r.Torn)
 	}
 	if n := r.Unconfirmed(); n > 0 && r.Known == 0 {
-		fmt.Fprintf(w, "The log does not show which entries were committed. All are kept, although the "+
-			"last ones may never have been acknowledged.\n")
+		fmt.Fprintf(w, "The log does not show which entries were committed. All entries are kept, although "+
+			"the last ones may never have been acknowledged.\n")
 	} else if n > 0 {
-		fmt.Fprintf(w, "Entries up to %d were certainly committed. The last %d are kept too, although "+
+		fmt.Fprintf(w, "Entries up to %d were certainly committed. The last %d entries are kept too, although "+
 			"they may never have been acknowledged.\n", r.Known, n)
 	}
-	when := "it wrote last"
+	when := "this server's last write"
 	if r.LastTime > 0 {
 		when = time.UnixMilli(r.LastTime).UTC().Format("2006-01-02 15:04:05.000 MST")
 	}
-	fmt.Fprintf(w, "Lost at most: the writes that the other servers acknowledged without this one "+
-		"after %s.\nCompare all survivors, and recover the one with the highest term, "+
+	fmt.Fprintf(w, "The recovery loses at most the writes that the other servers acknowledged without this "+
+		"server after %s.\nCompare all survivors, and recover the one with the highest term, "+
 		"then the highest entry.\n", when)
 }
 

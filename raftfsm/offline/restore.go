@@ -27,7 +27,8 @@ func goesOn(zxid int64) (_ int64, note string) {
 	}
 	return zxid + beyond, fmt.Sprintf(
 		"zxid 0x%x is ahead of the clock of this machine: fencing tokens grow only if fewer "+
-			"than 2^32 changes were made after this state; if the clock is behind, correct it and start again", zxid)
+			"than 2^32 changes were made after this state; if the clock is behind, correct it and repeat the "+
+			"command", zxid)
 }
 
 // Restore makes the data directory of a server, which is a cluster of one, from a backup. If keep is false,

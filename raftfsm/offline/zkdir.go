@@ -226,7 +226,7 @@ func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, error) {
 // replay applies the entries of the logs after the snapshot.
 func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn bool) error {
 	if len(logs) == 0 {
-		return fmt.Errorf("%s has no log beside it in %s, and only a log has the newest changes: give the "+
+		return fmt.Errorf("%s: there is no log in %s, and only a log has the newest changes: give the "+
 			"directory of dataLogDir with --log-dir, or name this file itself to use the snapshot "+
 			"alone", snap.path, logDir)
 	}
@@ -274,8 +274,8 @@ func holdsNothing(path string) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, zkfiles.ErrTorn)
 }
 
-// holdsTorn reports whether a snapshot contains the change of a log's unfinished entry. before is the zxid of
-// the previous entry; it is 0 if the unfinished entry is the log's first.
+// holdsTorn reports whether a snapshot contains the change of a log's unfinished entry. The argument before
+// is the zxid of the previous entry, or 0 if the unfinished entry is the first of the log.
 func holdsTorn(snap int64, log zkFile, before int64) bool {
 	if before == 0 {
 		return log.zxid == snap
@@ -374,7 +374,7 @@ func isJava(pid int) bool {
 // directory. openedBy sees only processes that this process may inspect. It looks at each of their files only
 // once, for all directories.
 func openedBy(dirs []string) (pid int, dir string) {
-	given := map[string]string{} // by the path without links
+	given := map[string]string{} // the given directories, by their paths without links
 	for _, d := range dirs {
 		path, err := filepath.EvalSymlinks(d)
 		if err == nil {

@@ -46,8 +46,8 @@ func (a *applied) list() []string {
 func (a *applied) Snapshot() (raft.FSMSnapshot, error) { return nil, io.EOF }
 func (a *applied) Restore(io.ReadCloser) error         { return nil }
 
-// A message of a leader may come before the entries that its commit index covers. The follower holds other
-// entries there, from an earlier leader. Raft must not take those for committed.
+// The commit index in a message may cover entries that the leader has not sent yet. If the follower's log has
+// entries of an earlier leader at these indexes, raft must not take them for committed.
 func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
 	members := raft.Configuration{Servers: []raft.Server{
@@ -77,11 +77,12 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 		must.OK(t, err)
 		must.That(t, resp.Success, "the follower refuses the entries after %d: %+v", prev, resp)
 	}
-	// The messages, as raft sends them: it reads how long its log is before it reads what is committed.
+	// Raft's leader reads the length of its log before it reads the commit index, so it can send messages in
+	// this order.
 	ask(2, 1)
-	ask(1, 1, &raft.Log{Index: 2, Term: 1, Data: []byte("both")})          // as many entries as fit
-	ask(2, 1, &raft.Log{Index: 3, Term: 3, Data: []byte("committed")})     // the entries of the commit index
-	ask(3, 3, &raft.Log{Index: 4, Term: 3, Data: []byte("committed too")}) // and the last one
+	ask(1, 1, &raft.Log{Index: 2, Term: 1, Data: []byte("both")})          // the message has room for one entry
+	ask(2, 1, &raft.Log{Index: 3, Term: 3, Data: []byte("committed")})     // the entry with the commit index
+	ask(3, 3, &raft.Log{Index: 4, Term: 3, Data: []byte("committed too")}) // the last entry
 	for end := time.Now().Add(20 * time.Second); len(fsm.list()) < 3 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
@@ -143,8 +144,8 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 	}
 }
 
-// A port answers "busy" to a heartbeat while raft takes no requests: later raft would take the heartbeat for
-// a fresh one, from a leader that may be gone by then. Other requests wait for raft.
+// While raft takes no requests, a port answers "busy" to a heartbeat. Otherwise raft would later take the
+// heartbeat for a fresh one, from a leader that may be gone by then. Other requests wait for raft.
 func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -172,7 +173,7 @@ func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	expect.That(t, resp.Success, "raft's answer does not come back: %+v", resp)
 }
 
-// A server that no longer admits this server is told apart from a server that is down.
+// Refusal distinguishes a server that no longer admits this server from a server that is down.
 func TestRefusalIsRemembered(t *testing.T) {
 	p := &Port{reach: reach{log: slog.New(slog.DiscardHandler), lost: map[uint32]*outage{}}}
 	down := errors.New("connection refused")
@@ -265,8 +266,8 @@ func TestPaceRisesAfterAnOutage(t *testing.T) {
 	}
 }
 
-// However often a server is tried in an outage, the log has one line for its begin, one when it lasts, and
-// one for its end.
+// The log has one line when an outage begins, one when it is long, and one when it ends, however often the
+// server is called.
 func TestReachSaysEachThingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -296,8 +297,8 @@ func TestReachSaysEachThingOnce(t *testing.T) {
 	})
 }
 
-// A server on an empty directory refuses raft's messages and asks others what to do. Both together are one
-// outage. A server that was down is back when it asks.
+// A server on an empty directory refuses raft's messages and asks others what to do. The refusals and
+// questions together are one outage. A server that was down is back when it asks a question.
 func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
@@ -328,8 +329,8 @@ func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
 	}
 }
 
-// The commit index in a message is at most raft's own, at most the last entry of the message, and at most the
-// last entry that is durable at the leader.
+// The commit index in a message is at most raft's commit index, at most the last entry of the message, and at
+// most the last entry that is durable at the leader.
 func TestCommitIndexThatIsSent(t *testing.T) {
 	entries := []*raft.Log{{Index: 6}, {Index: 7}, {Index: 8}}
 	for _, c := range []struct {

@@ -62,8 +62,8 @@ func samples(rnd *rand.Rand) (requests, answers []any) {
 	return requests, answers
 }
 
-// A coded message is read back equal in every field, also in fields that raft may add later. A changed or
-// shortened message is refused.
+// A message is read back equal in every field. The test fails if raft adds a field. A changed or shortened
+// message is refused.
 func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 	for fields, kind := range map[reflect.Type]int{
 		reflect.TypeFor[raft.RPCHeader](): 3, reflect.TypeFor[raft.Log](): 6,
@@ -165,8 +165,8 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// Raft hands one request to a goroutine for each server. The race detector finds a coder that writes to the
-// request.
+// Raft passes one request to several goroutines, one for each server. If the coder wrote to the request, the
+// race detector would find it.
 func TestOneRequestGoesToSeveralServersAtOnce(t *testing.T) {
 	head := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("1"), Addr: []byte("a:1")}
 	for _, request := range []any{

@@ -111,7 +111,7 @@ func TestOnlyGreetingsAreInAHurry(t *testing.T) {
 type slowHost struct {
 	host
 	takes time.Duration
-	limit atomic.Int64 // the time that Answer was given, a time.Duration
+	limit atomic.Int64 // the time that Answer had, as a time.Duration
 }
 
 func (h *slowHost) Answer(ctx context.Context, _ *Question) (Told, error) {
@@ -147,7 +147,7 @@ func TestQuestionsAreWaitedForNoLongerThanAsked(t *testing.T) {
 		expect.Equal(t, time.Since(began), 3*time.Second, "asked for")
 		expect.Equal(t, time.Duration(h.limit.Load()), AnswerTime, "the other server has")
 
-		// A server was admitted, and asks nothing.
+		// If an admitted server asks nothing, the port closes the connection.
 		began = time.Now()
 		c := must.Get(two.Call(t.Context(), Ask, 1, "one"))(t)
 		defer c.Close()
@@ -343,8 +343,8 @@ type nothing struct{ raft.FSM }
 
 func (nothing) Apply(*raft.Log) any { return nil }
 
-// A vote belongs to a server, not to an address. Server 3 has voted, and has a log. Then server 2 starts at
-// the same address, and asks for the vote of the same term with an empty log.
+// A vote belongs to a server, not to an address. Server 1 has voted for server 3. Then server 2 starts at the
+// address of server 3, and asks for the vote of the same term.
 func TestR7VoteIsOfAServerNotOfAnAddress(t *testing.T) {
 	one := open(t, 1, &host{term: 1})
 	conf := raft.DefaultConfig()
@@ -369,7 +369,7 @@ func TestR7VoteIsOfAServerNotOfAnAddress(t *testing.T) {
 	stored := must.Get(store.Get([]byte("LastVoteCand")))(t)
 	expect.Equal(t, string(stored), "X\x003")
 	expect.Equal(t, (&transport{}).DecodePeer(stored), "X")
-	// A vote that the release before stored with an address goes to no server again.
+	// A vote that the previous release stored with only an address is not granted again.
 	must.OK(t, store.Set([]byte("LastVoteCand"), []byte("X")))
 	expect.That(t, !ask(3, "X"), "server 3 has the vote of an address")
 	expect.That(t, !ask(2, "X"), "server 2 has the vote of an address")

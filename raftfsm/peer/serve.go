@@ -76,7 +76,7 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	case *raft.AppendEntriesRequest:
 		answer = new(raft.AppendEntriesResponse)
 		// Raft applies the message's commit index up to the end of its own log. The log may hold entries of
-		// an earlier leader after those of the message, and those must not be committed.
+		// an earlier leader after those of the message, and those entries must not be committed.
 		req.LeaderCommitIndex = min(req.LeaderCommitIndex, lastOf(req))
 		if isHeartbeat(req) {
 			late = time.After(lateHeartbeat)
@@ -156,7 +156,7 @@ type asked struct {
 }
 
 const (
-	messageSilence = 700 * time.Millisecond // after this silence, this server asks whether the other is alive
+	messageSilence = 700 * time.Millisecond // after this silence, this server asks whether the sender is alive
 	messageProbe   = 300 * time.Millisecond
 	messageWait    = 5 * time.Second // longest silence of a server that is alive
 )

@@ -185,7 +185,7 @@ func (r *restore) propose(ctx context.Context, req state.Request) error {
 		}
 		if !signal.Pause(ctx, again) {
 			_, why := r.o.Serving()
-			return fmt.Errorf("given up, and nothing was changed: %s", why)
+			return fmt.Errorf("the restore was given up, and nothing was changed: %s", why)
 		}
 	}
 }
@@ -195,13 +195,14 @@ func (r *restore) next(ctx context.Context) error {
 	o, err := r.wait(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("given up, and nothing was changed: %w", err)
+		return fmt.Errorf("the restore was given up, and nothing was changed: %w", err)
 	case o.Unknown || o.Refused:
-		return errors.New("given up, and nothing was changed: this server fell behind the others; try again")
+		return errors.New("the restore was given up, and nothing was changed: this server fell behind the " +
+			"others; try again")
 	case o.Code == state.Occupied:
 		return fmt.Errorf("%w, %s", ErrRestoring, o.Reply)
 	case o.Code != jute.OK:
-		return fmt.Errorf("refused, and nothing was changed: %s", o.Reply)
+		return fmt.Errorf("the restore was refused, and nothing was changed: %s", o.Reply)
 	}
 	r.out--
 	return nil
@@ -251,7 +252,7 @@ func (r *restore) finish(ctx context.Context) (Restored, error) {
 		})
 		return made, err
 	case o.Code != jute.OK:
-		return Restored{}, fmt.Errorf("refused, and nothing was changed: %s", o.Reply)
+		return Restored{}, fmt.Errorf("the restore was refused, and nothing was changed: %s", o.Reply)
 	}
 	made, err := state.ParseRestored(o.Reply)
 	return Restored{made, o.Zxid}, err

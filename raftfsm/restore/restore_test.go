@@ -68,7 +68,7 @@ func TestSecondRestoreIsRefused(t *testing.T) {
 	cancel()
 	err := <-first
 	must.Fails(t, err)
-	expect.Equal(t, err.Error(), "given up, and nothing was changed: there is no leader")
+	expect.Equal(t, err.Error(), "the restore was given up, and nothing was changed: there is no leader")
 }
 
 // A refused piece ends the restore, whether one piece is under way or as many as allowed.
@@ -128,7 +128,7 @@ func TestEndOfARestoreIsTold(t *testing.T) {
 	}
 	_, err := end(t.Context(), 5, state.Outcome{Code: jute.BadArguments, Reply: []byte("because")})
 	must.Fails(t, err)
-	expect.Equal(t, err.Error(), "refused, and nothing was changed: because")
+	expect.Equal(t, err.Error(), "the restore was refused, and nothing was changed: because")
 	for _, o := range [][]state.Outcome{{{Unknown: true}}, {{Refused: true}}, nil} {
 		ctx := t.Context()
 		if o == nil {

@@ -14,6 +14,6 @@ func Check(path string, info fs.FileInfo) error {
 	if mode&0o007 == 0 || runtime.GOOS == "windows" { // file modes say nothing about other users
 		return nil
 	}
-	return fmt.Errorf("%s can be read by every user of this machine (mode %04o): chmod o-rwx %s, and replace "+
-		"what is secret in it if that was not meant", path, mode, path)
+	return fmt.Errorf("%s can be read by every user of this machine (mode %04o): run chmod o-rwx %s; if "+
+		"other users may have read the file, replace the secret in it", path, mode, path)
 }

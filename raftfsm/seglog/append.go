@@ -54,7 +54,7 @@ func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 	}
 	for i, e := range entries {
 		if e.Index != next+uint64(i) {
-			return fmt.Errorf("append entry %d, but the log reaches to %d", e.Index, next+uint64(i)-1)
+			return fmt.Errorf("append entry %d, but the log ends with entry %d", e.Index, next+uint64(i)-1)
 		}
 	}
 	if len(l.queue) == 0 {
@@ -145,8 +145,8 @@ func (l *Log) fail(err error) error {
 	return err
 }
 
-// write appends a batch durably. If the queue is not empty, the entries are the first ones of the queue. The
-// caller holds writer.
+// write appends a batch durably. If the queue is not empty, the batch must be its first entries. The caller
+// holds writer.
 func (l *Log) write(entries []*raft.Log) error {
 	base := entries[0].Index
 	s, err := l.tail(base)
@@ -234,7 +234,7 @@ func (l *Log) tail(index uint64) (*segment, error) {
 		}
 		return nil, l.dropAll()
 	}
-	return nil, fmt.Errorf("append entry %d, but the log reaches to %d", index, s.last())
+	return nil, fmt.Errorf("append entry %d, but the log ends with entry %d", index, s.last())
 }
 
 // roll begins a new segment at base, with room for at least need bytes. The new segment supersedes all

@@ -45,13 +45,14 @@ func (l *Log) deleteRange(from, to uint64) error {
 	case to >= last:
 		return l.cutTail(from)
 	}
-	return fmt.Errorf("delete log entries %d to %d out of %d to %d: not at an end", from, to, first, last)
+	return fmt.Errorf("delete log entries %d to %d: the log has entries %d to %d, and only its first or last "+
+		"entries can be deleted", from, to, first, last)
 }
 
-// cutTail removes the entries from index from on. A new segment that begins at from supersedes them. cutTail
-// removes nothing before the new segment is durable, so after a crash the log is either uncut or cut as
-// requested. If an older segment still has bytes after the cut, they are superseded for as long as that
-// segment exists.
+// cutTail removes the entries from the given index on. A new segment that begins at this index supersedes
+// them. cutTail removes nothing before the new segment is durable, so after a crash the log is either uncut
+// or cut as requested. If an older segment still has bytes after the cut, they are superseded for as long as
+// that segment exists.
 func (l *Log) cutTail(from uint64) error {
 	if err := l.removeAllUnused(); err != nil {
 		return err

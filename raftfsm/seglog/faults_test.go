@@ -103,8 +103,8 @@ func (f liarFile) Forget() error {
 	return f.File.Forget()
 }
 
-// The disk is full for a while, when the log is at some place of a segment. The log takes all entries before,
-// during and after that, because it needs no room during it.
+// If the disk is full for a while, the log stores all entries before, during and after that time, because it
+// has prepared the next segment. This holds at every place of a segment.
 func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 	const segment, size = 16 << 10, 500
 	for from := uint64(2); from < 24; from++ {

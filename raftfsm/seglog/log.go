@@ -15,9 +15,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// The first segment is small, so that a new server starts at once. Each further segment has twice the size of
-// the previous one, up to fullSize. The log removes only whole segments and keeps a spare segment ready, so
-// on the disk it may take three full segments more than its entries need.
+// The first segment is small, so that a new server starts at once. Each further segment is usually twice as
+// large as the previous one, up to fullSize. The log removes only whole segments and keeps a spare segment
+// ready, so on the disk it may take three full segments more than its entries need.
 const (
 	firstSize = 1 << 20
 	fullSize  = 16 << 20
@@ -53,7 +53,7 @@ type Log struct {
 
 	writer chan struct{} // holds a value during a whole append or truncation, as a lock
 	buf    []byte        // guarded by writer
-	unused []*segment    // guarded by writer: segments before the log that must be removed, oldest first
+	unused []*segment    // guarded by writer: segments that have left the log and must be removed, oldest first
 
 	mu       sync.RWMutex // guards the fields below; an append takes it only to publish
 	segments []*segment   // oldest first; appends go to the last, which stays open

@@ -111,7 +111,7 @@ func TestLogHoldsWhatItWasGiven(t *testing.T) {
 	}
 }
 
-// TestTruncatedTailSurvivesARestart is the case that other logs got wrong.
+// A truncated tail does not come back after a restart. Other logs got this case wrong.
 func TestTruncatedTailSurvivesARestart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	dir := t.TempDir()
@@ -125,9 +125,9 @@ func TestTruncatedTailSurvivesARestart(t *testing.T) {
 	(&model{1, append(b[:5], b2...)}).same(t, open(t, dir))
 }
 
-// Two leaders that came and went truncated the log at the same place.
+// A log can be truncated twice at the same place, by two leaders in turn.
 func TestTruncatedTwiceAtOnePlace(t *testing.T) {
-	for _, size := range []int{40, 41} { // of the last entry: as before, and different
+	for _, size := range []int{40, 41} { // size of the last entry: as before, or different
 		rng := rand.New(rand.NewPCG(2, 1))
 		entries := func(first uint64, n int, term uint64, size int) (list []*raft.Log) {
 			for i := range n {
@@ -214,7 +214,7 @@ func TestWaitTellsOfAFailure(t *testing.T) {
 	l.Close()
 }
 
-// Within cuts a log by bytes, and After counts them.
+// Within finds the newest entries that take at most a number of bytes. After counts the bytes of entries.
 func TestWithin(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	l := must.Get(Open("log", Options{FS: sim.NewDisk(rng).Mount(), FirstSize: 4 << 10, FullSize: 8 << 10}))(t)
@@ -236,8 +236,8 @@ func TestWithin(t *testing.T) {
 	l.Close()
 }
 
-// A log refuses an entry that it could not read back. Entries at the limit, and a byte to either side, with
-// and without extensions.
+// A log refuses an entry that it could not read back. The test stores entries of the largest length, and of a
+// byte less and more, with and without extensions.
 func TestLongestEntry(t *testing.T) {
 	defer func(was int) { maxRecord = was }(maxRecord)
 	maxRecord = recordSize + 100_000
@@ -322,7 +322,8 @@ func TestTornWritesAreDropped(t *testing.T) {
 	}
 }
 
-// One wrong bit anywhere in a log makes Open fail, or the read of its entry, or changes no entry.
+// After one wrong bit anywhere in a log, Open fails, or reading the entry fails, or all entries are
+// unchanged.
 func TestDamageIsRefused(t *testing.T) {
 	race.Alone(t)
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -385,7 +386,8 @@ func TestDamageUnderAnOpenLogIsRefused(t *testing.T) {
 	must.OK(t, l.Close())
 }
 
-// A log whose terms decrease, within a segment or between two, was assembled from several logs.
+// Open refuses a log whose terms decrease, within a segment or between two segments. Such a log was assembled
+// from several logs.
 func TestOlderTermIsDamage(t *testing.T) {
 	for _, between := range []bool{false, true} {
 		dir := t.TempDir()

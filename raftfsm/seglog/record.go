@@ -71,8 +71,8 @@ func appendRecord(b []byte, l *raft.Log, batch, secret uint64) []byte {
 	return b
 }
 
-// seal completes the record at the start of b, which goes to the offset at in its file. It writes the number
-// of empty sectors twice, so that a reader notices a flipped bit.
+// seal completes the record at the start of b. The argument at is the offset of the record in the file. seal
+// writes the number of empty sectors twice, so that a reader notices a flipped bit.
 func seal(b []byte, at int) {
 	b = b[:binary.BigEndian.Uint32(b)]
 	n := uint32(min(emptySectors(b, at), mostNoted))
@@ -86,8 +86,8 @@ type record struct {
 	size                       int
 }
 
-// parse reads the record at the start of b, which holds the rest of the
-// segment. at is its offset in the file.
+// parse reads the record at the start of b, which holds the rest of the segment. The argument at is the
+// offset of the record in the file.
 func parse(b []byte, at int) (r record, err error) {
 	if len(b) < recordSize || binary.BigEndian.Uint64(b) == 0 {
 		return r, errEnd

@@ -142,8 +142,8 @@ func TestSegmentWithoutASecretIsRead(t *testing.T) {
 	expect.Equal(t, len(l.segments), 2, "segments after a second start")
 }
 
-// In a segment of release 0.1.0 a missing record before another one is damage, even if a client's data look
-// like a secret.
+// In a segment of release 0.1.0, a missing record is damage if another record follows it, even if a client's
+// data look like a secret.
 func TestSegmentWithoutASecretKeepsItsRule(t *testing.T) {
 	dir := t.TempDir()
 	const size = 4096

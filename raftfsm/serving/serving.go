@@ -27,7 +27,7 @@ type Clients interface {
 	// must be closed.
 	Serving(bool)
 	// ReadOnly reports whether clients that asked for it may read this server's state, although the server
-	// knows no leader. It is never on while Serving is.
+	// knows no leader. Serving and ReadOnly are never true at the same time.
 	ReadOnly(bool)
 }
 
@@ -66,7 +66,7 @@ type Service struct {
 	on       bool
 	readOnly bool          // clients that ask for it may read without a leader
 	final    bool          // clients will never be served again
-	reason   string        // why on is false
+	reason   string        // why clients are not served
 	lastGood time.Time     // when this server last heard from a leader or, as the leader, from a majority
 	lastAck  time.Time     // when this server sent the newest touch message that was acknowledged
 	ackIndex uint64        // the log index of the leader at that acknowledgement; 0: this server led
@@ -77,7 +77,7 @@ type Service struct {
 	// when this server's log began to say that the server is not a member; zero: it does not say so
 	removed  time.Time
 	offSince time.Time // when this server started, or last stopped serving
-	advised  string    // advice to the operator about a leader that stays away; empty: to wait
+	advised  string    // advice to the operator about a leader that stays away; empty: there is none
 }
 
 // New returns the Service of a server that starts.
@@ -112,7 +112,7 @@ func (g *Service) Contact() {
 }
 
 // Acked notes that the leader acknowledged a touch message. sent is when this server sent the message;
-// leaderIndex is how far the leader was.
+// leaderIndex is the index of the last log entry that the leader had applied.
 func (g *Service) Acked(sent time.Time, leaderIndex uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -316,10 +316,10 @@ func (g *Service) tellAck() {
 	}
 }
 
-// Acknowledged waits until enough returns true. It calls enough with the time at which this server sent the
-// newest touches that the leader has acknowledged. The leader has heard every session that the observer
-// reported before that time. This server has also applied everything that the leader had applied then, so it
-// does not treat a ticket that was given back at another server as still held.
+// Acknowledged waits until the function enough returns true. It calls this function with the time at which
+// this server sent the newest touches that the leader has acknowledged. The leader has heard of every session
+// that the observer reported before that time. This server has also applied everything that the leader had
+// applied then, so it does not treat a ticket that was given back at another server as still held.
 func (g *Service) Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error {
 	for {
 		g.mu.Lock()

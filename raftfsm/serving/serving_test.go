@@ -23,7 +23,7 @@ import (
 
 // fakeRaft tells the Service what a test sets.
 type fakeRaft struct {
-	heard time.Time // from a leader
+	heard time.Time // when the server last heard from a leader
 	lacks bool
 	leads bool
 	state raft.RaftState
@@ -71,8 +71,8 @@ func newWorld(port *peer.Port) *world {
 	return w
 }
 
-// A server that stops serving logs a warning. A server that was told to stop does not warn: the others may
-// have been told, too.
+// A server that stops serving logs a warning. A server that was told to stop does not warn, because the other
+// servers may be stopping too.
 func TestStoppingServerDoesNotWarn(t *testing.T) {
 	t.Parallel()
 	g := newWorld(nil)
@@ -89,7 +89,8 @@ func TestStoppingServerDoesNotWarn(t *testing.T) {
 	expect.Has(t, g.log.String(), `level=INFO msg="not serving clients" reason="a third reason"`)
 }
 
-// Each reason for which a server serves its clients or not, to the nanosecond at which it begins to hold.
+// A server serves its clients unless there is a reason not to. Each reason begins to hold exactly at its
+// time.
 func TestG23WhyAServerServesOrNot(t *testing.T) {
 	t.Parallel()
 	const outlasts = time.Second + grace
@@ -270,8 +271,8 @@ func TestWordOfTheLeader(t *testing.T) {
 		g := newWorld(nil)
 		now := time.Now()
 		for _, c := range []struct {
-			leader, behind uint64 // entries: of the leader's message, and what g.behind was before
-			want           string // g.behind, g.started, and whether since is now
+			leader, behind uint64 // the entry in the leader's message, and g.behind before it
+			want           string // g.behind, g.started, and whether g.since was set to now
 		}{
 			{10, 0, "0 true false"}, {10, 12, "0 true false"}, {9, 0, "0 true false"},
 			{11, 0, "11 false true"}, {12, 11, "11 false false"}, {12, 10, "12 false true"}, {12, 9,
@@ -298,7 +299,7 @@ func TestWordOfTheLeader(t *testing.T) {
 	})
 }
 
-// A server that stops does not serve clients, and lets none read, whatever the Service sees later.
+// A server that stops does not serve clients, and lets no client read, whatever the Service sees later.
 func TestServerThatStopsServesNoMore(t *testing.T) {
 	t.Parallel()
 	g := newWorld(nil)
@@ -352,7 +353,7 @@ func TestAcknowledgedIsNotOlderThanTheLeader(t *testing.T) {
 	})
 }
 
-// A goroutine that waits for a later acknowledgement is woken by each one.
+// Each acknowledgement wakes a goroutine that waits for a later one.
 func TestAcknowledgementsAreAwaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

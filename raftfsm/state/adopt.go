@@ -14,7 +14,7 @@ func Adopt(cluster string, zxid int64, sessions []session.Session, nodes *tree.M
 	s.zxid, s.rules = zxid, newestRules
 	for _, sess := range sessions {
 		if !s.sessions.Adopt(sess) {
-			return nil, fmt.Errorf("session 0x%x comes twice", uint64(sess.ID))
+			return nil, fmt.Errorf("session 0x%x occurs twice", uint64(sess.ID))
 		}
 	}
 	t, err := nodes.Finish(zxid, maxNode)

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// nodesFor returns the nodes of a new state. One of them belongs to the session owner.
+// nodesFor returns the nodes of a new state. If owner is not 0, one of the nodes belongs to that session.
 func nodesFor(t testing.TB, owner int64) *tree.Maker {
 	m := tree.NewMaker()
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {
@@ -27,8 +27,8 @@ func nodesFor(t testing.TB, owner int64) *tree.Maker {
 	return m
 }
 
-// A state from another source has the sessions and nodes that come with it. It is refused if they contradict
-// each other.
+// Adopt returns a state with the given sessions and nodes. It refuses sessions and nodes that contradict each
+// other.
 func TestStatesFromElsewhereAreAdopted(t *testing.T) {
 	one, two := session.Session{ID: 7, Gen: 3, Timeout: 1000}, session.Session{ID: 9, Gen: 1, Timeout: 1000}
 	s := must.Get(Adopt("test", 50, []session.Session{one, two}, nodesFor(t, 7)))(t)
@@ -101,7 +101,8 @@ func TestRefoundedStateForgetsItsCluster(t *testing.T) {
 	expect.That(t, next.ID != old.ID, "the next session has the id of an old one")
 }
 
-// CheckBackup says what a backup holds. A damaged backup is refused, and a reader of it ends at the first error.
+// CheckBackup says what a backup holds. It refuses a damaged backup. ReadNodes ends at the first error of its
+// caller's functions.
 func TestBackupsAreDescribed(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -157,7 +158,7 @@ func TestNumbersOfPorts(t *testing.T) {
 	}
 }
 
-// The text of the published members says whether clients learn of all servers from it.
+// tellsClients reports whether the published text has the client address of every server.
 func TestTextsThatTellClients(t *testing.T) {
 	for text, want := range map[string]bool{"": true, "server.1=a:1:2;3": true, "server.1=a:1:2": false,
 		"server.1=a:1:2;3\nserver.2=b:1:2": false, "server.1=a:1:2\nserver.2=b:1:2;3": false,

@@ -22,7 +22,7 @@ type RateBounds struct{ All, Identity int32 }
 type begun struct {
 	by  map[string]beginning // by the path of the rate
 	of  map[string]*beginner // by identity
-	all int32                // nodes
+	all int32                // nodes of all rates
 }
 
 // beginning is a rate that has begun. Nothing in it changes.

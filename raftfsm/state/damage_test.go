@@ -77,7 +77,7 @@ func TestServersRequestsCutShortAreCorrupt(t *testing.T) {
 		"a request outside any stream")
 }
 
-// snapshotOf returns the snapshot of a state with sessions and nodes, also as its chunks.
+// snapshotOf returns the snapshot of a state with sessions and nodes, as a whole and cut into its chunks.
 func snapshotOf(t *testing.T) (whole []byte, chunks [][]byte) {
 	t.Helper()
 	b := newBench(t)

@@ -59,8 +59,8 @@ func (s *State) checkDigest(body []byte) error {
 	if theirs.Zxid > s.zxid {
 		// The leader had reached this zxid before it proposed this entry, so every server must have reached
 		// it too. Without this check a server that missed a change would never have a digest to compare.
-		return fmt.Errorf("state differs from the leader's: it was at zxid 0x%x before this entry, this server "+
-			"is at 0x%x; this server must be rebuilt from the others", theirs.Zxid, s.zxid)
+		return fmt.Errorf("state differs from the leader's: the leader was at zxid 0x%x before this entry, and "+
+			"this server is at 0x%x; this server must be rebuilt from the others", theirs.Zxid, s.zxid)
 	}
 	for _, ours := range s.digests.ring {
 		if ours.Zxid == theirs.Zxid && ours.Sum != theirs.Sum {

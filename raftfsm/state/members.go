@@ -95,7 +95,7 @@ func otherPort(peer, client int) int {
 
 // ErrNumber marks text in a line that is not a number, or a number out of range. ZooKeeper has a different
 // answer for it than for other errors.
-var ErrNumber = errors.New("no such number")
+var ErrNumber = errors.New("not a valid number")
 
 // ParseServer reads a line as ZooKeeper reads the line of a server that joins. The id may be one that no
 // zlockd can have; see ServerID.
@@ -147,7 +147,7 @@ func (s *Server) parse(value string, two bool) error {
 	case fields[0] != fields[1]:
 		s.Election = fields[1]
 	case two:
-		return fmt.Errorf("both ports are %s", fields[0])
+		return fmt.Errorf("both ports are %s: they must differ", fields[0])
 	}
 	if len(fields) == 3 {
 		switch strings.ToLower(strings.TrimSpace(fields[2])) {

@@ -83,7 +83,8 @@ func TestLinesThatAreNoServerAreRefused(t *testing.T) {
 	}
 }
 
-// A line of zoo.cfg may name one port, or the same port twice. The line of a joining server must name two.
+// A line of zoo.cfg may name one port, or the same port twice. The line of a joining server must name two
+// different ports.
 func TestAddressesOfAFileAreReadWithLess(t *testing.T) {
 	for value, want := range map[string]Server{
 		"h:1":                       {Peer: "h:1", Voter: true},
@@ -126,8 +127,8 @@ func TestWordsDescribeTheServerTheyMean(t *testing.T) {
 	}
 }
 
-// A new cluster of several servers starts at the zxid of a new ZooKeeper ensemble, once. A state with content
-// is not founded again.
+// The first entry of a new cluster sets the zxid and the members once. It changes nothing in a state with
+// content.
 func TestAClusterIsFoundedOnce(t *testing.T) {
 	s, to := New("c"), &collector{births: map[uint32]uint32{}}
 	entry := Founding([]Server{{ID: 1, Peer: "h:1", Election: "2", Client: "h:3", Voter: true}}, 1000)
@@ -150,8 +151,8 @@ func TestAClusterIsFoundedOnce(t *testing.T) {
 	expect.Equal(t, b.s.ConfigData(), "", "published members, after a cluster with a session was founded")
 }
 
-// A cluster that gets its data from another one does not publish that one's servers. A state without
-// published servers stays as it is.
+// A new cluster with the data of another cluster does not publish the other cluster's servers. A state
+// without published servers stays as it is.
 func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	s, to := New("c"), &collector{births: map[uint32]uint32{}}
 	s.Refound("d", 2000)
@@ -168,7 +169,7 @@ func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	expect.That(t, !s.Configured(), "the members count as published")
 }
 
-// A snapshot keeps an operator's words. Without words it is written as before there were any.
+// A snapshot keeps an operator's words. Without words, the snapshot has no field for them.
 func TestWordsAreKeptInSnapshots(t *testing.T) {
 	b := newBench(t)
 	none := b.s.header(Position{})
@@ -234,7 +235,7 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 		}
 	}
 
-	// A block that is skipped leaves its set of identities to the blocks after it.
+	// Blocks after a skipped block may refer to the set of identities in the skipped block.
 	again := newBench(t)
 	again.session()
 	again.next++
@@ -278,7 +279,7 @@ func TestDamagedSetsOfIdentitiesStop(t *testing.T) {
 	} {
 		expect.Fails(t, b.apply(spoil(bytes.Clone(entry))), "%s was applied", name)
 	}
-	// A reference is refused in an entry without sets, whatever its version.
+	// An entry without sets that refers to a set is refused.
 	bad := b.entry(b.next, create(s, "/y", 0))
 	binary.BigEndian.PutUint32(bad[entries.HeaderSize+entries.BlockHeaderSize+16:], 1<<32-1)
 	expect.Fails(t, b.apply(bad), "a reference without sets was applied")

@@ -36,7 +36,7 @@ func (b *ticketBench) draw(d *Draw) window.Drawn {
 }
 
 // A draw is granted if fewer draws than the limit were granted within the period before it. A refusal says
-// when the next one is possible. A repeated draw counts once.
+// when the next draw is possible. A repeated draw counts once.
 func TestDraws(t *testing.T) {
 	b := newTicketBench(t)
 	for n := range int64(3) {
@@ -89,8 +89,8 @@ func TestDraws(t *testing.T) {
 	expect.That(t, !there, "the node stays when nothing in it counts")
 }
 
-// A draw needs the right to write its node, even if the rate refuses it. Data that are not a window are
-// refused.
+// A draw needs the right to write its node, even if the rate would refuse the draw. A draw from a node with
+// other data is refused.
 func TestDrawsThatCannotBe(t *testing.T) {
 	b := newTicketBench(t)
 	s := b.session()
@@ -135,9 +135,9 @@ func TestDrawsThatCannotBe(t *testing.T) {
 	expect.Equal(t, info.Kind, tree.PlainNode, "the kind of a node where none has a time to live")
 }
 
-// The cluster limits the nodes that an identity's rates make, with the directories above them. They count
-// until they are removed in any way, also over a restart and a restore. A node that exists already, and a
-// refused draw, count for no identity.
+// The cluster limits how many nodes the draws of an identity may create, including directories. A node counts
+// until it is removed, even after a restart or a restore. If a draw is refused, or its node exists already,
+// nothing is counted.
 func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	b := newTicketBench(t)
 	draw := func(path, identity string) Outcome {
@@ -162,7 +162,7 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	empty := jute.AppendBuffer(jute.AppendString(nil, "/there"), nil)
 	empty = jute.AppendInt(jute.AppendACL(empty, jute.WorldAnyone), 0)
 	b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: empty})
-	expects(jute.OK, "ci", "/there", "/a/b", "/a/c", "/a/d", "/a/b", "/a/b/e") // they make 2, 1, 1 and 1 nodes
+	expects(jute.OK, "ci", "/there", "/a/b", "/a/c", "/a/d", "/a/b", "/a/b/e") // 2, 1, 1 and 1 new nodes
 	expect.Has(t, expects(jute.QuotaExceeded, "ci", "/a/f", "/f"), "of this identity have 5 nodes")
 	expects(jute.OK, "ci", "/a/b", "/there")
 	expects(jute.OK, "other", "/a/f", "/g/h")
@@ -181,7 +181,7 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	expects(jute.QuotaExceeded, "ci", "/a/l")
 	b.s = reloaded(t, b.s)
 	expects(jute.QuotaExceeded, "ci", "/a/l")
-	b.now += 61_002 // their time to live ends them
+	b.now += 61_002 // their time to live is over
 	for _, path := range []string{"/a/b/e", "/a/b", "/a/c", "/a/f", "/a/k", "/g/h", "/i"} {
 		b.do(Request{Op: OpReap, Body: []byte(path)})
 	}
@@ -233,7 +233,7 @@ func drawUnderSteps(t *testing.T, limit, per int64, forward bool) {
 			b.s = reloaded(t, b.s)
 		case 1:
 			now += r.Int64N(3 * per)
-		case 2: // the leader believes that its node is too old
+		case 2: // the leader asks to remove the node as too old
 			now += lasts
 			b.now = now + clock
 			_, was := b.s.Tree().Find("/api/calls")
@@ -241,7 +241,7 @@ func drawUnderSteps(t *testing.T, limit, per int64, forward bool) {
 			if _, there := b.s.Tree().Find("/api/calls"); was && !there {
 				over := at[len(at)-1] + lasts
 				must.That(t, over <= b.now, "removed at %d, and what it notes counts until %d", b.now, over)
-				at, ideal, last = nil, nil, 0 // all begins again
+				at, ideal, last = nil, nil, 0 // the rate begins again
 			}
 		}
 		now += r.Int64N(per/limit + 2)

@@ -75,10 +75,9 @@ type Outcome struct {
 	Unknown bool
 }
 
-// Waiter receives the outcome of a proposed request, exactly once. One goroutine at a time calls Done, with
-// the state lock held (except when Unknown is set), in the order in which the requests were proposed; Done
-// only appends to memory. The state that Done gets is the one after the request; it is nil when Unknown is
-// set.
+// Waiter receives the outcome of a proposed request, exactly once. One goroutine at a time calls Done, in the
+// order in which the requests were proposed. The caller holds the state lock, except when Unknown is set.
+// Done must only append to memory. It gets the state after the request, or nil when Unknown is set.
 type Waiter interface {
 	Done(*Outcome, *State)
 }

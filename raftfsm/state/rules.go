@@ -13,9 +13,10 @@ import (
 // not change during the life of a cluster: a cluster keeps the rules of the release that began it. A later
 // release may raise the rules of an older cluster once no server of the earlier release can join it.
 const (
-	firstRules  int32 = 0 // rules of release 0.1.0
-	newestRules int32 = 1 // of release 0.2.0: the first zxid is TimeZxid, a write may take bounds.WideSteps, and
-	// no restore lowers a sequence number
+	firstRules int32 = 0 // rules of release 0.1.0
+	// rules of release 0.2.0: the first zxid is TimeZxid, a write may take bounds.WideSteps, and no restore
+	// lowers a sequence number
+	newestRules int32 = 1
 )
 
 // firstZxid is the smallest zxid at which a cluster of several servers can begin. It is also the version of

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/race"
 )
 
-// The zxids of a new cluster are its fencing tokens. They lie above all that an earlier cluster can have
-// given out, and below 2^53, so that a client in JavaScript can hold them.
+// The zxids of a new cluster are its fencing tokens. They are higher than all tokens of an earlier cluster,
+// and lower than 2^53, so that a client in JavaScript can hold them.
 func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 	day := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC).UnixMilli()
 	three := []Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}, {ID: 2, Peer: "b:1", Client: "b:2", Voter: true}}
@@ -50,8 +50,8 @@ func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 	}
 }
 
-// The version of the first configuration is that of a ZooKeeper's first one, whatever its zxid is. Each
-// change adds to it.
+// The first configuration has the same version as in a new ZooKeeper ensemble, whatever its zxid is. Each
+// change raises the version.
 func TestVersionsOfConfigurationsCountFromTheFirst(t *testing.T) {
 	members := []Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC).UnixMilli()
@@ -160,8 +160,8 @@ func TestMultiOfTenThousandCreates(t *testing.T) {
 	}
 }
 
-// A restore never gives out a name again that the running cluster has given out: not before the backup
-// arrived, nor while it arrived, nor in a directory that was empty in the backup.
+// After a restore, no sequential node gets a name that the running cluster gave earlier. This holds for names
+// given before the backup arrived and while it arrived, and for a directory that is empty in the backup.
 func TestG19NoRestoreRepeatsAName(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		for _, size := range []int{1, 40, 1 << 20} {

@@ -25,7 +25,8 @@ func snapshotBytes(t *testing.T, s *State) ([]byte, error) {
 	return file.Bytes(), err
 }
 
-// A request of the longest length, or a byte less or more. If it is accepted, a snapshot holds its data.
+// If a request of about the largest length is accepted, a snapshot can hold its data. The test has requests
+// of the largest length, and of a byte less and more.
 func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 	race.Alone(t)
 	ids := []jute.ID{}
@@ -59,8 +60,8 @@ func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 	}
 }
 
-// Sessions that fill a chunk, or a byte less or more: the snapshot has one chunk of them, or two, and is read
-// back.
+// Sessions that fill one chunk are written as one chunk, and with one byte more as two. Both snapshots are
+// read back.
 func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
 	race.Alone(t)
 	empty := len(New("c").sessions.Hold().Append(nil))
@@ -107,8 +108,8 @@ func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
 	}
 }
 
-// A node from another source that is accepted fits into the server's own snapshots, whatever comes before it
-// there. It is not longer than a request of this cluster.
+// If an import accepts a node, the node fits into the server's own snapshots, whatever comes before it in a
+// chunk. It is not longer than a request of this cluster may be.
 func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some 64 MiB, several times")
@@ -139,8 +140,8 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	}
 }
 
-// A server that missed a change numbers all later ones too low, so it never has a digest for the zxid that
-// the leader names. Its position in the log shows that it should, and the server stops.
+// A server that missed a change gives all later changes a zxid that is too low, so it never has a digest for
+// the zxid that the leader names. It stops, because it has not reached that zxid yet.
 func TestF3ServerThatMissedAChangeStops(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -191,8 +192,8 @@ func TestLongRequestsAreThoseThatGrow(t *testing.T) {
 	}
 }
 
-// A refusal has its place in the log. It is answered as of that place, to the connection that asked and to no
-// older one, and changes nothing.
+// A refusal takes the place of its request in the log, and changes nothing. The answer goes to the connection
+// that sent the request, and to no older connection.
 func TestR8RefusalKeepsItsPlace(t *testing.T) {
 	b := newBench(t)
 	sess := b.session()

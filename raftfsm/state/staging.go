@@ -191,9 +191,9 @@ func (s *State) restore(keep bool, to Sink) error {
 	}
 	b := p.d.state
 	if keep && b.clusterID != s.clusterID {
-		return fmt.Errorf("the backup comes from cluster %s, and this is %s, which does not know which "+
-			"locks those sessions have released since: they would be held again. Restore without "+
-			"--keep-sessions", b.clusterID,
+		return fmt.Errorf("the backup comes from cluster %s, and this is cluster %s, which does not know which "+
+			"locks the sessions of the backup have released since: these locks would be held again. Restore "+
+			"without --keep-sessions", b.clusterID,
 			s.clusterID)
 	}
 	ended := s.sessions.Len()

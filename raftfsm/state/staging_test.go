@@ -142,8 +142,8 @@ func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
 	}
 }
 
-// A session that has ended since the backup comes back with the restore. What its last connection sent does
-// not count.
+// A session that has ended since the backup comes back with the restore. Requests that its last connection
+// sent have no effect.
 func TestWriteOfASessionThatEndedIsRefusedAfterItComesBack(t *testing.T) {
 	b := newBench(t)
 	b.s.Raise(1 << 40) // as if time had passed
@@ -158,8 +158,8 @@ func TestWriteOfASessionThatEndedIsRefusedAfterItComesBack(t *testing.T) {
 	must.That(t, b.do(create(s, "/late", 0))[0].Refused, "a write of generation %d counts", s.Gen)
 }
 
-// The sessions of another cluster's backup may have released their locks since. So a restore that is to keep
-// them is refused.
+// The sessions of another cluster's backup may have released their locks since. So a restore that would keep
+// these sessions is refused.
 func TestSessionsOfAnotherClusterAreNotKept(t *testing.T) {
 	old, _ := older(t, 3)
 	old.s.clusterID = "another"
@@ -269,7 +269,7 @@ func TestPlaceForABackupIsGivenUp(t *testing.T) {
 	g, _, open := b.s.Staged()
 	expect.That(t, open, "the restore has ended")
 	expect.Equal(t, g, x.g, "the restore that is under way")
-	// A stream that has ended opens no place for a backup.
+	// A request of a stream that has ended does not open a staging area.
 	b = newBench(t)
 	late := Staging{ID: 1, Origin: 1, Birth: b.birth + 1, Size: 5}
 	o = b.do(late.Open())[0]

@@ -24,7 +24,7 @@ type State struct {
 	restored  int64                 // the id of the last restore; 0: none
 	rules     int32                 // the rules by which Apply changes the state
 	ticketing bool                  // the cluster may have tickets; see Ticketing
-	begun     begun                 // rates
+	begun     begun                 // the rates that draws have begun
 
 	// configured says that /zookeeper/config has been published at least once.
 	configured bool
@@ -118,8 +118,8 @@ func (s *State) ConfigData() string {
 	return string(info.Data)
 }
 
-// Words are the lines of ConfigPath that an operator last wrote for the members. They may name servers that
-// are not members, and may lack members.
+// Words returns the lines of ConfigPath that an operator last wrote for the members. These lines may name
+// servers that are not members, and may lack members.
 func (s *State) Words() string { return s.words }
 
 // Configured reports whether the members have been published in /zookeeper/config.

@@ -65,8 +65,8 @@ func (o *Opening) Open(ids []jute.ID) Request {
 	return Request{Session: ticketLane, Op: OpOpenTicket, IDs: ids, Body: b}
 }
 
-// ticketLane is the session id of requests for tickets, which no client has. They share one lane of the
-// stream, so a flood of them delays only tickets.
+// ticketLane is the session id of requests for tickets, which no client has. These requests share one lane of
+// the stream, so a flood of them delays only tickets.
 const ticketLane = -2
 
 func decodeOpening(body []byte) (o Opening, err error) {
@@ -236,8 +236,8 @@ func (s *State) contender(o *Opening) []byte {
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// Missing returns the directories above a node that are missing, the topmost first. It walks the path once,
-// because a path may have a thousand names.
+// Missing returns the missing directories above a node, the topmost first. It walks the path once, because a
+// path may have a thousand names.
 func Missing(t *tree.Tree, path string) (dirs []string) {
 	at, there := t.Find("/")
 	for from := 1; from < len(path); {

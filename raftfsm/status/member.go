@@ -30,8 +30,8 @@ type Progress struct {
 	Waits        string `json:"waits"` // what it waits for, or why it is not heard from
 }
 
-// A server that lags no further behind than this may get a vote or the leadership, and counts as following.
-// The bytes are bounded too, because entries may be large.
+// A server that lags behind by no more than these limits may get a vote or the leadership, and counts as
+// following. The bytes are limited too, because entries may be large.
 const (
 	EnoughToVote  = 1000     // log entries
 	EnoughOfBytes = 16 << 20 // how many bytes these entries may have

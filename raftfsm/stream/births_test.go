@@ -16,7 +16,7 @@ func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 		births := map[int64]uint32{}
 		var queue []int64
 		for i := range late {
-			queue = append(queue, -int64(i+1)) // of the former process
+			queue = append(queue, -int64(i+1)) // a request of the former process
 		}
 		for range 20 {
 			s.Opening(state.Member{ID: 1}, rand.Reader)

@@ -48,9 +48,9 @@ const (
 // has applied it, so the stream can be sent again to the next leader, from the first unapplied request on.
 // Requests beyond the window wait in lanes for their numbers: sessions take turns.
 //
-// It has one reader at a time: the batcher while this server leads, else the link to the leader. The reader
-// takes requests in order at the cursor. A new reader first moves the cursor back to the first request that
-// is not applied.
+// A stream has one reader at a time: the batcher while this server leads, else the link to the leader. The
+// reader takes requests in order at the cursor. A new reader first moves the cursor back to the first request
+// that is not applied.
 type Stream struct {
 	mu     sync.Mutex
 	room   sync.Cond // signals that a request was applied or the stream closed
@@ -75,7 +75,8 @@ type Stream struct {
 }
 
 // Reader is the right to take requests from a stream. It holds a token when there may be requests. Each
-// reader has its own, so that an earlier reader that has not noticed its replacement cannot take the token.
+// reader has a token of its own, so that an earlier reader that has not noticed its replacement cannot take
+// the token.
 type Reader = signal.Signal
 
 // New returns a stream that is closed and has no birth.
@@ -187,8 +188,9 @@ func (s *Stream) rewind() Reader {
 	return s.reader
 }
 
-// Take returns a block of the next requests at the cursor: at most the given number, and about as many bytes
-// as given. It appends the block's requests to buf. If no request can be taken, the block's Count is 0.
+// Take returns a block of the next requests at the cursor: at most the given number of requests, and about
+// the given number of bytes. It appends the block's requests to buf. If no request can be taken, the block's
+// Count is 0.
 func (s *Stream) Take(by Reader, id uint32, requests, bytes int, buf []byte) (bl entries.Block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,7 +324,7 @@ func (s *Stream) Len() int {
 
 func (s *Stream) lenLocked() int { return len(s.pending) - s.head + s.lanes.count }
 
-// Birth returns the number of the stream's current incarnation.
+// Birth returns the number of the stream's present life.
 func (s *Stream) Birth() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

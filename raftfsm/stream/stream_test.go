@@ -39,8 +39,8 @@ func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 	expect.That(t, n <= 3*under*large, "%d MiB for %d requests of %d bytes", n>>20, under, large)
 }
 
-// A request wakes only the newest reader. An earlier one, which does not know yet that it was replaced, would
-// wake in vain.
+// A request wakes only the newest reader. An earlier reader, which does not know yet that it was replaced,
+// would wake in vain.
 func TestRequestsWakeTheNewestReader(t *testing.T) {
 	s := New()
 	s.SetClosed(false)

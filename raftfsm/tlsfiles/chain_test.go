@@ -28,7 +28,7 @@ func TestFilesThatPeersWouldRefuseAreNotUsed(t *testing.T) {
 		want  string // a part of the problem; empty: the files are used
 	}{
 		"renewed":           {false, "zlockd-1", ""},
-		"another server's":  {false, "zlockd-2", `must have the one DNS name "zlockd-1"`},
+		"another server's":  {false, "zlockd-2", `must have only the DNS name "zlockd-1"`},
 		"another authority": {true, "zlockd-1", "is not signed by --peer-tls-ca "},
 	} {
 		t.Run(name, func(t *testing.T) {

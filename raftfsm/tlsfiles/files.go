@@ -244,7 +244,7 @@ func ReadFile(path string) ([]byte, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
 	if err == nil && len(b) > MaxFile {
-		err = fmt.Errorf("%s is longer than %d bytes, too long for a file of TLS", path, MaxFile)
+		err = fmt.Errorf("%s is longer than %d bytes, which is too long for a TLS file", path, MaxFile)
 	}
 	return b, err
 }

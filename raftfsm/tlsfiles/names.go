@@ -33,7 +33,8 @@ func (n *Names) CheckName(leaf *x509.Certificate) error {
 	if len(leaf.DNSNames) == 1 && leaf.DNSNames[0] == n.Peer {
 		return nil
 	}
-	return fmt.Errorf("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", n.Flag,
+	return fmt.Errorf("--%s-cert %s is for %q: the certificate of this server must have only the DNS name %q "+
+		"(see --id)", n.Flag,
 		n.Cert, strings.Join(leaf.DNSNames, ", "), n.Peer)
 }
 

@@ -55,8 +55,8 @@ func (u *Upkeep) lowWith(less int64) string {
 	case free-less >= reserve:
 		return ""
 	case less > 0:
-		return fmt.Sprintf("the disk of %s has %d MiB left, too little for %d MiB more beside the %d MiB kept "+
-			"free for log and snapshots", u.o.Dir, free>>20, less>>20, reserve>>20)
+		return fmt.Sprintf("the disk of %s has %d MiB left: too little for %d MiB more, because %d MiB are "+
+			"kept free for log and snapshots", u.o.Dir, free>>20, less>>20, reserve>>20)
 	}
 	return fmt.Sprintf("the disk of %s has %d MiB left, less than the %d MiB kept free for log and snapshots",
 		u.o.Dir, free>>20, reserve>>20)

@@ -144,18 +144,18 @@ func (u *Upkeep) Snapshot() error {
 // such a server would need the snapshot. Both their number and their bytes are bounded, because one entry can
 // be as long as the longest request.
 
-// trailingLeast is how many entries stay however long they are. It must be well above the number of entries
-// that a leader has under way: a server that holds an uncommitted entry and receives a snapshot needs the
-// entries around that place.
+// trailingLeast is the number of entries that stay even if they are long. It must be well above the number of
+// entries that a leader has under way: a server that holds an uncommitted entry and receives a snapshot needs
+// the entries around that entry.
 const trailingLeast = 64
 
 // Up to trailingMost times TrailingBytes may stay for servers that follow and lag behind. For a server that
 // lags further behind, a snapshot is faster.
 const trailingMost = 4
 
-// After a snapshot of at most trailingSmall bytes, the log keeps trailingSmall bytes of the entries that the
-// snapshot covers. After a larger snapshot, the log keeps as many bytes of entries as the snapshot has. If a
-// server needs more entries, sending it the snapshot is faster.
+// After a snapshot of at most trailingSmall bytes, the log keeps up to trailingSmall bytes of the entries
+// that the snapshot covers. After a larger snapshot, the log keeps up to as many bytes of entries as the
+// snapshot has. If a server needs more entries, sending it the snapshot is faster.
 const trailingSmall = 16 << 20
 
 // trailing returns how many entries stay in the log although the next snapshot covers them.

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// script is a connection made of what it says and what it is told.
+// script is a connection: the test sets what is read from it, and the Buffer keeps what is written to it.
 type script struct {
 	io.Reader
 	bytes.Buffer
@@ -246,7 +246,7 @@ func TestEveryLineOfMntrIsParsed(t *testing.T) {
 	}
 }
 
-// slow is a connection that takes deadlines and is full.
+// slow is a connection that records its write deadlines.
 type slow struct {
 	script
 	deadlines []time.Time
@@ -306,7 +306,7 @@ func TestOnlyFourHeavyAnswersAtOnce(t *testing.T) {
 	expect.That(t, got != "", "the places were not given back")
 }
 
-// conf tells whether the server votes, and the members in the words of the tree where it has them.
+// conf shows whether the server votes. It lists the members as the tree has them, or else as raft knows them.
 func TestConfOfAMember(t *testing.T) {
 	s := follower()
 	conf := func() string { return ask(t, newAdmin(t, &fake{status: s}, "*"), "conf", "") }

@@ -14,7 +14,7 @@ import (
 func (a *Admin) forThisHost(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/health" && r.URL.Path != "/ready" && !a.KnownHost(r.Host) {
-			text := fmt.Sprintf("this server is not known as %.200q: ask for its address, or name it with "+
+			text := fmt.Sprintf("this server has no host name %.200q: use its address, or allow the name with "+
 				"--admin-hosts", r.Host)
 			answerStruct(w, http.StatusMisdirectedRequest, &changed{V: 1, Error: &text})
 			return

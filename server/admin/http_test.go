@@ -42,7 +42,7 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 
 func do(t *testing.T, h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
-	if r.Host == "example.com" { // httptest's own
+	if r.Host == "example.com" { // the default of package httptest
 		r.Host = "localhost"
 	}
 	w := httptest.NewRecorder()
@@ -306,7 +306,8 @@ func TestMeasuresOfOtherPackagesAreShown(t *testing.T) {
 	}
 }
 
-// A server with too many others to ask at once, or with none, reports what it knows itself.
+// /members shows what this server itself knows if too many requests ask other servers already, or if there
+// are no other servers.
 func TestMembersOfAServerThatAsksNobody(t *testing.T) {
 	s := ensemble()
 	s.Serving, s.Reason = false, "no leader yet"
@@ -443,7 +444,8 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 		"how far server 4 is: %s", w.Body)
 }
 
-// Looking whether a server could be a member needs the password too: it makes this server call an address.
+// The operation check needs the super user's password too, because it makes this server connect to an
+// address.
 func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
 	a := must.Get(New(Options{Source: &fake{status: ensemble()}, Authorize: func(user, password string) bool {
 		return user == "super" && password == "x"
@@ -470,7 +472,7 @@ func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
 	}
 }
 
-// The answers that are ours and not ZooKeeper's keep their form too.
+// The answers that only zlockd has, and not ZooKeeper, keep their form too.
 func TestOwnAnswersKeepTheirForm(t *testing.T) {
 	s := ensemble()
 	s.Faults, s.Notices, s.Cluster = []string{"the disk is full"}, []string{"servers talk in the clear"}, "abc"
@@ -489,7 +491,7 @@ func TestOwnAnswersKeepTheirForm(t *testing.T) {
 	}
 }
 
-// A job answers with a line for each step, and the last says what came of it.
+// The answer to a job has a line for each step, and the last line has the result.
 func TestJobAnswersStepByStep(t *testing.T) {
 	a := must.Get(New(Options{Source: &fake{status: ensemble()}, Authorize: func(string, string) bool {
 		return true

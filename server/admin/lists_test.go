@@ -67,8 +67,7 @@ func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
 	expect.That(t, !strings.Contains(log.String(), "guess"), "the log has a password: %s", log.String())
 }
 
-// An entry of a list takes no more bytes in an answer than it is counted with, so an answer stays below 50
-// MB.
+// The counted size of a list's entry is at least its size in an answer, so an answer stays below 50 MB.
 func TestListsSayWhatTheyTake(t *testing.T) {
 	length := func(o object) int {
 		var b bytes.Buffer

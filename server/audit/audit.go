@@ -24,7 +24,7 @@ type Log struct {
 	owner string // the owner of the process
 
 	second int64  // the second that stamp shows; the lock of sink guards second and stamp
-	stamp  []byte // the time of the last line as text, up to its second
+	stamp  []byte // the time of the last line as text, to the second
 }
 
 // Open opens the log.
@@ -74,7 +74,7 @@ type Figures struct {
 	Written, Lost int64
 	LostAt        time.Time // when a line was last lost
 	Problem       error     // why writing the log fails; nil: writing works
-	Outgrows      error     // why the log grows beyond its size, although it is written; nil: it does not
+	Outgrows      error     // why the log exceeds its size limit, although it is written; nil: it does not
 }
 
 // Figures returns the counts so far.
@@ -84,10 +84,10 @@ func (l *Log) Figures() Figures {
 	return Figures{l.sink.written, l.sink.lost, l.sink.lostAt, l.sink.problem, l.sink.outgrows}
 }
 
-// The results beside success.
+// The results other than success.
 const (
 	failure = "failure"
-	invoked = "invoked" // whether it is done is not known
+	invoked = "invoked" // it is not known whether the request was carried out
 )
 
 // Event is one line of the log. Empty fields are omitted.
@@ -166,7 +166,7 @@ const maxValue = 1 << 10
 // the terminal of a reader.
 func appendClean(b []byte, s string) []byte { return appendPart(b, s, len(s)) }
 
-// appendPart is appendClean for the beginning of a value that has n bytes.
+// appendPart is like appendClean, for the beginning of a value. n is the length of the whole value.
 func appendPart(b []byte, s string, n int) []byte {
 	if n > maxValue {
 		cut := maxValue
@@ -210,7 +210,7 @@ func appendUsers(b []byte, ids []jute.ID) []byte {
 // options.Options.Ended.
 func (l *Log) Ended(session int64, events []tree.Event) {
 	var paths []string // copy the paths, because the list of events belongs to the caller
-	var whole []int    // how many bytes they have
+	var whole []int    // the lengths of the paths before they were cut
 	size := 0
 	for i := range events {
 		if events[i].Type == jute.EventDeleted {
@@ -239,7 +239,7 @@ func (l *Log) Ended(session int64, events []tree.Event) {
 func (l *Log) Request(r *observe.Request) {
 	e := Event{Session: r.Session, IP: r.Addr, IDs: r.IDs}
 	switch {
-	case r.Unknown: // it may have been carried out, or still be
+	case r.Unknown: // the request may have been carried out, or may be carried out later
 		e.Result = invoked
 	case r.Code != jute.OK || r.Refused:
 		e.Result = failure

@@ -31,7 +31,7 @@ func opened(t *testing.T, name string) *Log {
 	return l
 }
 
-// lines returns the file's lines without those of start and stop and without their times.
+// lines returns the lines of the file without their times. It leaves out the lines about start and stop.
 func lines(t *testing.T, file string) (list []string) {
 	t.Helper()
 	text := must.Get(os.ReadFile(file))(t)
@@ -111,7 +111,7 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 	ask("POST", "/members", "digest super:right", "{\"op\":\"remove\"}")
 	ask("POST", "/commands/restore?keep-sessions=true", "digest super:wrong", "")
 	ask("GET", "/commands/backup", "digest super:wrong", "")
-	ask("POST", "/members", "Basic c3VwZXI6d3Jvbmc= wrong", "{}") // its user stands beside its password
+	ask("POST", "/members", "Basic c3VwZXI6d3Jvbmc= wrong", "{}") // the user and the password are one text
 	ask("POST", "/members", "digest wrong", "{}")
 	l.Close()
 	const who = "user=super\tip=10.0.0.1\toperation="
@@ -128,8 +128,8 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 	}
 }
 
-// TestFullDiskStopsTheLogOnly: Add returns whatever happens to the lines, and lost lines are counted. The log
-// continues when it can, and Reopen follows a file that was moved.
+// TestFullDiskStopsTheLogOnly: on a full disk, Add returns, and lost lines are counted. The log continues
+// when it can be written again. Reopen begins a new file after the old one was moved.
 func TestFullDiskStopsTheLogOnly(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "log")
@@ -213,7 +213,7 @@ func TestMultiHasALineForEachChange(t *testing.T) {
 	const who = "session=0x1\tuser=\tip=h\toperation="
 	want := []string{
 		who + "create\tznode=/a\tznode_type=ephemeral\tresult=success",
-		who + "create\tznode=/t\tresult=success", // as ZooKeeper tells it
+		who + "create\tznode=/t\tresult=success", // without a type, as in ZooKeeper's log
 		who + "setData\tznode=/a\tresult=success",
 		who + "create\tznode=/s-7\tresult=success",
 		who + "delete\tznode=/t\tresult=success",
@@ -271,7 +271,7 @@ func TestEachChangeHasItsLine(t *testing.T) {
 		{jute.OpSASL, nil, state.Outcome{Code: jute.AuthFailed}, "login\tresult=failure"},
 		{jute.OpMulti, multi, no, "multiOperation\tresult=failure"},
 		{jute.OpMulti, multi, state.Outcome{Code: jute.MarshallingError}, ""},
-		{jute.OpMulti, multi, ok, ""}, // the reply says nothing
+		{jute.OpMulti, multi, ok, ""}, // the reply has no results
 	} {
 		file := filepath.Join(t.TempDir(), "log")
 		l := opened(t, file)
@@ -285,7 +285,8 @@ func TestEachChangeHasItsLine(t *testing.T) {
 	}
 }
 
-// The end of a session has a line for each node that went with it, in the name of the process.
+// The end of a session has a line for each node that was removed with it. The user in these lines is the
+// owner of the process.
 func TestNodesOfEndedSessionsHaveLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	l := opened(t, file)

@@ -31,10 +31,10 @@ type file struct {
 	size int64
 	mid  bool // the file ends in the middle of a line
 
-	stays error // why the file stays although it has reached its size; nil: nothing is wrong
+	stays error // why the file could not be replaced at its size limit; nil: nothing is wrong
 }
 
-// outgrows returns why the file grows beyond its size, or nil.
+// outgrows returns why the file exceeds its size limit, or nil.
 func (l *file) outgrows() error { return l.stays }
 
 func (l *file) open() (err error) {
@@ -50,7 +50,7 @@ func (l *file) open() (err error) {
 }
 
 // torn reports whether the file ends in the middle of a line: the disk was full, or the server was killed.
-// The next line must not become a part of that one.
+// The next line must not become a part of the cut line.
 func (l *file) torn() bool {
 	f, err := os.Open(l.o.Name)
 	if err != nil {
@@ -83,20 +83,20 @@ func (l *file) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// turn begins a new file, and removes the oldest files until Keep old files are left. If the directory
-// refuses that, the old file goes on, because a line in a long file is better than none.
+// turn begins a new file, and removes the oldest files until Keep old files are left. If the directory does
+// not allow that, the log continues in the old file, because a line in a long file is better than no line.
 func (l *file) turn() error {
 	if err := l.f.Close(); err != nil {
 		return err
 	}
 	err := os.Rename(l.o.Name, l.o.Name+"."+l.o.Now().UTC().Format(stampForm))
 	if l.stays = nil; err != nil {
-		if !errors.Is(err, os.ErrNotExist) { // else another program has moved the file away
+		if !errors.Is(err, os.ErrNotExist) { // otherwise another program has moved the file away
 			l.stays = err
 		}
 		return l.open()
 	}
-	own := filepath.Clean(l.o.Name) // as Glob writes it
+	own := filepath.Clean(l.o.Name) // in the form of the names that Glob returns
 	old, err := filepath.Glob(globbed(own) + ".[0-9]*T*.*")
 	if err == nil {
 		old = slices.DeleteFunc(old, func(name string) bool {

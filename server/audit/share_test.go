@@ -17,8 +17,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A client's refused requests cost it nothing, yet it writes no more lines than its share. All lines of
-// others are there, and one line counts those that its address lost.
+// A client with many refused requests writes no more lines than its share allows. No line of another client
+// is lost, and one line has the number of lines that the client's address lost.
 func TestAddressWritesItsShareOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLinesOfEndsPushOutNoOthers(t *testing.T) {
 		events[i] = tree.Event{Type: jute.EventDeleted, Path: fmt.Sprintf("/ephs/some-longer-name-%d", i)}
 	}
 	l.Ended(1, events)
-	clear(events) // they are the caller's
+	clear(events) // the list belongs to the caller
 	l.Add(&Event{IP: "10.0.0.7", Operation: "delete", Path: "/valuable"})
 	l.Close()
 	text := must.Get(os.ReadFile(file))(t)
@@ -86,7 +86,7 @@ func TestLinesOfEndsPushOutNoOthers(t *testing.T) {
 func TestFileIsTurnedBySize(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "audit[1].log")
-	must.OK(t, os.WriteFile(file+".1.gz", nil, 0o600)) // another program's
+	must.OK(t, os.WriteFile(file+".1.gz", nil, 0o600)) // a file of another program
 	at := time.Unix(1_700_000_000, 0)
 	first := func(name string) string { return string(must.Get(os.ReadFile(name))(t)[:1]) }
 	w := must.Get(opener(&Options{Name: file, Size: 100, Keep: 2, Now: func() time.Time { return at }})())(t)
@@ -118,7 +118,7 @@ func TestOldFilesOfAnUncleanNameAreRemoved(t *testing.T) {
 	}
 }
 
-// A line that a full disk or a kill has cut stays alone: the next line begins behind its end.
+// If a full disk or a kill has cut a line, the next line begins on a line of its own.
 func TestCutLineStaysAlone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	for _, tc := range []struct{ is, want string }{
@@ -134,7 +134,7 @@ func TestCutLineStaysAlone(t *testing.T) {
 	}
 }
 
-// While others need the disk space the log writes nothing, and reports that.
+// While Room returns an error, the log writes nothing, and reports the error.
 func TestNothingIsWrittenWithoutRoom(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	full := errors.New("no room")
@@ -148,14 +148,14 @@ func TestNothingIsWrittenWithoutRoom(t *testing.T) {
 	expect.Equal(t, f.Written, 0)
 }
 
-// A log whose directory refuses to rename it goes on in the same file, and says why the file stays. Once the
-// directory allows it, the file is turned again.
+// If the directory does not allow a rename, the log continues in the same file, and says why. As soon as the
+// directory allows it, a new file is begun.
 func TestFileThatCannotBeTurnedGoesOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	at := time.Unix(1_700_000_000, 0)
 	s := &sink{open: opener(&Options{Name: file, Size: 100, Keep: 2, Now: func() time.Time { return at }}),
 		room: func() error { return nil }, now: time.Now}
-	in := filepath.Join(file+"."+at.UTC().Format(stampForm), "in the way") // a file replaces no directory
+	in := filepath.Join(file+"."+at.UTC().Format(stampForm), "in the way") // no rename replaces a directory
 	must.OK(t, os.MkdirAll(in, 0o700))
 	w := must.Get(s.open())(t)
 	line := append(bytes.Repeat([]byte("x"), 59), '\n')

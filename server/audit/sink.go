@@ -35,7 +35,7 @@ type sink struct {
 	problem error
 	reopen  bool
 
-	outgrows error // why the log grows beyond its size, although it is written
+	outgrows error // why the log exceeds its size limit, although it is written
 	closed   bool
 	wake     chan struct{}
 	done     chan struct{}

@@ -15,12 +15,12 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// place is where a sink writes. It tells what happens there, with the number of the opening.
+// place is where a sink writes. It records each event with the number of the opening.
 type place struct {
 	told []string
 	hold chan struct{} // unless nil, a write waits for a value
-	shut error         // of an opening
-	full error         // of a write
+	shut error         // the error of each opening
+	full error         // the error of each write
 }
 
 // opening is one opening of a place.
@@ -61,7 +61,7 @@ func (s *sink) put(n int) {
 	s.add("", 1, func(b []byte) []byte { return append(b, bytes.Repeat([]byte("x"), n)...) })
 }
 
-// settled waits until the sink has done what it can. Then it compares the sink's figures, and what p was told
+// settled waits until the sink has done what it can. Then it compares the sink's figures, and the events of p
 // since the last call.
 func settled(t *testing.T, s *sink, p *place, written, lost int64, problem error, told ...string) {
 	t.Helper()
@@ -85,14 +85,14 @@ func TestLinesBeyondTheBacklogAreLost(t *testing.T) {
 		p := &place{hold: make(chan struct{})}
 		s := sinkTo(p)
 		s.put(10)
-		settled(t, s, p, 0, 0, nil) // it is being written
+		settled(t, s, p, 0, 0, nil) // the line is being written
 		const large = maxWaiting / 4
 		for range 3 {
 			s.put(large)
 		}
 		s.put(large - 1)
 		settled(t, s, p, 0, 0, nil)
-		s.put(1) // just fills it
+		s.put(1) // this line just fills the backlog
 		s.put(1)
 		s.put(large)
 		settled(t, s, p, 0, 2, nil)
@@ -154,7 +154,7 @@ func TestLogThatCannotBeOpenedIsRefused(t *testing.T) {
 	expect.Is(t, err, os.ErrNotExist)
 }
 
-// Standard error is written to, and stays open when the log closes.
+// A log to standard error leaves it open when the log closes.
 func TestLogToStandardError(t *testing.T) {
 	file := must.Get(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
 	defer file.Close()

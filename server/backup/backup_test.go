@@ -228,13 +228,13 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 			c.move(time.Minute)
 		}
 		c.tick <- c.now()
-		c.tick <- c.now() // the first was dealt with
+		c.tick <- c.now() // now the first tick has been handled
 		if k.State().Taken > before {
 			at[minute%60]++
 		}
 	}
 	stop()
-	if at[15] != 5 || k.State().Failed != 0 { // the second of four: a quarter of an hour later
+	if at[15] != 5 || k.State().Failed != 0 { // the second of four servers takes its backups at minute 15
 		t.Errorf("taken at the minutes %v, %+v", at, k.State())
 	}
 	names := backups(t, dir)
@@ -246,7 +246,7 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 	}
 }
 
-// A program that embeds a server may ask for a senseless number of backups. The newest one is kept.
+// The newest backup is kept even if a program that embeds a server asks for a senseless number of backups.
 func TestTheNewestBackupIsKept(t *testing.T) {
 	i := serve(t, 1)
 	dir := t.TempDir()
@@ -264,7 +264,7 @@ func TestTheNewestBackupIsKept(t *testing.T) {
 	expect.Equal(t, k.State().Taken, 2)
 }
 
-// The age of the newest backup counts from the file of an earlier process, unless the file has a time in the
+// After a restart, the age of the newest backup is the age of its file, unless the file's time is in the
 // future.
 func TestLastBackupOfAnEarlierLife(t *testing.T) {
 	for _, age := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
@@ -286,7 +286,7 @@ func TestLastBackupOfAnEarlierLife(t *testing.T) {
 	}
 }
 
-// A clock that was ahead left backups that seem newer than all to come. They count as the oldest.
+// Backups with a time in the future, from a clock that was ahead, count as the oldest backups.
 func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 	i := serve(t, 5)
 	dir := t.TempDir()
@@ -359,7 +359,7 @@ func TestDiskThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	must.Await(t, "the backup is not under way", time.Minute, func() bool {
 		select {
 		case c.tick <- c.now():
-		default: // it already takes the backup
+		default: // the Taker already takes the backup
 		}
 		wait, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -378,7 +378,7 @@ func TestDiskThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// A disk that hangs must not keep the server from taking snapshots, and its log from being cut.
+// While the disk of the backups hangs, the server can take snapshots and shorten its log.
 func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	i, c, k, hangs, stop := hung(t, 50*time.Millisecond)
 	dir := k.Dir
@@ -386,7 +386,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		c.tick <- c.now()
 		c.tick <- c.now()
 	}
-	for failed := range int64(2) { // the second time no other backup is begun
+	for failed := range int64(2) { // at the second failure, no other backup is begun
 		tick()
 		s := k.State()
 		expect.Equal(t, s.Failed, failed+1, "s.Failed")
@@ -397,7 +397,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	defer cancel()
 	b := must.Get(i.Node().Backup(wait))(t)
 	b.Close()
-	r, err := os.OpenFile(hangs, os.O_RDONLY|unix.O_NONBLOCK, 0) // it goes on
+	r, err := os.OpenFile(hangs, os.O_RDONLY|unix.O_NONBLOCK, 0) // now the writer continues
 	must.OK(t, err)
 	defer r.Close()
 	for len(backups(t, dir)) == 0 {
@@ -454,7 +454,7 @@ func TestFailedBackupIsTriedAgain(t *testing.T) {
 	expect.Equal(t, k.State().Failed, int64(len(tries)+2), "failures")
 }
 
-// Missing backups without a try are reported once two are missing.
+// If no backup was even tried, a notice reports this after two backups are missing.
 func TestMissingBackupsAreTold(t *testing.T) {
 	c := newClock()
 	k := taker(nil, c, t.TempDir(), 1, 0, 1)
@@ -480,7 +480,7 @@ func TestFailuresOfBackupsAreTold(t *testing.T) {
 	i := serve(t, 1)
 	for _, c := range []struct {
 		source  backup.Source
-		kept    bool // a backup cannot be removed
+		kept    bool // whether an old backup cannot be removed
 		failed  int64
 		err, in string
 	}{

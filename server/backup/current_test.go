@@ -48,8 +48,8 @@ func TestOnlyCurrentStateIsGivenOut(t *testing.T) {
 	expect.Equal(t, ask(h, "GET", "?format=zlockd", "digest super:secret").Code, http.StatusOK)
 }
 
-// A server that was removed, or has no leader, writes no backup and prunes none. It logs the reason once an
-// interval, and takes the backup as soon as it is current.
+// A server that was removed, or has no leader, writes no backup and removes none. It logs the reason once per
+// interval, and takes the backup as soon as its state is current.
 func TestOnlyCurrentStateIsBackedUp(t *testing.T) {
 	source := &alone{Source: serve(t, 1).Node()}
 	clock := newClock()

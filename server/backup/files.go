@@ -90,8 +90,8 @@ func (t *Taker) ours(e os.DirEntry) bool {
 	return err == nil && cluster == t.cluster
 }
 
-// files returns the sorted names of this server's files that end with end. It also returns how many such
-// files have this server's id but belong to other clusters.
+// files returns the sorted names of this server's files that have the suffix end. It also returns how many
+// such files have this server's id but belong to other clusters.
 func (t *Taker) files(end string) (names []string, others int) {
 	entries, err := os.ReadDir(t.Dir)
 	if err != nil {

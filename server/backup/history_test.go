@@ -23,7 +23,7 @@ type written struct {
 	version int32
 }
 
-// versionsAt returns the version of each node at a zxid, according to the answers to the writers.
+// versionsAt returns the version that each node had at a zxid, according to the answers to the writers.
 func versionsAt(history []written, zxid int64) map[string]int32 {
 	versions := map[string]int32{}
 	for _, w := range history {
@@ -95,7 +95,7 @@ func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 			}
 		}
 		must.OK(t, wrong(history, b.zxid, version))
-		// The checker notices a backup that is one change off.
+		// The function wrong would notice a backup that lacks one change.
 		for _, w := range history {
 			expect.That(t, w.zxid != b.zxid || wrong(history, b.zxid-1, version) != nil,
 				"zxid 0x%x: a backup of the change before would do as well", b.zxid)

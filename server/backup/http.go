@@ -64,7 +64,7 @@ func (h *Handler) backup(r *http.Request, format string) (*apply.Backup, *port.R
 		return nil, port.Refuse(http.StatusMethodNotAllowed, "use GET for a snapshot")
 	case r.URL.Query().Get("streaming") == "false":
 		return nil, port.Refuse(http.StatusBadRequest,
-			"snapshots are streamed; this server takes its own by itself")
+			"streaming=false is not possible: the answer is the snapshot, and no file is written")
 	}
 	if _, no := h.Authorize.User(r, "A snapshot holds everything"); no != nil {
 		return nil, no

@@ -36,7 +36,7 @@ func TestStepsOfABackup(t *testing.T) {
 	_, err = p.Write([]byte("x"))
 	expect.Is(t, err, os.ErrClosed)
 
-	r, w, err := os.Pipe() // which cannot be synced
+	r, w, err := os.Pipe() // a pipe cannot be synced
 	must.OK(t, err)
 	go func() { _, _ = io.Copy(io.Discard, r) }()
 	p = &paced{ctx: t.Context(), f: w}
@@ -47,7 +47,7 @@ func TestStepsOfABackup(t *testing.T) {
 
 	fifo := filepath.Join(t.TempDir(), "backup")
 	must.OK(t, unix.Mkfifo(fifo+".tmp", 0o600))
-	go func() { // a writer opens it when there is a reader
+	go func() { // the writer can open the fifo only while it has a reader
 		r, err := os.Open(fifo + ".tmp")
 		expect.OK(t, err)
 		_, _ = io.Copy(io.Discard, r)

@@ -102,7 +102,7 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	switch {
 	case errors.Is(err, restore.ErrNotKnown):
 		return http.StatusServiceUnavailable, made,
-			fmt.Errorf("%w: there is no leader, or it does not answer. Once there is one, compare by zlockd verify",
+			fmt.Errorf("%w: there is no leader, or it does not answer. Once a leader serves, compare by zlockd verify",
 				err)
 	case errors.Is(err, restore.ErrRestoring):
 		return http.StatusConflict, made, err
@@ -154,8 +154,8 @@ func check(f *io.SectionReader, target Target) error {
 	n, _ := f.ReadAt(head, 0)
 	for _, magic := range []string{"ZKSN", "\x1f\x8b", "\x82SNAPPY"} {
 		if strings.HasPrefix(string(head[:n]), magic) {
-			return errors.New("this is a snapshot of a ZooKeeper. Make a server of it, by zlockd restore FILE " +
-				"--data-dir NEW, and a backup of that one, by zlock backup")
+			return errors.New("this is a snapshot of ZooKeeper: make a new server from it (zlockd restore FILE " +
+				"--data-dir NEW), make a backup of that server (zlock backup), and restore that backup here")
 		}
 	}
 	b, err := state.CheckBackup(f)

@@ -88,7 +88,7 @@ func TestStateIsPutBack(t *testing.T) {
 func left(t *testing.T, h *backup.Restorer) {
 	t.Helper()
 	expect.Equal(t, len(must.Get(os.ReadDir(h.Dir))(t)), 0, "left behind")
-	open, _ := os.ReadDir("/proc/self/fd") // Linux has it
+	open, _ := os.ReadDir("/proc/self/fd") // only Linux has this directory
 	for _, fd := range open {
 		file, _ := os.Readlink("/proc/self/fd/" + fd.Name())
 		expect.That(t, !strings.HasPrefix(file, h.Dir), "%s is open", file)
@@ -169,7 +169,7 @@ func TestOneIsPutBackAtATime(t *testing.T) {
 		code, _ := put(t, h, "POST", "", "digest super:secret", r)
 		first <- code
 	}()
-	_, err := w.Write([]byte("x")) // it is being read
+	_, err := w.Write([]byte("x")) // returns when the server reads the backup
 	must.OK(t, err)
 	code, s := put(t, h, "POST", "", "digest super:secret", strings.NewReader(""))
 	expect.Equal(t, code, 409, "exit code")
@@ -178,7 +178,7 @@ func TestOneIsPutBackAtATime(t *testing.T) {
 	expect.Equal(t, <-first, 400, "the first")
 }
 
-// answers is a Target whose restores end as a test wants it.
+// answers is a Target whose restores end as a test wants.
 type answers struct {
 	backup.Target
 	err  error
@@ -196,7 +196,7 @@ func (a *answers) Restore(_ context.Context, from io.Reader, size int64, keep bo
 		errors.Join(err, a.err)
 }
 
-// A restore whose outcome is a refusal, or is not known, is reported like that.
+// The answer says whether a restore was refused, or whether its outcome is not known.
 func TestOutcomesOfARestoreAreTold(t *testing.T) {
 	i := serve(t, 5)
 	saved := ask(handler(i), "GET", "?format=zlockd", "digest super:secret").Body.Bytes()
@@ -209,7 +209,7 @@ func TestOutcomesOfARestoreAreTold(t *testing.T) {
 	}{
 		{"", nil, 200, ""},
 		{"?keep-sessions=true", nil, 200, ""},
-		{"?keep-sessions=false", restore.ErrNotKnown, 503, "Once there is one, compare by zlockd verify"},
+		{"?keep-sessions=false", restore.ErrNotKnown, 503, "Once a leader serves, compare by zlockd verify"},
 		{"", restore.ErrRestoring, 409, restore.ErrRestoring.Error()},
 		{"", errors.New("too many nodes"), 503, "too many nodes"},
 	} {

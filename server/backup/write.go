@@ -31,7 +31,7 @@ func (p *patient) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// writeFile copies from into a file. The file appears under its name only when it is whole.
+// writeFile copies the given reader into a file. The file appears under its name only when it is whole.
 func writeFile(ctx context.Context, file string, from io.Reader) error {
 	dir := filepath.Dir(file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -127,8 +127,8 @@ func TestSkipACLLetsEverybodyDoEverything(t *testing.T) {
 	wantKinds(t, c, "NodeDataChanged /n", 9)
 }
 
-// The server sends no event of a node that the client may not read. A watch for one event is used up all the
-// same; a standing watch remains.
+// The server sends no event of a node that the client may not read. The event still uses up a one-time watch;
+// a standing watch remains.
 func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
@@ -140,14 +140,14 @@ func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 	call(t, a, jute.OK, jute.OpSetData, wire.SetData("/mine", nil, -1))
 	call(t, b, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
 	call(t, a, jute.OK, jute.OpSetData, wire.SetData("/mine", nil, -1))
-	wantKinds(t, b, "NodeDataChanged /mine") // the second, by the standing watch
+	wantKinds(t, b, "NodeDataChanged /mine") // the standing watch reports the second change
 	call(t, a, jute.OK, jute.OpDelete, wire.PathVersion("/mine", -1))
 	wantKinds(t, b, "NodeDeleted /mine")
 	expect.Equal(t, len(b.Events), 0, "events before: %v", b.Events)
 }
 
-// The scheme ensemble answers as ZooKeeper's own provider does. It proves no identity. A client without a
-// name passes, and so does every name until names are configured.
+// The scheme ensemble answers as ZooKeeper's own provider does. It proves no identity. A client that gives no
+// name passes. If the options list no names, every name passes.
 func TestEnsembleNames(t *testing.T) {
 	for _, names := range [][]string{nil, {"one", "two"}} {
 		r := newRig(t, options.Options{EnsembleNames: names})
@@ -236,7 +236,7 @@ func TestSASL(t *testing.T) {
 func TestSASLWithoutUsers(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
-	// Identities of other schemes do not count among these rounds.
+	// Authentications of other schemes do not count among these rounds.
 	for _, credentials := range []string{"u1:p1", "u2:p2", "u3:p3", "u4:p4"} {
 		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", credentials))
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// alive fails the test unless c still answers in order.
+// alive fails the test unless the server still answers c in order.
 func alive(t *testing.T, c *wire.Conn) {
 	t.Helper()
 	call(t, c, jute.OK, jute.OpPing, nil)
@@ -41,7 +41,7 @@ func TestEveryOperationNumberIsAnsweredAsItMust(t *testing.T) {
 			c = nil
 			continue
 		}
-		if op == jute.OpAuth || op == jute.OpSASL { // a packet cut short is not answered
+		if op == jute.OpAuth || op == jute.OpSASL { // the server does not answer a packet that is cut short
 			must.OK(t, c.Closed())
 			c = nil
 			continue

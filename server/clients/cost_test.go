@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Requests are charged: a write what its outcome says, however long it was, a read by its
-// path, its answer and the identities of its client, and each watch that setWatches sets.
+// A write is charged by its outcome, however long its frame is. A read is charged by its path, its answer and
+// the identities of its client. setWatches is charged for each watch.
 func TestRequestsAreCharged(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -67,14 +67,14 @@ func TestRequestsAreCharged(t *testing.T) {
 	} {
 		before := account.Owed()
 		must.Get(c.Call(x.op, x.body))(t)
-		must.OK(t, c.Ping()) // a read may be charged just after its reply
+		must.OK(t, c.Ping()) // wait, because a read may be charged just after its reply
 		if got := account.Owed() - before - request.PlainSteps; got < x.least || got > x.most {
 			t.Errorf("%s costs %d steps, want %d to %d", name, got, x.least, x.most)
 		}
 	}
 }
 
-// A watcher pays for the search of its identities in the ACL of the node.
+// A watching client pays for the search for its identities in the ACL of the node.
 func TestWatchersPayForTheirIdentities(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -92,13 +92,13 @@ func TestWatchersPayForTheirIdentities(t *testing.T) {
 	for i := range 50 {
 		must.Get(c.Call(jute.OpAuth, wire.Auth("digest", fmt.Sprintf("%d:p", i))))(t)
 	}
-	// The ACL is asked for the right to write, and for that to hear of it.
+	// The ACL is searched twice: for the right to write, and for the right to read the event.
 	if more := cost() - few; more < 45 || more > 60 {
 		t.Errorf("50 identities cost %d steps more", more)
 	}
 }
 
-// A connection that ends gives the memory of its watches back to the address.
+// The memory of its watches no longer counts for the address when a connection ends.
 func TestWatchesOfAConnectionAreGivenBack(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -121,7 +121,7 @@ func unpaid(r *rig, c *wire.Conn) *budget.Account {
 	return a
 }
 
-// An address pays for every request of its clients, even for a request that takes no lock.
+// An address pays for every request of its clients, even for requests that take no lock.
 func TestAnAddressPaysForEveryRequest(t *testing.T) {
 	r := newRig(t, options.Options{SASL: &sasl.Mechanisms{Users: saslUsers}})
 	for name, x := range map[string]struct {

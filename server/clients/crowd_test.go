@@ -35,7 +35,7 @@ func asMany(variable string, usual int) int {
 var crowdOptions = options.Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour,
 	HandshakeTimeout: time.Minute}
 
-// crowd is many connections in memory with one server, and their sessions.
+// crowd holds many connections in memory to one server, and their sessions.
 type crowd struct {
 	ln       *pipeListener
 	poller   *memPoller
@@ -66,8 +66,8 @@ func (c *crowd) open(t *testing.T) {
 	attach(t, c.sessions, c)
 }
 
-// attach attaches the sessions at several servers in turn; a zero session is a new one. It retries while the
-// servers refuse, and returns the number of failed attempts.
+// attach attaches the sessions at the servers of at, in turn; a zero session is a new one. It retries while
+// the servers refuse, and returns the number of failed attempts.
 func attach(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
 	t.Helper()
 	todo := make([]int, len(sessions))
@@ -102,7 +102,8 @@ func attach(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
 	return failed
 }
 
-// ask sends the same frame on each connection and waits for an answer of size bytes; 0: one frame.
+// ask sends the same frame on each connection and waits for an answer of size bytes. If size is 0, it waits
+// for one frame.
 func (c *crowd) ask(frame []byte, size int) {
 	for _, m := range c.conns {
 		m.send(frame)
@@ -112,7 +113,7 @@ func (c *crowd) ask(frame []byte, size int) {
 	}
 }
 
-// client opens a session beside the crowd.
+// client opens one more session, which does not belong to the crowd.
 func (c *crowd) client(t *testing.T) *wire.Conn {
 	t.Helper()
 	w := c.ln.dial(t)
@@ -133,7 +134,7 @@ func (l times) String() string {
 	return fmt.Sprintf("p50 %v, p99 %v, longest %v of %d", at(n/2), at(n*99/100), at(n-1), n)
 }
 
-// beside repeats op while do runs, and once more afterwards, and returns the times of op.
+// beside repeats op while do runs, and once more afterwards. It returns how long each op took.
 func beside(do, op func()) (took times) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -183,7 +184,7 @@ func newTrio(t *testing.T, n int) (rigs [3]*rig, crowds [3]*crowd) {
 	return rigs, crowds
 }
 
-// leaderOf waits for a leader and returns which of the servers it is.
+// leaderOf waits for a leader and returns its index.
 func leaderOf(t *testing.T, rigs [3]*rig) (lead int) {
 	eventually(t, "a leader", func() bool {
 		lead = slices.IndexFunc(rigs[:], func(r *rig) bool { return r.node.Status().Role == "leader" })
@@ -192,8 +193,8 @@ func leaderOf(t *testing.T, rigs [3]*rig) (lead int) {
 	return lead
 }
 
-// TestWatchesTakeLittle bounds the memory of a watch, on paths that one session watches each, and on paths
-// that all of them watch. ZLOCKD_WATCHES=10000000 measures as many.
+// TestWatchesTakeLittle bounds the memory of a watch, both if only one session watches a path and if all
+// sessions do. ZLOCKD_WATCHES=10000000 sets the number of watches.
 func TestWatchesTakeLittle(t *testing.T) {
 	n := asMany("ZLOCKD_WATCHES", 20_000)
 	sessions := min(1000, n/200)
@@ -229,7 +230,7 @@ func TestWatchesTakeLittle(t *testing.T) {
 			size := float64(heap2-heap) / float64(all)
 			t.Logf("%d sessions with %d watches each: %.0f MB, %.1f bytes a watch", sessions, each,
 				float64(heap2-heap)/1e6, size)
-			most := 150 + float64(20_000*sessions)/float64(n) // a connection keeps buffers
+			most := 150 + float64(20_000*sessions)/float64(n) // each connection keeps buffers
 			if size > most && !race.Enabled {
 				t.Errorf("a watch takes %.1f bytes", size)
 			}
@@ -237,8 +238,8 @@ func TestWatchesTakeLittle(t *testing.T) {
 	}
 }
 
-// All watchers of one node hear of its change while other clients write. ZLOCKD_SESSIONS=100000 sets the
-// number of watchers.
+// All watchers of one node get the event of its change while other clients write. ZLOCKD_SESSIONS=100000 sets
+// the number of watchers.
 func TestManyWatchersOfOneNode(t *testing.T) {
 	c := newCrowd(asMany("ZLOCKD_SESSIONS", 2000))
 	r := newRigOn(t, crowdOptions, c.ln)
@@ -293,7 +294,7 @@ func TestSessionsComeBackAfterTheLeadersDeath(t *testing.T) {
 			if err == nil {
 				return true
 			}
-			again := crowds[others[0]].ln.dial(t) // the server had no leader for long, or has none yet
+			again := crowds[others[0]].ln.dial(t) // the server may have no leader yet
 			if again.Connect(wire.NewSession(3_600_000)) == nil {
 				locker = again
 			}
@@ -319,16 +320,16 @@ func TestSessionsComeBackAfterTheLeadersDeath(t *testing.T) {
 	must.That(t, left >= n, "%d sessions left", left)
 }
 
-// memConn is the server's end of a connection that consists only of a little memory, so the test measures the
-// server. It has no deadlines.
+// memConn is the server's end of a connection that consists only of a little memory, so that the test
+// measures the server alone. It has no deadlines.
 type memConn struct {
 	toServer chan []byte
-	rest     []byte // of what was taken from it
+	rest     []byte // bytes of the last frame that the server has not read
 	closed   sync.Once
-	gone     atomic.Bool // closed by the server
+	gone     atomic.Bool // the server has closed it
 	addr     *net.TCPAddr
 	poller   *memPoller
-	slot     atomic.Int64 // of the poller, and one; 0: it is not polled
+	slot     atomic.Int64 // slot of the poller plus one; 0: it is not polled
 
 	mu       sync.Mutex
 	toClient []byte
@@ -347,7 +348,7 @@ func (c *memConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// send appends b to the bytes that the server has yet to read.
+// send appends b to the bytes that the server will read.
 func (c *memConn) send(b []byte) {
 	c.toServer <- b
 	c.poller.arrived(c)
@@ -374,11 +375,11 @@ func (c *memConn) SetDeadline(time.Time) error      { return nil }
 func (c *memConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
 
-// memPoller is a poller of memConns.
+// memPoller is a rest.Poller for memConns.
 type memPoller struct {
 	mu   sync.Mutex
 	cond sync.Cond
-	list []rest.Arrival // those from head on are untold
+	list []rest.Arrival // Wait has not returned the arrivals from head on
 	head int
 	done bool
 }
@@ -444,7 +445,7 @@ func (p *memPoller) Close() {
 	p.cond.Broadcast()
 }
 
-// take waits for a frame, or for size bytes, from the server. It returns nil if the server closes the
+// take waits for a frame, or for size bytes, from the server. It returns nil if the server has closed the
 // connection.
 func (c *memConn) take(size int) []byte {
 	for {

@@ -33,7 +33,7 @@ func (s *Server) Fill(to *report.Status, need report.Need) {
 	to.Measure("watch_memory_bytes", "Memory that watches take.", float64(watched.Bytes))
 	to.Measure("watch_memory_limit_bytes", "Memory that watches may take.",
 		float64(s.conns.Options.MaxWatchBytes))
-	to.Measure("watch_memory_largest_bytes", "Memory that the watches of one connection take, at most.",
+	to.Measure("watch_memory_largest_bytes", "Largest memory that the watches of one connection take.",
 		float64(largest))
 	to.Measure("buffer_bytes",
 		"Memory of large requests being received, and of answers and events to be sent.", float64(buffers))
@@ -42,7 +42,7 @@ func (s *Server) Fill(to *report.Status, need report.Need) {
 		float64(s.conns.Counts.AcceptErrors.Load()))
 	to.Measure("foreign_connections_total", "Connections that spoke another protocol.",
 		float64(s.conns.Counts.Foreign.Load()))
-	to.Measure("sessions_refused_total", "Clients whose session had ended.",
+	to.Measure("sessions_refused_total", "Clients refused because their session had ended.",
 		float64(s.conns.Counts.Refused.Load()))
 	to.Measure("new_sessions_refused_total", "Clients that got no session because there were too many.",
 		float64(s.conns.Counts.RefusedNew.Load()))

@@ -31,15 +31,15 @@ func (c *countingConn) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Every request, reply and byte of a client is counted once: for the server, for the connection, and for the
-// first part of the path.
+// Every request, reply and byte of a client is counted once for the server, once for the connection, and once
+// for the first part of the path.
 func TestRequestsAndBytesAreCounted(t *testing.T) {
 	r := newRig(t, options.Options{})
 	through := &countingConn{Conn: must.Get(net.Dial("tcp", r.ln.Addr().String()))(t)}
 	c := wire.New(through)
 	defer c.Close()
 	must.OK(t, c.Connect(wire.NewSession(30000)))
-	hello := through.out // a connection's own count begins behind it
+	hello := through.out // the count of the connection begins after the connect request
 	bytesOf := func(m map[string]metrics.Summary, name string) int { return int(m[name].Sum) }
 	create := wire.Create("/first", make([]byte, 1000), jute.WorldAnyone, 0)
 	call(t, c, jute.OK, jute.OpCreate, create)

@@ -43,7 +43,7 @@ func TestHoldSessions(t *testing.T) {
 		must.Get(list[i].Write(hello))(t)
 		must.Get(io.ReadFull(list[i], make([]byte, 4+36)))(t)
 	}
-	const width = 64 // so that the log has few entries for them
+	const width = 64 // goroutines that open sessions at once, so that the log needs few entries
 	var wg sync.WaitGroup
 	for w := range width {
 		wg.Go(func() {

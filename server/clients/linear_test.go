@@ -33,7 +33,7 @@ func completed(t *testing.T, what string, done <-chan error) error {
 	}
 }
 
-// pass ends the oldest request that the valve holds back with this outcome, in a batch of its own.
+// pass gives this outcome to the oldest request that the valve holds back, in a batch of its own.
 func (r *rig) pass(out *state.Outcome) {
 	v := r.valve
 	v.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// buffered is what the server's buffers hold.
+// buffered returns how many bytes the server's buffers hold.
 func (r *rig) buffered() int { return r.srv.conns.Memory.Used() }
 
 func TestUnfinishedFramesLetOthersPass(t *testing.T) {
@@ -57,8 +57,9 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	})
 }
 
-// A large frame that arrives slowly, or an answer that is read slowly, still counts as progress. Its
-// connection stays, even if others wait longer for its memory than they would for a stalled connection.
+// A large frame that arrives slowly, or a large answer that is read slowly, counts as progress. The
+// connection stays, even if other connections must wait longer for its memory than a stalled connection could
+// make them wait.
 func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 	const bound, size = 1 << 20, 900_000
 	o := options.Options{MaxBuffers: bound, MaxConnsPerAddr: -1}
@@ -93,7 +94,7 @@ func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 	})
 }
 
-// A small request needs no memory of those that large ones wait for.
+// A small request does not need the memory for which large ones wait.
 func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 	virtual(t, options.Options{MaxBuffers: 1 << 20}, func(t *testing.T, r *rig, ln *pipeListener) {
 		a, b := ln.dial(t), ln.dial(t)
@@ -117,7 +118,7 @@ func TestClientThatWaitsForMemoryIsNotSilent(t *testing.T) {
 		for range 15 {
 			c := ln.dial(t)
 			must.OK(t, c.Connect(wire.NewSession(40000)))
-			go c.WriteRaw(frame[:999_000]) // each holds up the others until the server closes it
+			go c.WriteRaw(frame[:999_000]) // each of these connections holds up the others until the server closes it
 		}
 		synctest.Wait()
 		c := ln.dial(t)
@@ -150,7 +151,7 @@ func TestLongAnswersWaitForEachOther(t *testing.T) {
 			for range 5 {
 				c := ln.dial(t)
 				must.OK(t, c.Connect(wire.NewSession(40000)))
-				go c.SendXid(1, ask.op, ask.body) // and reads nothing
+				go c.SendXid(1, ask.op, ask.body) // the client reads nothing
 			}
 			synctest.Wait()
 			used := r.buffered()
@@ -215,7 +216,7 @@ func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 	})
 }
 
-// A setWatches of any length takes no more memory than a piece of it.
+// A long setWatches takes no more memory than one of its pieces.
 func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 	o := options.Options{MaxFrame: 4 << 10, MaxBuffers: 64 << 10}
 	virtual(t, o, func(t *testing.T, r *rig, ln *pipeListener) {
@@ -272,7 +273,8 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 	})
 }
 
-// A setWatches in one piece takes no more memory than its frame, however short the paths are.
+// A setWatches that is shorter than MaxFrame takes no more memory than its frame, however short its paths
+// are.
 func TestSetWatchesIsNotDecodedAtOnce(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()

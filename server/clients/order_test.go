@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// batch appends requests with the xids 1, 2, 3… as one piece of input.
+// batch appends requests with the xids 1, 2, 3… to one buffer.
 type batch struct {
 	b   []byte
 	xid int32
@@ -64,8 +64,8 @@ func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
 	}
 }
 
-// With linearizable reads a read waits for a request that went through the log after it, which its address
-// pays for and the client does not see.
+// A linearizable read waits for a request that goes through the log after the read has come. Its address pays
+// for that request, and the client does not see it.
 func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 	r := newRig(t, options.Options{LinearizableReads: true})
 	c := r.client()
@@ -85,7 +85,7 @@ func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 	alive(t, c)
 }
 
-// A read, a ping or an auth after a stuck write waits for it. Replies to earlier requests do not wait.
+// A read, a ping or an auth after a stuck write waits for the write. Replies to earlier requests do not wait.
 func TestWhatIsAnsweredHereWaitsForPendingWrites(t *testing.T) {
 	r := newRig(t, options.Options{})
 	for _, later := range []struct {
@@ -180,7 +180,7 @@ func TestEventComesBeforeAnyReplyThatShowsTheChange(t *testing.T) {
 	must.OK(t, <-done)
 }
 
-// mzxidOf returns when the data in a reply to getData was written.
+// mzxidOf returns the zxid of the last change of the data in a reply to getData.
 func mzxidOf(t *testing.T, f wire.Frame) int64 {
 	t.Helper()
 	d := jute.NewDecoder(f.Body)
@@ -210,8 +210,8 @@ func TestRequestsBehindCloseSessionAreDropped(t *testing.T) {
 	expect.Equal(t, len(r.sessions()), 0, "sessions left")
 }
 
-// A read waits for the writes before it, and a close for all; that is order, and
-// not a server that has too much to do.
+// A read waits for the writes before it, and a close waits for all requests before it. Such waits do not
+// count as throttling.
 func TestWaitingForOnesOwnIsNotThrottling(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -246,7 +246,7 @@ func TestXidsAreEchoedWhateverTheyAre(t *testing.T) {
 		}
 	}
 	must.OK(t, c.SendXid(77, jute.OpPing, nil))
-	wantKinds(t, c, -2) // whatever the request said
+	wantKinds(t, c, -2) // the request had xid 77
 	must.OK(t, c.SendXid(78, jute.OpAuth, wire.Auth("ip", "")))
 	wantKinds(t, c, 78)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// withoutLeader returns a server that knows no leader, and how to connect to it.
+// withoutLeader returns a server that knows no leader, and a function that connects to it.
 func withoutLeader(t *testing.T, st *state.State) (s *Server, dial func() *wire.Conn) {
 	s = idle(t, options.Options{MaxSessionTimeout: 10 * time.Second})
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -44,7 +44,7 @@ func TestSessionsWithoutALeader(t *testing.T) {
 		session  int64
 		password []byte
 		zxid     int64
-		why      ends.Reason // ends.None: it has a session
+		why      ends.Reason // ends.None: the client gets a session
 	}{
 		{"a new session", true, 0, password[:], 0, ends.None},
 		{"a session for writes", false, 0, password[:], 0, ends.Serving},
@@ -85,8 +85,8 @@ func TestSessionsWithoutALeader(t *testing.T) {
 	expect.Equal(t, s.Metrics().ClosedNotServing.Load(), 3, "clients that were turned away")
 }
 
-// A read-only session reads and pings. A request that would change something is refused, and the session
-// lives on.
+// A read-only session may read and ping. A request that would change something is refused, and the session
+// stays.
 func TestRequestsWithoutALeader(t *testing.T) {
 	st := state.New("test")
 	password := [jute.PasswordSize]byte{1}
@@ -105,7 +105,7 @@ func TestRequestsWithoutALeader(t *testing.T) {
 		call(t, c, jute.NotReadOnly, jute.OpSync, wire.Path("/"))
 		call(t, c, jute.NotReadOnly, jute.OpCheck, wire.PathVersion("/", -1))
 		call(t, c, jute.NotReadOnly, jute.OpReconfig, nil)
-		if id != 0 { // it lives on where there is a leader
+		if id != 0 { // the session continues at a server with a leader
 			call(t, c, jute.NotReadOnly, jute.OpCloseSession, nil)
 			alive(t, c)
 			continue

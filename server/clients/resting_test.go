@@ -138,7 +138,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
 	r := newRig(t, options.Options{MinSessionTimeout: 2 * time.Second})
 	c := r.dial()
-	must.OK(t, c.Connect(wire.NewSession(2000))) // and does not expire before it rests
+	must.OK(t, c.Connect(wire.NewSession(2000))) // long enough to rest on a busy machine
 	alive(t, c)
 	r.asleep(1)
 	closedAfter(t, c)

@@ -16,12 +16,12 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Clients that read get all events of a change, however large, from one address and with default settings.
-// The server keeps the events once for all of them.
+// Clients that read get all events of a change, however large it is, from one address and with default
+// settings. The server keeps one copy of the events for all of them.
 func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 	for _, x := range []struct {
 		watchers, nodes int
-		conns           int // that an address may have
+		conns           int // limit of connections from the address; 0: the default
 		long            bool
 	}{
 		{20, 5_000, 0, false}, {40, 2_500, 0, true}, {20, 10_000, 0, true}, {2, 60_000, -1, true}, {2, 60_000, 0, true},
@@ -72,7 +72,7 @@ func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 	}
 }
 
-// A client that does not read is closed, however the events are kept. A reading client is not.
+// A client that does not read is closed, and a client that reads is not, however the events are kept.
 func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 	r := newRig(t, options.Options{MaxOutboxFrames: 1000})
 	owner, reads, deaf := r.client(), r.client(), r.client()
@@ -103,7 +103,7 @@ func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 			must.Get(c.Next())(t)
 		}
 		must.OK(t, c.CloseSession())
-		// However slow this machine is, the client that reads is never behind by more than one round.
+		// However slow this machine is, the client that reads lags behind by one round at most.
 		eventually(t, "the client that reads has heard of all", func() bool { return heard.Load() == 1000*rounds })
 	}
 	create(t, owner, "/end", "", 0)

@@ -14,9 +14,9 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// BenchmarkScan looks at up to 100,000 contenders and tells how long the pieces took: for so long the state
-// lock is held. That is what the thread ran, with its share of collecting garbage, and by the clock, which
-// goes on while the machine does something else.
+// BenchmarkScan looks at up to 100,000 contenders, and reports how long its pieces hold the state lock. It
+// measures each piece twice: by the processor time of the thread, which includes its share of garbage
+// collection, and by the clock, which also runs while the machine does other work.
 func BenchmarkScan(b *testing.B) {
 	for _, size := range []struct{ locks, each int }{{10_000, 3}, {33_000, 3}, {1, 100_000}} {
 		b.Run(fmt.Sprintf("%dx%d", size.locks, size.each), func(b *testing.B) {

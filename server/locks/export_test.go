@@ -1,16 +1,16 @@
 package locks
 
-// What a reader may do under one hold of the state lock.
+// Limits of the work under one hold of the state lock.
 const (
 	NodesAtOnce    = pieceSize
 	ChildrenAtOnce = childrenAtOnce
 	PathBytes      = pathBytes
 )
 
-// Keep lets a scan keep no more contenders than most.
+// Keep sets the number of contenders that a scan may keep.
 func (s *Scan) Keep(most int) { s.room = most }
 
-// KeepPaths lets a scan keep no more bytes of paths than most.
+// KeepPaths sets the number of bytes of paths that a scan may keep.
 func (s *Scan) KeepPaths(most int) { s.paths = most }
 
 // Groups returns the directories that have contenders.

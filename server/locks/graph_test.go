@@ -27,8 +27,8 @@ func TestDeadlock(t *testing.T) {
 	f := newForest(t)
 	f.hold("/a", 1, 2)
 	f.hold("/b", 2, 3)
-	f.hold("/c", 3, 9, 1) // 1 waits behind 9, who waits for 3
-	f.hold("/d", 4, 5, 4) // 4 waits behind itself and 5: threads
+	f.hold("/c", 3, 9, 1) // session 1 waits behind session 9, and session 9 waits for session 3
+	f.hold("/d", 4, 5, 4) // session 4 waits behind itself and session 5: it has several threads
 	f.hold("/e", 6, 6)
 	g := waits.Graph(f.scan())
 	must.Equal(t, len(g.Cycles), 2, "cycles %+v", g.Cycles)
@@ -44,7 +44,7 @@ func TestDeadlock(t *testing.T) {
 	expect.Equal(t, in[4], in[5], "in[4]")
 	expect.Equal(t, in[6], 0, "in[6]")
 	expect.Equal(t, len(g.Cycles[in[1]-1].Paths), 3, "paths %v", g.Cycles[in[1]-1].Paths)
-	f.remove(fmt.Sprintf("/c/%s", f.at("/c").Waiters[1].Node)) // 1 gives up
+	f.remove(fmt.Sprintf("/c/%s", f.at("/c").Waiters[1].Node)) // session 1 gives up
 	expect.Equal(t, len(waits.Graph(f.scan()).Cycles), 1, "cycles are left")
 }
 
@@ -59,7 +59,7 @@ func TestReadersAreAllWaitedFor(t *testing.T) {
 	expect.Equal(t, len(g.Cycles), 1, "cycles %+v", g.Cycles)
 }
 
-// A semaphore is no part of a deadlock while one of its holders can go on.
+// A semaphore is not part of a deadlock while one of its holders can continue.
 func TestSemaphoreNeedsOnePermit(t *testing.T) {
 	f := newForest(t)
 	f.build(`
@@ -125,7 +125,8 @@ func TestCyclesAreThoseThatReach(t *testing.T) {
 	}
 }
 
-// A session that watches a node without standing in a queue is in no cycle: it may wait, or look on.
+// A session that only watches a node, without a contender in the queue, is in no cycle: it may not be waiting
+// at all.
 func TestOnlookersAreInNoCycle(t *testing.T) {
 	f := newForest(t)
 	f.eph(1, "/master")
@@ -179,7 +180,7 @@ func TestDirectoriesOfALockShareAPiece(t *testing.T) {
 	expect.That(t, steps >= 2, "%d nodes were looked at in one piece", 2*each)
 }
 
-// A holder of a permit that waits for any other permit waits for itself: it can give its own back.
+// A holder of a permit that waits for a second permit is in no deadlock: it can give its own permit back.
 func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 	f := newForest(t)
 	f.build(`
@@ -206,9 +207,9 @@ func (f *forest) crowd(root string, nlocks, each int) {
 	}
 }
 
-// How much is read under one hold of the state lock does not depend on how much there is, and no memory is
-// allocated, which could wait for the garbage collector. So a hold is short; docs/lock-view.md says how
-// short.
+// The number of nodes that are read under one hold of the state lock does not depend on the size of the tree.
+// No memory is allocated, because an allocation could wait for the garbage collector. So a hold is short;
+// docs/lock-view.md says how short.
 func TestAHoldOfTheLockIsShort(t *testing.T) {
 	long := "/" + strings.Repeat("d", 30_000) + "/" + strings.Repeat("e", 30_000)
 	deep := strings.Repeat("/d", 1000)
@@ -266,7 +267,7 @@ func allocations(f func()) uint64 {
 	return after.Mallocs - before.Mallocs
 }
 
-// FuzzNames gives nodes any names. Each contender is shown once.
+// FuzzNames: whatever names nodes have, each contender is shown once.
 func FuzzNames(f *testing.F) {
 	for _, s := range []string{"lock-0000000001", "x-1-0000000001", "<script>-0000000001",
 		"lock\u202e0000000001", "h-" + z1 + "-W", "q-" + z1 + "-R--000000001", "\xff\xfe0000000009",

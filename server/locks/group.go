@@ -32,7 +32,7 @@ func (g *group) add(e *recipe.Node, by *turns.Sorter) {
 	}
 }
 
-// trim drops all contenders except the first.
+// trim drops all contenders except the first ShownPerLock.
 func (g *group) trim(by *turns.Sorter) {
 	by.Sort(&g.Dir)
 	if len(g.Nodes) > ShownPerLock {

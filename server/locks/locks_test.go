@@ -111,8 +111,8 @@ func (f *forest) at(path string) recipe.Queue {
 	return q
 }
 
-// short describes a queue in one line: kind, layouts, holders, waiters with those they wait for, and members.
-// Sessions stand for nodes.
+// short describes a queue in one line: kind, layouts, holders, waiters and their blockers, and members. Each
+// node is shown as its session.
 func short(q recipe.Queue) string {
 	by := map[string]recipe.Session{}
 	for _, l := range [][]recipe.Entry{q.Waiters, q.Holders} {
@@ -145,7 +145,7 @@ const (
 		"0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d03"
 	h1, h2, h3 = "f65a711639a74cab9e5222dd97208501", "f65a711639a74cab9e5222dd97208502",
 		"f65a711639a74cab9e5222dd97208503"
-	z1, z2 = "01000000-0000-8001-8fff-4e5a7a0c1d01", "01000000-0000-8001-8fff-4e5a7a0c1d02" // ours: version 8
+	z1, z2 = "01000000-0000-8001-8fff-4e5a7a0c1d01", "01000000-0000-8001-8fff-4e5a7a0c1d02" // zlock's: version 8
 )
 
 // recipes lists the nodes that each recipe makes. A line "SESSION NAME" is an ephemeral node, "dir NAME" a
@@ -337,8 +337,8 @@ func (f *forest) build(lines string) {
 	}
 }
 
-// Each recipe is recognized: its holder, its order, and who waits for whom. All locks together and a single
-// lock give the same answer.
+// For each recipe, the holders, the order of the waiters and their blockers are recognized. A scan of all
+// locks and a look at one lock give the same result.
 func TestEveryRecipeIsRecognised(t *testing.T) {
 	for _, r := range recipes {
 		t.Run(r.name, func(t *testing.T) {
@@ -362,13 +362,13 @@ func TestEveryRecipeIsRecognised(t *testing.T) {
 	}
 }
 
-// Directories without ephemeral contenders are not locks, nor are members of groups.
+// A directory without ephemeral contenders is not a lock, and a group of members is not a lock.
 func TestWhatIsNoLock(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/k/lock", "/seq/lock-0000000000", "/sem/locks", "/sem/leases")
 	f.eph(1, "/brokers/ids/1")
 	f.eph(2, "/brokers/ids/2")
-	f.watches[3] = []string{"/brokers/ids/1", "/brokers/ids/2"} // the controller's
+	f.watches[3] = []string{"/brokers/ids/1", "/brokers/ids/2"} // the watches of Kafka's controller
 	f.eph(4, "/services/web/"+u1)
 	expect.Equal(t, len(f.scan()), 0, "found")
 	q := f.at("/k")
@@ -395,7 +395,7 @@ func TestDirectoryNamedLeases(t *testing.T) {
 	expect.Equal(t, f.at("/cars/leases").Kind, recipe.KindLock, "looked at alone")
 }
 
-// The node of a semaphore holds its number of permits, whichever of its directories has contenders.
+// The number of permits is read from the semaphore's node, whichever of its directories has contenders.
 func TestLimitOfASemaphore(t *testing.T) {
 	for _, below := range []string{"/leases/" + u1 + "-lease-0000000001", "/locks/" + u1 + "-lock-0000000001"} {
 		f := newForest(t)
@@ -410,7 +410,8 @@ func TestLimitOfASemaphore(t *testing.T) {
 	}
 }
 
-// The same name beside a node that is not kazoo's semaphore does not make one.
+// A directory with the name of a queue of kazoo's semaphore is a plain lock if the node beside it is not a
+// semaphore of kazoo.
 func TestDirectoryNamedLikeAQueue(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/app/it")
@@ -536,7 +537,8 @@ func TestAFreeLockTellsTheNextNumber(t *testing.T) {
 	expect.Equal(t, f.at("/free").Next, 3, "the next number")
 }
 
-// A crowd is cut when it is twice as large as what is shown. Contenders after the cut are not kept again.
+// When a group has twice as many contenders as are shown, the rest is dropped. Contenders that come after
+// these are not kept later.
 func TestACrowdIsCut(t *testing.T) {
 	for n, most := range map[int]int{2*locks.ShownPerLock - 1: 2*locks.ShownPerLock - 1,
 		2 * locks.ShownPerLock: locks.ShownPerLock, locks.ShownPerLock * 5 / 2: locks.ShownPerLock} {
@@ -560,7 +562,7 @@ func TestShortNameInACrowd(t *testing.T) {
 	f.dirs("/big")
 	for i := range 4 * locks.ShownPerLock {
 		f.node(1, fmt.Sprintf("/big/lock-%010d", i), "", 1, jute.WorldAnyone)
-		if i%100 == 0 { // wherever they are met
+		if i%100 == 0 { // short names among all the others
 			f.node(1, fmt.Sprintf("/big/x%d", i), "", 1, jute.WorldAnyone)
 		}
 	}
@@ -573,7 +575,7 @@ func TestShortNameInACrowd(t *testing.T) {
 	f.at("/big")
 }
 
-// TestLocksAnywhere: below the root and far down.
+// Locks are found directly below the root and in very deep directories.
 func TestLocksAnywhere(t *testing.T) {
 	f := newForest(t)
 	f.eph(1, "/lock-0000000000")

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The process shows itself in ZooKeeper's words, and nothing of Java's.
+// The environment has ZooKeeper's keys, but no values of a Java runtime.
 func TestProcessDescribesItself(t *testing.T) {
 	env, keys := map[string]string{}, []string{}
 	for _, p := range Environment() {

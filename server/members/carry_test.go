@@ -19,17 +19,17 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// fakeNode is server 1 of a cluster of 1, 2 and 3, which leads.
+// fakeNode is server 1, the leader, of a cluster of servers 1, 2 and 3.
 type fakeNode struct {
 	id      uint32
 	version int64
 	now     Config
 	there   map[string]bool // addresses of servers that answer
-	follow  map[string]bool // and that follow
+	follow  map[string]bool // addresses of servers that follow the leader
 	refuse  map[string]error
 	before  map[string]func() // what another operator does just before a change
 	made    []string
-	mu      sync.Mutex // guards the next fields: servers are asked in parallel
+	mu      sync.Mutex // guards the fields below, because servers are asked in parallel
 	asked   []string
 }
 
@@ -93,8 +93,8 @@ func (n *fakeNode) ChangeMember(_ context.Context, c change.Change) error {
 	return nil
 }
 
-// A wish becomes changes of one server each. If a change fails, the earlier ones are taken back, or the
-// answer says that the result is unknown.
+// A wish becomes changes of one server each. If a change fails, the earlier changes are undone, or the answer
+// says that the result is unknown.
 func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
 	const four = "server.4=h4:2888:3888;2181"
 	unsafe := status.Errorf(status.Unsafe, "no majority")
@@ -162,15 +162,15 @@ func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
 	}
 }
 
-// A change that fails on its way takes back only its own work. A server that another operator has added in
-// this time stays.
+// A wish that fails half way undoes only its own changes. A server that another operator has added in this
+// time stays.
 func TestServerOfAnotherOperatorStays(t *testing.T) {
 	const joining = "server.4=h4:2888:3888;2181,server.5=h5:2888:3888;2181"
 	broken := errors.New("the link broke")
 	for name, c := range map[string]struct {
 		id   uint32 // the server that the other operator adds
 		addr string
-		at   string // the change before which that happens
+		at   string // the change before which the other operator adds the server
 		late bool   // the joining servers cannot be promoted
 		code status.Code
 		made string
@@ -207,8 +207,8 @@ func TestServerOfAnotherOperatorStays(t *testing.T) {
 	}
 }
 
-// Voters that follow count in a new configuration, and joining servers that answer. Only members are asked
-// whether they follow.
+// The majority of a new configuration counts voters that follow, and joining servers that answer. Only
+// members are asked whether they follow.
 func TestWhoCountsInANewConfiguration(t *testing.T) {
 	n := newFakeNode()
 	n.there["h4:2888"] = true

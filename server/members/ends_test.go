@@ -15,13 +15,13 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// trouble is a cluster in which calls of one kind fail after a number of them.
+// trouble is a cluster in which calls of one kind fail after a number of calls have succeeded.
 type trouble struct {
 	*fakeCluster
 	kind  string // "members", "probe", or the operation of a change
 	after int    // calls that succeed
 	err   error
-	deaf  bool // it accepts to hand leadership over, and does not
+	deaf  bool // the leader accepts a request to hand the leadership over, but keeps it
 }
 
 func (c *trouble) fails(kind string) error {
@@ -58,7 +58,7 @@ func (c *trouble) ChangeMember(ctx context.Context, m change.Change) error {
 	return c.fakeCluster.ChangeMember(ctx, m)
 }
 
-// A job whose request fails for good ends with the error, and does nothing more.
+// A job ends with the error of the first request that fails permanently, and does nothing more.
 func TestJobsEndWithTheirErrors(t *testing.T) {
 	final := errors.New("the disk is full")
 	type job = status.Job
@@ -67,7 +67,7 @@ func TestJobsEndWithTheirErrors(t *testing.T) {
 		job   job
 		kind  string
 		after int
-		said  string // beside the error
+		said  string // what follows the final error in the job's error
 		got   string
 	}{
 		{job{Op: "replace", ID: 3, Addr: "moved:2888"}, "move", 0, "", ""},
@@ -106,7 +106,7 @@ func TestJobsEndWithTheirErrors(t *testing.T) {
 	}
 }
 
-// A job that waits ends with its caller's context, or when its patience passes without progress.
+// A waiting job ends when its caller's context ends, or when there is no progress during its patience.
 func TestWaitingJobsEnd(t *testing.T) {
 	const patience = 3 * time.Second
 	no := status.Errorf(status.NoLeader, "no leader")
@@ -117,7 +117,7 @@ func TestWaitingJobsEnd(t *testing.T) {
 		job     job
 		prepare func(*trouble)
 		told    string // a part of the last step while it waits
-		err     string // once its patience is over
+		err     string // the error when its patience is over
 	}{
 		{"no leader", job{Op: "remove", ID: 3}, func(c *trouble) { c.kind, c.err = "remove", no },
 			"waiting: no leader", "no leader"},
@@ -201,8 +201,8 @@ func TestSlowProgressIsProgress(t *testing.T) {
 	})
 }
 
-// A snapshot that is sent again and again is not progress, with or without pauses. A snapshot that is applied
-// is.
+// A snapshot that is sent again and again is not progress, with or without pauses. A snapshot that the member
+// applies is progress.
 func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
 	const size = 30 << 20
 	for name, c := range map[string]struct {
@@ -255,8 +255,8 @@ func TestMemberThatIsTakenOutIsNotWaitedFor(t *testing.T) {
 	expect.That(t, status.Of(err) == status.NotMember, "%v", err)
 }
 
-// The rate is that of the last full seconds. It is reported from the second measurement on, and from one a
-// second on.
+// The rate covers the last seconds. It is reported after two measurements, and only if it is at least one per
+// second.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r rate
@@ -275,9 +275,9 @@ func TestRates(t *testing.T) {
 			{time.Second, 601, 3, " (1 bytes/s, 3s to go)"},
 			{2 * time.Second, 602, 3, ""},
 			{time.Second, 602 + 20<<10, 10 << 10, " (20 KiB/s, 0s to go)"},
-			{time.Second, 0, 10, ""}, // begins again
+			{time.Second, 0, 10, ""}, // the count begins again
 			{time.Second, 300, 300, " (300 bytes/s, 1s to go)"},
-			{0, 100, 10, ""}, // and again at once
+			{0, 100, 10, ""}, // the count begins again at once
 		} {
 			time.Sleep(c.wait)
 			expect.Equal(t, r.of(c.count, c.left, byteCount), c.want, "at %d", c.count)

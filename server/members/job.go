@@ -183,7 +183,7 @@ func (j *job) answers(addr string) (found *status.Found, err error) {
 			return nil, err
 		case found.Heard != nil:
 			if found.At != "" && found.At != addr {
-				j.show("", "server %d says that it is at %s; the members are told that address once it is reached there",
+				j.show("", "server %d reports the address %s; the members use that address once the server answers there",
 					j.ID, found.At)
 			}
 			j.progress()
@@ -301,7 +301,7 @@ func (j *job) note(m *status.Member) {
 	}
 	if j.begun > mostSnapshots {
 		j.problem = fmt.Sprintf("it was sent %d snapshots and applied none. Its log says why: its disk may be "+
-			"full, or its connection to the leader break", j.begun)
+			"full, or its connection to the leader may break", j.begun)
 	}
 }
 

@@ -15,18 +15,19 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// fakeCluster is a cluster of 2, which leads, 3, and 10 without a vote. Changes take their time in it.
+// fakeCluster is a cluster of three servers: 2 leads, 3 votes, and 10 has no vote. A server that joins needs
+// some time to catch up.
 type fakeCluster struct {
 	members  map[uint32]*status.Member
 	leader   uint32
-	answers  map[string]int    // at addresses: in so many tries from now
+	answers  map[string]int    // by address: how many tries fail before the server answers
 	known    map[string]bool   // addresses where the member's own directory is
-	at       map[string]string // where the server at an address says that it is, if not there
-	stumble  int               // changes that end with the leader
-	lost     int               // changes that are made, and whose answer is lost
-	notReady int               // promotions that come too early
-	behind   uint64            // entries that a server which joins lags; 0: 5000
-	mute     bool              // servers do not say where they are
+	at       map[string]string // by address: the different address that the server there reports
+	stumble  int               // how many changes fail because there is no leader
+	lost     int               // how many changes are made although their answers are lost
+	notReady int               // how many promotions are refused because they come too early
+	behind   uint64            // how many entries a joining server lags; 0: 5000
+	mute     bool              // servers do not report their addresses
 	joined   func()            // runs when a server has joined, if not nil
 	got      []string
 }
@@ -41,7 +42,7 @@ func newFakeCluster() *fakeCluster {
 	return f
 }
 
-// Members implements Cluster. A member that is behind gets further each time.
+// Members implements Cluster. With each call, a member that lags catches up a little.
 func (f *fakeCluster) Members(context.Context) (*status.Members, error) {
 	list := &status.Members{Leader: f.leader, Members: map[uint32]status.Member{}}
 	for id, m := range f.members {
@@ -58,7 +59,7 @@ func (f *fakeCluster) Members(context.Context) (*status.Members, error) {
 // Probe implements Cluster.
 func (f *fakeCluster) Probe(_ context.Context, id uint32, addr string) (*status.Found, error) {
 	if addr == "wrong:2888" {
-		return nil, fmt.Errorf("server %d cannot be what answers at %s: this is server 5", id, addr)
+		return nil, fmt.Errorf("the server at %s cannot become server %d: this is server 5", addr, id)
 	}
 	found := &status.Found{At: cmp.Or(f.at[addr], addr), Known: f.known[addr], Progress: status.Progress{
 		Waits: "connection refused"}}
@@ -138,12 +139,12 @@ func TestJobsGoOnToTheirEnd(t *testing.T) {
 		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.notReady = 2 }, "server 4 votes", "",
 			"add 4 h4:2888, promote 4"},
 		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.at["h4:2888"] = "h5:2888" },
-			"server 4 says that it is at h5:2888; the members", "", "add 4 h4:2888, promote 4"},
+			"server 4 reports the address h5:2888; the members", "", "add 4 h4:2888, promote 4"},
 		{job{Op: "add", ID: 4, Addr: "h4:2888", NoVote: true}, nil, "server 4 follows; it has no vote", "",
 			"add 4 h4:2888"},
 		{job{Op: "add", ID: 10, Addr: "h10:2888"}, nil, "server 10 votes", "", "promote 10"},
 		{job{Op: "add", ID: 4, Addr: "wrong:2888"}, nil, "",
-			"server 4 cannot be what answers at wrong:2888: this is server 5", ""},
+			"the server at wrong:2888 cannot become server 4: this is server 5", ""},
 		{job{Op: "add", ID: 4, Addr: "h3:2888"}, nil, "",
 			"server 3 is at h3:2888; two members cannot have one address", ""},
 		{job{Op: "add", ID: 3, Addr: "h3:2888"}, nil, "", "server 3 is a member already, at h3:2888", ""},
@@ -205,7 +206,7 @@ func TestJobsGoOnToTheirEnd(t *testing.T) {
 	}
 }
 
-// A job whose caller is gone stops where it stands.
+// A job stops at its present step when its caller's context ends.
 func TestJobEndsWithItsCaller(t *testing.T) {
 	f := newFakeCluster()
 	f.answers["h4:2888"] = 1000
@@ -215,8 +216,8 @@ func TestJobEndsWithItsCaller(t *testing.T) {
 	expect.That(t, len(f.got) <= 0, "%v, changed %v", err, f.got)
 }
 
-// A replacement continues from the rest that it reported, whichever step lost the server that ran it. The
-// rest remembers what the members no longer show: the address of the new server, and whether it votes.
+// A replacement that stops after any step continues with the job in Step.Rest. This job has what the list of
+// members no longer shows: the address of the new server, and whether it votes.
 func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
 	for id, want := range map[uint32]string{3: "remove 3, add 3 h3:2888, promote 3",
 		10: "remove 10, add 10 h10:2888"} {

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// steps runs a job and returns all its steps, each with the time since the begin of the job and its kind,
-// and then its error, one a line.
+// steps runs a job and returns its steps and its error, one per line. Each line has the time since the job
+// began, and the kind of the step.
 func steps(t *testing.T, c Cluster, j status.Job) string {
 	var b strings.Builder
 	began := time.Now()
@@ -24,7 +24,7 @@ func steps(t *testing.T, c Cluster, j status.Job) string {
 	return b.String()
 }
 
-// A job tells its steps, no others, and at once.
+// A job reports exactly its steps, each of them at once.
 func TestStepsOfJobs(t *testing.T) {
 	type job = status.Job
 	add, replace := job{Op: "add", ID: 4, Addr: "h4:2888"}, job{Op: "replace", ID: 3, Addr: "h4:2888"}
@@ -51,7 +51,7 @@ func TestStepsOfJobs(t *testing.T) {
 				"400ms follows: server 4 follows, 0 entries, 0 bytes behind\n" +
 				"400ms votes: server 4 votes\n400ms end: <nil>\n"},
 		{"add a server of another address", add, func(f *fakeCluster) { f.at["h4:2888"], f.behind = "h5:2888", 2500 },
-			"0s : server 4 says that it is at h5:2888; the members are told that address once it is reached there\n" +
+			"0s : server 4 reports the address h5:2888; the members use that address once the server answers there\n" +
 				"0s member: server 4 is a member without a vote\n" +
 				"0s follows: server 4 follows, 0 entries, 0 bytes behind\n0s votes: server 4 votes\n0s end: <nil>\n"},
 		{"add again", job{Op: "add", ID: 10, Addr: "h10:2888"}, nil,
@@ -98,7 +98,7 @@ func TestStepsOfJobs(t *testing.T) {
 	}
 }
 
-// A member votes that is a little behind, and a job tells what a member that is further behind does.
+// A member that lags a little gets its vote. For a member that lags more, the job reports what it does.
 func TestStepsOfMembersThatAreBehind(t *testing.T) {
 	const far = status.EnoughToVote + 1
 	for _, tc := range []struct {
@@ -124,7 +124,7 @@ func TestStepsOfMembersThatAreBehind(t *testing.T) {
 	}
 }
 
-// stillCluster is a cluster in which a member that is behind stays so.
+// stillCluster is a cluster in which a member that lags never catches up.
 type stillCluster struct{ *fakeCluster }
 
 // Members implements Cluster.
@@ -136,7 +136,7 @@ func (c *stillCluster) Members(context.Context) (*status.Members, error) {
 	return list, nil
 }
 
-// leaderless is a cluster that fails requests of one kind for a time, as no server leads.
+// leaderless is a cluster that refuses requests of one kind for a time, because no server leads.
 type leaderless struct {
 	*fakeCluster
 	kind  string
@@ -164,7 +164,7 @@ func (c *leaderless) ChangeMember(ctx context.Context, m change.Change) error {
 	return c.fakeCluster.ChangeMember(ctx, m)
 }
 
-// Each step that a job reaches is progress, and the job waits its whole patience for the next one.
+// Each step of a job is progress: the job waits its whole patience for the next step.
 func TestEachStepHasItsWholePatience(t *testing.T) {
 	const patience = 3000 // ms
 	for _, tc := range []struct {

@@ -36,7 +36,7 @@ type Node interface {
 }
 
 // ErrUnknown says that the result of a wish is unknown.
-var ErrUnknown = errors.New("its outcome is not known")
+var ErrUnknown = errors.New("the outcome is not known")
 
 // Carry carries out a wish. Raft changes one server at a time, so a wish about several servers takes several
 // raft configurations. Clients see only the last. The parameter least is the smallest allowed number of
@@ -179,7 +179,7 @@ func (t *transition) carryOut(ctx context.Context, patience time.Duration) error
 		}
 	}
 	if !t.published() {
-		return fmt.Errorf("%w: it is not published here", ErrUnknown)
+		return fmt.Errorf("%w: this server does not show the new members yet", ErrUnknown)
 	}
 	return nil
 }

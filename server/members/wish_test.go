@@ -17,7 +17,7 @@ server.2=h2:2888:2889:participant;h2:2181
 server.3=h3:2888:2889:participant;h3:2181
 version=10000002a`
 
-// The answers are those of a ZooKeeper 3.8 to the super user, as far as a server can say without the others.
+// For these wishes, goal returns what ZooKeeper 3.8 answers to the super user before it asks other servers.
 func TestReconfigPlans(t *testing.T) {
 	const four = "server.4=h4:2888:3888;2181"
 	joining := func(s string) Wish { return Wish{Version: -1, Joining: s} }
@@ -104,7 +104,7 @@ func TestWhatIsImpossibleHere(t *testing.T) {
 		{"server.999=h4:2888:3888;2181", false},
 		{"server.4=h4:0:3888;2181", false},
 		{"server.4=127.0.0.1:1:3888;2181,server.5=127.0.0.1:1:3888;2181", false},
-		{"server.3=h9:2888:3888;2181", false}, // it runs where it is
+		{"server.3=h9:2888:3888;2181", false}, // server 3 runs at its old address
 		{"server.2=h9:2888:3888;2181", true},
 	} {
 		to, err := from.next(&Wish{Version: -1, Joining: tc.line})
@@ -114,8 +114,8 @@ func TestWhatIsImpossibleHere(t *testing.T) {
 	}
 }
 
-// After each of raft's changes a majority of its voters follows, whichever members run, if a majority did
-// before and would do afterwards. The final result is what was asked for.
+// If a majority of the old voters and a majority of the new voters run, then a majority of raft's voters runs
+// after each change. The final configuration is the wanted one.
 func TestEveryStepLeavesAMajority(t *testing.T) {
 	n, all := 5, 243
 	if testing.Short() {

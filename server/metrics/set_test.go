@@ -109,7 +109,7 @@ func TestObservingDoesNotAllocate(t *testing.T) {
 	expect.Equal(t, n, 0, "allocations")
 }
 
-// A long name is not kept, and takes no name's place.
+// A long name is not kept, and does not use up one of the maxNamespaces places.
 func TestLongNamespacesAreCountedTogether(t *testing.T) {
 	var n Namespaces
 	long := "/" + strings.Repeat("x", maxNamespace+1)
@@ -142,7 +142,7 @@ func TestNamespacesAreBounded(t *testing.T) {
 	if expect.Equal(t, len(got), maxNamespaces, "length of got %v", got) {
 		expect.Equal(t, got[otherNamespaces].Count, 1000-maxNamespaces+1, "count")
 	}
-	// A reset gives the names' places back.
+	// A reset frees the places of all names.
 	n.Reset()
 	expect.Equal(t, len(n.Values(at)), 0, "names behind a reset")
 	n.Observe("/fresh/x", 7)

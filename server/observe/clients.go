@@ -45,9 +45,9 @@ func (c *Clients) Begin(op jute.OpCode, body []byte) *Request {
 	return &Request{Op: op, Body: body}
 }
 
-// Followed passes a request to the function that Init got: before the answer leaves, or when a request was
-// carried out whose connection has ended. Perhaps it runs under the state lock, so that function must not
-// block. The request's slices are valid only during the call.
+// Followed passes a request to the function that Init got. It does so before the answer is sent or, if the
+// connection has ended, after the request was carried out. The function may run under the state lock, so it
+// must not block. The request's slices are valid only during the call.
 func (c *Clients) Followed(r *Request) { c.follow(r) }
 
 // ConnEnded counts a connection that had a session.

@@ -27,8 +27,8 @@ func WithoutData(op jute.OpCode, body []byte) []byte {
 	return append(kept, body[end:]...)
 }
 
-// partsWithoutData copies a multi without the data in its operations. What follows an operation that cannot be
-// read is kept unchanged, so the copy is refused as the request is.
+// partsWithoutData copies a multi without the data in its operations. If an operation cannot be read, the
+// rest of the body is kept unchanged. So the copy is refused in the same way as the request.
 func partsWithoutData(body []byte) (kept []byte) {
 	var r jute.CreateRequest
 	from := 0
@@ -56,8 +56,8 @@ func partsWithoutData(body []byte) (kept []byte) {
 	}
 }
 
-// after returns the end of the text that begins at a place of a body. It returns -1 if the body is too short, or
-// if the text has a length that no text can have.
+// after returns the offset of the end of a text in a body. The text begins at the offset at. The result is
+// -1 if the body is too short, or if the length of the text is impossible.
 func after(body []byte, at int) int {
 	if at < 0 || len(body)-at < 4 {
 		return -1

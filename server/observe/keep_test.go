@@ -36,7 +36,7 @@ func TestLogsKeepNoData(t *testing.T) {
 	for n := range len(whole) { // a body that ends early is kept unchanged, and refused as before
 		_ = WithoutData(jute.OpSetData, whole[:n])
 	}
-	for _, at := range []int{0, 6} { // a length of the path or of the data that is impossible stays so
+	for _, at := range []int{0, 6} { // an impossible length of the path or of the data is kept
 		broken := bytes.Clone(whole)
 		binary.BigEndian.PutUint32(broken[at:], 0xff61ffff)
 		d = jute.NewDecoder(WithoutData(jute.OpSetData, broken))
@@ -47,7 +47,8 @@ func TestLogsKeepNoData(t *testing.T) {
 	expect.Equal(t, string(WithoutData(jute.OpDelete, path)), string(path), "a delete is kept")
 }
 
-// Of a multi, too, logs keep no data. What they keep is read as the whole multi is, wherever it is damaged.
+// Logs keep no data of a multi either. The kept copy is read like the whole multi, wherever the multi is
+// damaged.
 func TestLogsKeepNoDataOfMultis(t *testing.T) {
 	data := make([]byte, 100_000)
 	read := func(body []byte) (text string) {

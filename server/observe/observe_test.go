@@ -55,7 +55,7 @@ func TestNamesAreBounded(t *testing.T) {
 	expect.Equal(t, len(r.Counts(time.Second)), maxNames, "names")
 }
 
-// A count is known for one more window, and no longer.
+// A count is shown until the end of the window after its own, and no longer.
 func TestCountsAreOfTheLastMinutes(t *testing.T) {
 	var r recent
 	r.Add("a", Count{2, 10}, 0)
@@ -64,8 +64,8 @@ func TestCountsAreOfTheLastMinutes(t *testing.T) {
 	expect.Equal(t, len(r.Counts(4*window)), 0, "names after a window without a request")
 }
 
-// A slow request is logged with its operation, session and address: ten in a second, and the number of the
-// others.
+// Up to ten slow requests a second are logged with operation, session and address. The others are only
+// counted.
 func TestSlowRequestsAreLogged(t *testing.T) {
 	var text strings.Builder
 	s := &Slow{Bound: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&text, nil))}
@@ -191,7 +191,8 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	expect.That(t, !oldest, "the oldest refusal is known")
 }
 
-// The size of a reply counts when it is written: for each write the least, the greatest and the last.
+// The sizes of replies count when they are written: for each write, the smallest, the largest and the last
+// size.
 func TestSizesOfReplies(t *testing.T) {
 	var s Conn
 	var m metrics.Set
@@ -229,7 +230,7 @@ func TestCountsOfAConnection(t *testing.T) {
 	expect.Equal(t, shown(7), first, "after one")
 	expect.Equal(t, shown(0), report.Conn{Received: 5, Sent: 2, BytesOut: 50}, "without a session")
 
-	c.Last(-2, jute.OpPing, 101) // pings have no number of their own
+	c.Last(-2, jute.OpPing, 101) // all pings have the xid -2, which is not recorded
 	c.Took(3, time.Millisecond, 2*time.Second)
 	c.Took(1, 2*time.Millisecond, 3*time.Second)
 	c.Wrote(1, 20, &m)
@@ -319,8 +320,8 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 		expect.List(t, e.Paths, want)
 		expect.Equal(t, m.SessionsExpired.Load(), 1, "expired")
 
-		// A client that this server heard from is described by that. An older end of its connection is
-		// forgotten.
+		// If the client was connected to this server, the description says how long it was silent. The end of an
+		// older connection is forgotten.
 		c.SessionEnded(&state.Ending{Session: session.Session{ID: 2}, Cause: state.EndClosed, Zxid: 6}, 0)
 		e = c.EndedSince(5)[0]
 		expect.Equal(t, e.Silent, 11*time.Second, "silent")
@@ -333,7 +334,7 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 	})
 }
 
-// A server that does not serve counts as down from its first report of that until it serves again.
+// A server counts as down from its first report that it does not serve until it serves again.
 func TestDownTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Clients
@@ -366,7 +367,7 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	expect.That(t, maps.Equal(got, map[string]Count{"10.0.0.1": {3, 30}, "10.0.0.2": {3, 30}}), "%v", got)
 }
 
-// Names and windows count up to their limits, and at the limits.
+// A name of the greatest length, and the last name for which a window has room, are counted.
 func TestBoundsOfRecentCounts(t *testing.T) {
 	var r recent
 	longest := strings.Repeat("x", maxName)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// recent counts requests and bytes under names in the last minute or two.
+// recent counts the requests and bytes of each name in the last minute or two.
 type recent struct {
 	mu     sync.Mutex
 	began  time.Duration
@@ -19,12 +19,13 @@ type Count struct{ Requests, Bytes int64 }
 
 const (
 	window   = time.Minute
-	maxNames = 2000 // how many names a window has at most
-	maxName  = 256  // how many bytes a name has at most
+	maxNames = 2000 // the limit of names in a window
+	maxName  = 256  // the limit of bytes in a name
 )
 
-// Add counts under a name at the time now. It does not count long names, and no further names when the window
-// has maxNames. The caller may reuse the memory of name, so Add must not store name itself in the map.
+// Add adds c to the counts of a name at the time now. It ignores a name that is too long, and a new name if
+// the window already has maxNames names. The caller may reuse the memory of name, so Add must not store name
+// itself in the map.
 func (r *recent) Add(name string, c Count, now time.Duration) {
 	if name == "" || len(name) > maxName {
 		return

@@ -95,8 +95,8 @@ func (s *Slow) Status(to *report.Status) {
 		h.Count += t.counts[len(bounds)].Load()
 		h.Sum = time.Duration(t.sum.Load()).Seconds()
 		to.Extra = append(to.Extra, report.Sample{Name: "request_stage_seconds", Histogram: &h,
-			Help: "Time of requests by stage, with --slow-request: waited for earlier requests, " +
-				"logged by a majority, applied and answered; carried out and answered without the log.",
+			Help: "Time of requests by stage, with --slow-request. A write waited for earlier requests, was " +
+				"logged by a majority, and was applied. Another request waited and was carried out.",
 			Labels: []report.Pair{{Key: "stage", Value: stage}}})
 	}
 }

@@ -63,9 +63,9 @@ func (f *File) addOption(word string, module *string) error {
 	switch {
 	case !isOption && strings.HasSuffix(word, "LoginModule"):
 		if !strings.HasSuffix(word, moduleDigest) && !strings.HasSuffix(word, moduleKerberos) {
-			return fmt.Errorf("login module %s is not supported; "+
+			return fmt.Errorf("login module %s is not supported; the supported modules are "+
 				"org.apache.zookeeper.server.auth.DigestLoginModule and "+
-				"com.sun.security.auth.module.Krb5LoginModule are", word)
+				"com.sun.security.auth.module.Krb5LoginModule", word)
 		}
 		*module = word
 	case isOption && isUser:

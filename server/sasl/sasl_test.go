@@ -18,7 +18,8 @@ var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 var users = Users{"bob": "bob's secret", "super": "top", "jürgen": "schlüssel"}
 
-// answer returns a client's answer to a challenge, made with the password. change may spoil it.
+// answer returns a client's answer to a challenge, made with the password. The function change may spoil the
+// answer.
 func answer(t *testing.T, challenge []byte, user, password string, latin1 bool,
 	change func(map[string]string)) []byte {
 	t.Helper()
@@ -217,7 +218,7 @@ Server {
 			expect.Equal(t, f.Principal, "zookeeper/host@REALM", "%s: f.Principal", text)
 			expect.Equal(t, len(f.Users), users, "%s: len(f.Users)", text)
 		}
-		// Only passwords make a secret of it.
+		// The file is a secret only if it contains passwords.
 		must.OK(t, os.Chmod(path, 0o644))
 		if _, err := ReadFile(path); (err != nil) != (users > 0) {
 			t.Errorf("open to every user, with %d users: %v", users, err)
@@ -225,7 +226,7 @@ Server {
 	}
 }
 
-// A file of users has a greatest size, and a file of that size is accepted.
+// A file of users may have maxUsersFile bytes, but not more.
 func TestAFileOfUsersHasABound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users")
 	line := "bob:secret\n"

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// loses is a node that carries requests out, but loses their outcomes while lost is set.
+// loses is a node that carries out requests. While lost is set, the outcomes of requests are lost.
 type loses struct {
 	*beforeEnds
 	lost atomic.Bool
@@ -31,8 +31,8 @@ type noWord struct{ state.Waiter }
 
 func (w noWord) Done(*state.Outcome, *state.State) { w.Waiter.Done(&state.Outcome{Unknown: true}, nil) }
 
-// The audit log tells of a ticket or draw whose outcome is not known. A repeated request only finds what the
-// first one did, and adds no line.
+// The audit log has a line for a ticket or draw whose outcome is not known. A repetition of the request finds
+// that the first request was carried out, and adds no line.
 func TestUnknownOutcomesAreAudited(t *testing.T) {
 	_, node := startNode(t)
 	n := &loses{beforeEnds: node}

@@ -70,8 +70,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 	q := &Request{Arrived: time.Now(), Mode: exclusive, tokens: s.tokens.Load()}
 	if s.o.KnownHost != nil && !s.o.KnownHost(r.Host) {
-		return fail(http.StatusMisdirectedRequest, "host", "this server is not known as %.200q: ask for its "+
-			"address, or name it with --admin-hosts", r.Host)
+		return fail(http.StatusMisdirectedRequest, "host", "this server has no host name %.200q: use its "+
+			"address, or allow the name with --admin-hosts", r.Host)
 	}
 	if err := otherSites.Check(r); err != nil {
 		return fail(http.StatusForbidden, "forbidden", "a page of another site sends this request: %v", err)
@@ -213,9 +213,9 @@ func (q *Request) parameters(form url.Values, most time.Duration) error {
 	case q.Draws:
 		return errors.New("a draw needs limit and per, such as limit=100&per=1m")
 	case q.Mode != permit && (q.Permits != 0 || q.Limit != 0):
-		return errors.New("permits and limit go with mode=permit")
+		return errors.New("permits and limit need mode=permit")
 	case q.Mode == permit && q.Layout == recipe.LayoutKazoo:
-		return errors.New("mode=permit does not go with layout=kazoo: the names of its permits have no numbers")
+		return errors.New("mode=permit and layout=kazoo exclude each other: kazoo's permits have no numbers")
 	}
 	return nil
 }

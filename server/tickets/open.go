@@ -71,7 +71,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		o.Node, o.Data = q.node(q.Layout, c.role)
 		at := time.Now()
 		out, err := s.do(ctx, o.Open(q.IDs))
-		if err != nil { // a repeated request may find the ticket open, and then writes no line
+		if err != nil { // write a line now: if the request is repeated and finds the ticket, it writes no line
 			s.audit("openTicket", q, resultUnsure)
 			return false, nil, err
 		}

@@ -10,8 +10,8 @@ import (
 // Prices of requests, and bounds on floods of requests. Each answer costs processor time, even a refusal.
 const (
 	perOpen     = 4   // requests an identity may send for each ticket that it may open
-	perRequest  = 100 // each time that a request reads this many nodes counts as one more request
-	perNodes    = 10  // each time that a request makes this many nodes counts as one more ticket or rate
+	perRequest  = 100 // reading this many nodes counts as one more request
+	perNodes    = 10  // making this many nodes counts as one more ticket or rate
 	longestPace = time.Second
 	spareWork   = 50 // requests of an identity at a time, not counting its waits
 	failures    = 20 // how many wrong tokens an address may send in a second
@@ -54,7 +54,7 @@ func (s *Server) opens(i *Identity, nodes int) *Answer {
 		return nil
 	}
 	return fail(http.StatusTooManyRequests, "limit", "this identity opens more than %d tickets and rates a "+
-		"second; one that makes many directories counts more often", i.Rate)
+		"second; a ticket or rate that makes many directories counts as several", i.Rate)
 }
 
 // begin waits until a request of an identity may begin, or refuses the request. So a flood of one identity

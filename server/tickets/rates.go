@@ -227,15 +227,15 @@ func rateRefusal(out *state.Outcome) *Answer {
 		return fail(http.StatusConflict, "path", "the node of this path is not a rate: remove it, or draw "+
 			"from another path")
 	case jute.BadVersion:
-		return fail(http.StatusConflict, "limit", "the first draw from this path had a shorter per, and "+
-			"draws are kept no longer: give at most that per, or remove the node")
+		return fail(http.StatusConflict, "limit", "per is longer than in the first draw from this path, and "+
+			"draws are not kept that long: use a shorter per, or remove the node")
 	}
 	return refusal(out)
 }
 
 // goes returns whether a caller is the first in its line (first), and whether the caller may send its draw
-// now (free). If free is true, the caller has left the line and must call gone later. A caller that does not
-// wait may send its draw if there is no line.
+// now (free). If free is true, the caller has left the line and must call the method gone later. A caller
+// that does not wait may send its draw if there is no line.
 func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

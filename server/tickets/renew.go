@@ -63,8 +63,9 @@ func (s *Server) renewByEntry(ctx context.Context, id int64, timeout int32) (at 
 	return at, true, nil
 }
 
-// noteConfirmed keeps the time for a ticket that lives. It looks for the ticket under the state lock. If the
-// ticket ends later, Ended removes the time. If the ticket has already ended, nothing would remove it.
+// noteConfirmed keeps the time for a ticket that lives, until a call of Ended removes it. It looks for the
+// ticket under the state lock. For a ticket that has already ended it keeps no time, because nothing would
+// remove the time.
 func (s *Server) noteConfirmed(id int64, at time.Time) {
 	(*s.node.Load()).View(func(st *state.State) {
 		if x, _ := st.Sessions().Get(id); x.Ticket == nil {

@@ -38,8 +38,8 @@ type Options struct {
 	Tokens  *Tokens       // nil: callers need a certificate or, if the port has no TLS, no proof at all
 	TLS     bool          // the port has TLS
 	Now     func() time.Time
-	// Audit, unless nil, is called for each ticket that is opened or given back, and for draws. The result is
-	// one of the audit log's.
+	// Audit, unless nil, is called for each ticket that is opened or given back, and for draws. The argument
+	// result is a result in the audit log.
 	Audit func(operation string, ids []jute.ID, ip, path, result string)
 	// KnownHost reports whether host is a name of this server.
 	KnownHost func(host string) bool
@@ -217,8 +217,8 @@ func (s *Server) enter(w *wait, most int) string {
 	defer s.mu.Unlock()
 	switch {
 	case len(s.waits) >= MaxWaits:
-		return fmt.Sprintf("this server has %d waits, and no more are allowed: ask another one, or without "+
-			"wait", MaxWaits)
+		return fmt.Sprintf("this server has %d waits, and no more are allowed: ask another server, or ask "+
+			"without wait", MaxWaits)
 	case s.waitsOf[w.identity] >= most:
 		return fmt.Sprintf("this identity has %d waits at this server, and no more are allowed", most)
 	}
@@ -247,8 +247,8 @@ func (d done) Done(o *state.Outcome, _ *state.State) {
 }
 
 // errAgain is the error of a request whose outcome is not known.
-var errAgain = errors.New("no leader has confirmed it in time: the ticket is as it was, or as this request " +
-	"wants it; repeat the request, at any server")
+var errAgain = errors.New("no leader has confirmed this request in time, so the ticket may or may not have " +
+	"changed: repeat the request, at any server")
 
 // do proposes a request and waits for its outcome.
 func (s *Server) do(ctx context.Context, r state.Request) (state.Outcome, error) {
@@ -297,7 +297,7 @@ func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 const (
 	resultDone   = "success"
 	resultFailed = "failure"
-	resultUnsure = "invoked" // whether it is done is not known
+	resultUnsure = "invoked" // it is not known whether the request was carried out
 )
 
 func (s *Server) audit(operation string, q *Request, result string) {

@@ -50,7 +50,7 @@ func start(t testing.TB, change func(*server.Options)) *server.Instance {
 	return i
 }
 
-// secret returns a secret of its own for each number.
+// secret returns a different secret for each number.
 func secret(n int) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(strconv.Itoa(n))))[:40] }
 
 type reply struct {
@@ -83,7 +83,7 @@ type reply struct {
 	Asked    *struct{ By, Reason string }
 }
 
-// ask sends a request; what says method, path and query, and more are header lines.
+// ask sends a request. The argument what has the method, the path and the query; more are header lines.
 func ask(ctx context.Context, at string, n int, what string, more ...string) (reply, error) {
 	method, path, _ := strings.Cut(what, " ")
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+at+path, nil)
@@ -148,7 +148,7 @@ func TestTextsOfOthersAreCutBetweenCharacters(t *testing.T) {
 	expect.Equal(t, q.Behind.Reason, reason)
 }
 
-// A ticket is held, waits, is passed on and is over, with the codes of docs/tickets.md.
+// While a ticket holds, while it waits, and after its end, answers have the codes of docs/tickets.md.
 func TestTheLifeOfATicket(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
@@ -229,7 +229,8 @@ func client(t *testing.T, i *server.Instance) *wire.Conn {
 	return c
 }
 
-// What ends a ticket is told: its time, a removed node, a wish to leave, an operator.
+// The answer about a ticket that is over says why: its time ended, its node was removed, its caller gave it
+// back, or an operator ended it.
 func TestWhyATicketIsOver(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
@@ -266,7 +267,7 @@ func TestWhyATicketIsOver(t *testing.T) {
 	expect.Equal(t, c.expect(5, 410, "POST /v1/locks/a?wait=1m").Error, "revoked")
 }
 
-// A request that cannot be meant is refused with words, and leaves nothing.
+// A request that makes no sense is refused with an explanation, and changes nothing.
 func TestOddRequests(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
@@ -288,7 +289,7 @@ func TestOddRequests(t *testing.T) {
 		"POST /v1/locks/a?mode=permit&permits=101&limit=200":     400,
 		"POST /v1/locks/a?mode=permit&permits=-1":                400,
 		"POST /v1/locks/a?mode=permit&layout=kazoo&limit=2":      400,
-		"POST /v1/locks/a?mode=permit":                           409, // no number is stored
+		"POST /v1/locks/a?mode=permit":                           409, // no limit is stored
 		"POST /v1/locks/a?mode=permit&limit=2&permits=3":         409,
 		"POST /v1/locks/a?until=tomorrow":                        400,
 		"POST /v1/locks/a?until=2020-01-01T00:00:00Z":            400,
@@ -316,7 +317,7 @@ func TestOddRequests(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			a, err := ask(ctx, c.at, 1, what)
-			if code != 431 { // its text is Go's
+			if code != 431 { // this answer is from net/http
 				must.OK(t, err)
 			}
 			expect.Equal(t, a.code, code, "%s", a.body)
@@ -353,7 +354,7 @@ func TestOddRequests(t *testing.T) {
 	c.expect(0, 200, draw, "Origin: http://"+c.at)
 }
 
-// Callers are known by tokens. What one may do, and has, is its own.
+// A token identifies a caller. Each identity has its own rights, limits and tickets.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
@@ -521,7 +522,7 @@ func TestTicketsQueueWithOthers(t *testing.T) {
 	expect.Equal(t, c.expect(7, 202, "POST /v1/locks/rw?mode=shared").Position, 1, "a reader behind the writer")
 }
 
-// An identity that opens more tickets than it may in a second is refused, and another is not.
+// An identity that opens more tickets than it may in a second is refused. Other identities are not.
 func TestAFloodOfOpens(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
@@ -578,7 +579,7 @@ func TestRequestsOfAnIdentityArePaced(t *testing.T) {
 	})
 	w := client(t, i)
 	must.Get(w.Create("/many", nil, 0))(t)
-	for n := range 3000 { // which are no contenders, and are looked at all the same
+	for n := range 3000 { // these nodes are not contenders, but the server reads them too
 		must.Get(w.Create(fmt.Sprint("/many/", n), nil, 0))(t)
 	}
 	for n, look := range []string{"GET /v1/locks/many", "POST /v1/locks/many?queue=no&mode=permit"} {

@@ -46,7 +46,7 @@ func TestBreak(t *testing.T) {
 	a, b := r.session(), r.session()
 	mine := r.lock(a, "/l")
 	r.lock(b, "/l")
-	r.lock(r.session(), "/l") // waits for b, whatever becomes of a
+	r.lock(r.session(), "/l") // waits for b, whether a ends or not
 	lock := r.get(200, "/locks/l")
 	next := lock.list("waiters")[0]
 	leaves := r.do(200, "break", quoted("path", "/l", "node", next["node"].(string), "token", next["token"].(string),
@@ -85,7 +85,8 @@ func TestBreak(t *testing.T) {
 	r.do(404, "brake", "{}")
 }
 
-// TestActionsAreForTheSuperUser: without the password, or from a page of another site, nothing is done.
+// TestActionsAreForTheSuperUser: a request without the password, or from a page of another site, changes
+// nothing.
 func TestActionsAreForTheSuperUser(t *testing.T) {
 	r := newRig(t)
 	c := r.session()
@@ -117,7 +118,7 @@ func TestAsk(t *testing.T) {
 	expect.Equal(t, string(data),
 		`{"future":[1,2],"host":"web","revoke":{"by":"operator","reason":"deploy"},"v":1}`, "data")
 	expect.Equal(t, r.get(200, "/locks/l").list("holders")[0]["asked"], true)
-	r.do(409, "ask", body) // twice
+	r.do(409, "ask", body) // the second time is refused
 	curators := r.node(c, "/c/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-", "10.0.0.1", zk.FlagEphemeral|zk.FlagSequence)
 	h = r.get(200, "/locks/c").list("holders")[0]
 	r.do(200, "ask", quoted("path", "/c", "node", h["node"].(string), "token", h["token"].(string)))
@@ -136,7 +137,7 @@ func TestEndSession(t *testing.T) {
 	a, b := r.session(), r.session()
 	r.lock(a, "/l")
 	r.lock(b, "/l")
-	r.lock(b, "/others") // not lost
+	r.lock(b, "/others") // b keeps this lock
 	r.eventually("/sessions/"+sid(b), func(o object) bool { return len(o.list("holds")) == 1 })
 	id := sid(a)
 	r.eventually("/sessions/"+id, func(o object) bool { return len(o.list("holds")) == 1 })

@@ -59,7 +59,7 @@ func (v *View) logExpired(e *observe.EndedSession) {
 	if len(e.Paths) > 0 {
 		args = append(args, "paths", e.Paths)
 	}
-	v.o.Log.Info("session expired: nothing was heard of its client", args...)
+	v.o.Log.Info("session expired: nothing was heard from its client", args...)
 }
 
 type endedList struct {

@@ -187,7 +187,7 @@ func (v *View) Measure(st *report.Status) {
 		st.Measure("lock_waiters", "Contenders that wait.", float64(sum.waiters), label)
 		st.Measure("lock_oldest_wait_seconds", "Longest time for which a contender waits now.", age(sum.wait),
 			label)
-		st.Measure("lock_longest_hold_seconds", "Longest time for which a lock is held now, at most.",
+		st.Measure("lock_longest_hold_seconds", "Upper bound of the longest time for which a lock is held now.",
 			age(sum.hold),
 			label)
 		st.Measure("lock_grants_total",

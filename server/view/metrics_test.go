@@ -54,7 +54,7 @@ func (r *rig) becomes(series string, ok func(float64) bool) {
 	r.Errorf("%s stays %v (there: %v)", series, v, there)
 }
 
-// TestLockMetrics: each metric moves by what it counts.
+// TestLockMetrics: each metric changes with the events that it counts.
 func TestLockMetrics(t *testing.T) {
 	r := newRig(t)
 	is := func(want float64) func(float64) bool { return func(v float64) bool { return v == want } }
@@ -106,7 +106,7 @@ func TestLabelsAreBounded(t *testing.T) {
 
 var figures = flag.Bool("figures", false, "measure what docs/lock-view.md tells")
 
-// crowd makes so many locks of so many contenders each.
+// crowd makes nlocks locks. The parameter each is the number of contenders of one lock.
 func (r *rig) crowd(root string, nlocks, each int) {
 	r.Helper()
 	const conns = 4
@@ -143,7 +143,7 @@ func (r *rig) cold(c *zk.Conn, path string) (median, worst time.Duration, bytes 
 	var all []time.Duration
 	for range 5 {
 		must.Get(c.Set("/touch", nil, -1))(r)
-		time.Sleep(2 * time.Second) // until the last scan has served its time
+		time.Sleep(2 * time.Second) // until the last scan is too old to be used
 		begun := time.Now()
 		a, b := r.request("GET", path, map[string]string{"Accept-Encoding": "gzip"}, "")
 		all = append(all, time.Since(begun))
@@ -171,7 +171,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// three is a server of three, one of which is gone.
+// three is one of three servers; one of the others is down.
 type three struct {
 	*still
 	asked chan struct{} // has an entry for each question; full: the answer does not come
@@ -199,8 +199,7 @@ func (s *three) Members(ctx context.Context) (*status.Members, error) {
 	}
 }
 
-// TestAMemberThatIsGoneIsNoFollower: the overview says who is not reached, and
-// why, and is there also where that cannot be found out.
+// TestAMemberThatIsGoneIsNoFollower: the overview says which member is not reached, and why.
 func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
 	s := &three{&still{st: state.New("three")}, make(chan struct{}, 1)}
 	v := view.New(view.Options{Source: s})
@@ -237,7 +236,7 @@ func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
 	}
 }
 
-// hangs is a server of three, one of which hangs: its connections stand, and nothing comes.
+// hangs is one of three servers; one of the others hangs: its connections stay open, but it sends nothing.
 type hangs struct{ *three }
 
 func (hangs) Members(context.Context) (*status.Members, error) {
@@ -248,7 +247,7 @@ func (hangs) Members(context.Context) (*status.Members, error) {
 	}}, nil
 }
 
-// A member that was heard from a minute ago is no follower.
+// A member from which nothing was heard for a minute is shown as not reached.
 func TestAMemberThatHangsIsNotReached(t *testing.T) {
 	v := view.New(view.Options{Source: hangs{&three{&still{st: state.New("three")}, nil}}})
 	defer v.Close()
@@ -258,7 +257,7 @@ func TestAMemberThatHangsIsNotReached(t *testing.T) {
 	expect.Has(t, w.Body.String(), "<td>follower</td><td>caught up</td>", "what the page says of server 2")
 }
 
-// TestMembersThatAnswerLateHoldNobodyUp: nor do they make the page lie.
+// If members answer too late, the page does not wait for them, and shows their progress as not known.
 func TestMembersThatAnswerLateHoldNobodyUp(t *testing.T) {
 	s := &three{&still{st: state.New("three")}, make(chan struct{})}
 	v := view.New(view.Options{Source: s})

@@ -68,7 +68,7 @@ func (s serving) Status(n report.Need) *report.Status {
 	return st
 }
 
-// What a server that was removed or has no leader knew last is not what holds now.
+// A server that was removed or has no leader marks its answers as stale, because its state may be old.
 func TestAnswersOfAServerThatDoesNotServeSaySo(t *testing.T) {
 	s := &still{st: state.New("cut off")}
 	s.create(t, 1, "/lock", "", 0)
@@ -90,7 +90,7 @@ func TestAnswersOfAServerThatDoesNotServeSaySo(t *testing.T) {
 	}
 }
 
-// A child that is met twice, because others go while the list is read, is listed once.
+// A child may be met twice if other children are removed while the list is read. It is listed once.
 func TestAChildIsListedOnce(t *testing.T) {
 	s := &still{st: state.New("moving")}
 	s.create(t, 1, "/d", "", 0)
@@ -101,7 +101,7 @@ func TestAChildIsListedOnce(t *testing.T) {
 	v := view.New(view.Options{Source: s})
 	defer v.Close()
 	s.views, s.after = 0, func(views int) {
-		if views == 2 { // the newest children were met: the last of them takes the place of the one that goes
+		if views == 2 { // the newest children were read; the last one moves to the place of the removed child
 			body := jute.AppendInt(jute.AppendString(nil, "/d/b0000"), -1)
 			_, code, _ := s.st.Tree().Apply(&tree.Change{Zxid: 9999, Session: 1}, jute.OpDelete, body, nil)
 			expect.Equal(t, code, jute.OK)
@@ -121,8 +121,8 @@ func TestAChildIsListedOnce(t *testing.T) {
 	expect.List(t, names, []string{"a", "b0001", "b0002"})
 }
 
-// TestAMillionChildren: however many nodes one directory has, a lock or not,
-// answers are short, say how many there are, and take little memory.
+// TestAMillionChildren: even for a directory with very many nodes, a lock or not, answers are short, have the
+// number of nodes, and take little memory.
 func TestAMillionChildren(t *testing.T) {
 	n, sessions := 1_000_000, int64(4)
 	if testing.Short() {
@@ -211,8 +211,8 @@ func TestAMillionChildren(t *testing.T) {
 	ask("/?tab=tree&path=/plain")
 }
 
-// The page leads from each path and session to what there is of it, finds sessions by
-// their address, and offers to ask back only where the other program looks.
+// The page has a link from each path and session to its details, and finds sessions by their address. It
+// offers to ask for a lock only if the holder's program looks for such requests.
 func TestPageLeadsOn(t *testing.T) {
 	r := newRig(t)
 	c := r.session()

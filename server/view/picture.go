@@ -68,8 +68,8 @@ func draw(g graphAnswer) *picture {
 			break
 		}
 	}
-	p := &picture{Note: "Waiters stand on the left. Dashed: one of several holders is enough, or the session " +
-		"may only look on. Red: a suspected deadlock."}
+	p := &picture{Note: "Waiters stand on the left. Dashed: the waiter needs only one of several holders, or " +
+		"may not wait at all. Red: a suspected deadlock."}
 	last := 0
 	for _, l := range level {
 		last = max(last, l)

@@ -18,8 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Every line of a picture, as the page draws it. Lines to the right end in an arrow to the right, those
-// that bow in an arrow back to their column.
+// A straight line of the picture ends in an arrow to the right. A bow ends in an arrow back to its column.
 func TestLinesOfAPicture(t *testing.T) {
 	party := func(session int64, cycle int) partyRow {
 		return partyRow{Label: "p", Addr: "a", Party: recipe.Party{Session: recipe.Session(session), Cycle: cycle}}
@@ -60,8 +59,8 @@ M1040 103 C1110 103 1110 27 1040 27 M1048 23 L1040 27 L1048 31Z 1118,85 start|cy
 	expect.Equal(t, got.String(), want)
 }
 
-// Of a long chain and of a crowd the picture has as many parties as fit, a deadlock whole and first; the
-// note says how many are missing.
+// If a graph is too large, the picture has as many parties as fit. A deadlock comes first and is complete.
+// The note says how many parties are missing.
 func TestPictureOfACrowd(t *testing.T) {
 	chain, crowd, ring := &graphAnswer{}, &graphAnswer{}, &graphAnswer{}
 	for i := range 30 {
@@ -102,7 +101,7 @@ func TestPictureOfACrowd(t *testing.T) {
 	}
 }
 
-// Of long data the beginning is shown, without half a letter at its end.
+// Only the beginning of long data is shown. It is not cut within a character.
 func TestLongDataIsCut(t *testing.T) {
 	full := strings.Repeat("x", maxData)
 	for _, c := range []struct{ data, text, note string }{
@@ -125,7 +124,7 @@ func TestLongDataIsCut(t *testing.T) {
 	expect.Equal(t, len(a.Base64), (maxData-4+2)/3*4, "number of base64 %v", a.Base64)
 }
 
-// Of rates and busy clients the answer has what was counted since the oldest sample.
+// Rates and busy clients are counted since the oldest sample.
 func TestTopCountsSinceTheOldestSample(t *testing.T) {
 	conn := func(session, requests, bytes int64, addr string) report.Conn {
 		return report.Conn{Session: session, Received: requests, BytesIn: bytes - 1, BytesOut: 1, Addr: addr}
@@ -136,7 +135,7 @@ func TestTopCountsSinceTheOldestSample(t *testing.T) {
 	v.rates.samples = []sample{v.sample()}
 	s.conns = append(s.conns, conn(4, 1, 900, "h2:7"))
 	s.conns[0].Received, s.conns[0].BytesOut = 15, 51
-	s.conns[1].Received = 4 // reset
+	s.conns[1].Received = 4 // an operator has reset this counter
 	for by, want := range map[string]string{
 		"":        "[{h1 9 150 3} {gone 7 70 0} {h2 1 900 7}]",
 		"bytes":   "[{h2 1 900 7} {h1 9 150 3} {gone 7 70 0}]",
@@ -153,7 +152,7 @@ func TestTopCountsSinceTheOldestSample(t *testing.T) {
 	expect.Equal(t, len(a.(answer.Top).Clients), 1)
 }
 
-// The newest samples are kept, each with what was counted until then.
+// Only the newest samples are kept. Each has the counts at its time.
 func TestSamplesOfRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &busy{conns: []report.Conn{{Session: 1}}}
@@ -197,7 +196,7 @@ func (s *busy) WatchScan(f func(path string, session int64) bool) {
 	}
 }
 
-// crowded is a Source with watches without end.
+// crowded is a Source with an endless list of watches.
 type crowded struct {
 	busy
 	told int
@@ -208,7 +207,7 @@ func (s *crowded) WatchScan(f func(path string, session int64) bool) {
 	}
 }
 
-// To count watches by path ends at the bound, however many there are.
+// The count of watches by path stops at maxWatchScan.
 func TestWatchesAreCountedUpToABound(t *testing.T) {
 	s := &crowded{}
 	v := viewOf(s)

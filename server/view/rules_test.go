@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// told is a Source that knows what a test tells it, and an empty tree.
+// told is a Source with the values that a test sets, and an empty tree.
 type told struct {
 	Source
 	status  report.Status
@@ -105,7 +105,7 @@ func TestReasonsNameWhatHappenedBefore(t *testing.T) {
 	}
 }
 
-// queue is a lock whose contenders came at 1000, 2000, …, with these data.
+// queue returns a lock whose contenders have the given data, and came at the times 1000, 2000, …
 func queue(path string, data ...string) *recipe.Queue {
 	d := &turns.Dir{Path: path, Total: len(data), Next: int32(len(data))}
 	for i, text := range data {
@@ -158,7 +158,8 @@ func TestRowOfALock(t *testing.T) {
 	}
 }
 
-// Grants are new holders, or contenders that came and no longer wait, whichever are more.
+// The number of grants is the number of new holders, or of contenders that came and no longer wait, whichever
+// is larger.
 func TestGrantsBetweenTwoLooks(t *testing.T) {
 	plain := queue("/l", "")
 	for _, c := range []struct {
@@ -212,7 +213,7 @@ func TestNamesOfHolders(t *testing.T) {
 	}
 }
 
-// Rates are those since the oldest sample; counts that an operator has reset begin again.
+// Rates are measured since the oldest sample. A count that an operator has reset begins at 0.
 func TestPacketRates(t *testing.T) {
 	v := &View{began: time.Now(), o: Options{Now: time.Now}}
 	expect.That(t, v.packetRates(&report.Status{}) == nil, "rates in the first second")
@@ -247,8 +248,8 @@ func TestAnswersCountTheWholeCrowd(t *testing.T) {
 	}
 }
 
-// TestMetricsOfACrowd: a scan keeps the first of a crowd, sometimes more and sometimes fewer, and all of them
-// wait. Of two scrapes the one with the older scan may come last.
+// TestMetricsOfACrowd: scans keep different numbers of the contenders of a long queue, but the metrics count
+// all waiters. A scrape with an older scan, which comes late, changes nothing.
 func TestMetricsOfACrowd(t *testing.T) {
 	q := queue("/app/a", "x", "y", "z")
 	q.Total, q.Next = 5000, 5000
@@ -272,7 +273,7 @@ func TestMetricsOfACrowd(t *testing.T) {
 	}
 }
 
-// Prefixes that have no lock give their places to those that have one.
+// A prefix without a lock is dropped if a prefix with a lock needs its place.
 func TestPrefixesWithoutALockAreForgotten(t *testing.T) {
 	var m meter
 	at := time.Unix(1000, 0)

@@ -55,7 +55,7 @@ type nodeAnswer struct {
 	V    int     `json:"v"`
 	Path string  `json:"path"`
 	Stat statRow `json:"stat"`
-	// Children are the first children whose names come after the parameter after, in the order of names.
+	// Children are sorted by name. They begin after the name in the parameter after.
 	Children  []childRow `json:"children"`
 	More      bool       `json:"more,omitempty"`
 	Hidden    int        `json:"hidden,omitempty"` // children that not every client may list
@@ -119,7 +119,7 @@ func (v *View) oneNode(ctx context.Context, q *ask.Query) (any, error) {
 	return a, err
 }
 
-// show adds data, as text if it is text.
+// show adds data to the answer: as text, or in base 64 if it is not text.
 func (a *nodeAnswer) show(data string) {
 	if len(data) > maxData {
 		a.DataNote = "too long: " + ask.Thousands(len(data)) + " bytes, the first " +
@@ -146,8 +146,8 @@ type child struct {
 	stat jute.Stat
 }
 
-// children lists the first children whose names follow a name. However many children there are, it keeps only
-// as many as it shows.
+// children lists the first limit children whose names come after the given name. It keeps little more than
+// these in memory, even if the node has very many children.
 func (v *View) children(ctx context.Context, path, after string, limit int, a *nodeAnswer) error {
 	var walk tree.ChildWalk
 	var kept []child

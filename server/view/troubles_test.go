@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// Locks that are held twice and holders over their limit are told at /health and in the metrics, without
-// names.
+// /health and the metrics show how many locks are held twice and how many holders are over their limit,
+// without names.
 func TestTroublesAreTold(t *testing.T) {
 	r := newRig(t)
 	a, b := r.session(), r.session()

@@ -22,7 +22,7 @@ import (
 
 const superDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
 
-// rig is a server alone in memory, and what asks it.
+// rig is a standalone server in memory, with methods that send requests to it.
 type rig struct {
 	testing.TB
 	i    *server.Instance
@@ -73,7 +73,7 @@ func (r *rig) node(c *zk.Conn, path, data string, flags int32) string {
 	return made
 }
 
-// lock makes a contender of the plainest kind.
+// lock makes a contender of a plain lock.
 func (r *rig) lock(c *zk.Conn, path string) string {
 	r.Helper()
 	return r.node(c, path+"/lock-", "", zk.FlagEphemeral|zk.FlagSequence)
@@ -91,7 +91,7 @@ func (o object) list(name string) (list []object) {
 	return list
 }
 
-// unzipped leaves answers as they come.
+// unzipped is a transport that does not ask for zipped answers.
 var unzipped = &http.Transport{DisableCompression: true}
 
 func (r *rig) request(method, path string, header map[string]string, body string) (*http.Response, []byte) {
@@ -108,7 +108,7 @@ func (r *rig) request(method, path string, header map[string]string, body string
 	return a, b
 }
 
-// get asks and checks that the answer is JSON of this version.
+// get sends a GET request, and checks that the answer is JSON of this version.
 func (r *rig) get(code int, path string) object {
 	r.Helper()
 	a, b := r.request("GET", path, nil, "")
@@ -121,8 +121,7 @@ func (r *rig) get(code int, path string) object {
 	return o
 }
 
-// eventually asks until the answer is as wanted: what is shown may be a little
-// old, the more costly the older.
+// eventually asks until ok accepts the answer. An answer may be a little old; a costly answer may be older.
 func (r *rig) eventually(path string, ok func(object) bool) object {
 	r.Helper()
 	var o object
@@ -259,7 +258,7 @@ func TestDeadlock(t *testing.T) {
 	r.eventually("/wait-graph", func(o object) bool { return len(o.list("suspected")) == 0 })
 }
 
-// The overview tells what clients do a second, counted over the last minute, or since the start.
+// The overview shows how many packets clients exchange per second, over the last minute or since the start.
 func TestOverviewRates(t *testing.T) {
 	r := newRig(t)
 	s := r.session()
@@ -377,8 +376,8 @@ func TestTree(t *testing.T) {
 	r.get(400, "/tree/t?limit=x")
 }
 
-// TestBadInput: whatever clients call their nodes and put into them, every answer is JSON, not too long,
-// and names the nodes so that they can be asked for.
+// TestBadInput: whatever names and data nodes have, every answer is JSON and not too long, and its links lead
+// to the nodes.
 func TestBadInput(t *testing.T) {
 	r := newRig(t)
 	c := r.session()
@@ -393,7 +392,7 @@ func TestBadInput(t *testing.T) {
 		_, err := c.Create("/bad", nil, 0, zk.WorldACL(zk.PermAll))
 		must.That(t, err == nil || err == zk.ErrNodeExists, "%v", err)
 		if _, err := c.Create(dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			dir = fmt.Sprintf("/bad/%d", i) // no name of a node: then its data
+			dir = fmt.Sprintf("/bad/%d", i) // no node can have this name, so use it as data
 			r.node(c, dir+"/lock-", n, zk.FlagEphemeral|zk.FlagSequence)
 			r.get(200, "/locks"+dir)
 			continue
@@ -455,7 +454,8 @@ func TestManyContenders(t *testing.T) {
 	}
 }
 
-// TestPage: it is whole without a script, its text is text, and its policy lets nothing in.
+// TestPage: the page is complete without a script. Names cannot add HTML to it, and its policy allows only
+// its own script and style.
 func TestPage(t *testing.T) {
 	r := newRig(t)
 	a, b := r.session(), r.session()
@@ -504,7 +504,7 @@ func TestPage(t *testing.T) {
 			expect.Equal(t, a.Header.Get(name), want, "%s: %s", path, name)
 		}
 	}
-	// A page that polls hears in a few bytes that nothing is new.
+	// If nothing has changed, a page that polls gets a short answer.
 	x, _ := r.request("GET", "/?tab=locks", nil, "")
 	y, body := r.request("GET", "/?tab=locks", map[string]string{"If-None-Match": x.Header.Get("ETag")}, "")
 	expect.Equal(t, y.StatusCode, 304, "status code")
@@ -514,7 +514,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// Lists that do not fit have a link to the next page, on which is the rest.
+// A list that does not fit has a link to the next page, which shows the rest.
 func TestPagesOfALongList(t *testing.T) {
 	r := newRig(t)
 	for range 3 {

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Each look at the ended sessions begins behind those of the look before.
+// Each look at the ended sessions begins after the sessions of the look before.
 func TestEndedSessionsAreSeenOnce(t *testing.T) {
 	source := &news{list: []observe.EndedSession{{Zxid: 1000, Cause: state.EndClosed}},
 		news: make(chan struct{}, 1), asked: make(chan int64)}
@@ -47,7 +47,7 @@ type leads struct{ Source }
 
 func (leads) Status(report.Need) *report.Status { return &report.Status{Mode: report.Leader} }
 
-// A server that starts reads in its log of sessions that expired before. They have been told of.
+// A starting server reads in its log about sessions that expired before. It does not log these ends again.
 func TestOnlyNewsIsLogged(t *testing.T) {
 	var log strings.Builder
 	v := &View{source: leads{}, began: time.UnixMilli(5000), o: Options{
@@ -59,8 +59,8 @@ func TestOnlyNewsIsLogged(t *testing.T) {
 	expect.Has(t, log.String(), "session=0x2", "log")
 }
 
-// In the picture a party is to the left of those it waits for. The parties of a cycle are in one column with
-// their lines bowed to the right, and there is room for the labels.
+// In the picture, a party is to the left of the parties it waits for. The parties of a cycle are in one
+// column, and their lines bow to the right. There is room for the labels.
 func TestPictureOfWaits(t *testing.T) {
 	party := func(session int64, cycle int) partyRow {
 		return partyRow{Label: "p", Party: recipe.Party{Session: recipe.Session(session), Cycle: cycle}}

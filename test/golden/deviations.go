@@ -6,8 +6,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Deviations are zlockd's: each is a place where the recorded 3.8.0 shows a defect, or where
-// 3.9 behaves differently and zlockd follows it.
+// Deviations are the answers of zlockd that differ from the recorded ones. In each case the recorded 3.8.0
+// shows a defect, or 3.9 behaves differently and zlockd follows 3.9.
 var Deviations = []Deviation{
 	{
 		Vector: "handshake/reconnect_wrong_passwd", Step: 9,
@@ -57,7 +57,7 @@ var Deviations = []Deviation{
 	},
 	{
 		Vector: "readonly/ro_session", Step: 6,
-		Reason: "a cluster that has not formed has no members yet: who they are the servers agree on when they " +
+		Reason: "a cluster that has not formed has no members yet: its servers agree on the members when they " +
 			"form it",
 		Want: []Step{frame("recv", "A",
 			jute.AppendStat(jute.AppendBuffer(jute.AppendReplyHeader(nil, 2, 0, jute.OK), []byte{}), &jute.Stat{
@@ -105,10 +105,10 @@ var Deviations = []Deviation{
 	},
 }
 
-// recorded stands, in a deviation, for the step it replaces.
+// recorded stands, in a deviation, for the recorded step that the deviation replaces.
 var recorded = Step{Do: "recorded"}
 
-// frame returns a step with the bytes b and room for their length in front.
+// frame returns a step with the bytes b after their length.
 func frame(do, conn string, b []byte, volatile ...Range) Step {
 	f, at := jute.BeginFrame(nil)
 	f = append(f, b...)

@@ -12,7 +12,6 @@
 //
 // The tests also replay recordings against the real server, to prove the recordings.
 //
-// The package also holds what else must fit the code: [Table] compares the tables of the documentation,
-// [Manual] the manual pages, and [Ours] and [Public] are the queries of the dashboards and alert rules that
-// read metrics.
+// The package also compares other texts with the code: [Table] the tables of the documentation, and [Manual]
+// the manual pages. [Ours] and [Public] return the queries of dashboards and alert rules that read metrics.
 package golden

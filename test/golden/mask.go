@@ -15,7 +15,7 @@ const bodyStart = 4 + jute.ReplyHeaderSize // length prefix and header
 // asked is what the replay knows of a request when its reply comes.
 type asked struct {
 	op    jute.OpCode
-	paths []string // of the request, or of each operation of a multi
+	paths []string // path of the request, or of each operation of a multi
 }
 
 var opByName = map[string]jute.OpCode{
@@ -151,7 +151,7 @@ func (y symbols) define(r Range, val []byte) error {
 		if k != kind {
 			continue
 		}
-		a, b := old, val // must be in this order
+		a, b := old, val // a must come before b
 		if m > number {
 			a, b = val, old
 		}

@@ -2,10 +2,10 @@ package golden
 
 import "strings"
 
-// Public returns the queries of boards and rules that operators of ZooKeeper have: Grafana's
-// boards 10465 (ZooKeeper's own exporter, which its manual names) and 11442 (dabealu's
-// exporter), Grafana's ZooKeeper library, the rules of ZooKeeper's manual and of a much used
-// mixin. It restates them as queries: the metric and the way it is read.
+// Public returns the queries of boards and rules that operators of ZooKeeper have: Grafana's boards 10465
+// (ZooKeeper's own exporter, which its manual names) and 11442 (dabealu's exporter), Grafana's ZooKeeper
+// library, the rules of ZooKeeper's manual and of a much used mixin. Each query names a metric and shows how
+// it is read.
 func Public() []Query {
 	var list []Query
 	add := func(board, form, names string) {
@@ -92,7 +92,7 @@ func Public() []Query {
 	return list
 }
 
-// Alert is a public alert rule: it fires when Expr compares so with a number.
+// Alert is a public alert rule. It fires when Expr satisfies the comparison When, such as "> 100".
 type Alert struct {
 	Query
 	When string

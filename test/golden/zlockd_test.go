@@ -63,8 +63,8 @@ func prepare(t *testing.T, o cluster.Options) *cluster.Ensemble {
 	return e
 }
 
-// replayAll replays the vectors of a profile as subtests. A vector in unsure is tried several times: the
-// server at addr does what was recorded usually, but not always.
+// replayAll replays the vectors of a profile as subtests. A vector in unsure is tried several times, because
+// the server at addr usually does what was recorded, but not always.
 func replayAll(t *testing.T, profile, addr string, deviations []golden.Deviation, unsure ...string) {
 	vectors := must.Get(golden.Load(profile))(t)
 	must.That(t, len(vectors) != 0, "no vectors of profile %s", profile)

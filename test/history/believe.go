@@ -2,7 +2,7 @@ package history
 
 import "github.com/zlockd/zlockd/jute"
 
-// Changes of the model once the checker believes that an unanswered write took effect.
+// The functions of this file change the model once the checker believes that an unanswered write took effect.
 
 // applyLoose makes the write that explains f take effect. If another write could explain f as
 // well, it believes only the changes that f shows.
@@ -10,7 +10,7 @@ func (c *checker) applyLoose(f *facts, m moment) {
 	d := f.by
 	u := d.taken[0].of
 	paths, _ := u.explains(f)
-	// Changes that are not believed in their place leave the order of the events open.
+	// If some changes are not believed here, the order of the events is open.
 	m.end = len(d.claims) > 1 || len(d.taken) < len(u.steps)
 	if len(u.steps) == 1 {
 		c.prepare(u.steps[0], paths, f, m)
@@ -72,8 +72,8 @@ func (c *checker) applyLoose(f *facts, m moment) {
 	c.resolveLists(f, m)
 }
 
-// catchUpSets prepares the model for a set inside a multi, before the steps rest: f may show
-// that other unanswered writes came first.
+// catchUpSets prepares the model for a set inside a multi. The steps in rest come after it. The facts in f
+// may show that other unanswered writes came first.
 func (c *checker) catchUpSets(n *node, rest []*looseStep, f *facts, m moment) {
 	st := f.set[n.path]
 	if st == nil {
@@ -98,7 +98,7 @@ func (f *facts) shows(l *looseStep, path string) (ok bool) {
 	case l.Op == jute.OpSetData:
 		if _, ok = f.set[path]; !ok {
 			st := f.created[path]
-			ok = st != nil && st.Mzxid == st.Czxid // and explains has counted the sets
+			ok = st != nil && st.Mzxid == st.Czxid // and the method explains has counted the sets
 		}
 	case l.Op == jute.OpDelete:
 		ok = f.deleted[path]
@@ -106,8 +106,8 @@ func (f *facts) shows(l *looseStep, path string) (ok bool) {
 	return ok
 }
 
-// prepare prepares the model for a write at a known zxid: other unanswered writes must have
-// made what it needs. It skips the steps of a multi, since they may need each other.
+// prepare prepares the model for a write at a known zxid: other unanswered writes must have made what the
+// write needs. It is not called for the steps of a multi, because they may need each other.
 func (c *checker) prepare(l *looseStep, paths map[*looseStep]string, f *facts, m moment) {
 	path := l.Path
 	if p, ok := paths[l]; ok {
@@ -131,9 +131,9 @@ func (c *checker) prepare(l *looseStep, paths map[*looseStep]string, f *facts, m
 	}
 }
 
-// emptied removes the children of n, which a write at m has deleted: other unanswered writes
-// must have deleted them before. Children left in the model without a parent would count as
-// children of the next node of the path.
+// emptied removes the children of n from the model when a write at m has deleted n. Other unanswered writes
+// must have deleted these children before. Children that stay in the model without a parent would count as
+// children of the next node at the path.
 func (c *checker) emptied(n *node, record int, m moment) {
 	for _, kid := range n.children() {
 		if kid.seen < m.zxid {

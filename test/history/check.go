@@ -43,13 +43,13 @@ type checker struct {
 
 	conns    map[int]*conn
 	sessions map[int64]*sess
-	acked    map[int64]int // successful write → record
+	acked    map[int64]int // by zxid of a successful write: its record
 	replies  seenByTime
 	expiries map[int64]time.Duration // when a client first learned that the session had ended
 	facts    map[int64]*facts
 	loose    loose
 	model    model
-	now      int // record the replay is at
+	now      int // the record that the replay has reached
 }
 
 // conn is what the checker knows of a connection.
@@ -57,7 +57,7 @@ type conn struct {
 	session int64
 	begin   time.Duration
 	records []int // replies and events, in the order of arrival
-	last    int64 // highest zxid in them
+	last    int64 // highest zxid in these records
 	first   int64 // no write of an older connection has a zxid above this
 	expect  []expected
 	catchUp map[int][]*Event // events before the reply to a setWatches
@@ -66,10 +66,10 @@ type conn struct {
 // sess is what the checker knows of a session.
 type sess struct {
 	conns  []int
-	alive  int64 // highest zxid at which a server answered it
-	closed int64 // zxid at which it was closed, 0 if never
-	ended  bool  // in the model
-	endBy  int64 // it ended at this zxid; MaxInt64 if unknown
+	alive  int64 // highest zxid at which a server answered the session
+	closed int64 // zxid at which the session was closed; 0: never
+	ended  bool  // the session has ended in the model
+	endBy  int64 // the session ended at this zxid; MaxInt64: unknown
 }
 
 // seenByTime finds the highest zxid that any client had seen before a moment.
@@ -241,8 +241,8 @@ func (c *checker) checkOrder() {
 	}
 }
 
-// checkSessions compares the connections of each session: a new connection never shows less
-// than the session read on the others before that connection began.
+// checkSessions compares the connections of each session. A new connection never shows an older state than
+// the session had seen on other connections before this one began.
 func (c *checker) checkSessions() {
 	for id, s := range c.sessions {
 		if s.closed > 0 && s.alive > s.closed {
@@ -290,9 +290,9 @@ func (c *checker) checkSessions() {
 	}
 }
 
-// checkExpiries demands that a session lasts for its timeout after the last request that the
-// leader certainly received, G10: a request that went through the log. A server that was just
-// cut off may have answered a read.
+// checkExpiries checks G10: a session lasts for its timeout after the last request that the leader certainly
+// received. Such a request went through the log, because a server that was just cut off may have answered a
+// read.
 func (c *checker) checkExpiries() {
 	type life struct{ timeout, heard time.Duration }
 	lives := map[int64]*life{}
@@ -336,7 +336,7 @@ func (c *checker) checkRealTime() {
 	var writes []write
 	for i, r := range c.records {
 		o := r.Op
-		reads := o != nil && o.Watches == nil && o.Op != jute.OpPing // and more than a zxid
+		reads := o != nil && o.Watches == nil && o.Op != jute.OpPing // the reply shows more than a zxid
 		if o == nil || o.Unknown || !isWrite(o.Op) && o.Op != jute.OpSync && !(c.Linearizable && reads) {
 			continue
 		}

@@ -24,7 +24,7 @@ type fakeCluster struct {
 	session int64
 	dead    map[int64]bool // sessions whose end is in the log
 	lossy   bool
-	flat    bool  // the nodes of package workload: few, all below one
+	flat    bool  // nodes like those of package workload: few, all below one node
 	late    []*Op // lost writes that may still arrive
 }
 
@@ -56,7 +56,7 @@ type fakeConn struct {
 	client *fakeClient
 	server *fakeServer
 	queue  []*Op // sent and not answered
-	logged bool  // the first of them is in the log
+	logged bool  // the first request of queue is in the log
 }
 
 func newFakeCluster(seed uint64, lossy bool) *fakeCluster {
@@ -113,7 +113,7 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	f.now++
 	s := f.servers[f.rnd.IntN(3)]
 	f.late = slices.DeleteFunc(f.late, func(o *Op) bool { return o.Session == c.session }) // refused from now on
-	// The attach is in the log.
+	// The connection is usable only after the server has applied the whole log.
 	for s.applied < len(f.log) {
 		f.apply(s)
 	}
@@ -127,7 +127,7 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	if fresh {
 		f.session++
 		c.session = f.session
-		f.log = append(f.log, &entry{}) // it takes a zxid
+		f.log = append(f.log, &entry{}) // the new session takes a zxid
 		c.watches = NewWatches()
 	}
 	f.conns++

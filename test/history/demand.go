@@ -14,12 +14,12 @@ import (
 // possible (bipartite matching by augmenting paths).
 type demand struct {
 	claims []claim
-	taken  claim // the claim it has
+	taken  claim // the claim that the demand has now
 }
 
-// claim is the steps that a demand takes together: all steps of a write if the zxid of the
-// change is known, one step if not. Sequential nodes of a multi whose names no client saw at
-// that zxid stay out; a later demand claims them when a client sees them.
+// claim is the steps that a demand takes together: all steps of a write if the zxid of the change is known,
+// one step if not. It leaves out sequential nodes of a multi whose names no client saw at that zxid. A later
+// demand claims these nodes when a client sees them.
 type claim []*looseStep
 
 // demand places a new demand. It returns nil if other demands need all of its claims.
@@ -80,7 +80,8 @@ func (d *demand) take(cl claim) {
 	d.taken = cl
 }
 
-// use places up to n demands for one of the steps between the two zxids, and returns how many it placed.
+// use places up to n demands, each for one of the steps that may have taken effect between the two zxids. It
+// returns how many demands it placed.
 func (c *checker) use(list []*looseStep, from, to int64, n int32) (took int32) {
 	var claims []claim
 	for _, l := range list {
@@ -205,8 +206,8 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 	return paths, true
 }
 
-// untold counts the sets without an event on nodes where another set of the write has one:
-// such a write is unlikely to explain f.
+// untold counts sets without an event on nodes for which f has events of other sets. A write with such sets
+// is unlikely to explain f.
 func (u *looseOp) untold(f *facts) (n int) {
 	for path, told := range f.sets {
 		n += max(0, u.sets(path)-told)
@@ -235,8 +236,7 @@ func (u *looseOp) sets(path string) (n int) {
 	return n
 }
 
-// setsAfter counts the sets of path after the step that creates or sets it, and returns the
-// data they leave.
+// setsAfter counts the sets of path after the step made, and returns the data that they leave.
 func (u *looseOp) setsAfter(made *looseStep, path string) (data []byte, sets int) {
 	data = made.Data
 	for _, l := range u.steps[slices.Index(u.steps, made)+1:] {

@@ -12,8 +12,8 @@
 //	G1  real time: what was answered before a write was sent has a lower zxid
 //	G2  no acknowledged write is lost (a read that contradicts one is G6)
 //	G3  a write without an answer took effect once or never, and not too late
-//	G4  zxids never fall, in a session and across a client's reconnects, in the replies to pings
-//	    neither; a reply that shows a change has no lower zxid than the change
+//	G4  zxids never fall, in a session and across a client's reconnects, not even in the
+//	    replies to pings; a reply that shows a change has no lower zxid than the change
 //	G5  replies come in the order of requests
 //	G6  every read equals the state at its zxid, in every field it shows
 //	G7  after sync a read sees everything acknowledged before the sync
@@ -27,16 +27,16 @@
 //	G16 events come in order, fit a change, and go only to watchers
 //	G17 a client that waits for a change hears of it, also across a reconnect
 //	G19 sequence numbers rise and say how many children were created before
-//	K8  the requests of a ticket, repeated and late ones too, see one ticket: it goes forth from its
-//	    place to its hold and its end, and is not forgotten
-//	K9  no two contenders of a lock that exclude each other surely hold it at once, nor permits with one
-//	    number; their tokens rise, and a hold lasts for as long as an answer promised
+//	K8  the requests of a ticket, repeated and late ones too, see one ticket: it moves only from
+//	    its place to its hold to its end, and is not forgotten
+//	K9  two contenders of a lock that exclude each other never surely hold it, or permits with the same
+//	    number, at once; their tokens rise, and a hold lasts for as long as an answer promised
 //	K12 no span of a rate's time has more draws than its limit, and a draw that comes again with its secret
 //	    is not made again
 //
 // The checker places unanswered writes where a zxid in a Stat or an event proves them. A write that no
-// client saw stays optional, and so does the moment when a silent session ended. The writes still open
-// loosen exactly the checks that they could touch. A history without lost answers is checked exactly.
+// client saw stays optional, and so does the moment when a silent session ended. The writes that are still
+// open relax only the checks that they could affect. A history without lost answers is checked exactly.
 //
 // The model knows nodes of all kinds, but no permissions and no quotas: workloads use open
 // ACLs. The history must record every client that changes nodes under [Options.Root].

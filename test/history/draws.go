@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// keptDraw is for how long at least a draw is remembered with its secret.
+// keptDraw is the shortest time for which a draw is remembered with its secret.
 const keptDraw = time.Minute
 
-// checkDraws checks K12: what callers that draw from rates were answered.
+// checkDraws checks K12, by the answers to requests that draw from rates.
 func (c *checker) checkDraws() {
 	granted := map[string][]int{} // by rate
 	bySecret := map[[2]string][]int{}
@@ -56,7 +56,7 @@ func (c *checker) checkRepeated(draws []int) {
 	}
 }
 
-// checkWindows checks the draws from one rate, all of one limit and one time.
+// checkWindows checks the draws from one rate, which all have the same limit and the same time.
 func (c *checker) checkWindows(draws []int) {
 	slices.SortStableFunc(draws, func(a, b int) int {
 		return cmp.Compare(c.records[a].Draw.At, c.records[b].Draw.At)

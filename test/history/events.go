@@ -12,7 +12,7 @@ func (c *checker) setWatches(o *Op, record int) {
 		return
 	}
 	told := c.conns[o.Conn].catchUp[record]
-	// next takes the next event if it is about path and one of two types.
+	// next removes the first event if it is about path and has one of two types, and returns its type.
 	next := func(path string, a, b jute.EventType) jute.EventType {
 		if len(told) == 0 || told[0].Path != path || told[0].Type != a && told[0].Type != b {
 			return 0
@@ -94,8 +94,8 @@ func (c *checker) caughtGone(path string, o *Op, record int) {
 	}
 }
 
-// checkEvents compares the events that each connection received with those it should have
-// received: the same, in the same order, each before the first reply that shows its change.
+// checkEvents checks that each connection received the events that it should have received, in the same
+// order, and each before the first reply that shows its change.
 func (c *checker) checkEvents() {
 	for _, k := range c.conns {
 		want := k.expect

@@ -15,10 +15,10 @@ type facts struct {
 	set     map[string]*jute.Stat
 	data    map[string][]byte // of created or set nodes, if a client read it
 	deleted map[string]bool
-	sets    map[string]int // the most events that one connection received for sets of a node
-	lists   map[string]int // parents whose list of children changed, and at least how often
-	record  int            // one that proves it
-	by      *demand        // the write taken to explain it, nil if there is none
+	sets    map[string]int // the largest number of events that one connection received for sets of a node
+	lists   map[string]int // by parent: how often its list of children changed, at least
+	record  int            // a record that proves these facts
+	by      *demand        // the demand for the write that explains the facts; nil: none
 }
 
 // fact returns the facts of a zxid, nil if the zxid is explained. The close of a session is

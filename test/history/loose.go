@@ -23,16 +23,16 @@ type looseStep struct {
 	*Step
 	of *looseOp
 	by *demand // the demand it explains; nil: it explains no demand
-	// spare: by holds it with the rest of its write. Because another write could explain the
-	// demand, its effect was not believed, and another demand may need it.
+	// spare says that the demand in the field by has this step only with the rest of its write. Another write
+	// could explain that demand, so the checker did not believe this step, and another demand may take it.
 	spare bool
 }
 
 type looseOp struct {
 	op    *Op
 	steps []*looseStep
-	// If it took effect, its zxid is above floor, which a client saw before it was sent, and not
-	// above ceil, which its session has seen on a newer connection.
+	// If the write took effect, its zxid is above floor, which a client saw before the write was sent. Its zxid
+	// is not above ceil, which its session has seen on a newer connection.
 	floor, ceil int64
 }
 
@@ -215,7 +215,7 @@ func (c *checker) passing(l *looseStep, zxid int64) bool {
 	return swept(l.Step) || id != 0 && (c.session(id).ended || c.session(id).closed > 0 || c.mayEnd(id, zxid))
 }
 
-// passedOn reports whether, by unanswered writes, a new node may have replaced n, and can have gone by zxid
+// passedOn reports whether unanswered writes may have replaced n by a new node that can have gone by zxid
 // without a client's delete. Perhaps no client looked closely enough to see the difference.
 func (c *checker) passedOn(n *node, zxid int64) bool {
 	makes := func(l *looseStep) bool {

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// model is the tree and the watches as of the replay.
+// model is the tree and the watches at the point that the replay has reached.
 type model struct {
 	nodes  map[string]*node
 	owned  map[int64]map[string]*node // ephemerals by session
@@ -29,8 +29,8 @@ type node struct {
 	pzTimes  int  // children changed at pzxid
 	pzLoose  bool // a child changed at an unknown zxid
 	version  int32
-	less     int32 // the version may be lower by this,
-	more     int32 // or higher: writes of one or several sets may have made a change
+	less     int32 // how much lower the version may be: a write with fewer sets may have made a change
+	more     int32 // how much higher it may be: a write with more sets may have made a change
 	aversion int32
 	data     []byte
 	// dataUnknown: the model knows only the length of data.
@@ -41,11 +41,11 @@ type node struct {
 	ctime       int64
 	mtime       int64 // 0: unknown
 	kids        map[string]*node
-	builtin     int   // children never counted
+	builtin     int   // children that the counts below leave out
 	made        int   // children known to have been created, in total
-	gone        int   // and deleted
-	seenMade    int   // what a reply showed of both: it may know more
-	seenGone    int   //
+	gone        int   // children known to have been deleted, in total
+	seenMade    int   // children created according to a reply, which may know more
+	seenGone    int   // children deleted according to a reply
 	seen        int64 // last zxid at which a client saw it
 	seenState   int64 // last zxid at which a client saw its versions
 }
@@ -56,8 +56,8 @@ const unknown = -1
 // moment is the time of a change in the model.
 type moment struct {
 	zxid   int64
-	exact  bool // otherwise at some time up to zxid
-	end    bool // by the end of a session; its nodes go in no particular order
+	exact  bool // the change has the zxid; otherwise it came at some time up to the zxid
+	end    bool // the change came with the end of a session, whose nodes go in no particular order
 	silent bool // no client received an event
 }
 
@@ -145,7 +145,7 @@ func (c *checker) own(n *node, session int64) {
 func (c *checker) remove(n *node, m moment) {
 	delete(c.model.nodes, n.path)
 	delete(c.model.owned[n.owner], n.path)
-	// It may have gone at once, and clients may since have seen another node there.
+	// The node may have gone right after seenState, and clients may since have seen another node at the path.
 	c.model.absent[n.path] = n.seenState
 	if m.exact {
 		c.model.absent[n.path] = m.zxid
@@ -186,9 +186,9 @@ func (c *checker) mayEnd(id, zxid int64) bool {
 	return !s.ended && s.closed == 0 && s.alive < zxid
 }
 
-// tell fires an event. If no client saw the event's zxid, no connection received it: a client
-// that set a one-shot watch saw the node before the change and missed it. Lasting watches need
-// no read of the node and may be younger.
+// tell fires an event. If no client saw the event's zxid, no connection received the event. A client that set
+// a one-shot watch saw the node before the change, so it missed the event. A lasting watch needs no read of
+// the node, so it may be younger than the change.
 func (c *checker) tell(typ jute.EventType, path string, m moment) {
 	if !c.within(path) || m.silent {
 		return

@@ -27,9 +27,9 @@ func (c *checker) there(path string, zxid int64, record int, why string) *node {
 	return n
 }
 
-// replaced reports whether the ephemeral node n may have gone with its ended session, and an
-// unanswered write may have made another in its place. If so the model takes the other node.
-// No client received an event, or the events would show when it happened.
+// replaced reports whether the ephemeral node n may have gone with its ended session, and an unanswered write
+// may have made another node in its place. If so, the model takes the other node. No client received an
+// event, because events would show when it happened.
 func (c *checker) replaced(n *node, zxid int64) bool {
 	if len(n.kids) > 0 || !c.mayGo(n, zxid) {
 		return false
@@ -116,8 +116,8 @@ func (c *checker) forget(n *node) {
 	}
 }
 
-// vanish removes a node for a reason without an answer. If there is more than one reason, it
-// believes none of them.
+// vanish removes a node for a reason that no answer proves, such as an unanswered delete. If there is more
+// than one possible reason, it believes none of them.
 func (c *checker) vanish(n *node, zxid int64) bool {
 	if n.seen >= zxid {
 		return false
@@ -172,8 +172,8 @@ func (c *checker) resolve(zxid int64, f *facts) {
 	}
 }
 
-// resolveDeleted explains deletions: by an unanswered write, or without a client, by the end
-// of a session or the sweep of a container.
+// resolveDeleted explains deletions by an unanswered write, by the end of a session, or by the sweep of a
+// container.
 func (c *checker) resolveDeleted(f *facts, m moment) {
 	var nodes []*node
 	ends, owner := true, int64(0)
@@ -225,9 +225,9 @@ func (c *checker) resolveDeleted(f *facts, m moment) {
 	}
 }
 
-// oneOwner finds a session whose end may have deleted all of the nodes at zxid. Nodes of other
-// sessions may have gone before, and unanswered writes of that session may have made others in
-// their place. If so the model takes those.
+// oneOwner finds a session whose end may have deleted all of the nodes at zxid. Nodes of other sessions may
+// have gone before, and unanswered writes of that session may have made new nodes in their place. If so, the
+// model takes the new nodes.
 func (c *checker) oneOwner(nodes []*node, zxid int64) (owner int64, ok bool) {
 	for _, o := range nodes {
 		id := o.owner
@@ -311,8 +311,8 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 		return cmp.Or(cmp.Compare(a.czxid, b.czxid), cmp.Compare(a.path, b.path))
 	})
 	m.end = true
-	// If an unanswered delete may have come first, and another node have come in its place, only
-	// events show that a node went now.
+	// If an unanswered delete may have removed a node before, and another node may have come in its place, only
+	// events show that the node went now.
 	doubt, sure := map[*node]bool{}, map[string]int{}
 	for _, n := range list {
 		doubt[n] = m.exact && (f == nil || !f.deleted[n.path]) && possible(c.loose.deletes[n.path], n.seenState,

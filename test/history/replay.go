@@ -11,7 +11,7 @@ import (
 // item is one step of the replay.
 type item struct {
 	zxid  int64
-	phase int // first what makes the state of a zxid, then what reads it, then what ends with it
+	phase int // order within a zxid: changes, reads of the state, connections that end
 	at    int // record; connection in the last phase
 }
 
@@ -348,8 +348,8 @@ func (c *checker) refused(s *Step, zxid int64, record int) {
 	}
 }
 
-// refusedMulti checks the step that made a multi fail, unless an earlier step may have caused
-// what it found.
+// refusedMulti checks the step that made a multi fail, unless an earlier step of the multi may have been the
+// cause.
 func (c *checker) refusedMulti(o *Op, record int) {
 	for i := range o.Steps {
 		s := &o.Steps[i]

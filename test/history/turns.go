@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// checkTurns checks K8 and K9: what contenders of locks were answered.
+// checkTurns checks K8 and K9, by the answers to contenders of locks.
 func (c *checker) checkTurns() {
 	of := map[[2]string][]int{} // by lock and contender
 	for i, r := range c.records {
@@ -30,7 +30,7 @@ func (c *checker) checkTurns() {
 	}
 }
 
-// keptEnd is for how long the end of a ticket is remembered.
+// keptEnd is how long the end of a ticket is remembered.
 const keptEnd = 10 * time.Minute
 
 // checkOne checks the answers to one contender. An answer must show at least as much as every answer that
@@ -72,7 +72,7 @@ func (c *checker) checkOne(turns []int) {
 	}
 }
 
-// gives returns when a contender first asked to be given back.
+// gives returns the time of the first request that gives the contender's lock back.
 func (c *checker) gives(turns []int) time.Duration {
 	first := time.Duration(1<<63 - 1)
 	for _, i := range turns {
@@ -100,8 +100,8 @@ type sureHold struct {
 	turn     *Turn
 }
 
-// excludes reports whether two holds of one lock exclude each other. They do not if both share it, or if they
-// have permits with different numbers.
+// excludes reports whether two holds of one lock exclude each other. They do not if both share the lock, or
+// if they have permits with different numbers.
 func (h *sureHold) excludes(o *sureHold) bool {
 	if h.turn.Permits > 0 {
 		both := func(slot int) bool { return slices.Contains(o.turn.Slots, slot) }

@@ -34,7 +34,7 @@ func (h *turns) queued(who string, ahead int) {
 func (h *turns) says(who string, s Say)  { h.add(who, Turn{Says: s, Opens: true}) }
 func (h *turns) gives(who string, s Say) { h.add(who, Turn{Says: s, Gives: true}) }
 
-// draw records a granted draw of a rate of four within 100.
+// draw records a granted draw from a rate of four draws in a time of 100.
 func (h *turns) draw(d Draw) {
 	d.Rate, d.Limit, d.Per, d.OK = "/r", 4, 100, true
 	h.records = append(h.records, Record{Draw: &d})

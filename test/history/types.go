@@ -14,8 +14,8 @@ type Step struct {
 	Op      jute.OpCode
 	Path    string
 	Data    []byte
-	Flags   int32 // of a create
-	Version int32 // of delete, setData, setACL, check; -1 is any
+	Flags   int32 // flags of a create
+	Version int32 // expected version of delete, setData, setACL and check; -1: any
 
 	Code    jute.ErrCode
 	Created string     // path given to a created node
@@ -26,21 +26,21 @@ type Step struct {
 type Op struct {
 	Client  string
 	Conn    int   // connections are numbered uniquely in a history
-	Session int64 // the connection's
-	Seq     int   // place among the requests sent on the connection
+	Session int64 // session of the connection
+	Seq     int   // number of the request among those sent on the connection
 	Start   time.Duration
 	End     time.Duration // when the reply arrived
 
 	Step
-	Steps []Step // of a multi; Code says whether it took effect as a whole
+	Steps []Step // steps of a multi; Code says whether it took effect as a whole
 
 	Watch   bool             // a read asks for a watch
-	Mode    int32            // of addWatch; watcher type of removeWatches
-	Watches *jute.SetWatches // of setWatches and setWatches2
+	Mode    int32            // mode of addWatch; watcher type of removeWatches
+	Watches *jute.SetWatches // the watches that setWatches or setWatches2 renews
 
 	// Unknown means that no reply came: the connection ended first.
 	Unknown  bool
-	Zxid     int64    // of the reply's header
+	Zxid     int64    // zxid of the reply's header
 	Value    []byte   // data read
 	Children []string // children read
 }
@@ -61,8 +61,8 @@ func (s *Step) shows() int64 {
 	return max(s.Stat.Czxid, s.Stat.Mzxid, s.Stat.Pzxid)
 }
 
-// Event is a notification of a watch. Zxid is that of the change; it is not positive if the event is part of
-// the answer to a setWatches.
+// Event is a notification of a watch. Zxid is the zxid of the change. It is not positive if the event is part
+// of the answer to a setWatches.
 type Event struct {
 	Conn int
 	At   time.Duration
@@ -78,7 +78,7 @@ type Connect struct {
 	Session  int64
 	New      bool          // the session was created
 	LastZxid int64         // the zxid that the client said it had seen
-	Timeout  time.Duration // of the session, as granted; 0 if not recorded
+	Timeout  time.Duration // granted timeout of the session; 0: not recorded
 	Start    time.Duration
 	End      time.Duration
 }
@@ -104,13 +104,13 @@ type Turn struct {
 	Start     time.Duration
 	End       time.Duration // when the answer arrived
 	Says      Say
-	Token     int64         // of a hold
-	Safe      time.Duration // from Start on, for which a hold surely lasts
-	Ahead     int           // contenders that go first, of a place in the queue
+	Token     int64         // token of a hold
+	Safe      time.Duration // how long a hold surely lasts, from Start on
+	Ahead     int           // how many contenders stand before a place in the queue
 	Opens     bool          // the request opens the ticket if there is none
 	Gives     bool          // it gives the ticket back
 	Shares    bool          // it wants to share the hold with others
-	Permits   int           // of a semaphore; 0 for a lock
+	Permits   int           // number of permits of a semaphore; 0: a lock
 	Slots     []int         // the numbers of the permits that it holds
 	Looks     bool          // it only looks, and may be shown an older state
 }
@@ -216,8 +216,8 @@ func (v Violation) String() string { return fmt.Sprintf("%s: record %d: %s", v.R
 
 // Options bound a check.
 type Options struct {
-	// Root is the node at and below which everything is checked; outside it only orders and times
-	// are. Empty means "/". /zookeeper is never checked.
+	// Root is the node at and below which everything is checked. Outside it only orders and times are checked.
+	// Empty means "/". /zookeeper is never checked.
 	Root string
 	// Linearizable says that the servers promise linearizable reads: G1 then covers reads too.
 	Linearizable bool

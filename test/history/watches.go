@@ -6,10 +6,10 @@ import "github.com/zlockd/zlockd/jute"
 // on the next connection.
 type Watches struct {
 	data, exist, child map[string]bool
-	lasting            map[string]int32 // modes
+	lasting            map[string]int32 // by path: the mode
 }
 
-// NewWatches returns those of a new session.
+// NewWatches returns the watches of a new session, which has none.
 func NewWatches() Watches {
 	return Watches{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]int32{}}
 }

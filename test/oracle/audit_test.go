@@ -35,8 +35,8 @@ func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 	r.Exact = true
 	explore(t, r, seed(t), 2000)
 	reference.Close()
-	subject.Servers[0].Stop() // a stop writes the lines that wait
-	// The lines of ended sessions come last, so that the order of the others can be compared.
+	subject.Servers[0].Stop() // when it stops, the server writes the lines that wait
+	// The lines of ended sessions come last, so that the order of the other lines can be compared.
 	want, got := endsLast(audited(t, theirs)), endsLast(audited(t, ours))
 	t.Logf("%d requests, %d lines", r.Ops, len(want))
 	expect.That(t, len(want) >= 200, "ZooKeeper has only %d lines", len(want))
@@ -125,8 +125,8 @@ func audited(t *testing.T, file string) (lines []string) {
 	return lines
 }
 
-// endsLast returns the lines with those of ended sessions last and sorted: of sessions that fall silent
-// together, any may end first.
+// endsLast moves the lines of ended sessions to the end and sorts them, because sessions that fall silent
+// together may end in any order.
 func endsLast(lines []string) []string {
 	end := func(line string) bool { return strings.Contains(line, "operation=ephemeralZNodeDeletion") }
 	ends := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !end(line) })

@@ -10,17 +10,18 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// wrong marks, inside a canonical text, a fault that does not depend on the other server.
+// wrong marks a part of a canonical text that is a fault, whatever the other server does.
 const wrong = "‽"
 
-// builtin are the nodes every server has from the beginning. Their counters are compared by
-// how far they moved since the start of the run.
+// builtin are the nodes that every server has from the beginning. Of their counters, only the changes since
+// the start of the run are compared.
 var builtin = []string{"/", "/zookeeper", configPath, "/zookeeper/quota"}
 
 // configPath is the node that lists the members of an ensemble.
 const configPath = "/zookeeper/config"
 
-// at names a zxid by its change. All zxids from before the run share one name.
+// The method at returns a name for a zxid: the number of its change. All zxids from before the run have one
+// name.
 func (s *side) at(zxid int64) string {
 	if zxid == 0 {
 		return "0"
@@ -34,7 +35,7 @@ func (s *side) at(zxid int64) string {
 	return fmt.Sprintf("‽%x", zxid)
 }
 
-// covers names the header zxid of a reply by the last change it covers.
+// covers returns a name for the zxid in the header of a reply: the number of the last change that it covers.
 func (s *side) covers(zxid int64) string {
 	i, ok := slices.BinarySearch(s.commits, zxid)
 	if !ok {
@@ -53,7 +54,7 @@ func (s *side) stat(path string, st jute.Stat) string {
 		st.Cversion -= base.Cversion
 		st.Aversion -= base.Aversion
 	}
-	if s.members && path == configPath { // neither the data nor the time of their write
+	if s.members && path == configPath { // the servers have different data, written at different times
 		st.DataLength, st.Mzxid, st.Mtime = 0, 0, 0
 	}
 	owner := "0"
@@ -131,8 +132,8 @@ func (s *side) canonical(g got) canon {
 	return c
 }
 
-// body returns the comparable form of a response record, and another form for Known differences: without
-// what a create2 inside a multi shows, or with the entries of an ACL in order.
+// body returns the comparable form of a response record. alt is another form, for Known differences. It
+// leaves out what a create2 inside a multi shows, or has the entries of an ACL in order.
 func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt string) {
 	if code != jute.OK {
 		return "", ""
@@ -162,7 +163,7 @@ func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt str
 		return text, fmt.Sprintf(" acl=%q null=%v", acl, nullID) + stat
 	case "getChildren":
 		text = names(d)
-	case "getEphemerals": // in the order of the first server
+	case "getEphemerals": // the order must be the same, too
 		list, _ := d.Strings()
 		text = fmt.Sprintf(" %q", list)
 	case "getChildren2":
@@ -212,7 +213,7 @@ func names(d *jute.Decoder) string {
 	return fmt.Sprintf(" %q", list)
 }
 
-// results returns the comparable form of the results of a multi. alt shows a create2 by its path alone.
+// results returns the comparable form of the results of a multi. In alt, a create2 shows only its path.
 func (s *side) results(st *Step, d *jute.Decoder) (text, alt string) {
 	var t, a strings.Builder
 	for i := 0; ; i++ {

@@ -16,7 +16,7 @@ import (
 // most steps meet existing nodes.
 type Generator struct {
 	rng   *rand.Rand
-	conns map[string]bool // live
+	conns map[string]bool // names of the live connections
 	known []string        // names that have a session
 	nodes []string        // paths that probably exist
 	// watched are the paths that each connection lately asked to watch.
@@ -155,7 +155,7 @@ func frame(xid int32, op jute.OpCode, record string) []byte {
 	return wire.AppendRequest(nil, xid, op, []byte(record))
 }
 
-// none lists bytes that do not begin a request: the server closes the connection.
+// none lists bytes that do not begin a request. A server that gets them closes the connection.
 var none = [][]byte{
 	[]byte("\xff\xff\xff\xff"), []byte("\x80\x00\x00\x00\x00\x00\x00\x01"), []byte("\x7f\xff\xff\xff"),
 	[]byte("\x00\x10\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01"), []byte("\x00\x00\x00\x00"),
@@ -334,7 +334,8 @@ func mode(conn, path string) string {
 	return []string{"once", "once", "once", "persistent", "recursive"}[h.Sum32()%5]
 }
 
-// guarded reports whether a path accepts only well-formed texts: ZooKeeper cannot live with others.
+// guarded reports whether a node may get only well-formed texts, because ZooKeeper fails on other texts
+// there.
 func guarded(path string) bool {
 	return strings.HasSuffix(path, "/zookeeper_limits") || strings.HasSuffix(path, "/zookeeper_stats")
 }

@@ -32,8 +32,8 @@ func (g *Generator) request(name string) Step {
 var lengths = []string{"\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x80\x00\x00\x00", "\x7f\xff\xff\xff",
 	"\x00\x10\x00\x00", "\x00\x00\x7f\xff"}
 
-// damage turns a request into one that no client sends but whose meaning is certain: it must
-// be refused as undecodable, or is another request.
+// damage turns a request into one that no client sends. The result is either undecodable, so that a server
+// must refuse it, or another valid request.
 func (g *Generator) damage(s *Step) {
 	n := len(s.encode(func(int) int64 { return 0 }))
 	switch s.Op {
@@ -227,7 +227,7 @@ func (g *Generator) setWatches(name string) Step {
 func (g *Generator) multi() Step {
 	s := Step{Op: "multi"}
 	if g.chance(40) {
-		// Operations that build on each other, and succeed if the first does.
+		// These operations build on each other, and succeed if the first one succeeds.
 		p := g.fresh()
 		story := []Step{
 			{Op: one(g, "create", "create2", "createContainer"), Path: p, Data: g.data(), ACL: open},
@@ -251,15 +251,15 @@ func (g *Generator) multi() Step {
 		case n < 45:
 			s.Ops = append(s.Ops, g.inMulti(g.create()))
 		case n < 60:
-			// Without a limit's nodes: ZooKeeper compares a multi with the counters from before it,
-			// even if the multi deletes the limit.
+			// Delete no node of a limit: ZooKeeper compares a multi with the counters from before the multi, even if
+			// the multi deletes the limit.
 			s.Ops = append(s.Ops, Step{Op: "delete", Path: g.writable(), Version: g.version()})
 		case n < 78:
 			s.Ops = append(s.Ops, g.setData())
 		case n < 97:
 			check := Step{Op: "check", Path: g.path(), Version: g.version()}
 			if check.Path == configPath {
-				check.Version = -1 // an ensemble has written it
+				check.Version = -1 // an ensemble has written the node, a single server has not
 			}
 			s.Ops = append(s.Ops, check)
 		default:

@@ -8,12 +8,13 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Known is a difference that is right: the first server is a ZooKeeper 3.8,
-// the second follows 3.9 or closes a hole of the reference.
+// Known is a difference that is no fault: the first server is ZooKeeper 3.8, and the second server follows
+// 3.9 or closes a gap of 3.8.
 type Known struct {
 	Name   string
 	Reason string
-	// match returns how many of the arrived items it explains on each side, zeros if it does not apply.
+	// match returns how many arrived items of each side the difference explains. It returns zeros if the
+	// difference does not apply.
 	match func(d *diff) (skipA, skipB int)
 }
 

@@ -41,7 +41,7 @@ func TestClusterAgreesWithRealServer(t *testing.T) {
 	explore(t, r, seed(t), *opsFlag/10)
 }
 
-// A script in testdata is about something that was different once, or that random programs meet too rarely.
+// The scripts in testdata show former differences, and cases that random programs meet too rarely.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	must.That(t, err == nil && len(files) != 0, "no scripts: %v", err)

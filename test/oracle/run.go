@@ -22,8 +22,8 @@ type Runner struct {
 	// nothing gets no zxid.
 	Exact bool
 
-	// Restart, if set, kills the second server and starts it again from its disk. Programs then
-	// contain such steps.
+	// Restart, if set, kills the second server and starts it again from its disk. Programs then contain
+	// restarts.
 	Restart func() error
 
 	// Patience bounds the wait for any single frame.
@@ -74,7 +74,7 @@ func (r *Runner) Run(p Program) error {
 	return nil
 }
 
-// pieces returns the steps that are sent together.
+// pieces splits a program into lists of steps that are sent together.
 func (p Program) pieces() (list [][]Step) {
 	for len(p) > 0 {
 		n := 1
@@ -264,7 +264,8 @@ func (r *Runner) count(c *canon) {
 	}
 }
 
-// about returns the step of the difference: the step that a reply answers, if it is a reply.
+// about returns the step that a differing reply answers. If no reply differs, it returns the step that was
+// sent.
 func (d *diff) about() *Step {
 	for _, c := range []*canon{d.a, d.b} {
 		if c != nil && c.step != nil && c.step != ping {

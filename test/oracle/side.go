@@ -16,8 +16,8 @@ import (
 type side struct {
 	addrs    []string                // of all servers of an ensemble
 	members  bool                    // /zookeeper/config may hold a list of members
-	patience time.Duration           // for any single frame
-	conns    map[string]*conn        // the live ones, by name
+	patience time.Duration           // limits the wait for one frame
+	conns    map[string]*conn        // live connections, by name
 	sessions map[string]wire.Session // the last session of each name, even without a connection
 	all      map[int64]wire.Session  // every session of this run
 	ids      map[int64]string        // session ids by their common name
@@ -43,7 +43,7 @@ type due struct {
 type got struct {
 	frame wire.Frame
 	end   error // set at the end of the connection
-	step  *Step // the request this is the reply to
+	step  *Step // the request that the frame answers
 	late  bool  // a reply without a request
 }
 
@@ -59,7 +59,7 @@ func newSide(addrs []string, patience time.Duration) *side {
 // ensemble are spread over its servers.
 func (s *side) addr(name string) string { return s.addrs[int(name[0])%len(s.addrs)] }
 
-// zxid returns the zxid that a step means.
+// zxid returns the zxid that the field Back of a step names.
 func (s *side) zxid(back int) int64 {
 	switch {
 	case back == -1:
@@ -89,7 +89,7 @@ func (s *side) send(name string, steps []*Step) {
 		sent := xid
 		switch st.code() {
 		case jute.OpPing:
-			xid = jute.XidPing // whatever the step sent
+			xid = jute.XidPing // the reply has this xid, whatever xid the step sends
 			if st.Xid == 0 {
 				sent = xid
 			}

@@ -25,25 +25,25 @@ type Step struct {
 	TTL     int64
 	Version int32
 	Watch   bool
-	Mode    int32       // of addWatch; the type of removeWatches and checkWatches
+	Mode    int32       // mode of addWatch; type of removeWatches and checkWatches
 	Lists   [5][]string // of setWatches and setWatches2
-	Back    int         // a zxid: that of the last change but Back; -1 is one that does not exist yet, -2 is 0
+	Back    int         // names a zxid: the last change but Back; -1: none that exists; -2: zero
 	Scheme  string
 	Cred    string
 	Code    int32  // of op: an operation code
 	Ops     []Step // of multi and multiRead
 
-	Session  string // of attach: the connection whose session it is
+	Session  string // of attach: the name of the connection whose session it takes
 	Timeout  int32
 	Password string // of connect and attach: "", or "null", "empty", "short", "wrong"
 	Old      bool   // of connect and attach: without the read-only byte
 
-	ReadOnly bool // of connect and attach: a session that may only read is welcome
+	ReadOnly bool // of connect and attach: the client accepts a read-only session
 
-	Xid   int32  // 0: as clients choose it
-	Cut   int    // this many bytes of the record are left out
+	Xid   int32  // 0: a number that a client would choose
+	Cut   int    // how many bytes are missing at the end of the record
 	Extra string // bytes sent after the record
-	Patch string // replaces the bytes of the record from At on
+	Patch string // replaces the bytes of the record from At onwards
 	At    int
 }
 
@@ -55,7 +55,7 @@ type opInfo struct {
 	code   jute.OpCode
 	fields string // of the record, in order; also what the text form shows
 	write  bool   // a success is a change with its own zxid
-	solo   bool   // nothing is sent with it: it may end the connection, or be asked about afterwards
+	solo   bool   // the step is sent alone: it may end the connection, or a question about it follows
 }
 
 var ops = map[string]opInfo{
@@ -94,7 +94,7 @@ var ops = map[string]opInfo{
 	"connect":         {0, "timeout password old readOnly back", false, true},
 	"attach":          {0, "session timeout password old readOnly back", false, true},
 	"drop":            {0, "", false, true},
-	// of the second server, the moment everything is answered; Conn is "*"
+	// restarts the second server when every request is answered; Conn is "*"
 	"restart": {0, "", false, true},
 }
 

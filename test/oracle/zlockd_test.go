@@ -71,12 +71,12 @@ func startZlockd(t *testing.T) (addr string) {
 	return zlockd(t, cluster.Options{Dev: true}).Addrs()
 }
 
-// config configures both kinds of servers: it enables what zlockd has by default, and nothing happens by time
-// alone.
+// config configures both kinds of servers. It enables what zlockd has by default, and prevents all that
+// happens only because time passes.
 var config = []string{"extendedTypesEnabled=true", "enforceQuota=true", cluster.Super(oracle.Super),
 	"znode.container.checkIntervalMs=86400000", "minSessionTimeout=60000", "maxSessionTimeout=600000"}
 
-// zlockd runs until the test ends.
+// zlockd starts servers that run until the test ends.
 func zlockd(t *testing.T, o cluster.Options, flags ...string) *cluster.Ensemble {
 	t.Helper()
 	o.Config, o.Flags = config, flags

@@ -156,8 +156,8 @@ func TestPeerAddrThatIsNotListed(t *testing.T) {
 	for _, s := range c.Servers {
 		s.Start()
 	}
-	wrong.AwaitLog("does not reach itself at its address in --peers, so the others may not either: correct " +
-		"--peer-addr or --peers")
+	wrong.AwaitLog("does not reach itself at its address in --peers, so the others may not reach it either: " +
+		"correct --peer-addr or --peers")
 	c.Servers[1].AwaitLog("waiting for server 1 at " + wrong.Peer)
 	wrong.Kill()
 	wrong.Set("--peer-addr", wrong.Peer)
@@ -187,7 +187,7 @@ func TestPeersChangedAfterForming(t *testing.T) {
 	fourth.Args = append(fourth.Args, "--peers", longer, "--peer-addr", fourth.Peer)
 	fourth.Set("--id", "4")
 	fourth.Start()
-	fourth.AwaitLog("does not know server 4. On a server that runs: zlock member add 4 " + fourth.Peer)
+	fourth.AwaitLog("does not know server 4. Run on another server: zlock member add 4 " + fourth.Peer)
 	stays(t, fourth)
 
 	again(peersOf(c.Servers[:2]...))
@@ -196,7 +196,7 @@ func TestPeersChangedAfterForming(t *testing.T) {
 
 	third := c.Servers[2].Peer
 	again(strings.Replace(peersOf(c.Servers...), third, fourth.Peer, 1))
-	s.AwaitLog("--peers has another address than the cluster: start all servers with the same list\" server=1 " +
+	s.AwaitLog("--peers and the cluster differ in an address: start all servers with the same list\" server=1 " +
 		"peer=3 listed=" + fourth.Peer + " addr=" + third)
 
 	s.Stop()

@@ -306,11 +306,11 @@ func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 		return strings.Contains(fourth.Log(1<<30), "zlock member add 4")
 	})
 	for _, test := range []struct{ what, id, addr, want string }{
-		{"another id", "5", fourth.Peer, "server 5 cannot be what answers at " + fourth.Peer +
-			": this is server 4, not 5"},
+		{"another id", "5", fourth.Peer, "the server at " + fourth.Peer +
+			" cannot become server 5: this is server 4, not 5"},
 		{"a member's address", "4", e.Servers[1].Peer, "server 2 is at " + e.Servers[1].Peer},
-		{"another cluster", "4", other.Servers[0].Peer, "server 4 cannot be what answers at " +
-			other.Servers[0].Peer},
+		{"another cluster", "4", other.Servers[0].Peer, "the server at " + other.Servers[0].Peer +
+			" cannot become server 4"},
 		{"a client port", "4", one.Client, "server 4 "},
 	} {
 		_, errs, code := e.member(one, "-w", "1", "add", test.id, test.addr)

@@ -84,7 +84,7 @@ func TestLoneWriteWaitsForOneDiskOnly(t *testing.T) {
 		leader, _ := c.mustLead()
 		w := c.client("c0", leader, 20*time.Second)
 		must.Get(w.Create("/n", nil, 0))(t)
-		const sync = 20 * time.Millisecond // the average; a sync takes between half and one and a half of it
+		const sync = 20 * time.Millisecond // the average; a sync takes 10 to 30 ms
 		for id := range c.ids() {
 			c.disk(id).Slow(sync)
 		}
@@ -160,7 +160,7 @@ func (r *aheadRun) wait(atMost time.Duration) {
 // powerLoss takes the power from a server.
 func (r *aheadRun) powerLoss(id uint32) { r.end(id, (*serverDisk).PowerLoss) }
 
-// again starts a server that does not run.
+// again starts the server id if it does not run.
 func (r *aheadRun) again(id uint32) {
 	r.disk[id].Go()
 	if r.node(id) == nil {
@@ -168,8 +168,8 @@ func (r *aheadRun) again(id uint32) {
 	}
 }
 
-// goOn takes the power from the servers in lose. Then servers one and other run for a while without the third
-// server.
+// goOn takes the power from the servers in lose. Then the servers one and other run for a while without the
+// third server.
 func (r *aheadRun) goOn(one, other, without uint32, lose ...uint32) {
 	r.net.Freeze(hostName(without))
 	for _, id := range lose {
@@ -211,7 +211,7 @@ func (r *aheadRun) formerLeaderLosesPower() {
 	r.disk[other].HangLog()
 	r.wait(300 * time.Millisecond)
 	r.cut(leader, one)
-	time.Sleep(2500 * time.Millisecond) // server other elects server one; it keeps its vote but no entries
+	time.Sleep(2500 * time.Millisecond) // other votes for one, and keeps the vote but no entries
 	r.mend(leader, one)
 	r.wait(2 * time.Second)
 	r.goOn(leader, other, one, leader, other)

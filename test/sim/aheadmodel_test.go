@@ -70,20 +70,20 @@ type aheadRules struct {
 // aheadCase bounds the walk.
 type aheadCase struct {
 	terms   uint8
-	entries uint8 // the number of entries ever made
-	clients uint8 // how many entries are not the first of a term
-	crashes uint8 // of each server
+	entries uint8 // limit of the entries that are made
+	clients uint8 // limit of the entries that are not the first of a term
+	crashes uint8 // limit of the crashes of each server
 }
 
-const modelLog = 4 // entries of a log
+const modelLog = 4 // the longest log, in entries
 
 // modelServer is one server. An entry is identified by its index and its term: a term has one leader, and
 // that leader does not lead it again after a crash.
 type modelServer struct {
 	term, n, durable, commit, applied, crashes uint8
 	leads                                      bool
-	log                                        [modelLog]uint8 // terms
-	match                                      [3]uint8        // of a leader: known length of each log
+	log                                        [modelLog]uint8 // the term of each entry
+	match                                      [3]uint8        // at a leader: known length of each log
 }
 
 // modelState is the state of the whole cluster.
@@ -111,7 +111,7 @@ var stepTexts = map[byte]string{
 	'r': "%[1]d sends entries up to %[3]d and commit %[4]d to %[2]d, which answers",
 }
 
-// harm is the list of steps that led to the harm.
+// harm is the list of steps after which two servers have applied different entries.
 type harm []modelStep
 
 func (h harm) String() string {
@@ -202,7 +202,7 @@ func (st *modelState) append(i int) {
 	s := &st.s[i]
 	s.log[s.n] = s.term
 	s.n++
-	s.match[i] = s.n // raft counts the leader from here on
+	s.match[i] = s.n // from now on raft counts the leader's log
 	st.entries++
 }
 

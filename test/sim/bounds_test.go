@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// three runs f on three servers with the given heartbeat timeout, once all of them serve.
+// three starts three servers with the given heartbeat timeout, and calls f when all of them serve.
 func three(t *testing.T, seed uint64, heartbeat time.Duration, f func(c *nodes, lead uint32)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestG23CutOffServerStopsServingInTime(t *testing.T) {
 	}
 }
 
-// ended reports whether a session has ended at any server except server but.
+// ended reports whether a session has ended at any server except the server but.
 func (c *nodes) ended(but uint32, session int64) (ended bool) {
 	for id := range c.peers {
 		if id == but {
@@ -119,9 +119,9 @@ func (c *nodes) ended(but uint32, session int64) (ended bool) {
 	return ended
 }
 
-// A leader's disk hangs in the middle of a change of members. Raft stores that entry on its main loop, so the
-// loop hangs too and the server hears of no other leader. Another server must soon lead and stay the leader.
-// The hanging server must not tell its clients that their sessions live.
+// A leader's disk hangs in the middle of a change of members. Raft stores the entry of the change on its
+// main loop, so the loop hangs too and the server hears of no other leader. Another server must soon lead
+// and stay the leader. The hanging server must not tell its clients that their sessions live.
 func TestG21StuckLeaderIsReplacedOnce(t *testing.T) {
 	const timeout = 4 * time.Second
 	for seed := range uint64(3) {
@@ -217,7 +217,7 @@ func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
 		if s.reads > 0 {
 			wait, op, body = s.reads, jute.OpExists, wire.PathWatch(Root, false)
 		}
-		// A client reads all the time: it hears at once of a connection that ends.
+		// A client reads all the time, so it notices at once when the connection ends.
 		if w.Silent(wait) != nil || closed(stop) {
 			return
 		}
@@ -229,10 +229,11 @@ func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
 	}
 }
 
-// crashPointSteps include an observer and a server that gets a new id.
-var crashPointSteps = []string{"observe", "lead", "remove", "add", "kill", "wipe", "replace", "restart", "move"}
+// crashPointSteps are the steps of a history with an observer and a server that gets a new id.
+var crashPointSteps = []string{"observe", "lead", "remove", "add", "kill", "wipe", "replace", "restart",
+	"move"}
 
-// TestG2R6EveryCrashPointOfACluster runs three servers, and five, with an observer. It crashes each server at
+// TestG2R6EveryCrashPointOfACluster runs three or five servers and an observer. It crashes each server at
 // every disk operation of every step of a history. Every step must still complete, and no answered write is
 // lost.
 func TestG2R6EveryCrashPointOfACluster(t *testing.T) {
@@ -272,7 +273,7 @@ type crashPoint struct {
 }
 
 // powerLoss ends the process of the crash point's server, and starts it again. A goroutine of that server
-// calls it.
+// calls powerLoss.
 func (c *sequence) powerLoss(at *crashPoint) {
 	at.hit = true
 	id := at.server

@@ -23,26 +23,26 @@ const keys = 8
 // Client is one client that keeps its session over reconnects.
 type Client struct {
 	Name    string
-	Dial    func() (net.Conn, error) // to some server, chosen for each connection
-	Timeout time.Duration            // of its session
-	Pause   time.Duration            // between two requests, at most
+	Dial    func() (net.Conn, error) // connects to a server that is chosen for each connection
+	Timeout time.Duration            // the session's timeout
+	Pause   time.Duration            // the longest pause between two requests
 	Clock   func() time.Duration     // shared by all clients of a history
 	Record  *history.Recorder
-	Conns   func() int // numbers connections
+	Conns   func() int // returns the number of the next connection
 	Rand    *rand.Rand
-	Seed    uint64 // of its requests; the seed and a request's number determine the request
+	Seed    uint64 // the seed of the requests; it and a request's number determine the request
 	// Only, if set, selects by number the requests that the client sends.
 	Only func(number int) bool
 	// Bulk, if set, makes some values and identities large.
 	Bulk *rand.Rand
-	// Rest, if set, returns before every few requests for how long the client rests first. Such a client keeps
-	// its session for hours.
+	// Rest, if set, is called before every few requests, and returns how long the client pauses first. Such a
+	// client keeps its session for hours.
 	Rest func() time.Duration
 
 	session wire.Session
 	zxid    int64
 	watches history.Watches
-	queue   []string   // its sequential nodes, if it rests
+	queue   []string   // its sequential nodes, if Rest is set
 	drawn   int        // how many requests were drawn
 	draw    *rand.Rand // draws the current request
 }
@@ -107,7 +107,7 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	return true
 }
 
-// lose begins without a session.
+// lose forgets the session, so that the client begins another one.
 func (c *Client) lose() {
 	c.session, c.watches, c.queue = wire.Session{}, history.NewWatches(), nil
 }
@@ -128,7 +128,7 @@ type exchange struct {
 	conn    int
 	seq     int
 	pending []*history.Op // in the order they were sent
-	xids    []int32       // of pending
+	xids    []int32       // the xids of the pending requests
 	end     bool          // the session was closed
 }
 
@@ -155,7 +155,7 @@ func (x *exchange) run(stop <-chan struct{}) {
 		}
 		for range 1 + x.c.Rand.IntN(3) {
 			op := x.c.next()
-			if op != nil && op.Op == jute.OpPing { // arrive together with earlier answers
+			if op != nil && op.Op == jute.OpPing { // so that the ping may arrive together with earlier answers
 				time.Sleep(time.Duration(x.c.draw.Int64N(int64(16 * time.Millisecond))))
 			}
 			if op != nil && !x.send(op) {
@@ -239,7 +239,7 @@ func (x *exchange) receive() error {
 			Type: f.Event.Type, Path: f.Event.Path}})
 		return nil
 	}
-	at := slices.Index(x.xids, f.Xid) // it is the first, unless the server mixed up the replies
+	at := slices.Index(x.xids, f.Xid) // this is the first xid, unless the server mixed up the replies
 	if at < 0 {
 		panic(fmt.Sprintf("reply with xid %d, which nobody waits for", f.Xid))
 	}

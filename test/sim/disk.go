@@ -20,7 +20,7 @@ type DiskOp struct {
 	// create, open, read, rename, remove, write, sync, list, mkdir, syncdir, set (a key of the store)
 	Kind string
 	Name string
-	Len  int // of a read or a write
+	Len  int // bytes of a read or a write
 }
 
 // Changes reports whether an operation changes the content of the disk, or may change it.
@@ -28,8 +28,8 @@ func (o DiskOp) Changes() bool {
 	return !slices.Contains([]string{"open", "read", "list"}, o.Kind)
 }
 
-// ShortWrite is the error that a hook returns to let only the first N bytes of a write pass. The disk rounds
-// N down to a sector boundary where the file already has that place.
+// ShortWrite is the error that a hook returns to let only the first N bytes of a write pass. If the write
+// ends inside the existing file, the disk rounds its end down to a sector boundary.
 type ShortWrite struct {
 	N   int
 	Err error
@@ -43,10 +43,10 @@ var ErrOff = errors.New("the disk has lost its power")
 
 // Disk is a disk that behaves as badly as a real one may. It keeps cached content apart from durable
 // content, sector by sector. When the power goes, every sector written since the last sync holds its old
-// content or any content written since. Every name made, moved or removed since the sync of its directory
-// is as before or as after; a lost directory takes its content along. A failed sync drops what it should
-// have written, and a later sync does not write it. Space can end at any byte, and a hook can refuse, delay
-// or block every operation.
+// content or any content written since. Every change of a name since the last sync of its directory is
+// either kept or lost; a lost directory takes its content along. A failed sync drops what it should have
+// written, and a later sync does not write it. Space can end at any byte, and a hook can refuse, delay or
+// block every operation.
 type Disk struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
@@ -56,7 +56,7 @@ type Disk struct {
 	capacity int64
 	hook     func(DiskOp) error
 	trace    *Trace
-	name     string // in the trace
+	name     string // the disk's name in the trace
 }
 
 // view is the disk as one life sees it.
@@ -64,7 +64,7 @@ type view struct {
 	names   map[string]*inode // the names in the cache
 	stable  map[string]*inode // the durable names
 	changes []naming          // changes of names whose directories were not synced since
-	keys    map[string][]byte // of the key store
+	keys    map[string][]byte // the content of the key store
 }
 
 func newView() *view {
@@ -82,7 +82,7 @@ func (d *Disk) LeaveGhosts() {
 	d.ghosts = true
 }
 
-// naming gives a name to a file, or takes the name away (nil).
+// naming is a change of a name: the name is given to the file to. If to is nil, the name is removed.
 type naming struct {
 	id   int // equal for the two halves of a rename
 	name string

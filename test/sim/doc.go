@@ -20,34 +20,35 @@
 // the order of select and of timers at one instant, follows the seed. Every run reports a sum over all
 // messages, writes to disks and records of clients, in their order, and the state of the runtime at its end:
 // the goroutines that ran, what was allocated, and where on the heap. Two runs of a seed are equal in all of
-// it; make sim-repeat makes each run twice and compares them. When they part, -sim.trace FILE with the
-// command of the child shows the first event at which they do. With WAYS=-1 three of
-// four runs take goroutines in other orders than the scheduler would (-sim.ways): any that is ready, or by
-// ranks that change at random points; or a goroutine waits now and then for some milliseconds where it
-// takes or leaves a lock, stores a pointer or uses a channel, as a thread does that gets no processor.
+// it; make sim-repeat makes each run twice and compares them. If the two runs differ, -sim.trace FILE with
+// the command of the child shows the first event that differs. With WAYS=-1, three of four runs choose
+// goroutines in other orders than the scheduler would (-sim.ways). One way takes any goroutine that is
+// ready. Another takes them by ranks that change at random points. In the third, a goroutine sometimes waits
+// for some milliseconds where it takes or releases a lock, stores a pointer or uses a channel, like a thread
+// that gets no processor.
 //
 // In two of three seeds messages and disks keep to a grid of half a millisecond or a whole one. Many events
 // then happen at one instant, in an order that the seed chooses.
 //
 //	make sim-long HOURS=48
 //
-// runs long days: each seed is six to 24 hours. Few clients rest for minutes between bursts of requests, and
-// in the nights for hours; their sessions and watches last for hours, and so do the lives of servers. Storms
-// and drizzles of faults alternate with quiet times, some fifty faults an hour in all. At the beginning and at
-// the end of each quiet time all servers must serve and be equal, with few goroutines, connections and bytes
-// on their disks. All other judges are the same.
+// runs long days: six to 24 hours for each seed. A few clients pause for minutes between bursts of requests,
+// and at night for hours. Their sessions and watches last for hours, and so do the lives of servers. Times
+// with many or with few faults alternate with quiet times; there are some fifty faults an hour. At the
+// beginning and at the end of each quiet time all servers must serve and be equal, with few goroutines,
+// connections and bytes on their disks. All other judges are the same.
 //
 //	make sim-shrink SEED=1007
 //
-// cuts a failing run to few faults and requests that still fail. Both have numbers, and what one of them is
-// depends on its number alone, so that any set of them can be left out (-sim.only). PLANT=FILE plants a bug
-// of package mutants in any of these runs. Package reached counts rare states; a campaign of twenty hours
-// fails if it misses one that is common enough.
+// reduces a failing run to a few faults and requests with which it still fails. Faults and requests have
+// numbers. What a fault or a request does depends only on its number, so any of them can be left out
+// (-sim.only). PLANT=FILE plants a bug of package mutants in any of these runs. Package reached counts rare
+// states; a campaign of twenty hours fails if it misses one that is common enough.
 //
 //	go test ./test/sim -run Histories -sim.seed 1000 -sim.hours 10
 //
-// makes the same runs with the plain toolchain. The faults and the requests of a seed repeat then; the order
-// in which goroutines run does not, nor do the answers that depend on it: a failure may need its seed several
-// times to come back. With ZLOCKD_SIM_HISTORIES set to a folder, histories that show a violation are kept
-// there.
+// makes the same runs with the plain toolchain. Then the faults and the requests of a seed repeat, but the
+// order in which goroutines run does not, nor do the answers that depend on this order. So a seed may need
+// several runs to fail again. With ZLOCKD_SIM_HISTORIES set to a folder, histories that show a violation are
+// kept there.
 package sim

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"testing/cryptotest"
 	"time"
-	_ "unsafe" // for the name of the runtime's function
+	_ "unsafe" // required by go:linkname
 
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/sim/reached"
@@ -45,17 +45,17 @@ const exact = true
 //go:linkname setSeed
 func setSeed(seed uint64, ways int)
 
-// runtimeState is defined there, too.
+// runtimeState is defined in the runtime by test/sim/overlay, too.
 //
 //go:linkname runtimeState
 func runtimeState(*[11]uint64)
 
-// collectGarbage is defined there, too.
+// collectGarbage is defined in the runtime by test/sim/overlay, too.
 //
 //go:linkname collectGarbage
 func collectGarbage()
 
-// waitOften is defined there, too.
+// waitOften is defined in the runtime by test/sim/overlay, too.
 //
 //go:linkname waitOften
 func waitOften(bool)
@@ -86,8 +86,8 @@ func exactly(t *testing.T, seed uint64) {
 	setSeed(seed, ways)
 }
 
-// apart makes each seed's run in its own process, as many in parallel as GOMAXPROCS says. So no run can affect
-// the next.
+// apart runs each seed in a process of its own, so that no run can affect the next. As many processes run in
+// parallel as GOMAXPROCS says.
 func apart(t *testing.T, seed uint64, n int) bool {
 	if *aloneFlag {
 		return false
@@ -205,8 +205,8 @@ func (c *campaign) keep(seed uint64, text string) {
 	fmt.Fprintf(os.Stderr, "%s seed %d failed: %s\n", time.Now().UTC().Format(time.DateTime), seed, path)
 }
 
-// alone is the environment of a process that makes one run. It applies from the start of the process: a
-// change in the process before the run would change the run.
+// alone is the environment of a process that makes one run. It must be set when the process starts, because
+// a change of these settings inside the process would change the run.
 const alone = "ZLOCKD_SIM_ALONE=1 GOMAXPROCS=1 GOGC=off " +
 	"GODEBUG=asyncpreemptoff=1,profstackdepth=0,gcstoptheworld=2"
 

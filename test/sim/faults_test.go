@@ -12,9 +12,9 @@ type faults struct {
 	*cluster
 	wg    sync.WaitGroup
 	rng   *rand.Rand     // of the newest fault
-	count map[string]int // of the faults that took effect
+	count map[string]int // how often each kind of fault took effect
 	idle  bool           // the newest fault had no effect
-	drawn map[string]int // as in report
+	drawn map[string]int // see report.Drawn
 }
 
 func newFaults(c *cluster) *faults {

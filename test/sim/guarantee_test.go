@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A client writes after it has the answer to an earlier write. Its write takes effect after the earlier one,
-// on any server. A read after a sync shows the write.
+// If a client writes after it has received the answer to an earlier write, the write takes effect after the
+// earlier one, on any server. A read after a sync shows the write.
 func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
 	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30,
 		trailing: 10_240}, func(t *testing.T, c *cluster) {
@@ -48,8 +48,8 @@ func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
 	})
 }
 
-// A server answers the requests of one segment in order. Each request sees the effects of the requests before
-// it, also at a follower (F1, R14).
+// A server answers the requests of one TCP segment in order. Each request sees the effects of the requests
+// before it, also at a follower (F1, R14).
 func TestG5F1R14RequestsOfAConnectionKeepTheirOrder(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		for id := range c.ids() {
@@ -235,7 +235,8 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 		for _, w := range []*wire.Conn{unknownHere, never} {
 			_, err := c.attach("c0", leader, w)
 			expect.Fails(t, err)
-			expect.That(t, !errors.Is(err, wire.ErrRefused), "G13: the former leader, which is cut off, answered %v", err)
+			expect.That(t, !errors.Is(err, wire.ErrRefused), "G13: the former leader, which is cut off, answered %v",
+				err)
 		}
 		if _, err := c.attach("c0", others[1], never); !errors.Is(err, wire.ErrRefused) {
 			t.Errorf("G13: the majority answered %v to a session that never was", err)
@@ -255,8 +256,8 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 	})
 }
 
-// A client sends a request just before its session's time is over, and the leader hears of it a little later.
-// The session lives on.
+// If a client sends a request just before its session's time is over, the session lives on, even if the
+// leader hears of the request a little later.
 func TestG10SessionHeardJustBeforeItsEndLives(t *testing.T) {
 	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30,
 		trailing: 10_240}, func(t *testing.T, c *cluster) {

@@ -45,7 +45,7 @@ type observed struct {
 
 func (o *observed) clock() time.Duration { return time.Since(o.begin) }
 
-// simHistory makes the run of a seed: a day if it has one, and otherwise some busy minutes.
+// simHistory makes the run of a seed. The run lasts for the day d or, if d is nil, for some busy minutes.
 func simHistory(t *testing.T, seed uint64, d *day) {
 	oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
 	set := drawSettings(rand.New(rand.NewPCG(seed, 4)))
@@ -168,7 +168,8 @@ func (c *cluster) makeRoot(rec *observed) {
 	w.CloseSession()
 }
 
-// recovers fails unless one server serves 10 s after the last fault, and all servers serve soon afterwards.
+// recovers reports an error unless a server serves 10 s after the last fault, and all servers serve soon
+// afterwards.
 func (c *cluster) recovers() {
 	healed := time.Now()
 	for served := false; !served; {

@@ -11,11 +11,11 @@ import (
 type inode struct {
 	dir         bool // a directory; its inode holds no content
 	cache, disk content
-	unsynced    []unsynced // in the order of their sectors
+	unsynced    []unsynced // ordered by sector number
 }
 
-// content is the bytes of a file. Sectors never change: a write puts others in their place, so that cache,
-// disk and copies share them. A sector of zeros is nil.
+// content is the bytes of a file. A sector never changes: a write puts another sector in its place. So cache,
+// disk and copies can share sectors. A sector of zeros is nil.
 type content struct {
 	size    int
 	sectors []*sector
@@ -25,7 +25,7 @@ type sector [Sector]byte
 
 var zeros sector
 
-// unsynced is a sector written since the last sync, with every content that it held since then.
+// unsynced is a sector that was written since the last sync, with the contents that it has had since then.
 type unsynced struct {
 	at   int
 	n    int
@@ -59,7 +59,7 @@ func (s *sector) upTo(n int) *sector {
 	return cut
 }
 
-// with returns the sector with other bytes at a place.
+// with returns a copy of the sector in which b replaces the bytes at an offset.
 func (s *sector) with(b []byte, at int) *sector {
 	if len(b) == Sector && bytes.Equal(b, zeros[:]) {
 		return nil
@@ -72,7 +72,7 @@ func (s *sector) with(b []byte, at int) *sector {
 	return changed
 }
 
-// read copies the bytes from a place on, and returns how many bytes it copied.
+// read copies the bytes from the given offset on, and returns how many bytes it copied.
 func (c content) read(b []byte, at int) int {
 	n := max(0, min(len(b), c.size-at))
 	for done := 0; done < n; {
@@ -90,7 +90,7 @@ func (f *inode) clone() *inode {
 	return &inode{f.dir, f.cache.clone(), f.disk.clone(), slices.Clone(f.unsynced)}
 }
 
-// find returns the place of a sector among the unsynced ones, or the place where to insert it.
+// find returns the index of a sector in the list unsynced, or the index at which to insert the sector.
 func (f *inode) find(at int) (int, bool) {
 	return slices.BinarySearchFunc(f.unsynced, at, func(u unsynced, at int) int {
 		return cmp.Compare(u.at, at)

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Keys stands in for a key-value database such as raft's stable store. A value is on the disk whole once Set
-// returns, and not at all before that. zlockd uses bolt, which maps its file into memory and cannot be
+// Keys stands in for a key-value database such as raft's stable store. Once Set returns, the whole value is
+// on the disk. Before that, no part of it is. zlockd uses bolt, which maps its file into memory and cannot be
 // simulated.
 type Keys struct{ m *Mount }
 

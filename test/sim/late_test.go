@@ -18,12 +18,13 @@ import (
 var lateShare = flag.Int("late.share", 0, "run every Nth pair of late messages; 1: all")
 
 // TestF5R22EveryPairOfLateMessages runs a script of a snapshot, changes of members, a hand-over, a death and
-// writes. It delays each message that servers send each other in the script, and every pair of messages,
-// until each later step is complete. The two messages of a pair arrive in both orders. No server's state goes
-// back, no message of an older term deposes a leader, no server ends, and no answered write is lost.
+// writes. In each run, one message or two that servers send each other are delayed until a later step is
+// complete. The runs cover every message and every pair, each later step, and both orders of a pair. No
+// server's state goes back, no message of an older term deposes a leader, no server ends, and no answered
+// write is lost.
 func TestF5R22EveryPairOfLateMessages(t *testing.T) {
 	for _, size := range []int{3, 5} {
-		alone, pairs := map[int]int{3: 1, 5: 7}[size], map[int]int{3: 421, 5: 3613}[size] // run each nth
+		alone, pairs := map[int]int{3: 1, 5: 7}[size], map[int]int{3: 421, 5: 3613}[size] // run each nth case
 		if testing.Short() {
 			alone, pairs = 31*rarer*alone, 5*rarer*pairs
 		}
@@ -60,7 +61,7 @@ func TestF5R22EveryPairOfLateMessages(t *testing.T) {
 	}
 }
 
-// message names one message between two servers: the nth of its kind.
+// message identifies a message between two servers: the nth message of a kind.
 type message struct {
 	kind     string
 	answer   bool
@@ -81,7 +82,7 @@ type sent struct {
 	message
 	step int
 	pipe *pipe
-	term uint64 // of a request between rafts; else 0
+	term uint64 // term in a request between rafts; 0: it is another message
 }
 
 // firsts keeps the first message of each name that a step sends.
@@ -110,7 +111,7 @@ type lateRun struct {
 	lateCase
 	at      int
 	asked   map[*connID]string // the last request on each connection
-	count   map[message]int    // how often each message was sent; the key has no number
+	count   map[message]int    // how often each kind of message was sent; n is 0 in the keys
 	seen    []sent
 	waiting []sent // messages still on the wire
 }
@@ -185,10 +186,10 @@ func (c *lateRun) held(p *pipe, b []byte) bool {
 	return true
 }
 
-// requestOf names the request that a server sends, or begins to send, on a connection between rafts. is says
-// whether the bytes are a request. Heartbeats have no name.
+// requestOf returns the kind of the request that a server sends, or begins to send, on a connection between
+// rafts. It also reports whether the bytes are a request. Heartbeats have no name.
 func requestOf(first byte, b []byte) (kind string, term uint64, is bool) {
-	const head = 4 + 4 + 1 // of a frame: length, checksum, kind
+	const head = 4 + 4 + 1 // size of a frame's length, checksum and kind
 	switch {
 	case first == 'A' && bytes.Contains(b, []byte(`"member":{`)):
 		return "change of members", 0, true

@@ -34,8 +34,9 @@ func TestLongDayG1ToG22(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { simHistory(t, seed, newDay(seed, 8*time.Minute)) })
 }
 
-// day is the plan of a long history. Storms and drizzles of faults alternate with quiet times, in which the
-// cluster must recover completely. Once in twelve hours a quiet time is a night: the clients rest, too.
+// day is the plan of a long history. Times with many or few faults alternate with quiet times, in which the
+// cluster must recover completely. Once in twelve hours a quiet time is a night, in which the clients rest
+// too.
 type day struct {
 	rng    *rand.Rand
 	length time.Duration
@@ -46,7 +47,7 @@ type day struct {
 // spell is a part of a day.
 type spell struct {
 	from, to time.Duration
-	pause    time.Duration // between two faults, at most; 0: it is quiet
+	pause    time.Duration // the longest time between two faults; 0: it is quiet
 	gentle   bool          // no fault ends a server, so that servers live for hours
 	night    bool
 }
@@ -123,7 +124,7 @@ func (d *day) rests(rng *rand.Rand) func() time.Duration {
 	}
 }
 
-// stays returns how long a change of members waits for the next one.
+// stays returns a function that returns how long to wait between two changes of members.
 func (d *day) stays(most time.Duration) func() time.Duration {
 	rng := rand.New(rand.NewPCG(uint64(most), d.rng.Uint64()))
 	return func() time.Duration { return time.Duration(rng.Int64N(int64(min(most, d.length/3)))) }
@@ -160,8 +161,8 @@ func (c *cluster) runDay(d *day, harm []fault, rec *observed) *faults {
 	return f
 }
 
-// quiet waits until a quiet time is over. In some of them one server is away all the time; that is a fault with
-// a number.
+// quiet waits until a quiet time is over. In some quiet times one server is away all the time; that is a
+// fault with a number.
 func (f *faults) quiet(left func() time.Duration) {
 	id, away := uint32(1+f.cluster.rng.IntN(3)), f.cluster.rng.IntN(4) == 0
 	only := f.only.of("f")
@@ -194,7 +195,7 @@ func (c *cluster) compare(rec *history.Recorder) {
 	}
 }
 
-// littleIsLeft fails if a server that is hours old has left goroutines, connections or files behind.
+// littleIsLeft fails if servers that run for hours leave goroutines, connections or files behind.
 func (c *cluster) littleIsLeft() {
 	age := time.Since(c.day.begin)
 	if n := runtime.NumGoroutine(); n > 400 { // four servers, 16 clients

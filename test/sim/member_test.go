@@ -51,7 +51,8 @@ func (c *cluster) members(stop <-chan struct{}, apart, stay func() time.Duration
 	return rounds
 }
 
-// removeFourth tries until the fourth server is no longer a member. Once stop is closed it must succeed soon.
+// removeFourth tries to remove the fourth server until it is no longer a member. Once stop is closed,
+// removeFourth must succeed soon.
 func (c *cluster) removeFourth(stop <-chan struct{}) {
 	for left := 30; left > 0; {
 		err := c.change(change.Change{Op: "remove", ID: fourth})
@@ -108,7 +109,7 @@ func quietWith(t *testing.T, set settings, f func(t *testing.T, c *cluster)) {
 	})
 }
 
-// client opens a session on a server, which may be between two leaders.
+// client opens a session on a server. It tries again while the server has no leader.
 func (c *cluster) client(host string, id uint32, timeout time.Duration) *wire.Conn {
 	c.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -142,7 +143,7 @@ func (c *cluster) attach(host string, id uint32, old *wire.Conn) (*wire.Conn, er
 	return w, nil
 }
 
-// mustLead waits for a leader and returns it and the two others.
+// mustLead waits for a leader. It returns the leader and the two followers.
 func (c *cluster) mustLead() (leader uint32, followers []uint32) {
 	c.t.Helper()
 	for range 100 {
@@ -176,8 +177,8 @@ func ping(w *wire.Conn, every time.Duration, stop <-chan struct{}) {
 	}
 }
 
-// A server that returns gets the entries that it lacks at once, however long it was away. It does not have to
-// wait for the leader's next try; the pauses between tries grow.
+// A server that returns gets the entries that it lacks at once, however long it was away. It does not wait
+// for the leader's next try, although the pauses between tries grow.
 func TestG22ServerThatComesBackIsServedAtOnce(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {

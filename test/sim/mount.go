@@ -31,7 +31,7 @@ func (m *Mount) do(op DiskOp, f func() error) error {
 	})
 }
 
-// try is like do, for operations that take effect even if the hook refuses them.
+// try is like do, but for operations that take effect even if the hook refuses them.
 func (m *Mount) try(op DiskOp, f func(refused error) error) error {
 	m.d.mu.Lock()
 	hook := m.d.hook

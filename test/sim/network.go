@@ -15,17 +15,17 @@ import (
 )
 
 // Network connects hosts in memory. It behaves like TCP over wires that tests can cut: a cut delays the bytes
-// sent until the wire is healed, as retransmission would. Dialling needs both directions. A host learns of
-// its peer's end only through a wire that is whole in that direction. All methods are safe inside a synctest
-// bubble, because none waits with a lock held.
+// sent until the wire is healed, as retransmission would. Dialling needs both directions. A host learns that
+// its peer has ended only through a wire that is whole in that direction. All methods are safe inside a
+// synctest bubble, because none waits with a lock held.
 type Network struct {
 	mu        sync.Mutex
 	rng       *rand.Rand
-	latency   time.Duration // one way; jitter of the same size on top
+	latency   time.Duration // one way; plus a random time up to the same length
 	cut       map[[2]string]bool
 	frozen    map[string]bool
 	grid      time.Duration           // sent bytes arrive at multiples of this time
-	rate      int                     // bytes per second of each wire; 0: any
+	rate      int                     // bytes per second of each wire; 0: no limit
 	free      map[[2]string]time.Time // when a wire has sent all its bytes
 	listeners map[string]*listener    // by address
 	pipes     map[*pipe]struct{}
@@ -60,7 +60,7 @@ func (n *Network) Cut(from, to string) {
 	n.mu.Unlock()
 }
 
-// Mend repairs one direction.
+// Mend repairs the wire from one host to another.
 func (n *Network) Mend(from, to string) {
 	n.mu.Lock()
 	delete(n.cut, [2]string{from, to})
@@ -100,8 +100,8 @@ func (n *Network) carried(from, to string, size int) time.Time {
 	return n.free[wire]
 }
 
-// Freeze lets nothing in or out of a host, as if the host were stopped: other hosts can still
-// connect to it, but get no answer. Its clocks go on.
+// Freeze lets no bytes in or out of a host, as if all its processes were stopped. Other hosts can still
+// connect to the host, but get no answer. The clocks of the host go on.
 func (n *Network) Freeze(host string) {
 	n.mu.Lock()
 	n.frozen[host] = true
@@ -190,7 +190,7 @@ func (n *Network) Crash(host string) {
 // calls counts the calls from one host to an address.
 type calls struct {
 	second  int64
-	n, most int // n in the current second; most in any second
+	n, most int // n counts the current second; most is the largest count of a second
 }
 
 func (n *Network) noteCall(from, addr string) {
@@ -220,7 +220,7 @@ func (n *Network) Calls() (from, addr string, most int) {
 	return from, addr, most
 }
 
-// ForgetCalls lets Calls count from now on.
+// ForgetCalls makes Calls consider only later calls.
 func (n *Network) ForgetCalls() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/history"
 )
 
-// key returns a random key. Clients that rest use the last one rarely, so that its watches wait for long.
+// key returns a random key. Clients that rest rarely use the last key, so that its watches wait for long.
 func (c *Client) key() string {
 	n := c.draw.IntN(keys)
 	if c.Rest != nil && n == keys-1 && c.draw.IntN(40) > 0 {
@@ -34,7 +34,7 @@ func (c *Client) version() int32 {
 }
 
 // next returns the next random request. It returns nil if the run leaves this request out. A request depends
-// on its number alone, so that leaving out one request changes no other.
+// only on its number, so that leaving out one request changes no other request.
 func (c *Client) next() *history.Op {
 	number := c.drawn
 	c.drawn++

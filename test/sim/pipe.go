@@ -53,7 +53,7 @@ type address string
 func (a address) Network() string { return "tcp" }
 func (a address) String() string  { return string(a) }
 
-// pipeRoom is how much one direction holds before the writer waits.
+// pipeRoom is how many bytes one direction holds before the writer waits.
 const pipeRoom = 256 << 10
 
 // pipe is one direction of a connection.
@@ -74,11 +74,11 @@ type pipe struct {
 	read     time.Time // deadline of the reader; zero: none
 	write    time.Time // deadline of the writer
 	conn     *connID
-	answers  bool // from the called host to the caller
+	answers  bool // this direction leads from the called host to the caller
 }
 
-// connID is what both directions of a connection know of it.
-type connID struct{ first atomic.Int32 } // the first byte from the caller; both ends write it
+// connID is the part of a connection that both directions share.
+type connID struct{ first atomic.Int32 } // the first byte from the caller; both directions set it
 
 type segment struct {
 	data []byte
@@ -87,7 +87,7 @@ type segment struct {
 }
 
 // waiters are the goroutines that wait at one end of a pipe, and the pipe's lock. A timer wakes them
-// directly. Most events of a run are messages that arrive, so that this saves a goroutine for each.
+// directly, which saves a goroutine for each message that arrives. Most events of a run are such messages.
 type waiters struct {
 	n     int
 	woken chan struct{}
@@ -100,8 +100,8 @@ func newWaiters() waiters {
 	return w
 }
 
-// wait returns when it is woken, or at the time until (zero: never). The caller holds the lock, and must
-// check its condition again.
+// wait returns when wake is called, or at the time until. If until is zero, there is no such time. The caller
+// holds the lock, and must check its condition again.
 func (w *waiters) wait(mu *sync.Mutex, until time.Time) {
 	w.n++
 	w.wakeAt(until)
@@ -146,13 +146,13 @@ func sooner(a, b time.Time) time.Time {
 // arrival returns when the next byte arrives or the read deadline passes; zero: no byte is on its way.
 func (p *pipe) arrival() time.Time {
 	if len(p.segments) == 0 || p.segments[0].held || !p.segments[0].at.After(time.Now()) {
-		return p.read // a byte that is already due waits for the wire
+		return p.read // a byte that is already due waits until the wire is whole
 	}
 	return sooner(p.read, p.segments[0].at)
 }
 
-// wakeReader wakes the reader when there are bytes for it. It wakes the reader at once for bytes that have
-// arrived: the timer may have been reset at the moment when it was due.
+// wakeReader wakes the reader when there are bytes for it. If bytes have arrived, it wakes the reader at
+// once, because the timer may have been reset at the moment when it was due.
 func (p *pipe) wakeReader() {
 	if len(p.segments) > 0 && !p.segments[0].held && !p.segments[0].at.After(time.Now()) {
 		p.reader.wake()

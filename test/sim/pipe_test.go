@@ -30,8 +30,8 @@ func connected(t *testing.T) (n *Network, near, far net.Conn) {
 	return n, near, far
 }
 
-// A writer that waits for room hears of the end of its peer as soon as the wire is whole again. It does not
-// hear of it earlier, and it does not wait for its own deadline, which may be minutes later.
+// A writer that waits for room learns that its peer has ended as soon as the wire is whole again. It does not
+// learn it earlier, and does not wait for its own deadline, which may be minutes later.
 func TestWriterBehindACutHearsOfTheEnd(t *testing.T) {
 	for name, end := range map[string]func(n *Network, far net.Conn){
 		"closed":  func(_ *Network, far net.Conn) { far.Close() },
@@ -93,8 +93,8 @@ func TestNobodyHearsOfAProcessThatIsGone(t *testing.T) {
 	})
 }
 
-// A follower was away while clients wrote much. It catches up over a link of 20 Mbit/s in little more time
-// than the bytes need, and the leader stays the leader.
+// A follower that was away while clients wrote much catches up over a link of 20 Mbit/s. It needs little more
+// time than the bytes need, and the leader stays the leader.
 func TestR11FollowerCatchesUpOverASlowLink(t *testing.T) {
 	if testing.Short() {
 		t.Skip("300 MB of writes")

@@ -19,7 +19,7 @@ const probeTime = 20 * time.Second
 
 // probes tests coincidences that random requests meet only once in days: two events within the same
 // millisecond. Each probe repeats its two events again and again. The cluster has no faults and no other
-// clients, so that each probe can demand an answer within a bound that holds only there.
+// clients, so that each probe can demand an answer within a short time.
 func (c *cluster) probes() {
 	c.together(func(id uint32, k int) { c.pingAtOutcomes(id, k) })
 	c.together(func(id uint32, k int) { c.leaveAtAnswers(id, k) })
@@ -44,17 +44,17 @@ func (c *cluster) together(do func(id uint32, k int)) {
 	wg.Wait()
 }
 
-// step is the time between two possible moments of arrival.
+// step returns the time between two moments at which a message can arrive.
 func (c *cluster) step() time.Duration { return max(c.set.grid, time.Millisecond/2) }
 
-// near returns a source of numbers for a probe at a server.
+// near returns a source of random numbers for a probe at a server.
 func (c *cluster) near(what, id uint32, k int) *rand.Rand {
 	return rand.New(rand.NewPCG(c.seed, uint64(what)<<16+uint64(id)<<8+uint64(k)))
 }
 
 // pingAtOutcomes sends each ping so that it arrives when the server applies the write before it. The zxid of
-// the ping's reply must not be lower than the write's. Both replies arrive at once if the ping came too
-// early, because it then waited for the write's outcome.
+// the ping's reply must not be lower than the write's. If the ping came too early, it waits for the write's
+// outcome, and both replies arrive at once.
 func (c *cluster) pingAtOutcomes(id uint32, k int) {
 	rng := c.near(1, id, k)
 	w := c.client("c0", id, probeTime)
@@ -95,8 +95,8 @@ func (c *cluster) pingAtOutcomes(id uint32, k int) {
 // leftPath is the node that departing clients watch.
 const leftPath = Root + "/left"
 
-// leaveAtAnswers ends a connection at the moment at which the server answers its parked read. That read sets
-// a watch.
+// leaveAtAnswers ends a connection at the moment at which the server answers a parked read of this
+// connection. The read sets a watch.
 func (c *cluster) leaveAtAnswers(id uint32, k int) {
 	rng := c.near(2, id, k)
 	w := c.client("c0", id, probeTime)
@@ -108,7 +108,7 @@ func (c *cluster) leaveAtAnswers(id uint32, k int) {
 		took := time.Since(began)
 		_, _ = w.Send(jute.OpSync, wire.Path(leftPath))
 		_, _ = w.Send(jute.OpExists, wire.PathWatch(leftPath, true))
-		// The answer is on its way back for one to two latencies.
+		// The answer takes one to two latencies to arrive.
 		there := took - c.set.latency - time.Duration(rng.Int64N(int64(c.set.latency)+1))
 		there += c.step() * time.Duration(rng.IntN(3)-1)
 		time.Sleep(time.Until(onGrid(time.Now().Add(max(0, there)), c.set.grid)))
@@ -124,7 +124,7 @@ func (c *cluster) leaveAtAnswers(id uint32, k int) {
 	w.Close()
 }
 
-// noWatchIsLeft fails if the watches of closed connections are left.
+// noWatchIsLeft fails if a server still has watches of closed connections.
 func (c *cluster) noWatchIsLeft() {
 	time.Sleep(time.Second)
 	for id := range c.ids() {
@@ -141,9 +141,9 @@ func (c *cluster) noWatchIsLeft() {
 // slowTime is the session timeout of clients that are slow or late.
 const slowTime = 4 * time.Second
 
-// takeSlowly lets a client of each server read long answers slowly, for much longer than its session timeout,
-// while it pings all the time. A server that is writing reads nothing from its client, but must not count the
-// client as silent.
+// takeSlowly makes a client of each server read long answers slowly. This takes much longer than its session
+// timeout, and the client sends pings all the time. A server that is writing reads nothing from its client,
+// but must not count the client as silent.
 func (c *cluster) takeSlowly() {
 	w := c.client("c1", 1, probeTime)
 	const size, reads = 900 << 10, 2
@@ -189,8 +189,8 @@ func (c *cluster) takeSlowly() {
 	w.CloseSession()
 }
 
-// comeBackLate lets a client return at the moment at which its session is about to end. If a server accepts
-// the session, the session lives on.
+// comeBackLate makes a client return when its session is just about to end. If a server accepts the session,
+// the session lives on.
 func (c *cluster) comeBackLate(k int) {
 	rng := c.near(3, 0, k)
 	const grace = slowTime / 8 // see raftfsm
@@ -226,8 +226,8 @@ func (c *cluster) comeBackLate(k int) {
 	}
 }
 
-// lone is the only client of a server whose requests go through the log. If the server forgets one, no other
-// request makes up for it.
+// lone is the only client of its server whose requests go through the log. If the server forgets a request,
+// no later request of another client hides that.
 type lone struct {
 	c        *cluster
 	id       uint32
@@ -267,8 +267,8 @@ func (l *lone) pause(stop <-chan struct{}) {
 	}
 }
 
-// changeLeaders lets servers take over from each other in all ways, while lone clients send requests. Once
-// all servers serve, the request of each client must be answered soon.
+// changeLeaders changes the leader in all possible ways, while lone clients send requests. Once all servers
+// serve, the request of each client must be answered soon.
 func (c *cluster) changeLeaders() {
 	rng := c.near(4, 0, 0)
 	stop := make(chan struct{})
@@ -296,14 +296,14 @@ func (c *cluster) changeLeaders() {
 	wg.Wait()
 }
 
-// noneOnItsWay stops the lone clients, and waits until all their requests are answered. If raft ends with a
-// proposal open, it may never answer it, and a goroutine would wait forever.
+// noneOnItsWay stops the lone clients, and waits until all their requests are answered. If raft ends while a
+// proposal has no answer, the proposal may never get one, and a goroutine would wait forever.
 func (c *cluster) noneOnItsWay(rest *atomic.Bool) {
 	rest.Store(true)
 	time.Sleep(200*time.Millisecond + 20*c.set.latency)
 }
 
-// often, in runs that explore with delays, makes goroutines wait more often.
+// often makes goroutines wait more often, in runs that explore with delays.
 var often = func(bool) {}
 
 // allAnswered waits for two more answers to each lone client.
@@ -383,7 +383,8 @@ func (c *cluster) restartUnseen(rest *atomic.Bool) {
 }
 
 // beginTermSlowly ends a leader while the logs of the other servers do not reach their disks. So the next
-// leader's term begins long after its election. Until then the other server must not call it over and over.
+// leader's term begins long after its election. Until then the other server must not call the next leader
+// over and over.
 func (c *cluster) beginTermSlowly(rest *atomic.Bool) {
 	c.noneOnItsWay(rest)
 	lead, others := c.mustLead()

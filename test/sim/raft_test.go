@@ -98,7 +98,7 @@ func (quietObserver) Heard(b []state.Touch, _ bool) []state.Touch { return b }
 func (quietObserver) Serving(bool)                                {}
 func (quietObserver) ReadOnly(bool)                               {}
 
-// nodes are three servers without clients' connections: the tests propose requests directly. The tests show
+// nodes are three servers without connections of clients. The tests propose requests directly. The tests show
 // that the log, the streams and leadership keep their promises.
 type nodes struct {
 	t     *testing.T

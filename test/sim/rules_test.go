@@ -28,7 +28,7 @@ func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 		must.Get(w.Create(Root, nil, 0))(t)
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
-		for k := range 10 { // the clients write through the leader, as far as it accepts writes
+		for k := range 10 { // the clients write through the leader while it accepts writes
 			at := c.client(fmt.Sprintf("c%d", k), leader, 20*time.Second)
 			at.Timeout = 60 * time.Second
 			wg.Go(func() {
@@ -412,7 +412,7 @@ func TestR19LargeWritesOverNarrowWires(t *testing.T) {
 }
 
 // Servers send their pending requests again to the next leader when their leader is cut off. Each request
-// counts once. Most clients get every reply; clients of a server that has no leader for too long have to
+// counts once. Most clients get every reply. If a server has no leader for too long, its clients have to
 // connect again.
 func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30, trailing: 10_240}

@@ -14,8 +14,8 @@ import (
 var onlyFlag = flag.String("sim.only", "", `faults and requests that a run makes, as in "f:3,7-9 2:40-44": `+
 	"numbers of faults, and of requests by the numbers of their clients; empty: all")
 
-// selection holds, by number, the faults ("f") and the requests of each client that a run makes; nil: all.
-// The shrinking of a failing run uses it to keep the few faults and requests that matter.
+// selection has the numbers of the faults ("f"), and of the requests of each client, that a run makes; nil:
+// all. The shrinking of a failing run uses it to keep the few faults and requests that matter.
 type selection map[string][]span
 
 // span is the numbers from first to last.
@@ -50,7 +50,8 @@ func parseSelection(text string) (selection, error) {
 
 func mustSelect(t *testing.T, text string) selection { return must.Get(parseSelection(text))(t) }
 
-// of returns a function that reports whether a number of a group is selected. It returns nil if all are.
+// of returns a function that reports whether a number of a group is selected. It returns nil if all numbers
+// are selected.
 func (s selection) of(group string) func(number int) bool {
 	if s == nil {
 		return nil

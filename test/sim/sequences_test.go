@@ -61,8 +61,8 @@ func TestR6R21MembersSurviveEverySequence(t *testing.T) {
 	}
 }
 
-// TestR6ReplacedMemberLeads is a sequence in which a member was replaced after another member's last snapshot
-// and leads now. That other member restarts and does not know the leader's directory.
+// TestR6ReplacedMemberLeads is a sequence in which the leader is a member that was replaced after the last
+// snapshot of another member. When the other member restarts, it does not know the leader's directory.
 func TestR6ReplacedMemberLeads(t *testing.T) {
 	runSequence(t, 3, []string{"kill", "wipe", "replace", "lead", "restart", "restart"}, nil)
 	runSequence(t, 5, []string{"kill", "wipe", "replace", "lead", "restart", "restart"}, nil)
@@ -100,7 +100,7 @@ func sequences(size int) (list [][]string) {
 				}
 			case "replace":
 				n.wiped, n.run = c.wiped-1, c.run+1
-				// After the member has left, a majority of the remaining ones must run.
+				// After the member has left, a majority of the remaining members must run.
 				if c.wiped == 0 || c.run < (c.in-1)/2+1 {
 					continue
 				}
@@ -224,7 +224,7 @@ func (c *sequence) fresh(id uint32) {
 	c.disk[id] = newServerDisk(rand.New(rand.NewPCG(c.rng.Uint64(), c.lives)))
 }
 
-// launch begins to start a server. From here on crash ends its process.
+// launch begins to start a server. After launch has returned, crash can end the process.
 func (c *sequence) launch(id uint32) {
 	if run := c.process(id); run != nil {
 		go run()
@@ -252,7 +252,7 @@ func (c *sequence) process(id uint32) (run func()) {
 	return func() { c.live(id, l, peers, files) }
 }
 
-// live is the life of a process until the server has joined.
+// live runs a process until the server has joined.
 func (c *sequence) live(id uint32, l *processLife, peers map[uint32]string, files *disk.Files) {
 	host := hostName(id)
 	n, err := raftfsm.Start(l.ctx, raftfsm.Options{
@@ -314,7 +314,7 @@ func (c *sequence) end() {
 	time.Sleep(time.Minute)
 }
 
-// leads returns the server that says that it leads. It returns 0 if no server says so.
+// leads returns the server that reports itself as the leader. It returns 0 if there is no such server.
 func (c *nodes) leads() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -402,8 +402,8 @@ func (c *sequence) step(what string) error {
 	return c.settle()
 }
 
-// refuses asks for the removal of a running voter if the other running voters would be no majority. The
-// leader must refuse, because the cluster would stop.
+// refuses asks for the removal of a running voter if the other running voters are not a majority without it.
+// The leader must refuse, because the cluster would stop.
 func (c *sequence) refuses() error {
 	voters := len(c.peers) - len(c.watch)
 	list := slices.DeleteFunc(c.running(), func(id uint32) bool { return c.watch[id] })
@@ -492,7 +492,7 @@ func (c *sequence) write() {
 		return // the server has just lost its power
 	}
 	o, _, ok := ask(n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
-	if ok && !o.Refused && c.node(id) == n { // otherwise no client gets its answer
+	if ok && !o.Refused && c.node(id) == n { // otherwise the answer does not reach a client
 		c.wrote = append(c.wrote, o.Session.ID)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// One server fails in any way. Writes through the other servers go on within 5 s, and a session whose client
+// If one server fails, in any way, writes through the other servers go on within 5 s. A session whose client
 // keeps trying does not end.
 func TestG21OneServerCanFailInAnyWay(t *testing.T) {
 	for _, k := range []struct {

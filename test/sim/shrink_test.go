@@ -19,8 +19,8 @@ import (
 var shrinkFlag = flag.Int("sim.shrink", 0, "how many runs may be made to cut a failing seed to the faults "+
 	"and requests that matter; 0: none")
 
-// TestShrinkAFailure cuts a failing run to few faults and requests that still make it fail in the same way.
-// The run passes without any one of them, unless the limit of runs ended the search.
+// TestShrinkAFailure reduces a failing run to a few faults and requests with which it still fails in the same
+// way. If one more of them is left out, the run passes, unless the limit of runs ended the search.
 func TestShrinkAFailure(t *testing.T) {
 	if *shrinkFlag == 0 || *aloneFlag {
 		t.Skip("it takes minutes: make sim-shrink SEED=...")
@@ -63,7 +63,8 @@ func TestShrinkAFailure(t *testing.T) {
 		r.Drawn["f"], len(requests), len(whole)-r.Drawn["f"], s.runs, few, text)
 }
 
-// itemsOf lists the faults and requests of a run. Requests of about the same time are next to each other.
+// itemsOf lists the faults and requests of a run. Requests that are made at about the same time are
+// neighbors.
 func itemsOf(r report) (faults, requests []item) {
 	for group, n := range r.Drawn {
 		for number := range n {
@@ -96,14 +97,14 @@ func signOf(text string) string {
 	return sign
 }
 
-// shrinking cuts the run of one seed.
+// shrinking is the search that reduces the run of one seed.
 type shrinking struct {
 	*campaign
 	sign string
 	runs int
 
 	mu    sync.Mutex
-	known map[string]bool // by selection: whether its run failed
+	known map[string]bool // whether the run of a selection failed, by selection
 }
 
 // fails reports whether a run fails. It makes the run unless the result is known.
@@ -127,8 +128,8 @@ func (s *shrinking) with(only string) []string {
 	return append(s.command(*seedFlag), "-sim.only", only)
 }
 
-// cut leaves out parts of the list while the run still fails: first halves, then smaller and smaller parts,
-// at the end single items. It makes as many runs in parallel as there are processors.
+// cut removes parts from the list while the run still fails: first halves, then smaller and smaller parts,
+// and in the end single items. It makes as many runs in parallel as there are processors.
 func (s *shrinking) cut(list []item, whole func([]item) []item) []item {
 	without := func(from, size int) []item {
 		return slices.Concat(list[:from], list[min(from+size, len(list)):])

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// ticketHold is a hold of the lock as its caller knows it.
+// ticketHold is what a caller knows about its hold of the lock.
 type ticketHold struct {
 	token int64
 	safe  time.Time // the caller surely holds until then
@@ -57,9 +57,9 @@ func (j *ticketJudge) gives(caller int) {
 	delete(j.holds, caller)
 }
 
-// TestTicketsOverFaultsK9 lets callers of tickets pass on a lock in virtual time, at any server, while
-// leaders are cut off. Some callers vanish while they hold or wait. No caller gets the lock during the time
-// that a server promised to another caller; tokens rise; and the lock keeps being passed on.
+// In TestTicketsOverFaultsK9, callers of tickets pass on a lock in virtual time, at any server, while leaders
+// are cut off. Some callers vanish while they hold the lock or wait. No caller gets the lock during the time
+// that a server promised to another caller, tokens rise, and the lock keeps being passed on.
 func TestTicketsOverFaultsK9(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 1 << 30, trailing: 10_240,
 		tickets: true}

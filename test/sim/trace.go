@@ -14,14 +14,14 @@ type Trace struct {
 	mu  sync.Mutex
 	sum uint64
 	n   int
-	log []byte // nil: none is kept
+	log []byte // nil: no log is kept
 }
 
 // runtimeNow returns the state of the runtime in an exact run, as a list of numbers.
 var runtimeNow = func() []uint64 { return nil }
 
 // newTrace returns an empty trace. If it keeps a log, each event becomes a line of the log, with the state of
-// the runtime. A comparison of two logs shows where two runs part.
+// the runtime. A comparison of two logs shows where two runs begin to differ.
 func newTrace(keep bool) *Trace {
 	t := &Trace{sum: 14695981039346656037}
 	if keep {

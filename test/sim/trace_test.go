@@ -9,11 +9,11 @@ type report struct {
 	Seed     uint64
 	Trace    string
 	Runtime  string  // the state of the runtime at the end
-	Hours    float64 // simulated
+	Hours    float64 // simulated time
 	Answered int
 	Unknown  int
 	Faults   map[string]int
 	Drawn    map[string]int // how many faults ("f") and requests of each client have a number
 	Reached  map[string]int `json:",omitempty"` // how often each rare state was reached
-	Longest  longest        // of a long day
+	Longest  longest        // set after a long day
 }

@@ -25,18 +25,18 @@ import (
 const (
 	turnLocks   = 2
 	turnPermits = 3
-	turnCallers = 6 // of tickets
-	turnLockers = 2 // with sessions
+	turnCallers = 6 // contenders that ask for tickets
+	turnLockers = 2 // contenders with sessions
 	turnDrawers = 2
 )
 
-// contender takes locks again and again. Each of its steps depends on the step's number alone.
+// contender takes locks again and again. Each step depends only on the number of the step.
 type contender struct {
 	c     *cluster
 	rec   *observed
 	name  string
 	host  string
-	rng   *rand.Rand // of the step
+	rng   *rand.Rand // random numbers of the present step
 	seed  uint64
 	only  func(number int) bool
 	drawn int
@@ -68,7 +68,7 @@ func (c *cluster) contenders(rec *observed, wg *sync.WaitGroup, stop <-chan stru
 	return all
 }
 
-// next draws the next step that the run has. It reports false if the run is over.
+// next moves to the next step that the run makes. It reports false if the run is over.
 func (x *contender) next(stop <-chan struct{}) bool {
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		number := x.drawn
@@ -82,7 +82,8 @@ func (x *contender) next(stop <-chan struct{}) bool {
 	}
 }
 
-// rested lets the contender rest, and reports whether it rested for minutes. Then it has lost what it held.
+// rested lets the contender rest, and reports whether the rest took minutes. If so, the contender has lost
+// its holds.
 func (x *contender) rested(stop <-chan struct{}) bool {
 	if x.rests == nil {
 		return false
@@ -97,13 +98,13 @@ func (x *contender) rested(stop <-chan struct{}) bool {
 
 func (x *contender) upTo(d time.Duration) time.Duration { return time.Duration(x.rng.Int64N(int64(d))) }
 
-// call is a ticket as its caller knows it.
+// call is what a caller knows about its ticket.
 type call struct {
 	secret, lock string
-	mode         string        // as in the query
+	mode         string        // the parameter of the query
 	shares       bool          // it shares its lock with others
-	permits      int           // of a semaphore, 0 of a lock
-	ttl          time.Duration // it never changes: a caller that shortened it would break its own promise
+	permits      int           // permits of a semaphore; 0: it is a lock
+	ttl          time.Duration // it never changes: a caller that shortened the time would break its own promise
 	at           uint32        // the server that the caller usually asks
 	held, given  bool
 }
@@ -114,7 +115,7 @@ func (x *contender) callForTickets(stop <-chan struct{}) {
 	var k call
 	h := x.http()
 	for x.next(stop) {
-		if x.rested(stop) && k.secret != "" { // the servers know the ticket no longer, or still know its end
+		if x.rested(stop) && k.secret != "" { // the servers have forgotten the ticket, or still know its end
 			x.send(h, &k, k.at, "GET", "", 4*time.Second)
 			k = call{}
 		}
@@ -167,7 +168,8 @@ func (x *contender) newCall() call {
 	return k
 }
 
-// ask sends one request about a ticket to one server, or to two. It reports whether the ticket has ended.
+// ask sends one request about a ticket to one server or to two servers. It reports whether the ticket has
+// ended.
 func (x *contender) ask(h *http.Client, k *call) (over bool) {
 	method, query, wait := "POST", "", time.Duration(0)
 	if x.rng.IntN(2) == 0 {
@@ -321,8 +323,9 @@ func (x *contender) drawOnce(h *http.Client, d history.Draw, id uint32, path str
 	}
 }
 
-// lockBySession stands in the queues of the tickets as a client does, with one session after the other. If it
-// loses its connection while it may hold a lock, it does not resume that session, which then ends by timeout.
+// lockBySession joins the queues of the tickets as a client with sessions does, with one session after the
+// other. If it loses its connection while it may hold a lock, it does not resume the session, so the session
+// ends by timeout.
 func (x *contender) lockBySession(stop <-chan struct{}) {
 	var w *wire.Conn
 	var heard time.Duration

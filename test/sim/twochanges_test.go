@@ -21,12 +21,13 @@ var changesShare = flag.Int("changes.share", 0, "run every Nth pair of changes o
 // (V), or the leader.
 var jobs = []string{"add 4", "remove 4", "replace 4", "move 4", "remove V", "replace V", "move V", "remove L"}
 
-// changeSteps happen to three servers before two operators change the members.
+// changeSteps are the steps of three servers before two operators change the members.
 var changeSteps = []string{"observe", "lead", "restart"}
 
-// TestR21EveryPairOfChangesAtOnce lets two operators do a job each. The second one starts a little after the
-// first, and the disks take a few milliseconds. At the end the members and votes must be as if the changes
-// had been made one after the other, with the results that the operators were told. The cluster serves.
+// In TestR21EveryPairOfChangesAtOnce two operators do a job each. The second operator starts a little after
+// the first, and the disks take a few milliseconds. At the end the members and votes must be as if the
+// changes had been made one after the other, with the results that the operators were told. The cluster
+// serves.
 func TestR21EveryPairOfChangesAtOnce(t *testing.T) {
 	share := 13
 	if testing.Short() {
@@ -55,7 +56,7 @@ func TestR21EveryPairOfChangesAtOnce(t *testing.T) {
 // operators change the members of a cluster at once.
 type operators struct {
 	*sequence
-	baton sync.Mutex // held by the operator that does not wait
+	baton sync.Mutex // an operator holds it while it works, and releases it while it waits for an answer
 }
 
 // told is a change that an operator asked for, with its result: made, perhaps made, or refused.
@@ -176,7 +177,7 @@ func (c *operators) job(what string, id uint32) (list []told) {
 	return list
 }
 
-// lasts reports whether a server's process runs, or starts.
+// lasts reports whether a server's process runs or is starting.
 func (c *operators) lasts(id uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,8 +233,8 @@ func (c *operators) tidy() error {
 	return c.settle()
 }
 
-// explains reports whether the changes that two operators were told of, in some order, lead from the members
-// was to the members now.
+// explains reports whether the changes of two operators, in some order, lead from the old members (was) to
+// the present members (now).
 func explains(was map[uint32]bool, one, other []told, now map[uint32]bool) bool {
 	if len(one) == 0 && len(other) == 0 {
 		return maps.Equal(was, now)

@@ -14,7 +14,7 @@ import (
 )
 
 // chain watches a node as a client library does: it reads and sets a watch, waits for the event, and reads
-// again. It renews its watch when it moves to another server.
+// again. It sets its watch again when it moves to another server.
 type chain struct {
 	c      *cluster
 	w      *wire.Conn
@@ -24,7 +24,7 @@ type chain struct {
 	events int
 }
 
-// run returns when it reads the value last, or when stop is closed.
+// run returns when it has read the given value, or when stop is closed.
 func (k *chain) run(last int, stop <-chan struct{}) {
 	armed := int64(-1) // the zxid up to which the watch has seen changes
 	for k.value != last {
@@ -84,9 +84,9 @@ func (k *chain) drop() {
 	k.w = nil
 }
 
-var lastSessions sync.Map // the sessions of chains, by host
+var lastSessions sync.Map // the newest session of each chain, by host
 
-// move connects to the next server, goes on with the session and renews the watch.
+// move connects to the next server, continues the session there and sets the watch again.
 func (k *chain) move(armed *int64) bool {
 	k.at = k.at%3 + 1
 	old, _ := lastSessions.Load(k.host)
@@ -230,7 +230,7 @@ func TestG18EventsRevealNothingUnreadable(t *testing.T) {
 		if len(stranger.Events) > 0 {
 			t.Errorf("G18: the client that may not read was told %+v", stranger.Events)
 		}
-		// The secret is also made while the stranger moves to another server.
+		// The secret node is also made while the stranger moves to another server.
 		zxid := stranger.Zxid
 		must.Get(owner.CreateACL("/secret", []byte("x"), private, 0))(t)
 		again := must.Get(c.attach("c2", 1, stranger))(t)

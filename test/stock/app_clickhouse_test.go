@@ -66,9 +66,9 @@ func startHouse(t *testing.T, c application, id int) house {
 	return h
 }
 
-// TestClickHouse fills a replicated table from both replicas at once. A writer sends a refused block again,
-// and ClickHouse finds by the block's checksum in ZooKeeper whether it already has the block. Each row is
-// there once, on both replicas. If one replica is asked for a merge, the other makes it too.
+// TestClickHouse fills a replicated table from both replicas at once. A writer sends a refused block again.
+// By the block's checksum in ZooKeeper, ClickHouse knows whether it already has the block. At the end each
+// row is there once, on both replicas. If one replica is asked for a merge, the other makes it too.
 func TestApplicationClickHouse(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/sbin/clickhouse-server")
@@ -103,8 +103,8 @@ func TestApplicationClickHouse(t *testing.T) {
 			}
 		}()
 	}
-	// The column is added while sessions last. A replica of this release that has lost a session accepts no
-	// more changes of columns until it restarts, on ZooKeeper too.
+	// Add the column before any session is lost. A replica of this release of ClickHouse that has lost a session
+	// accepts no more changes of columns until it restarts, on ZooKeeper too.
 	expect.OK(t, expect.Err(houses[0].ask("ALTER TABLE jobs ADD COLUMN note String")))
 	c.killLeaders(blocks.Load, 10)
 	close(stop)

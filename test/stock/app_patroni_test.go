@@ -88,9 +88,9 @@ postgresql:
 	return m
 }
 
-// TestPatroni keeps two PostgreSQL servers; the application writes to the primary. When a zlockd leader dies,
-// the same primary serves on. When the primary dies together with the leader of zlockd, the other server
-// takes over, and has every acknowledged row.
+// TestPatroni runs two PostgreSQL servers; the application writes to the primary. When a leader of zlockd
+// dies, the primary stays the same. When the primary dies together with the leader of zlockd, the other
+// server becomes the primary, and has every acknowledged row.
 func TestApplicationPatroni(t *testing.T) {
 	t.Parallel()
 	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
@@ -123,7 +123,8 @@ func TestApplicationPatroni(t *testing.T) {
 		return nil
 	})
 
-	// During the test the application writes, and checks whether two servers call themselves primary.
+	// During the test the application writes. The test also checks that never two servers call themselves
+	// primary.
 	var rows, refused, looked atomic.Int64
 	stop := make(chan struct{})
 	done := make(chan struct{}, 2)
@@ -182,8 +183,8 @@ func TestApplicationPatroni(t *testing.T) {
 		"rows after it, not %q", want)
 }
 
-// announced is a service that announces its address by two ephemeral nodes: one in the manner of Twitter's
-// serversets and one in that of Airbnb's Nerve.
+// announced is a service that announces its address by two ephemeral nodes: one for Twitter's serversets and
+// one for Airbnb's Nerve.
 type announced struct {
 	addr string
 	conn *zk.Conn
@@ -236,7 +237,7 @@ scrape_configs:
 	spawn(t, "prometheus", nil, "/usr/bin/prometheus", "--config.file="+config, "--storage.tsdb.path="+
 		filepath.Join(dir, "data"), "--web.listen-address="+listen)
 
-	// found returns the targets, as "job address", with those that answer.
+	// found returns all targets, as "job address", and the targets that answer.
 	found := func() (list, up []string) {
 		r, err := http.Get("http://" + listen + "/api/v1/targets?state=active")
 		if err != nil {
@@ -286,7 +287,7 @@ scrape_configs:
 	all("at the start")
 	for range kills {
 		stop, lost := make(chan struct{}), make(chan []string, 1)
-		go func() { // looks all the while
+		go func() { // looks at the targets again and again
 			want := wanted()
 			for {
 				select {
@@ -305,7 +306,7 @@ scrape_configs:
 		select {
 		case list := <-lost:
 			t.Errorf("targets are lost over the death of a leader: %q, not %q", list, wanted())
-		case <-time.After(2 * time.Second): // time for a client to find its connection gone and ask again
+		case <-time.After(2 * time.Second): // time for a client to notice the lost connection and to ask again
 			close(stop)
 			<-lost
 		}

@@ -105,9 +105,9 @@ func TestApplicationTooz(t *testing.T) {
 	t.Logf("%d turns", turns)
 }
 
-// TestCollectd has collectd's zookeeper plugin read each server every second. When the leader dies its
-// numbers stop, and the next leader's numbers include followers. When the dead server is back, the plugin
-// reads it again, and its number of nodes is complete.
+// TestCollectd lets collectd's zookeeper plugin read each server every second. When the leader dies, its
+// numbers stop, and the numbers of the next leader include followers. When the dead server is back, the
+// plugin reads its numbers again, and the number of nodes is complete.
 func TestApplicationCollectd(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/sbin/collectd", "/usr/lib/collectd/zookeeper.so")
@@ -138,7 +138,7 @@ LoadPlugin zookeeper
 `, dir, port(s.Client)))
 		spawn(t, fmt.Sprintf("collectd-%d", s.ID), nil, "/usr/sbin/collectd", "-f", "-C", conf)
 	}
-	// last returns the newest number of a value and when it was read.
+	// last returns the newest number of a value, and when collectd read that number.
 	last := func(id int, name string) (value float64, at float64) {
 		files, _ := filepath.Glob(filepath.Join(dirs[id], "h", "zookeeper", name+"-2*"))
 		if len(files) == 0 {
@@ -162,7 +162,7 @@ LoadPlugin zookeeper
 			return nil
 		})
 	}
-	const before = 4 // "/", "/zookeeper" and what is below it
+	const before = 4 // "/", "/zookeeper" and the nodes below it
 	for round := range kills {
 		now := time.Now()
 		must.Get(conn.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/n%d", round)}))(t)

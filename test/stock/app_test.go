@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// kills is how many leaders each application loses at least.
+// kills is the smallest number of leaders that each application loses.
 const kills = 3
 
 // needApp skips the test if a program that it needs is not installed, and names the program. With
@@ -35,8 +35,8 @@ func needApp(t *testing.T, files ...string) {
 	}
 }
 
-// application is the three servers of one application: zlockd's, or with ZLOCKD_APPS_TARGET=zookeeper those
-// of Debian's ZooKeeper, which proves the tests themselves.
+// application is the three servers of one application. They run zlockd. With ZLOCKD_APPS_TARGET=zookeeper
+// they run Debian's ZooKeeper, which proves that the tests themselves are right.
 type application struct {
 	*cluster.Ensemble
 	t *testing.T
@@ -73,9 +73,8 @@ func (c application) killLeader() (dead *cluster.Server, cut int) {
 	return dead, cut
 }
 
-// killLeaders kills one leader after another. If the application was connected to none of them, it also kills
-// the server to which it is connected. After each death, and again after each restart, it waits until the
-// application has made progress.
+// killLeaders kills one leader after another. If no killed server served the application, it also kills the
+// server that does. After each death and each restart it waits until the application has made progress.
 func (c application) killLeaders(progress func() int64, by int64) {
 	c.t.Helper()
 	advance := func(when string) {
@@ -135,7 +134,7 @@ type process struct {
 	err    error // once exited is closed
 }
 
-// spawn starts a program. It ends with the test, and with the test's process.
+// spawn starts a program that ends when the test or the test's process ends.
 func spawn(t *testing.T, name string, as *syscall.Credential, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(args[0], args[1:]...), log: filepath.Join(t.TempDir(), name+".log"),
@@ -162,7 +161,7 @@ func spawn(t *testing.T, name string, as *syscall.Credential, args ...string) *p
 	return p
 }
 
-// kill ends the program and what it started.
+// kill ends the program and all processes that the program started.
 func (p *process) kill() {
 	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.exited
@@ -184,7 +183,7 @@ func (p *process) wait(t *testing.T, limit time.Duration) {
 	}
 }
 
-// lines returns the lines of a file, none while it does not exist.
+// lines returns the lines of a file. It returns none while the file does not exist.
 func lines(t *testing.T, file string) []string {
 	t.Helper()
 	b, err := os.ReadFile(file)

@@ -26,8 +26,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What docs/coming-from.md says of other locks, shown: what becomes of each
-// when its holder dies, when it is paused, and when the server fails over.
+// The tests of this file show what docs/coming-from.md says of other locks: what happens to a lock when its
+// holder dies, when its holder is paused, and when the server fails over.
 
 const shortTTL = 300 * time.Millisecond
 
@@ -62,8 +62,8 @@ func TestDatabaseRowAsLock(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 
-	// The server fails over to a standby that is a little behind, as one without
-	// synchronous replication may be at any time: two hold the lock.
+	// The server fails over to a standby that lags a little behind, as any standby without synchronous
+	// replication may. Then two clients hold the lock.
 	if _, _, err := b.query("SELECT pg_create_physical_replication_slot('s')"); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestRedisKeyAsLock(t *testing.T) {
 			return ok && err == nil
 		})
 	}
-	// The holder dies: the lock is free when its time is over, here a moment after its last renewal.
+	// The holder dies. The lock becomes free when its time to live, which the test shortens, is over.
 	mustTake(t, a, "a", time.Hour, true)
 	mustTake(t, b, "b", time.Hour, false)
 	must.Get(a.do("PEXPIRE", "job", fmt.Sprint(shortTTL.Milliseconds())))(t)
@@ -122,8 +122,8 @@ func TestRedisKeyAsLock(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 
-	// The holder is paused for longer than the time to live. Another client has the lock, and the first
-	// holder hears of it only when it gives the lock back.
+	// The holder is paused for longer than the time to live. Another client gets the lock, and the first holder
+	// learns it only when it gives the lock back.
 	a = dial(addr)
 	mustTake(t, a, "a", shortTTL, true)
 	takes(b, "b")
@@ -132,8 +132,8 @@ func TestRedisKeyAsLock(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 
-	// The server fails over. Its replication does not wait, so that another client takes the lock again at
-	// the replica that becomes the primary.
+	// The server fails over. The replication is asynchronous, so another client can take the same lock at the
+	// replica that becomes the primary.
 	way := startRelay(t, []string{addr})
 	host, port, _ := net.SplitHostPort(way.addr())
 	other, _ := startRedis(t, "--replicaof", host, port)
@@ -180,14 +180,14 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 	return h
 }
 
-// TestLocksOfSessions makes the same comparison for locks that live as long as a session: Curator's and
-// zlock's, on zlockd and on ZooKeeper, with one server and three.
+// TestLocksOfSessions makes the same comparison for locks that last as long as a session: locks of Curator
+// and of zlock, on zlockd and on ZooKeeper, with one server and with three.
 func TestLocksOfSessions(t *testing.T) {
 	beside(t)
 	zlock := cluster.Zlock(t)
 	for _, maker := range []struct {
 		name string
-		args func(seconds int) []string // with a session timeout
+		args func(seconds int) []string // arguments, with a session timeout
 		held string                     // the program's output once it knows that it holds
 		lost string                     // its output once it knows that it has lost the lock
 	}{
@@ -216,15 +216,15 @@ func TestLocksOfSessions(t *testing.T) {
 				})
 				return h
 			}
-			// The holder dies: the lock is free when its session is over.
+			// The holder dies. The lock becomes free when the holder's session is over.
 			h := hold(6)
 			h.Process.Kill()
 			next := must.Get(job.Lock(t.Context()))(t)
 			first := next.Token()
 			must.OK(t, next.Unlock(t.Context()))
 
-			// The holder is paused. Another client has the lock, with a larger token, and the first holder is
-			// told when it continues.
+			// The holder is paused. Another client gets the lock, with a larger token, and the first holder learns it
+			// when it continues.
 			h = hold(6)
 			must.OK(t, h.Process.Signal(syscall.SIGSTOP))
 			next = must.Get(job.Lock(t.Context()))(t)
@@ -234,7 +234,7 @@ func TestLocksOfSessions(t *testing.T) {
 			h.Process.Kill()
 			must.OK(t, next.Unlock(t.Context()))
 
-			// The server fails over. The holder keeps the lock, for longer than a session timeout.
+			// The server fails over. The holder keeps the lock for longer than a session timeout.
 			h = hold(10)
 			g.ensemble.WaitLeader().Kill()
 			must.Await(t, "another leads", time.Minute, func() bool { return g.ensemble.Leader() != nil })
@@ -253,9 +253,9 @@ func TestLocksOfSessions(t *testing.T) {
 var figures = flag.Bool("figures", false,
 	"measure the locks of docs/coming-from.md that need no ZooKeeper client")
 
-// TestFiguresOfOtherLocks measures a database row and a Redis key as
-// `go run ./test/bench/locks compare -waiters 0,10` measures the others: one lock, one
-// contender, then eleven. A contender that does not get it asks again after a pause.
+// TestFiguresOfOtherLocks measures a database row and a Redis key in the same way as `go run
+// ./test/bench/locks compare -waiters 0,10` measures other locks: one lock with one contender, and then with
+// eleven. A contender that does not get the lock asks again after a pause.
 func TestFiguresOfOtherLocks(t *testing.T) {
 	if !*figures {
 		t.Skip("measures on request: -figures")

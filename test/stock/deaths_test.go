@@ -23,11 +23,12 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-var deaths = flag.Duration("deaths", time.Minute, "how long locks are contended for while leaders die")
+var deaths = flag.Duration("deaths", time.Minute, "how long clients contend for locks while leaders are killed")
 
-// TestLocksOverDeathsOfLeaders lets Curator, kazoo, go-zookeeper and package client contend, each for all its
-// kinds of locks, on three servers. Every few seconds it kills the leader with kill -9 and starts it again.
-// The referee judges mutual exclusion and the order of fencing tokens. No session may be lost.
+// TestLocksOverDeathsOfLeaders lets Curator, kazoo, go-zookeeper and package client contend for all kinds of
+// locks that each of them has, on three servers. Every few seconds it kills the leader with kill -9 and
+// starts it again. The referee judges mutual exclusion and the order of fencing tokens. No session may be
+// lost.
 func TestLocksOverDeathsOfLeaders(t *testing.T) {
 	javaDriver(t, "SoakDriver") // compiled before the time begins
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
@@ -60,7 +61,7 @@ func TestLocksOverDeathsOfLeaders(t *testing.T) {
 	killer.Wait()
 }
 
-// killLeaders kills the leader, again and again, and starts it again a second later.
+// killLeaders kills the leader, starts it again a second later, and repeats both until stop is closed.
 func killLeaders(t *testing.T, e *cluster.Ensemble, stop <-chan struct{}) {
 	kills := 0
 	defer func() { t.Logf("%d leaders killed", kills) }()
@@ -95,7 +96,7 @@ type goContender struct {
 	conn net.Conn // to the referee
 }
 
-// inside stays in the critical section and reports a token, if there is one.
+// inside enters the critical section, reports a token if there is one, and leaves.
 func (c *goContender) inside(mode string, limit int, token func() (int64, error)) error {
 	if verdict := c.ref.enter(c.conn, c.key, mode, limit); verdict != "ok" {
 		return errors.New(verdict)
@@ -123,7 +124,7 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), *deaths+time.Minute)
 	end := time.Now().Add(*deaths)
 	var wg sync.WaitGroup
-	var ended []func() // in reverse order
+	var ended []func() // called in reverse order
 	contend := func(key string, round func(c *goContender, i int) error) {
 		conn := must.Get(net.Dial("tcp", ref.addr()))(t)
 		wg.Go(func() {
@@ -162,7 +163,7 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 				if !disconnected(err) {
 					return fmt.Errorf("lock: %w", err)
 				}
-				// It leaves its node behind when the connection breaks while it waits.
+				// When the connection breaks, a waiter of go-zookeeper leaves its node behind.
 				if err := removeOwn(stock.Conn, s.root+"/lock"); err != nil {
 					return fmt.Errorf("own node after a lost connection: %w", err)
 				}
@@ -210,7 +211,8 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 	}
 }
 
-// again repeats an operation that failed with the connection: go-zookeeper leaves that to its caller.
+// again repeats an operation until the connection does not fail, because go-zookeeper leaves that to its
+// caller.
 func again(f func() error) error {
 	for {
 		err := f()

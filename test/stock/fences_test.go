@@ -26,7 +26,7 @@ type database struct {
 	t       *testing.T
 	client  []string // reads statements on standard input, and prints rows
 	begin   string   // begins a transaction
-	serial  string   // the type of a number that rises by itself
+	serial  string   // the type of a number that the database counts up by itself
 	open    string   // counts unfinished transactions that have written
 	blocked string   // counts transactions that wait for others
 }
@@ -44,7 +44,7 @@ func (d *database) ask(statements string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// run starts a server and awaits its first answer. as is the user that it runs as.
+// run starts a server and waits for its first answer. The server runs as the user as.
 func (d *database) run(as *syscall.Credential, dir string, argv ...string) {
 	d.t.Helper()
 	log := must.Get(os.Create(filepath.Join(d.t.TempDir(), "log")))(d.t)
@@ -72,7 +72,7 @@ func startPostgreSQL(t *testing.T) *database {
 	bin := found[len(found)-1]
 	need(t, bin+"/initdb", bin+"/postgres", "/usr/bin/psql")
 	as := must.Get(cluster.PostgresUser())(t)
-	dir := must.Get(os.MkdirTemp("", "zlockd-pg-"))(t) // that user cannot enter the test's
+	dir := must.Get(os.MkdirTemp("", "zlockd-pg-"))(t) // that user cannot enter the test's directory
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	if as != nil {
 		must.OK(t, os.Chown(dir, int(as.Uid), int(as.Gid)))
@@ -95,7 +95,7 @@ func startPostgreSQL(t *testing.T) *database {
 
 func startMariaDB(t *testing.T) *database {
 	need(t, "mariadbd", "mariadb-install-db", "mariadb")
-	dir := must.Get(os.MkdirTemp("", "zlockd-maria-"))(t) // the path of a socket is short
+	dir := must.Get(os.MkdirTemp("", "zlockd-maria-"))(t) // the path of a socket must be short
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	install := exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+dir+"/data", "--user=root",
 		"--auth-root-authentication-method=normal", "--skip-test-db")
@@ -106,16 +106,16 @@ func startMariaDB(t *testing.T) *database {
 	d := &database{t: t, begin: "START TRANSACTION;", serial: "bigint AUTO_INCREMENT PRIMARY KEY",
 		open: count + "trx_rows_modified > 0;", blocked: count + "trx_state = 'LOCK WAIT';",
 		client: []string{"mariadb", "--no-defaults", "-BN", "-S", dir + "/sock", "-u", "root", "shop"}}
-	must.OK(t, os.Mkdir(dir+"/data/shop", 0o700)) // a database
+	must.OK(t, os.Mkdir(dir+"/data/shop", 0o700)) // makes the database shop
 	d.run(nil, dir, must.Get(exec.LookPath("mariadbd"))(t), "--no-defaults", "--datadir="+dir+"/data",
 		"--user=root", "--socket="+dir+"/sock", "--skip-networking", "--pid-file="+dir+"/pid",
 		"--innodb-flush-log-at-trx-commit=0")
 	return d
 }
 
-// TestFencesInDatabases pauses a holder of a lock until another client has the lock. The paused holder's
-// later write into a database with the functions of examples/sql changes nothing. Writes of many holders come
-// in the order of their tokens.
+// TestFencesInDatabases pauses a holder of a lock until another client has the lock. Then the paused holder
+// writes into a database with the functions of examples/sql, and the write changes nothing. The writes of
+// many holders come in the order of their tokens.
 func TestFencesInDatabases(t *testing.T) {
 	beside(t)
 	for name, start := range map[string]func(*testing.T) *database{"postgresql": startPostgreSQL,
@@ -185,7 +185,7 @@ EOF
 	}
 	first := hold("first")
 	must.OK(t, first.cmd.Process.Signal(syscall.SIGSTOP))
-	second := hold("second") // when the first one's time is over
+	second := hold("second") // the second hold begins when the first one has expired
 	expect.That(t, second.token > first.token, "token %d after %d", second.token, first.token)
 	write(second)
 	must.OK(t, first.cmd.Process.Signal(syscall.SIGCONT))
@@ -195,13 +195,13 @@ EOF
 		[]string{"99", "second"}, "the row after a late write")
 }
 
-// writeOf is a write of the holder of a lock.
+// writeOf returns a statement by which a holder of the lock writes.
 func writeOf(path string, token int) string {
 	return fmt.Sprintf("INSERT INTO written (token) SELECT %d WHERE zlock_fence('%s', %[1]d);", token, path)
 }
 
-// othersWait leaves the transaction of one holder open while another holder writes. The other holder waits,
-// and then writes if its token is newer.
+// othersWait keeps the transaction of one holder open while another holder writes. The other holder waits
+// until the transaction ends, and then writes if its token is newer.
 func (d *database) othersWait(t *testing.T, open, other int, want string) {
 	must.Get(d.ask("DELETE FROM written; DELETE FROM zlock_fences;" + writeOf("/open", 1)))(t)
 	cmd := d.command()
@@ -240,7 +240,7 @@ func (d *database) manyHolders(t *testing.T) {
 		all.Go(func() {
 			var b strings.Builder
 			for k := range 100 {
-				token := 1 + (k*8+n*37)%800 // each program has late ones
+				token := 1 + (k*8+n*37)%800 // each program also has tokens that come too late
 				b.WriteString(writeOf("/many", token) + "\n")
 			}
 			cmd := d.command()
@@ -266,7 +266,7 @@ func (d *database) manyHolders(t *testing.T) {
 	expect.That(t, count >= 2 && count < 800, "%d of 800 writes: it checks nothing", count)
 }
 
-// TestTicketLockInJava compiles the class of examples/java and runs its own tests, and pauses a holder.
+// TestTicketLockInJava compiles the class of examples/java, runs its tests, and pauses a holder.
 func TestTicketLockInJava(t *testing.T) {
 	beside(t)
 	need(t, "javac", "java")

@@ -29,12 +29,13 @@ const firstPage = "../../docs/first-minutes.md"
 // firstSection is the program of a section of the page, and the lines that run it.
 type firstSection struct {
 	title, language, file string
-	needs                 []string // the section is skipped where these are missing
-	dir                   string   // where it was followed
+	needs                 []string // the section is skipped if one of these is missing
+	dir                   string   // the directory in which the test ran the section
 }
 
-// TestFirstMinutes follows docs/first-minutes.md: a clone without build cache, the server and the lock in a
-// shell, and each client's program as it stands there. Only addresses differ.
+// TestFirstMinutes does what docs/first-minutes.md says: it builds a clone without a build cache, runs the
+// server and takes the lock in a shell, and runs each client's program. Only the addresses differ from the
+// page.
 func TestFirstMinutes(t *testing.T) {
 	page := string(must.Get(os.ReadFile(firstPage))(t))
 	times := [][2]string{{"shell: make build with an empty build cache, the server, lock, election", ""}}
@@ -109,8 +110,8 @@ func firstShell(t *testing.T, page string) string {
 	return took
 }
 
-// follow writes the program and runs the section's lines on a new server. The README shows lines of the same
-// program. A program that implements its own lock (turn) waits for the node before it.
+// follow writes the program and runs the section's lines on a new server. The README must show lines of the
+// same program. The method waits checks a program that implements its own lock.
 func (s *firstSection) follow(t *testing.T, page string) string {
 	program := firstBlock(t, page, s.title, s.language)
 	shown := readmeBlock(t, s.language)
@@ -122,7 +123,7 @@ func (s *firstSection) follow(t *testing.T, page string) string {
 	root := must.Get(cluster.ModuleRoot())(t)
 	must.OK(t, os.Mkdir(s.dir, 0o700))
 	must.OK(t, os.Symlink(root, filepath.Join(dir, "zlockd")))
-	sums := must.Get(os.ReadFile(filepath.Join(root, "go.sum")))(t) // what is in the cache is not asked for
+	sums := must.Get(os.ReadFile(filepath.Join(root, "go.sum")))(t) // go need not ask for these modules
 	must.OK(t, os.WriteFile(filepath.Join(s.dir, "go.sum"), sums, 0o600))
 	must.OK(t, os.WriteFile(filepath.Join(s.dir, s.file),
 		[]byte(strings.ReplaceAll(program, "127.0.0.1:2181", g.addrs[0])), 0o600))
@@ -152,7 +153,8 @@ func (s *firstSection) follow(t *testing.T, page string) string {
 
 var lockedAndElected = regexp.MustCompile(`(?s)the lock is ours.*\n.*elected`)
 
-// waits runs the program behind a node of another client: it must not hold before that node is gone.
+// The method waits runs the program while another client's node is before the program's node. The program
+// must not hold before that node is gone.
 func (s *firstSection) waits(t *testing.T, g target, command string) {
 	other := must.Get(wire.Open(g.addrs[0]))(t)
 	defer other.Close()
@@ -183,7 +185,7 @@ func readmeBlock(t *testing.T, language string) string {
 	return m[1]
 }
 
-// unindented leaves out what stands before the text of each line.
+// unindented removes the indentation of each line.
 func unindented(text string) string {
 	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(text, "")
 }

@@ -97,7 +97,7 @@ func check[T any](t *testing.T, what string, got, want T) {
 	must.That(t, reflect.DeepEqual(got, want), "%s: got %v, want %v", what, got, want)
 }
 
-// caughtUp lets c see all writes so far.
+// caughtUp lets c see all writes that were made before.
 func (c goConn) caughtUp(t *testing.T) goConn {
 	t.Helper()
 	must.Get(c.Sync("/"))(t)
@@ -199,7 +199,7 @@ func (s *goSuite) watches(t *testing.T) {
 	expectEvent(t, gone, zk.EventNodeDeleted, d+"/n")
 }
 
-// contendGo takes the lock rounds times and reports each stay.
+// contendGo takes the lock again and again, as often as rounds says, and reports each hold to the referee.
 func (s *goSuite) contendGo(c goConn, path, key string, rounds int) error {
 	conn, err := net.Dial("tcp", s.ref.addr())
 	if err != nil {
@@ -257,7 +257,8 @@ func (s *goSuite) reconnect(t *testing.T) {
 		must.OK(t, expect.Err(c.Set(d+"/mine", nil, -1)), "set with auth after reconnect")
 	}
 	check(t, "session", c.SessionID(), id)
-	// A lock over a line that is cut now and then: the request in flight may fail, the exclusion may not.
+	// A lock is taken over a connection that is cut from time to time. A request may fail, but two clients never
+	// hold the lock.
 	expect.OK(t, s.contendGo(c, s.root+"/lock2", "go-lock-2", 10))
 }
 

@@ -15,13 +15,14 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// contender stands in the queue of a shared lock: HOST-R-n for a reader, which waits for all writers before
-// it, HOST-W-n for a writer, which waits for all contenders before it.
+// contender is a client in the queue of a shared lock. The node of a reader is named HOST-R-n; a reader waits
+// for all writers before it. The node of a writer is named HOST-W-n; a writer waits for all contenders before
+// it.
 type contender struct {
 	*zk.Conn
 	node  string
 	seen  zk.Counters
-	watch *zk.Watch // nil: it holds the lock
+	watch *zk.Watch // nil: the contender holds the lock
 }
 
 func number(node string) string { return node[strings.LastIndexByte(node, '-')+1:] }
@@ -68,8 +69,8 @@ func orderly(t *testing.T, c *contender) {
 	}
 }
 
-// run lets contenders with these letters, R or W, stand in a queue at once and
-// hold the lock in their turns; it returns how many notifications they got.
+// run puts contenders with these letters, R or W, into a queue at once, and lets each hold the lock in its
+// turn. It returns how many notifications they got.
 func run(t *testing.T, look func(*testing.T, *contender), modes string) (events uint64) {
 	s := zlocktest.Start(t)
 	var queue []*contender
@@ -102,8 +103,8 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 		}
 		must.OK(t, held.Delete(t.Context(), "/shared/"+held.node, -1))
 		for _, c := range queue {
-			// Events come before the answer to what is asked later: a waiter without
-			// an event by then gets none for this release.
+			// Events come before the answer to a later request. A waiter that has no event when Sync returns gets none
+			// for this release.
 			must.OK(t, c.Sync(t.Context(), "/shared"))
 			if c.watch == nil {
 				continue
@@ -122,7 +123,7 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 }
 
 // The herd wakes all waiters at every release: n²/2 notifications for n writers. The better lock wakes one
-// waiter: n in all. Readers among the writers change the factor, not the shape.
+// waiter at each release: n notifications in all. With readers among the writers, only the factor differs.
 func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	beside(t)
 	for _, n := range []uint64{5, 10, 20} {
@@ -139,8 +140,8 @@ func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	t.Logf("%s: %d notifications in a herd, %d without", mixed, herded, one)
 }
 
-// beside runs a test in parallel with others that start their own servers, unless all tests share given
-// servers.
+// beside runs a test in parallel with other tests that start their own servers. If all tests share given
+// servers, the test does not run in parallel.
 func beside(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ZLOCKD_STOCK_SERVERS") == "" {

@@ -34,7 +34,7 @@ const kerberosClient = `Client {
 };
 `
 
-// kerberosRules are for a second server, to be seen in every identity.
+// kerberosRules are settings for a second server. Their effect shows in every identity.
 var kerberosRules = []string{
 	"kerberos.removeHostFromPrincipal=true", "kerberos.removeRealmFromPrincipal=true",
 	"security.auth_to_local=RULE:[2:$1-of-$2](app-.*)s/o/0/ DEFAULT",
@@ -94,7 +94,7 @@ func kerberosCli(t *testing.T) string {
 	return filepath.Join(dir, "cli")
 }
 
-// kerberosSeen lists the clients' view of a server, one fact per line.
+// kerberosSeen lists what the clients see of a server, one fact in each line.
 func kerberosSeen(t *testing.T, kind cluster.Kind, zlockd string, config []string, cli string) string {
 	k := startKDC(t, "ZK.TEST", "zookeeper/localhost", "other/localhost", "alice", "app/host")
 	jaas := k.file("server.jaas")
@@ -143,7 +143,8 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, zlockd string, config []strin
 		}
 	}
 
-	// A new key, of another kind: tickets that are made with it are refused until the keytab has it.
+	// The server's key is replaced by one of another kind. The server refuses tickets that are made with the new
+	// key until its keytab has that key.
 	k.admin(t, "cpw -randkey -e aes256-cts-hmac-sha384-192:normal zookeeper/localhost")
 	k.signIn(t, "alice")
 	kazoo("early")
@@ -196,12 +197,12 @@ func runFor(t *testing.T, env []string, words ...string) string {
 	return out.String()
 }
 
-// kdc is a separate Kerberos server, on a loopback port, with all its files in one directory. The machine's
-// own Kerberos is not touched.
+// kdc is a separate Kerberos server on a loopback port, with all its files in one directory. The test does
+// not change the machine's own Kerberos.
 type kdc struct {
 	dir   string
 	realm string
-	env   []string // for processes that use this realm
+	env   []string // environment of processes that use this realm
 }
 
 const krb5Conf = `[libdefaults]
@@ -284,7 +285,7 @@ func (k *kdc) admin(t *testing.T, query string) {
 	k.run(t, "/usr/sbin/kadmin.local", "-r", k.realm, "-q", query)
 }
 
-// keytab writes a principal's keys, as they are, into a file.
+// keytab writes a principal's present keys into a file.
 func (k *kdc) keytab(t *testing.T, principal, name string) string {
 	t.Helper()
 	k.admin(t, "ktadd -norandkey -k "+k.file(name)+" "+principal)

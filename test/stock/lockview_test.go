@@ -39,7 +39,7 @@ func holder(t *testing.T, g target, args ...string) map[string]string {
 	return nil
 }
 
-// contending starts such a program, and returns its sessions and what it says from then on.
+// contending starts such a program, and returns its sessions and its later output.
 func contending(t *testing.T, g target, args ...string) (sessions map[string]string, lines *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -99,7 +99,7 @@ func (v *viewed) get(path string, into any) bool {
 	return json.NewDecoder(r.Body).Decode(into) == nil && r.StatusCode == http.StatusOK
 }
 
-// wants waits until the view shows a lock in this state: its sessions in order, holders first.
+// wants waits until the view shows a lock in this state. The sessions must be in order, holders first.
 func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 	v.t.Helper()
 	var l lock
@@ -120,8 +120,8 @@ func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 	v.t.Errorf("%s is %+v; want %s %s, held by %v, waited for by %v", path, l, kind, layout, holders, waiters)
 }
 
-// TestLocksOfStockRecipes: each recipe of each library is recognised, with the
-// right holder and the right order.
+// TestLocksOfStockRecipes checks that each recipe of each library is recognised, with the right holder and
+// the right order.
 func TestLocksOfStockRecipes(t *testing.T) {
 	beside(t)
 	v := startViewed(t)
@@ -180,8 +180,9 @@ func TestLocksOfStockRecipes(t *testing.T) {
 	})
 }
 
-// TestLockPage uses the page as an operator would, while four libraries hold and wait: it reads the table,
-// follows a hand-over, sees a deadlock, breaks a lock, and goes about with the keyboard alone.
+// TestLockPage uses the page as an operator would, while clients of four libraries hold and wait for locks.
+// It reads the table, sees a deadlock and a hand-over, breaks a lock, and uses the page with only the
+// keyboard.
 func TestLockPage(t *testing.T) {
 	beside(t)
 	v := startViewed(t)
@@ -221,11 +222,11 @@ func TestLockPage(t *testing.T) {
 		"Curator mutex",
 		"kazoo lock", "zlock lock", "kz-master"))
 
-	// The table is live.
+	// The table follows changes.
 	b.open(v.base + "/?tab=lock&path=/shop/orders")
 	must.Await(t, "holder and waiter", time.Minute, shows("1 hold, 1 wait", "billing run", "stocktaking"))
 
-	// A deadlock that is planted while the page is open.
+	// The deadlock begins while the page is open.
 	b.open(v.base + "/?tab=graph")
 	must.Await(t, "no deadlock yet", time.Minute, shows("No suspected deadlock"))
 	waiting, give := context.WithCancel(client.Task(ctx, "billing"))
@@ -238,7 +239,7 @@ func TestLockPage(t *testing.T) {
 	give()
 	must.Await(t, "the deadlock to be over", time.Minute, shows("No suspected deadlock"))
 
-	// A hand-over.
+	// The lock is handed over.
 	b.open(v.base + "/?tab=lock&path=/shop/orders")
 	must.Await(t, "holder", time.Minute, shows("1 hold, 1 wait"))
 	must.OK(t, orders.Unlock(ctx))
@@ -250,7 +251,7 @@ func TestLockPage(t *testing.T) {
 	foreign(t, v, b)
 }
 
-// breakIt breaks a lock of Curator's by its token, and is refused once the token is old.
+// breakIt breaks a lock of Curator by its token. A second attempt with the old token is refused.
 func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 	t.Helper()
 	b.open(v.base + "/?tab=lock&path=/cur/mutex")
@@ -272,12 +273,12 @@ func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 	b.js("document.getElementById('act-do').click()")
 	said("Done: remove /cur/mutex/")
 	v.wants("/cur/mutex", "lock", "curator", []string{cur["b"]}, nil)
-	// The same action with the password that the page has cleared: the node no longer exists.
+	// Repeat the action with the password, which the page has cleared. The node no longer exists.
 	b.js("document.getElementById('act-password').value = 'test'; document.getElementById('act-dry').click()")
 	said("has no contender")
 	b.js("document.getElementById('act-close').click()")
 
-	// The lock has a newer hold than the page shows.
+	// Break a lock that has a newer hold than the page shows.
 	var l lock
 	must.That(t, v.get("/locks/kz/lock", &l) && len(l.Holders) == 1, "%+v", l)
 	b.open(v.base + "/?tab=lock&path=/kz/lock")
@@ -290,7 +291,7 @@ func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 	b.js("document.getElementById('act-close').click()")
 }
 
-// keyboard goes about by Tab and Enter.
+// keyboard uses the page only by Tab and Enter.
 func keyboard(t *testing.T, v *viewed, b *browser) {
 	t.Helper()
 	b.open(v.base + "/")
@@ -322,14 +323,14 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 		return b.js("return String(document.querySelector('#content').dataset.old)") == "undefined"
 	})
 	expect.Equal(t, b.js("return document.activeElement.dataset.key"), "l-/cur/sem", "the focus went to")
-	// Pause by the keyboard, and what a reader is told of it.
+	// Pause the page by the keyboard. The page must say to screen readers that it is paused.
 	b.js("document.getElementById('pause').focus()")
 	b.keys(keyEnter)
 	if b.js("return document.getElementById('live').innerText") != "paused" ||
 		b.js("return document.getElementById('pause').getAttribute('aria-pressed')") != "true" {
 		t.Error("it is not paused")
 	}
-	// A dialogue is left by Escape.
+	// Escape closes a dialogue.
 	b.open(v.base + "/?tab=lock&path=/cur/rw")
 	b.js("document.querySelector('button[data-act=break]').click()")
 	b.keys(keyEscape)
@@ -342,7 +343,7 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 		"headings of tables have no scope")
 }
 
-// narrow looks at every tab on a telephone.
+// narrow looks at every tab in the width of a telephone.
 func narrow(t *testing.T, v *viewed, b *browser) {
 	t.Helper()
 	b.width(320)
@@ -386,7 +387,7 @@ func foreign(t *testing.T, v *viewed, b *browser) {
 	expect.That(t, requests >= 10, "only %d requests were noted", requests)
 }
 
-// pictures takes screenshots in both schemes, into ZLOCKD_SCREENSHOTS if that is set.
+// pictures takes a screenshot in each colour scheme. It writes them to ZLOCKD_SCREENSHOTS if that is set.
 func pictures(t *testing.T, b *browser) {
 	t.Helper()
 	dir := os.Getenv("ZLOCKD_SCREENSHOTS")

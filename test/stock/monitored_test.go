@@ -25,7 +25,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// prometheus is a running Prometheus that looks at servers each second.
+// prometheus is a running Prometheus that scrapes servers each second.
 type prometheus struct {
 	t    *testing.T
 	base string
@@ -88,7 +88,7 @@ func (p *prometheus) ask(expr string) (values []float64) {
 	return values
 }
 
-// await waits until an expression has a series that says yes.
+// await waits until an expression has a series with a value for which yes returns true.
 func (p *prometheus) await(what, expr string, yes func(float64) bool) {
 	p.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
@@ -101,8 +101,9 @@ func (p *prometheus) await(what, expr string, yes func(float64) bool) {
 	p.t.Errorf("%s: %s has no such series: %v", what, expr, p.ask(expr))
 }
 
-// silence waits until an alert rule finds nothing. Earlier samples may still be in its window, and a server
-// that stood still for a moment is slow or down to Prometheus. Before each new query it calls calm, if set.
+// silence waits until an alert rule finds nothing. Earlier samples may still be in the rule's window, and a
+// server that stalled for a moment looks slow or down to Prometheus. Before each new query it calls calm, if
+// calm is not nil.
 func (p *prometheus) silence(what, expr string, calm func()) {
 	p.t.Helper()
 	got := p.ask(expr)
@@ -115,11 +116,11 @@ func (p *prometheus) silence(what, expr string, calm func()) {
 	expect.That(p.t, len(got) <= 0, "%s fires without a cause: %v", what, got)
 }
 
-// exists takes any value: a comparison that holds has a series.
+// exists returns true for every value: a comparison that is true has a series.
 func exists(float64) bool  { return true }
 func moved(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 
-// handOffs gives a lock from one client to another, n times, and reads.
+// handOffs gives a lock n times from one client to another, and reads.
 func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 	t.Helper()
 	var mutexes []*client.Mutex
@@ -150,9 +151,10 @@ func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 	}
 }
 
-// TestBoards sends a Prometheus that scrapes three servers every query of our board, of the public boards and
-// of the public alert rules, after load, a snapshot, an election and a restart. Each query has a series, and
-// the values that must change change. The public alerts are silent until their cause occurs.
+// TestBoards runs three servers and a Prometheus that scrapes them. After load, a snapshot, an election and a
+// restart it sends Prometheus every query of our board, of the public boards and of the public alert rules.
+// Each query must have a series, and the values that must change change. The public alerts are silent until
+// their cause occurs.
 func TestBoards(t *testing.T) {
 	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--snapshot-entries", "40",
 		"--backup-dir", t.TempDir()}}
@@ -168,8 +170,8 @@ func TestBoards(t *testing.T) {
 	handOffs(t, e, 30)
 	p.await("scraped since", `sum(zlockd_lock_grants_total) > 0`, exists)
 
-	// The forming of the cluster is an election too, and the window of the public rule is longer than this
-	// test. So the test checks only that the number rises at the servers that stay.
+	// When the cluster forms, there is an election too, and the window of the public rule is longer than this
+	// test. So the test checks only that the number of elections rises at the servers that stay.
 	led := e.WaitLeader()
 	counted := fmt.Sprintf(`sum(election_time_count{instance!=%q})`, led.Admin)
 	elections := p.ask(counted)
@@ -179,7 +181,7 @@ func TestBoards(t *testing.T) {
 		}
 		p.silence(a.Board+", "+a.Panel, a.Expr+" "+a.When, func() {
 			for _, s := range e.Servers {
-				s.Word("srst") // the average latency counts from there
+				s.Word("srst") // the average latency counts from this reset
 			}
 		})
 	}
@@ -223,7 +225,7 @@ func TestBoards(t *testing.T) {
 	}
 }
 
-// watched are three servers with nodes under names that programs stumble over.
+// watched starts three servers with nodes whose names make trouble to some programs.
 func watched(t *testing.T) *cluster.Ensemble {
 	t.Helper()
 	e := cluster.Run(t, cluster.Options{Kind: cluster.Zlockd, Nodes: 3})
@@ -233,7 +235,7 @@ func watched(t *testing.T) *cluster.Ensemble {
 		must.Get(c.Create(t.Context(), zk.Create{Path: name, Data: []byte("x"),
 			ACL: zk.WorldACL(zk.PermAll)}))(t)
 	}
-	// A server without clients hears of commits a little later.
+	// A server without clients learns of commits a little later.
 	for _, s := range e.Servers {
 		at := must.Get(zk.Dial(t.Context(), s.Client, zk.Options{}))(t)
 		must.OK(t, at.Sync(t.Context(), "/"))
@@ -299,7 +301,7 @@ func TestCollectd(t *testing.T) {
 	}
 }
 
-// newest returns the last number in a file of collectd's, "" before the first.
+// newest returns the last number in a file of collectd. It returns "" before the first number.
 func newest(pattern string) string {
 	files, _ := filepath.Glob(pattern)
 	if len(files) == 0 {
@@ -333,7 +335,7 @@ func TestTelegraf(t *testing.T) {
 	beside(t)
 	e := watched(t)
 	program := filepath.Join(t.TempDir(), "telegraf")
-	for try := range 5 { // the network is asked for modules
+	for try := range 5 { // tries again, because the download needs the network
 		get := exec.Command("go", "mod", "download")
 		get.Dir = "testdata/telegraf"
 		text, err := get.CombinedOutput()

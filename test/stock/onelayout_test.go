@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-var layoutRuns = flag.Int("layout.runs", 100, "how often Curator and kazoo take one path at once")
+var layoutRuns = flag.Int("layout.runs", 100, "how many times Curator and kazoo take one path at the same time")
 
 // taker is a program that takes a lock at each given path, and prints the result.
 type taker struct {
@@ -57,7 +57,7 @@ func (k *taker) said() string {
 }
 
 // TestOneLayout lets Curator and kazoo take one path at the same time, many times. Without --one-layout both
-// hold it each time. With it one holds and the other shows an error.
+// hold the path each time. With --one-layout one of them holds it, and the other shows an error.
 func TestOneLayout(t *testing.T) {
 	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
@@ -105,7 +105,7 @@ func TestOneLayout(t *testing.T) {
 	}
 }
 
-// Each library shows its name for NOAUTH at once, and does not try again.
+// Each library shows the refusal at once, under its own name for NOAUTH, and does not try again.
 func TestOneLayoutIsShownByStockClients(t *testing.T) {
 	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py",

@@ -25,9 +25,9 @@ import (
 // otherLock is a lock in a server that is not zlockd: a row with a unique
 // key, or a key with a time to live.
 type otherLock interface {
-	// take tries once.
+	// take tries once to take the lock.
 	take(name, owner string, ttl time.Duration) (bool, error)
-	// give reports whether the lock was still the owner's.
+	// give gives the lock back, and reports whether it was still the owner's.
 	give(name, owner string) (bool, error)
 	close()
 }
@@ -78,7 +78,7 @@ func dialRedis(addr string) (*redisConn, error) {
 	return &redisConn{c, bufio.NewReader(c)}, nil
 }
 
-// do runs a command; nil is the empty text.
+// do runs a command. An answer of nil is returned as "".
 func (c *redisConn) do(args ...string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -106,7 +106,7 @@ func (c *redisConn) do(args ...string) (string, error) {
 	return line[1:], nil
 }
 
-// give compares and deletes in one step, as the manual of SET says.
+// giveScript compares and deletes in one step, as the manual of SET says.
 const giveScript = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`
 
 func (c *redisConn) take(name, owner string, ttl time.Duration) (bool, error) {
@@ -136,7 +136,7 @@ func postgresUser(t *testing.T) *syscall.Credential {
 	return as
 }
 
-// pgDir is a directory that PostgreSQL may use, empty.
+// pgDir returns an empty directory that PostgreSQL may use.
 func pgDir(t *testing.T) string {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("", "zlockd-pg-"))(t)
@@ -157,7 +157,7 @@ func pgRun(t *testing.T, args ...string) {
 	}
 }
 
-// startPostgres starts a server on the data in dir, which are made if need be.
+// startPostgres starts a server on the data in dir. If there are no data, it makes them.
 func startPostgres(t *testing.T, dir string) (addr string, cmd *exec.Cmd) {
 	t.Helper()
 	need(t, pgBin+"postgres")
@@ -239,8 +239,8 @@ func (c *pgConn) prepare() error {
 	return err
 }
 
-// take inserts a row; the unique key lets only one client succeed. Only a delete ends the lock, so ttl has no
-// effect.
+// take inserts a row. The unique key lets only one client succeed. Only a delete ends the lock, so the ttl
+// has no effect.
 func (c *pgConn) take(name, owner string, _ time.Duration) (bool, error) {
 	tag, _, err := c.query("INSERT INTO lock VALUES ('%s', '%s') ON CONFLICT DO NOTHING", name, owner)
 	return tag == "INSERT 0 1", err

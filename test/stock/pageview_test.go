@@ -56,13 +56,13 @@ func trouble(t *testing.T) *viewed {
 	return v
 }
 
-// TestThePageSaysFirstWhatIsWrong looks at the page in a browser, as an operator does at a desk and with a
+// TestThePageSaysFirstWhatIsWrong looks at the page in a browser, in the widths of a desktop screen and of a
 // telephone.
 func TestThePageSaysFirstWhatIsWrong(t *testing.T) {
 	beside(t)
 	b := startBrowser(t)
 	v := trouble(t)
-	bottom := func(selector, with string) int { // of the first such element that has such a text; -1: none
+	bottom := func(selector, with string) int { // of the first such element with such a text; -1: none
 		n, err := strconv.Atoi(b.js(`const e = [...document.querySelectorAll(arguments[0])].find(e =>
 			e.innerText.includes(arguments[1])); return e ? Math.ceil(e.getBoundingClientRect().bottom) : -1`,
 			selector, with))

@@ -29,7 +29,7 @@ import (
 func TestPermitsOfAllReleases(t *testing.T) {
 	beside(t)
 	const path, limit, rounds = "/gpu", 3, 25
-	version := cluster.FirstRelease // it counts permits before it makes its own
+	version := cluster.FirstRelease // this release of zlock counts permits before it makes its own
 	old := cluster.Release(t, version)
 	now := cluster.Zlock(t)
 	port := must.Get(cluster.FreePorts(1))(t)[0]
@@ -45,7 +45,7 @@ func TestPermitsOfAllReleases(t *testing.T) {
 	going := atomic.Bool{}
 	going.Store(true)
 
-	// inside tells the referee of a hold, and of its end.
+	// inside tells the referee when a hold begins and when it ends.
 	inside := func() {
 		c := must.Get(net.Dial("tcp", r.addr()))(t)
 		defer c.Close()
@@ -64,7 +64,7 @@ func TestPermitsOfAllReleases(t *testing.T) {
 	curator := exec.CommandContext(ctx, args[0], args[1:]...)
 	curator.Env = append(os.Environ(), "ZK="+e.Addrs(), "REFEREE="+r.addr())
 	all.Go(func() {
-		defer going.Store(false) // the others go on as long as Curator does
+		defer going.Store(false) // the other programs go on as long as Curator does
 		out, err := curator.CombinedOutput()
 		expect.OK(t, err, "Curator: %s", out)
 	})

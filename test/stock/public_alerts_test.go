@@ -54,8 +54,8 @@ var alertSeries = map[string][2]string{
 	"JvmThreadsDeadlocked": {`jvm_threads_deadlocked 1x30`, `jvm_threads_deadlocked 0x30`},
 }
 
-// TestPublicAlertsWithPromtool tries each public rule as it stands, at its threshold: names and units are
-// those that the servers have (TestBoards, server.TestBoardsHaveTheirSeries).
+// TestPublicAlertsWithPromtool tests each public rule unchanged, at its threshold. The names and units are
+// the same as the servers' (see TestBoards and server.TestBoardsHaveTheirSeries).
 func TestPublicAlertsWithPromtool(t *testing.T) {
 	beside(t)
 	need(t, "/usr/bin/promtool")
@@ -98,9 +98,9 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 }
 
 // TestPublicAlertsByTheirCause makes the causes of the public rules occur on running servers. It leaves out
-// the causes that TestBoards makes (a server that is down, elections, a missing quorum), memory that fills
-// up, and impossible ones: deadlocked threads, a server that does not answer imok. If a rule needs gigabytes
-// or minutes, the test uses a smaller number.
+// the causes that TestBoards makes (a server that is down, elections, a missing quorum), full memory, and
+// impossible causes: deadlocked threads, a server that does not answer imok. If a rule needs gigabytes or
+// minutes, the test uses a smaller number.
 func TestPublicAlertsByTheirCause(t *testing.T) {
 	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--max-client-cnxns", "0",
 		"--snapshot-entries", "500"}}
@@ -111,7 +111,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	conn := must.Get(zk.Dial(t.Context(), lead.Client, zk.Options{}))(t)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 
-	// rule returns the query of a public rule, with another number or window if change says so.
+	// rule returns the query of a public rule. Pairs in change replace a number or a window of the rule.
 	rule := func(name string, change ...string) string {
 		for _, a := range golden.Alerts() {
 			if a.Panel == name {
@@ -127,7 +127,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 		cause()
 		p.await(name, expr, exists)
 	}
-	// create tries again when a server that stood still has closed the connection.
+	// create tries again if a server that had stalled has closed the connection.
 	create := func(c *zk.Conn, path string, data []byte) error {
 		for {
 			_, err := c.Create(t.Context(), zk.Create{Path: path, Data: data, Mode: zk.PersistentSequential})
@@ -153,7 +153,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 			fires("too many znodes", rule("too many znodes", "1000000", "1000"), func() { put(1001, 10) })
 		})
 	fires("znodes too big", rule("znodes too big", "> 1024", "> 1"), func() { put(3, 500<<10) })
-	// of 1000 ms in each second; the writes go on until the rule has seen them
+	// The threshold is 1 ms in each second instead of 100. The writes go on until the rule has seen them.
 	seen, written := make(chan struct{}), make(chan struct{})
 	fires("fsync time is too long", rule("fsync time is too long", "[1m]", "[5s]", "> 100", "> 1"), func() {
 		go func() {
@@ -177,7 +177,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 			}
 		}
 	})
-	var open []*wire.Conn // with sessions: others are closed after ten seconds
+	var open []*wire.Conn // connections with sessions, because a server closes others after ten seconds
 	fires("too many connections", rule("too many connections"), func() {
 		for range 310 {
 			open = append(open, must.Get(wire.Open(lead.Client))(t))
@@ -204,7 +204,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 		for range writes {
 			go func() { late <- create(at, "/late-", nil) }()
 		}
-		time.Sleep(400 * time.Millisecond) // the writes take so long; a leader tolerates a second
+		time.Sleep(400 * time.Millisecond) // the writes take this long; a leader tolerates a second
 		for _, s := range followers {
 			s.Signal(syscall.SIGCONT)
 		}
@@ -224,8 +224,8 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	}
 }
 
-// TestTwoClustersInOneJobAreTooManyLeaders shows what the public rule can find here: two clusters in one job.
-// The rule is silent once one cluster has gone.
+// TestTwoClustersInOneJobAreTooManyLeaders shows what the public rule can find at zlockd: two clusters in one
+// job. When one cluster is gone, the rule is silent.
 func TestTwoClustersInOneJobAreTooManyLeaders(t *testing.T) {
 	beside(t)
 	var two []*cluster.Ensemble

@@ -33,7 +33,7 @@ type referee struct {
 	l net.Listener
 
 	mu         sync.Mutex
-	relay      *relay // nil: cut is refused
+	relay      *relay // nil: the referee refuses to cut
 	keys       map[string]*critical
 	violations []string
 }
@@ -42,9 +42,9 @@ type referee struct {
 type critical struct {
 	inside  map[net.Conn]string // mode of each holder
 	entries int
-	most    int // most holders at once
+	most    int // the largest number of holders at once
 	fenced  int
-	token   int64 // the last
+	token   int64 // the last token
 }
 
 func startReferee(t *testing.T) *referee {
@@ -167,7 +167,8 @@ func (r *referee) gone(c net.Conn) {
 	}
 }
 
-// judge reports what the referee saw, as a subtest; keys critical sections must have been entered.
+// judge reports what the referee saw, as a subtest. The contenders must have entered at least keys critical
+// sections.
 func (r *referee) judge(t *testing.T, keys int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +192,7 @@ type relay struct {
 
 	mu    sync.Mutex
 	next  int
-	until time.Time // refuse connections until then
+	until time.Time // the relay refuses connections until then
 	conns map[net.Conn]bool
 }
 
@@ -225,7 +226,7 @@ func (y *relay) refuse(d time.Duration) {
 	}
 }
 
-// admit registers a connection and names the server for it.
+// admit registers a connection and returns the server for it.
 func (y *relay) admit(c net.Conn) (target string, ok bool) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -257,7 +258,7 @@ func (y *relay) pass(c net.Conn) {
 	defer s.Close()
 	go func() {
 		io.Copy(s, c)
-		s.(*net.TCPConn).CloseWrite() // four-letter words end so
+		s.(*net.TCPConn).CloseWrite() // four-letter words end when the client closes its side
 	}()
 	io.Copy(c, s)
 }

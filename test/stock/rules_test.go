@@ -23,8 +23,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestAlertRules lets promtool check the alert rules and try each rule with and without its cause. It also
-// compares the rules with the manual.
+// TestAlertRules lets promtool check the alert rules, and test each rule with its cause and without it. It
+// also compares the rules with the manual.
 func TestAlertRules(t *testing.T) {
 	beside(t)
 	const dir = "../../deploy/prometheus"
@@ -50,14 +50,14 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
-// asked is a request to reconfigure: joining and leaving servers, or members.
+// asked is a request to reconfigure: joining and leaving servers, or the new members.
 type asked struct {
 	joining, leaving, members string
 	version                   int64
 }
 
-// answered is the answer to it: the error, or the members except the first three, whose addresses differ
-// between the ensembles.
+// answered is the answer to such a request: the error, or the members. The first three members are left out,
+// because their addresses differ between the ensembles.
 type answered struct{ anybody, super string }
 
 // TestReconfigAsZooKeeper sends the same requests to a ZooKeeper ensemble and to a cluster of zlockd, one
@@ -107,7 +107,7 @@ func TestReconfigAsZooKeeper(t *testing.T) {
 	}
 	for i, q := range list {
 		real, ours := answers[cluster.ZooKeeper][i], answers[cluster.Zlockd][i]
-		if ours.anybody == zk.ErrNoAuth.Error() { // the rights are checked first: docs/compatibility.md
+		if ours.anybody == zk.ErrNoAuth.Error() { // zlockd checks the rights first: docs/compatibility.md
 			real.anybody = ours.anybody
 		}
 		if real != ours {
@@ -132,7 +132,7 @@ func reconfigurer(t *testing.T, e *cluster.Ensemble, who string) func(asked) str
 		}
 		return strings.Split(s, ",")
 	}
-	var ahead int64 // the mzxid of a configuration less its version, and one
+	var ahead int64 // the mzxid of a configuration minus its version, plus one
 	return func(q asked) string {
 		var err error
 		if q.members != "" {
@@ -149,7 +149,8 @@ func reconfigurer(t *testing.T, e *cluster.Ensemble, who string) func(asked) str
 		}
 		lines := strings.Split(string(text), "\n")
 		_, version := state.CutConfig(string(text))
-		// A zlockd's version counts changes as its zxid does, from another number: docs/compatibility.md.
+		// The version of a configuration counts changes, as zxids do, but in zlockd it starts at another number:
+		// docs/compatibility.md.
 		if ahead == 0 {
 			ahead = stat.Mzxid - version + 1
 		}
@@ -204,7 +205,7 @@ func TestSASL(t *testing.T) {
 	run(exec.Command("/usr/bin/python3", "-B", "-W", "ignore", "testdata/kazoo/sasl.py", e.Addrs()))
 
 	var out string
-	// Another thread of the client writes the first. The client may end before: run it again then.
+	// Another thread of the client writes SaslAuthenticated. The client may end before that: then run it again.
 	for try := 0; try < 5 && !strings.Contains(out, "SaslAuthenticated"); try++ {
 		cli := exec.Command("/usr/share/zookeeper/bin/zkCli.sh", "-server", e.Addrs(), "whoami")
 		cli.Env = append(os.Environ(), "CLIENT_JVMFLAGS=-Djava.security.auth.login.config="+client)
@@ -215,8 +216,8 @@ func TestSASL(t *testing.T) {
 	}
 }
 
-// The programs of the articles that made these locks known, with the clients
-// that they use. The herd is counted in test/articles.
+// The tests below run the programs of the articles that made these locks known, with the clients that the
+// articles use. Package test/articles counts the herd.
 
 // TestZkCliSharedLock replays a shared lock made by hand in zkCli.sh.
 func TestZkCliSharedLock(t *testing.T) {
@@ -224,8 +225,8 @@ func TestZkCliSharedLock(t *testing.T) {
 	replay(t, freshTarget(t, cluster.Options{Nodes: 1}), "sharedlock")
 }
 
-// TestTutorialLock runs the tutorial's lock with its fifteen contenders. A
-// wake-up that the program loses costs it half a minute.
+// TestTutorialLock runs the tutorial's lock with its fifteen contenders. If the program misses a wake-up, it
+// waits for half a minute.
 func TestTutorialLock(t *testing.T) {
 	beside(t)
 	driver{name: "tutorial", args: javaDriver(t, "TutorialLock"), least: 2, keys: 1,

@@ -53,7 +53,7 @@ func TestCliMt(t *testing.T) {
 	} {
 		in.Write([]byte(line + "\n"))
 	}
-	out.Await(t, "name = "+root+"/last") // and all before it is answered
+	out.Await(t, "name = "+root+"/last") // then all commands before it are answered, too
 	in.Write([]byte("quit\n"))
 	expect.OK(t, cmd.Wait(), "cli_mt")
 	for _, want := range []string{
@@ -72,8 +72,8 @@ func TestCliMt(t *testing.T) {
 	}
 }
 
-// TestNodeClient runs node-zookeeper-client, which npm installs into a temporary directory. Only this client
-// is skipped when it cannot be installed.
+// TestNodeClient runs node-zookeeper-client, which npm installs into a temporary directory. If npm cannot
+// install this client, the test is skipped.
 func TestNodeClient(t *testing.T) {
 	beside(t)
 	need(t, "node", "npm")
@@ -122,7 +122,7 @@ func javaDriver(t *testing.T, class string) []string {
 	}
 }
 
-// scratch is removed at the end of the run.
+// scratch is a directory that is removed at the end of the run.
 var scratch string
 
 func TestMain(m *testing.M) {
@@ -145,7 +145,7 @@ func TestJavaClient(t *testing.T) {
 func TestCurator(t *testing.T) {
 	beside(t)
 	o := generous()
-	const sweep = "znode.container.checkIntervalMs=5000" // ZooKeeper reads it as a property only
+	const sweep = "znode.container.checkIntervalMs=5000" // ZooKeeper reads it only as a system property
 	o.JVM = append(o.JVM, "-D"+sweep)
 	o.Config = []string{sweep}
 	driver{name: "curator", args: javaDriver(t, "CuratorDriver"), least: 40, keys: 8}.run(t, startTarget(t, o))

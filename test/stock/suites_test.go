@@ -19,7 +19,7 @@ import (
 )
 
 // ownServers skips a suite that starts its own servers if the run tests other servers. It returns the zlockd
-// to start.
+// binary to start.
 func ownServers(t *testing.T) (zlockd string) {
 	t.Helper()
 	if os.Getenv("ZLOCKD_STOCK_SERVERS") != "" || os.Getenv("ZLOCKD_STOCK_TARGET") == "zookeeper" {
@@ -29,7 +29,7 @@ func ownServers(t *testing.T) (zlockd string) {
 	return zlockd
 }
 
-// kerberosServers is ownServers for zlockd with Kerberos, which is a separate module.
+// kerberosServers is like ownServers, for zlockd with Kerberos, which is a separate module.
 func kerberosServers(t *testing.T) (zlockd string) {
 	t.Helper()
 	ownServers(t)
@@ -41,16 +41,16 @@ func kerberosServers(t *testing.T) (zlockd string) {
 	return zlockd
 }
 
-// suite is a client's own tests as a program.
+// suite is a program that runs a client's own tests.
 type suite struct {
-	cmd    func(failed []string) *exec.Cmd // of all tests, or of those that failed before
-	ended  *regexp.Regexp                  // finds how a test ended: its name, and a word
-	passed string                          // the word when it passed
-	least  int                             // that must pass
+	cmd    func(failed []string) *exec.Cmd // runs all tests, or the tests that failed before
+	ended  *regexp.Regexp                  // finds the name of a test and the word that says how it ended
+	passed string                          // the word for a test that passed
+	least  int                             // how many tests must pass
 }
 
-// run turns the tests of the suite into subtests. The clients' tests wait only for seconds, and their
-// sessions are as short; a busy machine can be slower. So a failed test runs again, at most twice.
+// run turns the tests of the suite into subtests. The clients' tests wait only for seconds, and their session
+// timeouts are as short, but a busy machine can be slower. So run repeats a failed test at most twice.
 func (s suite) run(t *testing.T) {
 	t.Helper()
 	name, word := s.ended.SubexpIndex("name"), s.ended.SubexpIndex("word")
@@ -90,8 +90,8 @@ func (s suite) run(t *testing.T) {
 	}
 }
 
-// TestCClientsOwnTests runs those tests of the C client that start servers: its TestReconfigServer, on
-// three whose ids begin at 0, Zookeeper_readOnly and Zookeeper_SASLAuth.
+// TestCClientsOwnTests runs the tests of the C client that start servers: TestReconfigServer, with three
+// servers whose ids begin at 0, Zookeeper_readOnly and Zookeeper_SASLAuth.
 func TestCClientsOwnTests(t *testing.T) {
 	beside(t)
 	zlockd := ownServers(t)
@@ -120,7 +120,7 @@ func TestCClientsOwnTests(t *testing.T) {
 		}
 	}
 	ended := regexp.MustCompile(`(?m)^\w+::(?P<name>\w+)\s* : (?:elapsed \d+ : )?(?P<word>OK|assertion|error)`)
-	endServers := func() { // a test that ends by an assertion of C leaves its servers behind
+	endServers := func() { // a test that a C assertion ends leaves its servers running
 		if out, err := exec.Command("find", dir, "-name", "*.pid", "-exec", "pkill", "-KILL", "-F", "{}",
 			";").CombinedOutput(); err != nil {
 			t.Logf("end servers: %v %s", err, out)
@@ -144,8 +144,8 @@ func TestCClientsOwnTests(t *testing.T) {
 	}
 }
 
-// zkServer is what go-zookeeper's tests call to start a server with a zoo.cfg,
-// its super user in the JVM's flags.
+// zkServer is the script that go-zookeeper's tests call to start a server with a zoo.cfg. The super user is
+// in the JVM's flags.
 const zkServer = `#!/bin/sh
 super=$(printf '%s\n' "$SERVER_JVMFLAGS" | sed -n 's/.*superDigest=\([^ ]*\).*/\1/p')
 exec "$ZLOCKD_BIN" --config "$2" --super-digest "$super" --log-level error
@@ -154,19 +154,19 @@ exec "$ZLOCKD_BIN" --config "$2" --super-digest "$super" --log-level error
 // ownTest is a line that says how one of the client's tests ended.
 var ownTest = regexp.MustCompile(`(?m)^--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+)`)
 
-// byChance are tests that fail by chance, and how they say so. One removes a server and goes on by the
-// connection it has, which may be to that server: ZooKeeper leaves one that was removed to serve on;
-// here it stops. One kills the server that it is connected to, and on a busy machine sends its create
-// before the client has read that the connection is gone; the client does not repeat what it has sent.
-// One has a session timeout of a second, which a busy machine outlasts.
+// byChance are tests that fail by chance, and the errors with which they fail. One test removes a server and
+// continues on its connection, which may be to that server. A removed ZooKeeper continues to serve, but a
+// removed zlockd stops. Another test kills the server to which it is connected. On a busy machine it sends
+// its create before the client has read that the connection is gone, and the client does not repeat the
+// create. A third test has a session timeout of one second, which is too short for a busy machine.
 var byChance = map[string]string{
 	"TestIntegration_DNSHostProviderReconnect": "zk: connection closed",
 	"TestIntegration_Reconfig":                 "zk: connection closed",
 	"TestIntegration_SlowServer":               "zk: could not connect to a server",
 }
 
-// TestGoClientsOwnTests runs the tests that go-zookeeper/zk brings along, which
-// start, stop and kill servers of one and three, against zlockd.
+// TestGoClientsOwnTests runs go-zookeeper/zk's own tests against zlockd. They start, stop and kill single
+// servers and ensembles of three.
 func TestGoClientsOwnTests(t *testing.T) {
 	beside(t)
 	zlockd := ownServers(t)

@@ -22,14 +22,14 @@ type target struct {
 	addrs    []string
 	kind     cluster.Kind
 	ensemble *cluster.Ensemble
-	external bool // the test did not start it: it is not fresh
+	external bool // the test did not start the servers, so they may have data
 }
 
 // String returns the connect string.
 func (g target) String() string { return strings.Join(g.addrs, ",") }
 
-// startTarget starts what ZLOCKD_STOCK_TARGET names (zlockd unless told otherwise), with ZLOCKD_STOCK_NODES
-// servers, or returns the servers of ZLOCKD_STOCK_SERVERS. It ends with the test.
+// startTarget starts the servers that ZLOCKD_STOCK_TARGET names, by default zlockd, and as many as
+// ZLOCKD_STOCK_NODES says. They end with the test. If ZLOCKD_STOCK_SERVERS is set, it returns those servers.
 func startTarget(t *testing.T, o cluster.Options) target {
 	t.Helper()
 	if list := os.Getenv("ZLOCKD_STOCK_SERVERS"); list != "" {
@@ -46,8 +46,8 @@ func startTarget(t *testing.T, o cluster.Options) target {
 	return target{addrs: strings.Split(e.Addrs(), ","), kind: o.Kind, ensemble: e}
 }
 
-// generous returns options that the recipe tests need: on ZooKeeper TTL nodes are off by default, and a super
-// user makes ACL checks possible on both servers.
+// generous returns options that the recipe tests need. ZooKeeper has TTL nodes only if an option enables
+// them. A super user makes checks of ACLs possible on both kinds of servers.
 func generous() cluster.Options {
 	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
 	return cluster.Options{
@@ -57,8 +57,8 @@ func generous() cluster.Options {
 	}
 }
 
-// need fails the test when a program of the suite is not installed: a suite
-// that skips silently proves nothing. ZLOCKD_STOCK_SKIP_MISSING=1 skips.
+// need fails the test if a program of the suite is not installed, because a suite that is skipped silently
+// proves nothing. With ZLOCKD_STOCK_SKIP_MISSING=1 it skips the test.
 func need(t *testing.T, files ...string) {
 	t.Helper()
 	for _, f := range files {
@@ -78,8 +78,8 @@ func need(t *testing.T, files ...string) {
 	}
 }
 
-// driver is a program that runs checks with one client library. It finds the
-// servers in ZK, the relay in RELAY and the referee in REFEREE, and prints
+// driver is a program that runs checks with one client library. It finds the addresses of the servers in ZK,
+// of the relay in RELAY and of the referee in REFEREE, and prints
 //
 //	ok NAME | fail NAME: WHY | skip NAME: WHY
 //
@@ -88,8 +88,8 @@ type driver struct {
 	name    string
 	args    []string
 	env     []string
-	least   int // checks it must at least have run
-	keys    int // critical sections that its contenders must have entered
+	least   int // the smallest number of checks that it must run
+	keys    int // how many critical sections its contenders must enter
 	timeout time.Duration
 }
 

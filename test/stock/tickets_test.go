@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestTicketsQueueWithStockClients lets Curator and kazoo wait for tickets, and tickets for them, in one
-// queue each: they hold in the order in which they came.
+// TestTicketsQueueWithStockClients lets clients of Curator and of kazoo queue with tickets for one lock. All
+// hold the lock in the order in which they came.
 func TestTicketsQueueWithStockClients(t *testing.T) {
 	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")

@@ -18,15 +18,15 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// step is one command of a transcript and what it prints.
+// step is one command of a transcript, and what the command prints.
 type step struct {
 	line     int
 	cmd      string
 	out, err []string
 }
 
-// readTranscript reads a file of ">>> command", "out| text" and "err| text"
-// lines, after replacing the given words.
+// readTranscript reads a file with lines of the forms ">>> command", "out| text" and "err| text". Before that
+// it replaces the given words.
 func readTranscript(t *testing.T, file string, replace *strings.Replacer) []step {
 	t.Helper()
 	b := must.Get(os.ReadFile(file))(t)
@@ -57,8 +57,7 @@ type cli struct {
 	cmd   *exec.Cmd
 }
 
-// noLogger begins the lines by which the client's logger, which Debian leaves
-// out, complains of its absence.
+// noLogger begins the lines in which the client says that it has no logger. Debian leaves the logger out.
 const noLogger = "SLF4J: "
 
 const zkCli = "/usr/share/zookeeper/bin/zkCli.sh"
@@ -96,11 +95,11 @@ func startCli(t *testing.T, args ...string) *cli {
 	return c
 }
 
-// collect reads the output of the current command: first as many lines as want has, then until no line comes
-// for a moment. The commands run one after the other, so a later line still shows as a surplus line of the
-// next command.
+// collect reads the output of the current command. It reads as many lines as want has, and then more until no
+// line comes for a moment. The commands run one after another, so a line that comes too late shows as a
+// surplus line of the next command.
 func (c *cli) collect(want step) (out, err []string) {
-	patience := time.After(90 * time.Second) // Java starts before the first
+	patience := time.After(90 * time.Second) // the first command waits until Java has started
 	settle := 40 * time.Millisecond
 	if len(want.out)+len(want.err) == 0 {
 		settle = 120 * time.Millisecond
@@ -130,17 +129,18 @@ func (c *cli) collect(want step) (out, err []string) {
 
 const usageText = "<usage text>"
 
-// endsWithUsage reports whether want has more than a usage text whose end has not been seen yet.
+// endsWithUsage reports whether want is a usage text with more lines after it whose end has not been seen
+// yet.
 func endsWithUsage(want, got []string) bool {
 	return len(want) > 1 && want[0] == usageText && (len(got) == 0 || got[len(got)-1] != want[len(want)-1])
 }
 
-// comparison compares what a transcript says with what came.
+// comparison compares what a transcript says with what a client printed.
 type comparison struct {
 	exactZxids bool
 	anyLength  bool       // dataLength may differ
-	zxids      [][2]int64 // recorded and seen, in both directions unique and in the same order
-	versions   [][2]int64 // of the configuration, likewise; in a ZooKeeper they are zxids
+	zxids      [][2]int64 // pairs of a recorded and a seen zxid, both in the same order
+	versions   [][2]int64 // the same for versions of the configuration, which are zxids in a ZooKeeper
 }
 
 var (
@@ -154,7 +154,7 @@ var (
 
 // differ returns how got differs from want. It returns "" if they are equal.
 func (c *comparison) differ(want, got step) string {
-	if want.cmd == "quit" { // the client may end before it has told itself that it is closed
+	if want.cmd == "quit" { // the client may end before it reports that it is closed
 		want.out = want.out[:min(len(want.out), len(got.out))]
 	}
 	wantOut, wantEvents := splitEvents(want.out)
@@ -202,7 +202,7 @@ func (c *comparison) line(want, got string) string {
 		return ""
 	}
 	if w, g := addrList.FindStringSubmatch(want), addrList.FindStringSubmatch(got); w != nil && g != nil {
-		// config -c: the version and the members in any order
+		// the output of config -c: the version, and the members in any order
 		if sorted(w[2], ",") != sorted(g[2], ",") {
 			return fmt.Sprintf("%q wanted, %q came", want, got)
 		}
@@ -214,7 +214,7 @@ func (c *comparison) line(want, got string) string {
 	return ""
 }
 
-// zxid compares zxids: exactly, or by the order they give to what happened.
+// zxid compares zxids. It compares them either exactly or only by their order.
 func (c *comparison) zxid(list *[][2]int64, want, got string) string {
 	w, _ := strconv.ParseInt(want, 16, 64)
 	g, _ := strconv.ParseInt(got, 16, 64)
@@ -253,8 +253,8 @@ func sorted(list, sep string) string {
 	return strings.Join(names, sep)
 }
 
-// splitEvents takes the notification blocks out of a command's output: their
-// place in it depends on the client's event thread.
+// splitEvents takes the notification blocks out of a command's output, because their place in the output
+// depends on the client's event thread.
 func splitEvents(lines []string) (rest, events []string) {
 	for i := 0; i < len(lines); i++ {
 		if lines[i] == "" && i+3 < len(lines) && lines[i+1] == "WATCHER::" {

@@ -23,7 +23,7 @@ import (
 // browser is a Chromium without a window, driven over WebDriver's HTTP.
 type browser struct {
 	t    *testing.T
-	base string // of the session
+	base string // base URL of the session
 }
 
 func startBrowser(t *testing.T) *browser {
@@ -62,7 +62,7 @@ func startBrowser(t *testing.T) *browser {
 			},
 			"goog:loggingPrefs": map[string]string{"browser": "ALL", "performance": "ALL"},
 		}}})
-	must.Await(t, "a browser", 5*time.Minute, func() bool { // chromedriver gives up one that starts slowly
+	must.Await(t, "a browser", 5*time.Minute, func() bool { // chromedriver gives up a browser that starts slowly
 		r, err := http.Post(b.base+"/session", "application/json", bytes.NewReader(capabilities))
 		if err != nil {
 			return false
@@ -114,7 +114,7 @@ func (b *browser) open(url string) {
 	b.call("POST", "/url", map[string]string{"url": url})
 }
 
-// js runs a script in the page and returns what it returns, as text.
+// js runs a script in the page and returns the script's result, as text.
 func (b *browser) js(script string, args ...any) string {
 	b.t.Helper()
 	if args == nil {
@@ -128,7 +128,7 @@ func (b *browser) js(script string, args ...any) string {
 // text returns the text that the page shows.
 func (b *browser) text() string { b.t.Helper(); return b.js("return document.body.innerText") }
 
-// keys presses keys, wherever the focus is.
+// keys presses keys in the element that has the focus.
 func (b *browser) keys(keys ...string) {
 	b.t.Helper()
 	var acts []map[string]string
@@ -147,7 +147,7 @@ const (
 	keyEscape = "\uE00C"
 )
 
-// cdp speaks to the browser's own protocol.
+// cdp sends a command in the browser's own protocol.
 func (b *browser) cdp(cmd string, params any) {
 	b.t.Helper()
 	b.call("POST", "/goog/cdp/execute", map[string]any{"cmd": cmd, "params": params})
@@ -160,7 +160,7 @@ func (b *browser) scheme(name string) {
 		"features": []any{map[string]string{"name": "prefers-color-scheme", "value": name}}})
 }
 
-// width makes the page so wide.
+// width sets the width of the page.
 func (b *browser) width(px int) {
 	b.t.Helper()
 	b.cdp("Emulation.setDeviceMetricsOverride", map[string]any{"width": px, "height": 800,
@@ -179,7 +179,7 @@ func (b *browser) shot(file string) {
 	expect.OK(b.t, err)
 }
 
-// log returns the messages of one of the browser's logs since it was asked last.
+// log returns the new messages of one of the browser's logs.
 func (b *browser) log(kind string) (lines []string) {
 	b.t.Helper()
 	var entries []struct{ Level, Message string }

@@ -21,19 +21,19 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// difference is a place where zlockd may answer otherwise than the recorded ZooKeeper 3.8.
+// difference is a case in which zlockd may answer differently from the recorded ZooKeeper 3.8.
 type difference struct {
 	script string
-	cmd    string   // or how it begins
+	cmd    string   // the command, or its beginning
 	nth    int      // which occurrence of cmd, counted from 0
 	send   string   // sent instead of cmd, if not empty
-	out    []string // expected instead
+	out    []string // expected output instead of the recorded one
 	err    []string
 	reason string
 }
 
-// differences lists where zlockd differs. In addition zxids are compared by their order only: a failed write
-// consumes no zxid in zlockd, but one in ZooKeeper.
+// differences lists where zlockd differs. In addition, only the order of zxids is compared, because a failed
+// write consumes a zxid in ZooKeeper, but none in zlockd.
 var differences = []difference{
 	{
 		script: "fresh", cmd: "create -t 10000 /demo/ttl x", send: "create -t 10000 /demo/none/ttl x",
@@ -136,24 +136,23 @@ func TestZkCliTTL(t *testing.T) {
 		JVM: []string{"-Dzookeeper.extendedTypesEnabled=true",
 			"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superPw},
 		Flags:  []string{"--super-digest", superPw},
-		Config: []string{"znode.container.checkIntervalMs=86400000"}, // its nodes stay, however slow the client
+		Config: []string{"znode.container.checkIntervalMs=86400000"}, // containers stay, however slow the client is
 	}), "ttl")
 }
 
-// TestZkCliOneShot covers the mode in which the command stands in zkCli.sh's
-// own arguments, with its exit codes.
+// TestZkCliOneShot covers commands that are given in the arguments of zkCli.sh, with their exit codes.
 func TestZkCliOneShot(t *testing.T) {
 	t.Parallel()
 	g := freshTarget(t, cluster.Options{Nodes: 1, Config: []string{"maxSessionTimeout=600000"}})
 	for _, c := range []struct {
 		args      string
 		status    int
-		out, errs string // a line, the last line
+		out, errs string // one line of out; the last line of errs
 	}{
 		{"ls /", 0, "[zookeeper]", ""},
 		{"create /oneshot x", 0, "", "Created /oneshot"},
 		{"create -e /oneshot/e x", 0, "", "Created /oneshot/e"},
-		{"ls /oneshot", 0, "[e]", ""}, // it exits without closing its session, which is long
+		{"ls /oneshot", 0, "[e]", ""}, // zkCli.sh exits without closing its session, which lasts long
 		{"delete /oneshot", 1, "", "Node not empty: /oneshot"},
 		{"bogus", 127, "", "Command not found: Command not found bogus"},
 	} {
@@ -180,7 +179,7 @@ func TestZkCliOneShot(t *testing.T) {
 	}
 }
 
-// lastLine returns the last line that is the client's own.
+// lastLine returns the last line that the client itself wrote.
 func lastLine(s string) string {
 	last := ""
 	for line := range strings.Lines(s) {
@@ -205,7 +204,7 @@ func TestZkCliEnsemble(t *testing.T) {
 	var words []string
 	for i, s := range g.ensemble.Servers {
 		peer := s.Peer + s.Election[strings.LastIndex(s.Election, ":"):]
-		if g.kind == cluster.Zlockd { // which has one peer port and makes the second up
+		if g.kind == cluster.Zlockd { // zlockd has one peer port, and makes up the second
 			line := regexp.MustCompile(fmt.Sprintf(`server\.%d=([^:]+:\d+):(\d+):participant`,
 				i+1)).FindStringSubmatch(config)
 			if line == nil || line[1] != s.Peer || strings.HasSuffix(s.Peer, ":"+line[2]) {

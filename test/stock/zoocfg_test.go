@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The test compares the table for zlockd's reading of a zoo.cfg with the answers of ZooKeeper's own classes.
+// The test compares the table of how zlockd reads a zoo.cfg with the answers of ZooKeeper's own classes.
 func TestTableOfZooKeysIsZooKeepers(t *testing.T) {
 	cmd := javaDriver(t, "ZooCfg")
 	var rows [][]string
@@ -28,7 +28,7 @@ func TestTableOfZooKeysIsZooKeepers(t *testing.T) {
 		input.WriteString(row[0] + "\n" + must.Get(strconv.Unquote(row[1]))(t) + "\x00")
 	}
 	for i, arg := range cmd {
-		if arg == "-cp" { // the admin server needs it, and the jar's manifest does not name it
+		if arg == "-cp" { // the admin server needs this jar, but the manifest does not name it
 			cmd[i+1] += ":/usr/share/java/servlet-api.jar"
 		}
 	}

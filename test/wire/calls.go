@@ -8,8 +8,9 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// do sends a request and reads the record of its reply with read; nil: it has none. A code other than OK
-// becomes an error, and so does a record that read does not understand or does not read to its end.
+// do sends a request and reads the record of its reply with the function read. If read is nil, the reply has
+// no record. A code other than OK becomes an error. A record that read does not understand, or does not read
+// to its end, is an error, too.
 func (c *Conn) do(op jute.OpCode, body []byte, read func(d *jute.Decoder)) error {
 	f, err := c.Call(op, body)
 	switch {
@@ -67,7 +68,7 @@ func (c *Conn) SetData(path string, data []byte, version int32) (jute.Stat, erro
 	return c.stat(jute.OpSetData, SetData(path, data, version))
 }
 
-// SetACL replaces a node's ACL; version, -1 for any, is the ACL's.
+// SetACL replaces a node's ACL. The version is that of the ACL; -1 matches any.
 func (c *Conn) SetACL(path string, acl []jute.ACL, version int32) (jute.Stat, error) {
 	return c.stat(jute.OpSetACL, SetACL(path, acl, version))
 }
@@ -77,7 +78,7 @@ func (c *Conn) stat(op jute.OpCode, body Body) (st jute.Stat, err error) {
 	return st, err
 }
 
-// GetData returns a node's data, nil if it is null, and Stat.
+// GetData returns a node's data and its Stat. The data are nil if they are null.
 func (c *Conn) GetData(path string, watch bool) (data []byte, st jute.Stat, err error) {
 	err = c.do(jute.OpGetData, PathWatch(path, watch), func(d *jute.Decoder) { data, st = d.Buffer(), d.Stat() })
 	return data, st, err

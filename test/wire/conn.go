@@ -110,8 +110,8 @@ func AppendConnectRequest(b []byte, r jute.ConnectRequest) []byte {
 	return b
 }
 
-// Connect performs the handshake. It returns ErrRefused if the server refuses the session
-// finally, and io.EOF if the server closes the connection without an answer.
+// Connect performs the handshake. It returns ErrRefused if the server refuses the session for good, and
+// io.EOF if the server closes the connection without an answer.
 func (c *Conn) Connect(r jute.ConnectRequest) error {
 	return c.ConnectRaw(AppendConnectRequest(nil, r))
 }

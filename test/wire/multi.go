@@ -11,10 +11,10 @@ import (
 type Result struct {
 	Type     jute.OpCode  // jute.OpError when the operation failed
 	Code     jute.ErrCode // the error record's code
-	Path     string       // of a create
-	Data     []byte       // of a getData
-	Children []string     // of a getChildren
-	Stat     jute.Stat    // where the result type has one
+	Path     string       // path of a create
+	Data     []byte       // data of a getData
+	Children []string     // names of a getChildren
+	Stat     jute.Stat    // zero if this type of result has none
 }
 
 // Multi runs operations as one. The error is about the request as a whole; a

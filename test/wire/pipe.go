@@ -85,7 +85,7 @@ func (c *Pipe) Children(path string, watch bool) {
 // Sync appends a sync.
 func (c *Pipe) Sync(path string) { c.append(jute.OpSync, c.record.Str(path)) }
 
-// Ping appends a ping. Its reply is consumed by Next.
+// Ping appends a ping. Next skips the reply.
 func (c *Pipe) Ping() { c.out = AppendRequest(c.out, jute.XidPing, jute.OpPing, nil) }
 
 // Flush writes the appended requests.

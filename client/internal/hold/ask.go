@@ -94,7 +94,7 @@ func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 func (l *Lease) Publish(ctx context.Context, value []byte) error {
 	h := l.h
 	if !h.g.Candidate {
-		return ErrorAt(h.g.Path, fmt.Errorf("%w: the lease is not of an election", ErrUnsupported))
+		return ErrorAt(h.g.Path, fmt.Errorf("%w: the lease does not belong to an election", ErrUnsupported))
 	}
 	ctx, end := h.s.Keeper.During(ctx)
 	defer end()

@@ -293,7 +293,7 @@ func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
 	for _, l := range leases {
 		if mode == fence.Exclusive || l.h.modeNow() == fence.Exclusive {
 			return selfDeadlock(path,
-				fmt.Sprintf("task %q holds it; lock with the lease's context to say so", task))
+				fmt.Sprintf("task %q holds it; for a nested lock, use the context of the lease", task))
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 // asReader describes the node that stands for a read hold in the place of the writer's node at old.
 func (a *attempt) asReader(e *session.Epoch, old string) session.Node {
 	id := newNodeID(e.ID())
-	// With a policy, the node gets a fresh id. This makes the door's mark stale, which has the old id.
+	// With a policy, the door's mark has the old id, so the fresh id makes the mark stale.
 	path := recipe.Join(a.Path, recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}.Name(true))
 	if !a.Terms.PolicySet {
 		// The read node takes the write node's number, so that no waiting writer is before it.

@@ -55,7 +55,7 @@ func semLayoutOf(l recipe.Layout, path string) semLayout {
 type semSight struct {
 	limit int     // the number of permits that the semaphore has
 	store []zk.Op // operations that store the number together with the new nodes; nil: no operations
-	data  []byte  // the data of the path's node before store
+	data  []byte  // the data of the path's node before these operations
 }
 
 // undo returns the operations that take back the operations in t.store.
@@ -113,7 +113,7 @@ func (s *Permits) sightOf(n zk.Node) (semSight, error) {
 		return semSight{}, fmt.Errorf("%w: %s stores %d, the caller gave %d", ErrLimitMismatch, s.path, have, wish)
 	case wish > 0 && have != wish:
 		s.told.Do(func() {
-			s.c.Keeper.Log().Info("semaphore stores another number of permits, and the stored number counts",
+			s.c.Keeper.Log().Info("semaphore already stores another number of permits, using the stored number",
 				"path", s.path, "stored", have, "given", wish)
 			if s.tell != nil {
 				s.tell(hold.Event{Kind: hold.EventPermits, Permits: have, Wanted: wish})
@@ -143,7 +143,7 @@ func (s *Permits) parseLimit(data []byte) (int, recipe.Record, error) {
 	}
 	rec, ok := recipe.ParseRecord(data)
 	if !ok {
-		return 0, rec, fmt.Errorf("%w: %s has the data %.20q of another program where the limit is stored",
+		return 0, rec, fmt.Errorf("%w: %s must store the limit, but has the data %.20q of another program",
 			recipe.ErrMixedLayout, s.path, data)
 	}
 	if rec.Layout != "" {

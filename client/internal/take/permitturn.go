@@ -56,7 +56,7 @@ func (p *permitting) ensure(ctx context.Context) error {
 // permitHead is the head of the queue, which waits until its permits are free.
 type permitHead struct {
 	permitting
-	own           waiter // its place in the queue
+	own           waiter // the attempt's place in the queue
 	limitW, usedW *zk.Watch
 	safety        <-chan time.Time
 }

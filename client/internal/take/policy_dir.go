@@ -50,7 +50,7 @@ func (d *policyDir) read(ctx context.Context, cfg *Terms) error {
 		}
 		rec, ok := recipe.ParsePolicyRecord(n.Data)
 		if !ok {
-			return fmt.Errorf("%w: the data of %s are not those of a lock with a policy",
+			return fmt.Errorf("%w: the data of %s are not the record of a lock with a policy",
 				recipe.ErrMixedLayout, d.path)
 		}
 		if rec.Policy != cfg.Policy.String() {
@@ -115,7 +115,7 @@ func (d *policyDir) claim() []zk.Op {
 	return d.setOps(d.rec)
 }
 
-// claimed notes that a transaction with claim was carried out.
+// claimed notes that a transaction with the operations of claim() was carried out.
 func (d *policyDir) claimed() {
 	if d.unmade {
 		made := d.ver + int32(len(d.setOps(d.rec)))

@@ -118,7 +118,7 @@ func TestDecisionOfAnOverdueWriter(t *testing.T) {
 	}
 }
 
-// The mark of a dead writer delays a grant, if the lock has a delay; a try fails on it.
+// If the lock has a delay, the mark of a dead writer delays a grant, and makes a try fail.
 func TestDelayAfterADeadWriter(t *testing.T) {
 	t.Parallel()
 	other := newNodeID(8)
@@ -154,7 +154,7 @@ func TestDelayAfterADeadWriter(t *testing.T) {
 				w.Stat.Ctime = 61_000 // the node is a minute younger than the mark
 			}
 			if x.wait && !try {
-				continue // it waits for the server's events
+				continue // this contender waits for events of a server, which the test does not have
 			}
 			wait, err := w.lockDelay(t.Context())
 			if x.wait {

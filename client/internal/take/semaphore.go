@@ -33,9 +33,12 @@ func (s *Permits) Check(n int) error {
 	case s.terms.Layout != recipe.LayoutCurator && s.terms.Layout != recipe.LayoutKazoo:
 		err := fmt.Errorf("%w: semaphores have no layout %v", hold.ErrUnsupported, s.terms.Layout)
 		return hold.ErrorAt(s.path, err)
-	case n < 1 || s.wish.Load() < 0:
-		return hold.ErrorAt(s.path, fmt.Errorf("%w: %d permits of a semaphore with %d", recipe.ErrInvalid, n,
-			s.wish.Load()))
+	case n < 1:
+		err := fmt.Errorf("%w: the number of permits must be at least 1, not %d", recipe.ErrInvalid, n)
+		return hold.ErrorAt(s.path, err)
+	case s.wish.Load() < 0:
+		err := fmt.Errorf("%w: a semaphore cannot have %d permits", recipe.ErrInvalid, s.wish.Load())
+		return hold.ErrorAt(s.path, err)
 	}
 	return nil
 }

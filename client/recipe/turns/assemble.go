@@ -7,10 +7,10 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// Sorter keeps the memory for sorting, because a reader sorts a long queue again and again.
+// A Sorter reuses its memory, because a reader sorts a long queue again and again.
 type Sorter struct{ list []sortable }
 
-// sortable is a node with the facts that describe reads from its name.
+// sortable is a node with the facts that recipe.Describe reads from its name.
 type sortable struct {
 	recipe.Node
 	c      recipe.Contender

@@ -20,7 +20,7 @@ func (w watches) Watching(session int64, path string) (watching, known bool) {
 
 func (w watches) Watchers(path string, most int) []int64 { return w[path][:min(most, len(w[path]))] }
 
-// A node that a caller read twice is one contender. All are counted before a list is cut.
+// A node that a caller read twice is one contender. The total of a list that was cut includes duplicates.
 func TestNodeReadTwiceIsOneContender(t *testing.T) {
 	for cut, want := range map[bool]int{false: 3, true: 4} {
 		d := Dir{Nodes: []recipe.Node{{Name: "lock-0000000002"}, {Name: "lock-0000000001"}, {Name: "lock"},
@@ -37,8 +37,8 @@ func TestNodeReadTwiceIsOneContender(t *testing.T) {
 	}
 }
 
-// The holder of a lock that is one node is at the lock's path. Its watchers wait for it, unless they watch
-// all nodes of the directory.
+// If one node is the lock, its holder is at the lock's path. Sessions that watch the node wait for it, unless
+// they watch all nodes of the directory.
 func TestNodeWithoutANumberIsALock(t *testing.T) {
 	d := Dir{Path: "/d", Nodes: []recipe.Node{{Name: "blue", Session: 1, Ctime: 7}, {Name: "green", Session: 2},
 		{Name: "red", Session: 3}}, Total: 3, Next: 9}
@@ -61,8 +61,8 @@ func TestNodeWithoutANumberIsALock(t *testing.T) {
 	expect.List(t, w.BlockedBy, []string{""}, "w.BlockedBy")
 }
 
-// named is a directory of nodes with short names for a test: it returns the directory, and a text with the
-// short names instead of the long ones.
+// named returns a directory with the given nodes, and a function that replaces the long names of these nodes
+// in a text by short ones.
 func named(nodes map[string]recipe.Node) (*Dir, func(string) string) {
 	d, names := dirOf("/d"), []string{}
 	for short, n := range nodes {
@@ -73,7 +73,7 @@ func named(nodes map[string]recipe.Node) (*Dir, func(string) string) {
 	return d, strings.NewReplacer(names...).Replace
 }
 
-// Contenders that see each other are one queue; others beside them make the lock a mixed one.
+// Contenders that see each other are one queue. Other contenders beside them make the lock a mixed one.
 func TestContendersOfOneDirectory(t *testing.T) {
 	node := func(l recipe.Layout, k recipe.Role, session int64, seq int) recipe.Node {
 		name := recipe.NodeName(l, k, recipe.NewID(session, 5), "h") + fmt.Sprintf("%010d", seq)
@@ -96,7 +96,7 @@ func TestContendersOfOneDirectory(t *testing.T) {
 		return recipe.Node{Name: name, Session: id}
 	}
 	for want, nodes := range map[string]map[string]recipe.Node{
-		"lock 2: k | o for k":        {"o": ours, "k": theirs}, // kazoo's own looks at ours
+		"lock 2: k | o for k":        {"o": ours, "k": theirs}, // kazoo's lock may look at package client's
 		"unknown 2: k w mixed twice": {"w": mine(recipe.RoleWrite, 1, 2), "k": theirs},
 		"lock 2: y o mixed twice":    {"o": ours, "y": node(recipe.LayoutKazoo, recipe.RoleLock, 2, 1)},
 		"lock 3: o | l for o | p for l": {"p": mine(recipe.RoleLock, 3, 3),
@@ -104,7 +104,8 @@ func TestContendersOfOneDirectory(t *testing.T) {
 		"lock 2: o | l for o": {"o": mine(recipe.RoleLock, 1, 1),
 			"l": mine(recipe.RoleLatch, 2, 2)},
 		"unknown 2: c m mixed twice": {"c": curator("lock-", 1, 1), "m": curator("latch-", 2, 2)},
-		// A mutex of Curator's sees neither its read-write lock nor its latch; one of ours sees all.
+		// A mutex of Curator sees neither Curator's read-write lock nor its latch. A mutex of package client sees
+		// all.
 		"unknown 2: c d mixed twice": {"c": curator("lock-", 1, 1), "d": curator("__READ__", 2, 2)},
 		"unknown 3: d c | e for c mixed twice": {"c": curator("__WRIT__", 1, 1),
 			"e": curator("__READ__", 2, 2), "d": curator("lock-", 3, 3)},
@@ -113,7 +114,7 @@ func TestContendersOfOneDirectory(t *testing.T) {
 			"m": mine(recipe.RoleLatch, 2, 2)},
 		"rwlock 2: a b":        {"a": hold(1, recipe.HoldRead), "b": hold(2, recipe.HoldRead)},
 		"rwlock 2: a | b for ": {"a": hold(1, recipe.HoldRead), "b": wait(2, recipe.QueueRead, 1)},
-		"rwlock 1: a":          {"a": hold(1, recipe.HoldRead), "b": wait(1, recipe.QueueRead, 1)}, // of one
+		"rwlock 1: a":          {"a": hold(1, recipe.HoldRead), "b": wait(1, recipe.QueueRead, 1)}, // one contender
 		"rwlock 3: a b | c for a+b": {"a": hold(1, recipe.HoldRead),
 			"b": hold(2, recipe.HoldRead), "c": wait(3, recipe.QueueWrite, 1)},
 		"rwlock 2: a | b for a":       {"a": hold(1, recipe.HoldWrite), "b": wait(2, recipe.QueueRead, 1)},
@@ -211,7 +212,7 @@ func (n everywhere) Watchers(_ string, most int) []int64 {
 	return list
 }
 
-// Watchers of many nodes are counted, and few of them are entries.
+// All watchers of many nodes are counted, but only some of them become entries.
 func TestWatchersOfManyNodes(t *testing.T) {
 	d := &Dir{Path: "/w"}
 	const nodes, sessions = 1000, 45

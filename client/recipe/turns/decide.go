@@ -6,15 +6,15 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// kin is a group of contenders of a directory that see each other: the contenders of one layout, unless one
-// of their programs does not look at all of them.
+// kin is a group of contenders of a directory that see each other. As a rule it is all contenders of one
+// layout. If the program of one of them does not look at all the others, the layout has several groups.
 type kin struct {
 	layout recipe.Layout
 	list   []item
 }
 
-// locks turns the ephemeral children of one directory into locks: as a rule into one, but each node without a
-// number may be a lock of its own.
+// locks turns the ephemeral children of one directory into locks. As a rule they are one lock, but each node
+// without a number may be a lock of its own.
 func (d *Dir) locks(w Watches, left *int) []recipe.Queue {
 	kins, lone := split(items(d))
 	list := d.lone(lone, w, left)
@@ -24,7 +24,7 @@ func (d *Dir) locks(w Watches, left *int) []recipe.Queue {
 	kins = apart(merge(kins))
 	q := recipe.Queue{Lock: recipe.Lock{Path: d.Path, Kind: recipe.KindLock, Next: d.Next,
 		Total: d.Total - len(lone), Mixed: len(kins) > 1}}
-	holding, alone := 0, false // kin with holders, and whether one of those excludes others
+	holding, alone := 0, false // the number of groups with holders; whether one of these holders excludes others
 	for i, k := range kins {
 		q.Layouts = append(q.Layouts, k.layout)
 		kind := d.decide(k, w)
@@ -87,9 +87,9 @@ func kinOf(it *item) (l recipe.Layout, queued bool) {
 	return it.Layout, true
 }
 
-// merge joins the groups of kazoo's locks and of package client's locks if all members of both are such
-// locks. A lock of kazoo's can be configured to see the locks of package client, and they then see kazoo's
-// too.
+// merge joins the group of kazoo's locks and the group of package client's locks, if all members of both
+// groups are exclusive locks. A kazoo lock can be configured to see the locks of package client, and package
+// client's locks see kazoo's.
 func merge(kins []kin) []kin {
 	find := func(l recipe.Layout) int {
 		return slices.IndexFunc(kins, func(k kin) bool { return k.layout == l })
@@ -196,8 +196,8 @@ func downgraded(dir string, list []item, i, writer int, w Watches) bool {
 	return known && !watching
 }
 
-// plainLock reports whether sequential nodes of an unknown library form a lock: their names say so, or later
-// nodes' sessions watch earlier nodes.
+// plainLock reports whether sequential nodes of an unknown library form a lock. They do if their names say
+// so, or if the sessions of later nodes watch earlier nodes. A reader that sees no watches assumes a lock.
 func plainLock(dir string, list []item, w Watches) bool {
 	if _, blind := w.(Unseen); blind {
 		return true

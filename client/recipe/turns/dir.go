@@ -7,14 +7,14 @@ type Dir struct {
 	Path  string
 	Data  string
 	Next  int32         // the number that the next sequential child gets
-	Nodes []recipe.Node // all nodes, or only the first; Total counts all
+	Nodes []recipe.Node // all nodes, or only the first ones; Total counts all of them
 	Total int
 	Cut   bool // Nodes has only the first nodes
 	// Unlisted says that some clients may not list the nodes.
 	Unlisted bool
 
-	// Sem is the path of the semaphore that the directory belongs to, and SemData the data of that
-	// node.
+	// Sem is the path of the semaphore that the directory belongs to. SemData is the data of the node at that
+	// path.
 	Sem     string
 	SemData string
 	Part    Part
@@ -28,7 +28,7 @@ const (
 	NoPart       Part = iota
 	QueuePart         // queue of the contenders that wait for permits
 	PermitsPart       // directory of the permits
-	PermitsAlone      // directory of the permits, if all nodes have such names; it has no queue
+	PermitsAlone      // directory without a queue; it has permits if all its nodes have such names
 )
 
 // Watches says which sessions watch which paths.
@@ -44,13 +44,13 @@ type Watches interface {
 // lock, because most of them are.
 type Unseen struct{}
 
-// Watching returns false: it is not known.
+// Watching says that the answer is not known.
 func (Unseen) Watching(int64, string) (watching, known bool) { return false, false }
 
 // Watchers returns no session.
 func (Unseen) Watchers(string, int) []int64 { return nil }
 
-// item is a contender whose blockers decide has not determined yet.
+// item is a contender. Its blockers are not known before the method decide has run.
 type item struct {
 	recipe.Node
 	recipe.Description

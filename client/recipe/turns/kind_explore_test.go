@@ -14,11 +14,11 @@ import (
 )
 
 // The explorer of kinds runs contenders of several kinds of locks on one path through every order of their
-// steps. A contender makes its node, lists the path, looks at each rival that Use.Rivals tells it of, and
-// then holds or is refused and takes its node back. A try looks before it makes its node, too. The contenders
-// of one kind are apart in the explorers of queues, policies and permits.
+// steps. A contender makes its node, lists the path, looks at each rival that Use.Rivals returns, and then
+// holds, or is refused and takes its node back. A try also looks before it makes its node. The explorers of
+// queues, policies and permits test how contenders of one kind exclude each other.
 
-// kMutation is a mistake that a client could make; the explorer must find each.
+// kMutation is a mistake that a client could make; the explorer must find each mistake.
 type kMutation uint8
 
 const (
@@ -35,14 +35,14 @@ const (
 	kLooks          // a try that has yet to list before it makes its node
 	kPeers          // a try that looks at the rivals of its list
 	kMakes          // may make its node
-	kMade           // has it
+	kMade           // has made its node
 	kListed         // looks at the rivals of its list
-	kHolds          // the lock
-	kRefused        // and has yet to take its node back
+	kHolds          // holds the lock
+	kRefused        // was refused, and has yet to take its node back
 	kEnded
 )
 
-// kClient is a contender; rivals are those of its list, as bits, that it has yet to look at.
+// kClient is a contender. The bits of rivals are the rivals in its list that it has yet to look at.
 type kClient struct {
 	phase   kPhase
 	rivals  uint8
@@ -52,7 +52,7 @@ type kClient struct {
 type kState struct {
 	who   [3]kClient
 	nodes uint8
-	dir   bool // of permits: it stays when the last permit has gone
+	dir   bool // the directory of permits exists; it stays when the last permit has gone
 	ends  int8 // how many sessions may still end
 }
 
@@ -69,7 +69,7 @@ var (
 	errChanged = errors.New("a refused contender leaves its node")
 )
 
-// name is the name of the child of the path by which a contender is seen.
+// name returns the name of the child of the path by which other contenders see contender i.
 func (x *kExplorer) name(i int) string {
 	id := recipe.NewID(int64(i+1), 7)
 	switch x.uses[i] {
@@ -145,7 +145,7 @@ func (x *kExplorer) step(s *kState, i int) bool {
 	return true
 }
 
-// judge looks at a state.
+// judge returns an error if the state breaks a rule.
 func (x *kExplorer) judge(s *kState) error {
 	for i, c := range s.who[:len(x.uses)] {
 		x.held = x.held || c.phase == kHolds
@@ -202,7 +202,8 @@ func (x *kExplorer) explore() (int, error) {
 	return 0, nil
 }
 
-// kCases calls f with every mixture of up to three kinds, of which some try.
+// kCases calls f with every mixture of up to three kinds, where some, all or none of the contenders are
+// tries.
 func kCases(f func(uses []Use, tries uint8)) {
 	kinds := []Use{UseQueue, UsePolicy, UsePermits, UseBarePermits}
 	for i, a := range kinds {
@@ -219,8 +220,8 @@ func kCases(f func(uses []Use, tries uint8)) {
 	}
 }
 
-// Of locks of different kinds on one path only one kind is held, whatever the order of the steps; a contender
-// alone is granted, and one that is refused leaves nothing.
+// Locks of different kinds on one path are never held at the same time, whatever the order of the steps. A
+// contender alone is granted its lock, and a contender that is refused leaves no node.
 func TestKindExplorerFindsNoFault(t *testing.T) {
 	race.Alone(t)
 	kCases(func(uses []Use, tries uint8) {
@@ -239,7 +240,7 @@ func TestKindExplorerFindsNoFault(t *testing.T) {
 	})
 }
 
-// Each mistake that a client could make shows.
+// The explorer finds each mistake that a client could make.
 func TestKindExplorerFindsEachMutation(t *testing.T) {
 	race.Alone(t)
 	for m, want := range map[kMutation]error{kLooksBefore: errKinds, kTrustsList: errAlone,

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The names of nodes tell what a directory is used for, and so which kinds of locks are beside a contender.
+// The names of nodes show what a directory is used for, and so which kinds of locks a contender meets there.
 func TestUseOfADirectory(t *testing.T) {
 	id := recipe.NewID(7, 1)
 	uses := map[string]Use{

@@ -34,8 +34,8 @@ func ruleOf(l recipe.Layout, k recipe.Role) Rule {
 	return Rule{Layout: l, Kind: k, RW: k.Family() == recipe.FamilyReadWrite}
 }
 
-// What the lock view says of a queue is what its clients decide: in all queues of up to four contenders
-// of any kinds that do not refuse each other.
+// The lock view shows what the clients of a queue decide, in all queues of up to four contenders of any kinds
+// that do not refuse each other.
 func TestQueueViewIsWhatClientsDecide(t *testing.T) {
 	race.Alone(t)
 	queues, refused := 0, 0
@@ -63,8 +63,8 @@ func TestQueueViewIsWhatClientsDecide(t *testing.T) {
 	expect.That(t, queues-refused > 1000, "%d queues without a refusal, want more than 1000", queues-refused)
 }
 
-// comparePlaces compares what the view says of each contender of ours with the place that its client
-// finds. It reports whether none of them is refused.
+// comparePlaces compares, for each contender of package client, what the view shows with the place that its
+// client finds. It returns true if no contender is refused.
 func comparePlaces(t *testing.T, what string, names []string) bool {
 	t.Helper()
 	places := map[string]Place{}
@@ -94,7 +94,7 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 		e := q.Find(name)
 		must.That(t, e != nil, "%s: %s is not shown", what, name)
 		expect.Equal(t, q.Holds(name), !p.Blocked, "%s: that %s is shown as a holder", what, name)
-		first := map[string]bool{} // all that must go first, through those that wait themselves
+		first := map[string]bool{} // all contenders that must go first, directly or through others
 		for todo := e.BlockedBy; len(todo) > 0; todo = todo[1:] {
 			if on := q.Find(todo[0]); on != nil && !first[on.Node] {
 				first[on.Node] = true
@@ -113,8 +113,8 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 	return true
 }
 
-// Every kind that shares a queue with this package's client is admitted next to it. The exception is kazoo's
-// lock that looks at its nodes: its name does not say whether it does.
+// A kin that can share a queue with package client is not refused beside it. The exception is kazoo's lock,
+// whose name does not say whether it looks at package client's nodes.
 func TestKinsAreWhatClientsDecide(t *testing.T) {
 	for _, own := range sorts {
 		c, layout, _ := recipe.ParseName(own.head + "0000000002")
@@ -134,9 +134,9 @@ func TestKinsAreWhatClientsDecide(t *testing.T) {
 	}
 }
 
-// The lock view and the client decide alike who holds: in random queues, the holders
-// that Assemble finds are those that Rule.Place lets go first, and of each waiter the
-// node that Place watches is among those that it is shown to wait for.
+// The lock view and the client agree on the holders. In random queues, Assemble finds the holders that
+// Rule.Place lets go first. For each waiter, the node that Rule.Place watches is among the nodes for which
+// Assemble shows it to wait.
 func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	for round := range 2000 {

@@ -8,11 +8,11 @@ import (
 )
 
 // DecidePermits decides for a contender that wants n permits while used permits are taken: grant, or wait for
-// a release. The head of the queue calls it, and a try before it makes a node.
+// a release. The head of the queue calls it. A try calls it before it makes a node.
 func DecidePermits(limit, used, n int) (Do, error) {
 	switch {
 	case n > limit:
-		return 0, fmt.Errorf("%w: %d permits of a semaphore with %d", recipe.ErrInvalid, n, limit)
+		return 0, fmt.Errorf("%w: %d permits are wanted, but the semaphore has %d", recipe.ErrInvalid, n, limit)
 	case used+n <= limit:
 		return Grant, nil
 	}
@@ -30,19 +30,20 @@ const (
 )
 
 // TryPermits decides about a try that has made its permits, own, without a place in the semaphore's queue.
-// After that the try has listed the queue, which had queued contenders, and then the permits. quiet says that
-// the queue has not changed since before the try made its permits.
+// After it made them, the try listed first the queue, which had queued contenders, and then the permits. The
+// argument quiet says that the queue has not changed since before the try made its permits.
 //
-// The head of the queue may count the permits before it makes its own, as release 0.1.0 does, and so miss the
-// try's. So no try is granted while the queue has a contender. A head that left the queue before the list has
-// made its permits, and the list has them after the try's. So the try counts all permits, unless the queue
-// was quiet. In a quiet queue only other tries compete, and the try's own place decides: contenders whose
-// places are all within the limit cannot exceed it. Curator's head makes its permit first and then counts
-// all, so the try is stricter than necessary there.
+// The head of the queue may count the permits before it makes its own, as release 0.1.0 does. Then the head
+// may not see the permits of the try. So no try is granted while the queue has a contender. If a head left
+// the queue before the try listed it, that head has made its permits already, and the list shows them after
+// the try's permits. So the try counts all permits, unless the queue was quiet. In a quiet queue only other
+// tries compete, so the try counts only the permits up to its own last one: contenders whose places are all
+// within the limit cannot exceed it. Curator's head makes its permit first and then counts all permits, so
+// beside such a head the try is stricter than necessary.
 //
-// The same holds for the numbers. Of two tries with the same number the later one sees the other's permit. A
-// head takes any free number, so a try yields to every permit with its number, unless the queue was quiet:
-// then all permits belong to tries.
+// The same holds for the numbers of the permits. If two tries have the same number, the later try sees the
+// permit of the earlier one. A head takes any free number, so a try gives way to every permit with its
+// number. If the queue was quiet, all permits belong to tries, so the try gives way only to earlier permits.
 func TryPermits(limit int, permits, own []string, queued int, quiet bool) PermitVerdict {
 	last, _, ok := recipe.ParseName(own[len(own)-1])
 	ahead, all, found, taken := 0, 0, 0, false
@@ -73,9 +74,9 @@ func TryPermits(limit int, permits, own []string, queued int, quiet bool) Permit
 	return PermitsGranted
 }
 
-// FreeSlots returns n numbers, from 1 to the limit, that no permit has. They are the lowest free numbers, or,
-// with skip, the lowest after the first skip free numbers. skip may be any number; FreeSlots reduces it so
-// that n numbers remain. There are enough numbers if DecidePermits has granted n permits.
+// FreeSlots returns n numbers, from 1 to the limit, that no permit has. It skips the first skip free numbers
+// and returns the lowest ones after them. The argument skip may be any number; FreeSlots reduces it so that n
+// numbers remain. There are enough numbers if DecidePermits has granted n permits.
 //
 // The transaction that makes the permits writes the numbers into their names. The head of the queue makes its
 // permits only while its place exists, so no other head chooses the same numbers. A try learns from

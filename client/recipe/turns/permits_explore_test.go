@@ -30,7 +30,7 @@ const (
 
 func (k pKind) String() string { return [...]string{"try", "head", "curator", "old"}[k] }
 
-// pMutation is a mistake that a client could make; the explorer must find each.
+// pMutation is a mistake that a client could make; the explorer must find each mistake.
 type pMutation uint8
 
 const (
@@ -46,8 +46,8 @@ type pContender struct {
 	wants   int
 	again   int // how often a try takes other numbers
 	step    int
-	slots   []int // that it chose
-	before  int   // changes of the queue
+	slots   []int // the numbers that it chose
+	before  int   // how often the queue had changed before it made its permits
 	queued  int
 	quiet   bool
 	own     []string
@@ -59,11 +59,11 @@ type pContender struct {
 const pOver = 9
 
 type pState struct {
-	limit, other int // the number of permits, and what it may become; 0: it stays
-	most         int // the largest number so far
-	ends, takes  int // how many sessions may still end, and places be removed
+	limit, other int // the number of permits, and a number to which it may change; 0: none
+	most         int // the largest number of permits so far
+	ends, takes  int // how many sessions may still end, and how many places may still be removed
 	next         int32
-	changes      int // of the queue
+	changes      int // how often the queue has changed
 	queue        []int
 	permits      []string
 	who          []pContender
@@ -112,7 +112,7 @@ func (s *pState) end(i int) {
 type pExplorer struct {
 	mutation pMutation
 	seen     map[string]bool
-	most     int // permits that were held together
+	most     int // how many permits were held together at most
 }
 
 // step does the next step of a contender, and reports whether there was one.
@@ -226,7 +226,7 @@ var (
 	errForever = errors.New("nobody can go on")
 )
 
-// judge looks at a state.
+// judge returns an error if the state breaks a rule.
 func (x *pExplorer) judge(s *pState) error {
 	held, taken, wrong := 0, map[int]bool{}, false
 	for i, c := range s.who {
@@ -277,7 +277,7 @@ func (s *pState) shown() error {
 	all := Assemble([]*Dir{permits, queue}, nil)
 	for _, c := range s.who {
 		if !c.holding || c.kind == pCurator && s.limit < s.most {
-			continue // it may have counted before the number was lowered: nothing tells that it holds
+			continue // it may have counted before the number was lowered, which the view cannot know
 		}
 		for _, name := range c.own {
 			if len(all) != 1 || !all[0].Holds("leases/"+name) {
@@ -288,7 +288,7 @@ func (s *pState) shown() error {
 	return nil
 }
 
-// walk goes through all states that follow.
+// walk goes through all states that follow the state s.
 func (x *pExplorer) walk(s pState) error {
 	key := fmt.Sprint(s)
 	if x.seen[key] {
@@ -319,7 +319,8 @@ func (x *pExplorer) walk(s pState) error {
 	return nil
 }
 
-// troubles returns the states after what may happen at any time.
+// troubles returns the states after each event that may happen at any time: a session ends, a place is
+// removed, or the number of permits changes.
 func (s *pState) troubles() (all []pState) {
 	for i, c := range s.who {
 		if s.ends > 0 && c.step > 0 && c.step < pOver {
@@ -343,7 +344,7 @@ func (s *pState) troubles() (all []pState) {
 	return all
 }
 
-// pCases are semaphores; all is how many permits are held together at some time.
+// pCases calls f with semaphores. The argument all is how many permits are held together at some time.
 func pCases(f func(name string, s pState, all int)) {
 	who := func(list ...pContender) []pContender { return list }
 	try, head := pContender{kind: pTry, wants: 1}, pContender{kind: pHead, wants: 1}
@@ -385,8 +386,9 @@ func pCases(f func(name string, s pState, all int)) {
 	}
 }
 
-// In every order of steps no more permits are held than there are, no two with one number, and the view shows
-// what is held; contenders that end leave nothing, all come to an end, and all permits can be held.
+// In every order of steps, the permits that are held are not more than the semaphore has, and their numbers
+// differ. The view shows the permits that are held. Contenders that end leave nothing, all contenders come to
+// an end, and all permits can be held at once.
 func TestPermitExplorerFindsNoFault(t *testing.T) {
 	race.Alone(t)
 	every, n := 1, 0
@@ -408,7 +410,7 @@ func TestPermitExplorerFindsNoFault(t *testing.T) {
 	})
 }
 
-// Each mistake that a client could make shows.
+// The explorer finds each mistake that a client could make.
 func TestPermitExplorerFindsEachMutation(t *testing.T) {
 	race.Alone(t)
 	for m, want := range map[pMutation]error{pNoCheck: errMany, pBelieves: errMany, pStays: errLeft,

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// As many permits are granted as are free, and never more than there are.
+// A contender gets its permits if so many are free. It never gets more than the semaphore has.
 func TestDecidePermits(t *testing.T) {
 	for _, c := range []struct {
 		limit, used, n int
@@ -29,7 +29,7 @@ func TestDecidePermits(t *testing.T) {
 	}
 }
 
-// The numbers of new permits are free ones up to the limit, from any of them on.
+// New permits get free numbers up to the limit, beginning with any of the free numbers.
 func TestFreeNumbersOfPermits(t *testing.T) {
 	var permits []string
 	for _, slot := range []int{2, 4} {

@@ -12,7 +12,7 @@ import (
 // memory does not grow with the queue.
 type Place struct {
 	Found   bool             // the own node is there
-	Blocker recipe.Contender // if blocked, the contender to wait for: one, so that a release wakes few
+	Blocker recipe.Contender // if Blocked: the one contender to wait for, so that a release wakes few waiters
 	Blocked bool
 	Before  recipe.Contender   // the last contender ahead of the blocker, if Ahead is two or more
 	Ahead   int                // how many contenders must go first
@@ -73,17 +73,17 @@ func (q Rule) Place(names iter.Seq[string], own recipe.Contender) (Place, error)
 	return p, seen.oneFamily(q)
 }
 
-// order is the rule of a queue for all contenders, in their order. [Rule.Place] is its fast form, for one
-// contender and a list without an order; a test compares the two.
+// order is the rule of a queue for all contenders, in their order. [Rule.Place] is the fast form of the rule,
+// for one contender and an unordered list. A test compares both forms.
 type order struct {
 	seen      int
 	exclusive int // how many contenders there are up to the last exclusive one
 }
 
-// next returns the places of the contenders for which the next contender waits. Those contenders must go
-// first, and do not wait for each other. An exclusive contender waits for the shared contenders since the
-// last exclusive one, or for that exclusive one if there are no shared ones. A shared contender waits for the
-// last exclusive one.
+// next adds a contender with the role k to the queue, and returns the range of the contenders for which it
+// waits. The contenders in this range must go first, and do not wait for each other. An exclusive contender
+// waits for the shared contenders since the last exclusive one, or for that exclusive one if there are no
+// shared ones. A shared contender waits for the last exclusive one.
 func (t *order) next(k recipe.Role) (from, to int) {
 	own, last := t.seen, max(t.exclusive-1, 0)
 	t.seen++
@@ -108,8 +108,8 @@ func Holders(queue []recipe.Contender) int {
 	return len(queue)
 }
 
-// QueueOf returns the contenders among a directory's children, in order, and the names of the other
-// children. With rw, reads and writes contend too, not only exclusive locks.
+// QueueOf returns the contenders among a directory's children, in order, and the names of the other children.
+// If rw is set, the queue is for reads and writes, not only for exclusive locks.
 func QueueOf(l recipe.Layout, names []string, rw bool) (
 	list []recipe.Contender, foreign []string, err error,
 ) {

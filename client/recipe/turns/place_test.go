@@ -63,7 +63,7 @@ func TestPlaceIsThatInTheOrderedQueue(t *testing.T) {
 	}
 }
 
-// A contender refuses a directory in which a contender does not see, or cannot order, another.
+// A contender refuses a directory if one contender in it does not see another one, or cannot order it.
 func TestContendersThatDoNotSeeEachOther(t *testing.T) {
 	const curator, kazoo = "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-", "f65a711639a74cab9e5222dd97208501"
 	ours := recipe.NodeName(recipe.LayoutCurator, recipe.RoleLock, recipe.NewID(1, 1), "") + "0000000001"
@@ -101,7 +101,7 @@ func TestContendersThatDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
-// What a contender of a lock with a policy does next.
+// Each kind of contender of a lock with a policy takes the right step for what it sees.
 func TestStepsUnderAPolicy(t *testing.T) {
 	own, other, third := recipe.ID{1}, recipe.ID{2}, recipe.ID{3}
 	node := func(id recipe.ID, kind recipe.PolicyRole, seq int32) recipe.PolicyNode {
@@ -194,7 +194,7 @@ func TestStepsUnderAPolicy(t *testing.T) {
 	}
 }
 
-// Only a node that a downgrade may replace leaves its place to another.
+// The end of a contender is final unless a downgrade may put another node in the place of its node.
 func TestEndsThatAreFinal(t *testing.T) {
 	curator, kazoo := Rule{Layout: recipe.LayoutCurator}, Rule{Layout: recipe.LayoutKazoo}
 	reader := Rule{Layout: recipe.LayoutKazoo, Kind: recipe.RoleRead}
@@ -214,7 +214,7 @@ func TestEndsThatAreFinal(t *testing.T) {
 	}
 }
 
-// QueueOf puts contenders in order, and refuses those that cannot be in one queue.
+// QueueOf puts contenders in order, and refuses contenders that cannot be in one queue.
 func TestQueueOfADirectory(t *testing.T) {
 	const curator = "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-"
 	head := recipe.NodeName(recipe.LayoutCurator, recipe.RoleLock, recipe.NewID(1, 1), "")
@@ -235,7 +235,7 @@ func TestQueueOfADirectory(t *testing.T) {
 	expect.Is(t, err, recipe.ErrSequenceExhausted)
 }
 
-// Contenders of other programs order numbers as text: no number may have wrapped, or be about to.
+// Contenders of other programs order numbers as text, so no number may have wrapped, or wrap soon.
 func TestNumbersThatOtherProgramsOrder(t *testing.T) {
 	const curator = "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-"
 	lock := Rule{Layout: recipe.LayoutCurator}
@@ -259,7 +259,7 @@ func TestNumbersThatOtherProgramsOrder(t *testing.T) {
 	expect.Is(t, err, recipe.ErrMixedLayout)
 }
 
-// A reader that is queued gives its place in the queue for the hold.
+// The grant of a queued reader also removes its place in the queue.
 func TestGrantsOfReaders(t *testing.T) {
 	id := recipe.NewID(1, 2)
 	expect.Equal(t, ReadGrant(id, false), GrantTxn{Create: recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}})

@@ -14,8 +14,8 @@ type PolicyView struct {
 	Policy recipe.Policy
 	Door   recipe.Door
 	Nodes  []recipe.PolicyNode
-	// Overdue says that the contender is a writer that has waited longer than the bound. PolicyReader then
-	// treats it fairly: it closes the door, so that readers no longer overtake it.
+	// Overdue says that the contender is a writer that has waited longer than the bound. Under PolicyReader this
+	// writer closes the door, so that readers no longer overtake it.
 	Overdue bool
 }
 
@@ -26,8 +26,8 @@ const (
 	Wait       Do = iota + 1 // wait until Step.On is gone, or until the event that Step.Data or Step.Timer names
 	Enqueue                  // create the own queue node
 	Grant                    // run the grant's operations
-	CloseDoor                // close the door for oneself
-	ReopenDoor               // open the door that oneself closed, and decide again
+	CloseDoor                // close the door for this contender
+	ReopenDoor               // open the door that this contender closed, and decide again
 	Removed                  // another client removed the own node
 	Clash                    // another reader is upgrading too: both would wait forever
 )
@@ -37,7 +37,7 @@ type Step struct {
 	Do    Do
 	On    recipe.PolicyNode // Wait: the node to watch
 	Data  bool              // Wait: a change of the record also ends the wait
-	Timer bool              // Wait: the moment at which a writer is overdue also ends it
+	Timer bool              // Wait: the moment at which a writer is overdue also ends the wait
 }
 
 func waitOn(n *recipe.PolicyNode) Step { return Step{Do: Wait, On: *n} }

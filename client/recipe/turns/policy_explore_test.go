@@ -26,7 +26,7 @@ type explorer struct {
 	from   [][2]int32 // edges
 	nodes  [3 * xPerClient]recipe.PolicyNode
 	view   []recipe.PolicyNode
-	fault  error // of a step
+	fault  error // the first fault of a step
 }
 
 // explore returns the number of states and what is wrong, if anything.
@@ -61,7 +61,7 @@ func (x *explorer) add(from int32, s xState) {
 	}
 }
 
-// stuck is the liveness property: from every state, all can come to an end.
+// stuck checks the liveness property: from every state, all clients can come to an end.
 func (x *explorer) stuck() error {
 	slices.SortFunc(x.from, func(a, b [2]int32) int { return int(a[0] - b[0]) })
 	start := make([]int32, len(x.states)+1)
@@ -173,7 +173,8 @@ func (x *explorer) step(from int32, s xState, c int) {
 	x.add(from, s)
 }
 
-// onIfArming forgets the watch once it is of no use, to keep states few.
+// onIfArming returns what the client is about to watch. In other stages it returns nothing, which keeps
+// states few.
 func (c *xClient) onIfArming() (uint8, bool, bool) {
 	if c.at == xAtArm {
 		return c.on, c.data, c.timer
@@ -181,7 +182,7 @@ func (c *xClient) onIfArming() (uint8, bool, bool) {
 	return 0, false, false
 }
 
-// doorMine: the client closed the door; it only lists from then on.
+// doorMine reports whether the client has closed the door. From then on the client reads only lists.
 func (x *explorer) doorMine(me *xClient, c int) bool {
 	kind := recipe.DoorWrite
 	if me.phase == xUpgrade {
@@ -190,7 +191,7 @@ func (x *explorer) doorMine(me *xClient, c int) bool {
 	return me.door == xDoor(kind, c, me.attempt)
 }
 
-// again looks again, with the list alone if the door is the client's.
+// again lets the client look again. If the client has closed the door, it reads only the list.
 func (x *explorer) again(me *xClient, c int) {
 	me.at = xAtRecord
 	if x.doorMine(me, c) || x.m.mutation == xListBeforeRecord {
@@ -349,7 +350,7 @@ func (x *explorer) replace(s *xState, made recipe.PolicyNode, old ...recipe.Poli
 	}
 }
 
-// held goes on with the program.
+// held continues the client's program after the client got its hold.
 func (x *explorer) held(s *xState, c int, id recipe.ID) {
 	me := &s.c[c]
 	program := x.m.programs[c]
@@ -375,7 +376,7 @@ func xModels(f func(xModel)) {
 				for _, policy := range []recipe.Policy{recipe.PolicyFair, recipe.PolicyReader, recipe.PolicyWriter} {
 					for _, requeue := range []bool{false, true} {
 						if requeue && r >= xTryRead {
-							continue // a place that is removed is taken again, as without a try
+							continue // a client whose place is removed takes a new one, with or without a try
 						}
 						f(xModel{policy: policy, programs: [3]xProgram{p, q, r}, requeue: requeue})
 						if policy == recipe.PolicyReader {

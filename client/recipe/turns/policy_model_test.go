@@ -7,9 +7,9 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// The explorer runs the decision functions of policy.go through every interleaving of three clients
-// and an in-memory directory. What it models of the driver is small: read the record, list, decide, carry
-// out, watch. Each of these is one step; between any two, every other client may take one.
+// The explorer runs the decision functions of policy.go through every interleaving of three clients and an
+// in-memory directory. It models only these steps of the driver: read the record, list, decide, carry out,
+// watch. Between any two steps of a client, every other client may take a step.
 
 // xProgram is what a client wants.
 type xProgram uint8
@@ -68,7 +68,7 @@ const (
 	xLast // holds, and will only release
 )
 
-// Nodes of one client, as bits; a second attempt after a removal has its own.
+// The nodes of one client, as bits. A second attempt after a removal has its own nodes.
 const (
 	xQueue = iota
 	xHoldR
@@ -82,8 +82,8 @@ type xClient struct {
 	at, phase uint8
 	attempt   uint8
 	queued    bool
-	known     bool  // the record has not changed since read
-	door      uint8 // the record as read
+	known     bool  // the record has not changed since the client read it
+	door      uint8 // the mark in the record that the client read
 	list      uint32
 	do        Do
 	on        uint8
@@ -93,8 +93,8 @@ type xClient struct {
 
 type xState struct {
 	nodes   uint32
-	order   [6]uint8 // queue nodes as created
-	door    uint8    // xDoor
+	order   [6]uint8 // queue nodes, in the order of their creation
+	door    uint8    // the mark, as xDoor packs it
 	overdue bool
 	faulted bool
 	c       [3]xClient
@@ -110,7 +110,7 @@ type xModel struct {
 	bounded  bool // policy reader: writers may become overdue at any moment
 	programs [3]xProgram
 	mutation xMutation
-	requeue  bool // operator removals (and not crashes)
+	requeue  bool // an operator removes places, and no client crashes
 }
 
 func xID(client int, attempt uint8) recipe.ID { return recipe.ID{byte(client + 1), attempt} }
@@ -135,7 +135,7 @@ func (m *xModel) node(bit int) recipe.PolicyNode {
 	return n
 }
 
-// bit is the inverse of node.
+// bit returns the number of the bit for n. It is the inverse of the method node.
 func (m *xModel) bit(n recipe.PolicyNode) int {
 	base := int(n.ID[0]-1) * xPerClient
 	if n.ID[1] == 2 {
@@ -162,7 +162,7 @@ func (s *xState) removed(c int) {
 	s.c[c] = xClient{attempt: 1}
 }
 
-// endUpgrade goes back to the read hold; a door closed for it is opened.
+// endUpgrade goes back to the read hold, and opens the door if it was closed for the upgrade.
 func (s *xState) endUpgrade(c int) {
 	me := &s.c[c]
 	if s.door == xDoor(recipe.DoorUpgrade, c, me.attempt) {
@@ -179,7 +179,7 @@ func (s *xState) setDoor(c int, door uint8) {
 	s.c[c].door = door
 }
 
-// overlap is the safety property: a write hold is alone.
+// overlap checks the safety property: a write hold is alone.
 func (m *xModel) overlap(s xState) error {
 	var writers, holders int
 	for c := range 3 {

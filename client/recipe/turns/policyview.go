@@ -3,10 +3,10 @@ package turns
 import "github.com/zlockd/zlockd/client/recipe"
 
 // decidePolicy determines for each contender of a lock with a policy what it waits for. It decides as
-// DecideRead, DecideWrite and DecideUpgrade do for one client, but in one pass over all. Those functions
-// return the one node to watch. decidePolicy returns all nodes that must go first, or only the last node if
-// it waits for the others. A waiter without such nodes gets the lock soon. A test compares both in all states
-// of a few contenders.
+// DecideRead, DecideWrite and DecideUpgrade do for one client, but in one pass over all contenders. Those
+// functions return the one node to watch. decidePolicy returns all nodes that must go first, or only the last
+// one if that node waits for the others. A waiter without such nodes gets the lock soon. A test compares
+// decidePolicy with those functions in all states of a few contenders.
 //
 // decidePolicy has no clock. It recognises a writer that is overdue under PolicyReader by the door that the
 // writer closes.
@@ -48,7 +48,7 @@ type policyLook struct {
 	lastWriter string   // the last waiting writer, in the queue or at the door
 	keepsOut   []string // the nodes that block readers, except writers ahead of them
 
-	// Of the contenders so far, in the order of their turns: the last writer, and the readers since.
+	// Among the contenders so far, in the order of their turns: the last writer, and the readers after it.
 	aheadWriter string
 	since       []string
 }
@@ -58,7 +58,7 @@ func (p *policyLook) hold(it *item) {
 		return
 	}
 	p.holds[it.ID] = it
-	it.e.HeldSince = it.Ctime // made by the grant
+	it.e.HeldSince = it.Ctime // the grant made the node
 	p.all = append(p.all, it.Node.Name)
 	if it.Kind == recipe.RoleWrite {
 		p.writes = append(p.writes, it.Node.Name)
@@ -151,7 +151,7 @@ func (p *policyLook) write(it *item) []string {
 	case p.owner == it:
 		return append([]string{}, p.all...) // the queue admits no more readers
 	case p.aheadWriter != "" && p.policy == recipe.PolicyFair && p.since != nil:
-		return p.since // they wait for the writer ahead
+		return p.since // these readers wait for the writer ahead
 	case p.aheadWriter != "":
 		return []string{p.aheadWriter}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/race"
 )
 
-// What the lock view says of a lock with a policy is what its contenders decide: in all states of up to
-// three of them, with each policy and each door.
+// The lock view shows what the contenders of a lock with a policy decide, in all states of up to three
+// contenders, with each policy and each door.
 func TestPolicyViewIsWhatClientsDecide(t *testing.T) {
 	race.Alone(t)
 	forms := [][]recipe.PolicyRole{nil, {recipe.QueueRead}, {recipe.QueueWrite}, {recipe.HoldRead},
@@ -25,7 +25,7 @@ func TestPolicyViewIsWhatClientsDecide(t *testing.T) {
 			for door := range 7 {
 				for policy := range recipe.PolicyWriter + 1 {
 					v := PolicyView{Policy: policy}
-					for c, form := range []int{n % 6, n / 6 % 6, n / 36} { // of the six forms
+					for c, form := range []int{n % 6, n / 6 % 6, n / 36} { // one of the six forms for each contender
 						for _, k := range forms[form] {
 							id := recipe.NewID(int64(c+1), 7)
 							v.Nodes = append(v.Nodes, recipe.PolicyNode{ID: id, Kind: k, Seq: order[c]})
@@ -45,7 +45,7 @@ func TestPolicyViewIsWhatClientsDecide(t *testing.T) {
 	expect.That(t, waits > 10_000, "%d waits, want more than 10,000", waits)
 }
 
-// lookAt is the lock of a view.
+// lookAt returns the lock that Assemble finds in a view.
 func lookAt(v PolicyView) recipe.Queue {
 	d := &Dir{Path: "/l", Total: len(v.Nodes)}
 	d.Data = string(recipe.NewPolicyRecord(v.Policy, 0).WithDoor(v.Door).Encode())
@@ -55,7 +55,7 @@ func lookAt(v PolicyView) recipe.Queue {
 	return Assemble([]*Dir{d}, nil)[0]
 }
 
-// decision is what a contender does that acts on a fresh list until it waits or is granted.
+// decision returns the step at which a contender waits or is granted, if it acts on fresh lists until then.
 func decision(v PolicyView, id recipe.ID) Step {
 	for range 3 {
 		var s Step
@@ -96,7 +96,7 @@ func compareView(t *testing.T, v PolicyView) (waits int) {
 				must.Equal(t, len(e.BlockedBy), 0, "%+v: the holder %s waits for", v, e.Node)
 				continue
 			}
-			// All that must go first, through those that wait themselves.
+			// All contenders that must go first, directly or through others.
 			first := map[recipe.ID]bool{}
 			for todo := e.BlockedBy; len(todo) > 0; todo = todo[1:] {
 				if on := q.Find(todo[0]); on != nil && !first[id(on.Node)] {
@@ -120,11 +120,11 @@ func compareView(t *testing.T, v PolicyView) (waits int) {
 			left := decision(without(v, func(id recipe.ID) bool { return first[id] }), own)
 			overtaken := v.Door.Kind == recipe.DoorWrite || v.Policy == recipe.PolicyReader
 			if overtaken && left.Do == Wait && !left.On.Kind.Hold() {
-				continue // a door that was closed out of turn opens; readers overtake
+				continue // a door that was closed out of turn opens, or readers overtake
 			}
 			must.Equal(t, fmt.Sprint(left.Do), fmt.Sprint(Grant), "%+v: %s, without %v, does", v, e.Node,
 				e.BlockedBy)
-			for _, b := range e.BlockedBy { // each of them is in the way alone
+			for _, b := range e.BlockedBy { // each blocker alone makes the contender wait
 				only := decision(without(v, func(one recipe.ID) bool { return one != own && one != id(b) }), own)
 				waits := only.Do == Wait || only.Do == ReopenDoor
 				must.That(t, waits, "%+v: %s, with %s alone, does %d", v, e.Node, b, only.Do)
@@ -134,7 +134,7 @@ func compareView(t *testing.T, v PolicyView) (waits int) {
 	return waits
 }
 
-// What contenders of a lock with a policy wait for, by example.
+// Examples of what contenders of a lock with a policy wait for.
 func TestPolicyVerdicts(t *testing.T) {
 	for _, c := range []struct{ name, policy, nodes, door, want string }{
 		{"writer: a reader behind a waiting writer", "writer", "A=hR B=qR1 C=qW2", "",

@@ -22,7 +22,7 @@ import (
 type qProgram struct {
 	name       string
 	rule       Rule
-	head       string // of its node's name
+	head       string // beginning of its node's name
 	downgrades bool   // turns its write lock into a read lock before it gives it back
 	tries      bool   // looks before it makes its node, and gives up where others wait
 }
@@ -31,12 +31,12 @@ func qOf(name string, l recipe.Layout, k recipe.Role) qProgram {
 	return qProgram{name: name, rule: ruleOf(l, k), head: recipe.NodeName(l, k, recipe.ID{}, "h")}
 }
 
-// qMutation is a mistake that a client could make; the explorer must find each.
+// qMutation is a mistake that a client could make; the explorer must find each mistake.
 type qMutation uint8
 
 const (
 	qRight       qMutation = iota
-	qTrusts                // takes the end of any contender for final
+	qTrusts                // treats the end of any contender as final
 	qNeverLooks            // does not look whether its own node is still there
 	qListsFirst            // acts on a list that is older than its node
 	qWatchesLate           // waits for a node that was gone before the watch was set
@@ -51,25 +51,25 @@ const (
 	qIdle    qPhase = iota
 	qMade           // has a node
 	qListed         // has a list
-	qWaits          // for the contender on
-	qHolds          // the lock
+	qWaits          // waits for the node whose bit is in the field on
+	qHolds          // holds the lock
 	qReads          // holds what it has downgraded
 	qEnded          // gave back, died or saw that its node was removed
 	qWatches        // found out whom to wait for, and has yet to set the watch
 	qLooks          // a try that has listed before it makes its node
 )
 
-// A contender's node is bit i of a set, and the read node that takes its place bit i+4.
+// The node of contender i is bit i of a set. The read node that takes its place is bit i+4.
 type qClient struct {
 	phase qPhase
 	seq   int8
-	list  uint8   // what it saw
+	list  uint8   // the nodes that it saw
 	on    int8    // the bit that it waits for
-	few   [4]int8 // then, if spares is set, for these, the last one first; -1: none
-	spare bool    // needs no other list when all of those are gone
-	woken bool    // on is gone
-	there bool    // its own node was there then
-	taken bool    // its node was removed when it could no longer see that before the grant
+	few   [4]int8 // if spare is set, the bits that it waits for after that, the last one first; -1: none
+	spare bool    // needs no other list when all nodes of few are gone
+	woken bool    // the node that it waits for is gone
+	there bool    // its own node was there at that moment
+	taken bool    // its node was removed too late for it to see that before the grant
 }
 
 type qState struct {
@@ -113,7 +113,7 @@ func (x *qExplorer) nameOf(s *qState, bit int8) string {
 	if bit >= 4 {
 		head = recipe.NodeName(p.rule.Layout, recipe.RoleRead, recipe.ID{}, "h")
 	}
-	// An id that keeps the names of contenders apart.
+	// The id makes the names of the contenders differ.
 	head = strings.Replace(head, recipe.ID{}.UUID(), recipe.NewID(int64(i+1), 1).UUID(), 1)
 	head = strings.Replace(head, recipe.ID{}.Hex(), recipe.NewID(int64(i+1), 1).Hex(), 1)
 	return fmt.Sprintf("%s%010d", head, s.who[i].seq)
@@ -128,7 +128,7 @@ func (x *qExplorer) names(s *qState, set uint8) (names []string, bits []int8) {
 	return names, bits
 }
 
-// place is what a contender finds in a list.
+// place returns the place that a contender finds in a list.
 func (x *qExplorer) place(s *qState, c int, set uint8) (Place, func(string) int8) {
 	names, bits := x.names(s, set)
 	own, _, _ := recipe.ParseName(x.name(s, int8(c)))
@@ -192,7 +192,7 @@ var (
 	errWakens = errors.New("a contender waits for one that is not there")
 )
 
-// judge looks at a state.
+// judge returns an error if the state breaks a rule.
 func (x *qExplorer) judge(s *qState) error {
 	held := uint8(0)
 	for i := range x.programs {
@@ -225,7 +225,7 @@ func (x *qExplorer) judge(s *qState) error {
 	return nil
 }
 
-// view is the set of holders that the view shows.
+// view returns the set of holders that the view shows.
 func (x *qExplorer) view(s *qState) (holders uint8) {
 	key := qNodes{set: s.nodes}
 	for i := range s.who {
@@ -258,13 +258,13 @@ func (x *qExplorer) show(s *qState) string {
 	return text + fmt.Sprintf("nodes %08b", s.nodes)
 }
 
-// qCases are contenders that see each other.
+// qCases calls f with groups of contenders that see each other.
 func qCases(f func([]qProgram)) {
 	down := func(p qProgram) qProgram {
 		p.name, p.downgrades = p.name+" that downgrades", true
 		return p
 	}
-	n := 0 // of those with a try, of which -short takes some
+	n := 0 // number of groups with a try; -short takes only some of them
 	try := func(p qProgram) qProgram {
 		p.name, p.tries = "try of a "+p.name, true
 		return p
@@ -292,7 +292,7 @@ func qCases(f func([]qProgram)) {
 			}
 		}
 	}
-	// Four, of which none dies and no node is removed.
+	// Groups of four contenders, of which none dies and no node is removed.
 	f([]qProgram{curator[0], curator[0], curator[0], curator[0]})
 	f([]qProgram{curator[2], curator[1], curator[1], curator[0]})
 }
@@ -305,8 +305,8 @@ func newQExplorer(programs []qProgram, m qMutation) *qExplorer {
 	return x
 }
 
-// In every order of their steps, no two contenders of a queue hold what they exclude each other from, each
-// that waits is woken, all come to an end, and the view shows holders as holders.
+// In every order of their steps, two contenders of a queue that exclude each other never hold at the same
+// time. Each waiter is woken, all contenders come to an end, and the view shows holders as holders.
 func TestQueueExplorerFindsNoFault(t *testing.T) {
 	race.Alone(t)
 	all := 0
@@ -325,7 +325,7 @@ func TestQueueExplorerFindsNoFault(t *testing.T) {
 	expect.That(t, all > 10_000, "%d states, want more than 10,000", all)
 }
 
-// Each mistake that a client could make shows.
+// The explorer finds each mistake that a client could make.
 func TestQueueExplorerFindsEachMutation(t *testing.T) {
 	for m := qRight + 1; m < qMutations; m++ {
 		t.Run(fmt.Sprint(m), func(t *testing.T) {

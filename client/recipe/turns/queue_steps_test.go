@@ -67,7 +67,7 @@ func (x *qExplorer) step(s *qState, i int) bool {
 		if x.mutation == qListsFirst {
 			c.phase, c.list = qListed, s.nodes|1<<i
 			if s.next > 0 {
-				c.list = 1 << i // what was there before the others came
+				c.list = 1 << i // the list as it was before the other contenders came
 			}
 		}
 		s.nodes |= 1 << i
@@ -134,7 +134,7 @@ func (x *qExplorer) decide(s *qState, i int) {
 	}
 }
 
-// wake lets a contender go on whose wait is over.
+// wake lets a contender continue whose wait is over.
 func (x *qExplorer) wake(s *qState, i int) {
 	c := &s.who[i]
 	there := c.there || x.mutation == qNeverLooks

@@ -16,8 +16,8 @@ type Rule struct {
 	RW     bool // reads and writes contend
 }
 
-// excludes reports whether a contender with the role waits must wait for a contender with the role ahead. It
-// is the rule of every queue.
+// excludes reports whether a contender must wait for another one ahead of it. The argument waits is the role
+// of the contender, and ahead is the role of the other one. Every queue has this rule.
 func excludes(ahead, waits recipe.Role) bool {
 	return waits != recipe.RoleRead || ahead.Exclusive()
 }
@@ -28,7 +28,7 @@ func (q Rule) member(name string) (c recipe.Contender, guest, ok bool, err error
 	c, layout, ok := recipe.ParseName(name)
 	switch {
 	case recipe.IsPolicyNode(name):
-		return c, false, false, notOf(name, q.Layout) // it may hold, but it sees only its own kind of nodes
+		return c, false, false, notOf(name, q.Layout) // it may hold, but sees only its own kind of nodes
 	case !ok || c.Kind == recipe.RoleLease:
 		return c, false, false, nil
 	case layout == q.Layout:
@@ -115,6 +115,6 @@ func (s *census) oneFamily(q Rule) error {
 	return nil
 }
 
-// maxForeignSeq is the last number for which clients that compare text agree with this package's order, less
-// a million for nodes that are being created.
+// maxForeignSeq is a million less than the last number for which clients that compare text agree with this
+// package's order. The million is for nodes that are being created.
 const maxForeignSeq = math.MaxInt32 - 1_000_000

@@ -18,10 +18,11 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts print into testdata")
 
-// TestScripts runs testdata/*.txt. A script is blocks of commands, a line ----, what they print and an empty
-// line; lines with # are comments. All blocks of a script are of one lock, whose contenders are letters:
+// TestScripts runs testdata/*.txt. A script consists of blocks. A block has commands, a line ----, the text
+// that the commands print, and an empty line. Lines with # are comments. All blocks of a script are about one
+// lock, whose contenders are letters:
 //
-//	A lock         A makes a numbered node; roles lists what it can be
+//	A lock         A makes a numbered node; the map roles has the words for "lock"
 //	policy fair    the lock has a policy
 //	A wants write  A contends under the policy: it decides, acts and decides again until it holds or waits
 //	A again        A looks again
@@ -58,7 +59,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// roles are what a contender of a numbered queue can be, as the head of its node's name.
+// roles are the kinds of contenders of a numbered queue, each with the beginning of its node's name.
 var roles = map[string]string{
 	"lock":       recipe.NodeName(recipe.LayoutCurator, recipe.RoleLock, recipe.ID{}, ""),
 	"read":       recipe.NodeName(recipe.LayoutCurator, recipe.RoleRead, recipe.ID{}, ""),
@@ -69,7 +70,7 @@ var roles = map[string]string{
 	"kazoo-lock": recipe.NodeName(recipe.LayoutKazoo, recipe.RoleLock, recipe.ID{}, ""),
 	"host-read":  recipe.NodeName(recipe.LayoutHost, recipe.RoleRead, recipe.ID{}, "h"),
 	"host-write": recipe.NodeName(recipe.LayoutHost, recipe.RoleWrite, recipe.ID{}, "h"),
-	// Of other programs: their ids have another version.
+	// The roles of other programs' contenders, whose ids have another version.
 	"curator's-lock": "_c_THEIRS-lock-", "curator's-latch": "_c_THEIRS-latch-",
 	"curator's-permit": "_c_THEIRS-lease-",
 	"curator's-read":   "_c_THEIRS-__READ__", "curator's-write": "_c_THEIRS-__WRIT__",
@@ -92,8 +93,8 @@ type script struct {
 	next   int32
 	zxid   int64
 	policy recipe.Policy
-	rec    *recipe.Record // of a lock with a policy
-	limit  int            // of a semaphore
+	rec    *recipe.Record // the record of a lock with a policy
+	limit  int            // the number of permits of a semaphore
 	out    strings.Builder
 }
 
@@ -195,7 +196,7 @@ func (s *script) names() (names []string) {
 	return names
 }
 
-// owner is the letter of a node's contender.
+// owner returns the letter of a node's contender.
 func (s *script) owner(node string) string {
 	for letter, a := range s.who {
 		if slices.ContainsFunc(a.nodes, func(n recipe.Node) bool { return n.Name == recipe.Base(node) }) {
@@ -205,7 +206,7 @@ func (s *script) owner(node string) string {
 	return "?"
 }
 
-// step asks the decision of a contender under the policy.
+// step returns the decision of a contender under the policy.
 func (s *script) step(a *actor) Step {
 	v := PolicyView{Policy: s.policy, Door: s.rec.Mark(), Overdue: a.overdue}
 	v.Nodes = must.Get(recipe.ParsePolicyNodes(s.names()))(s.t)
@@ -281,7 +282,7 @@ func (s *script) grant(a *actor) {
 	s.add(a, txn.Create.Name(true))
 }
 
-// downgrade gives a writer a read node in the place of its own.
+// downgrade replaces the node of a writer by a read node.
 func (s *script) downgrade(a *actor) {
 	old := a.nodes[0].Name
 	a.nodes = nil
@@ -333,7 +334,7 @@ func namesOf(nodes []recipe.Node) (names []string) {
 	return names
 }
 
-// sides are the nodes of a semaphore's queue and those of its permits.
+// sides returns the nodes of a semaphore's queue, and the nodes of its permits.
 func (s *script) sides() (places, permits []recipe.Node) {
 	for _, n := range s.all() {
 		if c, _, _ := recipe.ParseName(n.Name); c.Kind == recipe.RoleLease {
@@ -394,7 +395,7 @@ func (s *script) show() {
 	}
 }
 
-// places adds what each client of ours finds in a numbered queue.
+// places adds the places that the contenders of package client find in a numbered queue.
 func (s *script) places(lines map[string]bool) {
 	for letter, a := range s.who {
 		for _, n := range a.nodes {

@@ -66,7 +66,7 @@ func (s *semaphore) lock(w Watches) recipe.Queue {
 		}
 		it.e.Node = permitDir + it.Node.Name
 		it.e.Mode, it.e.Slot = recipe.Permit, recipe.SlotOf(it.Node.Name)
-		it.e.HeldSince = it.Ctime // made by the grant
+		it.e.HeldSince = it.Ctime // the grant made the node
 		q.Holders = append(q.Holders, it.e)
 	}
 	for i := range queue {
@@ -86,9 +86,9 @@ func (s *semaphore) lock(w Watches) recipe.Queue {
 	return q
 }
 
-// pending returns the index of the permit that is not granted yet, -1 if all are. In Curator's recipe the
-// first contender of the queue makes the node of its permit. Then it watches the directory and waits until
-// there are few enough permits. Package client counts before it makes a permit.
+// pending returns the index of the permit that is not granted yet. It returns -1 if all permits are granted.
+// In Curator's recipe the first contender of the queue makes the node of its permit. Then it watches the
+// directory and waits until there are few enough permits. Package client counts before it makes a permit.
 func (s *semaphore) pending(permits, queue []item, limit int, w Watches) int {
 	if len(queue) == 0 || s.permits == nil || s.permits.Path == s.path {
 		return -1

@@ -11,7 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// shown says what Assemble finds in one line for each lock: holders, then waiters with what they wait for.
+// shown returns a line for each lock that Assemble finds: the holders, and the waiters with what they wait
+// for.
 func shown(dirs []*Dir, w Watches) string {
 	var lines []string
 	for _, q := range Assemble(dirs, w) {
@@ -73,7 +74,8 @@ func TestReaderBesideItsWriter(t *testing.T) {
 	}
 }
 
-// A hold of a policy begins when its node is made, that of a lock that had to wait when it says so.
+// A hold under a policy begins when its node is made. Another hold begins when its record was written, if the
+// record says that it is held.
 func TestHoldsThatSayWhenTheyBegan(t *testing.T) {
 	id := recipe.NewID(1, 2)
 	d := dirOf("/p", recipe.Node{Name: recipe.PolicyNode{ID: id, Kind: recipe.HoldWrite}.Name(true), Ctime: 7})
@@ -101,7 +103,8 @@ func TestHoldsThatSayWhenTheyBegan(t *testing.T) {
 	expect.Equal(t, Assemble([]*Dir{d}, nil)[0].Policy, "", "a lock without nodes of a policy has one")
 }
 
-// A lone node named lock is the lock of its directory if it has a record or the directory a watcher.
+// A lone node named lock is the lock of its directory if the node has a record, or if a session watches the
+// directory.
 func TestDirectoryOfOneNode(t *testing.T) {
 	record := string(recipe.EncodeOwner(recipe.Owner{Host: "h"}))
 	for _, c := range []struct {

@@ -8,8 +8,9 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// search is the graph in the form for the search of cycles. Its size is linear in the number of contenders:
-// contenders that wait for the same nodes, such as the waiters of a lock with a policy, share one set.
+// search is the graph in the form in which cycles are searched. Its size is linear in the number of
+// contenders: contenders that wait for the same nodes, such as the waiters of a lock with a policy, share one
+// set.
 type search struct {
 	locks    []recipe.Queue
 	parties  []member
@@ -18,7 +19,7 @@ type search struct {
 	seed     maphash.Seed
 	sets     []blockers
 	list     []wait
-	edges    int // number of pairs of a wait and a party
+	edges    int // number of edges, which are pairs of a wait and a party
 	cycles   int
 }
 
@@ -26,12 +27,13 @@ type search struct {
 type member struct {
 	entry *recipe.Entry // the party's first contender
 	task  bool
-	cycle int32 // number of its cycle, 1 to maxCycles; 0: none of these
-	stuck int32 // number of its unsatisfied waits
+	cycle int32 // number of the party's cycle, 1 to maxCycles; 0: no cycle, or one that is not described
+	stuck int32 // number of the party's unsatisfied waits
 	self  bool  // the party is a task that waits for itself
 }
 
-// blockers is a set of parties for which some contenders wait: for all of them, or with any for one.
+// blockers is a set of parties for which some contenders wait. If any is set, one of the parties is enough;
+// otherwise the contenders wait for all of them.
 type blockers struct {
 	to    []int32 // parties
 	on    []*recipe.Entry
@@ -40,11 +42,11 @@ type blockers struct {
 	done  int     // number of satisfied waits
 	any   bool
 
-	times  map[int32]int32 // how often a party is in the set; only of a shared set
+	times  map[int32]int32 // how often a party is in the set; nil if contenders do not share the set
 	cycles map[int32]bool  // the cycles of its parties
 }
 
-// of returns how often a party is in the set. The first contender of a set does not need an index.
+// of returns how often a party is in the set. It builds an index only if contenders share the set.
 func (s *blockers) of(party int32, shared bool) (n int32) {
 	if shared && s.times == nil {
 		s.times = make(map[int32]int32, len(s.to))
@@ -95,7 +97,7 @@ func waiting(q *recipe.Queue) bool {
 	return len(q.Waiters) > 0
 }
 
-// party returns the place of a contender's party.
+// party returns the index of a contender's party, and adds the party if it is missing.
 func (w *search) party(c *recipe.Entry) int32 {
 	fresh := int32(len(w.parties))
 	task := c.Task()
@@ -122,7 +124,7 @@ type same struct {
 	any   bool
 }
 
-// add adds the waits of one lock. The maps are empty.
+// add adds the waits of one lock. The maps must be empty.
 func (w *search) add(lock int32, by map[string]*recipe.Entry, sets map[same]int32) {
 	q := &w.locks[lock]
 	for _, l := range [][]recipe.Entry{q.Holders, q.Waiters} {
@@ -225,8 +227,8 @@ func (w *search) findCycles() {
 }
 
 // components finds the groups of stuck parties that can all reach each other. The vertices are the parties
-// and then the sets of blockers. A session's path through a set back to itself is not a cycle by itself; a
-// larger cycle has another path.
+// and then the sets of blockers. A path from a session through a set back to the same session is not a cycle
+// by itself. A larger cycle has another path.
 func (w *search) components() {
 	parties := int32(len(w.parties))
 	next := make([][]int32, len(w.parties)+len(w.sets))

@@ -53,7 +53,8 @@ func (d *describer) describe() {
 	}
 }
 
-// edgesOf adds the edges of a wait: with ofCycle those within its cycle, otherwise the rest.
+// edgesOf adds edges of a wait. If ofCycle is set, it adds the edges inside the wait's cycle, otherwise the
+// other edges.
 func (d *describer) edgesOf(w *wait, ofCycle bool) {
 	set, from := &d.sets[w.set], &d.parties[w.from]
 	for i, to := range set.to {

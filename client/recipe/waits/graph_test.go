@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/race"
 )
 
-// crowd is a lock with a policy that has so many holds of each form and so many queue nodes.
+// crowd returns a lock with a policy that has the given numbers of read holds, write holds and queue nodes.
 func crowd(path string, readers, writers, queued int) *turns.Dir {
 	d := &turns.Dir{Path: path}
 	add := func(k recipe.PolicyRole, session int64, n int) {
@@ -61,7 +61,7 @@ func TestAGraphIsLinearInContenders(t *testing.T) {
 	}
 }
 
-// A graph bounds the cycles that it describes, and counts all.
+// A graph describes a bounded number of cycles, and counts all of them.
 func TestAGraphCountsTheCyclesThatItLeavesOut(t *testing.T) {
 	var list []recipe.Queue
 	const pairs = maxCycles + 50
@@ -156,7 +156,7 @@ func plain(list []recipe.Queue) (in map[string]bool) {
 	return in
 }
 
-// Sets of blockers that contenders share change nothing in what is a cycle.
+// The same waits are cycles whether or not contenders share a set of blockers.
 func TestCyclesThroughSharedBlockers(t *testing.T) {
 	found := 0
 	for seed := range uint64(3000) {
@@ -220,7 +220,8 @@ func TestCyclesThroughSharedBlockers(t *testing.T) {
 	expect.That(t, found > 100, "%d parties in cycles, want more than 100", found)
 }
 
-// Waits that nothing satisfies make a cycle; a watch does not widen it, and a task is in one cycle only.
+// Parties that can only wait for each other make a cycle. A watch does not widen the cycle, and a task is in
+// one cycle only.
 func TestCyclesOfParties(t *testing.T) {
 	entry := func(task string, blocked ...string) recipe.Entry {
 		return recipe.Entry{Node: task, Owner: &recipe.Owner{Task: task}, BlockedBy: blocked}
@@ -270,7 +271,7 @@ func TestCyclesOfParties(t *testing.T) {
 	expect.That(t, !one.Edges[0].Any, "one holder is all of them: %+v", one.Edges[0])
 }
 
-// A party that one of several holders can let go on is in no cycle, though it waits for one.
+// A party that waits for any one of several holders is in no cycle if one of these holders can release.
 func TestCyclesHaveStuckPartiesOnly(t *testing.T) {
 	entry := func(task string, session recipe.Session, blocked ...string) recipe.Entry {
 		return recipe.Entry{Node: task, Session: session, Owner: &recipe.Owner{Task: task}, BlockedBy: blocked}

@@ -12,7 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// large is a program with each kind of flag and operand. With plain it also runs without a command.
+// large returns a program with each kind of flag and operand. If plain is true, it also runs without a
+// command.
 func large(plain bool) *Program[*Call] {
 	p := &Program[*Call]{Name: "large", Does: "does much",
 		Groups: func() []Group {
@@ -73,7 +74,8 @@ func call(p *Program[*Call], args ...string) (code int, out, complaints string) 
 	return code, o.String(), e.String()
 }
 
-// The shell asks for the candidates of the last word. FILE stands for the answer "a name of a file".
+// The program returns the candidates for the last word. FILE stands for the answer that the word is the name
+// of a file.
 func TestCandidates(t *testing.T) {
 	for _, c := range []struct {
 		plain bool
@@ -100,7 +102,7 @@ func TestCandidates(t *testing.T) {
 		{true, []string{"--id="}, ""},
 		{true, []string{"--none=x"}, ""},
 		{true, []string{"none=x"}, ""},
-		{true, []string{"--none", "l"}, ""}, // the operand of no command
+		{true, []string{"--none", "l"}, ""}, // no command has this operand
 		{true, []string{"--config", ""}, "FILE"},
 		{true, []string{"-c", ""}, "FILE"},
 		{true, []string{"-dc", ""}, "FILE"},
@@ -112,7 +114,7 @@ func TestCandidates(t *testing.T) {
 		{false, []string{"ls", "--on-lost", ""}, "term\tWHAT to do\nkill\tWHAT to do\nwarn\tWHAT to do\n"},
 		{false, []string{"ls", "-s", ""}, ""},
 		{false, []string{"ls", "--", "--s"}, ""},
-		{false, []string{"ls", ""}, "/app\t\n/zoo\t\n"}, // without names that a shell would split
+		{false, []string{"ls", ""}, "/app\t\n/zoo\t\n"}, // no names that a shell would split
 		{false, []string{"ls", "/"}, "/app\t\n/zoo\t\n"},
 		{false, []string{"ls", "/z"}, "/zoo\t\n"},
 		{false, []string{"ls", "/app/"}, "/app/x\t\n/app/y\t\n"},
@@ -120,10 +122,10 @@ func TestCandidates(t *testing.T) {
 		{false, []string{"ls", "z"}, ""},
 		{false, []string{"ls", "--server", "down", "/"}, ""},
 		{false, []string{"limit", "ze"}, "zero\t\nzebra\t\n"},
-		{false, []string{"limit", "/app", "/z"}, "/zoo\t\n"}, // Words are for first operands only
+		{false, []string{"limit", "/app", "/z"}, "/zoo\t\n"}, // the command's Words are only for the first operand
 		{false, []string{"read", ""}, "FILE"},
 		{false, []string{"wait", ""}, ""},
-		{true, []string{"wait", ""}, "FILE"}, // without names the operand can be anything
+		{true, []string{"wait", ""}, "FILE"}, // without Names the operand can be anything
 		{false, []string{"check", ""}, ""},
 		{false, []string{"completion", ""}, "bash\t\nzsh\t\nfish\t\n"},
 		{false, []string{"completion", "z"}, "zsh\t\n"},
@@ -150,14 +152,14 @@ func TestCompletionScripts(t *testing.T) {
 	expect.Has(t, complaints, `no completion for "csh"; there is one for bash, zsh, fish`)
 }
 
-// The program finds its command by the first word, and explains mistakes.
+// The program finds its command by the first word, and explains a mistake.
 func TestFirstWordsAndMistakes(t *testing.T) {
 	for _, c := range []struct {
 		plain      bool
 		args       string
 		code       int
-		out        string // how it begins
-		complaints string // a part; empty: none
+		out        string // beginning of the output
+		complaints string // a part of the messages; empty: no message
 	}{
 		{true, "", 7, "plain []", ""},
 		{true, "--dev", 7, `plain ["--dev"]`, ""},
@@ -176,7 +178,7 @@ func TestFirstWordsAndMistakes(t *testing.T) {
 		{false, "--version", 0, "large ", ""},
 		{false, "ls", 0, "ls [] [] true", ""},
 		{false, "ls a b", 0, `ls ["a" "b"] [] true`, ""},
-		{false, "ls a -- b", 0, `ls ["a" "b"] [] true`, ""}, // it runs no program
+		{false, "ls a -- b", 0, `ls ["a" "b"] [] true`, ""}, // this command runs no program, so b is an operand
 		{false, "run a -- b c", 0, `run ["a"] ["b" "c"] false`, ""},
 		{false, "run a --", 0, `run ["a"] [] false`, ""},
 		{false, "run a", 0, `run ["a"] [] true`, ""},
@@ -193,7 +195,7 @@ func TestFirstWordsAndMistakes(t *testing.T) {
 		{false, "ls --sever x", 8, "", "unknown flag --sever: did you mean --server?"},
 		{false, "ls --xyzzy x", 8, "", "unknown flag --xyzzy\n"},
 		{false, "check --memory", 8, "", "unknown flag --memory: did you mean --dev?"},
-		{false, "check -z", 8, "", "unknown flag -z\n"}, // what it stands for elsewhere is no flag here
+		{false, "check -z", 8, "", "unknown flag -z\n"}, // the letter means something only in other programs
 		{false, "ls --memory", 8, "", "unknown flag --memory\n"},
 		{false, "ls ---x", 8, "", "bad flag syntax: ---x"},
 		{false, "hidden", 0, "hidden", ""},
@@ -246,7 +248,7 @@ Exit codes:
 `)
 }
 
-// A flag's text is wrapped before column 80, and names the default unless the default says nothing.
+// The text of a flag is wrapped before column 80. It names the default, unless the default is an empty value.
 func TestFlagText(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	fs.StringP("long", "l", "here", "`NAME` "+strings.Repeat("1234567 ", 12)+"end")
@@ -286,7 +288,7 @@ func TestManualPages(t *testing.T) {
 	expect.That(t, !strings.Contains(out, "EXAMPLES"), "%s", out)
 	_, out, _ = call(large(false), "manual")
 	expect.Has(t, out, ".TH \"LARGE\" 1 ")
-	_, out, _ = call(p, "manual", "any") // it has one page
+	_, out, _ = call(p, "manual", "any") // the program has only one page
 	expect.Has(t, out, ".TH \"LARGE\" 8 ")
 
 	p.Pages = map[string]func(io.Writer){"b.5": func(w io.Writer) { io.WriteString(w, "page b") }, "a.8": p.Manual}

@@ -34,7 +34,7 @@ func TestErrorsBecomeExitCodes(t *testing.T) {
 			try, false},
 		{fmt.Errorf("outer: %w", Usagef("inner")), 8, "large: cmd: outer: inner\n" + try, false},
 		{fmt.Errorf("outer: %w", Exit(2)), 2, "", true},
-		{&ExitError{2, Usagef("mistake")}, 8, "large: cmd: mistake\n" + try, false}, // a mistake comes first
+		{&ExitError{2, Usagef("mistake")}, 8, "large: cmd: mistake\n" + try, false}, // the mistake counts
 		{io.EOF, 9, "large: cmd: EOF\n", false},
 	} {
 		var complaints strings.Builder
@@ -86,7 +86,7 @@ func TestOutputFormats(t *testing.T) {
 	expect.Equal(t, *format+" "+fs.Lookup("output").Value.Type(), "json table|json")
 }
 
-// The file with secrets has one secret on each line. No error repeats a line of it.
+// A file of secrets has one secret on each line. No error repeats a line of it.
 func TestFileWithSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth")
 	for _, c := range []struct {
@@ -99,7 +99,7 @@ func TestFileWithSecrets(t *testing.T) {
 		{"digest:ann:secret\n", 0o600, "digest ann:secret;", false, ""},
 		{"# a comment\n\n \t digest:a:b \r\nsasl:", 0o640, "digest a:b;sasl ;", true, ""},
 		{"ip:\n", 0o604, "ip ;", true, ""},
-		{"ip:\n", 0o622, "ip ;", false, ""}, // others may write it, and not read it
+		{"ip:\n", 0o622, "ip ;", false, ""}, // others may write the file, but not read it
 		{"secret\n", 0o600, "", false, "a line is not SCHEME:SECRET"},
 		{"digest:a:b\n:secret\n", 0o644, "", true, "a line is not SCHEME:SECRET"},
 		{"# nothing\n", 0o644, "", true, "auth is empty"},

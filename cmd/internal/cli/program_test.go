@@ -46,7 +46,7 @@ func small(out, complaints *strings.Builder) *Program[string] {
 func TestManualHasEveryPart(t *testing.T) {
 	var page, out, complaints strings.Builder
 	small(&out, &complaints).Manual(&page)
-	_, text, _ := strings.Cut(page.String(), "\n") // behind the release
+	_, text, _ := strings.Cut(page.String(), "\n") // everything after the release
 	expect.Equal(t, text, `.SH NAME
 small \- does little
 .SH SYNOPSIS

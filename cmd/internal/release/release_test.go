@@ -12,7 +12,7 @@ import (
 // Release is one line of RELEASES.
 type Release struct {
 	Version string
-	Commit  string // the sources of the release; empty until the release is recorded
+	Commit  string // the commit of its sources; empty until the release is recorded
 }
 
 // List returns all releases, newest first.
@@ -32,8 +32,8 @@ func List() []Release {
 	return all
 }
 
-// The upgrade test builds old releases from this list. So each line names a version, and only the newest may
-// lack its commit.
+// Each line of RELEASES names a version and its commit, from which the upgrade test builds the release. Only
+// the newest release may lack its commit.
 func TestReleasesNameTheirCommits(t *testing.T) {
 	all := List()
 	must.That(t, len(all) != 0, "RELEASES names no release")

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestVersionOfSources asks deploy/version.sh in copies of a small repository. Only sources at the tag
-// of the release have its version; all others sort below the release that they lead to.
+// TestVersionOfSources runs deploy/version.sh in copies of a small repository. Only sources at the tag of a
+// release have the version of that release. All other versions sort before the next release.
 func TestVersionOfSources(t *testing.T) {
 	script := must.Get(os.ReadFile("../../../deploy/version.sh"))(t)
 	const recorded = "0.1.0 7cd01254741c2c8336c3d3d7b22263d321b59d35\n"

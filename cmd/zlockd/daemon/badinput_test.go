@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// zlockd check names all bad inputs at once, each with what to do.
+// zlockd check reports all bad inputs at once, and says for each what to do.
 func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	ca := certs.New(t, dir)
@@ -137,8 +137,8 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 			if code != test.code {
 				t.Errorf("exit code %d\n%s", code, out)
 			}
-			// A server does not start either, except with an unknown name of a peer, which may be known
-			// later.
+			// A server does not start with these settings either. The exception is an unknown name of a peer, which
+			// may become known later.
 			if test.code != exitOK && test.name != "unreachable peer name" {
 				if out, code := run(); code == exitOK || code < 0 {
 					t.Errorf("a server starts, exit code %d\n%s", code, out)

@@ -57,7 +57,7 @@ func (d *daemon) checkOnly(args []string) error {
 	}
 	// Go has already raised the soft limit to the hard limit.
 	if limit := machine.MaxOpenFiles(); limit >= 0 && limit < fewFiles {
-		s.Note("", "this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
+		s.Note("", "this process may open only %d files, and each client needs one: raise the limit (LimitNOFILE, "+
 			"ulimit -Hn)", limit)
 	}
 	for _, n := range s.Notes {

@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// In FIPS 140 mode a server refuses what needs MD5, and in strict mode also what needs SHA-1, and says why.
-// It still serves clients over TLS.
+// In FIPS 140 mode a server refuses settings that need MD5, and in strict mode also those that need SHA-1. It
+// says why. It still serves clients over TLS.
 func TestFIPSModeRefusesWhatItCannotDo(t *testing.T) {
 	for _, test := range []struct {
 		name, module string // the module of the build; empty: that of this test

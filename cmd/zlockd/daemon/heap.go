@@ -44,8 +44,8 @@ func tuneGC() {
 	runtime.SetFinalizer(sentinel(), again)
 }
 
-// sentinel returns garbage with an allocation of its own, so that nothing live in the same
-// block keeps it.
+// sentinel returns an object that is soon garbage. It has a block of its own, so that no live object in the
+// same block keeps it.
 func sentinel() *byte { return &make([]byte, 16)[0] }
 
 const (

@@ -37,7 +37,7 @@ type noMechanism struct{}
 
 func (noMechanism) Begin(io.Reader) sasl.Negotiation { return nil }
 
-// The mechanism gets its options from the flags and the JAAS file; the flags win.
+// The mechanism gets its options from the flags and the JAAS file. The flags take precedence.
 func TestKerberosGetsItsOptions(t *testing.T) {
 	jaas := filepath.Join(t.TempDir(), "jaas.conf")
 	must.OK(t, os.WriteFile(jaas, []byte("Server { com.sun.security.auth.module.Krb5LoginModule required "+
@@ -61,7 +61,7 @@ func TestKerberosGetsItsOptions(t *testing.T) {
 	}
 }
 
-// Clients authenticate by the rules of the configuration that SIGHUP has read, and the log says so.
+// After SIGHUP, clients authenticate by the rules of the new configuration, and the log says so.
 func TestKerberosTakesEffectAtSIGHUP(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")

@@ -1,6 +1,6 @@
-// Package daemon is the program zlockd. It runs a server with the settings that package settings has read
-// until a signal comes, and the commands that need no server. There are two programs, with and without
-// Kerberos.
+// Package daemon is the program zlockd. It runs a server until a signal comes, with the settings that package
+// settings has read. It also runs the commands that need no server. There are two programs: one with Kerberos
+// and one without.
 package daemon
 
 import (

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestMain makes the test binary zlockd itself when a script asks for it.
+// TestMain makes the test binary run as zlockd when a script asks for it.
 func TestMain(m *testing.M) {
 	if os.Getenv("TEST_ZLOCKD_MAIN") != "" {
 		os.Exit(Main(os.Args, nil))
@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeProcess is a server that does as it is told.
+// fakeProcess is a server whose events the test decides.
 type fakeProcess struct {
 	failed chan struct{}
-	closed chan struct{} // Close returns when it is closed
+	closed chan struct{} // Close returns when this channel is closed
 }
 
 func newFake() *fakeProcess {

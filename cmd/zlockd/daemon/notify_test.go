@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// manager is a service manager's end of NOTIFY_SOCKET.
+// manager is the service manager's end of the socket NOTIFY_SOCKET.
 type manager struct {
 	*net.UnixConn
 	name string
@@ -148,7 +148,7 @@ func stderrPipe(t *testing.T, fill bool) (p *daemonProcess, r *os.File) {
 	must.OK(t, err)
 	t.Cleanup(func() { r.Close() })
 	if fill {
-		fd := int(w.Fd()) // Fd makes the pipe block
+		fd := int(w.Fd()) // Fd sets the pipe to blocking mode
 		must.OK(t, syscall.SetNonblock(fd, true))
 		for chunk := bytes.Repeat([]byte("x"), 4096); err == nil; {
 			_, err = syscall.Write(fd, chunk)

@@ -15,7 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// varying lists the parts of an answer that differ from run to run, and what a script has in their place.
+// varying lists the parts of an answer that differ from run to run, and the text that replaces them in a
+// script.
 var varying = []struct {
 	form *regexp.Regexp
 	text string
@@ -33,8 +34,8 @@ var varying = []struct {
 	{regexp.MustCompile(`(,"\\"/a/e\d\d\\": only in \$DIR/kept"){22}`), `,"twenty-two nodes"`},
 }
 
-// The commands on data answer as testdata/data/commands.txt says, for the backup of a server with 22
-// ephemeral nodes. $SERVER is the server's address.
+// The commands on data print the answers in testdata/data/commands.txt. Their input is the backup of a server
+// with 22 ephemeral nodes. $SERVER is the server's address.
 func TestDataCommands(t *testing.T) {
 	dir := t.TempDir()
 	s := zlocktest.Start(t)

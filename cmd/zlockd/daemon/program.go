@@ -31,11 +31,11 @@ of a cluster of servers that replicate all data. Without a COMMAND it runs a ser
   zlockd ready client=ADDR peer=ADDR admin=ADDR mode=MODE version=VERSION
 Every flag can be given as an environment variable: ZLOCKD_DATA_DIR is --data-dir.
 The command line takes precedence over the environment, and the environment over --config.
-The log goes to stderr. SIGTERM or SIGINT stops the server in order, a second one at once.
+The log goes to stderr. SIGTERM or SIGINT shuts the server down; a second one stops it at once.
 `,
 		Exits: []cli.Meaning{
-			{Word: "0", Means: "stopped in order; a command: done"},
-			{Word: "1", Means: "failed: could not start, or had to stop; verify: the two differ"},
+			{Word: "0", Means: "the shutdown was complete; for a command: done"},
+			{Word: "1", Means: "failed to start, or had to stop; for the verify command: A and B differ"},
 			{Word: "2", Means: "wrong flags or configuration"},
 			{Word: "3", Means: "stopped at once by a second signal"},
 		},

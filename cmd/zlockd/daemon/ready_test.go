@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The health check of the image depends on the answer of /ready.
+// zlockd --check-ready, the health check of the image, reports the answer of /ready.
 func TestCheckReadyAsksTheAdminPort(t *testing.T) {
 	for _, c := range []struct {
 		status, code int

@@ -17,8 +17,8 @@ import (
 )
 
 // zlockd answers as the files testdata/*.txt say. A line "> ARGS" is a command, followed by its answer: lines
-// of stdout ("out: ") and stderr ("err: "), and the exit code ("exit N"). Files that commands read stand at
-// the end, each after a line "-- name --". $DIR is their directory.
+// of stdout ("out: ") and stderr ("err: "), and the exit code ("exit N"). The files that the commands read
+// are at the end, each after a line "-- name --". $DIR is their directory.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt")
 	must.OK(t, err)
@@ -48,8 +48,8 @@ func runScript(t *testing.T, file string) {
 	})
 }
 
-// compareScript runs the commands of a script, and compares their answers with those in the script. files is
-// the rest of the file.
+// compareScript runs the commands of a script and compares their answers with the script. files is the part
+// of the file that holds the commands' files.
 func compareScript(t *testing.T, file, script, files string, run func(args string) string) {
 	t.Helper()
 	var got strings.Builder
@@ -111,7 +111,7 @@ func runMain(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// docs/reference/flags.md lists the flags as they are.
+// docs/reference/flags.md lists exactly the flags of the program.
 func TestDocumentationHasTheFlags(t *testing.T) {
 	p, table := new(daemon).program(), "| flag | what it does |\n|---|---|\n"
 	cell := func(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
@@ -134,7 +134,7 @@ func TestManualPages(t *testing.T) {
 	}
 }
 
-// The shell gets flags, values and commands; the status tells it to take names of files.
+// The shell gets flags, values and commands. The exit code tells the shell to complete names of files.
 func TestCompletion(t *testing.T) {
 	for _, c := range []struct{ words, want string }{
 		{"im", "import"}, {"--peer-tls-k", "--peer-tls-key"}, {"--log-format j", "json"},

@@ -12,7 +12,7 @@ import (
 const (
 	usualSlack  = 50_000    // ns: the default of Linux
 	serverSlack = 1_000_000 // ns
-	// relaxed marks the program that relaxTimers has executed.
+	// relaxed is the environment variable of a program that relaxTimers has executed.
 	relaxed = "_ZLOCKD_TIMERS_RELAXED"
 )
 

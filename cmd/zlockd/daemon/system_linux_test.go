@@ -25,8 +25,8 @@ func init() {
 	os.Exit(0)
 }
 
-// A server executes itself again once, with relaxed timers and the same arguments. A command does not, and a
-// server with a slack of the operator's choice does not.
+// A server executes itself again once, with relaxed timers and the same arguments. A command does not. A
+// server whose operator has chosen a slack does not either.
 func TestRelaxTimers(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

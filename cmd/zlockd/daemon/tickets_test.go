@@ -46,8 +46,8 @@ func askTickets(t *testing.T, url, what, secret, bearer string, conf *tls.Config
 	return resp.StatusCode
 }
 
-// The port for tickets speaks only TLS, also where --dev chooses its address. It accepts a certificate of the
-// authority or a token, and no certificate of another authority.
+// The port for tickets speaks only TLS, even if --dev chooses its address. It accepts a token or a
+// certificate of the authority, and no certificate of another authority.
 func TestTicketPortSpeaksTLS(t *testing.T) {
 	a := certs.New(t, t.TempDir())
 	for _, name := range []string{"server", "ann", "ben"} {
@@ -60,8 +60,8 @@ func TestTicketPortSpeaksTLS(t *testing.T) {
 	as := func(by *certs.Authority, name string) *tls.Config {
 		conf := a.Trust()
 		pair := must.Get(tls.LoadX509KeyPair(by.File(name+".pem"), by.File(name+".key")))(t)
-		// The test itself chooses the certificate: a client would not send one of an authority that the
-		// server does not name.
+		// The test chooses the certificate itself, because a client would not send a certificate of an authority
+		// that the server does not name.
 		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &pair, nil
 		}
@@ -92,8 +92,8 @@ func TestTicketPortSpeaksTLS(t *testing.T) {
 	}
 }
 
-// SIGHUP makes the server read the tokens again. A caller without a line is refused from then on. A file with
-// a mistake changes nothing.
+// At SIGHUP the server reads the tokens again. From then on it refuses a caller whose line is gone. A file
+// with a mistake changes nothing.
 func TestTicketTokensAreReadAgain(t *testing.T) {
 	file := t.TempDir() + "/tokens"
 	write := func(lines ...string) {
@@ -134,7 +134,7 @@ func TestTicketTokensAreReadAgain(t *testing.T) {
 }
 
 // Servers for development can start at the same moment. One of them serves tickets at the documented port, if
-// that is free, and each other one at a port of its own.
+// that port is free. Each of the others uses a port of its own.
 func TestServersForDevelopmentStartTogether(t *testing.T) {
 	t.Parallel()
 	var all []*daemonProcess

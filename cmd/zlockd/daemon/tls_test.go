@@ -66,8 +66,8 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 	expect.Fails(t, err, "without a certificate: %q", got)
 }
 
-// The admin port is asked by https, with and without a certificate, and by http. A zoo.cfg with
-// portUnification admits both.
+// The test asks the admin port by https, with and without a certificate, and by http. A zoo.cfg with
+// portUnification allows both https and http.
 func TestAdminPortSpeaksTLS(t *testing.T) {
 	a := &certs.Authority{Dir: t.TempDir(), Life: 60 * 24 * time.Hour} // long enough for /health
 	a.Cert, a.Key = a.Sign(t, "ca", nil)
@@ -90,7 +90,7 @@ func TestAdminPortSpeaksTLS(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
 		flags             []string
-		http, bare, known bool // may ask in clear text, without a certificate, with one
+		http, bare, known bool // which requests are answered: clear text, no certificate, a known one
 	}{
 		{"TLS", files, false, true, true},
 		{"with certificates", append(files, "--admin-tls-ca", a.File("ca.pem")), false, false, true},
@@ -108,7 +108,7 @@ func TestAdminPortSpeaksTLS(t *testing.T) {
 	}
 }
 
-// answers reports whether a GET with these certificates is answered with this text.
+// answers reports whether a GET with these certificates gets an answer with this text.
 func answers(url, text string, roots *x509.CertPool, certs []tls.Certificate) bool {
 	c := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}}}
@@ -121,7 +121,7 @@ func answers(url, text string, roots *x509.CertPool, certs []tls.Certificate) bo
 	return err == nil && r.StatusCode == http.StatusOK && strings.Contains(string(body), text)
 }
 
-// TestMetricsPortSpeaksTLS asks --metrics-addr as a scraper would. The admin port beside it has no TLS.
+// TestMetricsPortSpeaksTLS asks --metrics-addr like a scraper. The admin port of the same server has no TLS.
 func TestMetricsPortSpeaksTLS(t *testing.T) {
 	a := certs.New(t, t.TempDir())
 	a.Sign(t, "server", nil)
@@ -131,7 +131,7 @@ func TestMetricsPortSpeaksTLS(t *testing.T) {
 	for _, c := range []struct {
 		name              string
 		flags             []string
-		http, bare, known bool // may ask in clear text, without a certificate, with one
+		http, bare, known bool // which requests are answered: clear text, no certificate, a known one
 	}{
 		{"clear text", nil, true, false, false},
 		{"TLS", files, false, true, true},
@@ -169,8 +169,8 @@ func TestReadableKeysAreRefused(t *testing.T) {
 	}
 }
 
-// Each port that asks for certificates watches the authority that signs them. Of several authorities in a
-// file the last one counts.
+// Each port that asks for certificates watches the authority that signs them. If a file has several
+// authorities, the one that ends last counts.
 func TestAuthorityOfEachPortIsWatched(t *testing.T) {
 	const day = 24 * time.Hour
 	a := certs.New(t, t.TempDir())
@@ -197,7 +197,7 @@ func TestAuthorityOfEachPortIsWatched(t *testing.T) {
 	for use, until := range all {
 		expect.That(t, until().Equal(next.Cert.NotAfter), "%s: %v", use, until())
 	}
-	none := authorities("none") // no authority of clients
+	none := authorities("none") // without an authority for clients
 	expect.List(t, slices.Sorted(maps.Keys(none)), []string{"admin", "metrics", "tickets"})
 }
 
@@ -206,7 +206,7 @@ func TestThreeServersOverTLS(t *testing.T) {
 		t.Skip("starts three processes")
 	}
 	var wrong []string
-	for range 5 { // on a busy machine the leader may change in between
+	for range 5 { // on a busy machine the leader may change during an attempt
 		if wrong = threeServersOverTLS(t); wrong == nil {
 			return
 		}
@@ -279,7 +279,7 @@ func secured(t *testing.T, a *certs.Authority, more ...string) (servers []*daemo
 	return servers
 }
 
-// renew writes new certificates of a server.
+// renew writes new certificates for a server.
 func renew(t *testing.T, a *certs.Authority, id int) (clients, peers *x509.Certificate) {
 	t.Helper()
 	clients, _ = a.Sign(t, fmt.Sprintf("server%d", id), nil)
@@ -287,7 +287,7 @@ func renew(t *testing.T, a *certs.Authority, id int) (clients, peers *x509.Certi
 	return clients, peers
 }
 
-// shows waits until the port shows a certificate.
+// shows waits until a port shows the certificate want.
 func shows(t *testing.T, addr string, conf *tls.Config, want *x509.Certificate) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -305,7 +305,7 @@ func shows(t *testing.T, addr string, conf *tls.Config, want *x509.Certificate) 
 }
 
 // The certificates of three servers are renewed a hundred times. At the same time a session writes, sessions
-// begin and end, and servers ask each other for the members. Nothing fails.
+// begin and end, and servers ask each other for the members. No request fails.
 func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three processes")

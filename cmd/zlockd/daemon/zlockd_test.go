@@ -50,7 +50,7 @@ func begin(t *testing.T, args ...string) *daemonProcess {
 	return p
 }
 
-// prepare makes a zlockd that has not been started.
+// prepare returns a zlockd that has not been started.
 func prepare(args ...string) *daemonProcess {
 	p := &daemonProcess{cmd: exec.Command(os.Args[0], args...), stderr: new(must.Text),
 		ready: make(map[string]string)}
@@ -91,7 +91,7 @@ func (p *daemonProcess) wait(t *testing.T) {
 	}
 }
 
-// word asks a four-letter word.
+// word sends a four-letter word and returns the answer.
 func (p *daemonProcess) word(t *testing.T, word string) string {
 	t.Helper()
 	c := must.Get(net.Dial("tcp", p.ready["client"]))(t)
@@ -113,7 +113,7 @@ func (p *daemonProcess) session(t *testing.T) *zk.Conn {
 	return conn
 }
 
-// get asks the admin port.
+// get sends a request to the admin port.
 func (p *daemonProcess) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	r := must.Get(http.Get("http://" + p.ready["admin"] + path))(t)
@@ -138,7 +138,7 @@ func TestDevServerHasNothingToWarnOf(t *testing.T) {
 		p.cmd.Wait()
 		code, log := p.cmd.ProcessState.ExitCode(), p.stderr.String()
 		if strings.Contains(log, "this server was stalled") {
-			continue // the machine stood still: once more
+			continue // the machine was stalled: try again
 		}
 		expect.Equal(t, code, 0, "exit code")
 		expect.Lacks(t, log, "level=WARN")
@@ -271,8 +271,8 @@ func TestZooConfigStarts(t *testing.T) {
 	expect.Lacks(t, p.stderr.String(), "hunter2")
 }
 
-// The lines of docs/lock-view.md work as they stand, in an empty directory. Only ports, and the example's
-// node and token, are replaced.
+// The command lines of docs/lock-view.md work as written, in an empty directory. The test replaces only
+// ports, and the example's node and token.
 func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("the page's lines need curl")
@@ -317,8 +317,8 @@ func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	expect.OK(t, expect.Err(c.Exists(node, false)), "a dry run broke the lock")
 }
 
-// The audit log has the start, a client's change and the stop. SIGHUP opens its file again. The server's log
-// has a slow request.
+// The audit log has the start, a client's change and the stop. At SIGHUP the server opens the file again. The
+// server's log reports a slow request.
 func TestAuditLogOfAServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit")
 	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "off", "--audit-log", file,

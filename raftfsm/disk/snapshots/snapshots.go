@@ -336,7 +336,7 @@ func NewMemory() *Memory {
 
 type memorySink struct {
 	raft.SnapshotSink
-	own   raft.SnapshotStore // the store of this snapshot alone
+	own   raft.SnapshotStore // a store for this snapshot only
 	index uint64
 	all   *Memory
 }

@@ -105,7 +105,7 @@ func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, len(list), 0, "snapshots in an empty store")
 	expect.That(t, at(s).IsZero(), "an empty store has a snapshot of %v", at(s))
-	for index := uint64(8); index <= 12; index++ { // as text 9 would come after 10
+	for index := uint64(8); index <= 12; index++ { // compared as text, 9 would come after 10
 		write(t, s, index)
 	}
 	names, err := s.names()
@@ -216,7 +216,7 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))
 		fs := power.Mount()
 		store, err := Open(fs, "/snapshots", 1)
-		if err = errors.Join(err, fs.SyncDir("/")); err != nil { // as openStores does
+		if err = errors.Join(err, fs.SyncDir("/")); err != nil { // openStores does this, too
 			t.Fatal(err)
 		}
 		sink := must.Get(store.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)

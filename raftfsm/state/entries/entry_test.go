@@ -92,7 +92,7 @@ func TestEntriesOfEphemeralCreates(t *testing.T) {
 		{"another operation", []Request{{Op: jute.OpSync, Body: []byte{1}}}, false},
 	} {
 		entry := Begin(nil, 0)
-		for _, r := range x.list { // in a block each
+		for _, r := range x.list { // each request in a block of its own
 			bl := Block{Count: 1, Requests: r.Append(nil)}
 			entry = bl.Append(entry)
 		}
@@ -109,7 +109,7 @@ func TestEntriesOfEphemeralCreates(t *testing.T) {
 	expect.Equal(t, len(rest), 0, "bytes after the second request")
 }
 
-// AppendWith writes a request and the identities that its stream keeps apart as if the request held them.
+// AppendWith encodes a request and its separate identities as if the identities were in the request.
 func TestRequestsGetTheirIdentities(t *testing.T) {
 	r := Request{Session: 3, Gen: 4, Op: jute.OpDelete, Body: []byte("body")}
 	plain := r.Append(nil)
@@ -128,7 +128,7 @@ func TestRequestsGetTheirIdentities(t *testing.T) {
 
 // NameOnce writes a set of identities once if that saves at least one byte.
 func TestNamesOfIdentitiesSaveBytes(t *testing.T) {
-	for size := range 30 { // of an identity; a request needs 12 + size bytes for it, and 4 for its name
+	for size := range 30 { // size of an identity, which takes 12 + size bytes in a request; a reference takes 4
 		for n := range 6 {
 			var bl Block
 			for range n {
@@ -152,7 +152,8 @@ func TestNamesOfIdentitiesSaveBytes(t *testing.T) {
 	}
 }
 
-// The log of an older release holds entries in these bytes, and servers of two releases share one log.
+// The encoding of an entry never changes, because a log may have entries of an older release, and servers of
+// two releases share one log.
 func TestBytesOfAnEntryStay(t *testing.T) {
 	ids := []jute.ID{{Scheme: "digest", ID: "ann:0123456789"}, {Scheme: "ip", ID: "10.0.0.1"}}
 	var requests []byte

@@ -6,8 +6,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// NameOnce returns an entry of KindBatch as one of kindNamed, if that is shorter. The entry must
-// be well formed and not yet sealed.
+// NameOnce turns an entry of kind KindBatch into an entry of kind kindNamed, if that is shorter. The entry
+// must be well formed and not yet sealed.
 func NameOnce(entry []byte) (_ []byte, shorter bool) {
 	sets := map[string]int32{} // without identities NameOnce adds no set
 	var list [][]byte

@@ -77,7 +77,7 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 		pool := label("pool", p.name)
 		o.gauge("jvm_memory_pool_bytes_used", "Bytes of a part of the process's memory.", size, pool)
 		o.gauge("jvm_memory_pool_bytes_committed", "Bytes of a part of the process's memory.", size, pool)
-		o.gauge("jvm_memory_pool_bytes_max", "The most bytes of the part: all of the process.", limit, pool)
+		o.gauge("jvm_memory_pool_bytes_max", "Limit of the part: that of the whole process.", limit, pool)
 	}
 	for heap, name := range map[bool]string{true: "heap", false: "nonheap"} {
 		area := label("area", name)

@@ -26,7 +26,8 @@ type Account struct {
 	watches atomic.Int64 // bytes of watches at the last count
 }
 
-// Charge adds steps, or takes some back, without waiting. The next request waits until they are paid.
+// Charge adds steps to the debt and does not wait; negative steps reduce the debt. The next request waits
+// until the debt is paid.
 func (a *Account) Charge(steps int64) { a.owed.Add(steps) }
 
 // Owed returns the steps that are not paid yet.
@@ -50,9 +51,10 @@ const (
 	stepNanos = bounds.StepNanos * 3 / 2
 	lockShare = 3
 
-	// An address may owe the share of the time Burst before its requests wait. The server learns the cost of
-	// events, and of the end of a large session, only afterwards. If an address owes more than the share of the
-	// time Debt, the server closes its watching connections instead of sending them further events.
+	// The requests of an address wait while it owes more than it may spend in the time Burst. The server learns
+	// the cost of events, and of the end of a large session, only afterwards. If an address owes more than it
+	// may spend in the time Debt, the server closes its watching connections instead of sending them further
+	// events.
 	Burst = 100 * time.Millisecond
 	Debt  = 5 * time.Second
 
@@ -130,8 +132,8 @@ func (s *Shares) Spend(a *Account, steps int64, now time.Duration) (wait time.Du
 // Indebted reports whether an address owes so much that it gets no further events.
 func (s *Shares) Indebted(a *Account) bool { return a.owed.Load() > s.Of(Debt) }
 
-// Room reports whether an address may use that many more bytes (the argument more) in watches, frames and
-// outboxes together. Buffers count twice, because about as much memory again waits for the garbage collector.
+// Room reports whether an address has room for further bytes in its watches, frames and outboxes; more is
+// their number. Buffers count twice, because about as much memory again waits for the garbage collector.
 func (s *Shares) Room(a *Account, more int) bool {
 	return !s.Bound() || 2*(a.buffers.Load()+int64(more))+a.watches.Load() <= 2*int64(s.Bytes)
 }

@@ -219,10 +219,11 @@ func (m *Memory) advance() {
 	m.line = left
 }
 
-// Slowest returns the connection that has gone longest without progress, among the connections that could
-// make progress, if that time is longer than Grace. w is the connection that waits for memory. If the slowest
-// connection is w itself, Slowest returns nil: another connection that waits will close w. If own is true,
-// the memory of w's address is used up, and Slowest considers only connections from that address.
+// Slowest considers the connections that could make progress. It returns the one that has been without
+// progress for the longest time, if that time is longer than Grace. w is the connection that waits for
+// memory. If the slowest connection is w itself, Slowest returns nil: another connection that waits will
+// close w. If own is true, the memory of w's address is used up, and Slowest considers only connections from
+// that address.
 func (m *Memory) Slowest(w Holder, own bool) (slow Holder, why ends.Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -300,7 +301,7 @@ type Portion struct{ size, loans int } // loans under Memory.mu
 // NewPortion returns a portion of size bytes without loans.
 func NewPortion(size int) *Portion { return &Portion{size: size} }
 
-// LoanFrom is the length from which Memory counts a portion.
+// LoanFrom is the shortest length of a portion that Memory counts.
 const LoanFrom = 8 << 10
 
 // Used returns how many bytes the connections hold.

@@ -31,7 +31,7 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkHandle measures the server's part of a read, without the network and the client.
+// BenchmarkHandle measures a read at the server, without the network and the client.
 func BenchmarkHandle(b *testing.B) {
 	c := loose(b, stateWith(b))
 	one := wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/short", false))

@@ -45,7 +45,7 @@ import (
 // Timeouts of a connection, and of its end.
 const (
 	authPenalty = 100 * time.Millisecond // delay after a failed authentication
-	headerGrace = time.Second            // for the rest of the header after a length that is too large
+	headerGrace = time.Second            // limit for the rest of the header if the length is too large
 	frameTime   = 120 * time.Second      // how long a whole frame may take
 )
 
@@ -72,7 +72,7 @@ type Conn struct {
 	reads   readRun
 	proof   identity.Proof // only the connection's goroutine changes it; any goroutine may load its list
 	pulse   pulse
-	place   rest.Place // guarded by the lock of shared.resting
+	place   rest.Place // guarded by the lock of shared.Resting
 	watcher watchers.Watcher
 	out     outbox.Outbox // has a lock of its own
 
@@ -106,7 +106,7 @@ type seat struct {
 // waits for its session, the goroutine that applies the log may read followed.
 type reader struct {
 	in         *inbox.Input     // nil while the connection rests
-	held       int              // bytes of in counted by shared.memory
+	held       int              // bytes of in that shared.Memory counts
 	within     int              // unread bytes of a long setWatches
 	arrived    time.Duration    // when the newest bytes came
 	frameStart time.Duration    // when the wait for the rest of a frame began; 0: no wait

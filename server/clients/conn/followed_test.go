@@ -60,8 +60,8 @@ func TestLogsTellOfReconfigs(t *testing.T) {
 	}
 }
 
-// A read of a client that must authenticate first is logged and counted as what it is, and the request before it
-// only once.
+// A read of a client that must authenticate first is logged and counted as a read, and the request before it
+// is counted only once.
 func TestReadThatIsTurnedAwayIsLogged(t *testing.T) {
 	var list []observe.Request
 	o := followed(&list)

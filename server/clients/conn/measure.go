@@ -77,7 +77,7 @@ func (c *Conn) count(p outbox.Pending, out *state.Outcome, now time.Duration) {
 	}
 }
 
-// followApplied is follow for a request that was applied at the time logged.
+// followApplied is like follow, for a request that was applied at the time logged.
 func (c *Conn) followApplied(p outbox.Pending, out *state.Outcome, logged time.Duration) {
 	if p.Followed != nil {
 		p.Followed.Logged = logged

@@ -123,7 +123,8 @@ func (p proposed) Propose(state.Request, state.Waiter) error {
 	return nil
 }
 
-// The server counts a write before it hands the request on, so a client with the answer finds it counted.
+// The server counts a write before it proposes the write. A client that has the answer therefore finds the
+// write counted.
 func TestWriteIsCountedBeforeItsAnswer(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	counted := uint64(0)

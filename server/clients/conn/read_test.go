@@ -24,8 +24,8 @@ import (
 	"github.com/zlockd/zlockd/tree/bounds"
 )
 
-// stateWith returns a state with nodes: /few has 10 children, /many has 1000 with names of 100 bytes, /data has
-// 40,000 bytes, and /short has some.
+// stateWith returns a state with these nodes: /few has 10 children, /many has 1000 children with names of 100
+// bytes, /data has 40,000 bytes, and /short has a few.
 func stateWith(t testing.TB) *state.State {
 	st := state.New("test")
 	c := &tree.Change{}
@@ -51,11 +51,11 @@ func reads(n int, op jute.OpCode, path string) wire.Body {
 	return wire.Multi(slices.Repeat([]wire.Op{{Type: op, Body: wire.PathWatch(path, false)}}, n)...)
 }
 
-// The reply to a read that is long, or takes long to add up, waits for its memory first.
+// A read whose reply is long, or takes long to compute, first waits for memory.
 func TestLongAnswersAskForTheirMemory(t *testing.T) {
 	st := stateWith(t)
 	const many = 1000 * 104
-	large := strings.Repeat("/x", 400) // takes 100 steps and more to look up, and is not there
+	large := strings.Repeat("/x", 400) // the lookup takes more than 100 steps, and the path does not exist
 	cost := func(op jute.OpCode, body []byte) int64 {
 		_, steps := st.Tree().AnswerSize(op, 0, body)
 		return int64(steps)
@@ -108,7 +108,8 @@ func TestLongAnswersAskForTheirMemory(t *testing.T) {
 	}
 }
 
-// A read is parked behind requests of its connection if it and its answer are short, and there are not too many.
+// A read is parked behind requests of its connection if the read and its answer are short and few requests
+// are pending.
 func TestReadsParkUpToTheirBounds(t *testing.T) {
 	st := stateWith(t)
 	frame := func(op jute.OpCode, path string) []byte {
@@ -118,7 +119,7 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 	for _, x := range []struct {
 		name         string
 		pending      int
-		long         bool // one of them may change how long answers are
+		long         bool // a pending request may change the length of answers
 		frame        []byte
 		parked, wait bool
 	}{
@@ -145,7 +146,7 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 		}
 		was := slices.Clone(x.frame)
 		parked, wait := c.park(st, x.frame)
-		clear(x.frame) // the buffer is used again
+		clear(x.frame) // the caller reuses the buffer
 		expect.Equal(t, parked, x.parked, "%s: parked", x.name)
 		expect.Equal(t, wait, x.wait, "%s: wait", x.name)
 		n := c.out.Pending() - x.pending
@@ -167,11 +168,11 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 	}
 }
 
-// A group of reads releases the lock when it has cost much, or when much waits to be written.
+// A run of reads releases the lock when the reads have cost much, or when many bytes wait to be written.
 func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 	st := stateWith(t)
 	deep := strings.Repeat("/x", 1000)
-	// The first read of each hold is charged before, by its length.
+	// The estimate of the first read in each run is charged in advance.
 	ahead := int(request.ReadCost(wire.PathWatch(deep, false)))
 	atOnce := (runSteps+ahead)/bounds.ReadSteps(deep, make([]jute.ID, 1)) + 1
 	for _, x := range []struct {
@@ -179,12 +180,12 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 		n    int
 		op   jute.OpCode
 		path string
-		want int // holds of the lock
+		want int // number of holds of the lock
 	}{
 		{"short ones", 60, jute.OpGetData, "/short", 1},
 		{"that cost much", 60, jute.OpExists, deep, (60 + atOnce - 1) / atOnce},
 		{"of much data", 10, jute.OpGetData, "/data", 5},
-		{"of long lists", 3, jute.OpGetChildren, "/many", 6}, // each asks for its memory first
+		{"of long lists", 3, jute.OpGetChildren, "/many", 6}, // each list first asks for its memory
 	} {
 		s, c := quiet(t, options.Options{})
 		client, server := net.Pipe()
@@ -203,7 +204,7 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 	}
 }
 
-// A read pays its estimate before, and the rest once it is answered.
+// A read pays its estimate in advance, and the rest of its cost after its answer.
 func TestStepsOfARead(t *testing.T) {
 	_, c := quiet(t, options.Options{})
 	c.reads.cost = 100
@@ -216,7 +217,7 @@ func TestStepsOfARead(t *testing.T) {
 	expect.Equal(t, c.from.Account.Owed(), 25)
 }
 
-// Reads are answered together, so many at a time, and until they have cost so much.
+// Up to maxRun reads are answered together.
 func TestReadsAreAnsweredTogether(t *testing.T) {
 	for _, x := range []struct {
 		name  string
@@ -245,8 +246,8 @@ func TestReadsAreAnsweredTogether(t *testing.T) {
 	}
 }
 
-// A session may list few of its ephemeral nodes, but the server goes through all of them. A client that asks
-// repeatedly must not delay the log.
+// The answer to getEphemerals may be short, but the server visits all nodes of the session for it. A client
+// that asks again and again must not delay the log.
 func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 	const requests = 50
 	for _, tt := range []struct {

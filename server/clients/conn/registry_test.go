@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Connections are registered up to each bound, share what is of their address, and leave nothing behind.
+// Connections are registered up to each bound, share the data of their address, and leave nothing behind.
 func TestConnectionsAreRegistered(t *testing.T) {
 	s, _ := quiet(t, options.Options{MaxConns: 3, MaxConnsPerAddr: 2})
 	var conns []*Conn
@@ -51,7 +51,7 @@ func TestConnectionsAreRegistered(t *testing.T) {
 	must.That(t, older == nil, "claimed: want older == nil")
 	_, ok = s.claim(conns[1], 7)
 	must.That(t, ok, "claimed")
-	s.remove(conns[0]) // whose session has another connection
+	s.remove(conns[0]) // the session of this connection now has another connection
 	expect.Equal(t, s.Of(7), conns[1], "the first is removed: s.connOf(7)")
 	if expect.Equal(t, len(s.watchersFrom("a")), 1, "the first is removed") {
 		expect.That(t, conns[0].removed, "the first is removed: want conns[0].removed")
@@ -63,7 +63,7 @@ func TestConnectionsAreRegistered(t *testing.T) {
 	expect.Equal(t, len(s.All()), 1, "the second is removed: len(s.all())")
 	s.remove(conns[2])
 	for range conns {
-		s.wg.Done() // which ends of their goroutines do
+		s.wg.Done() // the connections have no goroutines that do this
 	}
 	s.Stop()
 	expect.Equal(t, s.tryAdd(newFrom(s, "d")), "server stopping")
@@ -74,7 +74,7 @@ func TestConnectionsAreRegistered(t *testing.T) {
 	}
 }
 
-// A refused connection is counted, told in the log and remembered.
+// A refused connection is counted, logged, and remembered for operators.
 func TestRefusedConnectionsAreCounted(t *testing.T) {
 	s, _ := quiet(t, options.Options{MaxConns: 1, MaxConnsPerAddr: -1})
 	first := newFrom(s, "a")
@@ -90,7 +90,8 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	s.wg.Done()
 }
 
-// An address without connections stays while it owes something, and is not forgotten while it has some.
+// An address without connections stays as long as it owes something. An address with connections always
+// stays.
 func TestAddressesThatOweAreKept(t *testing.T) {
 	s, _ := quiet(t, options.Options{})
 	c := newFrom(s, "a")
@@ -120,7 +121,7 @@ func TestAddressesThatOweAreKept(t *testing.T) {
 	s.wg.Done()
 }
 
-// The end of service ends connections with a session and those that ask for one, and no others.
+// The end of service ends the connections that have a session or ask for one, and no others.
 func TestEndOfServiceSendsClientsAway(t *testing.T) {
 	s, _ := quiet(t, options.Options{})
 	var conns []*Conn
@@ -184,7 +185,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		cause   state.EndCause
 		want    string
 	}{
-		{"that it closes", true, state.EndClosed, "open"}, // its outcome comes next
+		{"that it closes", true, state.EndClosed, "open"}, // the outcome of the request comes next
 		{"that another closes", false, state.EndClosed, "ending"},
 		{"that expires while it closes", true, state.EndExpired, "ending"},
 		{"that an operator ends", false, state.EndOperator, "ending"},
@@ -205,7 +206,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		expect.That(t, other.out.IsOpen(), "another session: want other.out.IsOpen()")
 		expect.That(t, !other.pulse.retired.Load(),
 			"another session: want !other.pulse.retired.Load()")
-		s.SessionEnded(&state.Ending{Session: session.Session{ID: 99}}) // has no connection here
+		s.SessionEnded(&state.Ending{Session: session.Session{ID: 99}}) // this session has no connection here
 	}
 	var told []string
 	s, c := quiet(t, options.Options{Ended: func(id int64, events []tree.Event) {
@@ -213,7 +214,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 	}})
 	c.out.Hush()
 	s.sessions[7] = c
-	for _, id := range []int64{7, 99} { // the second is not here
+	for _, id := range []int64{7, 99} { // session 99 has no connection here
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: id}, Events: make([]tree.Event, 2)})
 	}
 	expect.Equal(t, strings.Join(told, ", "), "7 2, 99 2", "ends that were told")
@@ -290,7 +291,8 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 		"a refusal for one that ends: s.counts.refused.Load()")
 }
 
-// A server that leads no more may ask while it already follows another leader.
+// A server that stops leading may take the list while it already follows another leader. Each connection is
+// reported once.
 func TestHeardTellsTwoWhoAskAtOnce(t *testing.T) {
 	var h heardList
 	var conns [4]Conn

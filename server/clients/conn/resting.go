@@ -12,9 +12,9 @@ import (
 )
 
 // A connection whose client only pings rests, if the system allows it. Of many thousands of connections most
-// rest most of the time. A resting connection has no goroutine, except before its first ping: most new
-// clients send a request at once, and until then a goroutine with the smallest stack costs less than adding
-// the connection to a poller. A goroutine that has handled a request keeps its larger stack, so a new
+// rest most of the time. A resting connection has no goroutine. Before its first ping a connection has one,
+// because most new clients send a request at once, and a goroutine with the smallest stack costs less than
+// adding the connection to a poller. A goroutine that has handled a request keeps its larger stack, so a new
 // goroutine serves the client's next request.
 
 // pingSize is the length of a ping with its prefix.

@@ -91,7 +91,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		unfinished bool
 		begun      time.Duration // how long ago the frame began; 0: just now
 		ending     bool
-		want       time.Duration // from now; 0: the deadline stays, -1: the deadline is removed
+		want       time.Duration // from now on; 0: the deadline stays, -1: the deadline is removed
 	}{
 		{name: "between frames"},
 		{name: "behind a frame", unfinished: true, want: -1},
@@ -107,7 +107,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		{name: "in a frame, at the end", bytes: part, ending: true},
 	} {
 		s, c := quiet(t, options.Options{})
-		s.start = s.start.Add(-time.Hour) // it has run for an hour
+		s.start = s.start.Add(-time.Hour) // the server has run for an hour
 		nc := &deadlines{}
 		c.out.NC, c.timeout = nc, 10*time.Second
 		c.reader.in.Put(x.bytes)
@@ -143,8 +143,8 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 	}
 }
 
-// Bytes from a client show that it is alive. The server tells the leader once, and never for a read-only
-// session.
+// Bytes from a client show that it is alive. The server reports that to the leader once, and never for a
+// read-only session.
 func TestBytesShowThatAClientIsAlive(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	c.received(10)

@@ -11,7 +11,7 @@ import (
 
 const (
 	linesPerSecond = 10               // how many lines with one message may be logged in a second
-	linesApart     = 10 * time.Second // time between two lines with the same message, address and reason
+	linesApart     = 10 * time.Second // shortest time between lines of one message, address and reason
 	keptLines      = 1000             // how many combinations of message, address and reason Log remembers
 )
 
@@ -30,7 +30,7 @@ type Log struct {
 type lineKind struct{ msg, addr, reason string }
 
 type lineCount struct {
-	end     time.Duration // when the period ends of which written counts the lines
+	end     time.Duration // end of the present period; written counts the lines in it
 	written int
 	more    int // dropped lines since the last line
 }

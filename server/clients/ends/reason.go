@@ -14,7 +14,7 @@ type Reason uint8
 const (
 	None      Reason = iota // the connection has not ended
 	Else                    // the reason is recorded elsewhere
-	Client                  // the client closed it, or the network did
+	Client                  // the client or the network closed the connection
 	Session                 // the client closed its session
 	Word                    // its four-letter word or HTTP request was answered
 	Gone                    // the session has ended, or never existed

@@ -31,8 +31,8 @@ type Replica interface {
 type Entrance struct {
 	replica  atomic.Pointer[Replica] // the state that clients read; nil: no state yet
 	used     atomic.Bool             // Use has set replica
-	serving  atomic.Bool             // whether the replica says that clients may be served
-	readOnly atomic.Bool             // whether it says that clients may read; never true together with serving
+	serving  atomic.Bool             // the replica lets clients be served
+	readOnly atomic.Bool             // the replica lets clients only read; serving is then false
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when the result of Open may have changed; nil: no caller waits
@@ -93,7 +93,7 @@ func (e *Entrance) Wait(ctx context.Context, stops <-chan struct{}) error {
 	}
 }
 
-// news wakes all who wait, because the result of Open may have changed.
+// news wakes all waiting callers, because the result of Open may have changed.
 func (e *Entrance) news() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

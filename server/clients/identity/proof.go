@@ -24,7 +24,7 @@ type Proof struct {
 // maxTries bounds the authentications on one connection.
 const maxTries = 100
 
-// Try counts an authentication. It reports whether the connection may have so many.
+// Try counts an authentication. It reports whether the connection may have that many.
 func (p *Proof) Try() bool {
 	p.tries++
 	return p.tries <= maxTries
@@ -52,7 +52,7 @@ const saslEmpty = 3
 var (
 	// ErrNoSASL means that the server has no SASL and gives no further empty answer.
 	ErrNoSASL = errors.New("the server has no SASL")
-	errNoRoom = errors.New("the identity is empty, or the connection has too many")
+	errNoRoom = errors.New("the identity is empty, or the connection has too many identities")
 )
 
 // Signed names the user of a complete negotiation.

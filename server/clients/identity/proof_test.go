@@ -18,7 +18,7 @@ func TestWhatCredentialsProve(t *testing.T) {
 		credentials []byte
 		names       []string
 		want        bool
-		ids         int // beside the address
+		ids         int // number of identities, without the address
 	}{
 		{"ip", []byte("10.0.0.1"), nil, true, 0},
 		{"digest", []byte("a:b"), nil, true, 1},

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// part is an attribute of a subject; joined says that it stands in the set of the one before.
+// part is an attribute of a subject. If joined is true, it belongs to the same set as the part before it.
 type part struct {
 	oid    string
 	tag    int
@@ -18,7 +18,7 @@ type part struct {
 	joined bool
 }
 
-// oids are types of attributes, with a keyword and without.
+// oids are types of attributes; some have a keyword.
 var oids = map[string]asn1.ObjectIdentifier{
 	"CN": {2, 5, 4, 3}, "C": {2, 5, 4, 6}, "L": {2, 5, 4, 7}, "ST": {2, 5, 4, 8}, "STREET": {2, 5, 4, 9},
 	"O": {2, 5, 4, 10}, "OU": {2, 5, 4, 11}, "UID": {0, 9, 2342, 19200300, 100, 1, 1},
@@ -42,7 +42,7 @@ func subject(t testing.TB, parts ...part) []byte {
 	return must.Get(asn1.Marshal(sets))(t)
 }
 
-// Java gives the same texts, except for bytes that are not UTF-8; TestSubjectsAreJavas compares them.
+// Java gives the same texts, as TestSubjectsAreJavas checks, except for bytes that are not UTF-8.
 var subjects = []struct {
 	want  string
 	parts []part
@@ -81,7 +81,7 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// Java writes U+FFFD for each of these strings. Our texts differ from each other.
+// Java writes U+FFFD for each of these strings. The texts here differ from each other.
 func TestSubjectInAnotherEncoding(t *testing.T) {
 	for value, want := range map[string]string{"\xe9": "CN=#1401e9", "\xe8": "CN=#1401e8"} {
 		expect.Equal(t, must.Get(Subject(subject(t, part{"CN", 20, value, false})))(t), want)
@@ -114,7 +114,7 @@ func madeUp(t testing.TB, r *rand.Rand) []byte {
 	return subject(t, parts...)
 }
 
-// Two subjects that differ in more than the kind of a string have different texts.
+// Two subjects have different texts, unless they differ only in the kinds of their strings.
 func TestSubjectsDoNotCollide(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]string{}
@@ -128,7 +128,7 @@ func TestSubjectsDoNotCollide(t *testing.T) {
 	}
 }
 
-// plainStrings returns the subject with one kind for all strings that have a text.
+// plainStrings returns the subject with the same kind for all strings that are written as text.
 func plainStrings(t testing.TB, der []byte) []byte {
 	var sets []attributeSET
 	must.Get(asn1.Unmarshal(der, &sets))(t)

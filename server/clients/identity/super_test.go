@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// A value that is missing, in the options or in a client's proof, matches nothing.
+// A value that is missing in the options or in a client's proof matches nothing.
 func TestSuperUser(t *testing.T) {
 	digest := func(credentials string) string { return acl.DigestID(credentials).ID }
 	for name, x := range map[string]struct {

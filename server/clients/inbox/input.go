@@ -38,7 +38,7 @@ var ErrFrame = errors.New("impossible frame length")
 var ErrLong = errors.New("long setWatches")
 
 // Input holds the bytes that a connection has received and not yet handled: buf[r:w]. Frames point into buf
-// and are valid until handled or the next fill.
+// and are valid until they are handled or until the next fill.
 type Input struct {
 	buf  []byte
 	r, w int

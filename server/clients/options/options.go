@@ -137,7 +137,7 @@ func (o *Options) validate() error {
 		return fmt.Errorf("maximum session timeout %v is shorter than the minimum %v", o.MaxSessionTimeout,
 			o.MinSessionTimeout)
 	case o.MaxSessionTimeout.Milliseconds() > 1<<31-1:
-		return fmt.Errorf("maximum session timeout %v does not fit the protocol", o.MaxSessionTimeout)
+		return fmt.Errorf("maximum session timeout %v is too long for the protocol", o.MaxSessionTimeout)
 	case o.MaxFrame < 128 || o.MaxFrame > inbox.MaxWatchFrame:
 		return fmt.Errorf("frame limit %d is not in 128..%d", o.MaxFrame, inbox.MaxWatchFrame)
 	}

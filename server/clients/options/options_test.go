@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What an operator does not set has its default, and what an operator sets stays.
+// An option that the operator does not set has its default. An option that the operator sets stays.
 func TestDefaultsOfOptions(t *testing.T) {
 	quarter := int(machine.UsableMemory() / 4)
 	if quarter == 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// holdStep is how many bytes an outbox grows before it reports to the memory, because many events are short.
+// An outbox reports its size to Memory only in steps of holdStep bytes, because many events are short.
 const holdStep = 16 << 10
 
 // Grown calls Hold after frames were appended.

@@ -161,7 +161,7 @@ const (
 
 	writeStep = budget.Grace / 4 // limit for a piece in clear text, which may be written in part
 
-	unreadStep = time.Second // a client that reads after this time is alive
+	unreadStep = time.Second // a client that reads again after this time counts as alive
 )
 
 // writeAll writes the rest of unsent, and waits for the client as long as the client reads. While the server

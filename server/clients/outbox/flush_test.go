@@ -22,9 +22,9 @@ type sink struct {
 	got     []byte
 	sizes   []int // sizes of the writes
 	closed  int
-	halves  int // closed for writing
+	halves  int // how often the writing side was closed
 	cannot  error
-	reading []time.Time // deadlines
+	reading []time.Time // read deadlines that were set
 }
 
 func (s *sink) Write(b []byte) (int, error) {

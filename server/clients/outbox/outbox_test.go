@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Appended replies are written in order and once, a long reply in its gap.
+// Replies are written in order and exactly once, and a long reply is written in its gap.
 func TestOutboxKeepsItsOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -46,7 +46,7 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 				f := frame()
 				if k < 7 {
 					o.Append(f)
-				} else { // events, the middle of what all hear of
+				} else { // events: the middle part of a buffer that several outboxes share
 					all := slices.Concat(frame(), f, frame())
 					at := bytes.Index(all, f)
 					if o.Tell(all, at, at+len(f), 1, nil) {
@@ -84,7 +84,8 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// An outbox that many events fill takes little more memory than they do: no buffer grows by copying.
+// An outbox with very many events takes little more memory than the events, because no buffer grows by
+// copying.
 func TestLongOutboxIsNotCopied(t *testing.T) {
 	var o Outbox
 	frame := make([]byte, 900)
@@ -101,8 +102,9 @@ func TestLongOutboxIsNotCopied(t *testing.T) {
 	expect.Equal(t, first, &o.full[0].b[0], "the first buffer has moved")
 }
 
-// However many outboxes an event fills, a reply waits for one run of them, and they wait for one run of
-// replies. That includes the reply to the client that made the change, whether or not it watches.
+// However many outboxes an event fills, a reply waits for one run of them at most. They wait for one run of
+// replies at most. This also holds for the reply to the client that made the change, whether or not that
+// client watches.
 func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 	var f Flushers
 	f.cond.L = &f.mu
@@ -114,7 +116,7 @@ func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 		others[i] = new(Outbox)
 	}
 	f.Told(watchers)
-	f.touch(watchers[len(watchers)-1]) // has made the change
+	f.touch(watchers[len(watchers)-1]) // this client has made the change
 	f.Kick()
 	var replies, events []*Outbox
 	for i := range others {
@@ -140,14 +142,14 @@ func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 	must.That(t, slices.Equal(events, watchers), "the events come in another order")
 }
 
-// A client that takes nothing for stuckTime while its bounds are exceeded is closed, and no other.
+// A client is closed only if it reads nothing for stuckTime while its outbox exceeds a bound.
 func TestOutboxAcceptsUpToItsBounds(t *testing.T) {
 	const due, fresh = stuckTime, stuckTime - time.Minute
 	for _, x := range []struct {
 		name          string
 		bytes, frames int
 		state         state
-		stuck         time.Duration // since when; 0: unknown
+		stuck         time.Duration // how long the outbox has been stuck; 0: unknown
 		want          bool
 	}{
 		{"empty", 0, 0, open, 0, true},
@@ -178,13 +180,13 @@ func TestOutboxAcceptsUpToItsBounds(t *testing.T) {
 	}
 }
 
-// Events go beside short replies in one piece, and long ones are not copied.
+// Short events are copied and leave together with short replies. Long events are not copied.
 func TestEventsInAnOutbox(t *testing.T) {
 	long := make([]byte, 2*quickSize)
 	for _, x := range []struct {
 		name     string
 		has      int // bytes of replies
-		room     int // for more
+		room     int // capacity for further bytes
 		all      []byte
 		from, to int
 		counted  bool
@@ -212,7 +214,7 @@ func TestEventsInAnOutbox(t *testing.T) {
 			expect.Equal(t, o.Tell(x.all, x.from, x.to, 1, l), x.shared, "shared")
 			expect.Equal(t, o.Size(), x.has+x.to-x.from, "bytes")
 			expect.Equal(t, o.lent > 0, x.counted, "counted as a loan")
-			l.Put() // as the portion is over
+			l.Put() // the portion ends
 			writes := 0
 			for ; !o.empty(); writes++ {
 				p, _ := o.take()
@@ -222,7 +224,7 @@ func TestEventsInAnOutbox(t *testing.T) {
 			expect.Equal(t, o.lent+s.Memory.Used()+int(c.account.Buffers()), 0, "bytes that are lent")
 		})
 	}
-	var o Outbox // a reply behind an event that waits alone
+	var o Outbox // a reply that follows a single waiting event
 	o.Tell(long[:50], 0, 50, 1, nil)
 	o.Append([]byte("reply"))
 	p, frames := o.take()
@@ -253,7 +255,7 @@ func TestEndsOfAnOutbox(t *testing.T) {
 	expect.Equal(t, o.why, ends.Moved)
 }
 
-// A reply that is an error has no record, except where the protocol says so, and is counted as a frame.
+// A reply with an error has no record, except where the protocol demands one. Each reply counts as a frame.
 func TestRepliesOfAnOutbox(t *testing.T) {
 	for _, x := range []struct {
 		code  jute.ErrCode
@@ -281,7 +283,7 @@ func TestRepliesOfAnOutbox(t *testing.T) {
 	}
 }
 
-// Buffers of a usual length are kept for the next time, long ones are not.
+// An outbox keeps buffers of the usual length for reuse, but not long ones.
 func TestBuffersOfAnOutboxAreKept(t *testing.T) {
 	var o Outbox
 	usual, other := make([]byte, 5, KeepSize), make([]byte, 5, KeepSize)
@@ -302,7 +304,7 @@ func TestBuffersOfAnOutboxAreKept(t *testing.T) {
 	expect.That(t, o.buf == nil, "what is dead keeps a buffer: want o.buf == nil")
 	expect.That(t, o.spare == nil, "what is dead keeps a buffer: want o.spare == nil")
 
-	// A buffer of up to quickSize grows, a longer one ends.
+	// A buffer of up to quickSize grows. A longer buffer ends, and a new one begins.
 	for n, full := range map[int]int{quickSize: 0, quickSize + 1: 1} {
 		o = Outbox{queue: queue{buf: make([]byte, n)}}
 		o.room(KeepSize)
@@ -329,7 +331,7 @@ func TestBuffersOfAnOutboxAreKept(t *testing.T) {
 	expect.Equal(t, o.fullLen, 0, "what is written keeps a list of buffers: o.fullLen")
 }
 
-// The pending requests that may change how long answers are, counted.
+// The outbox counts the pending requests that may change the length of answers.
 func TestLongPendingRequestsAreCounted(t *testing.T) {
 	var o Outbox
 	for i := range 10 {
@@ -346,7 +348,8 @@ func TestLongPendingRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// A single reply is written at once, others by Flushers. Few events come before replies.
+// Kick writes a single reply itself and leaves other batches to the flushers. A few events come before the
+// replies.
 func TestBatchesOfOutboxes(t *testing.T) {
 	for n, lane := range map[int]int{1: 0, 2: 0, herd - 1: 0, herd: 1, herd + 1: 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -385,7 +388,7 @@ func TestBatchesOfOutboxes(t *testing.T) {
 	}
 }
 
-// The sizes of replies are counted without their prefix, also of one that was built behind a gap; events are no
+// The size of a reply counts without its prefix, also for a reply that fills a gap. Events do not count as
 // replies.
 func TestSizesOfRepliesAreCounted(t *testing.T) {
 	var o Outbox
@@ -428,7 +431,7 @@ func TestPendingRequestsAreAQueue(t *testing.T) {
 	expect.That(t, cap(o.pend) <= 8*int(in-out)+256, "room for %d, %d pending", cap(o.pend), in-out)
 }
 
-// A buffer for a long reply is used again for the next reply of its length.
+// A buffer for a long reply is reused for the next reply of its length.
 func TestBuffersOfLongRepliesAreUsedAgain(t *testing.T) {
 	_, c := quiet(t, 0, 0, 0)
 	again := func() bool { // the pool may forget a buffer at any time

@@ -73,7 +73,7 @@ func AppendRecord(t *tree.Tree, b []byte, session int64, ids []jute.ID, op jute.
 }
 
 // WatchOp decodes an addWatch, removeWatches or checkWatches. For addWatch it returns the watch to set. For
-// the other two it returns the path, and in which the kind of watches.
+// the other two it returns the path, and the kind of watches as its second result.
 func WatchOp(op jute.OpCode, body []byte) (w Watch, which int32, code jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	path, named := d.String()

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// A read pays for its path and its answer, and for the watch that it sets.
+// A read pays for its path, its answer, and the watch that it sets.
 func TestStepsOfARead(t *testing.T) {
 	ids := slices.Repeat([]jute.ID{{Scheme: "ip", ID: "127.0.0.1"}}, 6)
 	path := strings.Repeat("/name", 20)
@@ -24,7 +24,7 @@ func TestStepsOfARead(t *testing.T) {
 	expect.Equal(t, (&Watch{Path: path, Set: true}).Steps(ids, 0), read+watching)
 }
 
-// What a read sets a watch on, and when.
+// A read sets a watch of the right kind on its path, and only in the cases that the protocol names.
 func TestWatchesOfReads(t *testing.T) {
 	st, ids := state.New("test").Tree(), []jute.ID{{Scheme: "ip", ID: "127.0.0.1"}}
 	create := wire.Create("/few", nil, jute.WorldAnyone, 0)
@@ -67,7 +67,7 @@ func TestWatchesOfReads(t *testing.T) {
 	}
 }
 
-// What addWatch, removeWatches and checkWatches ask for.
+// WatchOp decodes addWatch, removeWatches and checkWatches, and refuses wrong ones.
 func TestRequestsAboutWatches(t *testing.T) {
 	const add, remove, check = jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches
 	about := func(path string, n int32) wire.Body { return wire.Body{}.Str(path).Int(n) }

@@ -14,7 +14,7 @@ type Watcher struct {
 
 	// The lock of the table guards the rest.
 	dropped bool  // the connection may not set watches any longer
-	hears   int32 // index plus 1 among the connections that hear of the present change; 0: none
+	hears   int32 // index plus 1 among the connections that get events of this portion; 0: none
 }
 
 // Address holds what the connections from one address share.

@@ -119,7 +119,7 @@ func (k keytab) open(t *ticket) (*ticketSecret, error) {
 		return secret, decode(plain, secret, tagTicketSecret)
 	}
 	return nil, fmt.Errorf(
-		"the keytab's key of version %d does not decrypt it; the KDC has another key: export it "+
+		"the keytab's key of version %d does not decrypt it: the KDC has another key, so export it "+
 			"again", t.Secret.KVNO)
 }
 

@@ -49,7 +49,7 @@ func marshalKeytab(k keytab) []byte {
 	return file
 }
 
-// newService starts a service with a keytab of its own; file is where it is.
+// newService starts a service with a keytab of its own, and returns the path of the keytab.
 func newService(t testing.TB, names Names, k keytab) (s *Service, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "keytab")
@@ -59,17 +59,17 @@ func newService(t testing.TB, names Names, k keytab) (s *Service, file string) {
 	return s, file
 }
 
-// testClient is a client together with its KDC: everything that it says can be
-// changed before it is encrypted.
+// testClient is a client together with its KDC. A test can change each part of its messages before they are
+// encrypted.
 type testClient struct {
-	serverKey, key sessionKey // of the server, of the ticket
+	serverKey, key sessionKey // the server's key, and the ticket's session key
 	req            apReq
 	ticket         ticket
 	secret         ticketSecret
 	auth           authenticator
 	mutual         bool
 
-	context context // as the client sees it
+	context context // the client's state of the exchange
 }
 
 func rawString(s string) asn1.RawValue {
@@ -92,7 +92,7 @@ func rawName(p Principal) name {
 	return n
 }
 
-// realm2 is a realm where its tag is 2.
+// realm2 returns a realm with the tag 2.
 func realm2(s string) asn1.RawValue {
 	raw := rawRealm(s)
 	raw.Tag = 2
@@ -137,7 +137,7 @@ func sure[T any](v T, err error) T {
 	return v
 }
 
-// hello is the client's first token.
+// hello returns the client's first token.
 func (c *testClient) hello() []byte {
 	version := c.ticket.Secret.KVNO
 	c.ticket.Secret = sure(c.serverKey.seal(sure(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))),
@@ -148,7 +148,7 @@ func (c *testClient) hello() []byte {
 	c.req.Authenticator = sure(c.key.seal(sure(asn1.MarshalWithParams(c.auth, application(tagAuthenticator))),
 		usageAuthenticator))
 	token := sure(frame(sure(asn1.MarshalWithParams(c.req, application(tagAPReq)))))
-	// The frame is an answer's.
+	// frame() marks the token as an answer; mark it as a request.
 	at := bytes.Index(token, append(bytes.Clone(oid), tokenAPRep...)) + len(oid)
 	copy(token[at:], tokenAPReq)
 	c.context = context{key: c.key, sequence: c.auth.Sequence}
@@ -175,7 +175,7 @@ func (c *testClient) readAnswer(t *testing.T, answer []byte) {
 	c.context.key, c.context.subkeyFlag = secret.Key, wrapAcceptorSubkey
 }
 
-// choice is the client's last token.
+// choice returns the client's last token.
 func (c *testClient) choice(text string) []byte {
 	return mirror(c.context.key, c.context.subkeyFlag, text)
 }
@@ -206,7 +206,7 @@ func (c *testClient) readOffer(t *testing.T, token []byte) {
 	expect.List(t, text, []byte{1, 0, 0, 0}, "it offers")
 }
 
-// signIn runs a whole exchange, and returns who the client is.
+// signIn runs a whole exchange, and returns the client's user.
 func (c *testClient) signIn(t *testing.T, s *Service) (string, error) {
 	t.Helper()
 	e := s.begin(rand.Reader)

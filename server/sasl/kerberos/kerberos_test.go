@@ -132,7 +132,8 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 	}
 }
 
-// What comes behind the ticket is checked too, and a failed exchange is over.
+// The tokens after the ticket are checked too. An exchange that has succeeded or failed accepts no further
+// token.
 func TestTheRestOfAnExchange(t *testing.T) {
 	key := newKey(20)
 	s, _ := newService(t, Names{}, keytab{{server, 4, key}})
@@ -209,11 +210,11 @@ func TestReplay(t *testing.T) {
 		expect.Is(t, expect.Err(s.begin(rand.Reader).Answer(first, now.Add(at))), errReplay,
 			"the same token after %s", at)
 	}
-	// The same moment of the same client is another authenticator.
+	// A new authenticator of the same client with the same time is accepted.
 	expect.OK(t, expect.Err(s.begin(rand.Reader).Answer(client.hello(), now)))
 
-	// To another server, or to this one with its memory lost, a recorded client
-	// gets no further than to the server's key.
+	// Another server, or this server after a restart, accepts a recorded first token. But the attacker cannot
+	// read the server's new key, and so cannot continue.
 	other, _ := newService(t, Names{}, keytab{{server, 4, key}})
 	client = newClient(key, 4, true)
 	hello := client.hello()
@@ -293,7 +294,7 @@ func TestRecordedClients(t *testing.T) {
 	}
 }
 
-// Each of the answers a client gets is another: keys and numbers are not reused.
+// All answers to clients differ, because keys and sequence numbers are not reused.
 func TestAnswersDiffer(t *testing.T) {
 	key := newKey(17)
 	s, _ := newService(t, Names{}, keytab{{server, 4, key}})

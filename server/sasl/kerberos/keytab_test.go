@@ -109,11 +109,11 @@ func TestKeytabIsReadAgain(t *testing.T) {
 	replace := func(b []byte) {
 		t.Helper()
 		must.OK(t, os.WriteFile(file, b, 0o600))
-		// A file system may keep only seconds.
+		// A file system may store times only in whole seconds.
 		must.OK(t, os.Chtimes(file, at, at.Add(time.Second)))
 	}
 	expect.Fails(t, try(after, 2), "a ticket with a key that is not there yet")
-	// As kadmin leaves it: the old key stays, for tickets that are out.
+	// kadmin keeps the old key in the file, for tickets that clients already have.
 	whole := marshalKeytab(keytab{{server, 1, before}, {server, 2, after}})
 	replace(whole[:20])
 	at = at.Add(lookAgain)
@@ -122,12 +122,12 @@ func TestKeytabIsReadAgain(t *testing.T) {
 		expect.Has(t, log.String(), "cannot be used", "while half a file is there: log")
 	}
 	at = at.Add(time.Millisecond)
-	replace(whole) // seen at once by who needs it
+	replace(whole) // a ticket with the new key makes the server read the file at once
 	for version, key := range []sessionKey{before, after} {
 		expect.OK(t, try(key, int64(version)+1), "version %d", version+1)
 	}
 	expect.Has(t, log.String(), "keytab read again", "log %s", &log)
-	// A file that is open to every user for a moment, while it is put in place.
+	// While the file is replaced, every user can read it for a moment.
 	third := newKey(18)
 	must.OK(t, os.Chmod(file, 0o604))
 	at = at.Add(time.Second)
@@ -155,7 +155,7 @@ func TestIdentities(t *testing.T) {
 		{"app/host@ZK.TEST", "", true, false, "app@ZK.TEST"},
 		{"app/host@ZK.TEST", "", false, true, "app/host"},
 		{"app/host@ZK.TEST", "", true, true, "app"},
-		// Whom no rule means keeps the whole name, whatever must be removed.
+		// A principal that no rule matches keeps its whole name, even if the host or the realm must be removed.
 		{"bob@ELSEWHERE", "", true, true, "bob@ELSEWHERE"},
 		{"app/host@ELSEWHERE", rules[:strings.Index(rules, "\n")], true, true, "app/host@ELSEWHERE"},
 		{"bob@OTHER", rules, false, true, "bob"},
@@ -165,7 +165,7 @@ func TestIdentities(t *testing.T) {
 		{"app/banana@ZK.TEST", rules, true, true, "bAnAnA"},
 		{"xyz@ZK.TEST", rules, true, true, "zy$"},
 		{"bob@ZK.TEST", rules, true, true, "bob"},
-		// A rule that leaves a name with a realm in it does not count.
+		// A rule whose result contains a realm is not used.
 		{"bob@ZK.TEST", "RULE:[1:$1@$0] DEFAULT", true, true, "bob@ZK.TEST"},
 		{"bob@ZK.TEST", "RULE:[1:]", true, true, ""},
 		{"a/b/c@ZK.TEST", "", true, true, ""},
@@ -207,7 +207,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// FuzzToken: no token without the hand of a KDC in it admits a client, and no token brings the server down.
+// FuzzToken: a token that no KDC has made admits no client, and no token makes the server panic.
 func FuzzToken(f *testing.F) {
 	b, clients := recorded(f)
 	for _, c := range clients {
@@ -234,8 +234,8 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzInside decodes what only a KDC or a client with a ticket can send, and
-// the last token of such a client.
+// FuzzInside decodes data that only a KDC or a client with a ticket can encrypt, and the last token of such a
+// client.
 func FuzzInside(f *testing.F) {
 	c := newClient(newKey(18), 1, true)
 	f.Add(sure(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))))
@@ -275,7 +275,7 @@ func FuzzKeytab(f *testing.F) {
 	})
 }
 
-// FuzzRules: whatever an operator writes is refused or can be applied.
+// FuzzRules: any text of an operator is refused, or its rules can be applied.
 func FuzzRules(f *testing.F) {
 	f.Add("RULE:[2:$1%$2](svc%.*)s/%.*/-all/g DEFAULT", "app", "host")
 	f.Add(`RULE:[1:$1]s/(a)/\$$1/`, "banana", "")

@@ -1,5 +1,6 @@
-// Package act carries out what operators ask for on the page of a server: it checks who asks, plans an
-// action, says whom it hits, and takes care that it hits the contender that the operator saw.
+// Package act carries out what operators ask for on the page of a server. It checks the user, plans an
+// action, lists the clients that the action hits, and makes sure that it hits the contender that the operator
+// saw.
 package act
 
 import (
@@ -39,7 +40,7 @@ type Actor struct {
 	source    Source
 	look      *look.Looker
 	desk      *ask.Desk
-	authorize port.Super // checks the users that may act; nil: none may
+	authorize port.Super // checks the users that may act; nil: no user may act
 	log       *slog.Logger
 	token     string // the page's token, which a change must send
 }
@@ -64,7 +65,7 @@ type action struct {
 	Node    string `json:"node,omitempty"`    // node of a contender, relative to Path
 	Token   string `json:"token,omitempty"`   // token of the contender
 	Session string `json:"session,omitempty"` // session that must end
-	Reason  string `json:"reason,omitempty"`  // sent to the contender that is asked
+	Reason  string `json:"reason,omitempty"`  // sent to the contender that is asked for its lock
 	DryRun  bool   `json:"dryRun,omitempty"`
 }
 
@@ -89,7 +90,7 @@ func (x *Actor) Act(w http.ResponseWriter, r *http.Request) {
 	}
 	plan, known := plans[name]
 	if !known {
-		x.desk.Fail(w, ask.NotFound("there is no action %q; there are ask, break, end-session, "+
+		x.desk.Fail(w, ask.NotFound("there is no action %q; the actions are ask, break, end-session, "+
 			"hand-over and snapshot", ask.Shown(name)))
 		return
 	}
@@ -103,7 +104,7 @@ func (x *Actor) Act(w http.ResponseWriter, r *http.Request) {
 	d.DisallowUnknownFields()
 	err = d.Decode(&a)
 	if _, more := d.Token(); err == nil && more != io.EOF {
-		err = errors.New("something follows its JSON value")
+		err = errors.New("text follows its JSON value")
 	}
 	if err != nil {
 		x.desk.Fail(w, ask.BadRequest("the body does not fit this action: %v", err))
@@ -158,11 +159,11 @@ func (x *Actor) mayAct(w http.ResponseWriter, r *http.Request) (user string, err
 // that the operator saw.
 func (x *Actor) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.Entry, error) {
 	if !strings.HasPrefix(a.Path, "/") {
-		return nil, nil, ask.BadRequest("path wants the path of a lock")
+		return nil, nil, ask.BadRequest("path must be the path of a lock")
 	}
 	token, err := strconv.ParseInt(a.Token, 10, 64)
 	if err != nil {
-		return nil, nil, ask.BadRequest("token wants the token of the contender, a number")
+		return nil, nil, ask.BadRequest("token must be a number: the token of the contender")
 	}
 	q, _, err := x.look.At(ctx, a.Path)
 	if err != nil {
@@ -173,7 +174,8 @@ func (x *Actor) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.E
 	case c == nil || c.Token == 0:
 		return nil, nil, ask.NotFound("%s has no contender %q any more", ask.Shown(a.Path), ask.Shown(a.Node))
 	case c.Token != token:
-		return nil, nil, ask.Conflict("the token is old: %q has %d, not %d", ask.Shown(a.Node), c.Token, token)
+		return nil, nil, ask.Conflict("the token is old: %q has the token %d, not %d", ask.Shown(a.Node),
+			c.Token, token)
 	}
 	return &q, c, nil
 }
@@ -198,7 +200,7 @@ func (x *Actor) planBreak(ctx context.Context, a *action) (*step, error) {
 	s := &step{does: "remove " + ask.Shown(target)}
 	switch {
 	case q.Holds(c.Node):
-		s.hits = append(s.hits, x.hitOf(c, "loses the lock while it may still act: fence what it writes to"))
+		s.hits = append(s.hits, x.hitOf(c, "loses the lock but may go on working: check its token where it writes"))
 		next := freed(q, c.Node)
 		for _, w := range next[:min(len(next), 9)] {
 			s.hits = append(s.hits, x.hitOf(w, "gets the lock"))
@@ -226,7 +228,7 @@ func (x *Actor) planAsk(ctx context.Context, a *action) (*step, error) {
 		return nil, err
 	}
 	if _, asked := c.Asked(); asked {
-		return nil, ask.Conflict("it has been asked already")
+		return nil, ask.Conflict("this contender has been asked already")
 	}
 	if !c.Askable() {
 		return nil, ask.Conflict("the program that made this node (%s) cannot be asked", c.Maker)
@@ -242,8 +244,9 @@ func (x *Actor) planAsk(ctx context.Context, a *action) (*step, error) {
 	}, nil
 }
 
-// freed returns the waiters that get the lock when the node of a holder goes: one waiter, or several that may
-// hold the lock together. Some waiters only watch the node. It is unknown which one of them gets the lock.
+// freed returns the waiters that get the lock when the node of a holder is removed: one waiter, or several
+// that may hold the lock together. If some waiters only watch the node, it is unknown which one of them gets
+// the lock.
 func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {
 	for i := range q.Waiters {
 		w := &q.Waiters[i]
@@ -267,7 +270,7 @@ func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {
 func (x *Actor) planEnd(ctx context.Context, a *action) (*step, error) {
 	id, ok := ask.ParseSession(a.Session)
 	if !ok {
-		return nil, ask.BadRequest("session wants an id such as 0x100000ae0210023")
+		return nil, ask.BadRequest("session must be an id such as 0x100000ae0210023")
 	}
 	var s session.Session
 	nodes := 0

@@ -30,7 +30,7 @@ type lone struct {
 	out     state.Outcome
 	errs    map[jute.OpCode]error
 	before  func(jute.OpCode) // is called before a request is applied
-	answer  *state.Outcome    // of each multi, in place of its own
+	answer  *state.Outcome    // if not nil, the outcome of each multi
 	applied []jute.OpCode
 }
 
@@ -85,7 +85,7 @@ func (l *lone) Outcome(_, _ uint32, _ uint64, o *state.Outcome) {
 	l.out.Reply = bytes.Clone(o.Reply)
 }
 
-// client is a session of a lone Source.
+// client makes a session of a lone Source.
 func (l *lone) client() session.Session {
 	return l.apply(state.Request{Op: state.OpCreateSession, Body: (&state.SessionBody{Timeout: 1000}).Append(nil)}).Session
 }
@@ -111,8 +111,8 @@ func (*lone) Watchers(string, int) []int64 { return []int64{1} }
 
 func (l *lone) node(path string) (info tree.Info, ok bool) { return l.st.Tree().Get(path) }
 
-// An action fails with the first of its steps that fails: its session, the write, or the
-// end of the session; and the session is ended whatever becomes of the write.
+// An action begins a session, writes, and ends the session. It returns the error of the first of these steps
+// that fails. It ends the session even if the write fails.
 func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 	one, two, three := errors.New("one"), errors.New("two"), errors.New("three")
 	const begin, write, end = state.OpCreateSession, jute.OpMulti, state.OpExpire
@@ -140,11 +140,11 @@ func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 	}
 }
 
-// A refused change says why, and none counts as done.
+// A change that is refused returns an error that says why.
 func TestARefusedActionSaysWhy(t *testing.T) {
 	body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
 	for name, c := range map[string]struct {
-		token  int64 // beside that of the node
+		token  int64 // the difference to the token of the node
 		before func(l *lone, s session.Session)
 		answer *state.Outcome
 		status int
@@ -295,7 +295,7 @@ func TestOperatorsActionsOnOneServer(t *testing.T) {
 		dir   string
 		fails error
 		hand  string // the error of hand-over
-		snap  string // that of snapshot
+		snap  string // the error of snapshot
 	}{
 		"alone":    {status.Node{ID: 1, Leader: 1, Members: two[:1]}, "", nil, "runs alone", "in memory"},
 		"headless": {status.Node{ID: 1, Members: two}, "/d", nil, "no server leads", ""},

@@ -11,11 +11,11 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The dry run of a break names the clients that get the lock next, and a contender that only waits is no
-// holder.
+// The dry run of a break names the clients that get the lock next. It says that a holder loses the lock, and
+// that a waiter leaves.
 func TestClientsThatGetTheLockNext(t *testing.T) {
 	const policy = `{"zl":1,"layout":"rw1","policy":"%s"}`
-	// Each word is a contender with a session of its own; the first of them goes.
+	// Each word is a contender with a session of its own. The first contender is removed.
 	for _, c := range []struct{ kind, contenders, first, next string }{
 		{"sem", "leases/_c_U-lease-0000000000 leases/_c_U-lease-0000000001 locks/_c_U-lock-0000000002 " +
 			"locks/_c_U-lock-0000000003", "loses", "2"},
@@ -32,7 +32,7 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 		{"fair", "q-U-W-0000000000 q-U-W-0000000001", "leaves", ""},
 	} {
 		l := newLone()
-		who := map[string]string{} // session to place
+		who := map[string]string{} // by session: the number of its contender
 		setup := l.client()
 		switch c.kind {
 		case "sem":
@@ -75,8 +75,8 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 	}
 }
 
-// To break the hold of a writer with a policy takes its place in the queue away, for which others wait: its
-// client may hang, and keep its session.
+// A writer of a lock with a policy has a hold and a place in the queue, for which others wait. A break
+// removes both, because a client that hangs may keep its session.
 func TestBreakOfAWriterLetsTheNextOneIn(t *testing.T) {
 	const first, next = "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-W", "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d02-W"
 	for _, gone := range []bool{false, true} {
@@ -91,7 +91,7 @@ func TestBreakOfAWriterLetsTheNextOneIn(t *testing.T) {
 		plan := must.Get(v.planBreak(t.Context(), &action{Path: "/l", Node: "h-" + first,
 			Token: strconv.FormatInt(is.Czxid, 10)}))(t)
 		expect.Equal(t, plan.does, "remove /l/h-"+first+" and /l/q-"+first+"-0000000000")
-		if gone { // its client has given it back
+		if gone { // the client has given its hold back
 			l.delete(a, "/l/h-"+first)
 			l.delete(a, "/l/q-"+first+"-0000000000")
 			expect.Is(t, plan.do(t.Context()), errGone)

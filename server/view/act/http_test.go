@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// An action needs the token of the page and the super user's password, and says what it wants. A dry run
-// and a refusal change nothing.
+// An action needs the token of the page and the super user's password. A refusal says what is missing. A dry
+// run and a refusal change nothing.
 func TestWhoMayActOnWhat(t *testing.T) {
 	const node = "_c_0b4ae3a4-4fbd-8f4b-8d0f-4e5a7a0c1d01-lock-0000000000"
 	const json, login = "application/json", "digest super:1"
@@ -50,14 +50,14 @@ func TestWhoMayActOnWhat(t *testing.T) {
 		{on, "POST", "break", json, "digest super:2", good, on.Token(), 403, "not the super user's password"},
 		{off, "POST", "break", json, login, good, off.Token(), 403, "actions are off"},
 		{on, "POST", "break", json, login, `{"paht":"/l"}`, on.Token(), 400, "does not fit this action"},
-		{on, "POST", "break", json, login, good + good, on.Token(), 400, "something follows"},
-		{on, "POST", "break", json, login, good + "]", on.Token(), 400, "something follows"},
-		{on, "POST", "break", json, login, target("l", node, 1), on.Token(), 400, "path wants"},
-		{on, "POST", "ask", json, login, `{"path":"/l","token":"x"}`, on.Token(), 400, "token wants"},
+		{on, "POST", "break", json, login, good + good, on.Token(), 400, "text follows"},
+		{on, "POST", "break", json, login, good + "]", on.Token(), 400, "text follows"},
+		{on, "POST", "break", json, login, target("l", node, 1), on.Token(), 400, "path must be"},
+		{on, "POST", "ask", json, login, `{"path":"/l","token":"x"}`, on.Token(), 400, "token must be"},
 		{on, "POST", "break", json, login, target("/none", node, 1), on.Token(), 404, "there is no node /none"},
 		{on, "POST", "ask", json, login, target("/l", "other", 1), on.Token(), 404, "has no contender"},
 		{on, "POST", "break", json, login, target("/l", node, is.Czxid+1), on.Token(), 409, "the token is old"},
-		{on, "POST", "end-session", json, login, `{"session":"x"}`, on.Token(), 400, "session wants"},
+		{on, "POST", "end-session", json, login, `{"session":"x"}`, on.Token(), 400, "session must be"},
 		{on, "POST", "end-session", json, login, `{"session":"0x5"}`, on.Token(), 404, "there is no session 0x5"},
 		{on, "POST", "break", json, login, dry, on.Token(), 200, "loses the lock"},
 		{on, "POST", "break", json, login, dry + "\n", on.Token(), 200, "loses the lock"},

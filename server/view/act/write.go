@@ -40,15 +40,16 @@ var (
 	errChanged = port.Refuse(http.StatusConflict, "the node has changed: reload and try again")
 )
 
-// changeTries bounds how often change begins again.
+// changeTries is how many times the function change tries.
 const changeTries = 100
 
 // change runs an operation on the contender's node at target, if that is still the node with the contender's
 // token when the request is applied. A node's version cannot show this, because a node that was made again at
 // the same path has the same version. So change sends a multi, which also makes and removes a sequential node
-// in each directory above. The number of that node shows whether any node was made there since change looked
-// (the root cannot be replaced). If one was made, the whole multi fails, and change looks again. The queue of
-// a numbered node is not checked, because it may be busy: a directory never gives a number twice.
+// in each directory above the contender's node. The number of the sequential node shows whether any node was
+// made in the directory since change looked. If so, the whole multi fails, and change looks again. The root
+// is not checked, because it cannot be replaced. The directory of a numbered node is not checked either,
+// because new contenders may often come: a directory never gives a number twice.
 func change(ctx context.Context, on Source, s *session.Session, target string, c *recipe.Entry,
 	op []byte,
 ) error {
@@ -98,8 +99,8 @@ func change(ctx context.Context, on Source, s *session.Session, target string, c
 			return fmt.Errorf("refused with code %d; end the session of the contender instead", code)
 		}
 	}
-	return ask.Conflict("clients keep creating nodes above it, so nothing was done; end the session of the " +
-		"contender instead")
+	return ask.Conflict("clients keep creating nodes above this node, so nothing was done; end the session of " +
+		"the contender instead")
 }
 
 // failedOp returns which operation of a multi was refused, and its code.

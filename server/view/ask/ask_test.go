@@ -58,13 +58,13 @@ func (s *stuck) SetWriteDeadline(t time.Time) error { s.until = t; return nil }
 
 func (s *stuck) Write(b []byte) (int, error) {
 	if s.parts--; s.parts < 0 {
-		return 0, os.ErrDeadlineExceeded // at until
+		return 0, os.ErrDeadlineExceeded // the write deadline has passed
 	}
 	s.bytes += len(b)
 	return len(b), nil
 }
 
-// A client that does not read its answer soon gives its place away: it has some seconds, and one more for
+// A client that reads its answer too slowly loses it: the client has some seconds, and one more second for
 // each MiB that it has read.
 func TestSlowReadersLoseTheirAnswers(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 4<<20)
@@ -84,7 +84,7 @@ func TestSlowReadersLoseTheirAnswers(t *testing.T) {
 func TestARefusalIsNotZipped(t *testing.T) {
 	d, w, r := new(Desk), httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("Accept-Encoding", "gzip")
-	must.OK(t, d.outgoing.Send("10.0.0.1:1", 128<<20, func() error { // all that may be under way
+	must.OK(t, d.outgoing.Send("10.0.0.1:1", 128<<20, func() error { // as many bytes as may be under way
 		d.SendBytes(w, r, "text/plain", bytes.Repeat([]byte("x"), 2<<10))
 		return nil
 	}))
@@ -107,7 +107,7 @@ func (u *unread) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A client that does not read its answer has given its turn away to the next.
+// A client that does not read its answer does not keep its turn: the next request is answered.
 func TestSlowReadersHoldNoTurn(t *testing.T) {
 	d := &Desk{costly: make(chan struct{}, 1)}
 	ask := func(w http.ResponseWriter) {
@@ -166,7 +166,8 @@ func TestTextsOfAnswers(t *testing.T) {
 	}
 }
 
-// A desk answers those who may ask what they ask for, and says what is wrong with the other questions.
+// A desk answers valid requests of users with the right to ask. The other requests get an error that says
+// what is wrong.
 func TestAnswersOfADesk(t *testing.T) {
 	serving := true
 	d := New(func(user, password string) bool { return user+password == "super1" }, false,
@@ -237,7 +238,7 @@ func TestAnswersOfADesk(t *testing.T) {
 	expect.That(t, all && no == nil, "a server that shows all names hides some: %v", no)
 }
 
-// Each parameter is read, or the first that is wrong is told.
+// All parameters are read, or the error names the first wrong parameter.
 func TestParameters(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "7 0s false  <nil>", "n=3&age=5m&flag=1&prefix=/a": "3 5m0s true /a <nil>",

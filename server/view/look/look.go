@@ -101,7 +101,7 @@ func (s *Scan) Seen(all bool) (list []recipe.Queue, graph func() *recipe.Graph, 
 
 // scans keeps the newest scan for a while.
 type scans struct {
-	mu     sync.Mutex // held during a scan: others wait for its result
+	mu     sync.Mutex // held during a scan: other requests wait for its result
 	newest *Scan
 	drop   *time.Timer
 }

@@ -33,7 +33,7 @@ func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
 	new(scans).forget()
 }
 
-// The newest scan is forgotten some time after it was made, however many came before it.
+// The newest scan is dropped some time after it was made, however many scans came before it.
 func TestEachScanIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := New(&looked{st: state.New("c")}, false)
@@ -54,7 +54,7 @@ func TestEachScanIsForgotten(t *testing.T) {
 	})
 }
 
-// looked is a source whose state is looked at, and nothing else.
+// looked is a source that has only a state.
 type looked struct {
 	st    *state.State
 	times int
@@ -78,7 +78,8 @@ func (l *looked) Watching(int64, string) (watching, known bool) { return false, 
 
 func (l *looked) Watchers(string, int) []int64 { return nil }
 
-// A scan that took long serves on for a while after a change, so that scans cost a small share of the time.
+// A scan that took long is still used for a while after a change, so that scans cost only a small share of
+// the time.
 func TestACostlyScanServesForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looked{st: state.New("c"), after: func() { time.Sleep(time.Second) }}
@@ -93,7 +94,7 @@ func TestACostlyScanServesForLonger(t *testing.T) {
 	})
 }
 
-// A scan reads the state in pieces. After a change between two pieces the next request has another scan.
+// A scan reads the state in pieces. After a change between two pieces, the next request makes a new scan.
 func TestAChangeDuringAScanMakesItOld(t *testing.T) {
 	l := &looked{st: state.New("c")}
 	for zxid := range int64(10_000) {
@@ -111,7 +112,7 @@ func TestAChangeDuringAScanMakesItOld(t *testing.T) {
 	}
 	look := func() *Scan {
 		s := must.Get(v.Locks(t.Context()))(t)
-		s.Took = 0 // what it cost does not keep it
+		s.Took = 0 // so that the cost of the scan does not keep it in use
 		return s
 	}
 	first := look()
@@ -138,7 +139,7 @@ func TestSessionsAreLookedUpInPieces(t *testing.T) {
 	}
 }
 
-// A cycle is suspected only while all its nodes exist; those that are left keep their order.
+// A cycle is suspected only if all its nodes exist. The remaining cycles keep their order.
 func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 	edge := func(from, to int, node string) recipe.Edge {
 		return recipe.Edge{From: from, To: to, Cycle: true, FromNode: node, ToNode: "/zookeeper"}
@@ -167,11 +168,11 @@ func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 		expect.Equal(t, g.Cycles[0].Parties[0], 2, "parties")
 	}
 	g.Edges = g.Edges[2:]
-	g.Edges[1].ToToken = 5 // another node of that name
+	g.Edges[1].ToToken = 5 // now the node has been created again
 	expect.Equal(t, len(v.Confirmed(&g).Cycles), 0)
 }
 
-// Only so many nodes are looked up while the state cannot change. The cycles of the others stay suspected.
+// Only a limited number of nodes is looked up under the state lock. Cycles with further nodes stay suspected.
 func TestNotAllNodesOfCyclesAreLookedUp(t *testing.T) {
 	var g recipe.Graph
 	const cycles = 2000
@@ -184,7 +185,7 @@ func TestNotAllNodesOfCyclesAreLookedUp(t *testing.T) {
 	expect.That(t, left > cycles/2 && left < cycles, "%d of %d cycles are left", left, cycles)
 }
 
-// A scan tells who may not see all names only of the locks that every client may list.
+// A reader that may not see all names sees only the locks that every client may list.
 func TestLocksThatNotEveryClientMayList(t *testing.T) {
 	l := &looked{st: state.New("c")}
 	owner := []jute.ACL{{Perms: jute.PermAll, ID: acl.DigestID("ci:secret")}}
@@ -224,7 +225,7 @@ func TestLocksThatNotEveryClientMayList(t *testing.T) {
 	expect.Has(t, fmt.Sprint(err), "there is no node /none")
 }
 
-// There is no scan of a state that is not there, and none that takes too long.
+// A look fails if there is no state, or if it takes too long.
 func TestLooksThatFail(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

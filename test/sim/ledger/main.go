@@ -36,7 +36,7 @@ type commit struct {
 	Longest           struct{ Session, Server, Watch float64 } // hours
 }
 
-// profiles are the kinds of runs that the ledger has, with what the page says of each.
+// profiles are the kinds of runs that the ledger has, with the text of the page about each kind.
 var profiles = []struct{ name, about string }{
 	{"", "Busy minutes: each seed is some six minutes with all clients at work and a fault every few seconds."},
 	{"long", "Long days: each seed is six to 24 hours with clients that rest for minutes, groups of faults " +
@@ -71,7 +71,7 @@ func write() error {
 	return os.WriteFile(page, []byte(before+begin+made+end+after), 0o644)
 }
 
-// table has a part for each profile.
+// table returns the table, with a part for each profile.
 func table(lines []byte) (string, error) {
 	states := map[string]int{}
 	var b strings.Builder
@@ -88,8 +88,8 @@ func table(lines []byte) (string, error) {
 	return b.String(), nil
 }
 
-// part has a row for each commit, in the order of their first runs with a profile. It adds up the rare states
-// that they reached.
+// part returns the part of one profile. It has a row for each commit, in the order of the commits' first
+// runs. The rare states that these runs reached are added to states.
 func part(lines []byte, profile string, states map[string]int) (string, error) {
 	var list []*commit
 	kinds := map[string]int{}

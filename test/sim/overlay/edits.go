@@ -3,12 +3,12 @@ package main
 // edit replaces one place of a file.
 type edit struct{ old, new string }
 
-// behind adds text to a place.
+// behind returns the edit that adds text after a place.
 func behind(place, text string) edit { return edit{place, place + text} }
 
 // edits are the changes of each file below GOROOT/src.
 var edits = map[string][]edit{
-	// One stream for all that is random in a bubble. The keys of hashes are equal in all processes.
+	// All that is random in a bubble comes from one stream. The keys of hashes are equal in all processes.
 	"runtime/rand.go": {
 		{"\tglobalRand.state.Init(*seed)\n", "\t*seed = [32]byte{1}\n\tglobalRand.state.Init(*seed)\n"},
 		{"\tmp.cheaprand = rand()\n", "\tmp.cheaprand = bootstrapRand()\n"},
@@ -42,7 +42,7 @@ var edits = map[string][]edit{
 
 	// This is newproc`},
 	},
-	// Goroutines of a bubble have a queue of their own, in which those of the runtime do not stand. Sysmon
+	// Goroutines of a bubble have a queue of their own, which does not hold goroutines of the runtime. Sysmon
 	// takes no processor away while a bubble runs.
 	"runtime/proc.go": {
 		{"func retake(now int64) uint32 {\n\tn := 0\n", `func retake(now int64) uint32 {
@@ -88,14 +88,16 @@ var edits = map[string][]edit{
 		{"\t\tmp.g0 = malg(16384 * sys.StackGuardMultiplier)\n",
 			"\t\tmp.g0 = simMalg(16384 * sys.StackGuardMultiplier)\n"},
 	},
-	// The caches of type switches grow by chance, and move what is allocated after them.
+	// The caches of type switches would grow at random moments, and so move later allocations. So they never
+	// grow.
 	"runtime/iface.go": {
 		{"\tif cheaprand()&1023 != 0 {\n\t\t// Only bother updating the cache ~1 in 1000 times.\n\t\treturn",
 			"\tif true {\n\t\treturn"},
 		{"\tif cheaprand()&1023 != 0 {\n\t\t// Only bother updating the cache ~1 in 1000 times.\n\t\t// This",
 			"\tif true {\n\t\t// This"},
 	},
-	// The scavenger runs when the clock says, and gives memory back that the next collection frees again.
+	// The scavenger gives memory back at moments that the real clock decides. It never runs in a process that
+	// makes one run and nothing else.
 	"runtime/mgcscavenge.go": {
 		behind("func (s *scavengerState) wake() {\n", "\tif simAlone {\n\t\treturn\n\t}\n"),
 	},
@@ -105,7 +107,7 @@ var edits = map[string][]edit{
 	"runtime/runtime2.go": {
 		{"\tw := mWeakPointer{m: new(atomic.Pointer[m])}\n", "\tw := mWeakPointer{m: simNewWeak()}\n"},
 		behind("\tbubble  *synctestBubble\n", "\n\tsimPrio, simEpoch uint32\n"),
-		// Time goes on while a goroutine that was made to wait holds a lock.
+		// Time goes on even while a goroutine that the run delays holds a lock.
 		behind("\twaitReasonSleep:                 true,\n", "\twaitReasonSyncMutexLock:         true,\n"+
 			"\twaitReasonSyncRWMutexRLock:      true,\n\twaitReasonSyncRWMutexLock:       true,\n"),
 	},
@@ -154,7 +156,7 @@ func simPoint()`},
 	for _, child := range order {
 `},
 	},
-	// The time for which a goroutine waits for a mutex is the bubble's.
+	// The bubble's clock measures how long a goroutine waits for a mutex.
 	"runtime/sema.go": {
 		{"func internal_sync_nanotime() int64 {\n", `func internal_sync_nanotime() int64 {
 	if b := getg().bubble; b != nil {

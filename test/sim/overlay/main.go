@@ -7,16 +7,16 @@
 // Calls that count rare states are added to copies of the servers' own files; see test/sim/reached. With
 // PLANT, the file of a planted bug (see test/mutants), the copies have that bug.
 //
-// Nothing installed is changed. The edits search for exact text of one Go release, and the program fails
-// where it does not find a place exactly once. Inside a synctest bubble, and only there, the copies draw
-// the order of select, of timers at one instant and of maps from one stream that the test seeds; the
-// runtime takes no processor away by real time, and no mutex starves by real time.
+// The program changes no installed file. The edits search for exact text of one Go release, and the program
+// fails if it does not find a text exactly once. Inside a synctest bubble, and only there, the order of
+// select, of timers at one instant and of maps comes from one stream that the test seeds. The runtime takes
+// no processor away by real time while a bubble runs, and no mutex in a bubble starves by real time.
 //
-// ZLOCKD_SIM_ALONE in the environment of a process tells that it makes one run and nothing else, from its
-// first moment on. What happens by chance before the run and beside it then leaves no mark on the heap:
-// threads begin when the kernel lets them, so their memory comes from elsewhere. Such a process collects
-// garbage when the run asks for it alone (GOGC=off), with the world stopped (gcstoptheworld=2), and has one
-// processor (GOMAXPROCS=1).
+// If ZLOCKD_SIM_ALONE is in the environment of a process, the process makes one run and nothing else. Then
+// random events before the run and beside it do not change the heap. For example, the kernel decides when
+// threads begin, so their memory does not come from the heap. Such a process collects garbage only when the
+// run asks for that (GOGC=off), with the world stopped (gcstoptheworld=2), and has one processor
+// (GOMAXPROCS=1).
 package main
 
 import (
@@ -30,7 +30,7 @@ import (
 	"strings"
 )
 
-// release is the Go whose files the edits are made for. With another, look at each edit again.
+// release is the Go release for whose files the edits are made. With another release, check each edit again.
 const release = "go1.26"
 
 func main() {
@@ -89,7 +89,7 @@ func write(dir string, plants []string) error {
 		return err
 	}
 	for path, text := range texts {
-		// The ending tells that it is no source of the repository.
+		// The ending shows that the file is not a source of the repository.
 		to := filepath.Join(dir, "zlockd_"+strings.ReplaceAll(path, "/", "_")+".txt")
 		full, err := filepath.Abs(path)
 		if err != nil {
@@ -107,7 +107,7 @@ func write(dir string, plants []string) error {
 	return writeChanged(filepath.Join(dir, "overlay.json"), list)
 }
 
-// writeChanged leaves a file alone that is as it should be.
+// writeChanged writes a file unless it already has this text.
 func writeChanged(path string, text []byte) error {
 	if was, err := os.ReadFile(path); err == nil && string(was) == string(text) {
 		return nil

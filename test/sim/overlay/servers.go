@@ -40,7 +40,7 @@ func servers(plants []string) (map[string]string, error) {
 		place := strings.Replace(s.Place, "@", "", 1)
 		if n := strings.Count(text, place); n != 1 {
 			if len(plants) > 0 {
-				continue // the bug has taken its place
+				continue // the planted bug has replaced the place
 			}
 			return nil, fmt.Errorf("%q has its place %d times in %s, instead of once", s.Name, n, s.File)
 		}

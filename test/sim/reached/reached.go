@@ -7,10 +7,10 @@ import "sync/atomic"
 
 var counts [256]atomic.Int64
 
-// At counts one visit to a state, by its place in States.
+// At counts one visit to a state. The argument is the state's index in States.
 func At(state int) { counts[state].Add(1) }
 
-// Counts returns how often each state was reached, without those that were not.
+// Counts returns how often each state was reached. It leaves out states that were not reached.
 func Counts() map[string]int {
 	m := map[string]int{}
 	for i, s := range States {
@@ -25,7 +25,7 @@ func Counts() map[string]int {
 type State struct {
 	Name string
 	File string
-	// Place is text that stands in the file once, without the @, at which the state is reached.
+	// Place is a text that, without the @, is in the file exactly once. The state is reached at the @.
 	Place string
 	When  string // a condition in Go; empty: always
 }

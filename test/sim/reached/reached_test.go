@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The edits apply if the servers still have the places: make sim fails otherwise, and so does this, sooner.
+// The files of the servers have every place exactly once, so that the edits of make sim can be made.
 func TestStatesHaveTheirPlaces(t *testing.T) {
 	var names []string
 	for _, s := range States {

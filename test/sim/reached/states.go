@@ -1,7 +1,8 @@
 package reached
 
-// States are the rare states that campaigns of exact runs should reach. reached.txt lists those that a
-// campaign of 25 hours reached five times or more: one of 20 hours fails if it misses one of them.
+// States are the rare states that campaigns of exact runs should reach. The file reached.txt lists the states
+// that a campaign of 25 hours reached at least five times. A campaign of 20 hours fails if it misses one of
+// them.
 var States = []State{
 	// Elections
 	{"a follower stands at once because the leader's process is gone", "raftfsm/follow.go",

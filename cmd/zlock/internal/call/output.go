@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// Output formats: table for people, plain for cut and awk (tab separated, no
-// header, columns only ever added at the end), json with one object per line.
+// Output formats: table for people, plain for cut and awk (tab separated, no header, new columns only at the
+// end), json with one object per line.
 const (
 	Table = "table"
 	JSON  = "json"

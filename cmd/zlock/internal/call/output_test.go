@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// On a terminal one line is rewritten, and taken away before COMMAND writes.
+// On a terminal zlock rewrites one line, and removes it before COMMAND writes.
 func TestWaitLineOfATerminal(t *testing.T) {
 	var text strings.Builder
 	line := &StatusLine{w: &text, terminal: true}

@@ -39,7 +39,7 @@ func Interruptible() (context.Context, func()) {
 		}
 	}()
 	return ctx, sync.OnceFunc(func() {
-		// An earlier signal is not lost: the caller calls [Interrupted].
+		// A signal that came before this is not lost, because the caller calls [Interrupted].
 		signal.Stop(sigs)
 		close(sigs)
 		<-done
@@ -66,9 +66,9 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// WhileRead returns a context that ends when the reader of standard output is gone, as SIGPIPE ends a program
-// that writes. Without it a command that waits for news would notice only with the next line, and could
-// outlive its reader.
+// WhileRead returns a context that ends when the reader of standard output is gone. SIGPIPE ends a program
+// that writes, but a command that waits for news would notice only with its next line, and could outlive its
+// reader.
 func (a *App) WhileRead(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if out, ok := a.Stdout.(*os.File); ok {

@@ -35,7 +35,7 @@ func Stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// WaitText describes for what a contender waits: the holder of the lock and the contender ahead, if they are
+// WaitText describes what a contender waits for: the holder of the lock and the contender ahead, if they are
 // known. If place is not 0, it adds the place in the queue.
 func WaitText(path, holder, ahead string, place, of int) string {
 	text, between := "waiting for "+path, ": "
@@ -51,7 +51,7 @@ func WaitText(path, holder, ahead string, place, of int) string {
 	return text
 }
 
-// SinceWhy formats the time since which a contender holds or waits, and its reason.
+// SinceWhy formats since when a contender holds or waits, and its reason.
 func SinceWhy(since int64, reason string) string {
 	text := " since " + Clock(time.UnixMilli(since))
 	if strings.TrimSpace(reason) != "" {

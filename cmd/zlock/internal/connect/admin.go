@@ -47,10 +47,10 @@ func (f *AdminFlags) AddTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "admin-addr", "",
 		"`HOST:PORT` of a server's admin listener, or https://HOST:PORT (ZLOCK_ADMIN; default 127.0.0.1:8181)")
 	fs.StringVar(&f.auth.CA, "admin-ca", "",
-		"`FILE` with the certificates that may sign the admin listener's, which then speaks TLS "+
+		"use TLS, and trust only the authorities in `FILE` to sign the admin listener's certificate "+
 			"(ZLOCK_ADMIN_CA)")
 	fs.StringVar(&f.auth.Cert, "admin-cert", "", "`FILE` with the certificate to show to the admin listener")
-	fs.StringVar(&f.auth.Key, "admin-key", "", "`FILE` with its private key")
+	fs.StringVar(&f.auth.Key, "admin-key", "", "`FILE` with the private key of --admin-cert")
 }
 
 // Client returns a client of the admin listener at an address.

@@ -51,12 +51,12 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 		"`FILE` with one SCHEME:SECRET per line, such as digest:user:password")
 	fs.BoolVar(&f.TLS, "tls", false, "use TLS (implied by the options below)")
 	fs.StringVar(&f.Cert, "tls-cert", "", "`FILE` with the client's certificate")
-	fs.StringVar(&f.Key, "tls-key", "", "`FILE` with its private key")
+	fs.StringVar(&f.Key, "tls-key", "", "`FILE` with the private key of --tls-cert")
 	fs.StringVar(&f.CA, "tls-ca", "",
-		"`FILE` with the certificates that may sign the servers' (default: the system's)")
+		"trust only the authorities in `FILE` to sign the servers' certificates (default: the system's)")
 	fs.StringVar(&f.ServerName, "tls-server-name", "",
 		"`NAME` that the servers' certificates must contain (default: each server's own)")
-	fs.CountVarP(&f.verbose, "verbose", "v", "``show progress; twice: every detail")
+	fs.CountVarP(&f.verbose, "verbose", "v", "``show progress; given twice: show every detail")
 	fs.BoolVarP(&f.Quiet, "quiet", "q", false, "print only errors")
 	return f
 }
@@ -70,7 +70,7 @@ func AddAskFlags(fs *pflag.FlagSet) *Flags {
 	return f
 }
 
-// AnswerTimeout is how long zlock waits for the answer to a request that is answered at once.
+// AnswerTimeout is how long zlock waits for the answer to a request that a server can answer at once.
 const AnswerTimeout = 15 * time.Second
 
 // AnswerWithin returns a context that ends after d with an error about the missing answer.
@@ -289,7 +289,7 @@ func HangUp(c *call.Call, cl *client.Client) {
 	}
 }
 
-// LayoutOption returns the option for the name of a layout, none for "".
+// LayoutOption returns the option for the name of a layout. It returns none for an empty name.
 func LayoutOption(name string) []client.Option {
 	l, err := recipe.ParseLayout(name)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// ZLOCK_CHROOT counts together with -S. A chroot on the command line wins over it.
+// ZLOCK_CHROOT also applies if -S is given. A chroot on the command line takes precedence.
 func TestChrootOfTheEnvironment(t *testing.T) {
 	for _, c := range []struct {
 		flagServers, flagChroot, envServers, envChroot string

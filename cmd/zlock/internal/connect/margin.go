@@ -22,7 +22,7 @@ func CheckMargin(asked bool, timeout, killAfter time.Duration) error {
 	}
 	return cli.Exitf(call.ExitFailed,
 		"the server grants a session timeout of %v, too short to end COMMAND within --kill-after %v before "+
-			"the lock can move: %v is needed; --kill-after %v would do",
+			"the lock can move: let the server grant %v, or give --kill-after %v",
 		timeout, killAfter, need, killFor(timeout))
 }
 

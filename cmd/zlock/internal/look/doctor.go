@@ -90,7 +90,7 @@ func doctor(c *call.Call, conn *connect.Flags, admin *connect.AdminFlags, killAf
 	}
 	if cfg, err := conn.TLSConfig(); err == nil && cfg != nil && len(cfg.Certificates) > 0 {
 		if left := time.Until(cfg.Certificates[0].Leaf.NotAfter); left < certificateSoon {
-			c.Say("the certificate of --tls-cert ends in %s", days(left))
+			c.Say("the certificate of --tls-cert %s", endsIn(left))
 		}
 	}
 	ctx, stop := call.Interruptible()
@@ -247,7 +247,7 @@ func (f *finding) judge(short bool, asked time.Duration) {
 	}
 	if f.Certificate != nil {
 		if left := time.Until(*f.Certificate); left < certificateSoon {
-			f.note("its certificate ends in %s", days(left))
+			f.note("its certificate %s", endsIn(left))
 		}
 	}
 }

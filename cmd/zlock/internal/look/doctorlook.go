@@ -22,15 +22,15 @@ import (
 // certificateSoon is how long before its expiry doctor mentions a certificate.
 const certificateSoon = 30 * 24 * time.Hour
 
-// days formats a time in days.
-func days(d time.Duration) string {
-	if d <= 0 {
-		return "no time: it has expired"
+// endsIn says when a certificate with this time left ends.
+func endsIn(left time.Duration) string {
+	if left <= 0 {
+		return "has expired"
 	}
-	if d < 48*time.Hour {
-		return fmt.Sprintf("%d hours", int(d.Hours()))
+	if left < 48*time.Hour {
+		return fmt.Sprintf("ends in %d hours", int(left.Hours()))
 	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
+	return fmt.Sprintf("ends in %d days", int(left.Hours()/24))
 }
 
 // word sends a four-letter word to a server. It returns the server's answer and when the server's certificate

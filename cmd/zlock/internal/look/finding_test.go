@@ -66,7 +66,7 @@ func TestPortForServersIsNoPortForClients(t *testing.T) {
 	}
 }
 
-// Members are listed with one port, and serve TLS at another.
+// The list of members has one port of each server, but the servers serve TLS at another port.
 func TestServersWithTLSAreComparedByTheirHosts(t *testing.T) {
 	const config = "server.1=127.0.0.1:2888:3888;127.0.0.1:2181\nserver.2=127.0.0.2:2888:3888;127.0.0.2:2181\n"
 	end := time.Now().Add(time.Hour)
@@ -108,7 +108,7 @@ func TestFindingsAreJudged(t *testing.T) {
 	expect.Equal(t, fmt.Sprint(table[:3]...), "h:1zlockdleader", "first cells")
 }
 
-// doctor repeats a server's statement literally, for that server only.
+// doctor repeats the health report of a server literally, and only for that server.
 func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 	text := ""
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -145,7 +145,8 @@ func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 	}
 }
 
-// One admin listener gives the port for all servers' hosts; several belong to the servers in their order.
+// A single admin listener gives the port for the hosts of all servers. Several listeners belong to the
+// servers in their order.
 func TestAdminListenerOfEachServer(t *testing.T) {
 	servers := []string{"a:2181", "[::1]:2181", "c:2281"}
 	for named, want := range map[string]string{
@@ -164,7 +165,8 @@ func TestAdminListenerOfEachServer(t *testing.T) {
 	}
 }
 
-// doctor says in few words why it cannot reach a server, and when the server's certificate ends, if it can.
+// doctor says in a few words why it cannot reach a server. If it can, it says when the server's certificate
+// ends.
 func TestCausesAndCertificates(t *testing.T) {
 	dir := t.TempDir()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)

@@ -60,7 +60,7 @@ func tellLeft(c *call.Call, p *call.Printer, r reader) {
 	if text == "" {
 		return
 	}
-	c.Say("the answer is not whole: %s", text)
+	c.Say("the answer is incomplete: %s", text)
 	if p.Format == call.JSON {
 		p.Row(incomplete{text})
 	}

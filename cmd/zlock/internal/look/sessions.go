@@ -125,7 +125,7 @@ bytes, watches.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			by := "requests"
 			fs.Var(cli.NewChoice(&by, "requests", "bytes", "watches"), "by",
-				"what comes first: requests, bytes or watches")
+				"sort by requests, bytes or watches")
 			limit := fs.Int("limit", 10, "show at most `N` of each, up to 200")
 			f := connect.AddAdminFlags(fs, false)
 			format := call.AddFormat(fs)

@@ -70,7 +70,7 @@ type shownEntry struct {
 	Raw          string        `json:"raw,omitempty"`
 	WaitingSince time.Time     `json:"waitingSince"`
 	HeldSince    time.Time     `json:"heldSince,omitzero"`
-	BlockedBy    string        `json:"blockedBy,omitempty"` // the last node that it waits for
+	BlockedBy    string        `json:"blockedBy,omitempty"` // the last of the nodes that it waits for
 }
 
 func showQueue(c *call.Call, q *recipe.Queue, format string, holders, waiters bool) error {

@@ -158,7 +158,7 @@ func (f *fetched) check(r io.Reader) (err error) {
 		return err
 	}
 	if s.Digest == nil { // a ZooKeeper may be configured to write none
-		return errors.New("it names no zxid")
+		return errors.New("the snapshot contains no zxid")
 	}
 	f.zxid = s.Digest.Zxid
 	return nil

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// A backup without its last byte is refused, however the connection ended.
+// A backup without its last byte is refused, in whichever way the connection ended.
 func TestBackupCutShortIsRefused(t *testing.T) {
 	var file bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
@@ -54,7 +54,7 @@ func TestRestoreIsInterruptedAtItsQuestion(t *testing.T) {
 	expect.That(t, cli.HasCode(err, supervise.SignalCode(syscall.SIGINT)), "%v", err)
 }
 
-// ZooKeeper may write snapshots without a digest. Then nothing says which zxid they have.
+// ZooKeeper may write snapshots without a digest. Such a snapshot does not contain its zxid.
 func TestSnapshotWithoutADigest(t *testing.T) {
 	var whole bytes.Buffer
 	w, err := zkfiles.NewSnapshotWriter(&whole, -1, nil, [][]jute.ACL{jute.WorldAnyone})
@@ -65,7 +65,7 @@ func TestSnapshotWithoutADigest(t *testing.T) {
 		err = w.Close(5)
 	}
 	must.OK(t, err)
-	const digest = 8 + 4 + 8 + 8 + 5 // with its seal
+	const digest = 8 + 4 + 8 + 8 + 5 // the digest and its seal
 	for _, without := range []int{0, digest} {
 		got := fetched{format: "zookeeper"}
 		err := got.copy(io.Discard, bytes.NewReader(whole.Bytes()[:whole.Len()-without]))

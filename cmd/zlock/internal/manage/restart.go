@@ -16,7 +16,7 @@ import (
 func RestartOrder() *call.Command {
 	return &call.Command{
 		Name:   "restart-order",
-		Does:   "the order in which to restart the servers of a zlockd cluster",
+		Does:   "print the order in which to restart the servers of a zlockd cluster",
 		Prints: []any{memberInfo{}},
 		Help: `Prints the members in the best order for a restart with another release or other flags:
 those without a vote first and the leader last, so that leadership moves only once. With

@@ -40,8 +40,8 @@ file is damaged, 120 if none answers.`,
 			f := addStateFlags(fs)
 			keep := fs.Bool("keep-sessions", false,
 				"keep the sessions that are in the backup, and their ephemeral nodes")
-			yes := fs.String("yes", "", "do not ask, if the cluster's name is `NAME` or begins with its 8 "+
-				"or more letters")
+			yes := fs.String("yes", "", "do not ask if `NAME` is the cluster's name, or at least its first "+
+				"8 letters")
 			format := call.AddFormat(fs)
 			return func(c *call.Call) error { return restore(c, f, *keep, *yes, *format) }
 		},
@@ -132,7 +132,7 @@ func putBack(ctx context.Context, c *call.Call, admin connect.Admin, file *os.Fi
 	case cli.HasCode(err, call.ExitNo):
 		return err
 	case err != nil:
-		c.Say("the restore may still take place: compare by zlockd verify")
+		c.Say("the restore may still take place: compare the server with the backup by 'zlockd verify'")
 		return err
 	}
 	took := time.Since(begun)

@@ -229,7 +229,7 @@ func (s *Shell) print(format string, args ...any) {
 	}
 }
 
-// tell writes a line that is not data to Err.
+// tell writes to Err a line that is not data.
 func (s *Shell) tell(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,8 +48,8 @@ func newShell(t *testing.T) (s *Shell, out, errs *screen) {
 	return &Shell{Conn: c, In: strings.NewReader(""), Out: out, Err: errs, Format: call.Table}, out, errs
 }
 
-// zkCliSays returns the lines of a recorded zkCli, for a verb or an event, without what depends on the
-// server's clock and counters.
+// zkCliSays returns the lines and the events of a recorded zkCli for one command. It masks what depends on
+// the server's clock and counters.
 func zkCliSays(lines []string) (said []string, events []string) {
 	zxid := regexp.MustCompile(`^([cmp]Zxid) = 0x[1-9a-f][0-9a-f]*$`)
 	date := regexp.MustCompile(`^([cm]time) = .*`)
@@ -68,8 +68,7 @@ func zkCliSays(lines []string) (said []string, events []string) {
 // exception names a command by its beginning, and the reason to leave it out.
 type exception struct{ cmd, why string }
 
-// left lists the steps of the transcript that this shell does not have or answers otherwise, with the
-// reasons.
+// left lists the steps of the transcript that this shell lacks or answers differently, with the reasons.
 var left = []exception{
 	{"(start)", "it greets nobody"},
 	{"version", "it has its own"},
@@ -102,7 +101,7 @@ func TestShellSaysWhatZkCliSays(t *testing.T) {
 				wantErr = append(wantErr, text)
 			}
 		}
-		if strings.HasPrefix(cmd, "redo") { // connect and close follow
+		if strings.HasPrefix(cmd, "redo") { // the transcript then connects and closes
 			break
 		}
 		if slices.ContainsFunc(left, func(d exception) bool { return strings.HasPrefix(cmd, d.cmd) }) {
@@ -111,7 +110,7 @@ func TestShellSaysWhatZkCliSays(t *testing.T) {
 		s.Line(t.Context(), cmd)
 		said, events := zkCliSays(wantOut)
 		got := ""
-		// An event comes at any time.
+		// The event may come at any time.
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 			got += out.take()
 			if strings.Count(got, "WATCHER::") >= len(events) || time.Now().After(end) {
@@ -132,7 +131,7 @@ func TestShellSaysWhatZkCliSays(t *testing.T) {
 	expect.That(t, compared >= 60, "only %d verbs were compared", compared)
 }
 
-// The verbs that zkCli lacks, and the other formats.
+// The verbs that zkCli lacks work, and so do the other formats.
 func TestVerbs(t *testing.T) {
 	s, out, errs := newShell(t)
 	file := filepath.Join(t.TempDir(), "data")
@@ -173,7 +172,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// A terminal takes no commands from the names and data of clients.
+// The names and the data of other clients cannot control a terminal.
 func TestNamesAreShownSafely(t *testing.T) {
 	s, out, errs := newShell(t)
 	s.Terminal = true
@@ -188,8 +187,8 @@ func TestNamesAreShownSafely(t *testing.T) {
 	}
 }
 
-// A command that reads goes on after a node that it may not read, says so, and fails at the end. A command
-// that changes nodes ends there.
+// If a command that reads meets a node that it may not read, it says so, continues, and fails at the end. A
+// command that changes nodes ends there.
 func TestWalksSayWhatTheyMayNotRead(t *testing.T) {
 	s, out, errs := newShell(t)
 	for _, p := range []string{"/a", "/a/b", "/a/b/x", "/a/c", "/a/d"} {
@@ -224,7 +223,7 @@ func TestWalksSayWhatTheyMayNotRead(t *testing.T) {
 	}
 }
 
-// A removal of a node with all below it asks, and does nothing without a yes.
+// The removal of a node and all nodes below it asks first, and does nothing without a yes.
 func TestRemovalAsks(t *testing.T) {
 	for _, c := range []struct {
 		name, line, answer string
@@ -251,7 +250,7 @@ func TestRemovalAsks(t *testing.T) {
 	}
 }
 
-// import makes again what export has written: data of any bytes, and ACLs.
+// import restores what export has written: data of any bytes, and ACLs.
 func TestExportAndImport(t *testing.T) {
 	s, out, errs := newShell(t)
 	data := map[string][]byte{"/a": []byte("<text>"), "/a/b": {0xff, 0, 1}, "/a/b/c": nil, "/a/d": {}}
@@ -275,8 +274,8 @@ func TestExportAndImport(t *testing.T) {
 	expect.Equal(t, errs.take(), "0 nodes made, 4 changed\n", "import says")
 }
 
-// An export with a container and with ids that contain commas can be imported. A line of an import does not
-// lead out of its operand, and one without an ACL leaves the node's.
+// An export with a container and with ids that contain commas can be imported. A line of an import cannot
+// lead out of the operand of import. A line without an ACL keeps the node's ACL.
 func TestImportOfUnusualLines(t *testing.T) {
 	s, out, errs := newShell(t)
 	imports := func(text string, words ...string) error {
@@ -308,7 +307,7 @@ func TestImportOfUnusualLines(t *testing.T) {
 	errs.take()
 }
 
-// The tab key completes a verb or a path as far as all choices agree.
+// The Tab key completes a verb or a path by the letters that all choices have in common.
 func TestCompletion(t *testing.T) {
 	s, _, _ := newShell(t)
 	for _, p := range []string{"/lock", "/lock-a", "/other", "/d", "/d/é", "/d/è"} {
@@ -327,12 +326,12 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// full is a disk without room.
+// full is a writer to a full disk.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// A command whose answer cannot be written fails; otherwise a script would go on with an empty file.
+// A command whose answer cannot be written fails. Otherwise a script would continue with an empty file.
 func TestAnswersThatCannotBeWrittenAreErrors(t *testing.T) {
 	s, _, _ := newShell(t)
 	s.Out = full{}

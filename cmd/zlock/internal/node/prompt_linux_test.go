@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An interrupt ends the verb that runs. The verbs after it work.
+// An interrupt ends the running verb, and later verbs work.
 func TestPromptGoesOnAfterAnInterrupt(t *testing.T) {
 	s, _, _ := newShell(t)
 	person, tty := terminal(t)
@@ -41,7 +41,7 @@ func TestPromptGoesOnAfterAnInterrupt(t *testing.T) {
 	expect.Has(t, said.String(), "[zookeeper]")
 }
 
-// terminal returns both ends of a terminal: that of a person and that of a program.
+// terminal returns both ends of a terminal: the end of a person and the end of a program.
 func terminal(t *testing.T) (person, tty *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -73,7 +73,7 @@ func TestTerminationEndsThePrompt(t *testing.T) {
 		err := <-ended
 		sig, ok := errors.AsType[*call.SignalError](err)
 		must.That(t, ok && sig.Sig == syscall.SIGTERM, "error %v", err)
-		person.Close() // ends the read
+		person.Close() // so that the pending read ends
 	}
 }
 
@@ -86,7 +86,7 @@ func TestTerminationEndsAScriptThatWaits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Lines(ctx) }()
-	must.Get(w.Write([]byte("ls /\n")))(t) // it is read: the script waits for the next verb
+	must.Get(w.Write([]byte("ls /\n")))(t) // then the script waits for the next verb
 	cancel()
 	expect.Is(t, <-ended, context.Canceled)
 }

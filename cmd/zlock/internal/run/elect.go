@@ -26,7 +26,7 @@ that everything is as with run, exit codes included.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			f := &electFlags{killAfter: 5 * time.Second}
 			host, _ := os.Hostname()
-			fs.StringVar(&f.value, "value", host, "`TEXT` that others see as the leader's")
+			fs.StringVar(&f.value, "value", host, "`TEXT` that other clients see while this one leads")
 			fs.BoolVar(&f.restart, "restart", false, "when COMMAND ends, or the leadership is lost, campaign again")
 			fs.BoolVar(&f.latch, "latch", false, "be compatible with Curator's LeaderLatch instead of LeaderSelector")
 			call.AddDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")

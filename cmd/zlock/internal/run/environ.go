@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-// taskOf returns the task of this process. It is the task of an ancestor that runs under a lock, so that both
-// are one party of a wait, or else a new task.
+// taskOf returns the task of this process. If an ancestor runs under a lock, the task is the ancestor's, so
+// that both count as one party of a wait. Otherwise it is a new task.
 func taskOf(getenv func(string) string) string {
 	return cmp.Or(getenv("ZLOCK_TASK"), rand.Text())
 }

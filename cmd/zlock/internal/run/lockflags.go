@@ -42,20 +42,20 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 	fs.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others who share it")
 	fs.BoolVar(&f.readwrite, "rw", false,
 		"PATH is a read-write lock, as other programs know it (Curator's __WRIT__ and __READ__ nodes)")
-	fs.IntVar(&f.semaphore, "semaphore", 0, "PATH is a semaphore, with `N` permits if it has no number yet; "+
-		"0: only the stored number")
-	fs.IntVar(&f.permits, "permits", 1, "take `K` of them")
+	fs.IntVar(&f.semaphore, "semaphore", 0, "PATH is a semaphore; store `N` as its number of permits "+
+		"if none is stored yet; 0: use the stored number")
+	fs.IntVar(&f.permits, "permits", 1, "take `K` permits of the semaphore")
 	fs.BoolVar(&f.needSlot, "need-slot", false,
-		"give the permits back with an error if they have no numbers (ZLOCK_SLOT), as beside programs "+
-			"without numbers")
+		"fail and give the permits back if they have no numbers (ZLOCK_SLOT), because another program "+
+			"uses permits without numbers")
 	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait")
 	call.AddDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
 	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", call.ExitNotAcquired,
 		"exit with `CODE` when the lock is not acquired (-n, -w)")
 	fs.Var(cli.NewChoice(&f.policy, "fair", "reader", "writer"), "policy",
-		"who goes first among readers and writers; all users of PATH must name the same")
+		"whether readers or writers go first; all users of PATH must choose the same")
 	fs.Var(cli.NewChoice(&f.layout, "curator", "kazoo", "host"), "layout",
-		"how nodes are named, and thus who else can share the lock (default curator)")
+		"how nodes are named, and so which other programs can share the lock (default curator)")
 	call.AddDuration(fs, &f.maxHold, "max-hold", "", "hold no longer than this")
 	call.AddDuration(fs, &f.lockDelay, "lock-delay", "",
 		"wait this long after a holder that vanished without a release; all users must set it")
@@ -76,7 +76,7 @@ func (f *lockFlags) check() error {
 	case f.semaphore < 0:
 		return cli.Usagef("--semaphore must not be negative")
 	case f.permitsWanted() && (f.shared || f.exclusive || f.readwrite || f.policy != "" || given("lock-delay")):
-		return cli.Usagef("--semaphore goes with none of -x, -s, --rw, --policy, --lock-delay")
+		return cli.Usagef("--semaphore cannot be combined with -x, -s, --rw, --policy or --lock-delay")
 	case given("permits") && !f.permitsWanted():
 		return cli.Usagef("--permits needs --semaphore")
 	case f.needSlot && !f.permitsWanted():
@@ -227,7 +227,8 @@ func describe(paths []string) string {
 	return fmt.Sprintf("%s and %d more", paths[0], len(paths)-1)
 }
 
-// patience returns how long -n and -w let zlock wait for a lock or a draw, and a request for its answer.
+// patience returns how long zlock may wait for a lock or a draw, by -n and -w, and how long for the answer to
+// a request.
 func (f *lockFlags) patience(answer time.Duration, quiet bool) ticket.Patience {
 	p := ticket.Patience{Answer: answer, Quiet: quiet}
 	if f.nonblock || f.fs.Changed("timeout") {

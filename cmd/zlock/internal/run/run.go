@@ -53,7 +53,7 @@ func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 		"keep COMMAND in zlock's process group, so that it can use the terminal (default if standard "+
 			"input is a terminal)")
 	fs.BoolVar(&f.contain, "contain", false,
-		"run COMMAND in a process namespace, so that nothing it starts can outlive it (Linux)")
+		"run COMMAND in a PID namespace, so that nothing it starts can outlive it (Linux)")
 	fs.BoolVar(&f.leave, "leave", false,
 		"do not end processes that leave COMMAND's process group, such as a daemon that it starts on purpose")
 	fs.IntVar(&f.readyFD, "ready-fd", -1,
@@ -84,7 +84,7 @@ func (f *runFlags) loss(killAfter time.Duration, revocable bool) (supervise.Loss
 		return l, cli.Usagef("--contain and --leave exclude each other")
 	}
 	if f.contain && !supervise.CanContain {
-		return l, cli.Usagef("--contain: this system has no namespaces of processes")
+		return l, cli.Usagef("--contain: this system has no PID namespaces")
 	}
 	if f.readyFD >= 0 {
 		if _, err := unix.FcntlInt(uintptr(f.readyFD), unix.F_GETFD, 0); err != nil {
@@ -152,7 +152,7 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 			port := ticket.AddPortFlags(fs, true)
 			give := fs.Bool("give", false, "give the ticket of --ticket-file back when COMMAND has ended")
 			rate := fs.String("rate", "",
-				"wait for one of `N/TIME` draws from PATH, such as 100/1m, and hold no lock")
+				"run COMMAND when the rate limit at PATH allows it (`N/TIME`, such as 100/1m); take no lock")
 			return func(c *call.Call) error {
 				switch {
 				case fs.Changed("rate"):
@@ -168,8 +168,8 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 	}
 }
 
-// only refuses all options of run that have no effect together with the option beside. allowed names the
-// others.
+// The method only refuses the options of run that have no effect together with the option beside. The options
+// in allowed have an effect.
 func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	f.fs.Visit(func(g *pflag.Flag) {
 		if err == nil && g.Name != beside && !slices.Contains(allowed, g.Name) {
@@ -300,8 +300,8 @@ func (j *job) end() {
 // restartPause prevents a busy loop if COMMAND ends at once.
 const restartPause = 500 * time.Millisecond
 
-// repeat runs COMMAND under a lease from take. If again is true, it takes another lease whenever COMMAND ends
-// or loses its lock, until the user ends zlock. At the end it releases everything.
+// repeat runs COMMAND under a lease that the function take returns. If again is true, it takes another lease
+// whenever COMMAND ends or loses its lock, until the user ends zlock. At the end it releases everything.
 func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, error)) error {
 	defer j.end()
 	for {
@@ -327,8 +327,8 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 	}
 }
 
-// under runs COMMAND under the lease and releases the lease. end is the error with which zlock ends, if it
-// does not take the lock again. told says that the user told COMMAND to end.
+// The method under runs COMMAND with the lease held, and then releases the lease. end is the error with which
+// zlock ends, if it does not take the lock again. told says that the user told COMMAND to end.
 func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 	s := holding{App: j.App, lease: lease}
 	sigs := supervise.ListenForCommand() // from now on signals are for COMMAND

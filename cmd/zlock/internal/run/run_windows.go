@@ -18,7 +18,7 @@ func Keep() *call.Command  { return unixOnly("__keep") }
 func unixOnly(name string) *call.Command {
 	return &call.Command{
 		Name: name, Args: "PATH -- COMMAND", Runs: true,
-		Does:   "not on Windows: a program can keep zlock hold beside it",
+		Does:   "not on Windows: run zlock hold while your program works",
 		Hidden: strings.HasPrefix(name, "__"),
 		Setup: func(*pflag.FlagSet) func(*call.Call) error {
 			return func(*call.Call) error { return cli.Usagef("not on Windows; use zlock hold") }

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A ticket ends while the machine sleeps or its host pauses it. COMMAND ends before the next request is due,
-// although no timer has run.
+// If a ticket ends while the machine sleeps or its host pauses it, COMMAND ends before the next request is
+// due, although no timer has run.
 func TestTicketEndsWhileTheMachineSleeps(t *testing.T) {
 	for name, sleep := range map[string]func(*reading){
 		"the machine sleeps": func(r *reading) { r.boot += time.Hour },

@@ -54,7 +54,7 @@ func (t *waitTeller) option() client.Option {
 	})
 }
 
-// during calls the function take, which waits for a lock, and reports the holder during the wait.
+// The method during calls the function take, which waits for a lock. While it waits, the holder is reported.
 func (t *waitTeller) during(ctx context.Context, refusal int, take func() error) error {
 	if t.quiet {
 		return take()

@@ -14,7 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// COMMAND may end before zlock learns that it started: zlock adopts orphans before it asks for the start.
+// COMMAND may end before zlock learns of its start. What COMMAND leaves is still found, because zlock adopts
+// orphans before it asks for the start.
 func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
@@ -65,14 +66,15 @@ func TestGuardThatDoesNotReadHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A guard that finds zlock dead first reads whether zlock has dismissed it. If so, it does nothing.
+// A guard that finds zlock dead first reads the remaining orders. If zlock has dismissed the guard, it does
+// nothing.
 func TestGuardThatIsDismissedLeavesTheWill(t *testing.T) {
 	w := &watchman{will: []byte("will"), carryOut: func([]byte) error {
 		t.Error("the will of a zlock that has dismissed its guard is carried out")
 		return nil
 	}}
 	orders := make(chan order, 2)
-	orders <- order{} // after this order the guard finds another parent
+	orders <- order{} // after this order the guard has another parent
 	orders <- order{Done: true}
 	close(orders)
 	must.OK(t, w.serve(orders, nil))
@@ -92,7 +94,7 @@ func TestGuardCarriesOutTheWill(t *testing.T) {
 	expect.Equal(t, got, "will", "carried out")
 }
 
-// A guard dies before it reports that COMMAND runs. COMMAND is ended, and the lock moves only then.
+// If a guard dies before it reports that COMMAND runs, zlock ends COMMAND. The lock moves only after that.
 func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
@@ -115,7 +117,7 @@ func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	expect.Equal(t, ended.Signal(), syscall.SIGKILL, "it was ended by")
 }
 
-// A process that got the number of an ended one does not receive the ended one's signals.
+// A process that has got the number of an ended process does not receive signals for the ended one.
 func TestSignalIsForOneProcess(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	must.OK(t, cmd.Start())

@@ -60,7 +60,7 @@ type process struct {
 	ours               int    // its number in this process's own namespace; 0: it has none there
 	name               string // name of the program
 	state              byte
-	began              uint64 // start time; tells this process from a later one with the same number
+	began              uint64 // start time; a later process with the same number has another one
 }
 
 func (p process) running() bool { return p.state != 'Z' && p.state != 'X' }

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestMain makes this program the guard of its tests.
+// TestMain makes the test program the guard of its own tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "__guard" {
 		stdin, _ := strconv.Atoi(os.Args[2])
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The guard ends the group by itself when its input ends or its time is over.
+// The guard by itself ends the group when its input ends, and when the deadline has passed.
 func TestWatchman(t *testing.T) {
 	t.Parallel()
 	in := func(d time.Duration) time.Duration { return BootClock() + d }
@@ -52,8 +52,8 @@ func TestWatchman(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// The system ends COMMAND together with the guard. What COMMAND has started shows what the guard
-			// itself does.
+			// The system ends COMMAND together with the guard, so only a process that COMMAND has started shows what
+			// the guard itself does.
 			file := filepath.Join(t.TempDir(), "pid")
 			script := `(trap "" TERM; while :; do sleep .02; done) & echo $! >"$1.new"; mv "$1.new" "$1"
 trap "" TERM; while :; do sleep .02; done`
@@ -83,8 +83,8 @@ trap "" TERM; while :; do sleep .02; done`
 	}
 }
 
-// A file that closes while the guard starts must not close the guard's end of the socket: the system gives
-// the number of that file to a descriptor that the start needs for a moment.
+// A file that closes while the guard starts must not close the guard's end of the socket. For a moment the
+// system gives the number of that file to a descriptor that the start needs.
 func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -119,14 +119,14 @@ func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 	<-stopped
 }
 
-// A terminal's signal from before COMMAND was in the group may come late, and still ends COMMAND. A later
-// signal is sent by the terminal itself.
+// A terminal's signal that was sent before COMMAND joined the group may arrive late, and still ends COMMAND.
+// The terminal itself sends later signals to COMMAND.
 func TestLateSignalOfTheStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		ran  time.Duration
 		want syscall.Signal
-	}{ // early however slow the machine is, and late
+	}{ // the first is early and the second is late, however slow the machine is
 		{-time.Hour, syscall.SIGINT}, {time.Hour, syscall.SIGTERM},
 	} {
 		cmd := exec.Command("sleep", "1000")
@@ -140,7 +140,8 @@ func TestLateSignalOfTheStart(t *testing.T) {
 	}
 }
 
-// An outer zlock gives an inner one a second less than the inner one gives its COMMAND, or half of it.
+// An inner zlock gives its COMMAND a second less than the outer zlock gives the inner one, or half of that
+// time.
 func TestGraceWithin(t *testing.T) {
 	t.Parallel()
 	for outer, want := range map[string]string{"5s": "4s", "2s": "1s", "1s": "500ms", "0s": "0s", "": "0s",

@@ -181,8 +181,8 @@ func (w *watchman) start(l *launch) {
 	}
 	switch {
 	case err != nil && l.Contain:
-		w.report(news{Failed: ExitFailed, Why: fmt.Sprintf("--contain: no namespace of processes for "+
-			"COMMAND: %v; it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err)})
+		w.report(news{Failed: ExitFailed, Why: fmt.Sprintf("--contain: cannot create a PID namespace for "+
+			"COMMAND: %v. Run as root or with CAP_SYS_ADMIN, or let users create namespaces", err)})
 		return
 	case err != nil:
 		w.report(news{Failed: NotStarted(err), Why: fmt.Sprintf("%s: %v", path, err)})

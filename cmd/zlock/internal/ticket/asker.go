@@ -27,12 +27,12 @@ func addTicketFlags(fs *pflag.FlagSet, one bool) *Flags {
 	return t
 }
 
-// AddPortFlags adds the flags for the ticket, if one, and for the servers.
+// AddPortFlags adds the flags for the servers. If one is true, it also adds the flags for a single ticket.
 func AddPortFlags(fs *pflag.FlagSet, one bool) *Flags {
 	t := new(Flags)
 	fs.StringVar(&t.http, "http", "", "ask the ports for tickets at `URLS`, separated by commas (ZLOCK_HTTP, "+
 		"http://127.0.0.1:8183)")
-	fs.StringVar(&t.ca, "http-ca", "", "trust servers that this authority signed, PEM `FILE`")
+	fs.StringVar(&t.ca, "http-ca", "", "trust servers whose certificates this authority signed, PEM `FILE`")
 	fs.StringVar(&t.bearer, "bearer-file", "", "the caller's bearer token is in `FILE` (or in ZLOCK_BEARER)")
 	t.Timeout = time.Minute
 	if one {
@@ -63,7 +63,7 @@ func (t *Flags) All(c *call.Call) (*Asker, error) {
 	return &Asker{Caller: k}, err
 }
 
-// One returns an Asker for one ticket; with create it may make a ticket for the path.
+// One returns an Asker for one ticket. If create is true, it may make a ticket for the path.
 func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
 	k, err := t.All(c)
 	if err != nil {
@@ -126,13 +126,13 @@ const (
 // Patience says how long a command waits for a lock or a draw.
 type Patience struct {
 	End    time.Time     // zero: the wait never ends
-	Answer time.Duration // how much longer than it waits a request may take
-	Quiet  bool          // do not report for what the caller waits
+	Answer time.Duration // how long a request may take in addition to its wait
+	Quiet  bool          // do not report what the caller waits for
 }
 
 // Await sends requests until an answer is final or the patience is over, and returns the last answer. Each
-// request carries the time that it may wait at the server. why returns for what an answer waits; for a final
-// answer it returns "".
+// request carries the time that it may wait at the server. The function why says what an answer waits for. It
+// returns "" for a final answer.
 func (p Patience) Await(ctx context.Context, c *call.Call,
 	send func(ctx context.Context, wait time.Duration) (*Answer, error), why func(*Answer) string) (
 	*Answer, error) {

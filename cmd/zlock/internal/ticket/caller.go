@@ -131,7 +131,7 @@ func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values,
 		if err == nil {
 			err = errors.New(a.Text)
 		}
-		if last == nil || ctx.Err() == nil { // the error of an interrupted request says less
+		if last == nil || ctx.Err() == nil { // keep an earlier error: an interrupted request says less
 			last = err
 		}
 		pause := again
@@ -193,7 +193,7 @@ func Read(file, path string) (secret, of string, err error) {
 		if err := write(file, Text(NewSecret(), path)+"\n"); err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", "", err
 		}
-		return Read(file, "") // another call may have been faster
+		return Read(file, "") // another call may have made the file first
 	}
 	if err != nil {
 		return "", "", err
@@ -215,7 +215,7 @@ func write(file, text string) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	// Unlike a rename a link replaces no file, but some file systems have none.
+	// A link, unlike a rename, replaces no file. Some file systems have no links.
 	if err = os.Link(f.Name(), file); err != nil && !errors.Is(err, fs.ErrExist) {
 		err = os.Rename(f.Name(), file)
 	}

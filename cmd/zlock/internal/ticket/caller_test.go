@@ -41,7 +41,7 @@ func TestTicketFileIsMadeAtOnce(t *testing.T) {
 	}
 }
 
-// The time of a call ends while a request is under way. The error tells what the servers answered before.
+// If the time of a call ends during a request, the error tells what the servers answered before.
 func TestLastAnswerIsToldWhenTheTimeEnds(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()

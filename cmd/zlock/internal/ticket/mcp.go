@@ -89,15 +89,15 @@ var ofTicket = property("string", "the name that lock_take gave")
 var toolList = []map[string]any{
 	{"name": "lock_take", "title": "Take a lock", "description": "Take the lock at a path, or the next place " +
 		"in its queue, without waiting. The answer names a ticket for lock_wait and lock_give. Each call " +
-		"takes another place: to go on with a ticket, call lock_wait.",
+		"takes another place: to continue with a ticket, call lock_wait.",
 		"inputSchema": object([]string{"path", "reason"}, map[string]any{
 			"path": property("string", "the lock, such as /staging or /deploy/web"),
-			"reason": property("string", "what others are shown: the work that the lock is for",
+			"reason": property("string", "the work that the lock is for; other clients see this text",
 				"maxLength", 200),
 			"ttl_seconds": property("integer", "the ticket ends this long after the last call about it; "+
 				"choose more than the longest step of the work", "default", usualTTL, "minimum", 4),
-			"mode": property("string", "exclusive; shared: as one of several readers; permit: as one of "+
-				"several holders of a semaphore", "enum", []string{"exclusive", "shared", "permit"}),
+			"mode": property("string", "exclusive; shared: one of several readers may hold it; permit: one of "+
+				"the permits of a semaphore", "enum", []string{"exclusive", "shared", "permit"}),
 			"limit": property("integer", "how many permits the semaphore has, if it is new", "minimum", 1),
 			"queue": property("boolean", "false: if the lock is held, do not queue", "default", true),
 		})},
@@ -116,7 +116,7 @@ var toolList = []map[string]any{
 type lockTools struct {
 	dir      string
 	caller   *Caller
-	patience time.Duration // how long servers may not answer
+	patience time.Duration // how long the servers may stay silent
 }
 
 // tool carries out a call. undo, unless nil, gives back what the call has taken, for a client that gets no
@@ -232,11 +232,11 @@ func (l *lockTools) take(ctx context.Context, raw json.RawMessage) (result map[s
 	}
 	name := newTicketName()
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return toolError("no place for the ticket: %v: start zlock mcp with --ticket-dir", err), nil
+		return toolError("cannot store the ticket: %v: start zlock mcp with --ticket-dir", err), nil
 	}
 	secret, path, err := Read(l.file(name), a.Path)
 	if err != nil {
-		return toolError("no place for the ticket: %v: start zlock mcp with --ticket-dir", err), nil
+		return toolError("cannot store the ticket: %v: start zlock mcp with --ticket-dir", err), nil
 	}
 	k := *l.caller
 	k.Secret = secret
@@ -285,13 +285,13 @@ func (l *lockTools) known(name string) (k *Caller, path string, err error) {
 	caller.Secret, path, err = Read(l.file(name), "")
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("ticket %s is over, or was taken with another --ticket-dir: do not work under its "+
-			"lock; lock_take begins again", name)
+			"lock. Call lock_take for a new ticket", name)
 	}
 	return &caller, path, err
 }
 
-// post sends requests about a ticket until it holds or the wait is over. Each request may take the patience
-// longer than it waits.
+// post sends requests about a ticket until the ticket holds or the wait is over. Each request may take its
+// wait plus the patience.
 func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q url.Values,
 	head map[string]string, wait time.Duration) map[string]any {
 	for end := time.Now().Add(wait); ; {
@@ -303,8 +303,8 @@ func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q ur
 		cancel()
 		switch {
 		case err != nil:
-			return toolError("%v: ticket %s is as it was. Go on with lock_wait, or leave with lock_give", err,
-				name)
+			return toolError("%v: ticket %s is unchanged. Call lock_wait again, or leave the queue with "+
+				"lock_give", err, name)
 		case a.Over():
 			return l.over(name, a)
 		case a.Code >= http.StatusBadRequest:
@@ -323,7 +323,7 @@ func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q ur
 func (l *lockTools) over(name string, a *Answer) map[string]any {
 	_ = os.Remove(l.file(name))
 	return toolError("ticket %s is over (%s): %s. Stop the work under its lock, which another may hold, and "+
-		"check what was done since. lock_take begins again", name, a.Error, a.Text)
+		"check what was done since. Call lock_take for a new ticket", name, a.Error, a.Text)
 }
 
 // stateOf turns an answer into a lockState. sent is the time of the request.
@@ -342,10 +342,10 @@ func stateOf(name, path string, a *Answer, sent time.Time) *lockState {
 	}
 	until := sent.Add(time.Duration(a.Safe) * time.Millisecond)
 	s.Until, s.Safe = until.UTC().Format(time.RFC3339), int64(max(time.Until(until), 0).Seconds())
-	s.Next = fmt.Sprintf("held: do the work. Call lock_wait with ticket %s before %s to go on longer, and "+
-		"lock_give when the work is done", name, s.Until)
+	s.Next = fmt.Sprintf("held: do the work. Call lock_wait with ticket %s before %s to keep the lock longer, "+
+		"and lock_give when the work is done", name, s.Until)
 	if a.Asked != nil {
-		s.Next = fmt.Sprintf("held, and asked back: come to an end soon, and call lock_give with ticket %s",
+		s.Next = fmt.Sprintf("held, and asked back: finish soon, and call lock_give with ticket %s",
 			name)
 	}
 	return s

@@ -153,7 +153,7 @@ func (a *agent) state(name, arguments string) lockState {
 	return text
 }
 
-// says calls a tool that must fail with a text that helps the model to correct the call.
+// says calls a tool that must fail. The error must contain want, which helps the model to correct the call.
 func (a *agent) says(name, arguments, want string) {
 	a.t.Helper()
 	r := a.tool(name, arguments)
@@ -213,7 +213,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 		queued.Ticket))
 	expect.Equal(t, b.ask("ping", `{}`).Error, nil, "a ping in a wait")
 
-	// The program is started again, and goes on with the ticket by its name alone.
+	// A restarted program continues with the ticket and needs only its name.
 	a.end()
 	secret := string(must.Get(os.ReadFile(filepath.Join(one, held.Ticket)))(t))
 	info := must.Get(os.Stat(filepath.Join(one, held.Ticket)))(t)
@@ -228,7 +228,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 	passed := b.read()
 	expect.Equal(t, string(passed.ID), id, "the wait's answer")
 	expect.That(t, passed.Result.State.Held, "passed on: %+v", passed)
-	a.says("lock_give", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "lock_take begins again")
+	a.says("lock_give", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "Call lock_take for a new ticket")
 	a.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "do not work under its lock")
 
 	// The other agent's file is removed without its knowledge, as after an expiry.
@@ -242,7 +242,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 	}
 }
 
-// A ticket that ended by itself is reported as such, with what to do.
+// A ticket that has ended by itself is reported as such, with advice.
 func TestMCPTellsALoss(t *testing.T) {
 	_, url := portForTickets(t)
 	a := startAgent(t, url, t.TempDir())
@@ -281,7 +281,7 @@ func TestMCPRefusesOddArguments(t *testing.T) {
 	for arguments, want := range map[string]string{
 		`{}`:                               "is not a ticket",
 		`{"ticket":"../../etc/passwd"}`:    "is not a ticket",
-		`{"ticket":"t-aaaaaaaaaaaa"}`:      "lock_take begins again",
+		`{"ticket":"t-aaaaaaaaaaaa"}`:      "Call lock_take for a new ticket",
 		`{"ticket":"t-aa","wait":1}`:       "unknown field",
 		`{"ticket":"","wait_seconds":601}`: "wait_seconds",
 	} {
@@ -374,7 +374,7 @@ func TestMCPWithoutInitialize(t *testing.T) {
 }
 
 // A cancelled wait is not answered, an id may not be used twice, and the end of the input ends a wait. The
-// place stays.
+// ticket keeps its place in the queue.
 func TestMCPWaitsEnd(t *testing.T) {
 	i, url := portForTickets(t)
 	a := startAgent(t, url, t.TempDir())
@@ -409,7 +409,7 @@ func TestMCPWithoutAServer(t *testing.T) {
 	dir := t.TempDir()
 	a := startAgent(t, "http://127.0.0.1:1", dir, "--timeout", "300ms")
 	a.initialize()
-	a.says("lock_take", `{"path":"/a","reason":"b"}`, "Go on with lock_wait")
+	a.says("lock_take", `{"path":"/a","reason":"b"}`, "Call lock_wait again")
 	left := must.Get(os.ReadDir(dir))(t)
 	must.Equal(t, len(left), 1, "files of tickets that may have been opened")
 	a.says("lock_give", fmt.Sprintf(`{"ticket":%q}`, left[0].Name()), "call lock_give again")

@@ -53,7 +53,7 @@ func TestMCPGivesBackWhatACancelledCallTook(t *testing.T) {
 	a.end()
 }
 
-// answers is the transport of a caller in whose place a function answers.
+// answers is an HTTP transport that calls a function in place of a server.
 type answers func(*http.Request) (*http.Response, error)
 
 func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -79,8 +79,8 @@ var errLongMessage = errors.New("a message has at most 1 MiB")
 // lastAnswers bounds how long calls may run after the end of the input.
 const lastAnswers = 5 * time.Second
 
-// serve answers messages until in ends. Then it ends the waits, and returns after the answers to the other
-// calls.
+// serve answers messages until the input ends. Then it ends the waits, and returns after the answers to the
+// other calls.
 func (s *rpcServer) serve(in io.Reader) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -172,13 +172,13 @@ func (s *rpcServer) notified(method string, params json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cancel := s.running[string(p.ID)]; cancel != nil {
-		delete(s.running, string(p.ID)) // so call sends no answer
+		delete(s.running, string(p.ID)) // so that the method call sends no answer
 		cancel()
 	}
 }
 
-// request returns the result of a request, or its error; neither if the request continues in another
-// goroutine.
+// request returns the result of a request, or its error. It returns neither if the request continues in
+// another goroutine.
 func (s *rpcServer) request(ctx, waits context.Context, m *rpcMessage) (map[string]any, *rpcError) {
 	var e *rpcError
 	m.stateless, e = metaOf(m.Params)

@@ -39,11 +39,11 @@ of the ticket.`,
 				"the ticket lives this long after each request, 1m if not given")
 			until := fs.String("until", "", "the ticket ends at `TIME` at the latest, such as 18:00, "+
 				"FRI-18:00 or 2026-11-27T18:00:00Z")
-			reason := fs.String("reason", "", "what others are shown")
-			shared := fs.Bool("shared", false, "as one of several readers")
-			semaphore := fs.Int("semaphore", 0, "PATH is a semaphore, with `N` permits if it has no "+
-				"number yet; 0: only the stored number")
-			permits := fs.Int("permits", 1, "take `K` of them")
+			reason := fs.String("reason", "", "`TEXT` that other clients see")
+			shared := fs.Bool("shared", false, "take the lock as one of several readers")
+			semaphore := fs.Int("semaphore", 0, "PATH is a semaphore; store `N` as its number of "+
+				"permits if none is stored yet; 0: use the stored number")
+			permits := fs.Int("permits", 1, "take `K` permits of the semaphore")
 			quiet := fs.BoolP("quiet", "q", false, "do not say who holds the lock")
 			t := addTicketFlags(fs, true)
 			return func(c *call.Call) error {
@@ -97,7 +97,7 @@ func takeTicket(c *call.Call, t *Flags, q url.Values, wait time.Duration, quiet 
 	case a.Error == "held":
 		return &cli.ExitError{Code: call.ExitNotAcquired, Err: errors.New(k.heldBy(ctx, t.Timeout))}
 	case a.Over() && t.File != "" && t.File != "-":
-		return cli.Exitf(call.ExitNo, "%w; 'zlock give' removes %s, and the next take has another ticket",
+		return cli.Exitf(call.ExitNo, "%w; 'zlock give' removes %s, and the next take gets a new ticket",
 			OverText(a), t.File)
 	case a.Code >= http.StatusBadRequest:
 		return OverOr(a)
@@ -144,8 +144,8 @@ func withdraw(c *call.Call, t *Flags, k *Asker) {
 	_ = printTicket(c, k)
 }
 
-// heldBy names the holder of a lock that a try did not get. Perhaps the try would only have had to wait for
-// another waiter.
+// heldBy names the holder of a lock that a try did not get. If no client holds the lock, the try was refused
+// because of another waiter.
 func (k *Asker) heldBy(ctx context.Context, most time.Duration) string {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

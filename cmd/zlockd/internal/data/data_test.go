@@ -22,7 +22,8 @@ func call(signals ...os.Signal) *Call {
 	return &Call{Signals: ch, Call: &cli.Call{Name: "verify"}}
 }
 
-// A signal interrupts a data command, which takes back what it has begun. A second signal ends it at once.
+// A signal interrupts a data command, which undoes what it has begun. A second signal ends the program at
+// once.
 func TestSignalsDuringADataCommand(t *testing.T) {
 	undone := false
 	err := call(os.Interrupt).untilSignal(func(c *Call) error {

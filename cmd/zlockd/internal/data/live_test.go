@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// answering starts a server with the nodes / and /a, of which /a has no child, and returns its address. It
-// answers what refuses returns to a request for a path.
+// answering starts a server with the nodes / and /a, and returns its address. /a has no child. The server
+// answers each request with the code that refuses returns.
 func answering(t *testing.T, refuses func(op jute.OpCode, path string) jute.ErrCode) string {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -70,8 +70,8 @@ func answering(t *testing.T, refuses func(op jute.OpCode, path string) jute.ErrC
 	return ln.Addr().String()
 }
 
-// A refused request ends the read with an error: with a node left out, two servers could look equal. Only a
-// node that is gone by then is left out.
+// A refused request ends the read with an error, because otherwise two different servers could look equal.
+// Only a node that has been removed during the read is left out.
 func TestServerThatRefusesIsNotCompared(t *testing.T) {
 	none := jute.OpCode(0)
 	for _, c := range []struct {
@@ -89,7 +89,7 @@ func TestServerThatRefusesIsNotCompared(t *testing.T) {
 		{jute.OpGetACL, "/a", jute.NoAuth, zk.ErrNoAuth, 0},
 		{jute.OpGetData, "/a", jute.NoNode, nil, 1},
 		{jute.OpGetACL, "/a", jute.NoNode, nil, 1},
-		{jute.OpGetChildren2, "/a", jute.NoAuth, nil, 2}, // a node without children has no list
+		{jute.OpGetChildren2, "/a", jute.NoAuth, nil, 2}, // a node without children has no list to ask for
 	} {
 		addr := answering(t, func(op jute.OpCode, path string) jute.ErrCode {
 			if op == c.op && path == c.path {
@@ -121,7 +121,7 @@ func TestServerThatCannotBeAskedIsNotCompared(t *testing.T) {
 	expect.Has(t, err.Error(), "--auth-file: ")
 }
 
-// A word is the address of a server if it ends with a port and is not the name of a file.
+// A word is the address of a server if it ends in a port and no file has that name.
 func TestAddressesAreToldFromPaths(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must.OK(t, os.WriteFile("file:1", nil, 0o600))

@@ -20,8 +20,8 @@ func (strictRules) CheckRules(rules string) error {
 	return nil
 }
 
-// A zoo.cfg that asks clients for no certificate knows no client by one, so a setting that needs certificates
-// is refused.
+// If a zoo.cfg does not let the server ask clients for certificates, the server refuses settings that need
+// certificates.
 func TestCertificatesThatNoClientShows(t *testing.T) {
 	dir := t.TempDir()
 	ca := certs.New(t, dir)

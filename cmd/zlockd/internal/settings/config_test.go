@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// load reads the settings of a zoo.cfg with this text. $DIR in it is dir.
+// load reads the settings of a zoo.cfg with this text, in which $DIR stands for dir.
 func load(t *testing.T, dir, text string, args ...string) (*Settings, error) {
 	t.Helper()
 	return loadWith(t, nil, dir, text, args...)
@@ -186,7 +186,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 		}},
 		{"admin port with certificates", base + "admin.forceHttps=true\nadmin.needClientAuth=true\n" +
 			"ssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", nil,
-			func(s *Settings) bool { // a note says when the certificate ends
+			func(s *Settings) bool { // one note says when the certificate ends
 				return len(s.Notes) == 2 && s.AdminFiles.CA != "" && !s.AdminClear
 			}},
 		{"certificates beside clear text", base + "admin.portUnification=true\nadmin.needClientAuth=true\n" +
@@ -213,7 +213,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 			ca.Sign(t, "server", []string{"zlockd-1"})
 			key := must.Get(os.ReadFile(ca.File("server.key")))(t)
 			cert := must.Get(os.OpenFile(ca.File("server.pem"), os.O_APPEND|os.O_WRONLY, 0))(t)
-			if _, err := cert.Write(key); err != nil || cert.Close() != nil { // a store holds both
+			if _, err := cert.Write(key); err != nil || cert.Close() != nil { // a store holds cert and key
 				t.Fatal(err)
 			}
 			args := slices.Clone(test.args)
@@ -226,8 +226,8 @@ func TestZooKeysAreMapped(t *testing.T) {
 	}
 }
 
-// A server refuses to start empty beside a ZooKeeper's data, because all data would seem lost. A server that
-// has run there before may go on.
+// A server refuses to start empty in a directory with the data of a ZooKeeper, because all data would seem
+// lost. A server that has run in the directory before may start.
 func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.MkdirAll(filepath.Join(dir, "version-2"), 0o700))
@@ -261,7 +261,7 @@ func noted(s *Settings, keys ...string) bool {
 	return true
 }
 
-// Rules accept any value that a file may hold, and do not panic.
+// The rules accept any text as a value and do not panic.
 func TestRulesTakeAnyValue(t *testing.T) {
 	for key := range zooRules {
 		for _, value := range []string{"", "x", "-1", "true", "1", "/a.pem", ";", ":"} {
@@ -311,7 +311,7 @@ func TestSecretsOfTheFileAreNotKept(t *testing.T) {
 	}
 }
 
-// A secret is found in each form in which the server accepts it.
+// Secrets are found in each form in which the server accepts a key.
 func TestSecretsAreFoundAsTheyAreRead(t *testing.T) {
 	for name, text := range map[string]string{
 		"lines end as on an old Mac":  "a=1\rssl.keyStore.password=hunter2\rb=2\r",
@@ -335,7 +335,8 @@ func TestSecretsAreFoundAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// The hash of the super user's password is a secret like a key: only the server may be able to read its file.
+// The hash of the super user's password is a secret. The server refuses a file with it that other users can
+// read.
 func TestSecretsInAFileThatOthersCanReadAreRefused(t *testing.T) {
 	const digest = "zookeeper.DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n"
 	for _, test := range []struct {
@@ -377,8 +378,8 @@ func FuzzZooConfig(f *testing.F) {
 
 func noEnv(string) (string, bool) { return "", false }
 
-// Each flag has an environment variable. The command line wins over the variable, and the variable wins over
-// a zoo.cfg.
+// Each flag has an environment variable. The command line takes precedence over the variable, and the
+// variable over a zoo.cfg.
 func TestEnvironment(t *testing.T) {
 	env := func(name string) (string, bool) {
 		v, ok := map[string]string{"ZLOCKD_TICK_TIME": "500", "ZLOCKD_MAX_FRAME": "4096", "ZLOCKD_SKIP_ACL": "true",
@@ -404,8 +405,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// Each default that --help shows is the value in force. Defaults that depend on other flags are part of the
-// text, and are tested with those flags.
+// Each default that --help shows is the value in force. A default that depends on other flags is part of the
+// text, and is tested with those flags.
 func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	shown := regexp.MustCompile(`\(default ([^)]*)\)`)
 	byHand := map[string]bool{"heartbeat-timeout": true, "backup-interval": true, "min-session-timeout": true,

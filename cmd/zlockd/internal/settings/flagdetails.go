@@ -18,8 +18,8 @@ var Details = map[string]string{
 	"max-data":      "Larger data and long ACLs then get THROTTLEDOP; deletes, smaller data and sessions go on",
 	"enforce-quota": "The leader's setting applies",
 	"no-ttl":        "The leader's setting applies",
-	"one-layout": "They get NOAUTH. The leader's setting applies, once every server has said that it runs " +
-		"a release after 0.1.0, see docs/locks.md",
+	"one-layout": "A refused contender gets NOAUTH. The leader's setting applies, once every server has said " +
+		"that it runs a release after 0.1.0, see docs/locks.md",
 	"disk-reserve": "The leader then answers THROTTLEDOP. It also does so if less than twice the size of " +
 		"a snapshot is free",
 	"super-digest": "Make the hash by: printf 'super:secret' | openssl dgst -binary -sha1 | openssl base64",

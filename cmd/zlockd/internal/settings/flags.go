@@ -57,16 +57,16 @@ func Groups(s *Settings) []cli.Group {
 	f = begin("Cluster")
 	f.Uint32Var(&s.ID, "id", 1, "id of this server among --peers, `N` from 1 to 254")
 	f.Var(s.peersFlag(), "peers",
-		"all servers of the cluster, this one included; leave out for a single server; :observer after a "+
-			"server without a vote")
+		"all servers of the cluster, this one included; leave out for a single server; append :observer "+
+			"to a server without a vote")
 	f.Var(withUnit(&s.HeartbeatTimeout), "heartbeat-timeout",
-		"follow a silent leader no longer than this, then elect (default 1s; 30ms in a single server)")
+		"follow a silent leader no longer than this, then elect another (default 1s; 30ms in a single server)")
 	s.peerFiles.declare(f, "peer-tls", "this server's certificate for its peers, with the DNS name zlockd-ID",
 		"the authority that signed the peers' certificates")
 	f.BoolVar(&s.Reconfig, "reconfig", false,
 		"let clients that may write /zookeeper/config change the members (zkCli's reconfig)")
 	f.BoolVar(&s.PeerInsecure, "peer-insecure", false,
-		"let servers talk in the clear beyond loopback: every host that reaches the peer port owns the data")
+		"let servers use clear text beyond loopback: any host that reaches the peer port can change all data")
 
 	f = begin("Sessions and limits (bare numbers of the first three are milliseconds)")
 	s.TickTime = 2 * time.Second
@@ -159,7 +159,7 @@ func Groups(s *Settings) []cli.Group {
 	f.BoolVar(&s.RemoveRealm, "kerberos-remove-realm", false,
 		"leave the realm of a principal out of its identity in ACLs")
 	f.StringVar(&s.Ensemble, "ensemble-names", "",
-		"close clients that name another cluster than one of `NAMES` by the scheme ensemble")
+		"close clients that use the scheme ensemble with a name other than these `NAMES`")
 	f.StringVar(&s.AuthSchemes, "require-auth", "",
 		"close clients that ask for anything before they have authenticated by one of these `SCHEMES`: digest, "+
 			"sasl, x509")
@@ -167,7 +167,7 @@ func Groups(s *Settings) []cli.Group {
 
 	f = begin("Operation")
 	f.StringVar(&s.FourLetterWords, "4lw-whitelist", admin.DefaultWhitelist,
-		"answer these four-letter `WORDS`, * = all; srvr always is")
+		"answer these four-letter `WORDS`, * = all; srvr is always answered")
 	f.BoolVar(&s.JVMMetrics, "jvm-metrics", true,
 		"show memory, threads and collections also under the names of a Java process, for ZooKeeper's "+
 			"dashboards")

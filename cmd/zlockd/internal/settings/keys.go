@@ -34,8 +34,8 @@ func toFlag(flag string, translate ...func(string) (string, error)) rule {
 
 // Translations of switches, as ZooKeeper reads each; testdata/zookeys.table has its result for each value.
 
-// exactly translates a key that only this word switches on, in exactly this upper and lower case. For
-// ZooKeeper every other value means off.
+// exactly translates a key that only this word switches on, with the same case of every letter. For ZooKeeper
+// every other value means off.
 func exactly(word string) func(string) (string, error) {
 	return func(value string) (string, error) { return strconv.FormatBool(value == word), nil }
 }
@@ -219,7 +219,7 @@ func pemFile(cert, key string) rule {
 }
 
 // storeType is the rule for a key that names the type of a store.
-var storeType = unless("PEM", rule{"PEM, and nothing else", refused(asPEM).apply})
+var storeType = unless("PEM", rule{"only the value PEM is accepted", refused(asPEM).apply})
 
 func clientAuth(z *zoo, _, value string) error {
 	switch v := strings.ToLower(value); v {

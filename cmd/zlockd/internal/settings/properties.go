@@ -94,7 +94,7 @@ func unescape(s string) string {
 			b.WriteByte(s[i])
 			continue
 		}
-		if i++; i == len(s) { // ends the file
+		if i++; i == len(s) { // the backslash ends the file
 			break
 		}
 		if s[i] == 'u' && i+4 < len(s) {

@@ -69,7 +69,7 @@ func (s *Settings) Note(key, format string, args ...any) {
 	s.Notes = append(s.Notes, note{key, fmt.Sprintf(format, args...)})
 }
 
-// durationValue is a duration. A bare number counts units; it is refused where the unit is 0.
+// durationValue is a duration. A bare number counts units. If unit is 0, a bare number is refused.
 type durationValue struct {
 	*time.Duration
 	unit time.Duration

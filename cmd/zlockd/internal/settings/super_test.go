@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Flags and keys that name the super user name none if they are missing or empty. Of a repeated one the last
-// counts.
+// If a flag or key that names the super user is missing or empty, there is no super user. If it is repeated,
+// its last value counts.
 func TestSuperUserOfTheSettings(t *testing.T) {
 	const (
 		one = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="

@@ -51,7 +51,7 @@ var zooRules = map[string]rule{
 	"metricsProvider.exportJvmInfo": toFlag("jvm-metrics", isTrue),
 
 	// Read together with other keys, once all are known.
-	"metricsProvider.className": later("Prometheus' serves --metrics-addr"),
+	"metricsProvider.className": later("with the Prometheus provider: turns on --metrics-addr"),
 	"metricsProvider.httpPort":  later("port of --metrics-addr, 7000 when missing"),
 	"metricsProvider.httpHost":  later("address of --metrics-addr, all when missing"),
 	"clientPort":                later("port of --client-addr"),
@@ -62,7 +62,7 @@ var zooRules = map[string]rule{
 	"admin.serverAddress":       later("address of --admin-addr, loopback when missing"),
 	"admin.serverPort":          later("port of --admin-addr"),
 	"standaloneEnabled":         strictly(later("false: a single server line makes a cluster of one")),
-	"quorumListenOnAllIPs":      strictly(later("true: --peer-addr on all addresses")),
+	"quorumListenOnAllIPs":      strictly(later("true: --peer-addr listens on all addresses")),
 	"dynamicConfigFile":         later("a file of server lines, read once"),
 
 	"ssl.keyStore.location":              pemFile("tls-cert", "tls-key"),
@@ -77,8 +77,8 @@ var zooRules = map[string]rule{
 	"ssl.trustStore.passwordPath":        ignored("PEM files have no password"),
 	"ssl.quorum.trustStore.password":     ignored("PEM files have no password"),
 	"ssl.quorum.trustStore.passwordPath": ignored("PEM files have no password"),
-	"ssl.clientAuth":                     {"none, want or need a certificate of the client", clientAuth},
-	"ssl.quorum.clientAuth": {"need, and nothing else",
+	"ssl.clientAuth":                     {"none, want or need: whether clients show certificates", clientAuth},
+	"ssl.quorum.clientAuth": {"only the value need is accepted",
 		unless("need", refused("peers always show certificates to each other")).apply},
 	"ssl.protocol":                {"TLSv1.2, TLSv1.3", protocols},
 	"ssl.enabledProtocols":        {"TLSv1.2, TLSv1.3", protocols},
@@ -94,7 +94,7 @@ var zooRules = map[string]rule{
 	"sslQuorum":                       strictly(rule{"true needs certificates of the peers", sslQuorum}),
 
 	"dataLogDir":                  {"no effect: the log is kept under dataDir", dataLogDir},
-	"portUnification":             strictly(unless("false", ignored("clear text and TLS have a port each"))),
+	"portUnification":             strictly(unless("false", ignored("clear text and TLS have separate ports"))),
 	"sslQuorumPortUnification":    refusedWhenTrue("the peer port is TLS or clear text, never both"),
 	"initLimit":                   ignored("followers catch up as long as they need; see --heartbeat-timeout"),
 	"syncLimit":                   ignored("see --heartbeat-timeout"),
@@ -124,9 +124,9 @@ var zooRules = map[string]rule{
 		"a client that fails to authenticate is closed; to let clients without SASL in, do not require it"),
 	"quorum.auth.enableSasl": strictly(refusedWhenTrue(
 		"peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca")),
-	"admin.forceHttps":      later("true: the admin port speaks TLS, with --admin-tls-cert, alone"),
-	"admin.portUnification": later("true: TLS beside clear text on the admin port"),
-	"admin.needClientAuth":  later("true: the admin port asks for certificates, with --admin-tls-ca"),
+	"admin.forceHttps":      later("true: the admin port speaks only TLS; it needs --admin-tls-cert"),
+	"admin.portUnification": later("true: the admin port speaks TLS and clear text"),
+	"admin.needClientAuth":  later("true: the admin port asks for certificates; it needs --admin-tls-ca"),
 	"admin.commandURL":      unless("/commands", ignored("commands are at /commands")),
 	"admin.idleTimeout":     ignored("idle connections are closed after 30 s"),
 }

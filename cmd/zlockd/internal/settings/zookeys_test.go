@@ -87,8 +87,8 @@ func zooCases(t *testing.T) (cases []zooCase) {
 	return cases
 }
 
-// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says. A word
-// that only one of them takes for yes would open or close something by mistake.
+// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says. If only
+// one of the two took a word for yes, access would be open or closed by mistake.
 func TestZooKeysAreReadAsZooKeeperDoes(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, "myid"), []byte("1"), 0o600))
@@ -110,7 +110,7 @@ func TestZooKeysAreReadAsZooKeeperDoes(t *testing.T) {
 	}
 }
 
-// A server without access rights warns of that at each start.
+// A server that checks no access rights logs a warning at each start.
 func TestSkippedACLsAreLoggedLoudly(t *testing.T) {
 	for _, test := range []struct {
 		value string
@@ -127,7 +127,8 @@ func TestSkippedACLsAreLoggedLoudly(t *testing.T) {
 	}
 }
 
-// Two spellings of one key with different values are refused: an operator could not know which counts.
+// A zoo.cfg with two spellings of one key and different values is refused, because the operator could not
+// know which value counts.
 func TestKeyWithAndWithoutPrefix(t *testing.T) {
 	const base = "dataDir=$DIR\nclientPort=2181\nmaxCnxns=5\nzookeeper.maxCnxns="
 	_, err := load(t, t.TempDir(), base+"6")
