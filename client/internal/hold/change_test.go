@@ -70,6 +70,29 @@ func TestReleaseWaitsForAChange(t *testing.T) {
 	})
 }
 
+// If a write lease and the read lease nested in it are unlocked at the same time, neither unlock fails.
+func TestUnlocksOfNestedLeasesAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, outer, _ := heldWith(t, Limits{})
+		h.g.AsReader = func(*session.Epoch, string) session.Node {
+			t.Error("a hold that is over changes")
+			return session.Node{}
+		}
+		inner := must.Get(h.addLease(outer.Context(), fence.Shared))(t)
+		must.That(t, h.beginChange(), "a change does not begin") // delays both
+		first := make(chan error, 1)
+		go func() { first <- outer.Unlock(t.Context()) }()
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		must.Is(t, inner.Unlock(short), ErrReleasePending)
+		h.endChange()
+		must.OK(t, <-first)
+		must.Is(t, outer.Unlock(t.Context()), ErrNotHeld)
+	})
+}
+
 // A hold that is lost while it becomes a writer is over, and leaves its new node behind only for the grace.
 func TestLossDuringAChange(t *testing.T) {
 	t.Parallel()

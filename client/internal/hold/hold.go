@@ -194,8 +194,8 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 		}
 		err := h.downgrade(ctx, nil)
 		switch {
-		case errors.Is(err, ErrUnsupported):
-			return nil // a nested write lease has been taken
+		case errors.Is(err, ErrUnsupported), errors.Is(err, ErrNotHeld):
+			return nil // a nested write lease has been taken, or the last lease of the hold has been unlocked
 		case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			return fmt.Errorf("%w: %w", ErrReleasePending, err)
 		}
