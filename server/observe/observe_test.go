@@ -295,7 +295,7 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 		time.Sleep(time.Second)
 		events := []tree.Event{{Type: jute.EventChildrenChanged, Path: "/"}}
 		for i := range endedPath + 3 {
-			path := fmt.Sprint("/", i, strings.Repeat("x", endedName))
+			path := fmt.Sprint("/", i, "x", strings.Repeat("é", endedName))
 			events = append(events, tree.Event{Type: jute.EventDeleted, Path: path})
 		}
 		at := time.UnixMilli(1234567)
@@ -315,7 +315,7 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 			LostFor: time.Second, PathCount: endedPath + 3}))
 		var want []string
 		for i := range endedPath {
-			want = append(want, events[i+1].Path[:endedName])
+			want = append(want, fmt.Sprint("/", i, "x", strings.Repeat("é", (endedName-4)/2), "…"))
 		}
 		expect.List(t, e.Paths, want)
 		expect.Equal(t, m.SessionsExpired.Load(), 1, "expired")

@@ -3,6 +3,7 @@ package observe
 import (
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -30,7 +31,7 @@ func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration) {
 			if end.Tree != nil && !end.Tree.Shows(path) {
 				e.unlisted |= 1 << len(e.Paths)
 			}
-			e.Paths = append(e.Paths, strings.Clone(path[:min(len(path), endedName)]))
+			e.Paths = append(e.Paths, shortened(path))
 		}
 	}
 	if end.Cause == state.EndExpired {
@@ -49,6 +50,18 @@ func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration) {
 	case r.news <- struct{}{}:
 	default:
 	}
+}
+
+// shortened returns a path that does not share memory. It cuts a long one between characters, and marks that.
+func shortened(path string) string {
+	if len(path) <= endedName {
+		return strings.Clone(path)
+	}
+	end := endedName
+	for end > endedName-utf8.UTFMax && !utf8.RuneStart(path[end]) {
+		end--
+	}
+	return path[:end] + "…"
 }
 
 // EndedSince returns the sessions that ended after a zxid, the newest first.
