@@ -96,8 +96,8 @@ func newDay(seed uint64, length time.Duration) *day {
 // calmTimeout returns the session timeout of a client that rests.
 func calmTimeout(rng *rand.Rand) time.Duration { return time.Duration(10+rng.IntN(20)) * time.Second }
 
-// rests returns for how long a client rests before it sends the next few requests: not at all within a burst
-// of requests, seconds or minutes between two bursts, and all night long.
+// rests returns a function that returns for how long a client rests before its next request: not at all
+// within a burst of requests, seconds or minutes between two bursts, and all night long.
 func (d *day) rests(rng *rand.Rand) func() time.Duration {
 	left := 0
 	return func() time.Duration {

@@ -246,7 +246,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		}
 		if !p.n.isCut(p.from, p.to) {
 			switch {
-			case len(p.segments) > 0 && p.segments[0].held: // even after their sender has ended
+			case len(p.segments) > 0 && p.segments[0].held: // held even after their sender has ended
 			case len(p.segments) > 0 && !p.segments[0].at.After(time.Now()):
 				n := copy(b, p.segments[0].data)
 				p.segments[0].data = p.segments[0].data[n:]

@@ -402,8 +402,8 @@ func (c *sequence) step(what string) error {
 	return c.settle()
 }
 
-// refuses asks for the removal of a running voter if the other running voters are not a majority without it.
-// The leader must refuse, because the cluster would stop.
+// refuses asks for the removal of a running voter if the other running voters are not a majority without that
+// voter. The leader must refuse, because the cluster would stop.
 func (c *sequence) refuses() error {
 	voters := len(c.peers) - len(c.watch)
 	list := slices.DeleteFunc(c.running(), func(id uint32) bool { return c.watch[id] })
@@ -446,8 +446,8 @@ const sequencePatience = 60 * time.Second
 // change repeats a request for a change to the leader until the change is made.
 func (c *sequence) change(m change.Change) error { return c.changeBy(0, m) }
 
-// changeBy repeats a request for a change until the change is made. It asks server by, or the leader if by is
-// 0.
+// changeBy repeats a request for a change until the change is made. It asks the server with the id by, or the
+// leader if by is 0.
 func (c *sequence) changeBy(by uint32, m change.Change) (err error) {
 	for end := time.Now().Add(sequencePatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		err = errors.New("no server leads")
