@@ -90,7 +90,10 @@ func otherPort(peer, client int) int {
 			return p
 		}
 	}
-	return peer - 2 // differs from client, unless peer is 65535 and client is 65533
+	if peer-2 == client {
+		return peer - 1
+	}
+	return peer - 2
 }
 
 // ErrNumber marks text in a line that is not a number, or a number out of range. ZooKeeper has a different

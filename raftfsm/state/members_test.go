@@ -30,6 +30,8 @@ func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 		{ID: 1, Peer: "h1:2888", Client: "h1:2181", Voter: true},
 		{ID: 2, Peer: "[::1]:2888", Client: "[::1]:2889", Voter: true},
 		{ID: 3, Peer: "h3:65535", Client: "h3:65534", Voter: true},
+		{ID: 9, Peer: "h9:65535", Client: "h9:65533", Voter: true},
+		{ID: 10, Peer: "h10:65534", Client: "h10:65535", Voter: true},
 		{ID: 4, Peer: "h4:2888", Election: "3888", Client: "0.0.0.0:2181"},
 		{ID: 254, Peer: "10.0.0.1:1"},
 		{ID: ZeroID, Peer: "h0:1", Election: "2", Voter: true},
