@@ -242,8 +242,8 @@ func (c *crashed) restart() {
 	expect.OK(c.t, err, "%s: it does not restart", c.what)
 }
 
-// run runs the script until its nth operation, and then starts the server again. done reports that the script
-// ended before.
+// run runs the script until its nth operation, and then starts the server again. done reports that the
+// script ended before that operation.
 func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
 	c.over, c.told.votes = make(chan struct{}), map[uint64]string{}
 	c.power.OnOp(func(op sim.DiskOp) error {

@@ -142,7 +142,8 @@ func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 	}
 }
 
-// A server refuses an old copy of its terms file beside a newer log or snapshot: it may have voted since.
+// A server refuses an old copy of its terms file beside a newer log or snapshot, because it may have voted
+// since the copy was made.
 func TestTermsOlderThanTheLogAreRefused(t *testing.T) {
 	for what, put := range map[string]func(*Disk) error{
 		"log": func(d *Disk) error { return d.Log().StoreLog(&raft.Log{Index: 1, Term: 5, Type: raft.LogNoop}) },

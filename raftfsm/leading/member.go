@@ -118,7 +118,7 @@ func (t *Term) change(ctx context.Context, c change.Change, is *raft.Server, pre
 			return err
 		}
 		return t.done(ctx, &c, r.AddNonvoter(id, addr, prev, 0))
-	case c.Op == change.Vote: // whether it runs or not
+	case c.Op == change.Vote: // the server gets a vote whether it runs or not
 		if is == nil {
 			if err := t.forgetFirst(ctx, c.ID); err != nil {
 				return err
@@ -215,8 +215,8 @@ func (t *Term) done(ctx context.Context, c *change.Change, f raft.Future) error 
 	return nil
 }
 
-// handOn hands leadership over, then asks the next leader for a change of this server that this server cannot
-// make while it leads.
+// handOn hands leadership over, and then asks the next leader to make a change that a leader cannot make to
+// itself.
 func (t *Term) handOn(ctx context.Context, c change.Change) error {
 	c.Since = 0 // the members may have changed when the next leader publishes them
 	if err := consensus.Await(ctx, t.o.Raft.LeadershipTransfer()); err != nil {

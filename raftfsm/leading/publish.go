@@ -130,8 +130,8 @@ func (t *Term) note(c *change.Change) error {
 }
 
 // farewell publishes the members without a server that asked to leave, and waits until that server has seen
-// the new list. That server can answer the client that asked only while it is still a member. The caller
-// removes the server next; if that fails, the full list is published again.
+// the new list. While the server is still a member, it can answer the client. The caller then removes the
+// server. If that fails, the full list is published again.
 func (t *Term) farewell(ctx context.Context, c *change.Change) bool {
 	if c.By != c.ID || c.Words == "" || c.More {
 		return false
@@ -212,7 +212,7 @@ func (t *Term) forget(s *state.State, servers []raft.Server) {
 }
 
 // forgetFirst makes the cluster expect an empty data directory from a server that will be added. The leader
-// that removed the id's last server may have ended before it proposed that.
+// that removed the id's last server may have ended before it made such a proposal.
 func (t *Term) forgetFirst(ctx context.Context, id uint32) error {
 	if t.o.Incarnation(id) == "" {
 		return nil

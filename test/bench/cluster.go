@@ -61,7 +61,8 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	return out, err
 }
 
-// runBoth measures writing connections (the first in the list) together with reading ones (the rest).
+// runBoth measures two loads together: the first connections of conns write, as many as writers says, and the
+// others read.
 func runBoth(cfg *config, s *side, conns []*wire.Pipe, work []workload, writers int) (out sample, err error) {
 	var reads, writes *result
 	both := func(d time.Duration) error {
@@ -177,7 +178,7 @@ func runFailover(cfg *config, e *cluster.Ensemble, leads bool) (out sample, err 
 				if errs[i] = v.write(sent.Add(30 * time.Second)); errs[i] != nil {
 					return
 				}
-				// Only a write sent after its end proves that service resumed.
+				// Only a write that was sent after the victim's end proves that service resumed.
 				if at := dead.Load(); at > 0 && sent.Sub(start) > time.Duration(at) || v.dropped {
 					after[i] = time.Since(start)
 					return

@@ -61,7 +61,7 @@ func newFloor(c *config) (s *side, err error) {
 		s.floor.list = append(s.floor.list, cmd)
 		s.external = append(s.external, ports[i])
 	}
-	// A follower listens when the leader knows it; a client of a leader without followers waits.
+	// A follower listens once the leader knows it. Without followers, the leader would not answer its clients.
 	for _, addr := range s.external {
 		if err := answers(addr); err != nil {
 			return nil, err

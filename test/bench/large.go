@@ -8,14 +8,14 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 )
 
-// A server with a large state gives memory back that it no longer needs when it has been idle for a while.
-// It has settled when its memory has not become less for settleTime; settleMost bounds the wait.
+// A server with a large state gives unused memory back after it has been idle for a while. It has settled
+// when its memory has not shrunk for settleTime. The wait for that ends after settleMost.
 const (
 	settleTime = 45 * time.Second
 	settleMost = 5 * time.Minute
 )
 
-// settled returns the resident memory of a process when it has settled.
+// settled waits until a process has settled, and returns its resident memory.
 func settled(pid int) (least int64) {
 	begin := time.Now()
 	for at := begin; time.Since(at) < settleTime && time.Since(begin) < settleMost; time.Sleep(time.Second) {
@@ -71,8 +71,8 @@ func runLarge(c *config, s *side, n int) (out sample, err error) {
 	return out, nil
 }
 
-// snapshotsEvery makes servers take snapshots as often, for their size, as both sides do by default with a
-// million nodes.
+// snapshotsEvery makes a server with n nodes take a snapshot each n/10 entries. Both sides do so by default
+// with a million nodes.
 func snapshotsEvery(n int) func(*cluster.Options) {
 	every := max(n/10, 1000)
 	return func(o *cluster.Options) {

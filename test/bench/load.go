@@ -47,7 +47,7 @@ func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*res
 				l.waiting = append(l.waiting, now)
 			}
 		}
-		l.last = true // the answers alone make operations begin
+		l.last = true // further operations begin only when answers arrive
 		for now := time.Now(); len(l.waiting) < depth; {
 			l.waiting = append(l.waiting, now)
 		}
@@ -61,7 +61,7 @@ const openSlots = 64
 
 // openLoad begins rate operations a second for d, at random times that do not depend on the answers:
 // a connection sends an operation while those before it wait for their answers, as pipelining clients
-// do. An operation counts from the time at which it was meant to begin.
+// do. The latency of an operation counts from the time at which it was meant to begin.
 func openLoad(conns []*wire.Pipe, work []workload, rate float64, d time.Duration) (*result, error) {
 	gap := float64(time.Second) * float64(len(conns)) / rate
 	return drive(conns, d, func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
@@ -77,7 +77,7 @@ func openLoad(conns []*wire.Pipe, work []workload, rate float64, d time.Duration
 		for from := time.Now(); err == nil && !l.last; {
 			from = from.Add(time.Duration(rand.ExpFloat64() * gap))
 			time.Sleep(time.Until(from))
-			// The operation after the end is not counted. Its answer ends read.
+			// The operation after the end is not counted. Its answer makes the method read return.
 			err = l.begin(from, !from.Before(end) || stop.Load())
 		}
 		if err != nil {
@@ -99,7 +99,7 @@ type lane struct {
 	started []time.Time // by slot
 	queue   []int       // slots in the order of their outstanding requests
 	waiting []time.Time // operations for which no slot was free
-	last    bool        // begin is not called again
+	last    bool        // the method begin is not called again
 	err     error       // from the goroutine that reads
 }
 
@@ -112,7 +112,8 @@ func newLane(c *wire.Pipe, work workload, slots int, end time.Time) *lane {
 	return l
 }
 
-// begin starts an operation, or keeps it for the next free slot. The last operation has a zero start time.
+// begin starts an operation if a slot is free; otherwise the operation waits for a slot. The last operation
+// has a zero start time.
 func (l *lane) begin(from time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +163,7 @@ func (l *lane) read() error {
 	}
 }
 
-// answer advances the operation whose answer came first.
+// answer passes a reply to the operation that has waited longest for one.
 func (l *lane) answer(r *wire.Frame) error {
 	if r.Code != jute.OK {
 		return r.Code
@@ -179,8 +180,8 @@ func (l *lane) answer(r *wire.Frame) error {
 	return nil
 }
 
-// drive calls f for each connection, until end, d from now, and returns the operations that f says
-// are done.
+// drive calls f for all connections at once. Each call begins operations until the time end, which is d from
+// now, and calls done for each complete operation. drive returns the result of these operations.
 func drive(conns []*wire.Pipe, d time.Duration,
 	f func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error) (*result, error) {
 	var (
@@ -225,8 +226,7 @@ func drive(conns []*wire.Pipe, d time.Duration,
 	return total, errors.Join(errs...)
 }
 
-// parallel calls f(0) … f(n-1) from up to limit goroutines and returns the
-// first error of each.
+// parallel calls f(0) … f(n-1) from at most limit goroutines, and returns the first error of each goroutine.
 func parallel(limit, n int, f func(int) error) error {
 	var (
 		next atomic.Int64

@@ -10,7 +10,8 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 )
 
-// lockMemory measures what locks take: first their directories, then with a holder in each.
+// lockMemory measures the memory and the disk that locks take: first without holders, then with a holder in
+// each lock's directory.
 func lockMemory(n int) point {
 	const conns = 100
 	return point{
@@ -64,5 +65,5 @@ func lockMemory(n int) point {
 	}
 }
 
-// lockRest is how long the servers of lockMemory wait for the next snapshot.
+// lockRest is the time between two snapshots of the servers of lockMemory.
 const lockRest = 10 * time.Second

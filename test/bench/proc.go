@@ -14,7 +14,7 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// idleTime measures what servers without clients take of a processor.
+// idleTime measures the processor time that servers without clients use.
 func idleTime() point {
 	return point{
 		name: "idle", help: "processor time of servers without clients, all together",

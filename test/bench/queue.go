@@ -11,9 +11,9 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// handoff measures how a contended lock moves on: from the moment when the holder sends its
-// delete until the next contender knows that it holds. The contender finds out as the recipes
-// do: by the event, then by the list with its own node first.
+// handoff measures the time from the holder's delete until the next contender knows that it holds the lock.
+// The contender learns this as in the recipes: after the event it lists the directory, and its own node
+// is the first.
 func handoff(waiters int, good float64) point {
 	return point{
 		name: fmt.Sprintf("handoff:%d", waiters), good: good, good3: good, floor: true,
@@ -149,7 +149,7 @@ func runHerdOn(cfg *config, s *side, root string, admin *wire.Pipe, conns []*wir
 		return out, err
 	}
 	w := cfg.window(s)
-	// Every waiter answers each event by a list with a new watch, and reports.
+	// After each event, every waiter lists the directory with a new watch, and reports that.
 	woken := make(chan error, len(conns))
 	for _, c := range conns {
 		c.SetDeadline(w.end.Add(time.Minute))

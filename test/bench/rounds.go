@@ -10,11 +10,11 @@ import (
 	"github.com/zlockd/zlockd/test/bench/measure"
 )
 
-// outcome is the result of all rounds of a point. Each round lists the samples of all sides; a side that
-// cannot measure the point has none.
+// outcome is the result of all rounds of a point. Each round lists the samples of all sides, with nil for a
+// side that cannot measure the point.
 type outcome struct {
 	rounds [][]*sample
-	// equal holds the rounds in which all sides run at one rate: half of what the slower compared side
+	// equal holds the rounds in which all sides run at one rate: half the rate that the slower compared side
 	// reaches.
 	equal [][]*sample
 	rate  float64
@@ -31,7 +31,7 @@ func (c *config) measurePoint(p point, sides []*side) (out outcome, err error) {
 		}
 	}
 	var errs []error
-	over := make([]bool, len(sides)) // the side cannot measure the point, or no longer
+	over := make([]bool, len(sides)) // the side cannot measure the point, or has failed to
 	end := func(i int, when string, err error) {
 		over[i] = true
 		sides[i].endOwn()
@@ -95,7 +95,7 @@ func (c *config) measurePoint(p point, sides []*side) (out outcome, err error) {
 	return out, errors.Join(errs...)
 }
 
-// half returns half of the rate of the slower side, the floor left out; 0 without any.
+// half returns half the rate of the slower compared side (not of the floor), or 0 if the rates are not known.
 func half(rounds [][]*sample, sides []*side) float64 {
 	least := math.Inf(1)
 	for k, s := range sides {
@@ -109,11 +109,12 @@ func half(rounds [][]*sample, sides []*side) float64 {
 	return least / 2
 }
 
-// levelOps is how many operations a side does at least before its rounds of a point begin.
+// levelOps is the least number of operations that a side does before its rounds of a point begin.
 const levelOps = 20_000
 
-// warmUp has a side do a point, unmeasured, until its rate is level: a JVM compiles what runs often, and for
-// a long time. It returns a note if the rate was not level after eight times the least time, and a minute.
+// warmUp runs a point on a side until the rate of the side is level, at least for c.level, because a JVM
+// compiles for a long time. It gives up after 8*c.level, or after a minute if that is longer, and then
+// returns a note.
 func (c *config) warmUp(p point, s *side) (note string, err error) {
 	const slice, within = 2 * time.Second, 0.05
 	warm, duration := c.warm, c.duration

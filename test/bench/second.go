@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// second measures the cost of a second cluster of three next to a first one, all in this process.
+// second measures what a second cluster of three servers costs when both clusters run in this process.
 func second() point {
 	return point{
 		name: "second", only: 1, alone: true,
@@ -71,7 +71,7 @@ func runSecond(c *config) (out sample, err error) {
 	return out, err
 }
 
-// atRest returns the MB of heap and stacks in this process, and how much of a core it uses in %.
+// atRest returns the MB of heap and stacks in this process, and the share of a core that it uses, in %.
 func atRest(c *config) (memory, busy float64) {
 	time.Sleep(c.warm)
 	before := ownCPU()

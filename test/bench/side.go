@@ -26,7 +26,7 @@ type side struct {
 	company  []*wire.Pipe      // sessions without work at the steady servers
 	own      *cluster.Ensemble // the servers of one point, for all its rounds
 	external []string
-	floor    *floor // this side is the floor
+	floor    *floor // not nil: this side is the floor
 	dirs     int
 	base     string // directory of the side's data
 	next     atomic.Int64
@@ -50,7 +50,7 @@ func newSide(spec string, c *config) (*side, error) {
 	case strings.HasPrefix(spec, "addrs="):
 		s.external = strings.Split(strings.TrimPrefix(spec, "addrs="), ",")
 	case strings.HasPrefix(spec, "cmd="):
-		s.options.Kind = cluster.ZooKeeper // ready when srvr names a mode
+		s.options.Kind = cluster.ZooKeeper // such a server counts as ready when its answer to srvr names a mode
 		s.options.Command = strings.Fields(strings.TrimPrefix(spec, "cmd="))
 	default:
 		return nil, fmt.Errorf("no such side: %q", spec)
@@ -154,7 +154,7 @@ func (s *side) addrs() []string {
 	return addrsOf(s.steady)
 }
 
-// addrsOf returns the client addresses of all servers or, if some are observers, of those alone.
+// addrsOf returns the client addresses of all servers. If some servers are observers, it returns only theirs.
 func addrsOf(e *cluster.Ensemble) (list []string) {
 	for _, v := range serving(e) {
 		list = append(list, v.Client)

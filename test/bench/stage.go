@@ -82,7 +82,7 @@ type window struct {
 
 	mu     sync.Mutex
 	lat    hist
-	before usage // since the first operation that counts
+	before usage // taken at the first operation that counts
 	last   time.Time
 }
 
@@ -121,7 +121,7 @@ func (w *window) sample() (out sample) {
 	return out
 }
 
-// rate returns the operations in a second.
+// rate returns the operations per second.
 func (w *window) rate() float64 {
 	return float64(w.lat.n) / max(w.end.Sub(w.begin), w.last.Sub(w.begin)).Seconds()
 }

@@ -91,7 +91,7 @@ func startPoint(name, help string, good float64, change func(*cluster.Options)) 
 	}
 }
 
-// startup measures an empty data directory, process start to first create.
+// startup measures the time from the start of a process on an empty data directory to its first create.
 func startup() point {
 	return startPoint("startup", "process start on an empty directory to the first answered create", 8, nil)
 }
@@ -130,7 +130,7 @@ func startupEmbedded() point {
 	}
 }
 
-// bigServer starts fresh servers that can hold the large state, and fills it.
+// bigServer starts fresh servers with room for n nodes, and creates the nodes.
 func bigServer(c *config, s *side, n int, change func(*cluster.Options)) (*cluster.Ensemble, error) {
 	e, err := s.fresh(func(o *cluster.Options) {
 		c.makeRoom(o)
@@ -239,7 +239,8 @@ func runSnapshots(cfg *config, e *cluster.Ensemble, n int) (out sample, err erro
 	return out, nil
 }
 
-// whileSnapshots measures until snapshots are taken at the same time, a few times at most, and says how many.
+// whileSnapshots calls run again, up to five times, until snapshots are taken during the call. It returns the
+// result of that call, and how many snapshots were taken.
 func whileSnapshots(e *cluster.Ensemble, run func() (*result, error)) (r *result, taken int, err error) {
 	for range 5 {
 		seen, stop, counted := newestSnapshot(e), make(chan struct{}), make(chan int)

@@ -141,7 +141,7 @@ func bulk(c *wire.Pipe, n int, send func(i int), want ...jute.ErrCode) error {
 	return nil
 }
 
-// removeTree deletes a directory of nodes without children and then itself.
+// removeTree deletes the children of a directory, which have no children themselves, and then the directory.
 func removeTree(c *wire.Pipe, dir string) error {
 	c.Sync(dir)
 	if _, err := c.Do(); err != nil {
@@ -159,6 +159,7 @@ func removeTree(c *wire.Pipe, dir string) error {
 		paths = append(paths, dir+"/"+n)
 	}
 	paths = append(paths, dir)
-	// A follower of ZooKeeper may list, after a sync too, what other clients have removed at other servers.
+	// Even after a sync, a follower of ZooKeeper may list nodes that other clients have removed at other
+	// servers.
 	return bulk(c, len(paths), func(i int) { c.Delete(paths[i]) }, jute.OK, jute.NoNode)
 }

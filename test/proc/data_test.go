@@ -55,8 +55,8 @@ func TestFigures(t *testing.T) {
 	t.Logf("restore and first answer: %.2f s", time.Since(begun).Seconds())
 }
 
-// measured runs a command and returns its costs. The process reports its own memory: the system's figure for
-// a child begins with the parent's.
+// measured runs a command and returns its costs. The command reports its own memory, because the system's
+// figure for a child process begins with the memory of its parent.
 func measured(t *testing.T, bin string, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -87,7 +87,7 @@ func measured(t *testing.T, bin string, args ...string) string {
 		cpu.Seconds(), most>>10)
 }
 
-// peakRSS is the most memory a process has had, in KiB.
+// peakRSS returns the largest memory that a process has had, in KiB.
 func peakRSS(pid int) (kib int64) {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, rest, _ := strings.Cut(string(b), "VmHWM:")
@@ -155,7 +155,7 @@ type running struct {
 	took          time.Duration
 }
 
-// superFlag is for the super user super:test.
+// superFlag is the digest of super:test, for --super-digest.
 const superFlag = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 
 func serve(t *testing.T, bin, data string, args ...string) *running {
@@ -195,7 +195,7 @@ func dial(t testing.TB, addr string) *zk.Conn {
 }
 
 const (
-	longSession = 10 * time.Minute // sessions must be there when data move
+	longSession = 10 * time.Minute // longer than data take to move, so that no session expires
 	super       = "super:test"
 )
 

@@ -2,7 +2,7 @@
 // continue, restart, a disk that fills. Servers join, leave and come back. Data move in and out of a running
 // server, and from a ZooKeeper and back (build tag stock). Many thousands of sessions lose their leader.
 //
-// Each server begins with ZLOCKD_MANY sessions, for example 10000. The clients are processes of their own, so
-// that descriptors suffice. A server uses four fifths of its descriptors for connections, so with 20,000
-// (ulimit -n) a third more than 10,000 sessions must fit there after the leader's end.
+// The flag -idle N sets the number of idle sessions. Their clients are processes of their own, because one
+// process has too few descriptors. When the leader of three servers has died, each survivor has N/2 of these
+// sessions. It uses four fifths of its descriptors (ulimit -n) for connections.
 package proc

@@ -68,7 +68,7 @@ func TestG2KillSingle(t *testing.T) {
 }
 
 // TestR1PauseLeader stops the leader for longer than its lease and continues
-// it, under load: the servers must still hold the same.
+// it, under load: the servers must still hold the same state.
 func TestR1PauseLeader(t *testing.T) {
 	c := cluster.Three(t)
 	w := StartWriters(t, c, 2, 20*time.Second)
@@ -110,8 +110,8 @@ func TestG24RollingRestart(t *testing.T) {
 	expect.Equal(t, expired, 0, "sessions lost over a rolling restart")
 }
 
-// TestR25StopAll stops all servers for longer than any session's timeout. No session may end whose client
-// keeps asking.
+// TestR25StopAll stops all servers for longer than any session's timeout. A session whose client keeps asking
+// must not end.
 func TestR25StopAll(t *testing.T) {
 	c := cluster.Three(t)
 	w := StartWriters(t, c, 2, 9*time.Second)

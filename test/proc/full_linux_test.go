@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// smallDisk mounts a file system in memory, of so many KiB.
+// smallDisk mounts a file system in memory, with a size in KiB.
 func smallDisk(t *testing.T, kib string) (dir string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -157,7 +157,7 @@ func pipeLog(t *testing.T, s *cluster.Server) *pipedLog {
 	return p
 }
 
-// toPipe comes before a path and a command.
+// toPipe, a path and a command together run the command with its log going to that path.
 var toPipe = []string{"/bin/sh", "-c", `log=$1; shift; exec "$@" 2>"$log"`, "sh"}
 
 // fill leaves no room in the pipe for another byte.
@@ -175,7 +175,8 @@ func (p *pipedLog) fill(t *testing.T) {
 	}
 }
 
-// longestGap returns the longest time without a write of these clients after a moment.
+// longestGap returns the longest time in which no client had a write answered, between at and at+span.
+// Clients of the server except do not count.
 func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.Server) (
 	longest time.Duration) {
 	w.t.Helper()
@@ -191,7 +192,7 @@ func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.S
 // is full and has no reader. Writes continue. They also continue while servers with full pipes elect a new
 // leader, and when the readers exit.
 func TestR9StderrThatNobodyReads(t *testing.T) {
-	const most = 5 * time.Second // a stopped main loop of raft's took 90; the goal is 2.5
+	const most = 5 * time.Second // it was 90 s while logging could stop raft's main loop; the goal is 2.5 s
 	c := cluster.LayOut(t, cluster.Options{Nodes: 3})
 	logs := pipeLogs(t, c)
 	c.StartAll()
@@ -199,14 +200,14 @@ func TestR9StderrThatNobodyReads(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		harm func(*cluster.Server) // harms the log of each server
-		lead bool                  // whether the leader dies, or a follower
+		lead bool                  // the leader is killed; false: a follower is killed
 	}{
 		{"full, a follower killed", func(s *cluster.Server) { logs[s].fill(t) }, false},
 		{"full, the leader killed", func(s *cluster.Server) { logs[s].fill(t) }, true},
 		{"readers gone, a follower killed", func(s *cluster.Server) { logs[s].reader.Close() }, false},
 		{"readers gone, the leader killed", func(*cluster.Server) {}, true},
 	} {
-		// A log that holds a server up does so each time, a busy machine does not.
+		// A server that waits for its log is slow each time; a busy machine is not.
 		best := time.Duration(math.MaxInt64)
 		for try := 0; try < 5 && best > most; try++ {
 			lead := c.WaitLeader()

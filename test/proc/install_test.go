@@ -119,7 +119,7 @@ func (w *watcher) await(paths ...string) {
 	}
 }
 
-// listen takes the events there are, and attaches again if the connection ended.
+// listen takes the events that have arrived, and attaches again if the connection ended.
 func (w *watcher) listen() {
 	err := w.c.Ping()
 	w.take()
@@ -186,14 +186,14 @@ func TestG17SnapshotInstall(t *testing.T) {
 			}
 			began = time.Now()
 			w.await("/data", "/born", "/children")
-			writer = open(t, lead) // the other has been silent for that long
+			writer = open(t, lead) // the session of the first writer may have expired
 			t.Logf("all events came %v later; attached again %d times", time.Since(began).Round(time.Millisecond),
 				w.again)
 			lagging.WaitServing(time.Minute)
 			expect.That(t, strings.Count(lagging.Log(1<<30), installed) != before,
 				"no snapshot was installed: the test shows nothing")
-			// A recursive watch misses changes while its client has no connection, and the client may lose
-			// its connection once more. Wait until the watch reports a change again.
+			// A recursive watch misses changes while its client has no connection. The client may lose its
+			// connection once more, so wait until the watch reports a change again.
 			for n, end := 0, time.Now().Add(time.Minute); !w.heard(fmt.Sprintf("/tree/later%d", n)); n++ {
 				if time.Now().After(end) {
 					t.Fatalf("no event came for any of %d nodes; there were %v", n, w.events)
@@ -219,11 +219,11 @@ func TestG17SnapshotInstall(t *testing.T) {
 	}
 }
 
-// installed is what raft logs of a snapshot it was sent.
+// installed is a part of the line that raft logs when it has installed a snapshot from the leader.
 const installed = "nstalled remote snapshot"
 
-// The three machines of the README: the test uses its certificate commands and its command line, and changes
-// only addresses and directories.
+// A cluster starts on three machines as the README says. The test uses the README's commands for certificates
+// and servers, and changes only addresses and directories.
 func TestTheClusterOfTheReadmeStarts(t *testing.T) {
 	t.Parallel()
 	steps := blocks(t, "../../README.md", "Run")

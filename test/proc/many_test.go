@@ -48,19 +48,20 @@ func startClient(t *testing.T, name string, servers []string, n int) *manyClient
 }
 
 // TestG10IdleSessionsOutliveTheLeader repeatedly kills the leader under many idle sessions of nine seconds.
-// No session may end. Those of the dead server find another server within five seconds, and those of the
-// others notice nothing. -idle 50000 -idle-timeout 30s uses the descriptors of three processes.
+// No session may end. Sessions of the dead server find another server within five seconds, and sessions of
+// the other servers notice nothing. With -idle 50000 -idle-timeout 30s the test needs the descriptors of
+// three client processes.
 func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 	c := cluster.Run(t, cluster.Options{Nodes: 3, Config: []string{"maxCnxns=100000"}})
 	root := open(t, c.WaitLeader())
 	must.Get(root.Create("/many", nil, jute.FlagPersistent))(t)
 	root.Close()
 	addrs := strings.Split(c.Addrs(), ",")
-	each := *idle / 9 * 3 // in each of three processes, the same at each server
+	each := *idle / 9 * 3 // sessions of each of the three processes; a third of them is at each server
 	var took []time.Duration
 	calm, best := false, time.Duration(math.MaxInt64)
 	for round := 0; round < *kills || (!calm || best > 5*time.Second) && round < *kills+5; round++ {
-		// Each process begins with another server, so that all servers have equally many.
+		// Each process begins with a different server, so that all servers have equally many sessions.
 		began := time.Now()
 		var clients []*manyClient
 		for i := range addrs {
@@ -68,7 +69,7 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 				slices.Concat(addrs[i:], addrs[:i]), each))
 		}
 		t.Logf("%d sessions opened in %v", 3*each, time.Since(began).Round(time.Millisecond))
-		time.Sleep(*idleTimeout / 3) // all have pinged
+		time.Sleep(*idleTimeout / 3) // by now all sessions have pinged
 		lead := c.WaitLeader()
 		ceased := outages(c.Others(lead))
 		killed := time.Now()
@@ -110,8 +111,8 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 
 var znodes = flag.Int("znodes", 50_000, "nodes of a large tree")
 
-// outages counts how often servers have ceased to serve. They must where a busy machine keeps them without
-// a leader for long; their clients then lose their connections.
+// outages counts how often servers have stopped serving clients. On a busy machine they may be without a
+// leader for so long that they must stop, and then their clients lose their connections.
 func outages(servers []*cluster.Server) (n int) {
 	for _, s := range servers {
 		n += strings.Count(s.Log(1<<30), "not serving clients")
@@ -119,7 +120,8 @@ func outages(servers []*cluster.Server) (n int) {
 	return n
 }
 
-// killLeader kills the leader some times under load and returns when writes went on each time.
+// killLeader kills the leader some times under load. For each time it returns how long it took until the
+// other servers answered a write.
 func killLeader(t *testing.T, c *cluster.Ensemble, times int) (resumed []time.Duration) {
 	t.Helper()
 	w := StartWriters(t, c, 2, 10*time.Second)
@@ -146,8 +148,8 @@ func killLeader(t *testing.T, c *cluster.Ensemble, times int) (resumed []time.Du
 	return resumed
 }
 
-// restartAll ends every server, starts all again, and returns how long it took
-// from there until each of them served.
+// restartAll ends all servers and starts them again. It returns the time from that start until all of them
+// serve.
 func restartAll(t *testing.T, c *cluster.Ensemble, sig syscall.Signal) time.Duration {
 	t.Helper()
 	for _, s := range c.Servers {
@@ -176,7 +178,7 @@ func TestG21LargeTree(t *testing.T) {
 	Fill(t, c.WaitLeader(), *znodes)
 	t.Logf("%d nodes created in %v", *znodes, time.Since(began).Round(time.Millisecond))
 	large := killLeader(t, c, *kills)
-	// A tree that makes it slow does so mostly, a busy machine does not.
+	// A tree that delays writes does so most times; a busy machine does not.
 	for try := 0; try < 5 && median(large) > time.Second; try++ {
 		large = append(large, killLeader(t, c, 1)...)
 	}
@@ -186,7 +188,7 @@ func TestG21LargeTree(t *testing.T) {
 		name string
 		sig  syscall.Signal
 	}{{"in order", syscall.SIGTERM}, {"by kill -9", syscall.SIGKILL}} {
-		// It takes half a second. A tree that makes starts slow does so each time, a busy machine does not.
+		// A restart takes half a second. A tree that makes starts slow does so each time; a busy machine does not.
 		best := time.Duration(math.MaxInt64)
 		for try := 0; try < 5 && best > 5*time.Second; try++ {
 			best = min(best, restartAll(t, c, way.sig))

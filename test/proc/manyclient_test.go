@@ -17,7 +17,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// TestMain runs the sessions of one client process, if it is one.
+// TestMain opens the sessions of a client process if the environment names servers. Otherwise it runs the
+// tests.
 func TestMain(m *testing.M) {
 	if os.Getenv("ZLOCKD_MANY_SERVERS") == "" {
 		os.Exit(m.Run())
@@ -37,7 +38,7 @@ type outcome struct {
 	First      time.Time      // when the first connection was lost
 	Expired    int            // sessions
 	Unattached int
-	Away       []time.Duration // of each session: from the end of a connection to its next one
+	Away       []time.Duration // the times in which a session had no connection
 }
 
 // manySession is one of the sessions of a client process.
@@ -47,16 +48,16 @@ type manySession struct {
 	at      int
 	node    string
 
-	mu      sync.Mutex // guards the following
+	mu      sync.Mutex // guards the fields below
 	c       *wire.Pipe // nil while the session has no connection
-	lost    []string   // servers
+	lost    []string   // the servers whose connections were lost
 	first   time.Time
 	expired bool
 	away    []time.Duration
 }
 
-// runMany opens n sessions, the i-th at servers[i], and reports that. It keeps them alive until its input
-// ends.
+// runMany opens n sessions at the servers in turn, and prints a line when all are open. It keeps them alive
+// until standard input ends.
 func runMany(servers []string, name string, n int, timeout time.Duration) error {
 	list := make([]*manySession, n)
 	var opened sync.WaitGroup
@@ -150,7 +151,7 @@ func (s *manySession) keep(stop <-chan struct{}) {
 	}
 }
 
-// attach finds the session a server, as clients do.
+// attach tries one server after another until the session has a connection again, as clients do.
 func (s *manySession) attach(stop <-chan struct{}) bool {
 	began := time.Now()
 	old := s.c
@@ -177,7 +178,7 @@ func (s *manySession) attach(stop <-chan struct{}) bool {
 		select {
 		case <-stop:
 			return false
-		case <-time.After(rand.N(time.Second)): // as Java's client does
+		case <-time.After(rand.N(time.Second)): // Java's client waits as long
 		}
 	}
 }

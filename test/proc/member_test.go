@@ -150,7 +150,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	expect.Has(t, errs, "server 4 is not ready", "promote a server that is not there: standard error")
 	e.must(one, "remove", "4")
 
-	// A voter the others could not do without stays.
+	// The servers refuse to remove a voter without which there would be no majority.
 	leader := e.WaitLeader()
 	rest := e.others(leader)
 	rest[0].Kill()
@@ -199,8 +199,8 @@ func TestServerAddedAgainWhileItRunsServes(t *testing.T) {
 	})
 }
 
-// A server that lost its disk asks a removed member that still runs. The removed member's answer must not
-// keep it out.
+// A server that lost its disk asks other servers whether it was a member, and one of them is a removed member
+// that still runs. The answer of the removed member must not prevent the server from joining.
 func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 1)
@@ -226,7 +226,7 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	must.OK(t, one.WaitReady())
 	expect.Equal(t, e.roles(one), "1 voter, 3 voter, 4 voter")
 
-	// A server that was removed in its absence learns of it when it comes back.
+	// A server that was removed while it did not run learns of the removal when it comes back.
 	one.Kill()
 	must.Await(t, "it can be removed", 30*time.Second, func() bool {
 		_, _, code := e.member(three, "remove", "1")
@@ -285,7 +285,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	zlockd := must.Get(cluster.Binary())(t)
 	command := words.Replace(tls.ReplaceAllString(strings.ReplaceAll(steps[1], "\\\n", " "), ""))
 	fourth.Args = append([]string{zlockd}, strings.Fields(command)[1:]...)
-	// not given in the manual: each machine has its own
+	// The manual gives no admin address, because each server has a machine of its own there.
 	fourth.Args = append(fourth.Args, "--admin-addr", fourth.Admin)
 	must.OK(t, fourth.Spawn())
 	must.Await(t, "the new server says what it waits for", 30*time.Second, func() bool {

@@ -30,7 +30,7 @@ func (e *ensemble) moveTo(s *cluster.Server) (was string) {
 	return was
 }
 
-// addr is where a member is in the list of a server.
+// addr returns the address that a server lists for a member.
 func (e *ensemble) addr(at *cluster.Server, id int) string {
 	e.t.Helper()
 	for line := range strings.Lines(e.must(at, "list", "-o", "plain")) {
@@ -52,8 +52,8 @@ func withoutAndWithTLS(t *testing.T, spare int, test func(*testing.T, *ensemble)
 	}
 }
 
-// A server comes back at a new address, and then the leader does. The list and
-// clients are told, the logs have a line, and it counts.
+// A follower comes back at a new address, and then the leader does. The list of members and the clients get
+// the address, a log mentions the move, and the vote of the moved server counts.
 func TestServerComesBackAtANewAddress(t *testing.T) { withoutAndWithTLS(t, 0, comesBackElsewhere) }
 
 func comesBackElsewhere(t *testing.T, e *ensemble) {
@@ -98,7 +98,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 	}
 }
 
-// A lost machine: its replacement has the same id and a new address.
+// The server that replaces a lost machine can have the same id and a new address.
 func TestMachineIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0)
@@ -118,7 +118,7 @@ func TestMachineIsReplaced(t *testing.T) {
 	expect.Equal(t, got, lost.Peer, "it is at %s in the list", got)
 }
 
-// started is zlock member under way.
+// started is a zlock member command that still runs.
 type started struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -135,7 +135,7 @@ func (e *ensemble) begin(at *cluster.Server, args ...string) *started {
 	return s
 }
 
-// wait waits until it has succeeded.
+// wait waits until the command has succeeded.
 func (s *started) wait() {
 	s.t.Helper()
 	if err := s.cmd.Wait(); err != nil {
@@ -149,7 +149,7 @@ func TestLeadersDieWhileMembersChange(t *testing.T) {
 	withoutAndWithTLS(t, 2, func(t *testing.T, e *ensemble) { changesOverLeaderKills(t, e, 200) })
 }
 
-// The same with a million nodes, for which ZLOCKD_MEMBER_NODES=1000000 is given.
+// Each command also completes in a cluster with a large tree, such as ZLOCKD_MEMBER_NODES=1000000.
 func TestMembersOfALargeCluster(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("ZLOCKD_MEMBER_NODES"))
 	if n == 0 {
@@ -161,8 +161,8 @@ func TestMembersOfALargeCluster(t *testing.T) {
 func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	one, two, three, four := e.Servers[0], e.Servers[1], e.Servers[2], e.Servers[3]
 	fillMembers(t, nodes, one, two, three)
-	// ask is a running server that does not lead: the test sends the commands to it, so they continue when the
-	// leader is killed.
+	// ask returns a running server that does not lead. The test sends the commands to that server, so they
+	// continue when the leader is killed.
 	ask := func(not ...*cluster.Server) *cluster.Server {
 		t.Helper()
 		var found *cluster.Server
@@ -189,13 +189,13 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	}
 
 	adding := e.begin(ask(), "add", "4", four.Peer)
-	killed := kill() // before it runs
+	killed := kill() // before the fourth server runs
 	must.OK(t, four.Spawn())
 	must.Await(t, "the fourth is known", time.Minute, func() bool {
 		return strings.Contains(e.roles(ask(four)), "4 ")
 	})
 	back(killed)
-	killed = kill() // while it follows, or has just got its vote
+	killed = kill() // while the fourth server follows, or has just got its vote
 	back(killed)
 	adding.wait()
 	must.OK(t, four.WaitReady())
@@ -234,7 +234,7 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	}
 }
 
-// fill makes nodes of 100 bytes.
+// fillMembers creates nodes of 100 bytes.
 func fillMembers(t *testing.T, nodes int, at ...*cluster.Server) {
 	t.Helper()
 	c := dialZK(t, "", at...)
@@ -250,7 +250,7 @@ func fillMembers(t *testing.T, nodes int, at ...*cluster.Server) {
 	}
 }
 
-// The order of a rolling restart is followed to its end, without a client noticing more than a pause.
+// A rolling restart in the printed order completes, and clients notice no more than pauses.
 func TestRollingRestartInTheOrderThatIsPrinted(t *testing.T) { withoutAndWithTLS(t, 0, rollingRestart) }
 
 func rollingRestart(t *testing.T, e *ensemble) {
@@ -294,7 +294,7 @@ func rollingRestart(t *testing.T, e *ensemble) {
 	expect.Equal(t, c.SessionID(), id, "the session did not outlive it")
 }
 
-// A fault of a server is reported before it is a member.
+// A server that cannot become a member is refused, and the message says why.
 func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 1)

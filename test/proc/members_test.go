@@ -31,8 +31,8 @@ import (
 
 const password = "secret"
 
-// certificates makes an authority and a certificate for each server, and returns
-// the flags that name them; {id} in these is the server's id.
+// certificates makes an authority and a certificate for each server. It returns the flags for a server, in
+// which {id} stands for the server's id.
 func certificates(t *testing.T, servers int) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -107,7 +107,7 @@ func (e *ensemble) run(args ...string) (out, errs string, code int) {
 	return o.String(), s.String(), cmd.ProcessState.ExitCode()
 }
 
-// must is member for what must succeed.
+// must runs zlock member and returns its output. The test ends if the command fails.
 func (e *ensemble) must(at *cluster.Server, args ...string) string {
 	e.t.Helper()
 	out, errs, code := e.member(at, args...)
@@ -128,7 +128,7 @@ func (e *ensemble) post(at *cluster.Server, body string) {
 	must.Equal(e.t, resp.StatusCode, http.StatusOK, "%s: %s", body, answer)
 }
 
-// roles are what zlock member list says at a server: the leader counts as voter.
+// roles returns the id and role of each member, as a server lists them. The leader counts as a voter.
 func (e *ensemble) roles(at *cluster.Server) string {
 	e.t.Helper()
 	var roles []string
@@ -142,7 +142,7 @@ func (e *ensemble) roles(at *cluster.Server) string {
 	return strings.Join(roles, ", ")
 }
 
-// dial opens a session at the servers and logs in.
+// dialZK opens a session at the servers and, if user is not empty, logs in.
 func dialZK(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 	t.Helper()
 	var addrs []string
@@ -169,7 +169,7 @@ func dialZK(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 	}
 }
 
-// config is what a server shows at /zookeeper/config: the servers by role, and the version.
+// shownConfig returns what a server has at /zookeeper/config: the servers with their roles, and the version.
 func shownConfig(t *testing.T, at *cluster.Server) (roles, version string) {
 	t.Helper()
 	b, _ := must.Get2(dialZK(t, "", at).Get("/zookeeper/config"))(t)

@@ -38,7 +38,7 @@ func TestReconfigNeedsTheRightToWriteTheConfiguration(t *testing.T) {
 	super := dialZK(t, "super:"+password, e.Servers[1])
 	stop := make(chan struct{})
 	var others sync.WaitGroup
-	for range 3 { // clients without the right do not keep others from theirs
+	for range 3 { // clients without the right do not disturb a client that has it
 		bob := dialZK(t, "bob:x", e.Servers[1])
 		others.Go(func() {
 			for {
@@ -69,7 +69,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 2, "--reconfig")
 	fourth, fifth := e.Servers[3], e.Servers[4]
-	// Every kind of change at a follower: the leader carries out what the client asks of the follower.
+	// A client asks a follower for every kind of change, and the leader makes it.
 	leader := e.WaitLeader()
 	at := e.others(leader)[0]
 	c := dialZK(t, "super:"+password, at)
@@ -104,7 +104,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	must.Equal(t, got, "1 voter, 2 voter, 3 voter", "after refusals")
 	must.Equal(t, version(), before, "after refusals: version")
 
-	// A server joins that waits for it. The watch fires before the answer.
+	// A server that waits to join becomes a member. The watch fires before the answer.
 	must.OK(t, fourth.Spawn())
 	must.Await(t, "the fourth waits", 30*time.Second, func() bool {
 		_, err := net.Dial("tcp", fourth.Peer)
@@ -165,8 +165,8 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	})
 }
 
-// A member of the new configuration may be down if a majority runs. Its line comes back as the operator wrote
-// it, and as one version.
+// A member of the new configuration may be down if a majority runs. The server returns the member's line as
+// the operator wrote it, and each reconfig makes one version.
 func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0, "--reconfig")
@@ -179,7 +179,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		text, v, _ := strings.Cut(string(b), "\nversion=")
 		version, err = strconv.ParseInt(v, 16, 64)
 		must.OK(t, err, "version %s", v)
-		if ahead == 0 { // each change counts in both
+		if ahead == 0 { // each change adds one to the mzxid and to the version
 			ahead = stat.Mzxid - version
 		}
 		must.Equal(t, stat.Mzxid-version, ahead, "mzxid less version")
@@ -191,7 +191,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		"server.4=localhost:9:10:participant;localhost:11"
 	for _, step := range []struct {
 		joining, leaving []string
-		want             []string // after the first three
+		want             []string // the lines after those of the first three servers
 	}{
 		{[]string{observer}, nil, []string{observer}},
 		{[]string{"server.0=nowhere.invalid:1:2;3"}, nil, []string{
@@ -218,7 +218,8 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		if text != strings.Join(want, "\n") {
 			t.Errorf("join %q, leave %q:\n%s\nwant\n%s", step.joining, step.leaving, text, strings.Join(want, "\n"))
 		}
-		// The reconfig writes nothing else. Only the session's creation comes before the first step.
+		// Each step is one change, so the version grows by one. Only before the first step there is another change:
+		// the creation of the session.
 		if now != stat.Mzxid-ahead || now != version+1 && step.joining[0] != observer {
 			t.Errorf("join %q, leave %q: version %x after %x, mzxid %x", step.joining, step.leaving, now, version,
 				stat.Mzxid)
@@ -228,7 +229,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 	expect.OK(t, expect.Err(c.Create("/after", nil, 0, zk.WorldACL(zk.PermAll))))
 }
 
-// A server alone has no ensemble.
+// A single server refuses a reconfig, because it has no ensemble.
 func TestReconfigOfASingleServer(t *testing.T) {
 	t.Parallel()
 	e := cluster.Run(t, cluster.Options{Dev: true, Flags: []string{"--reconfig", "--skip-acl"}})

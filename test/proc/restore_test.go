@@ -124,8 +124,8 @@ func TestRunningClusterIsRestored(t *testing.T) {
 	}
 }
 
-// serversAreForgotten restores a cluster's backup on a single server and asks it for the members. It must not
-// send its clients to the servers of the cluster.
+// serversAreForgotten restores a cluster's backup on a single server and asks that server for the members.
+// The server must not send its clients to the servers of the cluster.
 func serversAreForgotten(t *testing.T, backup string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "alone")
@@ -258,7 +258,7 @@ func TestRestoreFigures(t *testing.T) {
 // users are sixteen clients that write and sixteen that read, until a restore ends their sessions.
 type users struct {
 	answers, longest atomic.Int64
-	ended            chan struct{} // closed when the first is cut off
+	ended            chan struct{} // closed when the first client is cut off
 	once             sync.Once
 	wg               sync.WaitGroup
 }

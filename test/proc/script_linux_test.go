@@ -123,8 +123,8 @@ func (s *script) end() (time.Duration, error) {
 }
 
 // TestClusterScript runs what `make cluster` runs: three servers. They serve, stop in order at Ctrl-C or at a
-// signal to the script alone, and find their data again. All end when one ends, and no other server is
-// affected.
+// signal to the script alone, and find their data again. When one of them ends, all three end. A server that
+// the script did not start is not affected.
 func TestClusterScript(t *testing.T) {
 	other := cluster.Run(t, cluster.Options{}).Servers[0]
 	var s *script
@@ -139,7 +139,7 @@ func TestClusterScript(t *testing.T) {
 		warned := true // a machine that pauses can also cause a warning, but not each time
 		for try := 0; try < 5 && warned; try++ {
 			if test.name == "Ctrl-C" {
-				s = nil // without data
+				s = nil // start without data
 			}
 			s = startScript(t, s)
 			s.ready()

@@ -21,12 +21,12 @@ import (
 
 var vanishes = flag.Int("vanishes", 1, "how often the leader's host vanishes, and is cut off one way")
 
-// arrived is the time in which answers to writes committed before a cut arrive.
+// arrived is the time that answers may need to arrive if their writes were committed before a cut.
 const arrived = 150 * time.Millisecond
 
 // TestG21LeadersHostVanishes takes the leader's host off the network, and no client gets a reset. The clients
-// of the others keep their connections, writes resume, the other servers notice that their connections to the
-// host are dead, and the host rejoins by itself.
+// of the other servers keep their connections, and writes resume. The other servers notice that their
+// connections to the host are dead, and the host rejoins by itself.
 func TestG21LeadersHostVanishes(t *testing.T) {
 	w := newWires(t, 3)
 	c := cluster.Run(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})
@@ -65,7 +65,7 @@ func TestG21LeadersHostVanishes(t *testing.T) {
 			t.Errorf("clients of the survivors lost %d connections; the host vanished at %s", l-lost,
 				at.UTC().Format("15:04:05.000"))
 		} else if l != lost {
-			// A server disconnects them after three seconds without a leader.
+			// A server disconnects its clients after three seconds without a leader.
 			t.Logf("clients of the survivors had to connect again: %d", l-lost)
 		}
 		w.appear(lead.ID)
@@ -187,8 +187,8 @@ func (w *wires) hosts(n int) []cluster.Host {
 	return list
 }
 
-// dial connects from a host. The thread that makes the socket is moved there,
-// and is not used again when it cannot be moved back.
+// dial connects from a host. The thread that makes the socket moves to the host's network namespace. If the
+// thread cannot be moved back, it is not used again.
 func (w *wires) dial(from int, addr string, limit time.Duration) (net.Conn, error) {
 	there, err := unix.Open("/var/run/netns/"+w.ns(fmt.Sprint(from)), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

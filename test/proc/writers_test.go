@@ -32,11 +32,11 @@ type Writer struct {
 	Server *cluster.Server
 
 	mu         sync.Mutex
-	Answers    []time.Time // of its writes
+	Answers    []time.Time // when its writes were answered
 	Slowest    time.Duration
 	Disconnect int
 	Expired    int
-	Ends       []string // of its connections: when, after what wait, why
+	Ends       []string // how its connections ended: when, after what wait, why
 }
 
 // StartWriters starts n clients on each server.
@@ -69,7 +69,7 @@ func (w *Writers) Of(s *cluster.Server) (list []*Writer) {
 	return list
 }
 
-// FirstAfter returns the first answer after a moment to a client of any server except one.
+// FirstAfter returns when a client got the first answer after at. Clients of the server except do not count.
 func (w *Writers) FirstAfter(at time.Time, except *cluster.Server) (first time.Time, ok bool) {
 	for _, one := range w.all {
 		if one.Server == except {
@@ -165,8 +165,8 @@ func (w *Writers) write(c *wire.Conn, o *Writer) (lost error) {
 	return nil
 }
 
-// slowest returns the longest wait for an answer to a write since its last call, also of the writes under
-// way.
+// slowest returns the longest wait for the answer to a write since the last call of slowest. It first waits
+// for the answers to the writes that are under way.
 func (w *Writers) slowest() (most time.Duration) {
 	w.t.Helper()
 	at := time.Now()
@@ -183,13 +183,13 @@ func (w *Writers) slowest() (most time.Duration) {
 	return most
 }
 
-// Check stops the clients and compares what each server holds with what they were answered.
+// Check stops the clients and compares the nodes of each server with the answers that the clients got.
 func (w *Writers) Check(c *cluster.Ensemble) {
 	w.t.Helper()
 	close(w.stop)
 	w.wg.Wait()
 	for _, s := range c.Servers {
-		// A server that was healed a moment ago may still send its clients away.
+		// A server whose connections came back a moment ago may still send its clients away.
 		names, err := w.list(s)
 		for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); names, err = w.list(s) {
 			time.Sleep(50 * time.Millisecond)
@@ -211,7 +211,7 @@ func (w *Writers) Check(c *cluster.Ensemble) {
 	w.t.Logf("%d writes answered, %d unknown", len(w.acked), w.unknown)
 }
 
-// list reads, after a sync, what a server holds.
+// list returns the nodes that a server has after a sync.
 func (w *Writers) list(s *cluster.Server) ([]string, error) {
 	nc, err := s.Open()
 	if err != nil {
@@ -228,7 +228,7 @@ func (w *Writers) list(s *cluster.Server) ([]string, error) {
 	return names, err
 }
 
-// disturbances counts what the clients of some servers have noticed.
+// disturbances counts the connections and sessions that the clients of some servers have lost.
 func (w *Writers) disturbances(servers []*cluster.Server) (disconnects, expired int) {
 	for _, s := range servers {
 		for _, o := range w.Of(s) {
@@ -240,7 +240,8 @@ func (w *Writers) disturbances(servers []*cluster.Server) (disconnects, expired 
 	return disconnects, expired
 }
 
-// awaitWrite waits for a write that was answered after a moment and returns how long after it.
+// awaitWrite waits until a write is answered after at, and returns the time from at to that answer. Clients
+// of the server except do not count.
 func (w *Writers) awaitWrite(at time.Time, except *cluster.Server, limit time.Duration) time.Duration {
 	w.t.Helper()
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

@@ -33,7 +33,7 @@ var acls = [][]zk.ACL{
 	{{Perms: jute.PermAll, ID: jute.ID{Scheme: "auth", ID: ""}}},
 }
 
-// name picks a name from few, so that nodes are met again.
+// name picks a name from a small set, so that later changes meet existing nodes.
 func (w *writer) name() string {
 	return [...]string{"a", "b", "lock-", "with space", "n" + fmt.Sprint(w.rng.IntN(200))}[w.rng.IntN(5)]
 }
@@ -145,8 +145,8 @@ func (w *writer) quota(ctx context.Context) error {
 	return err
 }
 
-// load makes n changes through several sessions at once, from when all of them are there. Most of the
-// sessions stay; some end. It stops when ctx ends; wait returns then, or when all is done.
+// load opens eight sessions and then makes n changes through all of them at once. Half of the sessions stay
+// open, the others are closed. The function wait returns when all changes are made, or ctx has ended.
 func load(ctx context.Context, t testing.TB, addr string, seed uint64, n int) (wait func()) {
 	t.Helper()
 	const writers = 8

@@ -68,9 +68,10 @@ type running struct {
 }
 
 func newCluster(t *testing.T, seed uint64, set settings) *cluster {
-	c := &cluster{set: set, t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), disks: map[uint32]*serverDisk{},
-		run:  map[uint32]*running{},
-		skew: map[uint32]time.Duration{}, busy: map[uint32]bool{}}
+	c := &cluster{set: set, t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)),
+		disks: map[uint32]*serverDisk{},
+		run:   map[uint32]*running{},
+		skew:  map[uint32]time.Duration{}, busy: map[uint32]bool{}}
 	c.net = NewNetwork(rand.New(rand.NewPCG(seed, 3)), c.set.latency)
 	if exact || *traceFlag != "" {
 		c.trace = newTrace(*traceFlag != "")
@@ -262,7 +263,7 @@ func (c *cluster) forget(id uint32) {
 	c.run[id] = nil
 }
 
-// stop ends a server in order.
+// stop shuts a server down in order.
 func (c *cluster) stop(id uint32) {
 	c.mu.Lock()
 	l := c.run[id]

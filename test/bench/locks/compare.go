@@ -36,10 +36,10 @@ type comparison struct {
 	runs           int
 }
 
-// library is one of the compared libraries. The programs of others print the report's JSON.
+// library is one of the compared libraries. The program of a foreign library prints the report as JSON.
 type library struct {
 	name, what string
-	most       int                     // the most waiters in a measurement
+	most       int                     // limit of waiters in a measurement
 	recipe     string                  // this command's recipe, if the library has one; otherwise:
 	prepare    func(*comparison) error // finds out whether the library is there
 	program    func(*comparison) []string
@@ -184,7 +184,7 @@ func (c *comparison) measure(ctx context.Context, l *library, waiters int) (r re
 			Fault: "none", Duration: c.duration, warm: c.warm, servers: c.server, root: path,
 			sessionTimeout: zk.DefaultTimeout})
 	}
-	// Sessions open one by one, and every waiter in the queue gets the lock before the end.
+	// The extra time is for the sessions to open one by one, and for every waiter in the queue to get the lock.
 	ctx, cancel := context.WithTimeout(ctx, c.warm+c.duration+2*time.Minute)
 	defer cancel()
 	argv := append(l.program(c), c.server, path, strconv.Itoa(waiters+1),
@@ -196,7 +196,7 @@ func (c *comparison) measure(ctx context.Context, l *library, waiters int) (r re
 	if err != nil {
 		return r, fmt.Errorf("%w: %s", err, errs.Bytes()[max(0, errs.Len()-500):])
 	}
-	r.Events = math.NaN() // unless the program counts them
+	r.Events = math.NaN() // stays if the program does not count events
 	if err := json.Unmarshal(out, &r); err != nil {
 		return r, fmt.Errorf("%w in %q", err, out)
 	}

@@ -187,7 +187,7 @@ func measureOne(ctx context.Context, b *benchFlags) (r report, err error) {
 		m.begin()
 	}
 	pause(ctx, b.Duration)
-	// The requests of waiters leaving the queue are no cost of a lock.
+	// Count before the waiters leave the queue: the requests for that are not part of the cost of a lock.
 	r = m.report(time.Since(begun), costs(sessions).minus(before))
 	r.Counted = askReceived(b.servers).since(counted, r.Acquired)
 	cancel()
@@ -213,7 +213,7 @@ type report struct {
 	Handoff    percentiles `json:"handoffMs"`
 	Jain       float64     `json:"jain"`
 	Requests   float64     `json:"requestsPerAcquire"`
-	Counted    *float64    `json:"serverRequestsPerAcquire,omitempty"` // by the servers
+	Counted    *float64    `json:"serverRequestsPerAcquire,omitempty"` // as the servers count them
 	Events     float64     `json:"eventsPerAcquire"`
 	Bytes      float64     `json:"bytesPerAcquire"`
 	Lost       int         `json:"lost"`

@@ -52,8 +52,8 @@ func TestFaultsAreSurvived(t *testing.T) {
 	}
 }
 
-// The price of a lock counts nothing else. One worker needs a create, a list with a read of its own node, and
-// a delete.
+// The measured price of a lock counts only the lock's own requests. One worker needs a create, a list with a
+// read of its own node, and a delete.
 func TestPriceIsThatOfTheLock(t *testing.T) {
 	r, err := runUntil(t, 300*time.Millisecond)
 	if err != nil || r.Acquired == 0 {

@@ -172,7 +172,7 @@ func (m *meter) report(took time.Duration, c cost) report {
 	return r
 }
 
-// judge adds the violations, which count at any time.
+// judge adds the counts of losses, errors and violations, also from outside the measured time.
 func (m *meter) judge(r *report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // requests of other clients.
 type received struct {
 	sum   int64
-	asked int64 // how many of these were the question itself; 0: unknown
+	asked int64 // how many of these requests asked for the number; 0: the sum is unknown
 }
 
 // askReceived asks all servers.
@@ -29,7 +29,7 @@ func askReceived(servers string) received {
 	return r
 }
 
-// since returns the number of requests per acquisition between two questions, nil if unknown.
+// since returns the number of requests per acquisition since before was asked, nil if unknown.
 func (r received) since(before received, acquired int) *float64 {
 	if r.asked == 0 || before.asked == 0 || acquired == 0 || r.sum < before.sum {
 		return nil

@@ -256,8 +256,8 @@ func (t *tapped) Write(b []byte) (int, error) {
 	return t.Conn.Write(b)
 }
 
-// framer finds the frames in a stream: a length and that many bytes. It shows the first four
-// of them.
+// framer finds the frames in a stream. A frame is a length and that many bytes; the framer passes the first
+// four of these bytes to a function.
 type framer struct {
 	head [8]byte
 	have int

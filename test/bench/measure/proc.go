@@ -30,7 +30,7 @@ func CPU(pids ...int) (used time.Duration) {
 // Resident returns the resident memory of a process in bytes, 0 if there is no such process.
 func Resident(pid int) int64 { return memory(pid, "VmRSS:") }
 
-// Peak returns the most resident memory that a process has had.
+// Peak returns the largest resident memory that a process has had.
 func Peak(pid int) int64 { return memory(pid, "VmHWM:") }
 
 func memory(pid int, name string) int64 {

@@ -108,8 +108,8 @@ func threeServers(s *settings, dir string, ways []*way, stop func()) (func(), er
 	return stop, nil
 }
 
-// killServers kills the server, or the leader, under a holder. It notes how long it took until a new client
-// had a lock, and what became of the hold.
+// killServers kills the server, or the leader of a cluster, while a client holds a lock. It notes how long it
+// took until a new client had another lock, and whether the first client still held its lock.
 func (w *way) killServers(rounds int) error {
 	if w.crash == nil {
 		w.cells = append(w.cells, "–", "–")
@@ -161,7 +161,7 @@ func (w *way) killServer(round int) (took float64, held bool, err error) {
 	if err := restore(); err != nil {
 		return 0, false, err
 	}
-	time.Sleep(time.Second) // the holder's client comes back, if it does
+	time.Sleep(time.Second) // time for the holder's client to connect again
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	other, err := w.open(ctx, w.addr, path, time.Minute)

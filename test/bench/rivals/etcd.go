@@ -106,7 +106,7 @@ func newEtcdKeeper(addr string) (keeper, error) {
 	return etcdKeeper{c}, err
 }
 
-// etcdKeeper is one client. The server that it asks answers reads itself, as ZooKeeper does.
+// etcdKeeper is one client. Its server answers reads without asking the leader, as a ZooKeeper does.
 type etcdKeeper struct{ c *clientv3.Client }
 
 func (k etcdKeeper) close() { k.c.Close() }

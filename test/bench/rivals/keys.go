@@ -35,7 +35,7 @@ const keyConns, keyDepth = 16, 64
 
 // workload draws the operations of one client; it makes its own keys below dir.
 type workload struct {
-	reads, inserts float64 // the rest writes
+	reads, inserts float64 // shares of all operations; the other operations write
 	zipf           *measure.Zipf
 	n              int
 	dir            string
@@ -52,7 +52,7 @@ func (w *workload) next() op {
 		return w.add()
 	case p >= w.inserts+w.reads:
 		return op{write, sharedKey(i, w.n)}
-	case w.inserts > 0 && i < w.own: // the newest
+	case w.inserts > 0 && i < w.own: // the first ranks are the newest keys
 		return op{read, w.dir + "/k" + strconv.Itoa(w.own-1-i)}
 	case w.inserts > 0:
 		i -= w.own
@@ -73,7 +73,7 @@ func sharedKey(i, n int) string {
 
 // slice is what a cluster did in one slice of time.
 type slice struct {
-	rate, cpu float64 // operations a second, µs of processor time of all servers each
+	rate, cpu float64 // operations per second; processor time of all servers per operation, in µs
 	took      []float64
 }
 
@@ -178,7 +178,8 @@ func (m *measurement) inTurn(s *settings, clusters []servers, dir string) ([][]s
 	return rounds, nil
 }
 
-// print prints a row: the medians of the clusters, and that of the ratios in neighbouring slices.
+// print prints a row: the median of each cluster, and the span of the ratios between zlockd and ZooKeeper,
+// one ratio for each round.
 func (m *measurement) print(names []string, title string, f figure, rounds [][]slice) {
 	row, spent, ratios := []string{title}, []string{}, []float64{}
 	for k := range names {
@@ -229,8 +230,8 @@ func fillKeys(c servers, n int) error {
 	}, func(time.Duration) {})
 }
 
-// withClients opens n clients, calls f for all at once and returns the rate and processor time of what
-// f says is done.
+// withClients opens n clients and calls f for all at once. It returns the rate and the processor time of the
+// operations for which f calls done.
 func withClients(c servers, n int, d time.Duration, open func(addr string) (keeper, error),
 	f func(i int, k keeper, begin, end time.Time, done func(time.Duration)) error) (out slice, err error) {
 	keepers := make([]keeper, n)
@@ -254,7 +255,7 @@ func withClients(c servers, n int, d time.Duration, open func(addr string) (keep
 	return out, nil
 }
 
-// atOnce calls f for n clients at once, and returns in ms how long what f says is done has taken.
+// atOnce calls f for n clients at once. It returns the times that f passes to done, in ms.
 func atOnce(n int, f func(i int, done func(time.Duration)) error) (all []float64, err error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -284,8 +285,8 @@ func measureBusy(c servers, d time.Duration, draw func(i int) *workload) (slice,
 		})
 }
 
-// atFixedRate begins operations of YCSB A at random times that do not depend on the answers, and counts
-// from the time at which each was meant to begin.
+// atFixedRate begins operations of YCSB A at random times that do not depend on the answers. The latency of
+// an operation counts from the time at which it was meant to begin.
 func (s *settings) atFixedRate(zipf *measure.Zipf) func(c servers, dir string) (slice, error) {
 	const clients = 64
 	gap := float64(time.Second) * clients / float64(s.fixed)

@@ -18,12 +18,12 @@ type kind struct {
 	options cluster.Options
 	about   func(addr string) string // the version, and how a lock is made
 	// locker opens a client of the servers at addr, a list with commas. A client that dies loses its lock
-	// after ttl. ctx ends the opening.
+	// after ttl. The opening fails when ctx ends.
 	locker func(ctx context.Context, addr, path string, ttl time.Duration) (locker, error)
 	// session opens an idle session, and returns the function that ends it; nil: there are no sessions.
 	session func(addr string) (end func(), err error)
 
-	// What follows is for three servers that keep keys; nil: only locks are measured.
+	// The functions below are for clusters of three servers that keep keys; nil: only locks are measured.
 	keeper func(addr string) (keeper, error)
 	// visit opens a client, makes a key that ends with the client, and closes the client.
 	visit  func(ctx context.Context, addr string) error
@@ -40,7 +40,7 @@ type locker interface {
 // keeper is a client that keeps keys, for one goroutine.
 type keeper interface {
 	do(op) error
-	// keepBusy keeps depth operations in flight until end, and says which are done.
+	// keepBusy keeps depth operations in flight until end, and calls done for each complete operation.
 	keepBusy(depth int, end time.Time, next func() op, done func(time.Duration)) error
 	close()
 }
@@ -90,10 +90,11 @@ type servers struct {
 	*cluster.Ensemble
 }
 
-// addr returns the address of the i-th server, around in a circle.
+// addr returns the address of server i modulo the number of servers.
 func (v servers) addr(i int) string { return v.Servers[i%len(v.Servers)].Client }
 
-// startAll starts n servers of each kind that is asked for, installed and able to do it.
+// startAll starts n servers of each kind that the settings name. It leaves out kinds that are not installed
+// and, if n is more than 1, kinds that are measured only with one server.
 func startAll(s *settings, dir string, n int) (list []servers) {
 	for _, k := range kinds {
 		if s.only != "" && !slices.Contains(strings.Split(s.only, ","), k.name) || n > 1 && k.keeper == nil {

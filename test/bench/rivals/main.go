@@ -1,16 +1,16 @@
 // Command rivals measures locks on zlockd beside locks on ZooKeeper, etcd and Redis, and draws
 // the results. On three servers of zlockd, ZooKeeper and etcd it measures keys: inserts, YCSB, sessions
-// that come and go, and the death of the leader. With -parts ways it measures one table of all ways to
-// lock, PostgreSQL and flock too: a lock, a hand-off, a holder and a server that are killed.
+// that come and go, and the death of the leader. With -parts ways it makes one table of all ways to lock,
+// also with PostgreSQL and flock: the times of a lock and of a hand-off, and after a holder or a server is
+// killed.
 //
-// It is a module of its own, so that zlockd does not
-// depend on their clients and the plotting library.
+// The command is a module of its own, so that zlockd does not depend on the clients of these services and on
+// the plotting library.
 //
 //	cd test/bench/rivals && go run . -out ../../../docs/benchmarks
 //
-// Every server syncs before it answers. All run at once on this
-// machine, and rounds that go around the services take each figure. The command leaves out
-// services that are not installed, and says so.
+// Every server syncs before it answers. All servers run at once on this machine, and the services take turns
+// in each measurement. The command leaves out services that are not installed, and says so.
 package main
 
 import (
@@ -151,8 +151,9 @@ func span(v []float64, digits int) string {
 	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, measure.Median(v), digits, v[0], digits, v[len(v)-1])
 }
 
-// measureLocks measures lockers of each service in rounds, one for each path. It prints a row of medians for
-// each size and service. The series plots the last figure against the one before it, or against the size.
+// measureLocks calls run in rounds for each service, with one locker for each path. It prints a row for each
+// size and service, with the medians of the figures that run returns. The series that it returns has the last
+// figure as y. Its x is the figure before that or, if run returns only one, the size.
 func measureLocks(s *settings, services []servers, head string, sizes []int, paths func(n int) []string,
 	run func(lockers []locker, d time.Duration) ([]float64, error)) (series, error) {
 	fmt.Printf("\n| %s |\n%s|\n", head, strings.Repeat("|---", strings.Count(head, "|")+1))

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/bench/measure"
 )
 
-// lease is what a killed holder may keep its lock for, where a service has such a time.
+// lease is how long a killed holder keeps its lock, in services that let the client choose that time.
 const lease = 4 * time.Second
 
 type opener func(ctx context.Context, addr, path string, ttl time.Duration) (locker, error)
@@ -25,14 +25,14 @@ type way struct {
 	name, about string
 	addr        string
 	open        opener
-	// crash kills the server, the leader if there are several, and returns the addresses where a new client
-	// tries next, and what brings the dead server back; nil: there is no server.
+	// crash kills the server, or the leader of a cluster. It returns the addresses for a new client, and a
+	// function that brings the dead server back; nil: there is no server.
 	crash func() (next []string, restore func() error, err error)
 
-	cells []string // of the table, row by row
+	cells []string // this way's column of the table
 }
 
-// loses is what each way loses, by what docs/why.md shows of it.
+// loses says what each way of locking can lose, as docs/why.md shows.
 var loses = map[string]string{
 	"zlockd":    "nothing confirmed; a holder that was paused is refused by its token",
 	"ZooKeeper": "nothing confirmed; all clients' connections when the leader dies",
@@ -43,7 +43,7 @@ var loses = map[string]string{
 	"flock":      "all of it beyond one machine; no token",
 }
 
-// openerOf returns what opens a locker of a way.
+// openerOf returns the function that opens a locker of a way.
 func openerOf(name string) opener {
 	for _, k := range kinds {
 		if k.name == name {
@@ -153,7 +153,7 @@ func startWays(s *settings, dir string) (list []*way, stop func(), err error) {
 		stops = append(stops, v.Close)
 		w := &way{name: v.name, about: v.about(v.addr(0)), addr: v.addr(0), open: v.locker}
 		server := v.Servers[0]
-		w.crash = func() ([]string, func() error, error) { // of one server; clusters replace it
+		w.crash = func() ([]string, func() error, error) { // threeServers replaces this function for a cluster
 			server.Kill()
 			return []string{w.addr}, server.WaitReady, server.Spawn()
 		}
@@ -190,8 +190,9 @@ func startWays(s *settings, dir string) (list []*way, stop func(), err error) {
 	return list, stop, nil
 }
 
-// timed lets each way run lockers on the paths: first until its rate is level, then in rounds, each way in
-// turn. It notes the last figure in ms.
+// timed calls run for each way with a locker for each path: first until the figure is level, then in rounds
+// in which the ways take turns. The figure is the last one that run returns, a time in ms. timed adds a cell
+// with it to each way.
 func (s *settings) timed(ways []*way, paths []string,
 	run func(lockers []locker, d time.Duration) ([]float64, error)) error {
 	lockers, figures := make([][]locker, len(ways)), make([][]float64, len(ways))
@@ -240,8 +241,8 @@ func (s *settings) timed(ways []*way, paths []string,
 	return nil
 }
 
-// warmUp repeats a figure for the least time, and then until the last three differ by less than a tenth, or
-// three times that time is over.
+// warmUp repeats a measurement for s.warm. Then it goes on until the last three results differ by less than a
+// tenth, but for 3*s.warm at most.
 func (s *settings) warmUp(name string, figure func() (float64, error)) error {
 	var last []float64
 	for began := time.Now(); ; {
@@ -276,7 +277,7 @@ func eachWay(ways []*way, f func(*way) error) error {
 	return errors.Join(errs...)
 }
 
-// writeBetween replaces what is between two marks of a page.
+// writeBetween replaces the text between two marks of a page.
 func writeBetween(page, mark, text string) error {
 	b, err := os.ReadFile(page)
 	if err != nil {

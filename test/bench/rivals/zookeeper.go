@@ -89,7 +89,8 @@ type zkKeeper struct {
 
 func (k *zkKeeper) close() { k.c.Close() }
 
-// send appends an operation's request, and says whether the answer is that of the request before it.
+// send appends an operation's request. It returns how many other requests come before that request: one if
+// the directory of a new key must be created.
 func (k *zkKeeper) send(o op) (more int) {
 	switch o.verb {
 	case read:
