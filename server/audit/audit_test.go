@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -84,12 +85,16 @@ func TestLinesHaveTheFieldsOfZooKeepersLog(t *testing.T) {
 func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	l := opened(t, file)
+	super := port.Super(func(_, password string) bool { return password == "right" })
 	h := l.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body bytes.Buffer
 		body.ReadFrom(r.Body)
+		_, no := super.User(r, "")
 		switch {
-		case strings.HasSuffix(r.Header.Get("Authorization"), "wrong"):
+		case r.URL.Path == "/actions/break": // it wants the token of a newer page
 			w.WriteHeader(http.StatusForbidden)
+		case no != nil && r.Header.Get("Authorization") != "":
+			w.WriteHeader(no.Status)
 		case strings.Contains(body.String(), "remove"):
 			w.Write([]byte("{\"kind\":\"x\"}\n{\"done\":true,\"error\":\"no such member\"}\n"))
 		}
@@ -113,6 +118,7 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 	ask("GET", "/commands/backup", "digest super:wrong", "")
 	ask("POST", "/members", "Basic c3VwZXI6d3Jvbmc= wrong", "{}") // the user and the password are one text
 	ask("POST", "/members", "digest wrong", "{}")
+	ask("POST", "/actions/break", "digest super:right", "{}") // refused, but not for its login
 	l.Close()
 	const who = "user=super\tip=10.0.0.1\toperation="
 	want := []string{
@@ -122,6 +128,7 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 		who + "login\trequest=GET /commands/backup\tresult=failure",
 		"user=\tip=10.0.0.1\toperation=login\trequest=POST /members\tresult=failure",
 		"user=\tip=10.0.0.1\toperation=login\trequest=POST /members\tresult=failure",
+		who + "POST /actions/break\trequest={}\tresult=failure",
 	}
 	if got := lines(t, file); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
 		t.Errorf("%q\nnot %q", got, want)

@@ -25,13 +25,12 @@ func (l *Log) HTTP(next http.Handler) http.Handler {
 		if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 			r.Body = &copied{r.Body, &asked}
 		}
-		answer := &answer{ResponseWriter: w}
-		next.ServeHTTP(answer, r)
+		answer, wrong := &answer{ResponseWriter: w}, false
+		port.HearLogins(next, func(*http.Request, string) { wrong = true }).ServeHTTP(answer, r)
 		user, _, _ := port.Credentials(r)
 		ip, _, _ := net.SplitHostPort(r.RemoteAddr)
 		e := &Event{User: user, IP: ip, Operation: r.Method + " " + r.URL.RequestURI(), Request: asked.String()}
-		refused := answer.code == http.StatusUnauthorized || answer.code == http.StatusForbidden
-		if refused && login {
+		if wrong || login && answer.code == http.StatusUnauthorized { // 403 alone may have another reason
 			e.Operation, e.Path, e.Request = "login", "", e.Operation
 		} else if !changes {
 			return

@@ -111,10 +111,18 @@ const failedLogin = 100 * time.Millisecond
 // loginKey is the key of a request's context for the function that hears of failed logins.
 type loginKey struct{}
 
-// HearLogins returns a handler that calls failed for each login that fails.
+// HearLogins returns a handler that calls failed for each login that fails, after the functions of the
+// handlers around it.
 func HearLogins(h http.Handler, failed func(r *http.Request, user string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loginKey{}, failed)))
+		hear := failed
+		if outer, both := r.Context().Value(loginKey{}).(func(*http.Request, string)); both {
+			hear = func(r *http.Request, user string) {
+				outer(r, user)
+				failed(r, user)
+			}
+		}
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loginKey{}, hear)))
 	})
 }
 

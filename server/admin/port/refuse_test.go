@@ -39,7 +39,7 @@ func TestMethodsOfRequests(t *testing.T) {
 }
 
 // A caller with the super user's password sees all names, and a caller without a password sees some. A wrong
-// password is refused after a delay, and reported to the function that HearLogins got.
+// password is refused after a delay, and reported to the functions that HearLogins got.
 func TestLogins(t *testing.T) {
 	super := Super(func(user, password string) bool { return user+" "+password == "super 1" })
 	for login, want := range map[string]struct {
@@ -80,9 +80,13 @@ func TestLogins(t *testing.T) {
 				all, no = Super(nil).Sees(r)
 				expect.Equal(t, fmt.Sprint(all, code(no)), "false 0")
 			})
-			HearLogins(h, func(_ *http.Request, user string) { heard = append(heard, user) }).ServeHTTP(nil, r)
+			hear := func(by string) func(*http.Request, string) {
+				return func(_ *http.Request, user string) { heard = append(heard, by+user) }
+			}
+			HearLogins(HearLogins(h, hear("inner ")), hear("outer ")).ServeHTTP(nil, r)
 			if want.code == 403 {
-				expect.List(t, heard, []string{want.heard, want.heard}, "%q", login)
+				both := []string{"outer " + want.heard, "inner " + want.heard}
+				expect.List(t, heard, append(both, both...), "%q", login)
 			} else {
 				expect.Equal(t, len(heard), 0, "%q: failed logins", login)
 			}
