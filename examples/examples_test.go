@@ -73,8 +73,8 @@ func (j job) sh(script string) (out string, err error) {
 	return string(b), err
 }
 
-// action runs an action as a runner of workflows does, with inputs and the defaults of the others, and
-// returns its output file.
+// action runs an action as a runner of workflows does, with the given inputs and the defaults of the other
+// inputs. It returns the content of the action's output file.
 func (j job) action(name string, inputs map[string]string) (output string, err error) {
 	j.t.Helper()
 	var a struct {
@@ -134,7 +134,7 @@ func TestGitHubActions(t *testing.T) {
 		"reason": "deploy of $(date) 'web' & more", "wait": "0"}
 	output := must.Get(one.action("take", inputs))(t)
 	token := must.Get(strconv.ParseInt(strings.TrimSpace(strings.TrimPrefix(output, "token=")), 10, 64))(t)
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); { // longer than it lives without
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); { // longer than a ticket's own timeout
 		_, err := two.action("take", inputs)
 		must.Fails(t, err, "a second job holds too")
 		time.Sleep(500 * time.Millisecond)
@@ -166,7 +166,7 @@ func TestGitHubActionsTellALoss(t *testing.T) {
 	j := job{t, t.TempDir(), nil}
 	inputs := map[string]string{"path": "/ci/x", "servers": url, "ttl": "4", "reason": ""}
 	must.Get(j.action("take", inputs))(t)
-	// As if the runner slept.
+	// Stop the process that renews the ticket, as if the runner slept.
 	out, err := j.sh("kill -STOP $(cat zlock-ci-x.pid)")
 	must.OK(t, err, "%s", out)
 	other := job{t, t.TempDir(), nil}
@@ -179,7 +179,7 @@ func TestGitHubActionsTellALoss(t *testing.T) {
 	must.OK(t, err)
 }
 
-// The commands of the Jenkinsfile run in their order, and a deploy that fails gives the lock back.
+// The commands of the Jenkinsfile work in their order. If the deploy fails, they still give the lock back.
 func TestJenkinsfile(t *testing.T) {
 	need(t, "curl")
 	url := tickets(t)
@@ -220,7 +220,8 @@ func TestJenkinsfile(t *testing.T) {
 	}
 }
 
-// A page of another program at a server's address, such as a proxy's, is no lock.
+// If another program, such as a proxy, answers with a page at a server's address, a job does not take the
+// page for a lock.
 func TestPageIsNoLock(t *testing.T) {
 	need(t, "curl")
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -103,7 +103,7 @@ func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 	return out
 }
 
-// Next returns the time before which Due returns no session and moves none, at most limit.
+// Next returns a time, at most limit. Before this time, Due returns no session and moves none.
 func (e *Expiry) Next(limit time.Duration) time.Duration {
 	last := floorDiv(int64(limit), int64(resolution))
 	for tick := max(e.tick, last-slots+1); tick <= last; tick++ {

@@ -7,10 +7,10 @@ type TicketEnd uint8
 const (
 	TicketGiven   TicketEnd = 1 + iota // its caller ended it
 	TicketExpired                      // its timeout passed
-	TicketRevoked                      // it was revoked, which means that it was asked to leave the queue
+	TicketRevoked                      // it was revoked: it had been asked to leave the queue
 	TicketRemoved                      // an operator or another client removed its contender
 	TicketEnded                        // an operator or a restore ended its session
-	TicketTried                        // it only tried and holds nothing; the table does not remember it
+	TicketTried                        // it only tried and got nothing; the table does not remember it
 )
 
 // EndedTicket is what the table remembers of an ended ticket.

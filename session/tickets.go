@@ -78,7 +78,8 @@ func (t *Table) AllTickets(f func(*Session)) {
 	}
 }
 
-// TicketsDue appends to out the tickets whose Until has passed, and no more than most.
+// TicketsDue appends to out the ids of tickets whose Until has passed. The parameter most bounds their
+// number.
 func (t *Table) TicketsDue(now int64, most int, out []int64) []int64 {
 	if t.tickets == nil {
 		return out

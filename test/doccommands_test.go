@@ -17,8 +17,8 @@ var (
 	docTest    = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
 )
 
-// Each `go test PACKAGES -run PATTERN` of a page finds a test for every alternative of the pattern. A test that
-// moved to another package would else be a result that no reader gets again.
+// Each `go test PACKAGES -run PATTERN` of a page finds a test for every alternative of the pattern. So when a
+// test moves to another package, its command on the page must change.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	tests := testsByDir(t)
 	commands := 0
@@ -30,7 +30,7 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 			commands++
 			pattern := strings.ReplaceAll(strings.Trim(m[2], "'"), `\|`, "|") // a bar in a table is escaped
 			for want := range strings.SplitSeq(pattern, "|") {
-				if want == "none" || want == "^$" { // the command runs benchmarks alone
+				if want == "none" || want == "^$" { // the command runs only benchmarks
 					continue
 				}
 				expect.That(t, finds(t, tests, strings.Fields(m[1]), want), "%s: %q names no test", page, m[0])

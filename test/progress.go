@@ -80,7 +80,7 @@ func run(args []string) (code, failed int, crashed []string) {
 	return code, failed, crashed
 }
 
-// goTest runs go test and passes what it says on, line by line.
+// goTest runs go test and writes its output to w, line by line.
 func goTest(args []string, w io.Writer, lines *sync.Mutex) error {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
@@ -102,8 +102,8 @@ func goTest(args []string, w io.Writer, lines *sync.Mutex) error {
 	}
 }
 
-// divide parts the flags from the packages, and those into sets for one go test each: go test -o DIR/ refuses
-// two packages whose programs have the same name. It returns the number of packages too.
+// divide separates the flags from the packages, and returns the number of packages. Each set of packages is
+// for one call of go test, because go test -o DIR/ refuses two packages whose programs have the same name.
 func divide(args []string) (flags []string, sets [][]string, total int) {
 	var patterns []string
 	for _, a := range args {
@@ -149,8 +149,8 @@ func detectorBroke(text string) bool {
 			strings.Contains(text, "SIGSEGV: segmentation violation\nPC="))
 }
 
-// report prints the events of in for total packages. It returns how many failed, and where the
-// race detector itself crashed.
+// report prints the events that it reads from in, for total packages. It returns how many packages
+// failed, and in which the race detector itself crashed.
 func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string) {
 	said := map[string][]string{} // output of each package or build
 	ended := 0

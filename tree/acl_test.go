@@ -31,7 +31,7 @@ func TestPermissions(t *testing.T) {
 		{id("ip", "10.0.0.0/8"), []jute.ID{id("ip", "10.9.9.9")}, []jute.ID{id("ip", "11.0.0.1")}},
 		{id("x509", "CN=a"), []jute.ID{id("x509", "CN=a")}, []jute.ID{id("x509", "CN=b")}},
 	}
-	// on is the node with the ACL: "/p", or its child "/p/c".
+	// The field on names the node with the ACL: "/p", or its child "/p/c".
 	ops := []struct {
 		name, on string
 		need     int32
@@ -132,8 +132,9 @@ func multiRead(op jute.OpCode) func(*tree.Tree, *tree.Change, bool) jute.ErrCode
 	}
 }
 
-// A multi may ask ten thousand times, of two nodes in turn, whether a client with 64 identities is among
-// hundreds of entries. The log waits for the multi, so its time must not depend on the number of entries.
+// The time of a multi does not depend on the number of entries in ACLs, because the log waits for the multi.
+// The multi of this test checks two nodes in turn, ten thousand times. Their ACLs have hundreds of entries,
+// and the client has 64 identities.
 func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{Session: 7, IDs: []jute.ID{id("ip", "10.9.9.9")}}
@@ -157,7 +158,7 @@ func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 		}
 	}
 	took := func(path string, acl []jute.ACL) (checks, reads time.Duration) {
-		for _, suffix := range []string{"a", "b"} { // the nodes that are asked in turn
+		for _, suffix := range []string{"a", "b"} { // the two nodes that are checked in turn
 			acl[0].Perms ^= jute.PermDelete // so that the ACLs differ
 			body := jute.AppendACL(jute.AppendBuffer(jute.AppendString(nil, path+suffix), nil), acl)
 			run(jute.OpCreate, jute.AppendInt(body, 0))
@@ -186,7 +187,7 @@ func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 	}
 	for name, acl := range map[string][]jute.ACL{"/digests": digests, "/addresses": addresses} {
 		var checks, reads, many, manyReads time.Duration
-		for try := range 10 { // another program may take the processor from either
+		for try := range 10 { // repeat, because another program may use the processor during a measurement
 			checks, reads = took(fmt.Sprint(name, "-short", try), slices.Clone(jute.WorldAnyone))
 			if many, manyReads = took(fmt.Sprint(name, try), acl); many <= 20*checks && manyReads <= 20*reads {
 				break

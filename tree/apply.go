@@ -13,11 +13,11 @@ import (
 // error leaves both the tree and reply as they were. changed says that the write consumed its zxid. It is
 // false for a multi that failed, although its code is OK and its reply holds the errors.
 //
-// Any operation that is not a write of the tree is answered with
-// UNIMPLEMENTED, check outside a multi among them.
+// Apply answers UNIMPLEMENTED to an operation that is not a write of the tree, and to a check outside a
+// multi.
 func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte, code jute.ErrCode,
 	changed bool) {
-	c.asked, c.Steps, c.Divided = acl.Asker{}, 0, false // of the request before
+	c.asked, c.Steps, c.Divided = acl.Asker{}, 0, false // drop the values of the previous request
 	d := jute.NewDecoder(body)
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
@@ -124,8 +124,8 @@ func (t *Tree) setDataOf(c *Change, r *jute.SetDataRequest, reply []byte) ([]byt
 	return n.AppendStat(reply), jute.OK
 }
 
-// setACL answers BADARGUMENTS, INVALIDACL, NONODE, NOAUTH or BADVERSION, in this order; the
-// version it compares is the ACL's. It fires no watch.
+// setACL answers BADARGUMENTS, INVALIDACL, NONODE, NOAUTH or BADVERSION, in this order. It compares the
+// request's version with the version of the ACL, and fires no watch.
 func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, jute.ErrCode) {
 	n, code := t.named(c, &r.PathVersion)
 	if code == jute.BadArguments {
@@ -144,7 +144,7 @@ func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, j
 		return reply, jute.BadVersion
 	}
 	t.changeACL(c, n, r.Path, acl)
-	c.Steps += bounds.DataSteps(len(n.Data)) // the digest reads the node's data; counted, but never refused
+	c.Steps += bounds.DataSteps(len(n.Data)) // the digest reads the data; this cost is never refused
 	return n.AppendStat(reply), jute.OK
 }
 

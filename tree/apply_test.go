@@ -23,7 +23,8 @@ func TestBudgetEndsAtItsLastStep(t *testing.T) {
 	expect.That(t, !c.spend(1), "6 of 5 steps: %d are spent: want !c.spend(1)", c.Steps)
 }
 
-// A request whose budget ends anywhere on its way changes nothing. With just enough budget it succeeds.
+// A request changes nothing if its budget ends at any step before the last. With just enough budget it
+// succeeds.
 func TestRequestsChangeNothingBeyondTheirBudget(t *testing.T) {
 	fresh := func() *Tree {
 		tr, c := New(), &Change{Zxid: 1}
@@ -171,7 +172,7 @@ func TestFullTreeTakesWhatNeedsNoRoom(t *testing.T) {
 	}
 }
 
-// A change counts as the newest of its kind, except a failed one.
+// Each change of any kind becomes the newest change of the tree, except a failed one.
 func TestEveryChangeIsTheNewest(t *testing.T) {
 	acl := func(path string) []byte {
 		return jute.AppendInt(jute.AppendACL(jute.AppendString(nil, path), jute.WorldAnyone), -1)
@@ -216,7 +217,7 @@ func TestEveryChangeIsTheNewest(t *testing.T) {
 	}
 }
 
-// Permissions are checked again for a client's next request, and for another client.
+// Permissions are checked again for the next request of a client, and for the request of another client.
 func TestPermissionsAreAskedAgainForEachRequest(t *testing.T) {
 	tr := New()
 	c := &Change{Zxid: 1}

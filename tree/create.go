@@ -9,9 +9,9 @@ import (
 )
 
 // kindOf returns which kind of node a create makes, and whether the node is sequential. The operation decides
-// whether it is a container or has a time to live, the flags whether it is ephemeral or sequential; so a
-// plain create with the container flag makes a plain node. The code of flags that are not valid is
-// BADARGUMENTS, that of a time to live that is switched off UNIMPLEMENTED.
+// whether the node is a container or has a time to live. The flags decide whether it is ephemeral or
+// sequential. So a plain create with the container flag makes a plain node. kindOf answers BADARGUMENTS for
+// invalid flags, and UNIMPLEMENTED for a time to live if c.NoTTL is set.
 func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind nodes.NodeKind, sequential bool,
 	code jute.ErrCode) {
 	switch r.Flags {
@@ -42,9 +42,8 @@ func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind nodes.NodeKi
 	return kind, sequential, jute.OK
 }
 
-// create answers MARSHALLINGERROR, BADARGUMENTS, UNIMPLEMENTED, INVALIDACL,
-// NONODE, NOAUTH, NODEEXISTS, NOCHILDRENFOREPHEMERALS, THROTTLEDOP or
-// QUOTAEXCEEDED; the order of its checks is what clients see.
+// create answers MARSHALLINGERROR, BADARGUMENTS, UNIMPLEMENTED, INVALIDACL, NONODE, NOAUTH, NODEEXISTS,
+// NOCHILDRENFOREPHEMERALS, THROTTLEDOP or QUOTAEXCEEDED. Clients can see in which order it makes its checks.
 func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []byte) ([]byte, jute.ErrCode) {
 	kind, sequential, code := kindOf(c, op, r)
 	if code != jute.OK {

@@ -20,8 +20,7 @@
 // start while writes go on: the first change to a node that was not yet
 // written out keeps a copy of it.
 //
-// The package does not know sessions (an ephemeral's owner is a number), connections, the log,
-// locks and time. Package nodes below it has the nodes and all that only reads them, package bounds what a
-// request may ask for and what it costs. Package watches matches events with the connections that wait for
-// them.
+// The package does not know sessions (an ephemeral's owner is a number), connections, the log, locks and
+// time. Package nodes has the nodes and all code that only reads them. Package bounds says what a request may
+// ask for and what it costs. Package watches matches events with the connections that wait for them.
 package tree

@@ -82,7 +82,7 @@ func FuzzSnapshot(f *testing.F) {
 		at := min(int(cut), len(b))
 		input := slices.Clone(b)
 		whole, err := load(input)
-		clear(input) // the tree may not point into it
+		clear(input) // the tree must not share memory with the input
 		if halves, err := load(b[:at], b[at:]); err == nil && whole == nil {
 			t.Fatal("accepted in two chunks only", halves)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// All ways to look at a node show the same. A walk meets each node once, parents first.
+// All methods that show a node show the same content. A walk meets each node once, parents first.
 func TestWaysToLookAtATreeAgree(t *testing.T) {
 	for seed := range uint64(5) {
 		tr := grown(seed, 1000).tree
@@ -121,8 +121,8 @@ func TestLooksAtWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// The answer to a long list is taken while the tree stands still, and written later. It shows the list as it
-// was when it was taken.
+// Take collects the answer to a request for a long list while the tree does not change. List builds the list
+// later, and shows it as it was at the call of Take.
 func TestLongListsAreTakenAsTheyAre(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{Session: 7}
 	create := func(at string, flags int32) {
@@ -163,7 +163,7 @@ func TestLongListsAreTakenAsTheyAre(t *testing.T) {
 		now, _ := x.answer()
 		must.That(t, name == "ephemerals" || string(now) != string(want), "%s: nothing was made", name)
 	}
-	// All who ask for a list before the next change share one.
+	// All requests for a list before the next change share one list.
 	first, second := tr.Take(jute.OpGetChildren, 7, nil, "/long"), tr.Take(jute.OpGetChildren, 7, nil, "/long")
 	must.Equal(t, string(second.List()), string(first.List()))
 	third := tr.Take(jute.OpGetChildren2, 8, nil, "/long")
@@ -175,7 +175,7 @@ func TestLongListsAreTakenAsTheyAre(t *testing.T) {
 	must.That(t, len(now.List()) == len(third.List())+4+len("last"), "the list is that before the change")
 	fourth := tr.Take(jute.OpGetChildren, 7, nil, "/long")
 	must.That(t, &fourth.List()[0] == &now.List()[0], "the list is made again after the change")
-	before := tr.Take(jute.OpGetChildren, 7, nil, "/long") // a change comes before the list is put together
+	before := tr.Take(jute.OpGetChildren, 7, nil, "/long") // a change comes before the list is built
 	create("/long/lastly", 0)
 	before.List()
 	want, _ := tr.AppendChildren(nil, nil, "/long")
@@ -270,7 +270,7 @@ func TestMakerRefusesWhatNoTreeHas(t *testing.T) {
 	expect.Fails(t, err, "a tree without the nodes that every tree has")
 }
 
-// A reader passes on its caller's error. It is done only at the end of the stream.
+// A reader returns the error of its callback. Done succeeds only at the end of the stream.
 func TestReaderIsDoneAtTheEnd(t *testing.T) {
 	chunks := snapshotOf(tree.New(), 64)
 	stop := fmt.Errorf("enough")

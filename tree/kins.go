@@ -5,8 +5,8 @@ import (
 	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
-// divides reports whether a contender created under parent and a living one would not see each other, so that
-// both could hold the lock. Except for the first look at a directory, its cost does not depend on the number
+// divides reports whether a contender created under parent and a living contender would not see each other,
+// so that both could hold the lock. Only the first call for a directory has a cost that depends on the number
 // of contenders.
 func (t *Tree) divides(parent *nodes.Node, name string) bool {
 	own := recipe.KinOf(name)
@@ -48,7 +48,7 @@ func (t *Tree) kinsOf(parent *nodes.Node) *kins {
 	return made
 }
 
-// countKin notes that a node has come, or gone.
+// countKin adds to the count of n's kin: 1 for a new node, -1 for a deleted node.
 func (t *Tree) countKin(n *nodes.Node, by int32) {
 	if known := t.kins[n.Parent]; known != nil && n.Kind == nodes.EphemeralNode {
 		known[recipe.KinOf(n.Name)] += by

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
-// maxLoadPath bounds the depth of a tree that damaged input may ask for; no
-// path was ever accepted that long.
+// maxLoadPath bounds the length of a path, and so the depth of a tree, that damaged input can ask for. No
+// server has ever accepted such a long path.
 const maxLoadPath = 4 * bounds.MaxPath
 
 // Loader builds a tree from the chunks of a snapshot, in the order in which they were written. It
@@ -26,14 +26,13 @@ type Loader struct {
 	zxid  int64
 	nodes int64 // how many the header promises
 	acls  []*acl.Set
-	path  []byte // of the node before
+	path  []byte // path of the previous node
 
-	// dir is the path of parent: most nodes have the same one as the node
-	// before.
+	// dir is the path of parent. Most nodes have the same parent as the previous node.
 	dir    string
 	parent *nodes.Node
 
-	live *Tree // whose counters are the least; nil: none are
+	live *Tree // no counter may be below the counter in this tree; nil: no such tree
 
 	each func(path string, i *nodes.Info) error // called for each node; nil: a tree is built instead
 	read int64                                  // nodes given to each
@@ -44,7 +43,7 @@ func NewLoader() *Loader { return &Loader{tree: newTree()} }
 
 // Above sets a living tree that the loaded one will replace. The Loader then gives no parent a lower count of
 // created children than it has in the living tree, so that no sequential name is given out twice. The living
-// tree may change before each call of Add; report its creates by Created.
+// tree may change before each call of Add; the caller reports its creates by Created.
 func (l *Loader) Above(live *Tree) { l.live = live }
 
 // Created raises the count of a node that is already loaded, after the living tree has created a child of it.
@@ -218,7 +217,7 @@ func sane(s *nodes.State, zxid int64) error {
 	return nil
 }
 
-// place puts a node where it belongs.
+// place puts a node under its parent.
 func (l *Loader) place(path string, s nodes.State) error {
 	t := l.tree
 	if path == "/" {
@@ -299,7 +298,7 @@ func (t *Tree) place(parent *nodes.Node, path string, s nodes.State) error {
 	return nil
 }
 
-// complete checks that the nodes are there which every tree has, and forgets ACLs that no node has.
+// complete checks that t has the nodes that every tree has, and drops the ACLs that no node has.
 func (t *Tree) complete() error {
 	for _, path := range []string{"/", quotaPath, configPath} {
 		if t.Root == nil || t.At(path) == nil {

@@ -40,7 +40,7 @@ func TestLoaderTakesWhatIsWithinItsBounds(t *testing.T) {
 		"%v, %d ms: tr.EphemeralsIn(-1)", there, got.TTL)
 }
 
-// A chunk has the number of nodes that was asked for, whatever the buffer holds before it.
+// A chunk has the number of nodes that was asked for, even if the buffer already holds other bytes.
 func TestChunksStandBehindWhatIsThere(t *testing.T) {
 	w := grown(6, 500)
 	prefix := bytes.Repeat([]byte("x"), 2*tree.MaxChunk)

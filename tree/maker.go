@@ -71,7 +71,7 @@ func (m *Maker) Set(path string, i *nodes.Info) error {
 	return nil
 }
 
-// Remove takes away a node and all below it, and calls gone for each.
+// Remove removes a node and all nodes below it, and calls gone for each.
 func (m *Maker) Remove(path string, gone func(path string, i *nodes.Info)) {
 	if n := m.At(path); n != nil && n.Parent != nil {
 		m.remove(n, gone)
@@ -94,8 +94,8 @@ func (m *Maker) Recount() {
 	}
 }
 
-// Finish returns the tree, with zxid as its newest change. It returns an error for a tree that a Loader would
-// refuse, and for a node that takes more than most bytes.
+// Finish returns the tree, with zxid as its newest change. It returns an error if a Loader would refuse the
+// tree, or if a node takes more bytes than the parameter most.
 func (m *Maker) Finish(zxid int64, most int) (_ *Tree, err error) {
 	m.Root.Walk(nil, func(path string, n *nodes.Node) bool {
 		size := len(path) + len(n.Data) + len(n.ACL.Key())

@@ -41,9 +41,9 @@ func programSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// Random programs have the same replies and events on the tree and on the model, and the same content now and
-// then. A second tree makes the same changes, but is replaced at times by what its snapshot holds. It never
-// differs.
+// A random program gets the same replies and events from the tree and from the model. From time to time, the
+// content of both is compared, too. A second tree makes the same changes, but a tree loaded from its snapshot
+// sometimes replaces it. It never differs from the first.
 func TestTreeDoesWhatTheModelDoes(t *testing.T) {
 	race.Alone(t)
 	const program = 2000 // operations until a fresh start
@@ -156,7 +156,7 @@ func (r *run) apply(a, b, m *tree.Change) bool {
 	if !bytes.Equal(body, input) {
 		r.fail("%v changed its body", op)
 	}
-	for i := range body { // the tree may not point into it
+	for i := range body { // the tree must not share memory with the request
 		body[i] = '#'
 	}
 	return changed

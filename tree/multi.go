@@ -42,9 +42,9 @@ func (o *multiOp) next(d *jute.Decoder) (more, ok bool) {
 	return ok, ok
 }
 
-// multiCreate returns the operation of a create inside a multi: here the flags decide on the kind of node,
-// not the operation. Illegal flags yield OpError. Flags of a time to live in an operation without one are an
-// error too; step reports it.
+// multiCreate returns the operation of a create inside a multi: here the flags, not the operation, decide on
+// the kind of node. Illegal flags yield OpError. If the flags ask for a time to live and the operation has
+// none, step reports an error.
 func multiCreate(op jute.OpCode, flags int32) jute.OpCode {
 	switch flags {
 	case jute.FlagPersistent, jute.FlagEphemeral, jute.FlagPersistentSequential, jute.FlagEphemeralSequential:
@@ -60,8 +60,8 @@ func multiCreate(op jute.OpCode, flags int32) jute.OpCode {
 	return jute.OpError
 }
 
-// step applies one operation of a multi. MARSHALLINGERROR is the answer to the whole multi: for a
-// null id in an ACL, or for a create that lacks the time to live that its flags speak of.
+// step applies one operation of a multi. MARSHALLINGERROR is the answer to the whole multi: for a null id in
+// an ACL, or for a create that has no time to live although its flags ask for one.
 func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) {
 	kind := o.op
 	switch o.op {
@@ -70,7 +70,7 @@ func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) 
 			return reply, jute.MarshallingError
 		}
 		if o.op != jute.OpCreate {
-			kind = jute.OpCreate2 // the result of every create that tells the Stat
+			kind = jute.OpCreate2 // the result of every create whose answer has the Stat
 		}
 		reply = jute.AppendMultiHeader(reply, kind, false, jute.OK)
 		return t.create(c, o.op, &o.create, reply)
@@ -158,8 +158,8 @@ func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code
 	return jute.AppendMultiHeader(out, jute.OpError, true, -1), jute.OK, true
 }
 
-// appendFailure appends the results of a multi of n operations, of which operation number failed
-// has the given code: those before it could have worked, those after it were not tried.
+// appendFailure appends the results of a multi of n operations. One of them failed with the given code;
+// failed is the index of this operation. The operations before it have OK, and those after it were not tried.
 func appendFailure(b []byte, n, failed int, code jute.ErrCode) []byte {
 	for i := range n {
 		e := jute.RuntimeInconsistency

@@ -11,16 +11,16 @@ import (
 
 // Change is one write being applied: its client, its time, and its results.
 type Change struct {
-	Zxid    int64     // the zxid of the write if it changes something; above all earlier ones
-	Time    int64     // ms since 1970, the leader's word
-	Session int64     // the asker, and the owner of ephemerals
-	IDs     []jute.ID // identities of the asker; scheme "super" passes every ACL
+	Zxid    int64     // the zxid of the write if it changes something; above all earlier zxids
+	Time    int64     // ms since 1970, as the leader says
+	Session int64     // session of the client, and owner of the ephemeral nodes that it creates
+	IDs     []jute.ID // identities of the client; scheme "super" passes every ACL
 	NoQuota bool      // hard quotas are not enforced
-	Budget  int       // how many steps it may take; at most MaxSteps
-	NoTTL   bool      // nodes with a time to live are answered with UNIMPLEMENTED
+	Budget  int       // how many steps the write may take, but not less than MaxSteps
+	NoTTL   bool      // a create with a time to live is answered with UNIMPLEMENTED
 	Full    bool      // requests that need more room are answered with THROTTLEDOP
-	// OneLayout refuses, with NOAUTH, a contender that a living one would not see. Divided says that the
-	// newest request was refused for this reason.
+	// With OneLayout, the answer to a create of a contender that a living contender would not see is NOAUTH.
+	// Divided says that the newest request was refused for this reason.
 	OneLayout, Divided bool
 
 	// Events are the changes for which watches may wait, in the order in which the watches must fire. The
@@ -37,13 +37,13 @@ type Change struct {
 type Event struct {
 	Type jute.EventType
 	Path string
-	ACL  *acl.Set // of the node named, when it happened
+	ACL  *acl.Set // ACL of the node at Path when the event happened
 }
 
-// fixACL is FixACL for the client that asks.
+// fixACL is acl.Fix for the client of the change.
 func (c *Change) fixACL(list []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode) {
 	fixed, code := acl.Fix(list, c.IDs, nullID)
-	c.spend(bounds.ACLSteps * max(0, len(list)+len(fixed)-2)) // an operation pays for one entry
+	c.spend(bounds.ACLSteps * max(0, len(list)+len(fixed)-2)) // each operation pays for one entry
 	return fixed, code
 }
 
@@ -68,11 +68,9 @@ func (c *Change) tell(t jute.EventType, path string, n *nodes.Node) {
 	c.Events = append(c.Events, Event{t, path, n.ACL})
 }
 
-// Only the steps below change a tree. Each keeps every derived index in step, and rollback can
-// take it back.
+// Only the functions below change a tree. Each of them updates every derived index, and rollback can undo it.
 
-// link puts n under its parent, at position p if it stood there before, or
-// else at the end (-1).
+// link puts n under its parent. If n was there before, p is its old position. If p is -1, n comes at the end.
 func (t *Tree) link(n *nodes.Node, p int) {
 	if n.Parent.Dir == nil {
 		n.Parent.Dir = &nodes.Dir{}
@@ -106,8 +104,7 @@ func (t *Tree) link(n *nodes.Node, p int) {
 	}
 }
 
-// unlink takes n, which has no children, from its parent and returns the
-// position it had there.
+// unlink removes n, which has no children, from its parent and returns the position that n had there.
 func (t *Tree) unlink(n *nodes.Node) int {
 	p := n.Parent.Dir.Remove(t.Seed, n.Name)
 	delete(t.kins, n)
@@ -151,7 +148,8 @@ func (t *Tree) setData(n *nodes.Node, data string, null bool) {
 	}
 }
 
-// The complete changes: they also set stamps and counts, append events and update the digest.
+// The functions below are complete changes: they also set stamps and counts, append events and update the
+// digest.
 
 // addNode makes a node of the given state under parent.
 func (t *Tree) addNode(c *Change, parent *nodes.Node, path string, s nodes.State) *nodes.Node {
@@ -236,7 +234,7 @@ const (
 	mixSetACL
 )
 
-// mix mixes into the digest a change of kind what, and the node as it is after it.
+// mix mixes a change into the digest: its kind (the parameter what) and the node after the change.
 func (t *Tree) mix(what uint64, path string, n *nodes.Node) {
 	h := &t.hash
 	kind := uint64(n.Kind)

@@ -10,7 +10,7 @@ import (
 )
 
 // An open snapshot keeps nodes as they were if they change before it has written them. It keeps nothing of
-// nodes that it has written, and of new ones.
+// nodes that it has already written, and nothing of new nodes.
 func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	tr, zxid := New(), int64(0)
 	next := func() *Change { zxid++; return &Change{Zxid: zxid} }

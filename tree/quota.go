@@ -28,8 +28,8 @@ func quotaOf(path string) string {
 	return p
 }
 
-// covering returns the nodes of the quota that counts path: the activated one of
-// path or of the deepest node above it. Without one, both are nil.
+// covering returns the nodes of the quota that counts path: the activated quota of path itself, or of the
+// deepest node above path that has one. Without such a quota both are nil.
 func (t *Tree) covering(c *Change, path string) (limits, stats *nodes.Node) {
 	if t.quotas == 0 || path == "" {
 		return nil, nil
@@ -49,8 +49,8 @@ func (t *Tree) covering(c *Change, path string) (limits, stats *nodes.Node) {
 	return limits, stats
 }
 
-// charge adds to the counts of the quota that covers path. They change in
-// place: no version, no zxid, no event.
+// charge adds to the counts of the quota that covers path. The counts change in place: no version, no zxid
+// and no event changes with them.
 func (t *Tree) charge(c *Change, path string, count, bytes int64) {
 	if _, n := t.covering(c, path); n != nil {
 		c.spend(bounds.QuotaSteps)
@@ -113,13 +113,13 @@ func exceeds(limit, used, more int64) bool { return limit > -1 && more != 0 && u
 
 func hasQuotaText(n *nodes.Node) bool { return n.Name == limitsName || n.Name == statsName }
 
-// readQuotaText reads a text like "count=1,bytes=-1=;byteHardLimit=5". The first field of a name
-// counts. A number is -1 if it is missing or none; as a limit, -1 means no limit.
+// readQuotaText reads a text like "count=1,bytes=-1=;byteHardLimit=5". Of two fields with the same name, the
+// first counts. A value is -1 if its field is missing or holds no number; as a limit, -1 means no limit.
 func readQuotaText(text string) quotaText {
 	names := []string{"count", "bytes", "countHardLimit", "byteHardLimit"}
 	values := [...]int64{-1, -1, -1, -1}
 	for field := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ';' }) {
-		if len(field) < len("count") { // a megabyte may hold very many
+		if len(field) < len("count") { // too short for a name; a megabyte may hold very many such fields
 			continue
 		}
 		name, v, _ := strings.Cut(field, "=")
@@ -135,7 +135,7 @@ func readQuotaText(text string) quotaText {
 	return quotaText{values[0], values[1], values[2], values[3]}
 }
 
-// counting notes the counts that a multi is about to change.
+// counting records the counts that a multi is about to change.
 func (u *undoLog) counting(t *Tree, n *nodes.Node) {
 	if u == nil {
 		return

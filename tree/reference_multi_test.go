@@ -60,7 +60,7 @@ func (m *Model) multi(c *tree.Change, d *jute.Decoder, reply []byte) ([]byte, ju
 	return jute.AppendMultiHeader(out, jute.OpError, true, -1), jute.OK, true
 }
 
-// step reads one operation. Its run is nil if the whole multi must be refused.
+// step reads one operation. The field run of the result is nil if the whole multi must be refused.
 func (m *Model) step(d *jute.Decoder, op jute.OpCode) step {
 	switch op {
 	case jute.OpDelete, jute.OpCheck, jute.OpSetData:

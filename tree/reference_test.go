@@ -195,7 +195,7 @@ func (m *Model) create(c *tree.Change, op jute.OpCode, r jute.CreateRequest) ([]
 	return out, jute.OK
 }
 
-// divides reports whether a contender at path would not see one that lives.
+// divides reports whether a contender at path would not see a living contender.
 func (m *Model) divides(dir, path string) bool {
 	own := recipe.KinOf(recipe.Base(path))
 	for other, n := range m.Nodes {

@@ -16,10 +16,9 @@ import (
 //	        pzxid, ctime, mtime, owner i64, version, cv, aversion i32, kind u8
 //	end     nodes i64
 //
-// in the encoding of package jute. The header comes first, the end last. Every
-// node comes once and after its parent. Shared is how many bytes its path has
-// in common with that of the node before it: a large directory deep in the
-// tree would otherwise blow a small tree up into a huge snapshot.
+// in the encoding of package jute. The header comes first, the end last. Every node comes once and after its
+// parent. Shared is how many bytes its path has in common with the path of the previous node. Without it, a
+// large directory deep in a small tree would make a huge snapshot.
 const (
 	recHeader = 'H'
 	recACL    = 'A'
@@ -29,8 +28,8 @@ const (
 
 const snapshotVersion = 1
 
-// maxChunk bounds how long one call of Append holds the read lock, besides the number of nodes:
-// the chunk ends when so many bytes are out.
+// maxChunk bounds how long one call of Append holds the read lock: a chunk ends when it has this many bytes,
+// even if it could have more nodes.
 const maxChunk = 256 << 10
 
 // Snapshot is the tree as it was when StartSnapshot was called. While it is
@@ -38,10 +37,10 @@ const maxChunk = 256 << 10
 // of it, and nothing else slows down.
 type Snapshot struct {
 	tree   *Tree
-	mark   uint32 // node.mark of nodes that need nothing more
+	mark   uint32 // Node.Mark of the nodes of which the snapshot needs nothing more
 	zxid   int64
 	hash   digest.Sum
-	nodes  int // how many there were
+	nodes  int // number of nodes at the start
 	stage  snapshotStage
 	acls   map[*acl.Set]uint32 // the numbers of the ACLs already written
 	last   []byte              // path of the node written last
@@ -60,13 +59,12 @@ type snapshotStage uint8
 
 const (
 	stageHeader  snapshotStage = iota
-	stageWalk                  // the tree as it stands
-	stageDeleted               // what was deleted from it since
+	stageWalk                  // the nodes that are in the tree
+	stageDeleted               // the nodes that were deleted since the start
 	stageDone
 )
 
-// walkFrame is a directory being walked: its children at the positions below
-// left are still to come.
+// walkFrame is a directory being walked: its children at the positions 0 to left-1 must still be written.
 type walkFrame struct {
 	node *nodes.Node
 	left int
@@ -84,7 +82,8 @@ func (t *Tree) StartSnapshot() *Snapshot {
 	if t.snap != nil {
 		panic("tree: two snapshots at a time")
 	}
-	// begins at 1, because nodes that no snapshot has met have the mark 0; it would wrap after a century
+	// The first mark is 1, because nodes that no snapshot has met have the mark 0. Marks would wrap after a
+	// century.
 	t.snaps++
 	t.snap = &Snapshot{
 		tree: t, mark: t.snaps, zxid: t.zxid, hash: t.hash, nodes: t.count,
@@ -103,8 +102,8 @@ func (s *Snapshot) Close() {
 	}
 }
 
-// Append appends the next chunk, with up to n nodes, and reports whether it was the last. The caller allows
-// other reads while it runs, but no changes.
+// Append appends the next chunk, with up to n nodes, and reports whether it was the last. While Append runs,
+// the caller allows other reads but no changes.
 func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 	start := len(b)
 	if s.stage == stageHeader {
@@ -149,8 +148,8 @@ func (s *Snapshot) step(b []byte) []byte {
 	return s.visit(b, n, f.path)
 }
 
-// visit writes n, whose path is in s.path, and steps into it. The node written
-// last is n's parent or below it, so shared bytes of their paths are the same.
+// visit writes n, whose path is in s.path, and steps into it. The node written last is n's parent or is below
+// this parent. So both paths begin with the same bytes; shared is their number.
 func (s *Snapshot) visit(b []byte, n *nodes.Node, shared int) []byte {
 	n.Mark = s.mark // only the walk and changes look at marks, and they never run at once
 	st := &n.State
@@ -177,8 +176,8 @@ func (s *Snapshot) keep(n *nodes.Node) {
 	}
 }
 
-// keepDeleted saves n before it is taken out. If a failing multi puts n back, the snapshot needs
-// nothing more of it.
+// keepDeleted saves n before it is taken out. If a failing multi puts n back, the snapshot needs nothing more
+// of n.
 func (s *Snapshot) keepDeleted(n *nodes.Node, path string) {
 	if s == nil || n.Mark == s.mark {
 		return

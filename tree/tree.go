@@ -11,7 +11,8 @@ import (
 	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
-// What readers of a tree meet. They live in package nodes, which other packages do not import.
+// The types that readers of a tree use. They are declared in package nodes, which other packages do not
+// import.
 type (
 	Info          = nodes.Info
 	NodeKind      = nodes.NodeKind
@@ -34,21 +35,21 @@ const (
 type Tree struct {
 	nodes.Nodes
 	lim   limits
-	zxid  int64 // of the newest change
+	zxid  int64 // zxid of the newest change
 	hash  digest.Sum
 	count int   // nodes, the root included
 	size  int64 // bytes of all paths and data
 
 	acls       acl.Table
-	reapable   []*nodes.Node // containers and TTL nodes; node.slot is the position
-	quotas     int           // activated ones
+	reapable   []*nodes.Node // containers and TTL nodes; Node.Slot is the position
+	quotas     int           // number of activated quotas
 	quotaTexts map[*nodes.Node]quotaText
-	kins       map[*nodes.Node]*kins // kin of directories in which Change.OneLayout had to be obeyed
+	kins       map[*nodes.Node]*kins // counts of the directories for which Change.OneLayout needed them
 
 	undo  *undoLog  // undo log of the multi that is being applied; otherwise nil
-	buf   []byte    // scratch of names and keys
-	snap  *Snapshot // the open one, or nil
-	snaps uint32    // how many were begun: the newest one's mark
+	buf   []byte    // scratch space for names and keys
+	snap  *Snapshot // the open snapshot, or nil
+	snaps uint32    // number of snapshots begun, which is the mark of the newest
 }
 
 func newTree() *Tree {
@@ -66,8 +67,8 @@ func (t *Tree) Bytes() int64 { return t.size }
 // ACLBytes returns the bytes of all ACLs, each counted once however many nodes have it.
 func (t *Tree) ACLBytes() int64 { return t.acls.Bytes() }
 
-// Digest returns the rolling hash over all changes ever made. Trees that made
-// the same changes have the same one.
+// Digest returns the rolling hash over all changes ever made. Trees that made the same changes have the same
+// digest.
 func (t *Tree) Digest() uint64 { return uint64(t.hash) }
 
 // quotaText holds the numbers in the text of a quota's node. The text is parsed when it is written, because
@@ -81,7 +82,7 @@ func (t *Tree) ACLs() [][]jute.ACL {
 	return all
 }
 
-// limits are the bounds that a test wants smaller.
+// limits are the bounds that tests make smaller.
 type limits struct {
 	children   int
 	listing    int

@@ -97,8 +97,8 @@ func owned(t testing.TB, n int) (*tree.Tree, []string) {
 	return tr, paths
 }
 
-// A session's ephemeral nodes have the order of ZooKeeper's set, which grew and was copied. A part of the
-// list has the same order as the whole.
+// A session's ephemeral nodes are listed in the order of a copy of ZooKeeper's set, which grew node by node.
+// A part of the list has the same order as the whole.
 func TestEphemeralsComeInTheOrderOfTheReference(t *testing.T) {
 	for _, n := range []int{0, 1, 5, 13, 100, 3000} {
 		tr, want := owned(t, n)
@@ -206,8 +206,9 @@ func TestWalksInPiecesMissNothing(t *testing.T) {
 	}
 }
 
-// TestEveryHandlerAsksForPermission reads the package. All that Apply, a multi or a read runs for a client
-// calls Grants, unless the rules ask for no permission. A new operation without it fails here.
+// TestEveryHandlerAsksForPermission reads the source of the package. Each function that Apply, a multi or a
+// read runs for a client calls Grants, unless the operation needs no permission. The test fails for a new
+// operation that does not call Grants.
 func TestEveryHandlerAsksForPermission(t *testing.T) {
 	free := map[string]string{
 		"AppendExists":     "exists needs no permission",
@@ -242,8 +243,8 @@ func TestEveryHandlerAsksForPermission(t *testing.T) {
 	}
 }
 
-// callGraph returns what each function and method of the tree and its ACLs calls, by name, without those of
-// snapshots.
+// callGraph returns, for each function and method of the tree and its ACLs, the names of the functions that
+// it calls. It leaves snapshots out.
 func callGraph(t *testing.T) map[string]map[string]bool {
 	files := must.Get(filepath.Glob("*.go"))(t)
 	files = append(files, must.Get(filepath.Glob("acl/*.go"))(t)...)

@@ -5,12 +5,12 @@ import (
 	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
-// undoLog is what a multi needs to take its changes back. A nil log notes
-// nothing: single operations decide before they change anything. A multi has tens of
-// thousands of steps, so a step is small.
+// undoLog is what a multi needs to undo its changes. A nil log records nothing: a single operation needs no
+// log, because it decides before it changes anything. A multi has tens of thousands of steps, so a step is
+// small.
 type undoLog struct {
 	steps []undoStep
-	data  []undoData // of the steps that changed data
+	data  []undoData // for each step that changed data
 	hash  digest.Sum
 	zxid  int64
 
@@ -18,13 +18,13 @@ type undoLog struct {
 	counted map[*nodes.Node]quotaText
 }
 
-// undoStep is one change. A node that was created or deleted has the fields of its parent from
-// before.
+// undoStep is one change. For a node that was created or deleted, pzxid and cv are those of its parent before
+// the change.
 type undoStep struct {
 	node  *nodes.Node
 	pzxid int64
 	cv    int32
-	at    int32 // position of a deleted node, or one of those below
+	at    int32 // position of a deleted node, or one of the constants below
 }
 
 const (
@@ -58,8 +58,8 @@ func (u *undoLog) deleted(n *nodes.Node, at int) {
 	}
 }
 
-// rollback undoes all recorded changes, the newest first, and ends the log. The tree is then as it was
-// before, even in the order of its directories.
+// rollback undoes all recorded changes, the newest first, and ends the log. The tree is then as it was before
+// the multi, even in the order of its directories.
 func (t *Tree) rollback() {
 	u := t.undo
 	t.undo = nil

@@ -27,7 +27,7 @@ func TestFormerHolderIsRefusedEvenAfterARestart(t *testing.T) {
 		{"plan", "/locks/other", 60, 403},
 		{"other", "/locks/other", 1, 200},
 	} {
-		// A new server each time: only what is on disk counts.
+		// Each step uses a new server, which knows only the tokens on disk.
 		h := must.Get(newServer(dir))(t)
 		r := httptest.NewRequest("PUT", "/"+step.name, strings.NewReader("by "+step.token.String()))
 		r.Header.Set(fence.Header, fence.Sequencer{Path: step.lock, Node: "n", Mode: fence.Exclusive,

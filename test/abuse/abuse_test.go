@@ -32,9 +32,9 @@ var (
 
 // The limits that docs/limits.md states.
 const (
-	mostMemory = 256 << 20 // that an attack may add
-	mostLog    = 64 << 20  // of log, beyond the data that are stored
-	// for segments of the log, beyond their entries: four of 16 MiB, one of which is about to be removed
+	mostMemory = 256 << 20 // memory that an attack may add
+	mostLog    = 64 << 20  // bytes of log beyond those of the stored data
+	// for the unused part of log segments: four segments of 16 MiB, one of which is about to be removed
 	mostRoom    = 64 << 20
 	mostLeast   = 64 << 20 // for the 64 entries that the log always keeps, if they are the longest requests
 	mostStored  = 32 << 20 // for the stored data, with snapshots and one that is being written
@@ -129,7 +129,7 @@ func profile(s *cluster.Server, lasts time.Duration) {
 	resp, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.Admin,
 		max(1, int(lasts.Seconds())-1)))
 	if err != nil {
-		return // only a reader uses the output
+		return // the profile is only for people; the test does not need it
 	}
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); err == nil {

@@ -182,7 +182,7 @@ var attacks = append([]attack{
 	{"the admin port", func(a *attacker) {
 		a.each(300, func(i int) error {
 			return a.raw(a.All[i%len(a.All)].Admin, func(c net.Conn) error {
-				if i%10 > 0 { // slowly
+				if i%10 > 0 { // send the request slowly
 					io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: ")
 					for range 1000 {
 						if _, err := io.WriteString(c, "y"); err != nil {
@@ -205,7 +205,7 @@ var attacks = append([]attack{
 					noise := make([]byte, 4096)
 					rand.Read(noise)
 					c.Write(noise)
-				case 2: // a greeting of a megabyte that never comes
+				case 2: // announce a greeting of a megabyte, and never send it
 					io.WriteString(c, "L\x00\x0f\xff\xff{")
 				}
 				return hold(c)

@@ -45,7 +45,7 @@ type core struct {
 // holds is the cost of holds of the state lock.
 type holds struct {
 	longest, sum time.Duration // of processor time
-	steps        int           // the most of a single request
+	steps        int           // of the request with the most steps
 }
 
 type proposal struct {

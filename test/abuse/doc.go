@@ -9,19 +9,19 @@
 //
 //   - the processor time of each hold by the thread that has the lock, without waits for a
 //     processor. An entry is one request, so a hold is the cost of one request with its events;
-//   - the sum of the holds over a whole second and more, without those for the innocent client.
+//   - the sum of the holds over at least a second, without those for the innocent client.
 //     An address may spend a tenth of a second of its share at once and finish the request
-//     that it has begun, so the bound is a third of the time and 60 ms;
+//     that it has begun, so the bound is a third of the time plus 60 ms;
 //   - the steps of each request, and the memory of the process with the attackers in it;
 //   - the slowest lock of the innocent client, from its request to its answer.
 //
 // Steps and memory must hold in the first run. Other work on the machine makes page faults, misses
 // of the cache and waits longer, so an attack fails by its times only if three runs of the same
-// seed are beyond a bound: what the server itself takes too long for, it does so again.
+// seed are beyond a bound: if the server itself is too slow, it is too slow each time.
 //
-// TestTicketAbuse sets hostile callers on the port for tickets, with and without tokens. An innocent caller's
-// tickets and draws take at most twice as long, and no secret or token is in anything that the servers write or
-// show.
+// TestTicketAbuse sets hostile callers on the port for tickets, with and without tokens. An innocent
+// caller's tickets and draws take at most twice as long, and nothing that the servers write or show
+// contains a secret or a token.
 //
 // Run `make abuse`; `go test ./test/abuse` is the short form.
 package abuse

@@ -28,7 +28,7 @@ func slower(t *testing.T) float64 {
 	}
 	request = jute.AppendMultiHeader(request, jute.OpError, true, -1)
 	step := math.Inf(1)
-	for range 7 { // the fastest: no other program took the processor then
+	for range 7 { // take the fastest try, in which no other program used the processor
 		tr, c := tree.New(), &tree.Change{Zxid: 1, Session: 1}
 		began := time.Now()
 		tr.Apply(c, jute.OpMulti, request, nil)

@@ -12,8 +12,8 @@ import (
 // measure is what one server uses during an attack.
 type measure struct {
 	before, peak int64 // resident memory
-	disk, most   int64 // bytes on disk before the attack, and the most during it
-	files        int   // the most descriptors
+	disk, most   int64 // bytes on disk: before the attack, and the peak during it
+	files        int   // peak number of descriptors
 }
 
 // watch measures a server until stop is closed.

@@ -22,7 +22,8 @@ var adminPages = []string{"/", "/metrics", "/health", "/members", "/locks", "/se
 	"/commands/dump", "/commands/watches", "/commands/watches_by_path", "/commands/watch_summary",
 	"/commands/configuration", "/commands/environment"}
 
-// operatorAttacks make requests of operators large or slow: answers, watches, locks and ends of sessions.
+// operatorAttacks make the work for operators' requests large or slow: by slow readers, and by many watches,
+// locks and ends of sessions.
 var operatorAttacks = []attack{
 	{"slow readers of every admin page", func(a *attacker) {
 		a.each(4*len(adminPages)*len(a.All), func(i int) error {
@@ -139,7 +140,7 @@ func (a *attacker) looked(f func()) {
 	wg.Wait()
 }
 
-// scrapes are the requests of a monitoring to each server each second, from an address that is not the
+// scrapes sends each server the requests of a monitoring system each second, from an address that is not the
 // attacker's.
 type scrapes struct {
 	cancel context.CancelFunc

@@ -32,8 +32,8 @@ const (
 	tokenMark  = "ToKeN-abuse-"
 )
 
-// The attacker knows stolen, a secret of the innocent caller. The ticket with this secret holds the lock
-// stolenPath.
+// The constant stolen is a secret of the innocent caller that the attacker knows. The ticket with this secret
+// holds the lock stolenPath.
 const (
 	stolen     = secretMark + "of-the-innocent"
 	stolenPath = "/v1/locks/innocent/held?ttl=10m"

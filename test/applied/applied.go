@@ -50,7 +50,7 @@ func (a *State) Block(bl entries.Block) {
 	a.Apply(Logged(a.Last, bl))
 }
 
-// State returns the state, for a test that has it alone.
+// State returns the state, for a test in which no other goroutine uses the state.
 func (a *State) State() (s *state.State) {
 	a.View(func(is *state.State) { s = is })
 	return s
@@ -104,7 +104,7 @@ func CreateTTL(path string, ttl time.Duration) []byte {
 	return jute.AppendLong(Create(path, jute.FlagPersistentTTL), ttl.Milliseconds())
 }
 
-// Ear is an observer that counts.
+// Ear is an observer that counts resets.
 type Ear struct {
 	mu     sync.Mutex
 	resets int

@@ -29,7 +29,7 @@ type Authority struct {
 	Life time.Duration // default: an hour
 }
 
-// New makes an authority, whose certificate is ca.pem in the directory and its key ca.key.
+// New makes an authority. It writes the certificate to ca.pem in the directory, and the key to ca.key.
 func New(t *testing.T, dir string) *Authority {
 	t.Helper()
 	a := &Authority{Dir: dir}
@@ -52,7 +52,7 @@ func (a *Authority) Sign(t *testing.T, name string, dns []string) (*x509.Certifi
 		c.IsCA, c.BasicConstraintsValid, c.KeyUsage, c.IPAddresses = true, true, x509.KeyUsageCertSign, nil
 		parent, signer = c, key
 	} else if dns != nil {
-		c.IPAddresses = nil // a peer is known by its name alone
+		c.IPAddresses = nil // a peer is known only by its name
 	}
 	der := must.Get(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer))(t)
 	private := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)

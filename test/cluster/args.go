@@ -30,8 +30,8 @@ func (e *Ensemble) peers(n int) string {
 	return strings.Join(list, ",")
 }
 
-// zlockdArgs builds the command lines of zlockd. As for ZooKeeper, it lifts the limits that would disturb a
-// test or benchmark.
+// zlockdArgs builds the command lines of zlockd. It raises the limits that would disturb a test or benchmark,
+// as zookeeperArgs does for ZooKeeper.
 func (e *Ensemble) zlockdArgs(o Options) error {
 	bin := o.Binary
 	if bin == "" {
@@ -70,7 +70,7 @@ func (e *Ensemble) zlockdArgs(o Options) error {
 	return nil
 }
 
-// commandArgs fills in the placeholders of a given command.
+// commandArgs fills in the placeholders of Options.Command.
 func (e *Ensemble) commandArgs(o Options) {
 	for _, s := range e.Servers {
 		peers := e.peers(len(e.Servers))
@@ -89,7 +89,7 @@ var (
 	zlockOnce  = sync.OnceValues(func() (string, error) { return build("zlock") })
 )
 
-// tags are the build tags of this program: a test runs servers with its own tags.
+// tags are the build tags of this program. A test builds servers with the same tags.
 var tags = func() string {
 	if b, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range b.Settings {
@@ -107,8 +107,8 @@ func build(program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Each checkout, and each way to build it, has its own file: tests of two checkouts must not
-	// run each other's server.
+	// Each checkout and each set of build options has its own file, because tests of two checkouts must not run
+	// each other's server.
 	key := fnv.New64a()
 	fmt.Fprint(key, root, "\x00", tags, "\x00", os.Getenv("GOFLAGS"))
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("zlockd-test-bin-%d-%x", os.Getuid(), key.Sum64()))
@@ -146,8 +146,8 @@ func Zlock(t testing.TB) string {
 	return must.Get(zlockOnce())(t)
 }
 
-// LinkZlock gives zlock, built from this module, another path, under which it stays the same when another
-// package builds it again.
+// LinkZlock links zlock, built from this module, to another path. The program at that path stays the same if
+// another package builds zlock again.
 func LinkZlock(path string) error {
 	bin, err := zlockOnce()
 	if err != nil {

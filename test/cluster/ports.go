@@ -11,9 +11,9 @@ import (
 )
 
 // FreePorts returns n unused loopback addresses. No other test on this machine gets them while this process
-// runs. They lie below the range from which the system takes ports for outgoing connections, so none is lost
-// between the choice and its use. They lie above the ports that the clients' own tests take without asking:
-// 2000 to 16,100, 20,000 to 20,030 and 22,181 to 22,883.
+// runs. The ports are below the range from which the system takes ports for outgoing connections, so no
+// connection takes a port between its choice and its use. The ports are above those that the tests of the
+// clients use without reserving them: 2000 to 16,100, 20,000 to 20,030 and 22,181 to 22,883.
 func FreePorts(n int) ([]string, error) {
 	if err := os.MkdirAll(reserved.dir, 0o700); err != nil {
 		return nil, err
@@ -30,8 +30,8 @@ func FreePorts(n int) ([]string, error) {
 	return list, nil
 }
 
-// reserved holds the locked files of the ports of this process. They stay locked: a killed
-// server comes back to its port.
+// reserved holds the locked files of the ports of this process. The files stay locked, because a test may
+// start a killed server again on its port.
 var reserved = struct {
 	sync.Mutex
 	dir   string

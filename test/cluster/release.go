@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// FirstRelease is the release that knows neither tickets nor the rules with which a cluster now begins.
+// FirstRelease is the release without tickets, and without the rules that a new cluster now begins with.
 const FirstRelease = "0.1.0"
 
 // Releases returns the recorded releases, oldest first.

@@ -23,7 +23,7 @@ type Kind string
 const (
 	Zlockd    Kind = "zlockd"
 	ZooKeeper Kind = "zookeeper"
-	Other     Kind = "other" // by Options.Command; it serves when it listens
+	Other     Kind = "other" // started by Options.Command; it serves as soon as it listens
 )
 
 // Options describe an ensemble. The zero value is one zlockd with default
@@ -31,14 +31,14 @@ const (
 type Options struct {
 	Kind  Kind
 	Nodes int // default 1
-	Spare int // this many more servers, which could join: Run does not start them
+	Spare int // number of further servers, which could join; Run does not start them
 	// Observers is the number of servers that follow without a vote; they are listed after the Nodes.
 	Observers int
 	Dir       string // where data and logs go; default a temporary directory, removed by Close
 	Dev       bool   // zlockd in memory
 
 	Binary string   // zlockd's binary; default: built from this module, or ZLOCKD_BIN
-	Flags  []string // more flags of zlockd; {id} in them is the server's
+	Flags  []string // more flags of zlockd; {id} in a flag stands for the server's id
 	Hosts  []Host   // where the servers run, instead of Nodes
 	Config []string // more lines of zoo.cfg, which zlockd reads too; the last line for a key counts
 	JVM    []string // more arguments of ZooKeeper's JVM
@@ -53,7 +53,7 @@ type Options struct {
 // Host is where a server runs and its clients dial from. The zero value is this machine.
 type Host struct {
 	Addr string   // default loopback
-	Exec []string // runs a command there
+	Exec []string // the command that runs another command on the host
 	Dial func(addr string, limit time.Duration) (net.Conn, error)
 }
 
@@ -88,7 +88,7 @@ type Server struct {
 	t       testing.TB // for Run and LayOut
 	timeout time.Duration
 	cmd     *exec.Cmd
-	ready   chan struct{} // zlockd has written its first line
+	ready   chan struct{} // closed when zlockd has written its first line
 	exited  chan struct{}
 }
 
@@ -280,7 +280,7 @@ func (s *Server) Spawn() error {
 func (s *Server) WaitReady() error {
 	ready, limit := s.ready, time.After(s.timeout)
 	var ask <-chan time.Time
-	if s.Kind != Zlockd { // others do not say so by themselves
+	if s.Kind != Zlockd { // the other kinds must be asked
 		ready, ask = nil, time.Tick(20*time.Millisecond)
 	}
 	for {
@@ -315,7 +315,7 @@ func (s *Server) Running() bool {
 // Exited is closed when the process that was spawned last has ended.
 func (s *Server) Exited() <-chan struct{} { return s.exited }
 
-// Pid returns the process id, 0 when it does not run.
+// Pid returns the process id. It returns 0 if the process does not run.
 func (s *Server) Pid() int {
 	if !s.Running() {
 		return 0
@@ -326,7 +326,7 @@ func (s *Server) Pid() int {
 // Kill ends the process without warning and waits for its end.
 func (s *Server) Kill() { s.end(syscall.SIGKILL, time.Minute) }
 
-// Stop asks the process to end and waits for it; a minute of silence is answered by a kill.
+// Stop asks the process to end and waits for its end. After a minute Stop kills the process.
 func (s *Server) Stop() { s.end(syscall.SIGTERM, time.Minute) }
 
 func (s *Server) end(sig syscall.Signal, patience time.Duration) {
@@ -366,7 +366,7 @@ func (s *Server) Dial(limit time.Duration) (net.Conn, error) {
 	return net.DialTimeout("tcp", s.Client, limit)
 }
 
-// serves asks the server.
+// serves reports whether the server serves clients.
 func (s *Server) serves() bool {
 	if s.Kind != Other {
 		return s.Mode() != ""
@@ -378,7 +378,7 @@ func (s *Server) serves() bool {
 	return err == nil
 }
 
-// Word sends a four-letter word to addr and returns the answer, empty on any error.
+// Word sends a four-letter word to addr and returns the answer. On any error it returns an empty answer.
 func Word(addr, w string) string { return (&Server{Client: addr}).Word(w) }
 
 // Mode returns the mode that the server at addr reports; see Server.Mode.
@@ -399,7 +399,8 @@ func (s *Server) Word(w string) string {
 	return string(b)
 }
 
-// Mode returns the mode that the server names in srvr, empty while it does not serve.
+// Mode returns the mode that the server reports in its answer to srvr. The mode is empty while the server
+// does not serve.
 func (s *Server) Mode() string {
 	for line := range strings.Lines(s.Word("srvr")) {
 		if m, ok := strings.CutPrefix(line, "Mode: "); ok {

@@ -21,7 +21,7 @@ type Shared struct {
 	dirs atomic.Int64
 }
 
-// Ensemble returns the ensemble, whose servers serve.
+// Ensemble starts the ensemble on the first call, and returns it.
 func (s *Shared) Ensemble(t testing.TB) *Ensemble {
 	t.Helper()
 	s.once.Do(func() { s.e, s.err = Start(s.Options()) })
@@ -35,7 +35,7 @@ func (s *Shared) Addr(t testing.TB) string {
 	return s.Ensemble(t).Servers[0].Client
 }
 
-// Dir returns a path of the test's own.
+// Dir returns a path that no other test uses.
 func (s *Shared) Dir(t testing.TB) string {
 	name := strings.NewReplacer("/", "_", " ", "_").Replace(t.Name())
 	return fmt.Sprintf("/t/%s-%d", name, s.dirs.Add(1))

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Run starts an ensemble for a test and waits until all its servers serve, except
-// Options.Spare ones. They end with the test; if it fails, it shows their last log lines.
+// Run starts an ensemble for a test and waits until all its servers serve, except Options.Spare ones. The
+// servers end with the test. A test that fails shows their last log lines.
 func Run(t testing.TB, o Options) *Ensemble {
 	t.Helper()
 	e := LayOut(t, o)
@@ -30,7 +30,8 @@ func Three(t testing.TB, flags ...string) *Ensemble {
 	return Run(t, Options{Nodes: 3, Flags: flags})
 }
 
-// Build builds zlockd and returns its path. ZLOCKD_BIN names another one.
+// Build builds zlockd and returns its path. If ZLOCKD_BIN is set, Build returns the path in ZLOCKD_BIN
+// instead.
 func Build(t testing.TB) string {
 	t.Helper()
 	skipShort(t)
@@ -53,7 +54,7 @@ func LayOut(t testing.TB, o Options) *Ensemble {
 	return e
 }
 
-// attach makes the ensemble end with a test, and the test fail if a server cannot start.
+// attach ends the ensemble at the end of a test, and makes the test fail if a server cannot start.
 func (e *Ensemble) attach(t testing.TB) {
 	e.t = t
 	for _, s := range e.Servers {
@@ -69,8 +70,8 @@ func (e *Ensemble) attach(t testing.TB) {
 	})
 }
 
-// Start starts the process without waiting for it to serve. Start and the methods below are
-// for the servers of tests.
+// Start starts the process without waiting for it to serve. Start and the methods below work only for servers
+// of Run and LayOut.
 func (s *Server) Start() {
 	s.t.Helper()
 	must.OK(s.t, s.Spawn())
@@ -190,7 +191,7 @@ func (e *Ensemble) SameState() {
 	want := map[string]string{}
 	compared := 0
 	for _, s := range e.Servers {
-		m := s.hashes() // empty if, since the last hash, the server started and its state was replaced
+		m := s.hashes() // empty if the server started and its state was replaced after the last hash
 		for z, sum := range m {
 			if w, ok := want[z]; ok && w != sum {
 				e.t.Errorf("digests differ at zxid %s: server %d has %s, another %s", z, s.ID, sum, w)

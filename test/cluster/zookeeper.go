@@ -27,9 +27,9 @@ var smallJVM = []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1
 // patience bounds the wait for a server: a busy machine may start several Java machines at once.
 const patience = 90 * time.Second
 
-// RequireZooKeeper ends the test unless it was built with the tag stock and
-// ZooKeeper can be run here. Without the tag no test may depend on what is
-// installed; a machine with CI=true or ZLTEST_REQUIRE_STOCK=1 may not skip.
+// RequireZooKeeper ends the test unless it was built with the tag stock and ZooKeeper can be run here.
+// Without the tag no test may depend on installed programs. With the tag, a machine with CI=true or
+// ZLTEST_REQUIRE_STOCK=1 must not skip the test.
 func RequireZooKeeper(t testing.TB) {
 	t.Helper()
 	if !slices.Contains(strings.Split(tags, ","), "stock") {
@@ -64,15 +64,16 @@ func PrepareZooKeepers(t testing.TB, n int, lines ...string) *Ensemble {
 	return e
 }
 
-// ClassPath is what Debian's ZooKeeper and its clients run with. The jar's manifest names the rest.
+// ClassPath is the class path of Debian's ZooKeeper and its clients. The manifest of zookeeper.jar names the
+// other jars.
 const ClassPath = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
 
 // ErrMissing means that Java or ZooKeeper are not installed.
 var ErrMissing = errors.New("not installed")
 
-// zookeeperArgs writes each server's zoo.cfg and makes its command line. fsync
-// stays on unless a test says otherwise: forceSync is ZooKeeper's default. Two settings, which zlockd reads
-// from zoo.cfg, ZooKeeper reads from its command line alone.
+// zookeeperArgs writes each server's zoo.cfg and makes its command line. fsync stays on, because forceSync is
+// ZooKeeper's default, unless a test turns it off. Two kinds of settings, which zlockd reads from zoo.cfg,
+// move to the command line, because ZooKeeper reads them only there.
 func (e *Ensemble) zookeeperArgs(o Options) error {
 	var jvm, lines, members []string
 	for _, line := range o.Config {

@@ -11,7 +11,7 @@ import (
 func (p *Proxy) ExpireSession() error {
 	p.mu.Lock()
 	target, session, refuse := p.target[0], p.session, p.refuse
-	p.refuse = true // until then the client must not take the session back
+	p.refuse = true // the client must not attach to the session before it is closed
 	p.mu.Unlock()
 	defer p.Refuse(refuse)
 	if session.ID == 0 {
@@ -23,7 +23,7 @@ func (p *Proxy) ExpireSession() error {
 	}
 	defer c.Close()
 	if err := c.Connect(wire.Attach(session, 0)); errors.Is(err, wire.ErrRefused) {
-		return nil // it was over already
+		return nil // the session has already ended
 	} else if err != nil {
 		return err
 	}

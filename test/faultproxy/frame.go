@@ -46,9 +46,9 @@ const (
 type Frame struct {
 	Kind Kind
 	Op   int32
-	Path string // of the operation, or of the first operation of a transaction
+	Path string // path of the operation, or of the first operation of a multi
 	Xid  int32
-	Err  int32 // of a reply
+	Err  int32 // error code of a reply
 	Conn int   // number of the connection, from 1
 	Size int
 	At   time.Time
@@ -60,8 +60,8 @@ func (f Frame) String() string {
 	return fmt.Sprintf("%d %s op=%d xid=%d err=%d %s", f.Conn, kind, f.Op, f.Xid, f.Err, f.Path)
 }
 
-// Background reports whether the frame keeps the session alive and is not part of a test's
-// work: handshake, pings, and requests for the root.
+// Background reports whether the frame only keeps the session, and is no part of a test's work: handshake,
+// pings, and requests for the root.
 func (f Frame) Background() bool {
 	switch f.Op {
 	case OpConnect, OpPing, OpSetWatches, OpSetWatches2, OpSetAuth, OpCloseSession:

@@ -28,7 +28,7 @@ type Proxy struct {
 	stash  []byte
 	hole   chan struct{} // not nil during a blackhole; closed when it ends
 
-	session wire.Session // the latest
+	session wire.Session // the latest session that a client got
 }
 
 // New starts a proxy in front of target on a free port.
@@ -62,7 +62,7 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// SetTarget makes new connections go to these servers, in turn.
+// SetTarget sends new connections to these servers, to each in turn.
 func (p *Proxy) SetTarget(addrs ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Refuse makes new connections fail at once, until it is called with false.
+// Refuse makes new connections fail at once, until Refuse is called with false.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,10 +192,10 @@ func (p *Proxy) serve(client net.Conn) {
 	c.n = p.n
 	p.conns[c] = struct{}{}
 	select {
-	case <-p.done: // Close has cut only the connections it knew
+	case <-p.done: // Close cuts only the connections that it knows
 		c.close()
 	default:
-		if p.refuse { // since the look above, and so has Cut
+		if p.refuse { // p.refuse changed after the check above; Cut may have missed c, too
 			c.close()
 		}
 	}
@@ -284,7 +284,7 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 			select {
 			case <-r.release:
 			case <-c.done:
-				return // the other side may not have noticed yet, and take what comes
+				return // do not write: the other side may not know of the end yet
 			}
 		case Fail:
 			b = failed(b, r.rule.Code)
@@ -295,15 +295,15 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 	}
 }
 
-// failed cuts a reply down to its header, with a code.
+// failed returns only the header of a reply, with an error code.
 func failed(b []byte, code int32) []byte {
 	binary.BigEndian.PutUint32(b, jute.ReplyHeaderSize)
 	binary.BigEndian.PutUint32(b[16:], uint32(code))
 	return b[:4+jute.ReplyHeaderSize]
 }
 
-// inPlace returns a read that takes the place of a request which is refused with a code: its reply comes in
-// the order of the requests, and the proxy replaces it.
+// inPlace returns a read that replaces a request which the proxy refuses with a code. The reply to the read
+// comes in the order of the requests, and the proxy replaces this reply by the refusal.
 func (c *pair) inPlace(xid, code int32) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -319,7 +319,8 @@ func (c *pair) inPlace(xid, code int32) []byte {
 	return b
 }
 
-// refusal returns the code with which the request of a reply is refused, if it is.
+// refusal returns the code with which the proxy refuses the request of this reply. ok is false if the request
+// is not refused.
 func (c *pair) refusal(f Frame) (code int32, ok bool) {
 	if f.Kind != Reply {
 		return 0, false
@@ -331,7 +332,7 @@ func (c *pair) refusal(f Frame) (code int32, ok bool) {
 	return code, ok
 }
 
-// unstash sends the stashed request, if any, with an xid of its own.
+// unstash sends the stashed request, if there is one, with a new xid.
 func (c *pair) unstash(to net.Conn) error {
 	c.p.mu.Lock()
 	b := c.p.stash
@@ -358,7 +359,7 @@ func (c *pair) isSwallowed(xid int32) bool {
 	return c.swallow[xid]
 }
 
-// describe parses a frame; a reply takes operation and path from its request.
+// describe parses a frame. For a reply, the operation and the path come from its request.
 func (c *pair) describe(b []byte, requests, first bool) Frame {
 	var f Frame
 	switch {

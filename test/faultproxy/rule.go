@@ -11,7 +11,7 @@ type Action uint8
 const (
 	// Pass lets the frame through; the rule only counts.
 	Pass Action = iota
-	// Drop swallows the frame. The connection goes on.
+	// Drop drops the frame. The connection stays open.
 	Drop
 	// Delay holds the frame, and all after it in its direction, for a time.
 	Delay
@@ -23,13 +23,13 @@ const (
 	CutAfter
 	// Fail replaces a reply by an error code without a body.
 	Fail
-	// Refused answers a request with an error code. The server gets a read in its place, so that the answer
-	// comes after those of earlier requests.
+	// Refused answers a request with an error code. The proxy sends the server a read instead of the request, so
+	// that the answer comes after the answers to earlier requests.
 	Refused
 	// Stash keeps a request for later and closes the connection: a server accepted the request,
 	// but it has had no effect yet.
 	Stash
-	// Unstash sends the stashed request before this one. Its reply is swallowed.
+	// Unstash sends the stashed request before the frame, and drops the reply to the stashed request.
 	Unstash
 )
 
@@ -38,15 +38,15 @@ type Rule struct {
 	Kind  Kind
 	Op    int32
 	Under string           // only frames about paths at or below this
-	Match func(Frame) bool // further condition
+	Match func(Frame) bool // a further condition
 	Nth   int              // only the n-th frame that matches; 0: each one
 	Do    Action
-	For   time.Duration // of Delay
-	Code  int32         // of Fail
+	For   time.Duration // how long Delay holds a frame
+	Code  int32         // error code of Fail and Refused
 	Then  func()        // called in the proxy's goroutine when the rule acts, before the action
 }
 
-// Armed is a rule in force.
+// Armed is a rule that a proxy uses.
 type Armed struct {
 	rule    Rule
 	p       *Proxy
@@ -60,7 +60,7 @@ type Armed struct {
 // Acted is closed when the rule acts for the first time.
 func (r *Armed) Acted() <-chan struct{} { return r.acted }
 
-// Release passes on the frames that Hold holds, now and later.
+// Release passes on the frame that Hold holds, and later frames at once.
 func (r *Armed) Release() { r.rel.Do(func() { close(r.release) }) }
 
 // Seen returns how many frames matched.

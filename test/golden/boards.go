@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Query is one expression of a board or a rule.
+// Query is one expression of a dashboard or of an alert rule.
 type Query struct {
 	Board, Panel, Expr string
 }

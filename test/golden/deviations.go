@@ -105,10 +105,10 @@ var Deviations = []Deviation{
 	},
 }
 
-// recorded stands, in a deviation, for the recorded step that the deviation replaces.
+// In a deviation, recorded means the recorded step that the deviation replaces.
 var recorded = Step{Do: "recorded"}
 
-// frame returns a step with the bytes b after their length.
+// frame returns a step with a frame: the length of b, and b.
 func frame(do, conn string, b []byte, volatile ...Range) Step {
 	f, at := jute.BeginFrame(nil)
 	f = append(f, b...)

@@ -6,9 +6,9 @@
 // meaning instead of by bytes: the same symbol stands for the same value, a later zxid is
 // larger, a read's zxid never goes back. testdata/README.md has the format and all rules.
 //
-// Where zlockd deliberately answers otherwise than the recorded server, a [Deviation] says
-// what it answers instead, and why. An unnecessary deviation fails the replay: the table
-// cannot hide a regression towards a server that differs less.
+// Where zlockd deliberately answers differently from the recorded server, a [Deviation] says what zlockd
+// answers, and why. A deviation that is not needed fails the replay, so the table has no entry for an answer
+// that is the same.
 //
 // The tests also replay recordings against the real server, to prove the recordings.
 //

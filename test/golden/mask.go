@@ -25,8 +25,9 @@ var opByName = map[string]jute.OpCode{
 	"whoAmI": jute.OpWhoAmI, "multi": jute.OpMulti, "multiRead": jute.OpMultiRead,
 }
 
-// normalize sorts in place what a reply may hold in any order, and zeroes the fields of Stats
-// that depend on earlier vectors. It returns the zeroed ranges, as pairs of offsets.
+// normalize sorts the lists of a reply whose order is not fixed, and sets to zero the fields of Stats that
+// depend on earlier vectors. It changes frame itself, and returns the ranges that it set to zero, as pairs of
+// offsets.
 func normalize(frame []byte, q asked, maskBuiltin bool) (zeroed [][2]int) {
 	if len(frame) < bodyStart || binary.BigEndian.Uint32(frame[16:]) != 0 {
 		return nil
@@ -129,15 +130,16 @@ func (n *normalizer) stat(off int, path string) int {
 		}
 	}
 	if path == "/zookeeper/config" && off+jute.StatSize <= len(n.frame) {
-		clear(n.frame[off+52 : off+56]) // dataLength: member lists are as long as their addresses
+		clear(n.frame[off+52 : off+56]) // dataLength, which depends on the lengths of the members' addresses
 	}
 	return off + jute.StatSize
 }
 
-// symbols are the values learned in one vector.
+// symbols are the values that the replay of one vector has met, by symbol.
 type symbols map[string][]byte
 
-// define learns or checks the value of a symbol.
+// define stores the value of a new symbol. It returns an error if the symbol already has another value, or if
+// the value contradicts the value of another symbol.
 func (y symbols) define(r Range, val []byte) error {
 	if old, ok := y[r.Sym]; ok {
 		if !slices.Equal(old, val) {
@@ -173,7 +175,7 @@ func splitSym(sym string) (kind string, number int) {
 	return kind, number
 }
 
-// substitute returns the bytes of a send with the values this server gave.
+// substitute returns the bytes that a step sends, with the values that this server has given for the symbols.
 func (y symbols) substitute(s *Step) ([]byte, error) {
 	b := s.bytes()
 	for _, r := range s.Volatile {
@@ -186,8 +188,8 @@ func (y symbols) substitute(s *Step) ([]byte, error) {
 	return b, nil
 }
 
-// match compares a frame with the recorded step. seen is the highest zxid so far on the
-// connection; match advances it.
+// match compares a frame with the recorded step. seen is the highest zxid so far on the connection; match
+// raises it.
 func (y symbols) match(s *Step, q asked, got []byte, maskBuiltin bool, seen *int64) error {
 	want := s.bytes()
 	raw := slices.Clone(got)

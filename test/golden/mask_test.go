@@ -10,8 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Each byte of a recorded frame counts in a replay, unless it is marked as volatile. A replay that compares
-// less would prove little.
+// Each byte of a recorded frame counts in a replay, unless it is marked as volatile.
 func TestEveryFixedByteCounts(t *testing.T) {
 	frames := 0
 	for _, profile := range []string{"default", "extended", "ensemble", "readonly"} {

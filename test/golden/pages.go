@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update-docs", false, "write the tables that the documentation takes from the code")
 
-// Table compares a table in a page of docs with the one that the code makes. A comment above the table names
-// the command that updates the page.
+// Table compares a table in a page of docs with the table that the code makes. A comment above the table
+// names the command that updates the page.
 func Table(t *testing.T, page, command, want string) {
 	t.Helper()
 	begin, end := "<!-- from the code: "+command+" -->\n", "<!-- end -->\n"
@@ -32,8 +32,8 @@ func Table(t *testing.T, page, command, want string) {
 	}
 }
 
-// Manual checks that man(1) shows a page without a warning, and that its index takes the name and the summary
-// from the page.
+// Manual checks that man(1) shows a page without a warning, and that lexgrog, which makes the index of man
+// pages, finds the name and the summary in it.
 func Manual(t *testing.T, name, page string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)

@@ -5,7 +5,7 @@ import "strings"
 // Public returns the queries of boards and rules that operators of ZooKeeper have: Grafana's boards 10465
 // (ZooKeeper's own exporter, which its manual names) and 11442 (dabealu's exporter), Grafana's ZooKeeper
 // library, the rules of ZooKeeper's manual and of a much used mixin. Each query names a metric and shows how
-// it is read.
+// the board or the rule uses it.
 func Public() []Query {
 	var list []Query
 	add := func(board, form, names string) {

@@ -23,11 +23,11 @@ type Deviation struct {
 	Step   int    // index of the first step that differs
 	Steps  int    // how many steps are replaced; 0 means 1
 	Reason string
-	Want   []Step // what happens instead
+	Want   []Step // the steps that happen instead
 }
 
 // Replay runs a vector against the server at addr. The deviations belong to this vector. The error names the
-// step with a different answer, or a deviation that was not needed.
+// step whose answer differs, or a deviation that was not needed.
 func Replay(addr string, v *Vector, deviations []Deviation) error {
 	r := replay{addr: addr, v: v, conns: map[string]*conn{}, syms: symbols{}}
 	defer func() {
@@ -73,7 +73,7 @@ func Replay(addr string, v *Vector, deviations []Deviation) error {
 type conn struct {
 	*wire.Conn
 	greeted bool            // the connect request was sent
-	sent    map[int32]asked // by xid
+	sent    map[int32]asked // the requests that were sent, by xid
 	seen    int64           // highest zxid met
 }
 

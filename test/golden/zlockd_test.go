@@ -26,7 +26,7 @@ var timed = []string{"session/session_expiry", "session/session_kept_by_any_requ
 	"session/expired_after_drop", "ttl_container/ttl_expiry", "ttl_container/ttl_kept_by_children",
 	"ttl_container/ttl_reset_by_setdata"}
 
-// zlockd answers the recorded bytes, except where the table of deviations says otherwise.
+// zlockd sends the recorded bytes as answers, except where the table of deviations lists another answer.
 func TestZlockdMatchesRecording(t *testing.T) {
 	t.Parallel()
 	for profile, config := range profiles {
@@ -64,7 +64,7 @@ func prepare(t *testing.T, o cluster.Options) *cluster.Ensemble {
 }
 
 // replayAll replays the vectors of a profile as subtests. A vector in unsure is tried several times, because
-// the server at addr usually does what was recorded, but not always.
+// the server at addr usually answers as recorded, but not always.
 func replayAll(t *testing.T, profile, addr string, deviations []golden.Deviation, unsure ...string) {
 	vectors := must.Get(golden.Load(profile))(t)
 	must.That(t, len(vectors) != 0, "no vectors of profile %s", profile)

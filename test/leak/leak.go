@@ -19,7 +19,7 @@ const patience = 30 * time.Second
 
 var checks atomic.Int64
 
-// Check fails the test if goroutines that descend from it remain after all other cleanups. Call it before
+// Check fails the test if goroutines that the test began remain after all other cleanups. Call Check before
 // anything that registers a cleanup. A label on each goroutine names its test, so goroutines of parallel
 // tests do not count. Goroutines that a runtime timer started have no label: AtEnd finds them. Stacks that
 // contain one of except do not count.
@@ -36,7 +36,7 @@ func Check(t testing.TB, except ...string) {
 	})
 }
 
-// mark labels this goroutine and those that it will begin, and returns what their stacks contain.
+// mark labels this goroutine and those that it will begin. It returns the text of the label in their stacks.
 func mark(name string) (part string) {
 	const key = "leak.Check"
 	value := fmt.Sprintf("%s %d", name, checks.Add(1))
@@ -59,14 +59,14 @@ func AtEnd(code int, part string, except ...string) int {
 }
 
 // left waits until no stack contains part. After the time most it returns the stacks that still do.
-// A look at all goroutines takes some milliseconds of processor time. It therefore waits before the first one:
+// To look at all goroutines takes some milliseconds of processor time. So left waits before its first look:
 // the goroutines of a client that has just been closed have ended by then.
 func left(part string, except []string, most time.Duration) (stacks []string) {
 	end := time.Now().Add(most)
 	for wait := min(5*time.Millisecond, most); ; wait = min(2*wait, 100*time.Millisecond) {
 		time.Sleep(wait)
 		var b bytes.Buffer
-		_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a buffer takes everything
+		_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a write to a buffer cannot fail
 		stacks = slices.DeleteFunc(strings.Split(b.String(), "\n\n"), func(s string) bool {
 			within := func(part string) bool { return strings.Contains(s, part) }
 			// The goroutine of a test ends with the test.

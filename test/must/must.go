@@ -46,8 +46,8 @@ func Get2[A, B any](a A, b B, err error) func(testing.TB) (A, B) {
 	}
 }
 
-// Await waits until ok reports true. The test ends if that takes longer than limit, which is
-// generous: machines are busy.
+// Await waits until ok reports true. The test ends if that takes longer than limit. Choose a generous
+// limit, because machines are busy.
 func Await(t testing.TB, what string, limit time.Duration, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {

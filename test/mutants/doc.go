@@ -1,8 +1,7 @@
-// Package mutants tests the tests. Each file of testdata plants one bug in the server, as a
-// small edit of one or two files, and names the guarantee that the simulation, or another
-// test, must then report as broken. A separate build overlays the edits on the sources:
-// nothing in the repository changes, and the product needs no hooks. An edit that no longer
-// applies fails as well, so that the collection cannot rot unnoticed.
+// Package mutants tests the tests. Each file of testdata plants one bug in the server, as a small edit of one
+// or two files, and names the guarantee that the simulation, or another test, must then report as broken. A
+// separate build overlays the edits on the sources: nothing in the repository changes, and the product needs
+// no hooks. An edit that no longer applies fails as well, so that out-of-date edits are noticed.
 //
 // A mutant looks like this:
 //
@@ -19,7 +18,7 @@
 //	-- new
 //	text in its place
 //
-// In addition, make mutants-random plants edits at random, from a seed: a condition turned round, a
-// comparison of the wrong kind, a statement dropped, an error returned as nil. For each it says which test
-// fails. testdata/equivalent.tsv lists the edits that no test can detect, because they change nothing.
+// In addition, make mutants-random plants edits at random, from a seed: a condition is negated, a comparison
+// gets another operator, a statement is removed, or an error is returned as nil. For each edit it says which
+// test fails. testdata/equivalent.tsv lists the edits that no test can detect, because they change nothing.
 package mutants

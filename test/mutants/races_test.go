@@ -24,7 +24,8 @@ var (
 	againFlag = flag.Int("mutants.again", 4, "how often a seed that found a race runs again")
 )
 
-// kinds of runs that look for a race. The first has the plain toolchain; see test/sim/overlay for the others.
+// kinds of runs that look for a race. The first kind uses the plain toolchain; see test/sim/overlay for the
+// others.
 var raceKinds = []struct {
 	name  string
 	exact bool

@@ -21,8 +21,8 @@ type spot struct {
 	was, is  string
 }
 
-// String names the spot without its line, so that a judgement of the spot outlives edits
-// elsewhere in the file.
+// String names the spot without its line, so that a line about it in testdata/equivalent.tsv stays valid
+// after edits elsewhere in the file.
 func (s spot) String() string {
 	return fmt.Sprintf("%s %s: %s: %s", s.file, s.fn, s.kind, oneLine(s.was))
 }
@@ -35,8 +35,8 @@ func oneLine(text string) string {
 	return text
 }
 
-// spots finds each place in a package's sources where an edit can turn a condition round, drop a statement,
-// or return nil for an error.
+// spots finds each place in a package's sources where an edit can negate a condition, remove a statement, or
+// return nil instead of an error.
 func spots(root, pkg string) (list []spot, err error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
 	if err != nil {
@@ -133,7 +133,7 @@ func spotsIn(name string, src []byte) (list []spot, err error) {
 	return list, nil
 }
 
-// twin maps a comparison to the one that is easily confused with it.
+// twin maps an operator to the operator that is easily confused with it.
 var twin = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
 	token.LAND: token.LOR, token.LOR: token.LAND,

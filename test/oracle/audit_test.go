@@ -90,7 +90,7 @@ func audited(t *testing.T, file string) (lines []string) {
 			strings.Contains(line, "\toperation=login\t") || strings.Contains(line, "\toperation=reconfig\t") {
 			continue // start and stop, other lines, and requests that ZooKeeper leaves out
 		}
-		line = strings.ReplaceAll(line, ":null:", "::") // an id in an ACL is missing
+		line = strings.ReplaceAll(line, ":null:", "::") // a missing id in an ACL is null or empty
 		line = session.ReplaceAllStringFunc(line[strings.Index(line, "session="):], func(id string) string {
 			if ids[id] == "" && strings.Contains(line, "=multiOperation\t") {
 				return "session=?" // one server alone may have written this line

@@ -132,8 +132,8 @@ func (s *side) canonical(g got) canon {
 	return c
 }
 
-// body returns the comparable form of a response record. alt is another form, for Known differences. It
-// leaves out what a create2 inside a multi shows, or has the entries of an ACL in order.
+// body returns the comparable form of a response record. alt is another form, for Known differences: without
+// the Stat of a create2 inside a multi, or with the entries of an ACL in order.
 func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt string) {
 	if code != jute.OK {
 		return "", ""

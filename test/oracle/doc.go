@@ -3,7 +3,7 @@
 //
 // A [Program] is a list of [Step] values on a handful of named connections. A [Generator] creates it step
 // by step from a seed. A [Runner] sends each step to both servers, waits until all of its consequences have
-// arrived, and compares them. It compares by meaning what servers may choose freely:
+// arrived, and compares them. Where servers have a choice, the runner compares the meaning:
 //
 //   - A zxid is named by the change it belongs to, so two servers agree when
 //     they say "the zxid of the third change", whatever the number. ZooKeeper

@@ -42,7 +42,7 @@ func one[T any](g *Generator, list ...T) T { return list[g.rng.IntN(len(list))] 
 // chance reports true in n of 100 cases.
 func (g *Generator) chance(n int) bool { return g.rng.IntN(100) < n }
 
-// Next returns the next steps. They belong to one connection and go out in one piece.
+// Next returns the next steps. All of them belong to one connection and are sent in one piece.
 func (g *Generator) Next() []Step {
 	if g.restarts && g.rng.IntN(100) == 0 {
 		return []Step{{Conn: "*", Op: "restart"}}
@@ -209,7 +209,7 @@ var limits = []string{
 	"count=1,bytes=1=;byteHardLimit=20;countHardLimit=4", "count=-1,bytes=-1=;byteHardLimit=0;countHardLimit=0",
 }
 
-// quota returns the steps that put a limit on a path, change it, or lift it.
+// quota returns steps that set, change or remove a limit of a path.
 func (g *Generator) quota(name string) []Step {
 	path := g.top()
 	if g.chance(25) {
@@ -326,8 +326,8 @@ func (g *Generator) version() int32 {
 	return one[int32](g, 0, 0, 0, 1, 1, 2, 3, 7, -2, math.MaxInt32, math.MinInt32)
 }
 
-// mode says which kind of watch a connection sets on a path. It is always the same kind for the same pair,
-// since ZooKeeper 3.8 forgets a persistent watch when another kind is set on the same path.
+// mode says which kind of watch a connection sets on a path. It always says the same for the same connection
+// and path, because ZooKeeper 3.8 forgets a persistent watch when another kind is set on its path.
 func mode(conn, path string) string {
 	h := fnv.New32a()
 	h.Write([]byte(conn + path))

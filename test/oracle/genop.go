@@ -12,8 +12,8 @@ func (g *Generator) request(name string) Step {
 	s := g.plain(name)
 	s.Conn = name
 	if g.chance(1) && s.Op != "setWatches" && s.Op != "setWatches2" {
-		// A record cut short, or one with extra bytes after it. Cutting an integer in two always
-		// makes the record undecodable.
+		// Cut the record short, or add bytes after it. A cut through an integer always makes the
+		// record undecodable.
 		if g.chance(50) {
 			s.Extra = one(g, "\x00", "\x01\x02\x03\x04", "trailing")
 		} else if !strings.Contains("whoAmI ping sync getEphemerals reconfig deleteContainer", s.Op) {
@@ -42,7 +42,7 @@ func (g *Generator) damage(s *Step) {
 	case "multi":
 		for _, op := range s.Ops {
 			if strings.HasPrefix(op.Op, "create") {
-				return // 3.8 has other rules than 3.9
+				return // ZooKeeper 3.8 has other rules than 3.9
 			}
 		}
 		s.At, s.Patch = g.rng.IntN(max(n, 1)), one(g, lengths...)
@@ -93,7 +93,8 @@ func (g *Generator) plain(name string) Step {
 	return g.multiRead()
 }
 
-// writable returns path without the nodes that accept only well-formed texts.
+// writable chooses a path as the method path does, but never the path of a node that accepts only well-formed
+// texts.
 func (g *Generator) writable() string {
 	for {
 		p := g.path()

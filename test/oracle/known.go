@@ -18,7 +18,7 @@ type Known struct {
 	match func(d *diff) (skipA, skipB int)
 }
 
-// diff is a place where the servers differ. a or b is nil if nothing more arrived.
+// diff is a place where the servers differ. a or b is nil if nothing more arrived from that server.
 type diff struct {
 	r    *Runner
 	step *Step

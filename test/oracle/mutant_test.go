@@ -28,7 +28,7 @@ type mutant struct {
 	lie  func(op jute.OpCode, frame []byte, n *int) [][]byte
 }
 
-// every returns a lie that changes every k-th frame of those frames that want selects.
+// every returns a lie that changes every k-th frame among those that want selects.
 func every(k int, want func(op jute.OpCode, b []byte) bool,
 	change func(b []byte) [][]byte) func(jute.OpCode, []byte, *int) [][]byte {
 	return func(op jute.OpCode, b []byte, n *int) [][]byte {

@@ -172,7 +172,7 @@ func (r *Runner) quiesce(first *Step, steps []*Step, fromA, fromB []got) error {
 	r.a.barrier(seenA)
 	r.b.barrier(seenB)
 	began := len(r.b.commits)
-	// The acting connection first: its replies name the changes that other connections see.
+	// Compare the acting connection first, because its replies name the changes that other connections see.
 	if err := r.compare(first, first.Conn, seenA[first.Conn], seenB[first.Conn]); err != nil {
 		return err
 	}
@@ -283,8 +283,8 @@ func (c *canon) String() string {
 	return c.text
 }
 
-// commit records the zxids of a change that both servers made, and checks the
-// second server's header zxid where nothing changed.
+// commit records the zxids of a change that both servers made. If nothing changed, it checks the zxid in the
+// header of the second server's reply.
 func (r *Runner) commit(a, b *got) error {
 	if a.frame.Event != nil || b.frame.Event != nil || a.end != nil || b.end != nil {
 		return nil
@@ -338,7 +338,7 @@ func (r *Runner) checkEvents(first *Step, steps []*Step, seen map[string][]got, 
 	return nil
 }
 
-// sortEvents sorts each run of events: the nodes of a closing session go in any order.
+// sortEvents sorts each sequence of events, because the nodes of a closing session are deleted in any order.
 func sortEvents(list []got) {
 	for i := 0; i < len(list); i++ {
 		k := i

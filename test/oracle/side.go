@@ -23,7 +23,7 @@ type side struct {
 	ids      map[int64]string        // session ids by their common name
 	commits  []int64                 // zxids of the changes, oldest first; the first is the start
 	high     int64                   // highest zxid a reply may show
-	times    map[int64]int64         // zxid to time
+	times    map[int64]int64         // the time of each zxid
 	counters map[string]jute.Stat    // of the built-in nodes, at the start of the run
 }
 

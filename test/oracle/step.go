@@ -27,7 +27,7 @@ type Step struct {
 	Watch   bool
 	Mode    int32       // mode of addWatch; type of removeWatches and checkWatches
 	Lists   [5][]string // of setWatches and setWatches2
-	Back    int         // names a zxid: the last change but Back; -1: none that exists; -2: zero
+	Back    int         // names the zxid of the last change but Back; -1: a zxid that no change has; -2: zero
 	Scheme  string
 	Cred    string
 	Code    int32  // of op: an operation code
@@ -98,7 +98,7 @@ var ops = map[string]opInfo{
 	"restart": {0, "", false, true},
 }
 
-// encode returns the record of a step, with zxids from zxid.
+// encode returns the record of a step. The function zxid returns the zxid that Back names.
 func (s *Step) encode(zxid func(back int) int64) wire.Body {
 	var b wire.Body
 	if s.Op == "auth" {
@@ -154,7 +154,7 @@ func (s *Step) encode(zxid func(back int) int64) wire.Body {
 	return s.damaged(b)
 }
 
-// damaged returns the record as sent, changed as Patch, Cut and Extra say.
+// damaged returns the record b with the changes that Patch, Cut and Extra ask for.
 func (s *Step) damaged(b []byte) []byte {
 	if s.At < len(b) {
 		copy(b[s.At:], s.Patch)

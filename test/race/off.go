@@ -2,5 +2,5 @@
 
 package race
 
-// Enabled tells that the race detector looks on.
+// Enabled reports whether the race detector is on.
 const Enabled = false

@@ -1,5 +1,5 @@
-// Package race tells tests whether they run under the race detector, which makes everything some ten times
-// as slow.
+// Package race tells tests whether they run under the race detector, which makes all code about ten times
+// slower.
 package race
 
 import "testing"

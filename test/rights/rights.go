@@ -1,4 +1,4 @@
-// Package rights is the rule of ACLs in its plainest form, for tests that compare with it.
+// Package rights has the rule of ACLs in its simplest form, so that tests can compare other code with it.
 package rights
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Allowed reports whether acl gives a client one of the permissions in perm. It is the rule as
-// ZooKeeper documents it: each entry with each identity.
+// Allowed reports whether acl gives a client one of the permissions in perm. It follows ZooKeeper's
+// documentation: it compares each entry with each identity.
 func Allowed(acl []jute.ACL, ids []jute.ID, perm int32) bool {
 	matches := func(a *jute.ACL, id jute.ID) bool {
 		switch {

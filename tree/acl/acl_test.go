@@ -165,7 +165,7 @@ func TestFixStumblesOverNullIDsAsTheReference(t *testing.T) {
 	}
 }
 
-// L13: the limit and one entry more, before and after expansion.
+// L13: Fix accepts an ACL at the limit and refuses one more entry, before expansion and after expansion.
 func TestFixHoldsItsLimits(t *testing.T) {
 	many := func(n int) (list []jute.ACL) {
 		for i := range n {
@@ -216,7 +216,8 @@ func TestFixHoldsItsLimits(t *testing.T) {
 	}
 }
 
-// However many entries and identities an ACL and a client have, the answer is the same as entry by entry.
+// An ACL gives the same answer as a check of its entries one by one, however many entries the ACL and
+// identities the client has.
 func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 	race.Alone(t)
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -28,10 +28,10 @@ type Asker struct {
 	known map[*Set]int32 // only for clients with many identities
 }
 
-// fewIDs is how many identities are looked up in an ACL each time.
+// The permissions of a client with at most fewIDs identities are computed each time and not cached.
 const fewIDs = 4
 
-// Recalls reports whether Allows was last asked about this ACL, so that its answer costs nothing.
+// Recalls reports whether the last call of Allows was about this ACL. If so, another call costs nothing.
 func (a *Asker) Recalls(acl *Set) bool { return a.last == acl }
 
 // Allows reports whether an ACL gives a client one of the permissions in perm. The identities are

@@ -4,5 +4,5 @@
 // permission check of a server. [Fix] turns the ACL that a client sends into the ACL to store. A [Table]
 // holds each ACL once and counts the nodes that have it.
 //
-// The package knows no nodes and no requests: it sees entries and identities alone.
+// The package knows no nodes and no requests. It works only with entries and identities.
 package acl

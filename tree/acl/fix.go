@@ -15,8 +15,8 @@ func hasScheme(ids []jute.ID, scheme string) bool {
 	return false
 }
 
-// MaxEntries and MaxBytes bound an ACL after expansion. Every server must decide alike about them, so
-// they are constants.
+// MaxEntries and MaxBytes bound an ACL after expansion. Every server must apply the same bounds, so they are
+// constants.
 const (
 	MaxEntries = jute.KeptACL - 1
 	MaxBytes   = 64 << 10
@@ -70,15 +70,15 @@ func validEntry(a *jute.ACL, ids []jute.ID) bool {
 		_, ok := parseRange(a.ID.ID)
 		return ok
 	case schemeSASL, schemeX509:
-		// Such an entry is valid if the scheme is configured. A client that has proved an identity of the
-		// scheme shows that it is. All servers decide in the same way.
+		// Such an entry is valid if the scheme is configured. The scheme is configured if a client could prove an
+		// identity of the scheme. All servers decide in the same way.
 		return hasScheme(ids, a.Scheme)
 	}
 	return false
 }
 
-// validDigest accepts exactly two parts around a colon, and does not count empty parts at the end, as
-// ZooKeeper's way to split a text.
+// validDigest accepts two parts with one colon between them. Like ZooKeeper, it ignores empty parts at the
+// end.
 func validDigest(id string) bool {
 	id = strings.TrimRight(id, ":")
 	_, rest, ok := strings.Cut(id, ":") // the user may be empty
@@ -117,7 +117,7 @@ func expandAuth(acl []jute.ACL, ids []jute.ID) []jute.ACL {
 			}
 		}
 		if len(out) > MaxEntries {
-			break // the caller refuses it anyway
+			break // the caller refuses such a long list
 		}
 	}
 	return out

@@ -29,7 +29,7 @@ const (
 type Set struct {
 	list []jute.ACL // its strings are parts of key
 	key  string     // the encoded list
-	refs int        // nodes that have it; at 0 it leaves the table
+	refs int        // number of nodes with this ACL; at 0 the table drops the ACL
 	sum  uint64     // hash of key, for the digest of the tree
 
 	hash   uint64 // hash of key, for the table of the tree
@@ -38,15 +38,15 @@ type Set struct {
 	anyone int32             // what every client may do
 	proved map[jute.ID]int32 // what a client with this digest, sasl or x509 identity may do
 	sasl   int32             // what any sasl entry allows; the sasl super user may do all of that
-	// the ranges of ip entries, by first address; a wide range stands before the ranges in it
+	// the ranges of ip entries, sorted by first address; a range comes before the ranges that it contains
 	ranges []addrRange
 }
 
-// addrRange is a range of IPv4 addresses. Two ranges are apart, or one contains the other.
+// addrRange is a range of IPv4 addresses. Two ranges have no address in common, or one contains the other.
 type addrRange struct {
 	first, last uint32
 	perms       int32 // includes the permissions of the ranges around it
-	outer       int   // the range around it, -1 if there is none
+	outer       int   // index of the range around this range; -1: there is none
 }
 
 // New returns the ACL with the given entries.

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// ACLs whose hashes are equal are found, released and retained apart.
+// ACLs with the same hash are found, released and retained separately.
 func TestACLsWithTheSameHash(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {0, 2, 1}} {
 		table := NewTable()

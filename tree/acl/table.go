@@ -7,12 +7,12 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Table finds the ACL of an encoded list. A key may be long, so each ACL keeps the hash of its own.
+// Table finds the ACL of an encoded list. A key may be long, so each ACL stores the hash of its key.
 type Table struct {
 	seed maphash.Seed
-	by   map[uint64][]*Set // of a hash almost always one
+	by   map[uint64][]*Set // the ACLs for each hash of a key, almost always only one
 	n    int
-	size int64 // of their keys
+	size int64 // bytes of all keys
 }
 
 // NewTable returns a Table without ACLs.
@@ -33,7 +33,7 @@ func (t *Table) Each(f func(*Set)) {
 	}
 }
 
-// Intern returns the ACL with these entries. Retain counts each node that takes it.
+// Intern returns the ACL with these entries. The caller calls Retain for each node that gets the ACL.
 func (t *Table) Intern(acl []jute.ACL) *Set {
 	var room [128]byte
 	key := jute.AppendACL(room[:0], acl)
@@ -63,14 +63,14 @@ func (t *Table) Retain(a *Set) {
 	}
 }
 
-// Release ends what Retain began.
+// Release undoes one call of Retain, for a node that no longer has a.
 func (t *Table) Release(a *Set) {
 	if a.refs--; a.refs == 0 {
 		t.prune(a.hash)
 	}
 }
 
-// prune drops the ACLs of a hash that no node has.
+// prune drops each ACL with this hash that no node has.
 func (t *Table) prune(hash uint64) {
 	kept := slices.DeleteFunc(t.by[hash], func(a *Set) bool {
 		if a.listed = a.refs > 0; !a.listed {

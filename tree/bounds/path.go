@@ -5,9 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// ValidPath reports whether path may name a node: the full check of creates, setData, setACL and
-// check. It also holds paths to MaxPath and MaxDepth, so a path that passes can be walked without
-// fear.
+// ValidPath reports whether path may name a node. It is the full check for creates, setData, setACL and
+// check. It refuses a path beyond MaxPath or MaxDepth, so walking along a valid path is cheap.
 func ValidPath(path string) bool {
 	return ShortPath(path) && WellFormed(path)
 }
@@ -16,7 +15,7 @@ func ShortPath(path string) bool {
 	return len(path) <= MaxPath && strings.Count(path, "/") <= MaxDepth
 }
 
-// WellFormed is ValidPath without its limits.
+// WellFormed is ValidPath without MaxPath and MaxDepth.
 func WellFormed(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
@@ -51,16 +50,14 @@ func WellFormed(path string) bool {
 
 func validName(name string) bool { return name != "" && name != "." && name != ".." }
 
-// validRune judges characters beyond ASCII. The reference looks at UTF-16
-// units and refuses surrogates, and with them everything outside the basic
-// plane. Bad UTF-8 decodes to U+FFFD, which is refused as well.
+// validRune judges characters beyond ASCII. The reference looks at UTF-16 units and refuses surrogates, and
+// so every character outside the basic plane. Bad UTF-8 decodes to U+FFFD, which is refused as well.
 func validRune(r rune) bool {
 	return r > 0x9f && r < 0xd800 || r > 0xf8ff && r < 0xfff0
 }
 
-// SplitPath cuts path at its last slash. The parent of a name under the root
-// is "", which names the root as well. It is the weak check of create and
-// delete: ok means that there is a slash and no NUL.
+// SplitPath cuts path at its last slash. The parent of a name under the root is "", which names the root as
+// well. SplitPath is also the weak check of create and delete: ok means that there is a slash and no NUL.
 func SplitPath(path string) (parent, name string, ok bool) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || strings.IndexByte(path, 0) >= 0 {
@@ -69,7 +66,7 @@ func SplitPath(path string) (parent, name string, ok bool) {
 	return path[:i], path[i+1:], true
 }
 
-// ParentPath returns the parent of path as events name it; that of "/" is "/".
+// ParentPath returns the parent of path as events name it. The parent of "/" is "/".
 func ParentPath(path string) string {
 	i := strings.LastIndexByte(path, '/')
 	if i <= 0 {

@@ -6,17 +6,16 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// MaxSteps is the budget of one request: the most it may cost while the state is locked. A step is
-// about 75 ns, so the budget is 12 ms; the rest of 20 ms is for what only some servers have to do:
-// events for watchers, and copies for a snapshot that is being written. A multi or multiRead of ten
-// thousand operations on ordinary paths costs less. A request that costs more ends with
-// BADARGUMENTS, which every client library knows, and changes nothing. Every server must count
-// alike, so the counts are constants and follow from the request and the tree alone. Servers of two
-// releases do as well: to change a count after a release takes an option of the entry, which a
-// leader sets once all members understand it.
+// MaxSteps is the budget of one request: the limit of its cost while the state is locked. A step takes about
+// 75 ns, so the budget is 12 ms. Of 20 ms in all, the other 8 ms are for work that only some servers have:
+// events for watchers, and copies for a snapshot that is being written. A multi or multiRead of ten thousand
+// operations on ordinary paths costs less. A request that costs more ends with BADARGUMENTS, which every
+// client library knows, and changes nothing. Every server must count the same steps, whatever its release. So
+// the counts are constants and depend only on the request and the tree. A change of a count after a release
+// needs an option of the entry, which a leader sets once all members understand it.
 //
-// WideSteps is the budget of a write in a cluster that release 0.2.0 or a later one began: ten thousand
-// creates of a thousand bytes each are one multi, and hold the lock for 15 ms.
+// WideSteps is the budget of a write in a cluster that release 0.2.0 or a later release began. One multi can
+// then create ten thousand nodes of a thousand bytes each; it holds the lock for 15 ms.
 const (
 	MaxSteps  = 160_000
 	WideSteps = 200_000
@@ -24,25 +23,25 @@ const (
 	ReadBytes = 400 // how many bytes of an answer are copied in a step
 )
 
-// What a request pays for. BenchmarkSteps measures multis of each operation, on paths of
-// every depth and length, and how long a step of each takes. The figures belong to the format of the
-// log: a server that counts otherwise would apply an old entry otherwise.
+// The costs of the parts of a request, in steps. BenchmarkSteps measures how long a step takes in multis of
+// each operation, on paths of every depth and length. The costs belong to the format of the log: a server
+// with other costs could apply an old entry differently.
 const (
-	OpSteps     = 2   // one operation, read and looked up; in a multi half a step more, for the first reading
+	OpSteps     = 2   // to read and look up an operation; a multi reads it twice and pays half a step more
 	SetSteps    = 3   // new data, and the event
 	CreateSteps = 9   // a new node, and two events
-	DeleteSteps = 5   // a node less, and two events
+	DeleteSteps = 5   // a deleted node, and two events
 	watchSteps  = 8   // a watch that is set or compared
-	EndSteps    = 10  // a node that goes with its session
+	EndSteps    = 10  // an ephemeral node that is deleted at the end of its session
 	ACLSteps    = 2   // an entry of an ACL that a client sends
 	NewACLSteps = 4   // an entry of an ACL that no other node has
 	QuotaSteps  = 6   // a write of the counts of a quota
 	StepBytes   = 160 // how many bytes of data are stored in a step
-	eventBytes  = 750 // hashed in a step where an event looks for watches above its node
+	eventBytes  = 750 // how many bytes of paths are hashed in a step, to find the watches above a node
 )
 
-// DataSteps returns the cost of storing data. One node may be as large as the operator's bound of a
-// frame allows: its data alone do not use up the budget.
+// DataSteps returns the cost of storing data. The operator decides how large a node may be, so the cost of
+// data is at most half the budget.
 func DataSteps(n int) int { return min(n/StepBytes, MaxSteps/2) }
 
 // PathSteps returns the cost of checking a path and walking along it.

@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// Sum is a hash over the history of a tree: every change is mixed into it, with enough of the
-// resulting state that trees which ever differed soon have different digests. It guards against
-// servers drifting apart, not against forgery.
+// Sum is a hash over the history of a tree: every change is mixed into it, together with a part of the
+// resulting state. So trees that differed at any time soon have different digests. It guards against servers
+// drifting apart, not against forgery.
 type Sum uint64
 
 // Int mixes in a number.

@@ -32,8 +32,7 @@ const (
 	childRegistry = childMode | persistentMode
 )
 
-// watcherModes returns the modes a watcher type stands for, none if it is
-// unknown.
+// watcherModes returns the modes that a watcher type stands for. An unknown type has none.
 func watcherModes(watcherType int32) modes {
 	switch watcherType {
 	case jute.WatcherChildren:
@@ -55,13 +54,11 @@ func Known(watcherType int32) bool { return watcherModes(watcherType) != 0 }
 
 // Table knows which connections wait for which events. W is a connection.
 //
-// To a client there are two registries: one for data, fed by Data, Persistent
-// and Recursive watches, and one for children, fed by Child and Persistent
-// ones. Here every pair of a connection and a path is one record with the set
-// of kinds it holds; each kind lives its own life. A record stands in a list
-// of its path and a list of its connection, so that firing, removing and the
-// end of a connection cost no more than the watches they concern, however
-// many others there are.
+// To a client there are two registries: one for data, fed by Data, Persistent and Recursive watches, and one
+// for children, fed by Child and Persistent ones. Here every pair of a connection and a path is one record
+// with the set of its kinds; each kind is added and removed on its own. A record is in a list of its path and
+// in a list of its connection. So the cost of firing, of removing and of the end of a connection depends only
+// on the watches concerned, not on the number of others.
 //
 // Table is not safe for concurrent use, and nothing given to its methods as
 // a callback may call it.
@@ -74,7 +71,7 @@ type Table[W comparable] struct {
 	conns   slab[watcher[W]]
 	records slab[watch]
 
-	// big finds the record of a connection at a path that has many.
+	// big finds the record of a connection at a path that has many records.
 	big map[uint32]map[uint32]uint32 // path, connection → record
 
 	dead []uint32 // dropped connections whose records are not all removed
@@ -97,8 +94,8 @@ type watch struct {
 // watchedPath is a path with watches. A million of them may exist.
 type watchedPath struct {
 	path   string
-	plain  uint32 // ring of records that do not see below this path
-	deep   uint32 // ring of records that do
+	plain  uint32 // ring of records that do not see changes below this path
+	deep   uint32 // ring of records that see changes below this path
 	data   uint32 // records in the data registry
 	status uint32 // 0: the item is not in use
 }
@@ -108,8 +105,8 @@ const (
 	pathIndexed
 )
 
-// indexAbove is the number of records at a path that are still looked through
-// one by one.
+// A path gets an index when it has more than indexAbove records. Before that, its records are searched one by
+// one.
 const indexAbove = 8
 
 // watcher is a connection that waits for something.
@@ -118,13 +115,13 @@ type watcher[W any] struct {
 	first       uint32 // ring of its records
 	data, child int    // how many of its pairs are in each registry
 	bytes       int    // memory of its records, as if no path were shared
-	told        uint64 // the turn in which it was told something
+	told        uint64 // the turn in which it was last told something
 	dead        bool   // dropped
 }
 
 // set changes the modes of record r. Only set moves records between rings and counts them. With no modes left
-// the record is removed, and so is its path or connection if it was the last one there. The caller has
-// removed it from big.
+// the record is removed. Its path or connection is removed too if this was its last record. The caller has
+// already removed the record from big.
 func (w *Table[W]) set(r uint32, now modes) {
 	rec := w.records.at(r)
 	was := rec.modes
@@ -156,7 +153,7 @@ func (w *Table[W]) set(r uint32, now modes) {
 	}
 }
 
-// count keeps the numbers of pairs, paths and connections in each registry.
+// count updates the numbers of pairs, paths and connections in each registry.
 func (w *Table[W]) count(rec *watch, was, now modes) {
 	data := in(now, dataRegistry) - in(was, dataRegistry)
 	child := in(now, childRegistry) - in(was, childRegistry)
@@ -321,10 +318,9 @@ func (w *Table[W]) Bytes() int64 {
 		int64(w.paths.used)*perPath + int64(w.conns.used)*perConn
 }
 
-// Scan calls f for the pairs in the data registry, path by path. It stops after the path with
-// which max pairs were passed and returns where to go on; next is 0 at the end. The first call
-// starts from 0. Watches may come and go between calls: a pair that is there all the time is seen
-// once.
+// Scan calls f for the pairs in the data registry, path by path. It stops after the path at which f was
+// called for the pair number max, and returns where the next call must begin; 0 at the end. The first call
+// starts from 0. Watches may come and go between calls: a pair that is there all the time is seen once.
 func (w *Table[W]) Scan(from uint32, max int, f func(path string, conn W)) (next uint32) {
 	for p := from; p < w.paths.end(); p++ {
 		path := w.paths.peek(p)

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A map that was large and is small gives its room back, and keeps its entries.
+// A map that was large frees memory when it is small, and keeps its entries.
 func TestMapsOfWatchesShrink(t *testing.T) {
 	for _, x := range []struct {
 		peak, left int
@@ -160,7 +160,7 @@ func TestSweepsAreBounded(t *testing.T) {
 	checkWatches(t, w)
 }
 
-// Scan ends at the first path after those asked for.
+// Scan stops at the end of the path at which it has passed the number of pairs that was asked for.
 func TestScanStopsInTime(t *testing.T) {
 	w := New[string]()
 	for i := range 10 {

@@ -3,9 +3,9 @@ package watches
 // chunkSize is how many items a slab gets and gives back at a time.
 const chunkSize = 256
 
-// slab hands out items by number. A number takes half the room of a pointer and costs the garbage
-// collector nothing. Items are got in chunks, so that growing never copies; a chunk without an
-// item in use is given back. 0 is never handed out and means "none".
+// slab hands out items by number. A number takes half the room of a pointer and costs the garbage collector
+// nothing. A slab allocates items in chunks, so that growing never copies, and frees a chunk without an item
+// in use. 0 is never handed out and means "none".
 type slab[T any] struct {
 	chunks []*chunk[T]
 	open   []uint32 // chunks with a free item; the last one is filled first
@@ -15,7 +15,7 @@ type slab[T any] struct {
 type chunk[T any] struct {
 	items [chunkSize]T
 	free  [chunkSize]uint8 // a stack of the items not in use
-	n     int              // its height
+	n     int              // number of items in free
 }
 
 // get returns a new item, which is zero.

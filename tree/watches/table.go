@@ -52,8 +52,8 @@ func (w *Table[W]) find(c, p uint32) (r uint32, n int) {
 	return r, n
 }
 
-// index enters the new record r in big if its path is there, or comes there
-// because n others stand at it.
+// index adds the new record r to big if big has its path. If big lacks this path, but the path has at least
+// indexAbove other records, index first adds the path to big. n is the number of the other records.
 func (w *Table[W]) index(r uint32, n int) {
 	rec := w.records.at(r)
 	path := w.paths.at(rec.path)
@@ -78,9 +78,9 @@ func (w *Table[W]) Fire(e jute.EventType, path string, tell func(W)) {
 	w.FireAt(e, path, tell, func(p uint32) { w.fire(w.paths.at(p).deep, recursiveMode, tell) })
 }
 
-// FireAt is Fire for the connections that watch the path of the event itself. For each path above it that has
-// Recursive watches, it calls above with the number of that path. Deep then lists the connections of such a
-// path once for many events.
+// FireAt is Fire for the connections that watch the path of the event itself. For each higher path that has
+// Recursive watches, FireAt calls above with the number of the path. The caller can then list the connections
+// of such a path by Deep, once for many events.
 func (w *Table[W]) FireAt(e jute.EventType, path string, tell func(W), above func(path uint32)) {
 	var match modes
 	switch e {
@@ -93,7 +93,7 @@ func (w *Table[W]) FireAt(e jute.EventType, path string, tell func(W), above fun
 	}
 	w.turn++
 	if p, ok := w.byPath.m[path]; ok {
-		deep := w.paths.at(p).deep // read first: the path may go with its last plain record
+		deep := w.paths.at(p).deep // read deep first: the path may be removed with its last plain record
 		w.fire(w.paths.at(p).plain, match, tell)
 		w.fire(deep, match, tell)
 		if idx, ok := w.big[p]; ok {
@@ -114,8 +114,8 @@ func (w *Table[W]) FireAt(e jute.EventType, path string, tell func(W), above fun
 	}
 }
 
-// Deep calls f for each connection with a Recursive watch at the path of this number, which FireAt
-// gave since a Recursive watch last went.
+// Deep calls f for each connection with a Recursive watch at the path with this number. The number must come
+// from a call of FireAt after the last removal of a Recursive watch.
 func (w *Table[W]) Deep(path uint32, f func(W)) {
 	at := w.paths.at(path)
 	for r := at.deep; r != 0; r = w.after(at, r) {
@@ -142,7 +142,7 @@ func (w *Table[W]) fire(first uint32, match modes, tell func(W)) {
 			}
 			if left := rec.modes &^ (match & oneShot); left != rec.modes {
 				if left == 0 && w.paths.at(rec.path).status == pathIndexed {
-					// Later: if all connections at the path are told, its whole index goes at once.
+					// Remove it from big later: if all connections at the path are told, the whole index is removed at once.
 					w.gone = append(w.gone, rec.conn)
 				}
 				w.set(r, left)
@@ -155,8 +155,7 @@ func (w *Table[W]) fire(first uint32, match modes, tell func(W)) {
 	}
 }
 
-// Remove ends the watches of conn at path that watcherType names, and reports whether there was
-// one.
+// Remove ends the watches of conn at path that watcherType names. It reports whether there were any.
 func (w *Table[W]) Remove(conn W, path string, watcherType int32) bool {
 	r := w.lookup(conn, path)
 	if r == 0 {
@@ -193,7 +192,7 @@ func (w *Table[W]) lookup(conn W, path string) uint32 {
 	return r
 }
 
-// dropAtOnce bounds what Drop removes itself, and with it the time it takes.
+// dropAtOnce bounds the watches that one call of Drop removes, and so the time of the call.
 const dropAtOnce = 4096
 
 // Drop removes a connection: from now on it gets no events and does not count. If it had very many watches,
@@ -236,8 +235,8 @@ func (w *Table[W]) Sweep(max int) (more bool) {
 	return false
 }
 
-// WatchersAt calls f for up to most of the connections that wait for something
-// at exactly this path, the first to come first.
+// WatchersAt calls f for the connections that watch exactly this path, in the order in which they began. The
+// parameter most bounds the number of calls.
 func (w *Table[W]) WatchersAt(path string, most int, f func(W)) {
 	p, ok := w.byPath.m[path]
 	if !ok {

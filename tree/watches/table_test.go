@@ -159,7 +159,7 @@ func TestMultiIsNotMerged(t *testing.T) {
 	expect.List(t, got["exists"], want, "told %q", got["exists"])
 }
 
-// A one-shot watch does not weaken a persistent one, as it does in ZooKeeper 3.8.
+// A one-shot watch does not weaken a persistent watch. In ZooKeeper 3.8 it does.
 func TestOneShotDoesNotWeakenPersistent(t *testing.T) {
 	for _, k := range []Kind{Persistent, Recursive} {
 		w := New[string]()
@@ -335,7 +335,7 @@ func TestListingsShowTheDataRegistry(t *testing.T) {
 	expect.Equal(t, pairs, len(want), "Summary says %d pairs", pairs)
 }
 
-// Scan passes over chunks that were given back, and misses no other.
+// Scan skips chunks that were freed, and misses no watch in the others.
 func TestScanWhereManyWatchesWent(t *testing.T) {
 	w := New[string]()
 	path := func(i int) string { return fmt.Sprintf("/%d", i) }

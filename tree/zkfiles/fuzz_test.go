@@ -67,7 +67,7 @@ func FuzzUnsnap(f *testing.F) {
 	f.Add([]byte("\x0a\x00a\x22\x01\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 8 {
-			b[0] &= 0x7f // only short results
+			b[0] &= 0x7f // so that the result is short
 		}
 		unsnap(nil, b)
 	})

@@ -18,8 +18,8 @@ type SnapshotWriter struct {
 	sum   hash.Hash32
 	buf   []byte
 	acls  map[string]int64
-	known []jute.ACL // the last list, and
-	id    int64      // its number
+	known []jute.ACL // the ACL of the last node
+	id    int64      // the number of that ACL
 	nodes uint64     // digest
 	err   error
 }
@@ -53,7 +53,7 @@ func NewSnapshotWriter(w io.Writer, dbID int64, sessions map[int64]int32, acls [
 	return sw, sw.flush(0)
 }
 
-// flush writes the buffer, if it holds more than least bytes.
+// flush writes the buffer if its length is above least.
 func (w *SnapshotWriter) flush(least int) error {
 	if w.err != nil || len(w.buf) <= least {
 		return w.err

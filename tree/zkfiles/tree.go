@@ -117,7 +117,7 @@ func (t *Tree) put(path string, n *tree.Info) error {
 	return err
 }
 
-// change changes a node, if it is there.
+// change changes the node at path by a call of by, if there is such a node.
 func (t *Tree) change(path string, by func(n *tree.Info)) error {
 	n, there := t.Nodes.Get(path)
 	if !there {
@@ -129,7 +129,7 @@ func (t *Tree) change(path string, by func(n *tree.Info)) error {
 	return t.Nodes.Set(path, &n)
 }
 
-// compare compares the digest with the expected digest of this zxid.
+// compare returns an error if the digest differs from the digest that ZooKeeper had at this zxid.
 func (t *Tree) compare() error {
 	e := t.expected
 	if e == nil || e.Zxid > t.Zxid {

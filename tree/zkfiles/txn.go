@@ -28,7 +28,7 @@ type Op struct {
 	Data      []byte
 	ACL       []jute.ACL
 	Ephemeral bool
-	Cversion  int32 // the parent's after a create; -1: the old one plus 1
+	Cversion  int32 // the parent's cversion after a create; -1: its old cversion plus 1
 	TTL       int64
 	Version   int32    // the new version, or the version that a check requires
 	Err       int32    // the code of an OpError
@@ -50,7 +50,7 @@ var (
 	errMore  = errors.New("bytes after the record")
 )
 
-// decodeTxn reads a record of a log. The transaction points into the record.
+// decodeTxn reads a record of a log. The transaction shares the record's memory.
 func decodeTxn(b []byte) (*Txn, error) {
 	d := jute.NewDecoder(b)
 	t := &Txn{Session: d.Long(), Cxid: d.Int(), Zxid: d.Long(), Time: d.Long(), Type: jute.OpCode(d.Int())}

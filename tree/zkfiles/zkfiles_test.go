@@ -94,7 +94,8 @@ func TestLogIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// A log that is cut after an entry is whole. Cut at any other byte it is torn, whatever empty room follows.
+// A log that is cut after an entry is whole. A log that is cut at any other byte is torn, even if zeros
+// follow.
 func TestTornLogIsTold(t *testing.T) {
 	b, starts := encodeLog(sample(), 0)
 	whole := map[int]int{len(b): len(starts)}
@@ -111,7 +112,7 @@ func TestTornLogIsTold(t *testing.T) {
 					"cut at %d, padded with %d: %d entries, %v", cut, pad, len(got), err)
 				continue
 			}
-			// The first bytes of a checksum may be zeros, like the empty room.
+			// The first bytes of a checksum may be zeros, like the zeros after the last entry.
 			if err == nil && len(bytes.Trim(b[start:cut], "\x00")) == 0 {
 				continue
 			}
@@ -227,8 +228,8 @@ func TestEveryByteOfSnapshotCounts(t *testing.T) {
 	}
 }
 
-// TestFuzzySnapshot takes a snapshot as ZooKeeper does, node by node while transactions are applied. With the
-// log from its zxid on, it becomes the right tree.
+// TestFuzzySnapshot takes a snapshot as ZooKeeper does: node by node while transactions are applied. The
+// snapshot and the log from its zxid on give the right tree.
 func TestFuzzySnapshot(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -282,8 +283,8 @@ func TestFuzzySnapshot(t *testing.T) {
 	}
 }
 
-// A snapshot may hold a node and its child while its log still has an earlier life of the node. The child
-// counts for the new node, whatever kind of create made it.
+// A snapshot may hold a node and its child although the log still deletes the node and creates it again. The
+// child then belongs to the new node, with each kind of create.
 func TestFuzzySnapshotOfANodeThatIsMadeAgain(t *testing.T) {
 	for _, kind := range []jute.OpCode{jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL} {
 		tree, fuzzy := NewTree(), NewTree()
@@ -389,7 +390,7 @@ func TestDigestThatDiffersIsRefused(t *testing.T) {
 	expect.Fails(t, tree.Apply(x), "a transaction with another digest was applied")
 }
 
-// Password gives the numbers of java.util.Random, whose sequence for seed 0 each Java prints: -1155484576,
+// Password uses the numbers of java.util.Random. For seed 0 every Java has this sequence: -1155484576,
 // -723955400, 1033096058, -1690734402.
 func TestPassword(t *testing.T) {
 	var want []byte

@@ -1,4 +1,5 @@
-// Package plant reads planted bugs, and lays them over the sources of a build. See package mutants.
+// Package plant reads planted bugs, and applies them to the sources of a build by go's option -overlay. See
+// package mutants.
 package plant
 
 import (
@@ -17,8 +18,8 @@ type Bug struct {
 	Pkg, Test   string
 	Seed, Seeds int
 	Short       bool
-	Long        string // the length of the long day that shows it; empty: busy minutes do
-	NoProbes    bool   // the probes at the end of a simulated run notice it before the check that is meant
+	Long        string // the length of the simulated long day that shows the bug; empty: busy minutes show it
+	NoProbes    bool   // run without probes, which would notice the bug before the check that must catch it
 	edits       []edit
 }
 

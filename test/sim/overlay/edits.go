@@ -28,7 +28,7 @@ var edits = map[string][]edit{
 	"runtime/time.go": {
 		{"\t\t\tt.rand = cheaprand()\n", "\t\t\tt.rand = simRand32()\n"},
 	},
-	// A bubble begins with its seed.
+	// The random stream of a bubble begins with the seed of the run.
 	"runtime/synctest.go": {
 		behind("type synctestBubble struct {\n", "\tsim uint64 // state of the stream\n"),
 		behind("\tbubble.now = synctestBaseTime\n", "\tsimBegin(bubble)\n"),

@@ -4,8 +4,8 @@
 //	go run ./test/sim/overlay DIR [PLANT]
 //	CGO_ENABLED=0 go test -overlay DIR/overlay.json -tags exact ./test/sim -run Histories
 //
-// Calls that count rare states are added to copies of the servers' own files; see test/sim/reached. With
-// PLANT, the file of a planted bug (see test/mutants), the copies have that bug.
+// Calls that count rare states are added to copies of the servers' own files; see test/sim/reached. If PLANT
+// names the file of a planted bug (see test/mutants), the copies have that bug.
 //
 // The program changes no installed file. The edits search for exact text of one Go release, and the program
 // fails if it does not find a text exactly once. Inside a synctest bubble, and only there, the order of

@@ -1,6 +1,6 @@
 // Package reached counts how often exact runs of the simulation are in rare states, which long campaigns
-// should all reach. The servers know nothing of it: test/sim/overlay adds the calls to copies of their
-// sources.
+// should all reach. The servers' sources do not call this package: test/sim/overlay adds the calls to copies
+// of these sources.
 package reached
 
 import "sync/atomic"

@@ -29,10 +29,10 @@ type Dir struct {
 }
 
 const (
-	smallDir    = 8        // children up to which a directory is searched through
-	cacheAt     = 32       // children from which a listing is kept
-	maxCacheLen = 4 << 20  // bytes up to which a listing is encoded while the state is locked
-	maxKeptLen  = 64 << 20 // bytes up to which any listing is kept
+	smallDir    = 8        // a directory of up to this many children has no index
+	cacheAt     = 32       // the listing of this many children or more is kept
+	maxCacheLen = 4 << 20  // bytes; a longer listing is not encoded while the state is locked
+	maxKeptLen  = 64 << 20 // bytes; a longer listing is never kept
 )
 
 // find returns the position of the child called name. It returns -1 if d has no such child.
@@ -41,7 +41,7 @@ func (d *Dir) find(seed maphash.Seed, name string) int {
 	return p
 }
 
-// locate is find, and returns the slot in the index too, if there is an index.
+// locate is like find, and also returns the slot in the index, if there is an index.
 func (d *Dir) locate(seed maphash.Seed, name string) (p, slot int) {
 	if d == nil {
 		return -1, -1
@@ -91,7 +91,7 @@ func (d *Dir) Add(seed maphash.Seed, n *Node) {
 	}
 }
 
-// index builds the hash index again, as small as it may be.
+// index rebuilds the hash index with the smallest size that is allowed.
 func (d *Dir) index(seed maphash.Seed) {
 	size := 4 * smallDir
 	for size*3 < len(d.Nodes)*4 {
@@ -103,7 +103,7 @@ func (d *Dir) index(seed maphash.Seed) {
 	}
 }
 
-// put stores a slot whose child is not in the index.
+// put stores slot in the index, which must not hold the slot's child yet.
 func (d *Dir) put(slot uint64) {
 	mask := len(d.slots) - 1
 	i := int(slot>>32) & mask
@@ -123,8 +123,8 @@ func (d *Dir) slotOf(seed maphash.Seed, p int) int {
 	return i
 }
 
-// Remove takes out the child called name and returns the position it had; the last one
-// moves there.
+// Remove removes the child called name and returns the position that it had. The last child moves to this
+// position.
 func (d *Dir) Remove(seed maphash.Seed, name string) (p int) {
 	p, slot := d.locate(seed, name)
 	d.changed(-4 - len(name))
@@ -170,7 +170,7 @@ func (d *Dir) shrink(seed maphash.Seed) {
 	}
 }
 
-// Restore puts n back to position p, from which remove took it.
+// Restore puts n back to position p, from which Remove removed it.
 func (d *Dir) Restore(seed maphash.Seed, n *Node, p int) {
 	d.Add(seed, n)
 	last := len(d.Nodes) - 1
@@ -210,7 +210,7 @@ func (d *Dir) appendList(b []byte) []byte {
 	return append(b, c...)
 }
 
-// listedOnce is the cache of a directory that was listed since its last change.
+// listedOnce is the value of cache after the first listing since the directory's last change.
 var listedOnce []byte
 
 // kept returns the listing, if it is kept.
@@ -233,7 +233,7 @@ func (d *Dir) encode(b []byte) []byte {
 	return appendNames(b, d.Nodes)
 }
 
-// Reverse turns the order of the children round.
+// Reverse reverses the order of the children.
 func (d *Dir) Reverse() {
 	for i, j := 0, len(d.Nodes)-1; i < j; i, j = i+1, j-1 {
 		d.Nodes[i], d.Nodes[j] = d.Nodes[j], d.Nodes[i]
@@ -245,8 +245,8 @@ func (d *Dir) Reverse() {
 	}
 }
 
-// manyChildren is how many children the longest list has that is built while the state is locked. Its names
-// have at most maxCacheLen bytes.
+// A list of more than manyChildren children, or of names with more than maxCacheLen bytes, is not built while
+// the state is locked.
 const manyChildren = 100_000
 
 func (d *Dir) long() bool { return len(d.Nodes) > manyChildren || d.Names > maxCacheLen }

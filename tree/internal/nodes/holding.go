@@ -10,21 +10,21 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Holdings are the ephemeral nodes by session.
+// Holdings has the ephemeral nodes of all sessions.
 type Holdings struct {
 	By     map[int64]*Holding
-	Owners []*Holding // the same, for walks in pieces; holding.slot is the position
+	Owners []*Holding // the values of By, for walks in pieces; Holding.Slot is the position
 	Count  int        // nodes of all sessions
 }
 
 // Holding has the ephemeral nodes of a session.
 type Holding struct {
-	Nodes []*Node // node.slot is the position
+	Nodes []*Node // Node.Slot is the position
 	Paths int     // bytes that their paths take in a listing
-	Slot  int     // position in holdings.owners
+	Slot  int     // position in Holdings.Owners
 }
 
-// Add notes that n, an ephemeral node, has come.
+// Add adds n, a new ephemeral node.
 func (o *Holdings) Add(n *Node) {
 	h := o.By[n.Owner]
 	if h == nil {
@@ -38,7 +38,7 @@ func (o *Holdings) Add(n *Node) {
 	o.Count++
 }
 
-// Remove notes that n has gone.
+// Remove removes n, which is no longer in the tree.
 func (o *Holdings) Remove(n *Node) {
 	h := o.By[n.Owner]
 	h.Paths -= 4 + PathLen(n)
@@ -49,7 +49,7 @@ func (o *Holdings) Remove(n *Node) {
 	o.Count--
 }
 
-// DropSlot takes n from a list in which every node knows its position.
+// DropSlot removes n from a list in which every node knows its position.
 func DropSlot(list []*Node, n *Node) []*Node {
 	last := len(list) - 1
 	moved := list[last]
@@ -62,7 +62,7 @@ func DropSlot(list []*Node, n *Node) []*Node {
 	return list
 }
 
-// dropOwner takes a holding from holdings.owners.
+// dropOwner removes h from o.Owners.
 func (o *Holdings) dropOwner(h *Holding) {
 	last := len(o.Owners) - 1
 	moved := o.Owners[last]
@@ -75,7 +75,7 @@ func (o *Holdings) dropOwner(h *Holding) {
 	}
 }
 
-// List returns the nodes in h, none if it is nil.
+// List returns the nodes in h. If h is nil, there are none.
 func (h *Holding) List() []*Node {
 	if h == nil {
 		return nil
@@ -89,8 +89,8 @@ func (t *Nodes) Owners() iter.Seq[int64] { return maps.Keys(t.Held.By) }
 // EphemeralsIn returns how many ephemeral nodes a session has.
 func (t *Nodes) EphemeralsIn(session int64) int { return len(t.Held.By[session].List()) }
 
-// SomeEphemeralsOf returns up to most paths of a session's ephemeral nodes, in
-// no particular order.
+// SomeEphemeralsOf returns paths of a session's ephemeral nodes, in no particular order. The parameter most
+// bounds their number.
 func (t *Nodes) SomeEphemeralsOf(session int64, most int) []string {
 	list := t.Held.By[session].List()
 	paths := make([]string, min(len(list), most))
@@ -100,14 +100,14 @@ func (t *Nodes) SomeEphemeralsOf(session int64, most int) []string {
 	return paths
 }
 
-// AppendEphemerals appends the paths of a session's ephemeral nodes that begin
-// with prefix; a blank one and "/" ask for all.
+// AppendEphemerals appends the paths of a session's ephemeral nodes that begin with prefix. A blank prefix
+// and "/" mean all paths.
 func (t *Nodes) AppendEphemerals(b []byte, session int64, prefix string) []byte {
 	return appendEphemerals(b, t.Held.By[session].List(), prefix)
 }
 
-// The longest list of ephemeral nodes that is built while the state is locked: their number, and the bytes of
-// their paths.
+// Limits of a list of ephemeral nodes that is built while the state is locked: the number of nodes, and the
+// bytes of their paths.
 const (
 	manyEphemerals = 2000
 	longEphemerals = 256 << 10
@@ -115,16 +115,16 @@ const (
 
 func (h *Holding) long() bool { return len(h.Nodes) > manyEphemerals || h.Paths > longEphemerals }
 
-// appendEphemerals appends the paths that begin with prefix, in ZooKeeper's order: that of a copy of a hash
-// set which grew path by path. Each path is made and hashed once, and only those that the client asked for
-// are sorted.
+// appendEphemerals appends the paths that begin with prefix, in ZooKeeper's order: the order of a copy of a
+// Java hash set that grew path by path. It makes and hashes each path once, and sorts only the paths that the
+// client asked for.
 func appendEphemerals(b []byte, nodes []*Node, prefix string) []byte {
 	if meansAll(prefix) {
 		prefix = "/"
 	}
 	type entry struct {
 		path          string
-		copied, grown uint32 // buckets
+		copied, grown uint32 // the path's buckets in the copied set and in the set that grew
 		czxid         int64
 	}
 	copied, grown := jute.CopiedTable(len(nodes)), jute.GrownTable(len(nodes))
@@ -145,8 +145,8 @@ func appendEphemerals(b []byte, nodes []*Node, prefix string) []byte {
 	return b
 }
 
-// meansAll reports whether a prefix asks for everything: the reference drops white space, as Java
-// sees it, before it looks.
+// meansAll reports whether a prefix asks for everything: the reference first removes white space, as Java
+// defines it.
 func meansAll(prefix string) bool {
 	prefix = strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
 	return prefix == "" || prefix == "/"

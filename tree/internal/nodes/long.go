@@ -15,17 +15,17 @@ type Long struct {
 	kept  []byte // the list
 	nodes []*Node
 
-	// Of children: where the list is kept, unless mark is no longer there.
+	// For a list of children: List keeps it in dir.cache, if mark is still there.
 	dir  *Dir
 	mark *[]byte
 
-	ephemeral bool // the list is one of paths, in the order of AppendEphemerals
+	ephemeral bool // the list holds paths, in the order of AppendEphemerals
 	prefix    string
 }
 
-// Take begins the answer to a getChildren, getChildren2 or getEphemerals of a session,
-// for a client with the identities ids. It returns nil if the answer is short, or an
-// error: then an Append function gives it.
+// Take begins the answer to a getChildren, getChildren2 or getEphemerals of a session, for a client with the
+// identities ids. If the answer is short, or an error, Take returns nil, and an Append function gives the
+// answer.
 func (t *Nodes) Take(op jute.OpCode, session int64, ids []jute.ID, path string) *Long {
 	if op == jute.OpGetEphemerals {
 		h := t.Held.By[session]
@@ -64,7 +64,7 @@ func (t *Nodes) IsLong(op jute.OpCode, session int64, body []byte) bool {
 	return false
 }
 
-// List returns the list. Other answers may share it: it must not be changed.
+// List returns the list. The caller must not change it, because other answers may share it.
 func (l *Long) List() []byte {
 	switch {
 	case l.kept != nil:

@@ -41,7 +41,7 @@ type State struct {
 // Node is an entry of the tree. At a million of them every word counts.
 type Node struct {
 	State
-	Slot   int32  // its index in its session's ephemerals or in Tree.reapable
+	Slot   int32  // its index in Holding.Nodes or in Tree.reapable
 	Mark   uint32 // number of the snapshot that needs nothing more of this node
 	Name   string // "" for the root
 	Parent *Node  // nil: this node is the root
@@ -56,9 +56,8 @@ func (n *Node) Children() int {
 	return len(n.Dir.Nodes)
 }
 
-// stat returns what clients see. The built-in nodes were never counted in
-// their parents' cv, so the cversion of / and /zookeeper starts negative, and
-// tools know them so.
+// stat returns what clients see. The parents' cv never counted the built-in nodes, so the cversion of / and
+// /zookeeper starts negative. Tools expect this.
 func (n *Node) stat() jute.Stat {
 	children := int32(n.Children())
 	s := jute.Stat{
@@ -144,7 +143,7 @@ func (n *Node) Info() Info {
 	return i
 }
 
-// Walk calls fn for n, whose parent has the given path, and for all below it, until fn returns false.
+// Walk calls fn for n, whose parent has the given path, and for all nodes below n, until fn returns false.
 func (n *Node) Walk(path []byte, fn func(path string, n *Node) bool) (more bool) {
 	if n.Parent != nil {
 		path = append(append(path, '/'), n.Name...)

@@ -1,6 +1,6 @@
-// Package nodes holds the nodes of a tree and answers all that reads them: requests of clients, listings,
-// walks in pieces, what a client has missed. Tree embeds [Nodes], and is the only one that changes them: its
-// fields are exported for package tree alone.
+// Package nodes holds the nodes of a tree and all code that reads them: for requests of clients, listings,
+// walks in pieces, and the events that a client has missed. tree.Tree embeds [Nodes], and only package tree
+// changes the nodes: the fields are exported only for this package.
 package nodes
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Nodes are the nodes of a tree, as all that reads them needs them. One writer at a time may change them.
-// Several reads may run at once, but not during a change.
+// Nodes has the nodes of a tree and what reading them needs. One writer at a time may change them. Several
+// reads may run at once, but not during a change.
 type Nodes struct {
 	Root *Node
 	Seed maphash.Seed

@@ -4,9 +4,9 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Ref is a node met on a walk in pieces. Its methods may be called only while the tree stands
-// still, as during the walk. A Ref that is kept longer can be compared with others, and keeps the
-// node's memory.
+// Ref is a node met on a walk in pieces. Its methods may be called only while the tree does not change, as
+// during the walk. A Ref that is kept longer can still be compared with other Refs, but keeps the node's
+// memory from being freed.
 type Ref struct{ n *Node }
 
 // Name returns the last part of the node's path. For the root it returns "".
@@ -18,10 +18,10 @@ func (r Ref) Path() string { return PathOf(r.n) }
 // PathOnto appends the path to b.
 func (r Ref) PathOnto(b []byte) []byte { return appendPath(b, r.n) }
 
-// Parent returns the node's parent; the root has none and must not be asked.
+// Parent returns the node's parent; the root has no parent, so Parent must not be called for it.
 func (r Ref) Parent() Ref { return Ref{r.n.Parent} }
 
-// Session returns the session that an ephemeral node belongs to, else 0.
+// Session returns the session that an ephemeral node belongs to. For other nodes it returns 0.
 func (r Ref) Session() int64 {
 	if r.n.Kind != EphemeralNode {
 		return 0
@@ -63,27 +63,28 @@ func (t *Nodes) Child(of Ref, name string) (Ref, bool) {
 	return Ref{n}, n != nil
 }
 
-// EphemeralWalk goes through all ephemeral nodes in pieces: the tree may change between them. It
-// meets a node that is there all the time at least once, and maybe again; it may miss a node that
-// comes or goes.
+// EphemeralWalk goes through all ephemeral nodes in pieces: the tree may change between them. The walk meets
+// a node that exists all the time at least once, perhaps more often. It may miss a node that is created or
+// deleted during the walk.
 //
-// It goes from the last position to the first: removing moves the last entry of a list into the gap and
-// adding appends, so no node that it has not met yet moves past it.
+// The walk goes from the last position to the first. Removing a node moves the last entry of a list into the
+// gap, and adding appends. So no node that the walk has not met yet moves past the walk.
 type EphemeralWalk struct {
 	begun bool
 	owner int      // position in holdings.owners
-	of    *Holding // the former holding; nil: there was none
-	node  int      // position in it; it and those above were met
+	of    *Holding // the holding at position owner; nil: the walk is between two holdings
+	node  int      // position in of.Nodes; the nodes at this position and above were met
 }
 
 // NextEphemerals calls fn for some nodes of a walk and reports whether there may be more. It stops when the
-// costs that fn returned, at least one for each node, add up to most, so that other work gets its turn.
+// sum of the costs that fn returned reaches the parameter most, so that other work gets its turn. Each node
+// costs at least one.
 func (t *Nodes) NextEphemerals(w *EphemeralWalk, most int, fn func(Ref) (cost int)) (more bool) {
 	if !w.begun {
 		w.begun, w.owner = true, len(t.Held.Owners)
 	}
 	if w.of != nil && (w.owner >= len(t.Held.Owners) || t.Held.Owners[w.owner] != w.of) {
-		w.of = nil // the holding has lost its last node, or another one, already met, is in its place
+		w.of = nil // the holding is gone; one that was already met may be in its place
 	}
 	for {
 		if w.of == nil {
@@ -109,11 +110,11 @@ func (t *Nodes) NextEphemerals(w *EphemeralWalk, most int, fn func(Ref) (cost in
 // does through ephemeral nodes.
 type ChildWalk struct {
 	begun bool
-	next  int // those at this position and above were met
+	next  int // the children at this position and above were met
 }
 
-// Next calls fn for some children of a node and reports whether there may be
-// more; most is as for NextEphemerals.
+// Next calls fn for some children of a node and reports whether there may be more. The parameter most is as
+// for NextEphemerals.
 func (w *ChildWalk) Next(of Ref, most int, fn func(Ref) (cost int)) (more bool) {
 	if of.n.Dir == nil {
 		return false

@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/tree/bounds"
 )
 
-// The reads below append a response record to b, or answer a code and leave b alone. They look a
-// path up without judging it: an illegal path names no node, and "" names the root.
+// The reads below append a response record to b, or answer an error code and leave b unchanged. They look a
+// path up without checking it: an illegal path names no node, and "" names the root.
 
 // AppendExists appends the Stat of the node at path. It answers NONODE, or
 // BADARGUMENTS for a path with a NUL. No permission is needed to learn that a
@@ -48,8 +48,8 @@ func (t *Nodes) AppendData(b []byte, ids []jute.ID, path string) ([]byte, jute.E
 	return n.AppendStat(n.appendData(b)), jute.OK
 }
 
-// AppendACL appends the ACL and the Stat of the node at path. The client must have READ or ADMIN;
-// only with ADMIN it sees the hashes in the ACL. It answers NONODE or NOAUTH.
+// AppendACL appends the ACL and the Stat of the node at path. The client must have READ or ADMIN; only a
+// client with ADMIN sees the hashes in the ACL. It answers NONODE or NOAUTH.
 func (t *Nodes) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead|jute.PermAdmin)
 	if code != jute.OK {
@@ -88,7 +88,7 @@ func (t *Nodes) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]by
 	if n.Dir != nil {
 		count = n.Dir.Count
 	}
-	if path == "" { // for ZooKeeper "/" is below "", and so it counts
+	if path == "" { // for ZooKeeper "/" is a descendant of ""
 		count++
 	}
 	return jute.AppendInt(b, int32(count)), jute.OK
@@ -148,10 +148,10 @@ func (t *Nodes) AnswerSize(op jute.OpCode, session int64, body []byte) (size, st
 	return size, steps
 }
 
-// AppendMultiRead runs the reads in the body of a multiRead and appends their
-// results; a failing one fails alone. It returns what that has cost. It answers MARSHALLINGERROR if anything
-// in body is not a read that multiRead allows, THROTTLEDOP if the answer would be
-// too large, or BADARGUMENTS if it would cost too much.
+// AppendMultiRead runs the reads in the body of a multiRead and appends their results. A read that fails does
+// not stop the other reads. steps is what all of them cost. AppendMultiRead answers MARSHALLINGERROR if
+// anything in body is not a read that multiRead allows, THROTTLEDOP if the answer would be too large, or
+// BADARGUMENTS if it would cost too much.
 func (t *Nodes) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte, steps int,
 	code jute.ErrCode) {
 	d := jute.NewDecoder(body)
