@@ -6,14 +6,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	locks "github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/jute"
@@ -135,24 +131,26 @@ var slotJobs = flag.Int("slots.jobs", 300, "jobs of TestK11NoTwoHaveOneSlot")
 
 // K11: jobs take permits of one semaphore through tickets and through package client. Some wait in the queue,
 // and others only try. Some callers vanish with their permits, and the test ends their sessions. No two
-// callers have the same number at one time: each caller locks a file for its number.
+// callers have the same number at one time.
 func TestK11NoTwoHaveOneSlot(t *testing.T) {
 	t.Parallel()
 	const limit, callers = 8, 16
 	i := start(t, nil)
-	dir := t.TempDir()
+	var claims sync.Mutex
+	claimed := map[int]bool{}
 	hold := func(slots []int) (free func()) {
-		var files []*os.File
+		claims.Lock()
+		defer claims.Unlock()
 		for _, slot := range slots {
-			f := must.Get(os.Create(filepath.Join(dir, fmt.Sprint(slot))))(t)
-			err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-			expect.OK(t, err, "the number %d", slot)
-			expect.That(t, slot <= limit, "the number %d: %v", slot, err)
-			files = append(files, f)
+			expect.That(t, !claimed[slot], "two callers have the number %d", slot)
+			expect.That(t, slot >= 1 && slot <= limit, "a caller has the number %d of %d", slot, limit)
+			claimed[slot] = true
 		}
 		return func() {
-			for _, f := range files {
-				f.Close()
+			claims.Lock()
+			defer claims.Unlock()
+			for _, slot := range slots {
+				delete(claimed, slot)
 			}
 		}
 	}
