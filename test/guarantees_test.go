@@ -62,7 +62,7 @@ func TestEveryGuaranteeHasATest(t *testing.T) {
 	}
 }
 
-// R7: the versions that were tested are required, and no older store comes below them.
+// R7: go.mod requires the tested versions of raft and its stores, or newer ones.
 func TestR7StoresAreNotOlderThanTested(t *testing.T) {
 	b := must.Get(os.ReadFile("../go.mod"))(t)
 	for module, least := range map[string][3]int{
@@ -146,8 +146,8 @@ var byText = map[string]string{
 	"client/internal/hold/errors.go": "ErrorAt", // it adds a path to the text once, and decides nothing by it
 }
 
-// An error that travels between programs has a code (package raftfsm/status), and any other a value. The text
-// of an error is for people, and no program decides by it.
+// An error that travels between programs has a code (package raftfsm/status), and any other error has a
+// value. The text of an error is for people, and no program decides by it.
 func TestErrorsAreToldByTheirCode(t *testing.T) {
 	must.OK(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		path = filepath.ToSlash(path)

@@ -17,7 +17,7 @@ import (
 const module = "github.com/zlockd/zlockd/"
 
 // allowed is the table of docs/architecture.md: which of our packages a package may import. Packages below
-// test may import any.
+// test may import any package.
 var allowed = map[string][]string{
 	"jute":                {},
 	"tree":                {"jute", "client/recipe", "tree/acl", "tree/digest", "tree/bounds", "tree/internal/nodes"},
@@ -201,7 +201,7 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 			continue
 		}
 		seen[pkg] = true
-		for _, ours := range may { // files for other systems may import the rest
+		for _, ours := range may { // files for other systems may import packages that linux does not need
 			expect.That(t, runtime.GOOS != "linux" || slices.Contains(strings.Split(imports, ","), module+ours),
 				"%s may import %s, and does not: take the leave away", pkg, ours)
 		}

@@ -40,7 +40,8 @@ func at(doc any, keys ...string) any {
 	return doc
 }
 
-// All that the manifests below deploy name exists.
+// The manifests below deploy use only flags that zlockd has, their names, labels and images fit together, and
+// their cluster can form.
 func TestManifests(t *testing.T) {
 	help := must.Get(exec.Command("go", "run", "../cmd/zlockd", "--help").Output())(t)
 	objects, kubernetes := documents(t, "kubernetes/zlockd.yaml")

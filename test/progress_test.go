@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The command of test/run.sh prints a line for each package, tells a crash of the race detector from a race,
-// and counts an incomplete answer as a failure.
+// The command that test/run.sh runs prints a line for each package, distinguishes a crash of the race
+// detector from a race, and counts an incomplete answer as a failure.
 func TestProgress(t *testing.T) {
 	program := t.TempDir() + "/progress"
 	must.OK(t, exec.Command("go", "build", "-o", program, "progress.go").Run())
@@ -51,8 +51,8 @@ failed: 2 crashed: `,
 	}
 }
 
-// test/run.sh -long finds the packages whose tests use -short by their text. Of the packages that tests
-// share, only test/cluster may use it.
+// test/run.sh -long runs the packages whose tests call testing.Short(). It finds these calls by their text,
+// so code that tests share must not call testing.Short(), except package test/cluster.
 func TestOnlyTestsAskForShort(t *testing.T) {
 	cluster := filepath.Join("..", "test", "cluster")
 	files := 0

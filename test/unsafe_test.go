@@ -20,8 +20,8 @@ var sharing = map[string]string{
 	"tree/internal/nodes/node.go": "TestTreesShareNothingWithTheirInputs",
 }
 
-// Few places make strings that share a buffer, and each has its test: a string that outlives its buffer shows
-// bytes of another client.
+// Few places make strings that share a buffer, and each has its test, because a string that outlives its
+// buffer shows bytes of another client.
 func TestSharedMemoryHasItsTests(t *testing.T) {
 	shares := regexp.MustCompile(`unsafe\.(String|Slice)\(`)
 	files := must.Get(exec.Command("git", "-C", "..", "ls-files", "*.go").Output())(t)

@@ -31,9 +31,9 @@ var (
 
 // The limits that docs/limits.md states for one address.
 const (
-	longestHold = 20 * time.Millisecond // of processor time, for one request
-	lockShare   = 3                     // one part in so many of each second
-	freeHolds   = 60 * time.Millisecond // beyond that: one burst and one request
+	longestHold = 20 * time.Millisecond // processor time of one request
+	lockShare   = 3                     // holds may take 1/lockShare of the time
+	freeHolds   = 60 * time.Millisecond // more time for holds: for one burst and one request
 )
 
 // draw is a random attack: the nodes that it finds, its identity and its requests.
@@ -42,16 +42,16 @@ type draw struct {
 	seed           uint64
 	levels, length int        // of the deepest path
 	acl            []jute.ACL // of the nodes that requests name
-	nodes          int        // that requests name in turn
+	nodes          int        // number of nodes, which requests name in turn
 	data           int        // bytes in each node
 	quotas         int
 	text           int // bytes of each quota's limits
-	written        int // bytes that a write brings
+	written        int // bytes of data in each write
 	identities     int
 	watchers       int
-	prefixes       bool // each watcher watches each level with all below it
+	prefixes       bool // each watcher watches each level and everything below
 	attackers      int
-	op, beside     jute.OpCode // operations in turn
+	op, beside     jute.OpCode // requests have these operations in turn
 	malformed      bool        // a request is cut short
 	inside         jute.OpCode // operation in a multi
 	ops            int
@@ -270,7 +270,7 @@ func (d *draw) watch(c *wire.Conn, i int) error {
 type measured struct {
 	holds
 	lasted  time.Duration
-	memory  int64         // that the process needed in addition, with the attackers in it
+	memory  int64         // the growth of the process, which also runs the attackers
 	slowest time.Duration // of the innocent client
 	locks   int
 }
@@ -385,7 +385,7 @@ func TestRandomAttacks(t *testing.T) {
 				}
 			}
 			switch {
-			case m.steps > bounds.WideSteps: // by one write, under the rules of this release
+			case m.steps > bounds.WideSteps: // the budget of one write under the rules of this release
 				t.Errorf("more steps than the budget: %v\n%v", d, &m)
 			case m.memory > mostMemory:
 				t.Errorf("too much memory: %v\n%v", d, &m)

@@ -37,8 +37,8 @@ type point struct {
 	good3 float64 // on three nodes
 	only  int     // number of nodes it needs, 0 for any
 	alone bool    // starts its own servers; the shared servers stop while it runs
-	once  bool    // too long for rounds: one per side
-	floor bool    // the program of the floor can do it
+	once  bool    // takes too long for rounds: each side runs it once
+	floor bool    // the floor can run it, too
 	// start starts servers for all rounds of the point, as the side's own; nil: run does what is necessary.
 	start func(c *config, s *side) (*cluster.Ensemble, error)
 	run   func(c *config, s *side) (sample, error)
@@ -69,8 +69,8 @@ func (p point) matches(selection string) bool {
 	return false
 }
 
-// errNotHere says that this side cannot measure a point, which may need servers that the benchmark can
-// start. The other side still does.
+// errNotHere says that this side cannot measure a point, for example because the benchmark cannot start its
+// servers. The other side still measures the point.
 var errNotHere = errors.New("not on this side")
 
 // usage is the CPU used since the value was taken.
@@ -118,8 +118,8 @@ func throughput(name string, conns, depth int, good, good3 float64, help string,
 	if depth > 1 {
 		p.name += fmt.Sprintf("x%d", depth)
 	}
-	// The floor answers reads at once. So if a connection has several requests in flight, all must be of one
-	// kind.
+	// The floor answers reads at once, before earlier writes. So if a connection has several requests in
+	// flight, they must be all reads or all writes.
 	p.floor = name != "mixed" && (depth == 1 || name != "lock")
 	p.run = func(c *config, s *side) (sample, error) { return f.measure(c, s, 0) }
 	p.at = f.measure
@@ -130,7 +130,7 @@ func throughput(name string, conns, depth int, good, good3 float64, help string,
 func (f shape) measure(c *config, s *side, rate float64) (out sample, err error) {
 	root := c.unique(f.name)
 	err = s.stage(root, 1+f.conns, func(conns []*wire.Pipe) (err error) {
-		out, err = f.run(c, s, root, conns[1:], rate) // the first makes and removes the root
+		out, err = f.run(c, s, root, conns[1:], rate) // the first connection makes and removes the root
 		return err
 	})
 	return out, err
@@ -181,7 +181,7 @@ func (f shape) run(c *config, s *side, root string, conns []*wire.Pipe, rate flo
 
 func noCleanup() error { return nil }
 
-// onNodes makes a builder for workloads on depth nodes of the connection's own.
+// onNodes makes a builder for workloads on nodes that only their connection uses, one node for each slot.
 func onNodes(work func(paths []string) workload) builder {
 	return func(c *wire.Pipe, dir string, depth int) (workload, func() error, error) {
 		paths := nodes(dir, depth)

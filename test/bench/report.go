@@ -201,7 +201,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// of returns the median of a figure of a side's samples.
+// of returns the median of f over the samples of side k.
 func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
 	var list []float64
 	for _, row := range rounds {
@@ -212,9 +212,9 @@ func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
 	return measure.Median(list)
 }
 
-// latency returns the quantiles of a side's latency: at the rate that is equal for all sides, or in the
-// rounds themselves where a point has no rate to choose. In rounds that keep a side as busy as it can be, the
-// time of an operation is its place in the queue.
+// latency returns the quantiles of the latency of side k. They come from the rounds in which all sides run at
+// one rate, because in the other rounds a side is as busy as it can be, and an operation mostly waits for
+// those before it. Only for a point whose rate cannot be chosen, they come from the other rounds.
 func (o outcome) latency(k int) string {
 	rounds, rate := o.rounds, ""
 	if len(o.equal) > 0 {

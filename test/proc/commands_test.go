@@ -130,13 +130,13 @@ func TestCommandsOfThePagesWork(t *testing.T) {
 				out, err := run(dir, command, "ZLOCKD_ADMIN_ADDR=off")
 				expect.Fails(t, err, "%s", name)
 				expect.Has(t, page, "$ "+command+"\n"+out+"```", "%s: page", name)
-			case strings.HasPrefix(command, "zlockd --id 1 "): // a server that would start
+			case strings.HasPrefix(command, "zlockd --id 1 "): // check that the server would start
 				check := strings.Replace(command, "zlockd", "zlockd check --admin-addr off --disk-reserve 0", 1)
 				if out, err := run(dir, check); err != nil {
 					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
 				}
 			case regexp.MustCompile(`^(zlockd?( [a-z-]+)?|zlockd --help)$`).MatchString(command) &&
-				command != "zlock restart-order" && command != "zlock ca init": // the text means the command as such
+				command != "zlock restart-order" && command != "zlock ca init": // only a command's name: get its help
 				if out, err := run(dir, strings.TrimSuffix(command, " --help")+" --help"); err != nil {
 					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
 				}

@@ -13,7 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// shells are scripts that print, for each of their arguments, the last word as the shell completes it.
+// shells are scripts whose arguments are command lines. For each of them the script prints the last word, as
+// the shell completes it.
 var shells = map[string]string{
 	"bash": `source <(zlock completion bash); source <(zlockd completion bash)
 compopt() { COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")); }
@@ -40,7 +41,7 @@ for line in $argv
 end`,
 }
 
-// The completion scripts do their work in the shells that they are for.
+// The completion scripts of zlock and zlockd work in the shells that they are for.
 func TestShellsComplete(t *testing.T) {
 	t.Parallel()
 	path := filepath.Dir(cluster.Zlock(t)) + ":" + filepath.Dir(cluster.Build(t)) + ":" + os.Getenv("PATH")

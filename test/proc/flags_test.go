@@ -52,7 +52,7 @@ func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
 	}
 }
 
-// stays checks that no server of a list serves for a while.
+// stays checks for a while that none of the servers serves.
 func stays(t *testing.T, servers ...*cluster.Server) {
 	t.Helper()
 	for range 20 {
@@ -94,8 +94,8 @@ func TestListsThatDifferFormNoCluster(t *testing.T) {
 	c.WaitServing(time.Minute)
 }
 
-// TestTwoServersWithOneID starts the second host with the id of the first, and
-// later a second server with the id of one that runs.
+// TestTwoServersWithOneID starts the second of three servers with the id of the first, and later a fourth
+// server with the id of one that runs.
 func TestTwoServersWithOneID(t *testing.T) {
 	c := three(t)
 	twin := c.Servers[1]
@@ -126,8 +126,8 @@ func TestTwoServersWithOneID(t *testing.T) {
 	stays(t, late)
 }
 
-// TestDirectoryOfAnotherCluster starts a server on its data directory from another cluster. It never serves
-// and says why; the other servers are not affected.
+// TestDirectoryOfAnotherCluster starts a server on a data directory of another cluster. The server never
+// serves and says why. The other servers are not affected.
 func TestDirectoryOfAnotherCluster(t *testing.T) {
 	elsewhere := three(t)
 	elsewhere.StartAll()
@@ -147,8 +147,8 @@ func TestDirectoryOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestPeerAddrThatIsNotListed starts a server at an address that no other server knows. The two others serve;
-// this one says what is wrong.
+// TestPeerAddrThatIsNotListed starts a server at an address that no other server knows. The server says what
+// is wrong, and the two other servers serve.
 func TestPeerAddrThatIsNotListed(t *testing.T) {
 	c := three(t)
 	wrong := c.Servers[0]
@@ -165,8 +165,8 @@ func TestPeerAddrThatIsNotListed(t *testing.T) {
 	c.WaitServing(time.Minute)
 }
 
-// TestPeersChangedAfterForming restarts a server with a longer, a shorter and
-// no list. It serves where it can, and says what differs from the cluster.
+// TestPeersChangedAfterForming restarts a server with a longer list of peers, with a shorter one and with
+// none. The server serves if it has a list, and says what differs from the cluster.
 func TestPeersChangedAfterForming(t *testing.T) {
 	c := three(t)
 	c.StartAll()

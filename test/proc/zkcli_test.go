@@ -36,7 +36,7 @@ func zkCli(t *testing.T, servers string, lines ...string) string {
 	return string(out)
 }
 
-// The commands of ZooKeeper's manual for a rolling replacement.
+// ZooKeeper's command line shows and changes the members of a cluster of zlockd.
 func TestZkCliReconfigures(t *testing.T) {
 	cluster.RequireZooKeeper(t)
 	e := startMembers(t, 1, "--reconfig")
@@ -202,7 +202,7 @@ func zlockd(t testing.TB, args ...string) (string, error) {
 	return string(out), err
 }
 
-// start runs a ZooKeeper on a copy of a data directory.
+// startOn starts a ZooKeeper on a copy of a data directory.
 func startOn(t testing.TB, from string, lines ...string) *cluster.Server {
 	t.Helper()
 	e := cluster.PrepareZooKeepers(t, 1, append(slices.Clone(zooConfig), lines...)...)
@@ -248,7 +248,7 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	wait := time.Duration(1+seed%4) * time.Duration(changes/12) * time.Millisecond
 	select {
 	case <-done:
-	case <-time.After(wait): // anywhere will do
+	case <-time.After(wait): // the kill may come after any of the writes
 	}
 	src.Kill()
 	stop() // no server answers the writers now

@@ -1,5 +1,5 @@
-// Ledger writes the table of simulated runs in docs/robustness.md from test/sim/ledger.jsonl, to which make sim
-// and make farm append:
+// Ledger writes the table of simulated runs in docs/robustness.md. It reads test/sim/ledger.jsonl, to which
+// make sim and make farm append:
 //
 //	go run ./test/sim/ledger
 package main
@@ -88,8 +88,8 @@ func table(lines []byte) (string, error) {
 	return b.String(), nil
 }
 
-// part returns the part of one profile. It has a row for each commit, in the order of the commits' first
-// runs. The rare states that these runs reached are added to states.
+// part returns the part of one profile. The part has a row for each commit, in the order of the commits'
+// first runs. The function adds the rare states that these runs reached to states.
 func part(lines []byte, profile string, states map[string]int) (string, error) {
 	var list []*commit
 	kinds := map[string]int{}

@@ -11,18 +11,18 @@ import (
 
 // How a run chooses the next goroutine.
 const (
-	simUsual  = iota // as the scheduler does: the one made ready last, then the first of the queue
-	simRandom        // any
-	simRanked        // the one with the highest rank; ranks change now and then
-	simDelayed       // as usual, but now and then one of them waits for up to some milliseconds where it stands
+	simUsual  = iota // as the scheduler does: the goroutine made ready last, then the first of the queue
+	simRandom        // any goroutine
+	simRanked        // the goroutine with the highest rank; ranks change now and then
+	simDelayed       // as simUsual, but now and then a goroutine first waits, for some milliseconds at most
 )
 
 var (
 	simSeed uint64       // of the next bubble
-	simWays int          // how it chooses
+	simWays int          // how the next bubble chooses goroutines
 	simRuns atomic.Int32 // bubbles that run
 
-	simOften bool // goroutines wait more often, where it explores with delays
+	simOften bool // with simDelayed, goroutines wait more often
 
 	simAlone bool // the process makes one run, and nothing else
 
@@ -30,26 +30,27 @@ var (
 		outer  uint64 // state of the stream outside bubbles
 		choice     uint64 // state of the stream for choices
 		ways       int
-		next       guintptr // made ready last
+		next       guintptr // the goroutine made ready last
 		head, tail uint32
 		queue      [1 << 14]guintptr
-		nexts      int // picked one after the other
+		nexts      int // how many times in a row next was picked
 		ticks      uint32
 		epoch      uint32 // of the ranks
-		now        int64  // the bubble's time at the pick before
-		picks      int    // at that time
+		now        int64  // the bubble's time at the last pick
+		picks      int    // how many picks there were at that time
 
-		collector guintptr // collects garbage: nothing else of the bubble runs
+		collector guintptr // a goroutine that collects garbage: no other goroutine of the bubble runs
 
-		picked  uint64 // a sum over the goroutines that ran
-		inside  uint64 // a sum over what bubbles allocated
-		outside uint64 // and the others
+		picked  uint64 // a checksum of the goroutines that ran
+		inside  uint64 // a checksum of the allocations inside bubbles
+		outside uint64 // a checksum of the other allocations
 	}
 )
 
-// simState tells where a run is, so that the first difference of two runs that part is a cause and no effect:
-// the streams, how many goroutines were picked, which, the one that runs, what was allocated inside bubbles and
-// outside, the place of the next object on the heap, its pages, collections, and turns of the scheduler.
+// simState returns the state of a run. If two runs of a seed become different, the first difference of their
+// states shows the cause. The state has the random streams, the number and checksum of the picked goroutines,
+// the goroutine that runs, the allocations inside and outside bubbles, the address of the next object on the
+// heap, the pages of the heap, the collections of garbage, and the turns of the scheduler.
 //
 //go:linkname simState github.com/zlockd/zlockd/test/sim.runtimeState
 func simState(s *[11]uint64) {
@@ -75,8 +76,8 @@ func simSetSeed(seed uint64, ways int) { simSeed, simWays = seed, ways }
 //go:linkname simSetOften github.com/zlockd/zlockd/test/sim.waitOften
 func simSetOften(on bool) { simOften = on }
 
-// simProcess is called when the process begins. Where it makes one run and nothing else, sysmon takes no
-// processor away at all.
+// simProcess is called when the process begins. If the process makes one run and nothing else, sysmon never
+// takes a processor away.
 func simProcess() {
 	if gogetenv("ZLOCKD_SIM_ALONE") != "" {
 		if iscgo {
@@ -87,15 +88,15 @@ func simProcess() {
 	}
 }
 
-// simNewM, simNewWeak and simMalg allocate what belongs to a thread. Threads begin at random moments: their
-// memory comes from outside the heap, or it would move all that is allocated later, and addresses order maps
-// with pointers as keys. Nothing is collected in such a process.
+// simNewM, simNewWeak and simMalg allocate the data of a thread. Threads begin at random moments. On the
+// heap, their data would change the addresses of all later objects, and with these the order of maps that
+// have pointers as keys. So these data are outside the heap. They are never freed.
 func simNewM() *m {
 	if !simAlone {
 		return &new(mPadded).m
 	}
-	// Locks of the runtime know a thread by its address without the low bits: it must be where the heap would
-	// have put it, behind a header.
+	// Locks of the runtime store the address of a thread without the low bits. So the thread must have the
+	// alignment that it would have on the heap, after a header.
 	const size = 2048 // see mPadded
 	mp := (*m)(add(persistentalloc(size, size, &memstats.other_sys), mallocHeaderSize))
 	if mutexWaitListHead(uintptr(unsafe.Pointer(mp))).ptr() != mp {
@@ -171,7 +172,7 @@ func simCount() uint32 {
 	return n
 }
 
-// simPut makes a goroutine of a bubble ready. There is one processor, so no other thread is here.
+// simPut makes a goroutine of a bubble ready. It needs no lock, because there is only one processor.
 func simPut(gp *g, next bool) {
 	if next {
 		old := sim.next
@@ -188,7 +189,7 @@ func simPut(gp *g, next bool) {
 	sim.tail++
 }
 
-// simGet returns the next goroutine of a bubble, or nil if the others may run.
+// simGet returns the next goroutine of a bubble, or nil if goroutines outside bubbles may run.
 func simGet(pp *p) *g {
 	n := simCount()
 	if n == 0 {
@@ -222,9 +223,9 @@ func simGet(pp *p) *g {
 	return simTake(at)
 }
 
-// simCollect collects garbage, with the world stopped (gcstoptheworld=2): what is allocated later has the same
-// place in all runs of a seed. How often the collector makes way is left to chance, so nothing counts that, and
-// no other goroutine of the bubble runs while it works.
+// simCollect collects garbage with the world stopped (gcstoptheworld=2), so that later objects have the same
+// addresses in all runs of a seed. It is random how often the collector yields. So simCollect does not count
+// this, and no other goroutine of the bubble runs during the collection.
 //
 //go:linkname simCollect github.com/zlockd/zlockd/test/sim.collectGarbage
 func simCollect() {
@@ -263,7 +264,7 @@ func simTakeCollector() *g {
 	return simTake(at)
 }
 
-// simTake removes one place of the queue.
+// simTake removes the goroutine at one place of the queue, and returns it.
 func simTake(at uint32) *g {
 	const size = uint32(len(sim.queue))
 	gp := sim.queue[at%size].ptr()
@@ -274,9 +275,9 @@ func simTake(at uint32) *g {
 	return gp
 }
 
-// simHighest returns the place of the highest rank. The goroutine that it picks loses its rank now and
-// then, and sometimes all ranks change. Where many picks pass without time, any goes first: some goroutine may
-// wait for the work of a lower one without being blocked.
+// simHighest returns the place of the goroutine with the highest rank. Now and then the picked goroutine
+// loses its rank, and sometimes all ranks change. After many picks at one time, it returns the random place
+// any instead: the picked goroutine may poll for the work of a goroutine with a lower rank.
 func simHighest(any uint32) uint32 {
 	const size = uint32(len(sim.queue))
 	if b := sim.queue[any%size].ptr().bubble; b.now != sim.now {
@@ -306,7 +307,8 @@ func simHighest(any uint32) uint32 {
 	return best
 }
 
-// simPoint is called where goroutines meet: a run that explores may go on with another one here, or soon.
+// simPoint is called where goroutines meet. A run that explores may change to another goroutine there or soon
+// after.
 func simPoint() {
 	if sim.ways == simUsual {
 		return
@@ -317,7 +319,7 @@ func simPoint() {
 	}
 	switch r := simStep(&sim.choice); {
 	case sim.ways == simDelayed:
-		// As a thread that gets no processor, also while it holds a lock.
+		// The goroutine waits like a thread that gets no processor, even while it holds a lock.
 		rarely := uint64(1<<11)
 		if simOften {
 			rarely = 1 << 7
@@ -338,7 +340,7 @@ func simPointOfSync() { simPoint() }
 //go:linkname simPointOfAtomic sync/atomic.simPoint
 func simPointOfAtomic() { simPoint() }
 
-// simAlloc counts an allocation. Where a run explores, the goroutine may make way at one of its next calls.
+// simAlloc counts an allocation. If a run explores, the goroutine may yield at one of its next calls.
 func simAlloc(size uintptr) {
 	if getg().bubble != nil {
 		sim.inside = (sim.inside ^ uint64(size)) * 1099511628211
