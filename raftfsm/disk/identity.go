@@ -115,7 +115,7 @@ func (d *dataDir) close() error {
 	if d.lock == nil {
 		return nil
 	}
-	return d.lock.Close()
+	return unlockFile(d.lock)
 }
 
 func (d *dataDir) sub(name string) string { return filepath.Join(d.path, name) }

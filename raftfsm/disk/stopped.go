@@ -38,8 +38,12 @@ func InUse(dir string) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	return lockFile(f, true) != nil
+	if lockFile(f, true) != nil {
+		f.Close()
+		return true
+	}
+	_ = unlockFile(f)
+	return false
 }
 
 // OpenStopped opens a data directory for reading.
@@ -86,7 +90,7 @@ func (s *Stopped) Close() error {
 		errs = append(errs, s.bolt.Close())
 	}
 	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
+		errs = append(errs, unlockFile(s.lock))
 	}
 	return errors.Join(errs...)
 }

@@ -3,6 +3,7 @@
 package disk
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -17,6 +18,12 @@ func lockFile(f *os.File, shared bool) error {
 		how = unix.LOCK_SH
 	}
 	return unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+}
+
+// unlockFile closes a locked file. The lock ends even if a process that was just started still has a copy of
+// the descriptor: it keeps the copy until it executes its program.
+func unlockFile(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }
 
 // FreeBytes returns how many bytes a process without privileges may still write to the disk of a directory.

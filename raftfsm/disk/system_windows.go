@@ -15,6 +15,9 @@ func lockFile(f *os.File, shared bool) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), how, 0, 1, 0, new(windows.Overlapped))
 }
 
+// unlockFile closes a locked file.
+func unlockFile(f *os.File) error { return f.Close() }
+
 // FreeBytes returns how many bytes a process without privileges may still write to the disk of a directory.
 func FreeBytes(dir string) (int64, error) {
 	path, err := windows.UTF16PtrFromString(dir)

@@ -1,0 +1,26 @@
+//go:build !windows
+
+package disk
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A closed data directory can be opened at once, even if a process that was just started still has a copy of
+// the descriptor of its lock.
+func TestClosedDirectoryIsFree(t *testing.T) {
+	path := t.TempDir()
+	first := must.Get(openDataDir(path, osFiles))(t)
+	expect.That(t, InUse(path), "an open directory counts as free")
+	fd := must.Get(unix.Dup(int(first.lock.Fd())))(t)
+	defer unix.Close(fd)
+	must.OK(t, first.close())
+	expect.That(t, !InUse(path), "a closed directory counts as used")
+	second := must.Get(openDataDir(path, osFiles))(t)
+	expect.OK(t, second.close())
+}
