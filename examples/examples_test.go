@@ -49,7 +49,7 @@ func tickets(t *testing.T) string {
 // The module for Python passes its own tests.
 func TestPython(t *testing.T) {
 	if testing.Short() {
-		t.Skip("tickets of seconds end: make test-all")
+		t.Skip("waits until tickets expire: make test-all")
 	}
 	need(t, "python3")
 	cmd := exec.Command("python3", "-B", "-m", "unittest", "-v")
@@ -124,7 +124,7 @@ func (j job) action(name string, inputs map[string]string) (output string, err e
 // The actions for workflows hold a lock from one step to another, and renew it between them.
 func TestGitHubActions(t *testing.T) {
 	if testing.Short() {
-		t.Skip("tickets of seconds are renewed: make test-all")
+		t.Skip("waits until tickets are renewed: make test-all")
 	}
 	need(t, "curl")
 	need(t, "bash")
@@ -159,7 +159,7 @@ func TestGitHubActions(t *testing.T) {
 // A job learns that its lock was lost while it worked.
 func TestGitHubActionsTellALoss(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a ticket of seconds ends: make test-all")
+		t.Skip("waits until a ticket expires: make test-all")
 	}
 	need(t, "curl")
 	url := tickets(t)
@@ -174,7 +174,7 @@ func TestGitHubActionsTellALoss(t *testing.T) {
 	out, err = j.sh("kill -CONT $(cat zlock-ci-x.pid)")
 	must.OK(t, err, "%s", out)
 	_, err = j.action("give", inputs)
-	must.Fails(t, err, "the loss is not told")
+	must.Fails(t, err, "the job does not learn of the loss")
 	_, err = other.action("give", inputs)
 	must.OK(t, err)
 }

@@ -18,7 +18,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// These bytes are the format's: clients send and expect them.
+// Each field has exactly the bytes that clients send and expect.
 func TestFieldsOnTheWire(t *testing.T) {
 	stat := Stat{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	for _, c := range []struct {
@@ -95,8 +95,8 @@ func TestEveryFieldIsReadBack(t *testing.T) {
 	check("offset", d.Offset(), len(b))
 }
 
-// A length takes no memory and reads nothing beyond the bytes that are there. After the first error the
-// decoder reads nothing more.
+// A false length makes the decoder neither allocate memory nor read beyond the input. After the first error
+// the decoder reads nothing more.
 func TestLengthsAreNotBelieved(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -240,7 +240,7 @@ func TestDecodingACreateAllocatesOnlyTheACL(t *testing.T) {
 	}
 }
 
-// A vector's count may be no larger than its remaining bytes allow.
+// The decoder refuses a count of elements for which too few bytes remain.
 func TestCountsAreBelievedAsFarAsBytesAreThere(t *testing.T) {
 	for _, x := range []struct {
 		count int32
@@ -263,7 +263,7 @@ func TestCountsAreBelievedAsFarAsBytesAreThere(t *testing.T) {
 	expect.Is(t, d.Err(), ErrShort, "a count cut short")
 }
 
-// A damaged vector is an error, and is told apart from a null one.
+// A damaged vector is an error. A null vector is not.
 func TestVectorsOfStrings(t *testing.T) {
 	for in, want := range map[string]struct {
 		list []string
@@ -289,7 +289,7 @@ func TestVectorsOfStrings(t *testing.T) {
 	}
 }
 
-// A null id is told apart from an empty one at each place in a list. A damaged list has no entries.
+// The decoder reports a null id, but not an empty id, at each place in a list. A damaged list has no entries.
 func TestListsOfACLs(t *testing.T) {
 	list := func(ids ...*string) []byte {
 		b := AppendInt(nil, int32(len(ids)))
@@ -333,7 +333,7 @@ func TestListsOfACLs(t *testing.T) {
 			expect.Equal(t, a.Scheme, "ip", "%s: a.Scheme", x.name)
 		}
 	}
-	// The decoder uses the memory of an earlier request again, without anything of that request.
+	// ReadCreate reuses the memory of the previous request's ACL, but keeps none of its entries.
 	var r CreateRequest
 	for _, acl := range [][]ACL{make([]ACL, 5), {{1, ID{"ip", "a"}}}, nil, {{2, ID{"ip", "b"}}, {3, ID{"ip", "c"}}}} {
 		d := NewDecoder(AppendInt(AppendACL(AppendBuffer(AppendString(nil, "/a"), nil), acl), 7))

@@ -82,11 +82,12 @@ func AppendACL(b []byte, acl []ACL) []byte {
 // reports whether an id was null, because ZooKeeper answers that with a code of its own.
 func (d *Decoder) ACL() (acl []ACL, nullID bool) { return d.aclOnto(nil, 1<<30) }
 
-// KeptACL is how many entries of an ACL in a request the decoder keeps: one more than a server accepts, which
-// is enough to refuse the ACL.
+// KeptACL is the limit of entries that the decoder keeps of an ACL in a request. It is one more than a server
+// accepts, which is enough to refuse the ACL.
 const KeptACL = 1001
 
-// aclOnto is like ACL, but it reuses the memory of room and keeps no more than most entries.
+// aclOnto is like ACL, but reuses the memory of room. The parameter most bounds the number of entries that it
+// keeps.
 func (d *Decoder) aclOnto(room []ACL, most int) (acl []ACL, nullID bool) {
 	n := d.Count(12)
 	if n <= 0 {

@@ -128,7 +128,8 @@ func TestExpiryAgainstModel(t *testing.T) {
 				timeout := time.Duration(rnd.Int64N(int64(60*time.Second))) + 1
 				heard := now - time.Duration(rnd.Int64N(int64(100*ms)))
 				e.Touch(id, timeout, heard)
-				// A session keeps the time that it has; a new timeout counts from there.
+				// A late touch does not take time from a session: a new timeout counts from the last time it was heard
+				// from.
 				before, known := model[id]
 				if model[id] = heard + timeout; known {
 					model[id] = max(model[id], before-timeouts[id]+timeout)
@@ -146,7 +147,7 @@ func TestExpiryAgainstModel(t *testing.T) {
 					}
 					model[id] = now + timeouts[id]
 				}
-				for _, id := range due(e, now) { // the rest, which the limit left out
+				for _, id := range due(e, now) { // the sessions that the limit left out
 					if dl, ok := model[id]; !ok || now < dl {
 						t.Fatalf("%d due at %v, deadline %v", id, now, dl)
 					}

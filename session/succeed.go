@@ -2,8 +2,8 @@ package session
 
 // Succeed prepares this table to replace old, which is no longer used. New ids continue after those of old.
 // It raises all generations above least, so that every write from an older connection is refused, even if the
-// session of that connection has ended and its generation is unknown. Tickets that only old has end at the
-// time now.
+// session of that connection has ended and its generation is unknown. A ticket that is only in old ends, at
+// the time now.
 func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	t.next = old.next
 	t.succeedTickets(old, now)
@@ -17,8 +17,8 @@ func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	}
 }
 
-// succeedTickets copies what old remembers of ended tickets, and records that the tickets that only old has
-// have ended.
+// succeedTickets copies what old remembers of ended tickets, and records the end of each ticket that is only
+// in old.
 func (t *Table) succeedTickets(old *Table, now int64) {
 	if old.tickets == nil {
 		return

@@ -17,7 +17,7 @@ func TestTableSucceedsAnother(t *testing.T) {
 	old.All(func(s Session) { ids = append(ids, s.ID) })
 	old.Attach(ids[0], password(0), 1000, 1, "old")
 	old.Attach(ids[0], password(0), 1000, 1, "old")
-	for i, gen := range []uint32{1, 8, 2} { // the first of old's sessions, the second, and one that it never had
+	for i, gen := range []uint32{1, 8, 2} { // the first two sessions of old, and a session that old never had
 		s := Session{ID: ids[i], Gen: gen, Timeout: 5, Owner: 2, Addr: "now"}
 		if i == 2 {
 			s.ID = 99
@@ -49,7 +49,7 @@ func TestTableSucceedsAnother(t *testing.T) {
 	expect.Equal(t, now.Create(1000, password(1), 1, "", 1).ID, int64(1)<<56|5<<32)
 }
 
-// Ended sessions stay in their list until there are many of them and they are its larger half.
+// Ended sessions stay in their list until they are many and more than half of the list.
 func TestEndedSessionsStayUntilTheyAreTheLargerHalf(t *testing.T) {
 	for _, x := range []struct{ n, ended, listed int }{
 		{40, 32, 40}, {40, 33, 7}, {66, 33, 66}, {66, 34, 32}, {100, 50, 100}, {100, 51, 49}, {101, 50, 101}, {101, 51, 50},

@@ -73,8 +73,8 @@ func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
 	}
 }
 
-// checkEnded counts the ended sessions whose ids the table still lists. The table shrinks its lists by that
-// number.
+// checkEnded counts the ended sessions whose ids the table still lists. By this number the table decides when
+// a list shrinks.
 func checkEnded(t *testing.T, tab *Table) {
 	t.Helper()
 	for c, l := range tab.order {
@@ -90,7 +90,7 @@ func checkEnded(t *testing.T, tab *Table) {
 	}
 }
 
-// A session may come back under an id that ended, from a backup, again and again.
+// A session that ended may come back from a backup with the same id, any number of times.
 func TestIDsThatEndAndComeBack(t *testing.T) {
 	tab := NewTable(1)
 	for round := range 10 {
@@ -294,19 +294,19 @@ func TestTenThousandSessionsAreCheap(t *testing.T) {
 	runtime.KeepAlive(image)
 }
 
-// A table takes over sessions whose ids no zlockd gives: of servers 0, and 200 and up.
+// A table accepts sessions with ids that no zlockd assigns: their top byte is 0, or 200 and more.
 func TestAdoptedSessions(t *testing.T) {
 	tab := NewTable(1)
 	own := tab.Create(1000, password(1), 1, "", 0)
 	ids := []int64{-0x37fffffffffffff0, 5, -1, 0x100000000000001}
 	for _, id := range ids {
 		expect.That(t, tab.Adopt(Session{ID: id, Password: password(9), Timeout: 4000}),
-			"%#x not taken over", uint64(id))
+			"%#x not adopted", uint64(id))
 	}
 	expect.That(t, !tab.Adopt(Session{ID: 5}),
-		"an id that is taken, or none, was taken over: want !tab.Adopt(Session{ID: 5})")
+		"a session with the id 0 or with an id in use was adopted: want !tab.Adopt(Session{ID: 5})")
 	expect.That(t, !tab.Adopt(Session{}),
-		"an id that is taken, or none, was taken over: want !tab.Adopt(Session{})")
+		"a session with the id 0 or with an id in use was adopted: want !tab.Adopt(Session{})")
 	var loaded Table
 	d := jute.NewDecoder(tab.Append(nil))
 	must.OK(t, loaded.Load(&d))
@@ -322,7 +322,7 @@ func TestAdoptedSessions(t *testing.T) {
 	}
 }
 
-// From goes through all sessions in pieces, whichever sessions end before it and during it.
+// From goes through all sessions in pieces, even if sessions end before and during the walk.
 func TestFromGoesThroughAllInPieces(t *testing.T) {
 	tab := NewTable(7)
 	var all []int64
@@ -352,7 +352,7 @@ func TestFromGoesThroughAllInPieces(t *testing.T) {
 	expect.Equal(t, len(got), 240+256, "%d of %d: len(got)", len(got), len(want))
 }
 
-// Ids of ended sessions take no more room than those of living ones, and are not listed.
+// The ids of ended sessions take no more memory than those of living sessions, and are not listed.
 func TestEndedIDsAreForgotten(t *testing.T) {
 	tab := NewTable(1)
 	var ids []int64
@@ -393,7 +393,7 @@ func TestOwnedBy(t *testing.T) {
 	tab.Attach(a.ID, a.Password, 1000, 2, "")
 	want(1, 1)
 	tab.Attach(a.ID, b.Password, 1000, 1, "") // a refused password
-	tab.Attach(a.ID, a.Password, 1000, 2, "") // to the same server
+	tab.Attach(a.ID, a.Password, 1000, 2, "") // a new connection to the same server
 	want(1, 1)
 	saved := tab.Append(nil)
 	tab = NewTable(2)
@@ -419,7 +419,7 @@ func TestOf(t *testing.T) {
 	two := tab.Create(1000, [jute.PasswordSize]byte{2}, 1, "a", 0)
 	want(2, 0)
 	tab.Attach(one.ID, two.Password, 1000, 1, "b") // a refused password
-	tab.Attach(two.ID, two.Password, 1000, 1, "a") // at the same address
+	tab.Attach(two.ID, two.Password, 1000, 1, "a") // a new connection from the same address
 	want(2, 0)
 	tab.Attach(one.ID, one.Password, 1000, 1, "b")
 	want(1, 1)
@@ -438,7 +438,7 @@ func TestOf(t *testing.T) {
 	want(0, 0)
 }
 
-// A held table is encoded as it was, while sessions begin, move and end.
+// Held encodes the table as it was at the call of Hold, while sessions begin, move and end.
 func TestWhatIsHeldStaysAsItWas(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	tab := NewTable(7)
@@ -475,8 +475,8 @@ func TestWhatIsHeldStaysAsItWas(t *testing.T) {
 		again := NewTable(0)
 		d := jute.NewDecoder(want)
 		err := again.Load(&d)
-		must.OK(t, err, "it is read otherwise")
+		must.OK(t, err, "the table that was read differs")
 		must.That(t, bytes.Equal(again.Append(nil), want),
-			"it is read otherwise: %v: want bytes.Equal(again.Append(nil), want)", err)
+			"the table that was read differs: %v: want bytes.Equal(again.Append(nil), want)", err)
 	}
 }

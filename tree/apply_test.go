@@ -129,7 +129,7 @@ func TestFailedMultiForgetsItsEvents(t *testing.T) {
 	must.Equal(t, len(c.Events), 1, "len(c.Events)")
 	must.Equal(t, c.Events[0], earlier, "c.Events[0]")
 	for i, e := range c.Events[1:cap(c.Events)] {
-		expect.Equal(t, e, Event{}, "event %d behind the end", i)
+		expect.Equal(t, e, Event{}, "event %d after the end of the slice", i)
 	}
 }
 

@@ -50,7 +50,7 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 		return reply, code
 	}
 	if kind == nodes.EphemeralNode && c.Session == 0 {
-		return reply, jute.SessionExpired // no session could ever end it
+		return reply, jute.SessionExpired // no session would own the node, so nothing would ever delete it
 	}
 	if r.NoPath {
 		return reply, jute.MarshallingError

@@ -67,7 +67,8 @@ func TestDigestMixesAllOfANode(t *testing.T) {
 	expect.That(t, alone.Digest() != withChild.Digest(), "the number of children is not in the digest")
 }
 
-// A change also mixes in what it changes beside its node: the counter of the parent, the text of a quota.
+// A change also mixes in what it changes outside its node: the counter of the parent, and the text of a
+// quota.
 func TestDigestMixesWhatChangesBesideTheNode(t *testing.T) {
 	plain := func(text string, counter int32) tree.Info {
 		return tree.Info{ACL: jute.WorldAnyone, Data: []byte(text), Counter: counter}

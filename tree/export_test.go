@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
-// SetLimits lowers limits of a tree; 0 leaves one as it is.
+// SetLimits lowers limits of a tree. A limit whose argument is 0 does not change.
 func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 	for _, l := range []struct {
 		to  *int
@@ -21,8 +21,8 @@ func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 	}
 }
 
-// SetCounter sets how many children a node ever had, from which sequential names are made. So a test need not
-// create two billion nodes to see the counter wrap. It reports whether the node exists.
+// SetCounter sets the count of children that a node ever had. Sequential names come from this count. So a
+// test need not create two billion nodes to see the counter wrap. It reports whether the node exists.
 func (t *Tree) SetCounter(path string, cv int32) bool {
 	n := t.At(path)
 	if n == nil {

@@ -150,7 +150,7 @@ func TestSetACLPaysForTheData(t *testing.T) {
 	expect.Equal(t, cost(160_000)-cost(0), 1000)
 }
 
-// A multiRead has the same budget.
+// A multiRead has the same budget as a write.
 func TestMultiReadsHoldTheirBudget(t *testing.T) {
 	race.Alone(t)
 	tr := tree.New()
@@ -173,7 +173,7 @@ func TestMultiReadsHoldTheirBudget(t *testing.T) {
 	}
 }
 
-// L12: the depth of a path is limited, and nothing recurses on it.
+// L12: the depth of a path is limited, and no function recurses for each name of a path.
 func TestPathsHoldTheirLimits(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{IDs: []jute.ID{{Scheme: "super"}}, Session: 1}

@@ -174,7 +174,7 @@ func (l *Loader) node(d *jute.Decoder) error {
 		return fmt.Errorf("ACL %d is not known", id)
 	}
 	if shared < 0 || int(shared) > len(l.path) {
-		return errors.New("its path shares more bytes with the path before than that path has")
+		return errors.New("its path shares more bytes with the previous path than the previous path has")
 	}
 	l.path = append(l.path[:shared], rest...)
 	s.ACL = l.acls[id]
@@ -212,7 +212,7 @@ func sane(s *nodes.State, zxid int64) error {
 		ok = s.Owner > 0 && s.Owner <= jute.MaxTTL
 	}
 	if !ok {
-		return fmt.Errorf("owner %#x of a node of kind %d: no such node has it", s.Owner, s.Kind)
+		return fmt.Errorf("owner %#x of a node of kind %d is impossible", s.Owner, s.Kind)
 	}
 	return nil
 }

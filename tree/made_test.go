@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// Gen makes up operations: mostly sensible ones in a small tree, so that they meet, and sometimes senseless
-// ones.
+// Gen makes up operations. Most of them are sensible and work on a small tree, so that many concern the same
+// nodes. A few are senseless.
 type Gen struct{ *rand.Rand }
 
 // NewGen returns a Gen that always makes up the same operations for a seed.

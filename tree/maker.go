@@ -103,7 +103,7 @@ func (m *Maker) Finish(zxid int64, most int) (_ *Tree, err error) {
 		case n.Kind == nodes.EphemeralNode && n.Children() > 0:
 			err = errors.New("it is ephemeral and has children")
 		case size > most:
-			err = fmt.Errorf("it takes %d bytes, more than the %d that a server's snapshots have room for", size, most)
+			err = fmt.Errorf("it takes %d bytes, but a server's snapshots allow at most %d", size, most)
 		default:
 			err = sane(&n.State, zxid)
 		}

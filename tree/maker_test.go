@@ -67,12 +67,12 @@ func TestMakerRemovesNodes(t *testing.T) {
 	remove("/a")
 	before := func(x, y string) bool { return slices.Index(gone, x) < slices.Index(gone, y) }
 	expect.That(t, before("/a/b/c 2", "/a/b 1"),
-		"a node is told before those below it: %q: want before(\"/a/b/c 2\", \"/a/b 1\")",
+		"a node is reported before its children: %q: want before(\"/a/b/c 2\", \"/a/b 1\")",
 		gone)
 	expect.That(t, before("/a/b 1", "/a 0"),
-		"a node is told before those below it: %q: want before(\"/a/b 1\", \"/a 0\")", gone)
+		"a node is reported before its children: %q: want before(\"/a/b 1\", \"/a 0\")", gone)
 	expect.That(t, before("/a/d 3", "/a 0"),
-		"a node is told before those below it: %q: want before(\"/a/d 3\", \"/a 0\")", gone)
+		"a node is reported before its children: %q: want before(\"/a/d 3\", \"/a 0\")", gone)
 	slices.Sort(gone)
 	expect.List(t, gone, []string{"/a 0", "/a/b 1", "/a/b/c 2", "/a/d 3"})
 	tr := must.Get(m.Finish(0, 1<<20))(t)

@@ -24,7 +24,7 @@ type Change struct {
 	OneLayout, Divided bool
 
 	// Events are the changes for which watches may wait, in the order in which the watches must fire. The
-	// operations append to it.
+	// operations append to Events.
 	Events []Event
 
 	// Steps is what the newest request has cost so far.
@@ -124,7 +124,7 @@ func (t *Tree) unlink(n *nodes.Node) int {
 			t.quotas--
 		}
 	}
-	if hasQuotaText(n) && t.undo == nil { // a multi may still fail
+	if hasQuotaText(n) && t.undo == nil { // a multi may still fail and put n back
 		delete(t.quotaTexts, n)
 	}
 	return p

@@ -92,8 +92,8 @@ func (t *Tree) setStats(n *nodes.Node, count, bytes int64) {
 	t.hash.Text(n.Data)
 }
 
-// overQuota reports whether more nodes and bytes at path would break a hard limit. Within a multi it compares
-// with the counts before the multi.
+// overQuota reports whether adding these numbers of nodes and bytes at path would exceed a hard limit. Within
+// a multi it compares with the counts before the multi.
 func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 	if c.NoQuota {
 		return false

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/tree/bounds"
 )
 
-// Node is a node of a Model: the fields of a Stat without those that the Model derives, and those that a Stat
-// lacks.
+// Node is a node of a Model. It has the fields of a Stat that the Model does not derive, and fields that a
+// Stat lacks.
 type Node struct {
 	jute.Stat
 	Data []byte
@@ -25,7 +25,7 @@ type Node struct {
 	TTL  int64
 }
 
-// Model does what a tree.Tree does in the plainest way: a map of nodes by path, copied for each multi and
+// Model does the same as a tree.Tree, in the simplest way: a map of nodes by path, copied for each multi and
 // searched for each list of children. Where the tree and the model differ, the specification decides which of
 // them is wrong. Both use bounds.ValidPath and acl.Fix, which have tests of their own.
 type Model struct {

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts print into testdata")
 
-// TestScripts runs testdata/*.txt. A block of a script is commands, a line ----, what they print, and an
-// empty line. A line with # is a comment. All blocks of a script work on one tree. The commands are in
+// TestScripts runs testdata/*.txt. A block of a script has commands, a line ----, the output of the commands,
+// and an empty line. A line with # is a comment. All blocks of a script work on one tree. The commands are in
 // scriptcmd_test.go. A line that starts with a space continues the command before it.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")

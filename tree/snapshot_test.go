@@ -196,7 +196,7 @@ func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
 }
 
 // TestSnapshotBesideWritersAndReaders takes snapshots as a server does: chunks and reads under a read lock,
-// changes under the write lock. The race detector looks on.
+// changes under the write lock. The race detector reports it if one of them needs another lock.
 func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 	w := grown(programSeed(t), 300)
 	for i := range 2000 { // a directory large enough for an index and a kept listing
@@ -325,9 +325,9 @@ func TestSnapshotsAreOneAtATimeAndMayBeLeft(t *testing.T) {
 	want := Dump(w.tree)
 	for range 2 {
 		got, err := load(snapshotOf(w.tree, 1)...)
-		must.OK(t, err, "the snapshot after one that was left is wrong %v", err)
+		must.OK(t, err, "the snapshot after an unfinished snapshot is wrong %v", err)
 		must.Equal(t, Dump(got), want,
-			"the snapshot after one that was left is wrong %v: Dump(got)", err)
+			"the snapshot after an unfinished snapshot is wrong %v: Dump(got)", err)
 	}
 }
 

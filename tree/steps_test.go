@@ -109,7 +109,7 @@ func TestEveryPartOfARequestHasItsPrice(t *testing.T) {
 	expect.Equal(t, bounds.WatchSteps(long), 8+5)
 }
 
-// A read pays for its path, and for what it copies or puts together under the state's lock.
+// A read pays for its path, and for what it copies or builds under the state's lock.
 func TestReadsHaveTheirPrices(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{Session: 7}
 	long := "/" + strings.Repeat("n", 64*5)
@@ -224,10 +224,9 @@ func TestEndOfASessionHasItsPrice(t *testing.T) {
 	expect.Equal(t, c.Steps, 10+10+10)
 }
 
-// BenchmarkSteps measures what a step of bounds.StepNanos takes. Its multis repeat one operation until a
-// frame
-// or the budget is full, with the events of one client that watches everything. One of them fails at its end
-// and takes everything back.
+// BenchmarkSteps measures the real time of a step, which bounds.StepNanos estimates. A multi repeats one
+// operation until its frame or its budget is full, and one client watches all nodes. With fails=true the last
+// operation fails, so that the multi undoes all others.
 func BenchmarkSteps(b *testing.B) {
 	for _, op := range []jute.OpCode{jute.OpCheck, jute.OpSetData, jute.OpCreate, jute.OpDelete} {
 		for _, path := range [][2]int{{1, 1}, {1, 60}, {1, 8000}, {10, 6}, {100, 8}, {1000, 1}} {

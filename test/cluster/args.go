@@ -50,7 +50,7 @@ func (e *Ensemble) zlockdArgs(o Options) error {
 		} else {
 			s.Args = append(s.Args, "--data-dir", s.Data())
 		}
-		// A spare server names all future servers.
+		// The option --peers of a spare server names all servers, including the spare servers.
 		if n := len(e.Servers) - e.spare; i >= n {
 			s.Args = append(s.Args, "--peers", e.peers(len(e.Servers)))
 		} else if n > 1 {

@@ -116,6 +116,6 @@ func TestDeviationsNameRecordedSteps(t *testing.T) {
 	for _, d := range Deviations {
 		expect.That(t, d.Step+max(d.Steps, 1) <= steps[d.Vector], "%s has no step %d", d.Vector, d.Step)
 		expect.That(t, d.Reason != "" && len(d.Want) != 0,
-			"%s step %d: a deviation says why, and what comes instead", d.Vector, d.Step)
+			"%s step %d: the deviation has no reason or no steps", d.Vector, d.Step)
 	}
 }

@@ -28,7 +28,7 @@ func Table(t *testing.T, page, command, want string) {
 	case *update:
 		must.OK(t, os.WriteFile(page, []byte(before+begin+want+end+after), 0o644))
 	default:
-		t.Errorf("a table of %s is not that of the code; run: %s. Want:\n%s", page, command, want)
+		t.Errorf("a table in %s differs from the code; to update it, run: %s. Want:\n%s", page, command, want)
 	}
 }
 

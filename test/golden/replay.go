@@ -64,7 +64,7 @@ func Replay(addr string, v *Vector, deviations []Deviation) error {
 		delete(byStep, d.Step)
 	}
 	if len(byStep) > 0 {
-		return fmt.Errorf("deviations at steps the vector does not have, or that others replace: %v", byStep)
+		return fmt.Errorf("deviations name steps that do not exist or that another deviation replaces: %v", byStep)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func lookFor(t *testing.T, bug *plant.Bug, binary, root string, more []string) s
 	}
 	seed := must.Get(strconv.Atoi(at[1]))(t)
 	sign := bug.Catches.FindString(out)
-	expect.That(t, sign != "", "it fails with another sign:\n%s", head(out, 20))
+	expect.That(t, sign != "", "the seed fails again, but with another message:\n%s", head(out, 20))
 	again := 0
 	for range *againFlag {
 		out := simulate(t, binary, root, seed, 1, more)

@@ -27,8 +27,8 @@ var (
 		"plant random edits only in packages that match this regular expression")
 )
 
-// layers lists the packages to edit, each with the packages whose tests may notice the edit: itself and those
-// above, the quickest first.
+// layers lists the packages to edit, each with the packages whose tests may notice an edit: the package
+// itself and packages that use it, the fastest first.
 var layers = [][]string{
 	{"./jute", "./tree", "./session", "./raftfsm/state", "./server/clients/conn", "./server/clients", "./client/zk"},
 	{"./tree", "./server/clients/conn", "./server/clients", "./test/sim"},
@@ -125,8 +125,8 @@ func equivalents(t *testing.T) map[string]string {
 	return judged
 }
 
-// TestRandomEditsAreNoticed plants random edits one at a time, and runs the tests of the package and those
-// above until one fails. It reports edits that no test notices, and does not fail.
+// TestRandomEditsAreNoticed plants random edits one at a time, and runs the tests of the package and of the
+// packages that use it until one fails. It reports edits that no test notices, and does not fail.
 func TestRandomEditsAreNoticed(t *testing.T) {
 	if *randomFlag == 0 {
 		t.Skip("takes hours: make mutants-random")
@@ -206,7 +206,8 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	// The edit is also in programs that the tests build. What they leave behind goes with the folder.
+	// The edit is also in programs that the tests build. TMPDIR is dir, so what these programs leave behind is
+	// removed with dir.
 	env := append(os.Environ(), "GOFLAGS=-overlay="+list, "TMPDIR="+dir, "GOMAXPROCS=2")
 	run := func(in string, limit time.Duration, name string, args ...string) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -261,9 +262,9 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// near returns a pattern for the tests that most likely notice the edit: those in the matching test file, and
-// those in files that call the edited function, if they are few. It returns "" if there is no such test. They
-// run first, because all tests of some packages take a minute.
+// near returns a pattern for the tests that most likely notice the edit: the tests in the matching test file,
+// and the tests in files that call the edited function, if these are few. It returns "" if there is no such
+// test. These tests run first, because all tests of some packages take a minute.
 func (s spot) near(root, pkg string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
 	if err != nil {
@@ -300,7 +301,7 @@ func (s spot) near(root, pkg string) (string, error) {
 	return "^(" + strings.Join(beside, "|") + ")$", nil
 }
 
-// failing returns the first test that fails, or what else went wrong.
+// failing returns the first test that fails. If there is none, it returns what else went wrong.
 func failing(out []byte) string {
 	if m := regexp.MustCompile(`--- FAIL: (\S+)`).FindSubmatch(out); m != nil {
 		return string(m[1])
@@ -398,10 +399,10 @@ func f(a, b int) (int, error) {
 	}
 }
 
-// Each judged edit can still be made; otherwise its judgement is out of date.
+// Each edit in testdata/equivalent.tsv can still be made. Otherwise its line there is out of date.
 func TestJudgedEditsExist(t *testing.T) {
 	if testing.Short() {
-		t.Skip("whoever changes a judged line need not care at once: make test-all")
+		t.Skip("testdata/equivalent.tsv may be out of date for a while: make test-all")
 	}
 	root := must.Get(filepath.Abs("../.."))(t)
 	exist := map[string]bool{}
@@ -415,6 +416,6 @@ func TestJudgedEditsExist(t *testing.T) {
 		}
 	}
 	for what := range equivalents(t) {
-		expect.That(t, exist[what], "testdata/equivalent.tsv judges an edit that there is not: %s", what)
+		expect.That(t, exist[what], "testdata/equivalent.tsv lists an edit that cannot be made: %s", what)
 	}
 }

@@ -254,7 +254,7 @@ func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 		}
 	}
 	expect.That(t, granted >= 1000 && granted <= 19_000,
-		"%d of 20,000 may read: the draw says nothing", granted)
+		"%d of 20,000 may read: the random ACLs prove little", granted)
 }
 
 // Without ADMIN a client does not see the hashes of passwords in an ACL.

@@ -24,7 +24,7 @@ func DigestID(credentials string) jute.ID {
 // thousands of times.
 type Asker struct {
 	last  *Set
-	perms int32          // the permissions that last gives
+	perms int32          // what the ACL in the field last grants
 	known map[*Set]int32 // only for clients with many identities
 }
 

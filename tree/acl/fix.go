@@ -101,8 +101,8 @@ func unique(acl []jute.ACL) []jute.ACL {
 	return out
 }
 
-// expandAuth replaces each "auth" entry by one for every identity that the client proved; an
-// address is not proof.
+// expandAuth replaces each "auth" entry by one entry for each identity that the client has proved. An address
+// does not count as proved.
 func expandAuth(acl []jute.ACL, ids []jute.ID) []jute.ACL {
 	out := make([]jute.ACL, 0, len(acl)+len(ids))
 	for _, a := range acl {

@@ -90,7 +90,7 @@ func (a *Set) enter(e *jute.ACL) {
 	}
 }
 
-// nest sorts the ranges and links each to the one around it.
+// nest sorts the ranges and links each range to the range around it.
 func (a *Set) nest() {
 	slices.SortFunc(a.ranges, func(x, y addrRange) int {
 		return cmp.Or(cmp.Compare(x.first, y.first), cmp.Compare(y.last, x.last))

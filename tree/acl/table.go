@@ -56,14 +56,14 @@ func (t *Table) enter(a *Set) {
 	t.size += int64(len(a.key))
 }
 
-// Retain counts a node that has a.
+// Retain counts one more node with the ACL a.
 func (t *Table) Retain(a *Set) {
 	if a.refs++; !a.listed {
 		t.enter(a)
 	}
 }
 
-// Release undoes one call of Retain, for a node that no longer has a.
+// Release undoes one call of Retain: a node no longer has the ACL a.
 func (t *Table) Release(a *Set) {
 	if a.refs--; a.refs == 0 {
 		t.prune(a.hash)

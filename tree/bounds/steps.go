@@ -40,8 +40,8 @@ const (
 	eventBytes  = 750 // how many bytes of paths are hashed in a step, to find the watches above a node
 )
 
-// DataSteps returns the cost of storing data. The operator decides how large a node may be, so the cost of
-// data is at most half the budget.
+// DataSteps returns the cost of storing data. The cost is at most half the budget, because the operator may
+// allow nodes so large that their data alone would use up the budget.
 func DataSteps(n int) int { return min(n/StepBytes, MaxSteps/2) }
 
 // PathSteps returns the cost of checking a path and walking along it.

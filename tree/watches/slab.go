@@ -95,8 +95,8 @@ func (s *slab[T]) peek(id uint32) *T {
 	return &c.items[id%chunkSize]
 }
 
-// shrinkMap is a map that frees memory. Go's own maps keep the memory that they once needed. A shrinkMap is
-// made again when only a few of many entries are left.
+// shrinkMap is a map that frees memory. Go's own maps keep the memory that they once needed. A shrinkMap
+// moves to a new, smaller map when only a few of many entries are left.
 type shrinkMap[K comparable] struct {
 	m    map[K]uint32
 	peak int

@@ -44,7 +44,7 @@ func fired(w *Table[string], events ...[]Event) map[string][]string {
 	return got
 }
 
-// TestEveryChangeAgainstEveryWatch is the table in section 2 of watches.md.
+// Each kind of change fires the kinds of watches in this table, and no others.
 func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 	changes := []struct {
 		name   string

@@ -38,7 +38,7 @@ type snappyReader struct {
 
 var snappyMagic = []byte("\x82SNAPPY\x00")
 
-// maxBlock is far above the block size of any writer, 32 KiB.
+// maxBlock is the longest block that is accepted. The blocks of all writers have 32 KiB.
 const maxBlock = 64 << 20
 
 var errSnappy = errors.New("the snappy compression is damaged")

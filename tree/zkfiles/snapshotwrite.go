@@ -72,7 +72,7 @@ func (w *SnapshotWriter) Node(path string, n *tree.Info) error {
 	if len(n.ACL) == 0 || len(w.known) != len(n.ACL) || &w.known[0] != &n.ACL[0] {
 		id, ok := w.acls[string(jute.AppendACL(nil, n.ACL))]
 		if !ok {
-			return errors.New("zkfiles: a node's ACL was not announced")
+			return errors.New("zkfiles: a node has an ACL that NewSnapshotWriter was not given")
 		}
 		w.known, w.id = n.ACL, id
 	}

@@ -94,7 +94,7 @@ func (m *Bug) Texts(root string) (map[string]string, error) {
 			text = string(b)
 		}
 		if n := strings.Count(text, e.old); n != 1 {
-			return nil, fmt.Errorf("the edit of %s applies %d times; its old text is\n%s", e.file, n, e.old)
+			return nil, fmt.Errorf("the old text of the edit of %s occurs %d times, not once:\n%s", e.file, n, e.old)
 		}
 		texts[path] = strings.Replace(text, e.old, e.new, 1)
 	}

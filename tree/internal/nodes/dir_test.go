@@ -21,7 +21,7 @@ func TestDirAgainstSlice(t *testing.T) {
 	var plain []*Node
 	largest := 0
 	for i := range 60_000 {
-		grow := 3 * (1 + i/20_000%2) // of 8 steps, so many grow the directory: it shrinks, grows, and shrinks again
+		grow := 3 * (1 + i/20_000%2) // this many of 8 steps add a child: d shrinks, grows, and shrinks again
 		switch {
 		case r.IntN(8) < grow || len(plain) == 0:
 			n := &Node{Name: fmt.Sprint("node-", i)}
@@ -107,7 +107,7 @@ func TestIndexOfADirectoryFits(t *testing.T) {
 	}
 }
 
-// A list that was long gives its room back; a list of usual length keeps it.
+// A list that was long frees memory when it gets short. A list of usual length keeps its memory.
 func TestListsOfNodesShrink(t *testing.T) {
 	seed := maphash.MakeSeed()
 	for _, x := range []struct{ room, left, want, wantDir int }{
@@ -174,8 +174,8 @@ func TestListsOfNodesShrink(t *testing.T) {
 	}
 }
 
-// A directory keeps its listing, if the listing has a certain length, is asked for again before a change, and
-// is not too long.
+// A directory keeps a listing that is neither too short nor too long, if it is asked for twice with no change
+// in between.
 func TestListingsAreKept(t *testing.T) {
 	seed := maphash.MakeSeed()
 	d := &Dir{}
@@ -206,7 +206,7 @@ func TestListingsAreKept(t *testing.T) {
 	expect.Equal(t, none.listSteps(), 0)
 }
 
-// From these lengths on, an answer is put together after the lock is released.
+// A list beyond one of these bounds is built after the lock is released.
 func TestLongAnswersBeginBehindTheirBounds(t *testing.T) {
 	for _, x := range []struct {
 		d    *Dir
