@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -79,12 +80,14 @@ func (a *Answer) final() bool {
 // NoDraw reports whether a rate has no free draw.
 func (a *Answer) NoDraw() bool { return a.Error == "rate" }
 
-// Caller sends requests to one server after the other until one answers.
+// Caller sends requests to one server after the other until one answers. It sends one request at a time.
 type Caller struct {
 	URLs   []string
 	Bearer string // token; empty: none
 	Secret string // secret of the ticket; empty: there is none
 	HTTP   *http.Client
+
+	first int // index of the server that answered last, which is asked first
 }
 
 // NewCaller returns a caller of servers; the names of the servers are separated by commas. ca is a file with
@@ -118,14 +121,28 @@ const (
 )
 
 // Ask sends a request until a server answers it, or ctx ends. After a failure it repeats the request at the
-// next server, unless the ticket is over or the request is wrong.
+// next server, unless the ticket is over or the request is wrong. A server that hangs leaves time for the
+// others: each server gets an equal share of the time that ctx has beyond the wait.
 func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values, head map[string]string) (
 	*Answer, error) {
 	wait, _ := time.ParseDuration(query.Get("wait"))
+	query = maps.Clone(query)
+	began := time.Now()
 	var last error
 	for n := 0; ; n++ {
-		a, err := c.once(ctx, c.URLs[n%len(c.URLs)], method, path, query, head, wait+answerTime)
+		rest := max(wait-time.Since(began), 0) // a server that was asked before may have waited
+		if wait > 0 {
+			query.Set("wait", rest.Round(time.Millisecond).String())
+		}
+		at := (c.first + n) % len(c.URLs)
+		most := answerTime
+		if end, limited := ctx.Deadline(); limited {
+			left := len(c.URLs) - n%len(c.URLs) // servers that have not had their turn in this round
+			most = min(most, max((time.Until(end)-rest)/time.Duration(left), again))
+		}
+		a, err := c.once(ctx, c.URLs[at], method, path, query, head, rest+most)
 		if err == nil && a.final() {
+			c.first = at
 			return a, nil
 		}
 		if err == nil {

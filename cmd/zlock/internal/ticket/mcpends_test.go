@@ -1,12 +1,14 @@
 package ticket
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,4 +80,49 @@ func TestMCPWaitGivesUpWithoutServers(t *testing.T) {
 		expect.Equal(t, r["isError"], any(true), "%v", r)
 		expect.Equal(t, time.Since(began), 3*laterWait+laterWait+time.Minute, "a call that no server answers")
 	})
+}
+
+// A server that hangs does not keep a caller from the others, whatever time the caller has, and is not asked
+// first again. The wait at all servers together is no longer than the caller wants.
+func TestServerThatHangsLeavesTimeForOthers(t *testing.T) {
+	for wait, most := range map[time.Duration]time.Duration{0: 4 * time.Second, 10 * time.Second: 14 * time.Second,
+		5 * time.Second: time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked []string
+			k := &Caller{URLs: []string{"http://hangs", "http://busy", "http://good"},
+				HTTP: &http.Client{Transport: answers(func(r *http.Request) (*http.Response, error) {
+					asked = append(asked, r.URL.Host)
+					body := `{"v":1,"error":"busy","text":"later"}`
+					code := http.StatusServiceUnavailable
+					switch r.URL.Host {
+					case "hangs":
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					case "good":
+						time.Sleep(must.Get(time.ParseDuration(r.URL.Query().Get("wait")))(t))
+						body, code = `{"v":1,"position":1,"of":2,"ttlMs":600000}`, http.StatusAccepted
+					}
+					return &http.Response{StatusCode: code, Header: http.Header{},
+						Body: io.NopCloser(strings.NewReader(body))}, nil
+				})}}
+			ask := func() {
+				t.Helper()
+				asked = nil
+				ctx, cancel := context.WithTimeout(t.Context(), most)
+				defer cancel()
+				a, err := k.Ask(ctx, http.MethodPost, "/v1/locks/a", url.Values{"wait": {wait.String()}}, nil)
+				must.OK(t, err, "wait %v of %v", wait, most)
+				expect.Equal(t, a.Position, 1)
+			}
+			began := time.Now()
+			ask()
+			took := time.Since(began)
+			expect.List(t, asked, []string{"hangs", "busy", "good"})
+			expect.That(t, took <= wait+answerTime && took < most, "wait %v of %v: it takes %v", wait, most, took)
+			began = time.Now()
+			ask()
+			expect.List(t, asked, []string{"good"}, "the second time")
+			expect.Equal(t, time.Since(began), wait, "the second time")
+		})
+	}
 }
