@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// present returns the present session of a client.
+// present() returns the present session of a client.
 func present(t *testing.T, c *Client) *session.Epoch {
 	t.Helper()
 	return must.Get(c.keeper.Await(testCtx(t)))(t)

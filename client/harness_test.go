@@ -83,12 +83,12 @@ func testCtx(t testing.TB) context.Context {
 	return ctx
 }
 
-// The function quick returns options for a session with a short timeout.
+// quick() returns options for a session with a short timeout.
 func quick(extra ...Option) []Option {
 	return append([]Option{WithSessionTimeout(4 * time.Second), WithMargin(time.Second)}, extra...)
 }
 
-// The function steady returns options for a session that lasts while the machine is stopped for some seconds.
+// steady() returns options for a session that lasts while the machine is stopped for some seconds.
 func steady(extra ...Option) []Option {
 	return append([]Option{WithSessionTimeout(12 * time.Second), WithMargin(time.Second)}, extra...)
 }
@@ -97,7 +97,7 @@ func steady(extra ...Option) []Option {
 func withClock(c session.Clock) Option       { return ofSession(func(o *options) { o.Clock = c }) }
 func withSafetyCheck(d time.Duration) Option { return ofSession(func(o *options) { o.Safety = d }) }
 
-// The option on sets a function that is called for each event of one kind.
+// on() is an option: it sets a function that is called for each event of one kind.
 func on(kind EventKind, f func(Event)) Option {
 	return WithEvents(func(ev Event) {
 		if ev.Kind == kind {
@@ -208,7 +208,7 @@ func names(t testing.TB, o *zk.Conn, dir string) []string {
 	return l
 }
 
-// wantErr ends the test unless err is want.
+// wantErr ends the test unless err is `want`.
 func wantErr(t testing.TB, err, want error) {
 	t.Helper()
 	must.Is(t, err, want)
@@ -250,7 +250,7 @@ func soon[T any](t testing.TB, what string, ch <-chan T) T {
 	}
 }
 
-// not reports an event that must not happen within d.
+// not() reports an event that must not happen within d.
 func not[T any](t testing.TB, what string, ch <-chan T, d time.Duration) {
 	t.Helper()
 	select {

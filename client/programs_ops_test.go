@@ -201,7 +201,7 @@ func init() {
 
 type work = func(context.Context, *client.Lease) error
 
-// The method do runs a call that works under a lease.
+// do() runs a call that works under a lease.
 func (w *worker) do(path string, mode fence.Mode, n int, call func(context.Context, work) error) {
 	ctx, cancel := w.moment()
 	defer cancel()

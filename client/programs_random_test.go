@@ -94,7 +94,7 @@ type worker struct {
 	claims    []*claim
 }
 
-// The method path returns a path of one of these kinds, mostly the path that all workers prefer.
+// path() returns a path of one of these kinds, mostly the path that all workers prefer.
 func (w *worker) path(kinds ...string) programPath {
 	kind := kinds[w.r.IntN(len(kinds))]
 	var all []programPath
@@ -109,7 +109,7 @@ func (w *worker) path(kinds ...string) programPath {
 	return all[w.r.IntN(len(all))]
 }
 
-// The method options returns up to three options of programOptions.
+// options() returns up to three options of programOptions.
 func (w *worker) options() (opts []client.Option) {
 	for range w.r.IntN(4) {
 		opts = append(opts, programOptions[w.names[w.r.IntN(len(w.names))]](w.r))
@@ -126,7 +126,7 @@ func (w *worker) split(p programPath) (lock, call []client.Option) {
 	return lock, call
 }
 
-// The method take runs a call that may return a lease. The new lease may be nested in another lease of the
+// take() runs a call that may return a lease. The new lease may be nested in another lease of the
 // worker.
 func (w *worker) take(path string, mode fence.Mode, n int, call func(ctx context.Context) (*client.Lease,
 	error)) {
@@ -153,7 +153,7 @@ func (w *worker) take(path string, mode fence.Mode, n int, call func(ctx context
 	w.claims = append(w.claims, c)
 }
 
-// The method give ends one of the worker's claims.
+// give() ends one of the worker's claims.
 func (w *worker) give(i int) {
 	c := w.claims[i]
 	w.claims = append(w.claims[:i:i], w.claims[i+1:]...)
@@ -177,7 +177,7 @@ func (w *worker) someClaim(f func(ctx context.Context, c *claim)) {
 	f(ctx, w.claims[w.r.IntN(len(w.claims))])
 }
 
-// The method run takes at least the given number of steps, and more if few calls were granted, as on a busy
+// run() takes at least the given number of steps, and more if few calls were granted, as on a busy
 // machine.
 func (w *worker) run(steps int) {
 	for n := 0; n < steps || n < 20*steps && !w.ref.enough(steps); n++ {
@@ -304,7 +304,7 @@ func endStrays(s *zlocktest.Server, raw *zk.Conn, clients []*client.Client) {
 	endOthers(s, used)
 }
 
-// free takes each lock with a new client. Every released lock must be free, although the sessions of the
+// free() takes each lock with a new client. Every released lock must be free, although the sessions of the
 // other clients live.
 func free(t *testing.T, addr string) {
 	c := must.Get(client.Dial(t.Context(), addr))(t)

@@ -58,7 +58,7 @@ func newReferee(t *testing.T) *referee {
 		forced: map[int]int{}, forcing: map[int]bool{}}
 }
 
-// start is called before a call of a client. The method granted needs its result.
+// start is called before a call of a client. granted() needs its result.
 func (r *referee) start(client int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (c *claim) sharesHold(o *claim) bool {
 	})
 }
 
-// enough reports whether there were at least so many grants.
+// enough() reports whether there were at least so many grants.
 func (r *referee) enough(grants int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -90,7 +90,7 @@ func having(
 	}}
 }
 
-// The function of turns a call that needs only the lease into a call for having.
+// of() turns a call that needs only the lease into a call for having.
 func of(call func(*Lease, context.Context) error) func(context.Context, *Client, *Lease) error {
 	return func(ctx context.Context, _ *Client, l *Lease) error { return call(l, ctx) }
 }

@@ -367,8 +367,8 @@ func TestNumbersHaveNames(t *testing.T) {
 	}
 }
 
-// FuzzDecoder reads any bytes as each record. The decoder does not panic and reads nothing beyond the input.
-// What it read is written back as the same bytes.
+// FuzzDecoder reads random bytes as each kind of record. The decoder does not panic and reads nothing beyond
+// the input. What it read is written back as the same bytes.
 func FuzzDecoder(f *testing.F) {
 	f.Add(createBody())
 	f.Add([]byte("\xff\xff\xff\xff\x7f\xff\xff\xff"))

@@ -54,7 +54,7 @@ func newAddresses(n *Node) *addresses {
 		refused: map[uint32]string{}}
 }
 
-// of returns the address of a server, empty if it is not known.
+// of() returns the address of a server, empty if it is not known.
 func (a *addresses) of(id uint32) string {
 	if a.n.up.Load() {
 		for _, s := range a.n.raft.Servers() {

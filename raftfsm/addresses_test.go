@@ -33,7 +33,7 @@ func (c *trio) movedTo(id int, peers map[uint32]string) {
 	c.start(id)
 }
 
-// at returns the address of a member in the log, as one server knows it.
+// at() returns the address of a member in the log, as one server knows it.
 func (c *trio) at(id int, of uint32) string {
 	for _, s := range c.nodes[id].raft.Servers() {
 		if peer.ParseID(s.ID) == of {

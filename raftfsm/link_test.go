@@ -26,8 +26,8 @@ func (n *Node) linkTo(t *testing.T) (net.Conn, chan error) {
 	return there, ended
 }
 
-// A server tells its leader whether its disk is low, what it has applied, and which sessions it heard from.
-// It ends a link that brings nonsense.
+// A server tells its leader whether its disk has little free space, what it has applied, and which sessions
+// it heard from. It ends a link that brings nonsense.
 func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 	t.Parallel()
 	ear := &allEar{}

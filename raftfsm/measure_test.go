@@ -72,7 +72,7 @@ func (m *measured) kind(name string) Measure {
 	}
 }
 
-// last returns the newest value of a measure. It returns -1 if the measure has no value.
+// last() returns the newest value of a measure. It returns -1 if the measure has no value.
 func (m *measured) last(name string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -98,7 +98,8 @@ func TestHardQuotasCountWhereTheyAreEnforced(t *testing.T) {
 	}
 }
 
-// Requests that would grow the tree beyond its limits are refused, as on a low disk.
+// Requests that would grow the tree beyond its limits are refused, as they are when a disk has little free
+// space.
 func TestL19TreeSizeIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"nodes": {MaxNodes: 20}, "bytes": {MaxBytes: 300}} {

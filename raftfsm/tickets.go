@@ -37,8 +37,8 @@ func (n *Node) Touch(id int64) bool {
 	return t != nil && t.Heard(id)
 }
 
-// Acknowledged calls enough with the time at which this server sent the newest touches that the leader has
-// acknowledged, until enough returns true; see serving.Service.
+// Acknowledged calls enough() with the time at which this server sent the newest touches that the leader has
+// acknowledged, until enough() returns true; see serving.Service.
 func (n *Node) Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error {
 	return n.serving.Acknowledged(ctx, enough)
 }

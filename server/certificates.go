@@ -104,7 +104,7 @@ func (c *certificate) word(now time.Time) (text string, bad bool) {
 	return "", false
 }
 
-// authorityWord is like the method word, for an authority. If the file also has the next authority, the end
+// authorityWord is like word(), for an authority. If the file also has the next authority, the end
 // of the next one counts.
 func (c *certificate) authorityWord(now time.Time) (text string, bad bool) {
 	left := c.until.Sub(now)

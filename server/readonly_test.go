@@ -182,7 +182,7 @@ func TestShutdownClosesClientsAndLeavesNoGoroutine(t *testing.T) {
 	}
 }
 
-// until makes a certificate and its files. The certificate is valid until the given time.
+// until() makes a certificate and its files. The certificate is valid until the given time.
 func until(t *testing.T, end time.Time) (pair tls.Certificate, cert, key string) {
 	t.Helper()
 	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)

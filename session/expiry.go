@@ -30,7 +30,7 @@ type deadline struct {
 	prev, next *deadline
 }
 
-// due returns the first tick at which the whole timeout is over.
+// due() returns the first tick at which the whole timeout is over.
 func (d *deadline) due() int64 {
 	end := d.heard + d.timeout
 	return floorDiv(int64(end)+int64(resolution)-1, int64(resolution))

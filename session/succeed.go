@@ -1,9 +1,9 @@
 package session
 
 // Succeed prepares this table to replace old, which is no longer used. New ids continue after those of old.
-// It raises all generations above least, so that every write from an older connection is refused, even if the
-// session of that connection has ended and its generation is unknown. A ticket that is only in old ends, at
-// the time now.
+// It raises all generations above `least`, so that every write from an older connection is refused, even if
+// the session of that connection has ended and its generation is unknown. A ticket that is only in old ends,
+// at the time now.
 func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	t.next = old.next
 	t.succeedTickets(old, now)

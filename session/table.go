@@ -244,9 +244,9 @@ func (t *Table) Len() int { return len(t.byID) }
 // table.
 func (t *Table) All(f func(Session)) { t.From(0, len(t.byID), f) }
 
-// From calls f for sessions in the order of ids. The parameter most bounds the number of calls. The first
-// session is the one that follows the id `after`, or the first of all if `after` is 0. Its cost does not
-// depend on the number of sessions.
+// From calls f for sessions in the order of ids. It calls f at most `most` times. The first session is the
+// one that follows the id `after`, or the first of all if `after` is 0. Its cost does not depend on the
+// number of sessions.
 func (t *Table) From(after int64, most int, f func(Session)) {
 	first := int(creator(after))
 	at, found := slices.BinarySearch(t.order[first].ids, after)

@@ -53,7 +53,7 @@ func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
 	seen := map[int64]bool{}
 	var last int64
 	for i := range 200 {
-		if i == 100 { // the counter comes to ids that are in use
+		if i == 100 { // the counter reaches ids that are in use
 			tab.next = 1<<56 - 2
 		}
 		s := tab.Create(1, password(1), 2, "", 0)

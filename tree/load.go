@@ -24,7 +24,7 @@ type Loader struct {
 	head  bool
 	end   bool
 	zxid  int64
-	nodes int64 // how many the header promises
+	nodes int64 // number of nodes according to the header
 	acls  []*acl.Set
 	path  []byte // path of the previous node
 
@@ -35,15 +35,15 @@ type Loader struct {
 	live *Tree // no counter may be below the counter in this tree; nil: no such tree
 
 	each func(path string, i *nodes.Info) error // called for each node; nil: a tree is built instead
-	read int64                                  // nodes given to each
+	read int64                                  // number of nodes passed to the function each
 }
 
 // NewLoader returns an empty Loader.
 func NewLoader() *Loader { return &Loader{tree: newTree()} }
 
-// Above sets a living tree that the loaded one will replace. The Loader then gives no parent a lower count of
-// created children than it has in the living tree, so that no sequential name is given out twice. The living
-// tree may change before each call of Add; the caller reports its creates by Created.
+// Above sets a living tree that the loaded tree will replace. The Loader then gives no parent a lower count
+// of created children than it has in the living tree, so that no sequential name is given out twice. The
+// living tree may change before each call of Add; the caller reports its creates by Created.
 func (l *Loader) Above(live *Tree) { l.live = live }
 
 // Created raises the count of a node that is already loaded, after the living tree has created a child of it.
@@ -68,9 +68,9 @@ func (l *Loader) counter(path string, cv int32) int32 {
 	return cv
 }
 
-// NewReader returns a Loader that builds no tree: it calls each for every node, in the order of
-// the stream, and Done takes the place of Finish. The Info lacks the number of children and the
-// cversion, which follow from other nodes.
+// NewReader returns a Loader that builds no tree: it calls the function each for every node, in the order of
+// the stream, and Done takes the place of Finish. The Info lacks the number of children and the cversion,
+// which follow from other nodes.
 func NewReader(each func(path string, i *nodes.Info) error) *Loader {
 	return &Loader{tree: newTree(), each: each}
 }

@@ -95,7 +95,7 @@ func (m *Maker) Recount() {
 }
 
 // Finish returns the tree, with zxid as its newest change. It returns an error if a Loader would refuse the
-// tree, or if a node takes more bytes than the parameter most.
+// tree, or if a node takes more than `most` bytes.
 func (m *Maker) Finish(zxid int64, most int) (_ *Tree, err error) {
 	m.Root.Walk(nil, func(path string, n *nodes.Node) bool {
 		size := len(path) + len(n.Data) + len(n.ACL.Key())

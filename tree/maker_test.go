@@ -82,7 +82,7 @@ func TestMakerRemovesNodes(t *testing.T) {
 	expect.Equal(t, tr.Count(), 5, "%d nodes are left: tr.Count()", tr.Count())
 }
 
-// Maker counts again what quotas count: counts from another source may be wrong.
+// Maker counts the nodes and bytes of quotas itself, because counts from another source may be wrong.
 func TestMakerCountsQuotasAgain(t *testing.T) {
 	const limits, stats = "/zookeeper/quota/q/zookeeper_limits", "/zookeeper/quota/q/zookeeper_stats"
 	m := newMaker(t)

@@ -13,7 +13,7 @@ type multiOp struct {
 	set    jute.SetDataRequest // its PathVersion also serves delete and check
 }
 
-// next reads the next operation of a multi into o and reports whether there is one.
+// next() reads the next operation of a multi into o and reports whether there is one.
 // Everything that it finds wrong makes the whole request undecodable: a missing end,
 // an operation that is no write or is not allowed in a multi, a null path, illegal
 // create flags.

@@ -204,7 +204,7 @@ func (t *Tree) writeData(c *Change, n *nodes.Node, path string, data string, nul
 	c.tell(jute.EventDataChanged, path, n)
 }
 
-// next returns the version after v. It skips -1, which as an argument means
+// next() returns the version after v. It skips -1, which as an argument means
 // "any".
 func next(v int32) int32 {
 	if v == -2 {
@@ -234,7 +234,7 @@ const (
 	mixSetACL
 )
 
-// mix mixes a change into the digest: its kind (the parameter what) and the node after the change.
+// mix mixes a change into the digest: its kind (the parameter `what`) and the node after the change.
 func (t *Tree) mix(what uint64, path string, n *nodes.Node) {
 	h := &t.hash
 	kind := uint64(n.Kind)

@@ -148,7 +148,7 @@ func (u *undoLog) counting(t *Tree, n *nodes.Node) {
 	}
 }
 
-// before returns the counts in n as they were before the multi.
+// before() returns the counts in n as they were before the multi.
 func (u *undoLog) before(t *Tree, n *nodes.Node) quotaText {
 	if u != nil {
 		if text, ok := u.counted[n]; ok {

@@ -2,7 +2,7 @@ package tree
 
 import "github.com/zlockd/zlockd/tree/internal/nodes"
 
-// due reports whether n is a container that has lost its last child, or a TTL node that had no children and
+// due() reports whether n is a container that has lost its last child, or a TTL node that had no children and
 // no change for longer than its time to live.
 func due(n *nodes.Node, now int64) bool {
 	if n.Children() > 0 {

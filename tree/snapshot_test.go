@@ -58,7 +58,7 @@ func grown(seed uint64, steps int) *writer {
 	return w
 }
 
-// snapshotOf returns the chunks of a snapshot of a tree at rest.
+// snapshotOf returns the chunks of a snapshot of t, which must not change during the call.
 func snapshotOf(t *tree.Tree, n int) (chunks [][]byte) {
 	s := t.StartSnapshot()
 	defer s.Close()

@@ -10,7 +10,7 @@ import (
 // small.
 type undoLog struct {
 	steps []undoStep
-	data  []undoData // for each step that changed data
+	data  []undoData // the old data, for each step that changed data
 	hash  digest.Sum
 	zxid  int64
 

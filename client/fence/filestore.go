@@ -102,7 +102,7 @@ func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error
 	return true, err
 }
 
-// known reports whether t is certainly on the disk.
+// known() reports whether t is certainly on the disk.
 func (s *FileStore) known(res string, t Token) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *FileStore) write(res string, t Token) error {
 	return s.syncDir(s.dir)
 }
 
-// The method file returns the path of a file of the resource. The name of the file is readable if possible,
+// file() returns the path of a file of the resource. The name of the file is readable if possible,
 // and never equal to a name for another resource.
 func (s *FileStore) file(res, suffix string) string {
 	// Most resources are paths, whose slashes become %2F.

@@ -112,7 +112,7 @@ func TestServerIsAskedForANewSession(t *testing.T) {
 						d.Long()
 						d.Int()
 						if d.Err() != nil || d.Long() != 0 {
-							return // a probe of the method why, or a request for the old session
+							return // a probe of why(), or a request for the old session
 						}
 						asked <- struct{}{}
 						if silent {

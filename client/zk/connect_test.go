@@ -22,7 +22,7 @@ import (
 
 var errNo = errors.New("refused")
 
-// piped returns a connection. The function do gets the other end.
+// piped returns a connection. do() gets the other end.
 func piped(do func(net.Conn)) *closing {
 	near, far := net.Pipe()
 	go func() {
@@ -165,7 +165,8 @@ func TestConnectionsOfNoUseAreClosed(t *testing.T) {
 	}
 }
 
-// While there is a connection, no trouble is reported, even if its cause is found only then.
+// While the client is connected, it reports no trouble, even if an attempt that began earlier fails only
+// after the client has connected.
 func TestTroubleEndsWithAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

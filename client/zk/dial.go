@@ -303,7 +303,7 @@ func (c *Conn) hello(conn net.Conn, br io.Reader, sid, zxid int64, password []by
 	return granted, timeout, slices.Clone(newPassword), nil
 }
 
-// present presents one identity and waits for the answer. A server that refuses the identity closes the
+// present() presents one identity and waits for the answer. A server that refuses the identity closes the
 // connection. If more requests followed at once, the server's answer could be lost.
 func present(conn net.Conn, br *bufio.Reader, a Auth) error {
 	r := authCall(a)

@@ -16,7 +16,8 @@ import (
 
 const patience = 30 * time.Second
 
-// both runs a test against zlockd, and against a real ZooKeeper if one is installed and the run is not short.
+// both() runs a test against zlockd, and against a real ZooKeeper if one is installed and the run is not
+// short.
 func both(t *testing.T, test func(t *testing.T, addr string)) {
 	t.Run("zlockd", func(t *testing.T) {
 		leak.Check(t)

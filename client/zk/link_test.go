@@ -55,7 +55,7 @@ func closed[T any](ch <-chan T) bool {
 	}
 }
 
-// beside calls do in another goroutine, and returns a channel that closes when do has returned.
+// beside() calls do in another goroutine, and returns a channel that closes when do has returned.
 func beside(do func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {

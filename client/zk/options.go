@@ -126,7 +126,7 @@ func ParseServers(s string) (servers []string, chroot string, err error) {
 // chroot is the path of the subtree that a Conn sees, "" for the whole tree.
 type chroot string
 
-// full turns a path of the caller into a path from the server's root.
+// full() turns a path of the caller into a path from the server's root.
 func (r chroot) full(path string) string {
 	switch {
 	case r != "" && (path == "/" || path == ""):

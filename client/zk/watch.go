@@ -28,7 +28,7 @@ type watches struct {
 
 	// deep has the paths at which the server has a recursive watch. A ZooKeeper before 3.9 keeps only one
 	// persistent watch of a session at a path. So a recursive watch must also serve the other subscriptions of
-	// its path, although it does not report that the list of children changed. The method fire derives those
+	// its path, although it does not report that the list of children changed. fire() derives those
 	// events from the events of the children. derived is the path of the last event if fire derived it, because
 	// a later ZooKeeper may report the same change next.
 	deep    map[string]bool
@@ -142,7 +142,7 @@ func (t *watches) endSubscriptions(full string) {
 // server.
 const setWatchesLimit = 128 << 10
 
-// again returns the requests that set all watches on another connection.
+// again() returns the requests that set all watches on another connection.
 func (t *watches) again(zxid int64) []*jute.SetWatches {
 	var all []*jute.SetWatches
 	size := setWatchesLimit

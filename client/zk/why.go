@@ -50,10 +50,10 @@ func portless(err error) error {
 	return err
 }
 
-// probeLimit bounds each step of the method why.
+// probeLimit bounds each step of why().
 const probeLimit = 200 * time.Millisecond
 
-// The method why finds out more about a failure. A server that closes connections without a word may be full,
+// why() finds out more about a failure. A server that closes connections without a word may be full,
 // or expect TLS. To distinguish these cases, the method opens a second connection. On this connection it
 // first sends nothing, and then the beginning of TLS. The Conn keeps the result until a server can be used.
 func (c *Conn) why(ctx context.Context, server string, err error) error {

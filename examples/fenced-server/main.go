@@ -1,6 +1,6 @@
-// Command fenced-server is a resource that checks fencing tokens: a store of small documents,
-// each guarded by the lock /locks/NAME. It needs no lock client and never talks to the lock
-// server; it keeps the highest token of each document on disk beside it.
+// Command fenced-server is a resource that checks fencing tokens: a store of small documents, each guarded by
+// the lock /locks/NAME. It needs no lock client and never talks to the lock server; it keeps the highest
+// token of each document on disk, beside the document.
 //
 //	go run ./examples/fenced-server --dir /tmp/documents &
 //	zlock run /locks/plan -- sh -c \

@@ -75,7 +75,7 @@ func (f *FSM) Ephemerals(fn func(session int64, path string) (more bool)) {
 	}
 }
 
-// at records the index and term of the last applied entry. The caller holds the state lock, so that readers
+// at() records the index and term of the last applied entry. The caller holds the state lock, so that readers
 // under the lock see a matching pair.
 func (f *FSM) at(index, term uint64) {
 	f.term.Store(term)

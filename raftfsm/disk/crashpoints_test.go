@@ -78,7 +78,7 @@ func (s ownSnapshot) Persist(sink raft.SnapshotSink) error {
 
 func (ownSnapshot) Release() {}
 
-// open opens the directory and starts raft on it.
+// open() opens the directory and starts raft on it.
 func (c *crashed) open() error {
 	c.mu.Lock()
 	if c.ended.Load() {

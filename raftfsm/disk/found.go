@@ -28,7 +28,7 @@ type Founding struct {
 const localAddr = "local"
 
 // Found makes the data directory of a server that is a cluster of one server. The server begins with the
-// state that the function write writes. dir must be missing or empty. After an error Found removes the files
+// state that write() writes. dir must be missing or empty. After an error Found removes the files
 // that it made. It writes the identity last, because no server starts without an identity.
 func Found(dir string, f Founding, write func(io.Writer) error) error {
 	return MakeDir(dir, func() error { return f.found(dir, write) })

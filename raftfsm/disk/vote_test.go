@@ -61,7 +61,7 @@ func (v *voter) stop() {
 	must.OK(v.t, errors.Join(v.r.Shutdown().Error(), v.d.Close()))
 }
 
-// from connects another server to this one.
+// from() connects another server to this one.
 func (v *voter) from(id string) (*raft.InmemTransport, raft.RPCHeader) {
 	addr := raft.ServerAddress("addr-" + id)
 	_, other := raft.NewInmemTransportWithTimeout(addr, time.Minute)

@@ -41,7 +41,7 @@ type watchdog struct {
 type storeCall struct {
 	what  string
 	nth   uint64 // number of the call among all calls; the first is 1
-	ticks int    // ticks of the method watch since the call began
+	ticks int    // ticks of watch() since the call began
 }
 
 // run makes one call and times it.

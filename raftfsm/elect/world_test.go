@@ -184,7 +184,7 @@ func (w *world) stands(limit time.Duration) time.Duration {
 	return 0
 }
 
-// until checks that the tested server stands after d or slightly later. If d is 0, until checks that the
+// until() checks that the tested server stands after d or slightly later. If d is 0, until checks that the
 // server does not stand.
 func (w *world) until(d time.Duration) {
 	w.t.Helper()

@@ -124,7 +124,7 @@ func (ls *Links) Progress(known func(id uint32) (incarnation string)) map[uint32
 	return m
 }
 
-// fullFor is how long a report of a low disk stays valid.
+// fullFor is how long a report of too little free disk space stays valid.
 const fullFor = 2 * time.Second
 
 // Full returns why a server asks to refuse requests that need more room. It returns "" if no server asks for

@@ -65,7 +65,7 @@ func TestWhatWaitsOnALinkIsBounded(t *testing.T) {
 	expect.That(t, !ok, "a block comes from an empty link")
 }
 
-// same returns the empty incarnation that the links of these tests have.
+// same() returns the empty incarnation that the links of these tests have.
 func same(uint32) string { return "" }
 
 // The link of a replaced server may still live. Its reports do not count for the new server, and the leader

@@ -154,8 +154,8 @@ func (t *Term) lookAtRoom() {
 	}
 }
 
-// Lowest names a server whose disk is low, or returns "" if there is none. It is enough to name one, because
-// a server that cannot store an entry ends.
+// Lowest names a server whose disk has little free space, or returns "" if there is none. It is enough to
+// name one, because a server that cannot store an entry ends.
 func (t *Term) Lowest() string {
 	if why := t.o.Upkeep.DiskLow(); why != "" {
 		return why

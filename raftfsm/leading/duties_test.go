@@ -178,7 +178,7 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 	for _, c := range []struct {
 		low       string
 		most      int
-		full, own bool // full: requests are refused; own: the leader's disk is low
+		full, own bool // full: requests are refused; own: the leader's disk has little free space
 		told      string
 		barrier   bool
 	}{

@@ -66,7 +66,7 @@ type filling struct {
 	requests int // how many more requests fit
 }
 
-// left returns how many more bytes fit. It returns 0 if the number of requests is at its limit.
+// left() returns how many more bytes fit. It returns 0 if the number of requests is at its limit.
 func (e *filling) left() int {
 	if e.requests <= 0 {
 		return 0

@@ -33,7 +33,7 @@ type Term struct {
 	members   signal.Signal   // sent when a member has announced itself
 	notice    notice          // what is published about the members
 	full      atomic.Bool     // requests that need more room are refused
-	low       atomic.Bool     // such requests are refused because a disk is low
+	low       atomic.Bool     // such requests are refused because a disk has little free space
 	layout    oneLayout       // whether contenders of another layout are refused
 	working   baton           // held by the batcher, except while it waits for raft
 

@@ -274,7 +274,7 @@ func holdsNothing(path string) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, zkfiles.ErrTorn)
 }
 
-// holdsTorn reports whether a snapshot contains the change of a log's unfinished entry. The argument before
+// holdsTorn reports whether a snapshot contains the change of a log's unfinished entry. The argument `before`
 // is the zxid of the previous entry, or 0 if the unfinished entry is the first of the log.
 func holdsTorn(snap int64, log zkFile, before int64) bool {
 	if before == 0 {

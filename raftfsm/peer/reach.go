@@ -67,8 +67,8 @@ func (r *reach) called(id uint32, p Purpose) {
 	}
 }
 
-// again returns a channel that closes when a server can be reached again. again returns nil if the server can
-// be reached now.
+// again() returns a channel that closes when a server can be reached again. again() returns nil if the server
+// can be reached now.
 func (r *reach) again(id uint32) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -52,7 +52,7 @@ type Options struct {
 	View    func(func(*state.State)) // runs a function on the state under its read lock
 	Serving func() (serves bool, why string)
 	Refuses func() bool     // reports whether the leader refuses requests that need more room
-	DiskLow func() bool     // reports whether this server's disk is low
+	DiskLow func() bool     // reports whether this server's disk has little free space
 	Ended   <-chan struct{} // closed when this server stops
 	Now     func() time.Time
 	Rand    io.Reader
@@ -190,7 +190,7 @@ func (r *restore) propose(ctx context.Context, req state.Request) error {
 	}
 }
 
-// next waits for one outcome.
+// next() waits for one outcome.
 func (r *restore) next(ctx context.Context) error {
 	o, err := r.wait(ctx)
 	switch {

@@ -90,7 +90,7 @@ func (l *Log) dropAll() error {
 	return l.remove(old)
 }
 
-// cutHead drops the segments that hold no entry from index first on.
+// cutHead drops the segments that hold no entry with an index of at least `first`.
 func (l *Log) cutHead(first uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

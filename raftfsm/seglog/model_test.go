@@ -353,7 +353,7 @@ func (m *logModel) open() (err error) {
 	return err
 }
 
-// again simulates a loss of power right after the log was opened. The entries that Open found must be
+// again() simulates a loss of power right after the log was opened. The entries that Open found must be
 // durable.
 func (m *logModel) again() error {
 	m.crashIn, m.failIn = 0, 0

@@ -105,7 +105,7 @@ func TestClientsDataIsNoLaterBatch(t *testing.T) {
 	}
 }
 
-// old writes a segment as release 0.1.0 did: no secret, the time of the append in each record, and room for
+// old() writes a segment as release 0.1.0 did: no secret, the time of the append in each record, and room for
 // records up to the end of the file.
 func old(t *testing.T, dir string, entries []*raft.Log, size int) (file string, offsets []int) {
 	t.Helper()

@@ -112,7 +112,7 @@ func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base, secret uint64
 }
 
 // readSegments reads the segments of a log, newest first, because a segment supersedes entries of earlier
-// segments. It calls the function ready with each file before it reads the file. It returns the segments of
+// segments. It calls ready() with each file before it reads the file. It returns the segments of
 // the log, oldest first, and the superseded segments whose removal was interrupted.
 func readSegments(fs vfs.FS, dir string, names []string,
 	ready func(f vfs.File, newest bool) error) (segments, old []*segment, err error) {
@@ -156,8 +156,8 @@ func readSegments(fs vfs.FS, dir string, names []string,
 	return segments, old, nil
 }
 
-// load reads a segment back. The argument next is the base of the following segment, or 0 for the last
-// segment. load ignores records from the index next on, because they are superseded.
+// load reads a segment back. The argument `next` is the base of the following segment, or 0 for the last
+// segment. load ignores records from the index `next` on, because they are superseded.
 func load(f vfs.File, seq, next uint64) (*segment, error) {
 	b, err := vfs.ReadAll(f)
 	if err != nil {
@@ -248,7 +248,7 @@ func baseOf(f vfs.File) (uint64, error) {
 	return readHeader(b)
 }
 
-// checkEnd decides whether the records may end where parsing failed. The argument want is the index of the
+// checkEnd decides whether the records may end where parsing failed. The argument `want` is the index of the
 // record that should follow.
 func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 	if next != 0 && want != next {

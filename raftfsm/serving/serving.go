@@ -316,7 +316,7 @@ func (g *Service) tellAck() {
 	}
 }
 
-// Acknowledged waits until the function enough returns true. It calls this function with the time at which
+// Acknowledged waits until enough() returns true. It calls this function with the time at which
 // this server sent the newest touches that the leader has acknowledged. The leader has heard of every session
 // that the observer reported before that time. This server has also applied everything that the leader had
 // applied then, so it does not treat a ticket that was given back at another server as still held.

@@ -12,7 +12,7 @@ import (
 )
 
 // chunks cuts a snapshot, which arrives in pieces of any length, into its chunks. It verifies each chunk and
-// passes it to the function take, which must not keep the chunk's memory.
+// passes it to take(), which must not keep the chunk's memory.
 type chunks struct {
 	take  func(kind byte, payload []byte) error
 	rest  []byte // bytes that do not make a whole chunk yet
@@ -223,7 +223,7 @@ func (d *decoder) loadSessions() error {
 }
 
 // ReadNodes reads and verifies a whole snapshot, and returns the state without its tree. Before the first
-// node it calls the function begin with that state. Then it calls the function each for every node.
+// node it calls begin() with that state. Then it calls each() for every node.
 func ReadNodes(from io.Reader, begin func(*State) error, each func(path string, i *tree.Info) error) (*State,
 	error) {
 	d := newDecoder(begin, tree.NewReader(each))

@@ -142,12 +142,12 @@ func causeOf(r *Request) EndCause {
 	return EndOperator
 }
 
-// While a disk is low, the log must not grow by requests that Apply refuses anyway. So the server proposes a
-// short Refusal in place of a long request. The Refusal keeps the place of the request in its session: the
-// answer comes in order, and after every state that the client has seen.
+// While a disk has little free space, the log must not grow by requests that Apply refuses anyway. So the
+// server proposes a short Refusal in place of a long request. The Refusal keeps the place of the request in
+// its session: the answer comes in order, and after every state that the client has seen.
 
-// LongRequest is the longest request that enters the log on a low disk. Apply decides about requests up to
-// that length.
+// LongRequest is the longest request that enters the log while a disk has little free space. Apply decides
+// about requests up to that length.
 const LongRequest = 4 << 10
 
 // Refusal is the request that answers r with THROTTLEDOP.

@@ -80,7 +80,7 @@ func (s *State) StartSnapshot(at Position) *Snapshot {
 	}
 }
 
-// Write writes the snapshot. It reads the state inside short calls of the function read, which must prevent
+// Write writes the snapshot. It reads the state inside short calls of read(), which must prevent
 // calls of Apply during that time.
 func (s *Snapshot) Write(to io.Writer, read func(func())) error {
 	w := beginChunks(to, s.header, s.sessions.Append(nil))

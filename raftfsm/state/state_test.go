@@ -71,10 +71,10 @@ func (b *bench) open(id uint32, nonce int64) {
 	b.must(one(entries.Block{Origin: id, Count: 1, Requests: r.Append(nil)}))
 }
 
-// one returns an entry with one block.
+// one() returns an entry with one block.
 func one(bl entries.Block) []byte { return bl.Append(entries.Begin(nil, 0)) }
 
-// entry returns a batch of requests, numbered from first on.
+// entry returns a batch of requests, numbered from `first` on.
 func (b *bench) entry(first uint64, list ...Request) []byte {
 	bl := entries.Block{Origin: 1, Birth: b.birth, First: first, Count: uint32(len(list))}
 	for i := range list {

@@ -63,7 +63,7 @@ func (ls *lanes) add(session int64, p pending, request []byte) {
 	ls.bytes += p.size
 }
 
-// next takes the request whose turn it is. There must be one. The encoding that it returns is valid until
+// next() takes the request whose turn it is. There must be one. The encoding that it returns is valid until
 // another request is added.
 func (ls *lanes) next() (pending, []byte) {
 	for {
@@ -102,7 +102,7 @@ func (ls *lanes) next() (pending, []byte) {
 }
 
 // compact frees the room of the requests already taken, once they fill half of the lane. It runs before a
-// request is added, because the encoding that the method next returned is valid only until then.
+// request is added, because the encoding that next() returned is valid only until then.
 func (l *lane) compact() {
 	if l.head*2 < len(l.queue) {
 		return

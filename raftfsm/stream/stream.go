@@ -122,7 +122,7 @@ func (s *Stream) Put(r *state.Request, w state.Waiter) error {
 	return nil
 }
 
-// full reports whether a request of this session has to wait for room.
+// full() reports whether a request of this session has to wait for room.
 func (s *Stream) full(session int64) bool {
 	fill := max(float64(s.lenLocked())/maxRequests,
 		float64(len(s.buf)-s.bufHead+s.lanes.bytes)/maxBytes)

@@ -30,7 +30,7 @@ const roomLook = 250 * time.Millisecond
 // DiskLow returns why WatchDisk found this server's disk low. It returns "" if the disk is not low.
 func (u *Upkeep) DiskLow() string { return *u.low.Load() }
 
-// NoteDisk records why the disk is low; "" means that it is not low.
+// NoteDisk records why the disk has too little free space; "" means that there is enough.
 func (u *Upkeep) NoteDisk(why string) { u.low.Store(&why) }
 
 // WatchDisk measures the free space of this server's disk. It runs in a goroutine of its own, because a disk

@@ -61,7 +61,7 @@ type Upkeep struct {
 	raft Raft
 
 	replace atomic.Bool            // the newest snapshot on the disk is damaged and must be replaced
-	low     atomic.Pointer[string] // why the disk is low; empty: it is not low
+	low     atomic.Pointer[string] // why the disk has too little free space; empty: there is enough
 }
 
 // New returns an Upkeep of a disk that is not low.
@@ -100,9 +100,9 @@ func (u *Upkeep) Snapshots(ctx context.Context) {
 // Clients that fill the log must not make the server write snapshots of a large tree all the time.
 const snapshotRest = 4
 
-// due reports whether a log of so many requests and bytes after the last snapshot is long enough for another
-// snapshot. size, ago and took are the last snapshot's size, age and duration. If the log has o.Bytes plus
-// size bytes or more, the server does not wait, so that the log stays in proportion to the state.
+// due() reports whether a log of so many requests and bytes after the last snapshot is long enough for
+// another snapshot. size, ago and took are the last snapshot's size, age and duration. If the log has o.Bytes
+// plus size bytes or more, the server does not wait, so that the log stays in proportion to the state.
 func (o *Options) due(requests, bytes, size int64, ago, took time.Duration) bool {
 	switch {
 	case bytes >= o.Bytes+size:

@@ -163,8 +163,8 @@ func TestL19BoundsOfTheTree(t *testing.T) {
 	}
 }
 
-// A disk is low if its free space is at least one byte below the reserve. A disk whose free space cannot be
-// read does not count as low.
+// A disk has too little free space if the free space is at least one byte below the reserve. A disk whose
+// free space cannot be read does not count as low.
 func TestRoomThatIsKeptFree(t *testing.T) {
 	d := openDisk(t)
 	var free int64

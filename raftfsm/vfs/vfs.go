@@ -159,7 +159,7 @@ func WriteFile(fs FS, name string, b []byte) error {
 	return fs.SyncDir(filepath.Dir(name))
 }
 
-// Fill writes a file of the operating system durably; the function write produces the content. After a crash
+// Fill writes a file of the operating system durably; write() produces the content. After a crash
 // there is either the whole new file or the former file.
 func Fill(name string, write func(io.Writer) error) error { return fill(name, 0o600, os.Rename, write) }
 
@@ -186,7 +186,7 @@ func placeNew(from, to string) error {
 	return errors.Join(f.Close(), os.Rename(from, to))
 }
 
-// fill writes a temporary file and then calls place to give it its name.
+// fill writes a temporary file and then calls place(), which gives the file its name.
 func fill(name string, mode os.FileMode, place func(from, to string) error,
 	write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")

@@ -281,7 +281,7 @@ func (l *Log) Request(r *observe.Request) {
 	l.Add(&e)
 }
 
-// one reads the operation, node, type and ACL from a request.
+// one() reads the operation, node, type and ACL from a request.
 func (e *Event) one(d *jute.Decoder, op jute.OpCode) {
 	switch op {
 	case jute.OpDelete, jute.OpDeleteContainer: // a client may not send OpDeleteContainer

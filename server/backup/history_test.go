@@ -34,7 +34,7 @@ func versionsAt(history []written, zxid int64) map[string]int32 {
 	return versions
 }
 
-// wrong returns an error if a backup differs from the history at its zxid.
+// wrong() returns an error if a backup differs from the history at its zxid.
 func wrong(history []written, zxid int64, version func(path string) (int32, bool)) error {
 	want := versionsAt(history, zxid)
 	for _, w := range history {
@@ -95,7 +95,7 @@ func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 			}
 		}
 		must.OK(t, wrong(history, b.zxid, version))
-		// The function wrong would notice a backup that lacks one change.
+		// Check that wrong() reports an error for a backup that lacks one change.
 		for _, w := range history {
 			expect.That(t, w.zxid != b.zxid || wrong(history, b.zxid-1, version) != nil,
 				"zxid 0x%x: a backup of the change before would do as well", b.zxid)

@@ -84,7 +84,7 @@ func TestStateIsPutBack(t *testing.T) {
 	left(t, h)
 }
 
-// left checks that nothing of the received data remains, not even an open file without a name.
+// left() checks that nothing of the received data remains, not even an open file without a name.
 func left(t *testing.T, h *backup.Restorer) {
 	t.Helper()
 	expect.Equal(t, len(must.Get(os.ReadDir(h.Dir))(t)), 0, "left behind")

@@ -101,8 +101,8 @@ func (t *Taker) missed(now time.Time, err error) {
 // the interval.
 const firstPause = time.Minute
 
-// due reports whether the pause after a failed attempt is over. If the clock was set back, the pause is over
-// too.
+// due() reports whether the pause after a failed attempt is over. If the clock was set back, the pause is
+// over too.
 func (t *Taker) due(now time.Time) bool {
 	return now.Sub(t.failed) >= t.pause || now.Before(t.failed)
 }

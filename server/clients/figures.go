@@ -108,7 +108,7 @@ func (s *Server) Watching(session int64, path string) (watching, known bool) {
 	return c != nil && s.conns.Watches.Has(c.Watcher(), path), c != nil
 }
 
-// Watchers returns sessions connected here that watch exactly this path, at most the number most.
+// Watchers returns sessions connected here that watch exactly this path, but at most `most` of them.
 func (s *Server) Watchers(path string, most int) (sessions []int64) {
 	s.conns.Watches.At(path, most, func(w *watchers.Watcher) {
 		sessions = append(sessions, conn.Watching(w).Session())

@@ -151,7 +151,7 @@ func (v *valve) close() {
 	v.shut = true
 }
 
-// open lets all requests pass that were held back.
+// open() lets all requests pass that were held back.
 func (v *valve) open() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

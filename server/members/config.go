@@ -93,7 +93,7 @@ func (m Config) list(voters bool) (list []state.Server) {
 	return list
 }
 
-// ids returns the ids in order, except that the id in the parameter last comes at the end. It is the id of
+// ids returns the ids in order, except that the id in the parameter `last` comes at the end. It is the id of
 // the server that carries out a change, because this server is removed after all others.
 func (m Config) ids(last uint32) []uint32 {
 	ids := slices.Sorted(maps.Keys(m))
@@ -103,7 +103,7 @@ func (m Config) ids(last uint32) []uint32 {
 	return ids
 }
 
-// same reports whether two configurations have the same servers in the same
+// same() reports whether two configurations have the same servers in the same
 // roles.
 func (m Config) same(o Config) bool {
 	return maps.EqualFunc(m, o, func(a, b state.Server) bool { return a.Voter == b.Voter && a.Peer == b.Peer })

@@ -84,7 +84,7 @@ func (j *job) pause() error {
 	}
 }
 
-// again repeats a request while it may still succeed, because leaders change and servers are restarted.
+// again() repeats a request while it may still succeed, because leaders change and servers are restarted.
 func (j *job) again(request func(context.Context) error) error {
 	for {
 		ctx, cancel := context.WithTimeout(j.ctx, jobRequest)

@@ -12,8 +12,8 @@ type rate struct {
 	per   float64 // units of the count in a second
 }
 
-// of returns the rate as text. left is how much is still to come. If it is not 0, the text also says how long
-// that will take.
+// of() returns the rate as text. The argument `left` says how much is still to come. If it is not 0, the text
+// also says how long that will take.
 func (r *rate) of(count, left int64, unit func(int64) string) string {
 	now := time.Now()
 	if r.at.IsZero() || count < r.count {

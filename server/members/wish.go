@@ -39,7 +39,7 @@ type Node interface {
 var ErrUnknown = errors.New("the outcome is not known")
 
 // Carry carries out a wish. Raft changes one server at a time, so a wish about several servers takes several
-// raft configurations. Clients see only the last. The parameter least is the smallest allowed number of
+// raft configurations. Clients see only the last. The parameter `least` is the smallest allowed number of
 // voters of the result.
 func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) error {
 	asks, cancel := context.WithTimeout(ctx, joinTime)
@@ -252,7 +252,7 @@ func (t *transition) promote(ctx context.Context, m change.Change) error {
 	}
 }
 
-// rest returns the changes that the method joins does not return. Their order makes sure that after each
+// rest() returns the changes that joins() does not return. Their order makes sure that after each
 // change a majority of the servers follows. First come the removals of servers that do not follow, then the
 // additions of servers that do not run, then the other removals. This server is removed last.
 func (t *transition) rest() (list []change.Change) {

@@ -88,7 +88,7 @@ func (m *Set) Named(now time.Time) (counters map[string]int64, summaries map[str
 	return counters, summaries
 }
 
-// each calls f with a pointer to each field and its tags.
+// each() calls f with a pointer to each field and its tags.
 func (m *Set) each(f func(field any, tag reflect.StructTag)) {
 	v := reflect.ValueOf(m).Elem()
 	for i := range v.NumField() {

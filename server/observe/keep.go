@@ -56,7 +56,7 @@ func partsWithoutData(body []byte) (kept []byte) {
 	}
 }
 
-// after returns the offset of the end of a text in a body. The text begins at the offset at. The result is
+// after() returns the offset of the end of a text in a body. The text begins at the offset at. The result is
 // -1 if the body is too short, or if the length of the text is impossible.
 func after(body []byte, at int) int {
 	if at < 0 || len(body)-at < 4 {

@@ -34,7 +34,7 @@ type Negotiation interface {
 
 // Begin begins a negotiation of the mechanism that the client speaks; random is the source of nonces and
 // keys. A client does not name its mechanism. But in DIGEST-MD5 the server speaks first, and in GSSAPI the
-// client. So Begin chooses by the parameter empty, which says whether the client's first token is empty.
+// client. So Begin chooses by the parameter `empty`, which says whether the client's first token is empty.
 func (m *Mechanisms) Begin(empty bool, random io.Reader) (Negotiation, error) {
 	switch {
 	case m.GSSAPI != nil && !empty:

@@ -51,7 +51,7 @@ func (n *beforeEnds) call(before *func()) {
 	}
 }
 
-// next sets a function for the next request of its kind.
+// next() sets a function for the next request of its kind.
 func (n *beforeEnds) next(before *func(), f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

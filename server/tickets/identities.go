@@ -33,7 +33,7 @@ func newIdentity(name string) Identity {
 	return Identity{Name: name, Tickets: 100, OnPath: 10, Waits: 20, Rate: 50, Rates: 1000}
 }
 
-// may reports whether the identity may have tickets on a path.
+// may() reports whether the identity may have tickets on a path.
 func (i *Identity) may(path string) bool {
 	if i.Paths == nil {
 		return true

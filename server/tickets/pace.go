@@ -20,7 +20,7 @@ const (
 // paces holds, for each key, when its next event would come if its events came at even intervals.
 type paces map[string]time.Time
 
-// next counts n events of a key. A key may have up to most events in a second, and as many at once. The
+// next() counts n events of a key. A key may have up to `most` events in a second, and as many at once. The
 // result is how long the first of these events must wait. If this wait is more than longest, no event is
 // counted.
 func (p paces) next(key string, most, n int, now time.Time, longest time.Duration) time.Duration {

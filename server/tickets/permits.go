@@ -84,7 +84,7 @@ func (s *semaphore) byNumber() {
 	})
 }
 
-// first returns the holder of the permit with the lowest number.
+// first() returns the holder of the permit with the lowest number.
 func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
 	if len(s.permits) == 0 {
 		return nil

@@ -234,7 +234,7 @@ func rateRefusal(out *state.Outcome) *Answer {
 }
 
 // goes returns whether a caller is the first in its line (first), and whether the caller may send its draw
-// now (free). If free is true, the caller has left the line and must call the method gone later. A caller
+// now (free). If free is true, the caller has left the line and must call gone() later. A caller
 // that does not wait may send its draw if there is no line.
 func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 	s.mu.Lock()
@@ -252,7 +252,8 @@ func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 	return first, free
 }
 
-// gone notes that a draw is no longer under way. If back is set, its caller becomes the first in line again.
+// gone notes that a draw is no longer under way. If `back` is true, the caller of the draw becomes the first
+// in line again.
 func (s *Server) gone(of rate, t *turn, back bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

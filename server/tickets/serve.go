@@ -278,7 +278,7 @@ func (s *Server) view(q *Request) (g sight) {
 	return g
 }
 
-// sure is like the method view, but if that finds no ticket, it first waits until this server's state has
+// sure is like view(), but if that finds no ticket, it first waits until this server's state has
 // every change that any server has answered.
 func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 	g := s.view(q)

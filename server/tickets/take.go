@@ -30,7 +30,7 @@ func gone(q *Request, g *sight) *Answer {
 	return fail(http.StatusGone, words[e.Why], "%s", text)
 }
 
-// wrong returns an answer if a request does not fit the ticket that it names. It returns nil if the request
+// wrong() returns an answer if a request does not fit the ticket that it names. It returns nil if the request
 // fits.
 func (q *Request) wrong(g *sight) *Answer {
 	k := g.session.Ticket

@@ -104,7 +104,7 @@ func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
 	}
 }
 
-// turnsOf grants as many tickets as the flag says, while leaders die. The function of returns the mode of
+// turnsOf grants as many tickets as the flag says, while leaders die. of() returns the mode of
 // each ticket.
 func turnsOf(t *testing.T, c *three, first int, of func(turn int) (mode, query string)) {
 	patience := 3*time.Minute + time.Duration(*turnsOfK9)*200*time.Millisecond

@@ -27,7 +27,7 @@ import (
 var pageText string
 
 // tab is a part of the page. It shows the answer to a query. Some answers are about one node or session: then
-// the field named of has the name of the parameter for that node or session.
+// the field `of` has the name of the parameter for that node or session.
 type tab struct {
 	ID, Name string
 	answer   func(*View, context.Context, *ask.Query) (any, error)

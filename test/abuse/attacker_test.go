@@ -55,7 +55,7 @@ func (a *attacker) dial(addr string) (net.Conn, error) {
 	return d.DialContext(a.ctx, "tcp", addr)
 }
 
-// each runs f in n goroutines. Each goroutine calls f again after f returns, until the attack ends.
+// each() runs f in n goroutines. Each goroutine calls f again after f returns, until the attack ends.
 func (a *attacker) each(n int, f func(i int) error) {
 	var wg sync.WaitGroup
 	for i := range n {

@@ -100,7 +100,7 @@ var operatorAttacks = []attack{
 	}},
 }
 
-// many makes n nodes, 500 in a transaction.
+// many() makes n nodes, 500 in a transaction.
 func many(c *wire.Conn, n int, create func(k int) []byte) error {
 	for k := 0; k < n; {
 		var ops []wire.Op

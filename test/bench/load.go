@@ -77,7 +77,7 @@ func openLoad(conns []*wire.Pipe, work []workload, rate float64, d time.Duration
 		for from := time.Now(); err == nil && !l.last; {
 			from = from.Add(time.Duration(rand.ExpFloat64() * gap))
 			time.Sleep(time.Until(from))
-			// The operation after the end is not counted. Its answer makes the method read return.
+			// The operation after the end is not counted. Its answer makes read() return.
 			err = l.begin(from, !from.Before(end) || stop.Load())
 		}
 		if err != nil {
@@ -99,7 +99,7 @@ type lane struct {
 	started []time.Time // by slot
 	queue   []int       // slots in the order of their outstanding requests
 	waiting []time.Time // operations for which no slot was free
-	last    bool        // the method begin is not called again
+	last    bool        // begin() is not called again
 	err     error       // from the goroutine that reads
 }
 

@@ -79,7 +79,7 @@ func (s *side) ensure() error {
 	return err
 }
 
-// rest stops the steady servers, for points that need the machine or its memory for their own
+// rest() stops the steady servers, for points that need the machine or its memory for their own
 // servers.
 func (s *side) rest() {
 	if s.steady != nil {

@@ -91,7 +91,7 @@ func (c *config) window(s *side) *window {
 	return &window{begin: begin, end: begin.Add(c.duration), pids: s.pids()}
 }
 
-// open reports whether more operations must begin: at least one must count, however long it takes.
+// open() reports whether more operations must begin: at least one must count, however long it takes.
 func (w *window) open() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -112,7 +112,7 @@ func makeNodes(c *wire.Pipe, paths []string) error {
 	return bulk(c, len(paths), func(i int) { c.Create(paths[i], payload, 0) }, jute.OK)
 }
 
-// bulk sends n requests with at most 200 in flight. Each answer must have one of the codes want.
+// bulk sends n requests with at most 200 in flight. Each answer must have one of the codes in `want`.
 func bulk(c *wire.Pipe, n int, send func(i int), want ...jute.ErrCode) error {
 	const size = 200
 	sent := 0

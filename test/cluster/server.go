@@ -66,7 +66,7 @@ type Ensemble struct {
 	spare   int
 
 	observers int
-	t         testing.TB // for Run and LayOut
+	t         testing.TB // set by Run and LayOut
 }
 
 // Observers returns the servers without a vote.
@@ -85,7 +85,7 @@ type Server struct {
 	Args                []string
 
 	host    Host
-	t       testing.TB // for Run and LayOut
+	t       testing.TB // set by Run and LayOut
 	timeout time.Duration
 	cmd     *exec.Cmd
 	ready   chan struct{} // closed when zlockd has written its first line
@@ -183,7 +183,7 @@ func (e *Ensemble) startAll() error {
 		}
 		started = append(started, s)
 	}
-	// Wait for all at once: if one server cannot start, report that server, and not those that wait for it.
+	// Wait for all servers at once: if one cannot start, report that server, not the servers that wait for it.
 	ready := make(chan error, len(started))
 	for _, s := range started {
 		go func() { ready <- s.WaitReady() }()

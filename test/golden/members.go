@@ -15,8 +15,9 @@ var member = regexp.MustCompile(`^server\.(\d+)=[^:;]+:\d+:\d+:(participant|obse
 // version is the last line of the list.
 var version = regexp.MustCompile(`^version=[0-9a-f]+$`)
 
-// sameMembers replaces the member list in got by the list in want, if both lists have the same shape. Both
-// are replies to a getData of /zookeeper/config. The lists differ because each server has its own addresses.
+// sameMembers replaces the member list in `got` by the list in `want`, if both lists have the same shape.
+// Both are replies to a getData of /zookeeper/config. The lists differ because each server has its own
+// addresses.
 func sameMembers(got, want []byte) []byte {
 	if len(got) < bodyStart || len(want) < bodyStart {
 		return got

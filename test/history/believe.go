@@ -98,7 +98,7 @@ func (f *facts) shows(l *looseStep, path string) (ok bool) {
 	case l.Op == jute.OpSetData:
 		if _, ok = f.set[path]; !ok {
 			st := f.created[path]
-			ok = st != nil && st.Mzxid == st.Czxid // and the method explains has counted the sets
+			ok = st != nil && st.Mzxid == st.Czxid // and explains() has counted the sets
 		}
 	case l.Op == jute.OpDelete:
 		ok = f.deleted[path]

@@ -324,7 +324,7 @@ func (c *checker) compareList(n *node, st *jute.Stat, zxid int64, record int) {
 	n.pzxid, n.pzLoose = st.Pzxid, false
 }
 
-// open counts the children that may have been created and deleted under n without the model knowing.
+// open() counts the children that may have been created and deleted under n without the model knowing.
 func (c *checker) open(n *node, zxid int64) (made, gone int) {
 	for _, l := range c.loose.under[n.path] {
 		if !l.within(0, zxid) || l.by != nil && len(l.by.claims) == 1 {

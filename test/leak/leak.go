@@ -58,8 +58,8 @@ func AtEnd(code int, part string, except ...string) int {
 	return 1
 }
 
-// left waits until no stack contains part. After the time most it returns the stacks that still do.
-// To look at all goroutines takes some milliseconds of processor time. So left waits before its first look:
+// left() waits until no stack contains part. After the time `most` it returns the stacks that still do. To
+// look at all goroutines takes some milliseconds of processor time. So left() waits before its first look:
 // the goroutines of a client that has just been closed have ended by then.
 func left(part string, except []string, most time.Duration) (stacks []string) {
 	end := time.Now().Add(most)

@@ -84,7 +84,8 @@ func buildSim(t *testing.T, root, to, overlay string, more ...string) {
 	must.That(t, err == nil, "%v\n%s", err, out)
 }
 
-// foundSeed matches the seed that failed. crashedSeed matches all seeds that began, for a process that ended.
+// foundSeed matches the seed that failed. crashedSeed matches each seed that began: if the process crashed,
+// the failed seed was the last of them.
 var (
 	foundSeed   = regexp.MustCompile(`seed[= ](\d+)(?::\n| \()`)
 	crashedSeed = regexp.MustCompile(`=== RUN .*seed=(\d+)`)

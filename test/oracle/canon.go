@@ -20,7 +20,7 @@ var builtin = []string{"/", "/zookeeper", configPath, "/zookeeper/quota"}
 // configPath is the node that lists the members of an ensemble.
 const configPath = "/zookeeper/config"
 
-// The method at returns a name for a zxid: the number of its change. All zxids from before the run have one
+// at() returns a name for a zxid: the number of its change. All zxids from before the run have one
 // name.
 func (s *side) at(zxid int64) string {
 	if zxid == 0 {

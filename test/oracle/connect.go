@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// open connects both servers.
+// open() connects both servers.
 func (r *Runner) open(st *Step) error {
 	if r.a.conns[st.Conn] != nil || r.b.conns[st.Conn] != nil {
 		if err := r.drop(&Step{Conn: st.Conn, Op: "drop"}); err != nil {

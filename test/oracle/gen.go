@@ -36,7 +36,7 @@ func NewGenerator(seed, episode uint64) *Generator {
 
 var connNames = []string{"A", "B", "C", "D", "E"}
 
-// one returns one of its arguments at random.
+// one() returns one of its arguments at random.
 func one[T any](g *Generator, list ...T) T { return list[g.rng.IntN(len(list))] }
 
 // chance reports true in n of 100 cases.

@@ -93,7 +93,7 @@ func (g *Generator) plain(name string) Step {
 	return g.multiRead()
 }
 
-// writable chooses a path as the method path does, but never the path of a node that accepts only well-formed
+// writable chooses a path as path() does, but never the path of a node that accepts only well-formed
 // texts.
 func (g *Generator) writable() string {
 	for {

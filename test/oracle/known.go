@@ -26,7 +26,7 @@ type diff struct {
 	a, b *canon
 }
 
-// known looks the difference up in the table.
+// known() looks the difference up in the table.
 func (d *diff) known() (skipA, skipB int) {
 	for i := range table {
 		if skipA, skipB = table[i].match(d); skipA+skipB > 0 {
@@ -37,7 +37,7 @@ func (d *diff) known() (skipA, skipB int) {
 	return 0, 0
 }
 
-// both reports whether both servers answered the same request of an operation.
+// both() reports whether both servers answered the same request of an operation.
 func (d *diff) both(op string) bool {
 	return d.a != nil && d.b != nil && d.a.step != nil && d.a.step == d.b.step && d.a.step.Op == op
 }

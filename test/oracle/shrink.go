@@ -51,7 +51,7 @@ func (r *Runner) Shrink(p Program, found error, limit time.Duration) (Program, e
 	return p, found
 }
 
-// without returns list without the elements from i to k.
+// without() returns list without the elements from i to k.
 func without[S ~[]E, E any](list S, i, k int) S { return slices.Delete(slices.Clone(list), i, k) }
 
 // simplify makes single steps simpler while the difference remains: requests that are not joined to

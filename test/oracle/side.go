@@ -105,7 +105,7 @@ func (s *side) send(name string, steps []*Step) {
 	c.WriteRaw(b)
 }
 
-// next waits for one frame of a connection, or its end.
+// next() waits for one frame of a connection, or its end.
 func (s *side) next(name string) got {
 	c := s.conns[name]
 	f, err := c.Next()
@@ -163,7 +163,7 @@ var catchUp = &Step{Op: "sync", Path: "/"}
 // names returns the live connections in order.
 func (s *side) names() []string { return slices.Sorted(maps.Keys(s.conns)) }
 
-// open performs the handshake of a connect or attach step. Without a granted session, outcome
+// open() performs the handshake of a connect or attach step. Without a granted session, outcome
 // says how the server declined.
 func (s *side) open(st *Step) (granted *wire.Session, outcome string, err error) {
 	req := jute.ConnectRequest{Timeout: st.Timeout, HasReadOnly: !st.Old,

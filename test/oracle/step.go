@@ -98,7 +98,7 @@ var ops = map[string]opInfo{
 	"restart": {0, "", false, true},
 }
 
-// encode returns the record of a step. The function zxid returns the zxid that Back names.
+// encode returns the record of a step. zxid() returns the zxid that Back names.
 func (s *Step) encode(zxid func(back int) int64) wire.Body {
 	var b wire.Body
 	if s.Op == "auth" {

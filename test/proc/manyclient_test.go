@@ -114,7 +114,7 @@ func runMany(servers []string, name string, n int, timeout time.Duration) error 
 	return json.NewEncoder(os.Stdout).Encode(o)
 }
 
-// open makes the session and its lock.
+// open() makes the session and its lock.
 func (s *manySession) open() (err error) {
 	if s.c, err = wire.OpenPipe(s.servers[s.at], s.timeout); err != nil {
 		return err

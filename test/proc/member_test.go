@@ -316,7 +316,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	expect.Equal(t, e.roles(lost), "1 voter, 3 voter, 4 voter")
 }
 
-// ready is what a server answers to /ready.
+// ready() is what a server answers to /ready.
 func ready(s *cluster.Server) string {
 	resp, err := http.Get("http://" + s.Admin + "/ready")
 	if err != nil {

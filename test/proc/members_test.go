@@ -107,7 +107,7 @@ func (e *ensemble) run(args ...string) (out, errs string, code int) {
 	return o.String(), s.String(), cmd.ProcessState.ExitCode()
 }
 
-// must runs zlock member and returns its output. The test ends if the command fails.
+// must() runs zlock member and returns its output. The test ends if the command fails.
 func (e *ensemble) must(at *cluster.Server, args ...string) string {
 	e.t.Helper()
 	out, errs, code := e.member(at, args...)

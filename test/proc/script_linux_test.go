@@ -84,7 +84,7 @@ func (s *script) server(id int) int {
 	return 0
 }
 
-// ready waits until all three servers serve.
+// ready() waits until all three servers serve.
 func (s *script) ready() {
 	s.t.Helper()
 	must.Await(s.t, "all servers serve", time.Minute, func() bool {

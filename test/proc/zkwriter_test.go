@@ -146,7 +146,7 @@ func (w *writer) quota(ctx context.Context) error {
 }
 
 // load opens eight sessions and then makes n changes through all of them at once. Half of the sessions stay
-// open, the others are closed. The function wait returns when all changes are made, or ctx has ended.
+// open, the others are closed. wait() returns when all changes are made, or ctx has ended.
 func load(ctx context.Context, t testing.TB, addr string, seed uint64, n int) (wait func()) {
 	t.Helper()
 	const writers = 8

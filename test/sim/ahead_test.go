@@ -160,7 +160,7 @@ func (r *aheadRun) wait(atMost time.Duration) {
 // powerLoss takes the power from a server.
 func (r *aheadRun) powerLoss(id uint32) { r.end(id, (*serverDisk).PowerLoss) }
 
-// again starts the server id if it does not run.
+// again() starts the server id if it does not run.
 func (r *aheadRun) again(id uint32) {
 	r.disk[id].Go()
 	if r.node(id) == nil {
@@ -168,8 +168,8 @@ func (r *aheadRun) again(id uint32) {
 	}
 }
 
-// goOn takes the power from the servers in lose. Then the servers one and other run for a while without the
-// third server.
+// goOn takes the power from the servers in `lose`. Then the servers `one` and `other` run for a while without
+// the third server.
 func (r *aheadRun) goOn(one, other, without uint32, lose ...uint32) {
 	r.net.Freeze(hostName(without))
 	for _, id := range lose {

@@ -155,7 +155,7 @@ func walk(r aheadRules, c aheadCase) (visited int, found harm) {
 	return len(seen), found
 }
 
-// next calls the function tell with every state that can follow.
+// next() calls tell() with every state that can follow.
 func (st modelState) next(r aheadRules, c aheadCase, tell func(to modelState, bad bool, step modelStep)) {
 	for i := range st.s {
 		s := &st.s[i]

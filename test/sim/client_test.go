@@ -169,7 +169,7 @@ func (x *exchange) run(stop <-chan struct{}) {
 	}
 }
 
-// rest receives events for a time, and pings as often as a client library does.
+// rest() receives events for a time, and pings as often as a client library does.
 func (x *exchange) rest(d time.Duration, stop <-chan struct{}) bool {
 	patience := x.w.Timeout
 	defer func() { x.w.Timeout = patience }()

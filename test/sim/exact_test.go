@@ -86,8 +86,8 @@ func exactly(t *testing.T, seed uint64) {
 	setSeed(seed, ways)
 }
 
-// apart runs each seed in a process of its own, so that no run can affect the next. As many processes run in
-// parallel as GOMAXPROCS says.
+// apart() runs each seed in a process of its own, so that no run can affect the next. As many processes run
+// in parallel as GOMAXPROCS says.
 func apart(t *testing.T, seed uint64, n int) bool {
 	if *aloneFlag {
 		return false
@@ -158,7 +158,7 @@ type campaign struct {
 
 var reported = regexp.MustCompile(`report (\{.*\})`)
 
-// one makes a seed's run. With the option to repeat runs it makes two runs, which must be equal.
+// one() makes a seed's run. With the option to repeat runs it makes two runs, which must be equal.
 func (c *campaign) one(seed uint64) {
 	r, text, ok := c.child(c.command(seed))
 	if ok && *twiceFlag {

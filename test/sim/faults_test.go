@@ -233,7 +233,7 @@ func (f *faults) flap(id uint32) {
 	})
 }
 
-// away crashes a server and starts it again later.
+// away() crashes a server and starts it again later.
 func (f *faults) away(id uint32, d time.Duration) {
 	f.lasting(id, func() {
 		f.crash(id)

@@ -140,7 +140,7 @@ func (c *cluster) length() time.Duration {
 	return runLength()
 }
 
-// few reports whether a run had too few requests, events, turns or draws for its length.
+// few() reports whether a run had too few requests, events, turns or draws for its length.
 func (c *cluster) few(answered, events, turns, draws int) bool {
 	n := int(c.length().Minutes())
 	if c.day != nil && n < 60 {

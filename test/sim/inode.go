@@ -59,7 +59,7 @@ func (s *sector) upTo(n int) *sector {
 	return cut
 }
 
-// with returns a copy of the sector in which b replaces the bytes at an offset.
+// with() returns a copy of the sector in which b replaces the bytes at an offset.
 func (s *sector) with(b []byte, at int) *sector {
 	if len(b) == Sector && bytes.Equal(b, zeros[:]) {
 		return nil

@@ -128,7 +128,7 @@ func (n *Network) wake() {
 	}
 }
 
-// all lists pipes, the oldest first; the caller holds the lock.
+// all() lists pipes, the oldest first; the caller holds the lock.
 func (n *Network) all(want func(*pipe) bool) (list []*pipe) {
 	for p := range n.pipes {
 		if want(p) {

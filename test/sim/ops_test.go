@@ -33,8 +33,8 @@ func (c *Client) version() int32 {
 	return int32(c.draw.IntN(4))
 }
 
-// next returns the next random request. It returns nil if the run leaves this request out. A request depends
-// only on its number, so that leaving out one request changes no other request.
+// next() returns the next random request. It returns nil if the run leaves this request out. A request
+// depends only on its number, so that leaving out one request changes no other request.
 func (c *Client) next() *history.Op {
 	number := c.drawn
 	c.drawn++

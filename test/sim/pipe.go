@@ -100,8 +100,8 @@ func newWaiters() waiters {
 	return w
 }
 
-// wait returns when wake is called, or at the time until. If until is zero, there is no such time. The caller
-// holds the lock, and must check its condition again.
+// wait returns when wake is called, or at the time `until`. If `until` is zero, there is no such time. The
+// caller holds the lock, and must check its condition again.
 func (w *waiters) wait(mu *sync.Mutex, until time.Time) {
 	w.n++
 	w.wakeAt(until)

@@ -47,7 +47,7 @@ func (c *cluster) together(do func(id uint32, k int)) {
 // step returns the time between two moments at which a message can arrive.
 func (c *cluster) step() time.Duration { return max(c.set.grid, time.Millisecond/2) }
 
-// near returns a source of random numbers for a probe at a server.
+// near() returns a source of random numbers for a probe at a server.
 func (c *cluster) near(what, id uint32, k int) *rand.Rand {
 	return rand.New(rand.NewPCG(c.seed, uint64(what)<<16+uint64(id)<<8+uint64(k)))
 }

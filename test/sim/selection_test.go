@@ -50,7 +50,7 @@ func parseSelection(text string) (selection, error) {
 
 func mustSelect(t *testing.T, text string) selection { return must.Get(parseSelection(text))(t) }
 
-// of returns a function that reports whether a number of a group is selected. It returns nil if all numbers
+// of() returns a function that reports whether a number of a group is selected. It returns nil if all numbers
 // are selected.
 func (s selection) of(group string) func(number int) bool {
 	if s == nil {

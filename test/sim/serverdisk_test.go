@@ -70,7 +70,7 @@ func (d *serverDisk) Files() *disk.Files {
 	return &disk.Files{FS: m, Stable: m.Keys(), Log: seglog.Options{FirstSize: 32 << 10, FullSize: 512 << 10}}
 }
 
-// free returns how many more bytes the disk can hold.
+// free() returns how many more bytes the disk can hold.
 func (d *serverDisk) free(string) (int64, error) { return d.files.Free(), nil }
 
 // Crash ends the life: it ends the process or, more often, turns off the power. Without power the disk loses

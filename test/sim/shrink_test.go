@@ -123,7 +123,7 @@ func (s *shrinking) fails(only string) bool {
 	return s.known[only]
 }
 
-// with returns the command of the run with the selected faults and requests.
+// with() returns the command of the run with the selected faults and requests.
 func (s *shrinking) with(only string) []string {
 	return append(s.command(*seedFlag), "-sim.only", only)
 }

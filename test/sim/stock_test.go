@@ -20,5 +20,5 @@ func init() { debug.SetGCPercent(pace) }
 // of a run, but not the order of its goroutines.
 func exactly(*testing.T, uint64) {}
 
-// apart reports false: the runs of several seeds are made in this process.
+// apart() reports false: the runs of several seeds are made in this process.
 func apart(*testing.T, uint64, int) bool { return false }

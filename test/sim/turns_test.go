@@ -68,7 +68,7 @@ func (c *cluster) contenders(rec *observed, wg *sync.WaitGroup, stop <-chan stru
 	return all
 }
 
-// next moves to the next step that the run makes. It reports false if the run is over.
+// next() moves to the next step that the run makes. It reports false if the run is over.
 func (x *contender) next(stop <-chan struct{}) bool {
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		number := x.drawn

@@ -111,7 +111,7 @@ func firstShell(t *testing.T, page string) string {
 }
 
 // follow writes the program and runs the section's lines on a new server. The README must show lines of the
-// same program. The method waits checks a program that implements its own lock.
+// same program. waits() checks a program that implements its own lock.
 func (s *firstSection) follow(t *testing.T, page string) string {
 	program := firstBlock(t, page, s.title, s.language)
 	shown := readmeBlock(t, s.language)
@@ -153,7 +153,7 @@ func (s *firstSection) follow(t *testing.T, page string) string {
 
 var lockedAndElected = regexp.MustCompile(`(?s)the lock is ours.*\n.*elected`)
 
-// The method waits runs the program while another client's node is before the program's node. The program
+// waits() runs the program while another client's node is before the program's node. The program
 // must not hold before that node is gone.
 func (s *firstSection) waits(t *testing.T, g target, command string) {
 	other := must.Get(wire.Open(g.addrs[0]))(t)

@@ -28,7 +28,7 @@ type contender struct {
 func number(node string) string { return node[strings.LastIndexByte(node, '-')+1:] }
 func writes(node string) bool   { return strings.Contains(node, "-W-") }
 
-// before returns the nodes that keep a contender waiting, in order.
+// before() returns the nodes that keep a contender waiting, in order.
 func before(children []string, node string) (list []string) {
 	for _, c := range children {
 		if number(c) < number(node) && (writes(node) || writes(c)) {
@@ -140,7 +140,7 @@ func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	t.Logf("%s: %d notifications in a herd, %d without", mixed, herded, one)
 }
 
-// beside runs a test in parallel with other tests that start their own servers. If all tests share given
+// beside() runs a test in parallel with other tests that start their own servers. If all tests share given
 // servers, the test does not run in parallel.
 func beside(t *testing.T) {
 	t.Helper()

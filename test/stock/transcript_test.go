@@ -95,8 +95,8 @@ func startCli(t *testing.T, args ...string) *cli {
 	return c
 }
 
-// collect reads the output of the current command. It reads as many lines as want has, and then more until no
-// line comes for a moment. The commands run one after another, so a line that comes too late shows as a
+// collect reads the output of the current command. It reads as many lines as `want` has, and then more until
+// no line comes for a moment. The commands run one after another, so a line that comes too late shows as a
 // surplus line of the next command.
 func (c *cli) collect(want step) (out, err []string) {
 	patience := time.After(90 * time.Second) // the first command waits until Java has started

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// do sends a request and reads the record of its reply with the function read. If read is nil, the reply has
+// do sends a request and reads the record of its reply with read(). If read is nil, the reply has
 // no record. A code other than OK becomes an error. A record that read does not understand, or does not read
 // to its end, is an error, too.
 func (c *Conn) do(op jute.OpCode, body []byte, read func(d *jute.Decoder)) error {

@@ -95,7 +95,7 @@ func (c Config) Start(t testing.TB) *Server {
 // Close ends it. Later failures panic.
 func Open() *Server { return Config{}.Open() }
 
-// Open is Start without a test; see the function Open.
+// Open is Start without a test; see Open.
 func (c Config) Open() *Server { return c.server(panicker{}) }
 
 func (c Config) server(t failer) *Server {

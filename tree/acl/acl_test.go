@@ -30,7 +30,7 @@ func TestDigestIDIsTheReferences(t *testing.T) {
 	}
 }
 
-// The rows of semantics 10.2: which identities an entry matches.
+// The table says which identities an entry of each scheme matches.
 func TestAllowedMatchesByScheme(t *testing.T) {
 	d1, d2 := acl.DigestID("u1:p1"), acl.DigestID("u2:p2")
 	for _, test := range []struct {
@@ -87,7 +87,7 @@ func TestAllowedMatchesByScheme(t *testing.T) {
 		"any of the bits asked for is enough, and needed: want !both.Allows(nil, jute.PermRead)")
 }
 
-// The rows of semantics 10.3.
+// The table says which ACL Fix stores for the ACL of a client.
 func TestFix(t *testing.T) {
 	d1, d2 := acl.DigestID("u1:p1"), acl.DigestID("u2:p2")
 	world := entry(31, "world", "anyone")

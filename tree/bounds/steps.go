@@ -7,12 +7,12 @@ import (
 )
 
 // MaxSteps is the budget of one request: the limit of its cost while the state is locked. A step takes about
-// 75 ns, so the budget is 12 ms. Of 20 ms in all, the other 8 ms are for work that only some servers have:
-// events for watchers, and copies for a snapshot that is being written. A multi or multiRead of ten thousand
-// operations on ordinary paths costs less. A request that costs more ends with BADARGUMENTS, which every
-// client library knows, and changes nothing. Every server must count the same steps, whatever its release. So
-// the counts are constants and depend only on the request and the tree. A change of a count after a release
-// needs an option of the entry, which a leader sets once all members understand it.
+// 75 ns, so the budget is 12 ms. Another 8 ms, which make 20 ms in all, are for work that only some servers
+// have: events for watchers, and copies for a snapshot that is being written. A multi or multiRead of ten
+// thousand operations on ordinary paths costs less. A request that costs more ends with BADARGUMENTS, which
+// every client library knows, and changes nothing. Every server must count the same steps, whatever its
+// release. So the counts are constants and depend only on the request and the tree. A change of a count after
+// a release needs an option of the entry, which a leader sets once all members understand it.
 //
 // WideSteps is the budget of a write in a cluster that release 0.2.0 or a later release began. One multi can
 // then create ten thousand nodes of a thousand bytes each; it holds the lock for 15 ms.

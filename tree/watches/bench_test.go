@@ -54,7 +54,8 @@ func TestMemoryPerWatch(t *testing.T) {
 	lock := func(i int) string { return fmt.Sprintf("/locks/service-%04d/lock-%09d", i%1000, i) }
 	measure("own paths, 1000 connections", 1000, 200, lock)
 	measure("own paths, one connection", 1, 200, lock)
-	measure("one path, own connections", n, 300, func(int) string { return "/herd" }) // with the memory of the connections
+	// 300 bytes, because the memory of the connections is included
+	measure("one path, own connections", n, 300, func(int) string { return "/herd" })
 }
 
 func benchFire(b *testing.B, w *Table[int], e *Event) {

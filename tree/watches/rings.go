@@ -9,12 +9,12 @@ import (
 // Kind says for what a watch waits, and whether the watch stays after an event.
 type Kind uint8
 
-// The kinds of watches. Data and Child watches are used up by the first event
-// they match; the others stay until they are removed.
+// The kinds of watches. Data and Child watches are used up by the first event they match; Persistent and
+// Recursive watches stay until they are removed.
 const (
 	Data       Kind = iota // set by getData and exists: the node itself
 	Child                  // set by getChildren: the list of children, and the node's deletion
-	Persistent             // both of the above for one path
+	Persistent             // what Data and Child wait for, at one path
 	Recursive              // the node and every node below it, but no lists of children
 )
 
@@ -245,11 +245,11 @@ func (w *Table[W]) leavePath(r uint32, was modes) {
 	}
 }
 
-// first returns the first record of the path. The records whose watches do not see changes below the path
+// first() returns the first record of the path. The records whose watches do not see changes below the path
 // come first.
 func (p *watchedPath) first() uint32 { return cmp.Or(p.plain, p.deep) }
 
-// after returns the record after r at its path. It returns 0 if r is the last.
+// after() returns the record after r at its path. It returns 0 if r is the last.
 func (w *Table[W]) after(p *watchedPath, r uint32) uint32 {
 	switch next := w.records.at(r).in[ofPath].next; next {
 	case p.plain:

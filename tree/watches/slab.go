@@ -79,7 +79,7 @@ func (s *slab[T]) release(at uint32) {
 	}
 }
 
-// at returns the item. The pointer is good until the item is put back.
+// at() returns the item. The pointer is good until the item is put back.
 func (s *slab[T]) at(id uint32) *T { return &s.chunks[id/chunkSize].items[id%chunkSize] }
 
 // end returns a number above that of every item in use.

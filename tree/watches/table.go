@@ -71,7 +71,7 @@ func (w *Table[W]) index(r uint32, n int) {
 	w.big[rec.path][rec.conn] = r
 }
 
-// Fire calls tell once for every connection that waits for an event, and removes the one-shot watches that
+// Fire calls tell() once for every connection that waits for an event, and removes the one-shot watches that
 // the event fires. A deletion fires watches in both registries. A change of a list of children is an event of
 // its own.
 func (w *Table[W]) Fire(e jute.EventType, path string, tell func(W)) {
@@ -235,8 +235,8 @@ func (w *Table[W]) Sweep(max int) (more bool) {
 	return false
 }
 
-// WatchersAt calls f for the connections that watch exactly this path, in the order in which they began. The
-// parameter most bounds the number of calls.
+// WatchersAt calls f for the connections that watch exactly this path, in the order in which they began, but
+// for at most `most` of them.
 func (w *Table[W]) WatchersAt(path string, most int, f func(W)) {
 	p, ok := w.byPath.m[path]
 	if !ok {

@@ -67,7 +67,7 @@ func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 		name string
 		path string
 		kind Kind
-		want [7]string // for each change; "": nothing
+		want [7]string // what a client is told of each change; "": nothing
 		keep bool
 	}{
 		{"getData or exists", p, Data, [7]string{created + p, changed + p, deleted + p}, false},

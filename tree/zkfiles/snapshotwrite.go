@@ -20,7 +20,7 @@ type SnapshotWriter struct {
 	acls  map[string]int64
 	known []jute.ACL // the ACL of the last node
 	id    int64      // the number of that ACL
-	nodes uint64     // digest
+	nodes uint64     // sum of the nodes' digests
 	err   error
 }
 
@@ -53,7 +53,7 @@ func NewSnapshotWriter(w io.Writer, dbID int64, sessions map[int64]int32, acls [
 	return sw, sw.flush(0)
 }
 
-// flush writes the buffer if its length is above least.
+// flush writes the buffer if the buffer is longer than `least`.
 func (w *SnapshotWriter) flush(least int) error {
 	if w.err != nil || len(w.buf) <= least {
 		return w.err

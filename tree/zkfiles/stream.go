@@ -30,7 +30,7 @@ func (s *stream) fail(err error) {
 	}
 }
 
-// full reads exactly len(b) bytes.
+// full() reads exactly len(b) bytes.
 func (s *stream) full(b []byte) {
 	if s.err != nil {
 		return
@@ -61,8 +61,8 @@ func (s *stream) long() int64 {
 	return int64(binary.BigEndian.Uint64(s.buf[:8]))
 }
 
-// some reads n bytes, or as many as there are. It allocates memory only as the bytes arrive, because n may be
-// damaged.
+// some() reads n bytes, or as many as there are. It allocates memory only as the bytes arrive, because n may
+// be damaged.
 func (s *stream) some(n int) []byte {
 	b := make([]byte, 0, min(n, 64<<10))
 	for s.err == nil && len(b) < n {

@@ -179,7 +179,7 @@ func load(b []byte, zxid int64) (*Tree, error) {
 	return Load(r, zxid)
 }
 
-// same returns an error if two trees differ.
+// same() returns an error if two trees differ.
 func same(a, b *Tree) error {
 	if !reflect.DeepEqual(a.Sessions, b.Sessions) || a.Zxid != b.Zxid || a.Nodes.Count() != b.Nodes.Count() ||
 		a.sum != b.sum {

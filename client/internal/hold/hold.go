@@ -337,7 +337,7 @@ func (h *Hold) release(ctx context.Context, early bool) error {
 
 // giveBack sends one request that removes all nodes and takes back the mark of a lock delay. It gives the
 // local turn to the next contender before the answer. The channel closes when the answer has arrived. For a
-// set the channel is nil, because the function answer gives the locks of the set back.
+// set the channel is nil, because answer() gives the locks of the set back.
 func (h *Hold) giveBack(early bool) (answered <-chan struct{}, answer func(context.Context) error) {
 	defer h.endLife()
 	if h.g.Parts != nil {

@@ -25,7 +25,7 @@ type Node struct {
 // Dir returns the node's directory.
 func (n Node) Dir() string { return recipe.Parent(n.Path) }
 
-// in returns those names that belong to nodes which earlier requests to create n have made.
+// in() returns those names that belong to nodes which earlier requests to create n have made.
 func (n Node) in(names []string) (found []string) {
 	for _, name := range names {
 		if strings.HasPrefix(name, recipe.Base(n.Path)) {
@@ -41,7 +41,7 @@ type Made struct {
 	Stat       zk.Stat
 }
 
-// at returns the node as the server made it.
+// at() returns the node as the server made it.
 func (n Node) at(path string, stat zk.Stat) Made {
 	return Made{Path: path, Name: recipe.Base(path), Stat: stat}
 }

@@ -92,7 +92,7 @@ func (e *Epoch) Timeout() time.Duration {
 	return e.timeout
 }
 
-// left returns the time until the deadline. The caller holds e.mu.
+// left() returns the time until the deadline. The caller holds e.mu.
 func (e *Epoch) left(now Reading) time.Duration {
 	return e.k.opt.usable(e.timeout) - now.Since(e.confirmed)
 }

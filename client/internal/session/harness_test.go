@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 const patience = 30 * time.Second
 
-// open returns a keeper with a usable session.
+// open() returns a keeper with a usable session.
 func open(t *testing.T, servers string, o Options) (*Keeper, *Epoch) {
 	t.Helper()
 	o.Timeout, o.Safety, o.Clock = max(o.Timeout, 12*time.Second), -1, SystemClock()

@@ -22,7 +22,7 @@ type crowdDir struct {
 	waiting   chan struct{} // closed when there may be room; nil: no call waits
 }
 
-// full reports whether the client must not add another node.
+// full() reports whether the client must not add another node.
 func (d *crowdDir) full() bool { return d.abandoned > max(1, d.calls/2) }
 
 // change adds to a directory's counts and wakes the waiting calls if there is room.

@@ -73,7 +73,7 @@ func (c bubbleClock) Now() Reading {
 }
 
 // Unreachable returns a keeper whose server does not answer, and a session of that keeper which lasts a day.
-// The function end closes the keeper.
+// end() closes the keeper.
 func Unreachable() (k *Keeper, e *Epoch, end func()) {
 	conn, err := zk.Open("a", zk.Options{AttemptLimit: 1000 * time.Hour,
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

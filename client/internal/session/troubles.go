@@ -62,7 +62,7 @@ func (t *troubles) stop() {
 	}
 }
 
-// over drops the reasons, because there is a connection.
+// over() drops the reasons, because there is a connection.
 func (t *troubles) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

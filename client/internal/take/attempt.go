@@ -28,8 +28,8 @@ type Client struct {
 	localQueues localQueues
 }
 
-// New returns the parts that the calls of a client share. The nodes of these calls store owner. The function
-// cause makes the error with which the program learns of the loss of a lock.
+// New returns the parts that the calls of a client share. The nodes of these calls store owner.
+// cause() makes the error with which the program learns of the loss of a lock.
 func New(k *session.Keeper, owner recipe.Owner, cause func(hold.Loss) error) *Client {
 	return &Client{Shared: hold.Shared{Keeper: k, Cause: cause}, owner: owner,
 		localQueues: localQueues{m: map[localKey][]chan struct{}{}}}

@@ -140,7 +140,8 @@ func held(t *testing.T, c *Client, e *session.Epoch) *hold.Lease {
 	return must.Get(c.BeginUnwatched(t.Context(), g))(t)
 }
 
-// A context may take more permits than it holds, and stand for the same election twice.
+// A context that holds a permit may take another one, and a context that is a candidate may become a
+// candidate of the same election again.
 func TestAttemptsThatAreNotNested(t *testing.T) {
 	t.Parallel()
 	c, e := withoutServer()

@@ -189,7 +189,7 @@ func (s *Permits) Store(ctx context.Context, e *session.Epoch, permits int) erro
 // Stored notes that a call has stored this number of permits.
 func (s *Permits) Stored(permits int) { s.wish.Store(int64(permits)) }
 
-// free returns the permits in use. It also returns ErrNotAcquired if fewer than n permits are free.
+// free() returns the permits in use. It also returns ErrNotAcquired if fewer than n permits are free.
 func (s *Permits) free(ctx context.Context, e *session.Epoch, a *attempt, limit, n int) (
 	used []string, err error) {
 	used, err = e.Children(ctx, s.d.leases)

@@ -69,7 +69,7 @@ func newPermitHead(s *Permits, a *attempt, turn *hold.Grant, n int) *permitHead 
 	}
 }
 
-// next reads the number of permits, and then which permits are in use.
+// next() reads the number of permits, and then which permits are in use.
 func (p *permitHead) next(ctx context.Context) (turns.Step, error) {
 	for {
 		err := p.look(ctx)
@@ -262,8 +262,8 @@ func mayNotStore(err error, nodes []session.Node) bool {
 	return ok && errors.Is(err, zk.ErrNoAuth) && refused.Index >= len(nodes)
 }
 
-// holdOf returns a hold of the permits just made. The argument beside is the list of permits that the attempt
-// last saw.
+// holdOf returns a hold of the permits just made. The argument `beside` is the list of permits that the
+// attempt last saw.
 func (s *Permits) holdOf(a *attempt, e *session.Epoch, made []session.Made, beside []string) (
 	*hold.Grant, error) {
 	if !e.Valid() {

@@ -23,7 +23,7 @@ func (w *waiter) lookOwn(ctx context.Context) error {
 	return w.saw(s, err, since)
 }
 
-// saw records the result of a look at the own node. The argument since is the number of the connection.
+// saw records the result of a look at the own node. The argument `since` is the number of the connection.
 func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -107,8 +107,8 @@ func (p *paces) note(dir string, turn time.Duration) {
 }
 
 // short reports whether turns in dir are known to be short: a turn takes at most a few times as long as it
-// took to get a place. A place costs one write and one round trip, and the argument place is the time that it
-// took.
+// took to get a place. A place costs one write and one round trip, and the argument `place` is the time that
+// they took.
 func (p *paces) short(dir string, place time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

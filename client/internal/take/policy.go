@@ -66,7 +66,7 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold.Grant, error) {
 	return contend(ctx, w)
 }
 
-// next looks and decides. Because the server may lag behind, a try is refused only after a sync.
+// next() looks and decides. Because the server may lag behind, a try is refused only after a sync.
 func (w *policyWaiter) next(ctx context.Context) (turns.Step, error) {
 	if err := w.look(ctx); err != nil {
 		return turns.Step{}, err

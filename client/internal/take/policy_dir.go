@@ -83,7 +83,7 @@ func (d *policyDir) view(policy recipe.Policy) *turns.PolicyView {
 	return &turns.PolicyView{Policy: policy, Door: d.rec.Mark(), Nodes: d.nodes}
 }
 
-// same reports, after a grant, whether the directory is still the one that the contender looked at. If a
+// same() reports, after a grant, whether the directory is still the one that the contender looked at. If a
 // directory is removed and made again, its version numbers start again, so the grant's check may have passed
 // with another record. If the watch on the record has not fired, no request is needed: its event would have
 // come before the grant's reply.

@@ -232,7 +232,7 @@ func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 const ownWatchEach = 20 * time.Millisecond
 
 // ownWatchIn returns how long a waiter waits before it watches its own node. The argument timeout is its
-// session's timeout, and ahead is the number of contenders ahead.
+// session's timeout, and `ahead` is the number of contenders ahead of the waiter.
 func ownWatchIn(timeout time.Duration, ahead int) time.Duration {
 	return max(hold.OwnWatch, min(hold.OwnWatch+time.Duration(ahead-1)*ownWatchEach, timeout))
 }
@@ -244,8 +244,8 @@ type wakers struct {
 }
 
 // await waits until the node at path may be gone, and reports whether the node was certainly deleted. The
-// argument ahead is the number of contenders up to that node. When the node's data or the connection changes,
-// await only sets the watch again.
+// argument `ahead` is the number of contenders up to that node. When the node's data or the connection
+// changes, await only sets the watch again.
 func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers) (gone bool, err error) {
 	long := time.After(ownWatchIn(w.e.Timeout(), ahead))
 	for {
@@ -344,7 +344,7 @@ func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Wat
 	return watch, nil, err
 }
 
-// first makes the grant when no contender is ahead. The argument names is nil if the waiter did not need to
+// first() makes the grant when no contender is ahead. The argument names is nil if the waiter did not need to
 // list again.
 func (w *waiter) first(ctx context.Context, p turns.Place, names *zk.Names) (*hold.Grant, error) {
 	if err := alone(ctx, w.e, w.a.dir, turns.UseQueue, p.Others); err != nil {

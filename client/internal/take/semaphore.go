@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// Permits returns the semaphore at path. If the path stores no number of permits yet, the client stores the
-// number wish. If wish is 0, the path must store a number already.
+// Permits returns the semaphore at path. If the path stores no number of permits yet, the client stores wish
+// as that number. If wish is 0, the path must store a number already.
 func (c *Client) Permits(path string, wish int, terms *Terms, tell func(hold.Event)) *Permits {
 	s := &Permits{c: c, path: path, terms: terms, tell: tell, d: semLayoutOf(terms.Layout, path)}
 	s.wish.Store(int64(wish))

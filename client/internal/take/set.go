@@ -12,8 +12,8 @@ import (
 // A Member takes one lock of a set. It sets no limits: the limits apply to the set as a whole.
 type Member func(ctx context.Context, try bool) (*hold.Lease, error)
 
-// Each takes the locks of a set one after another, in their order. The argument ask has the path and the mode
-// of the first lock.
+// Each takes the locks of a set one after another, in their order. The argument `ask` has the path and the
+// mode of the first lock.
 func (c *Client) Each(ctx context.Context, ask Ask, members []Member) (*hold.Lease, error) {
 	a := &attempt{Ask: ask, dir: ask.Path, alone: true, dirs: []string{}} // the members make the nodes
 	return c.acquire(ctx, a, func(ctx context.Context, _ *session.Epoch, a *attempt) (*hold.Grant, error) {

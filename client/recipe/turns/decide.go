@@ -116,7 +116,7 @@ func merge(kins []kin) []kin {
 
 func excludesAll(e recipe.Entry) bool { return e.Mode == recipe.Exclusive }
 
-// apart splits the contenders in Curator's layout by families if one of them belongs to a program that does
+// apart() splits the contenders in Curator's layout by families if one of them belongs to a program that does
 // not look at all the others. For example, a mutex and a read-write lock of Curator do not exclude each
 // other.
 func apart(kins []kin) []kin {

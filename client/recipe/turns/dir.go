@@ -50,7 +50,7 @@ func (Unseen) Watching(int64, string) (watching, known bool) { return false, fal
 // Watchers returns no session.
 func (Unseen) Watchers(string, int) []int64 { return nil }
 
-// item is a contender. Its blockers are not known before the method decide has run.
+// item is a contender. Its blockers are not known before decide() has run.
 type item struct {
 	recipe.Node
 	recipe.Description

@@ -344,7 +344,7 @@ func (s *pState) troubles() (all []pState) {
 	return all
 }
 
-// pCases calls f with semaphores. The argument all is how many permits are held together at some time.
+// pCases calls f with semaphores. The argument `all` says how many permits are held together at some time.
 func pCases(f func(name string, s pState, all int)) {
 	who := func(list ...pContender) []pContender { return list }
 	try, head := pContender{kind: pTry, wants: 1}, pContender{kind: pHead, wants: 1}

@@ -80,7 +80,7 @@ type order struct {
 	exclusive int // how many contenders there are up to the last exclusive one
 }
 
-// next adds a contender with the role k to the queue, and returns the range of the contenders for which it
+// next() adds a contender with the role k to the queue, and returns the range of the contenders for which it
 // waits. The contenders in this range must go first, and do not wait for each other. An exclusive contender
 // waits for the shared contenders since the last exclusive one, or for that exclusive one if there are no
 // shared ones. A shared contender waits for the last exclusive one.

@@ -62,7 +62,7 @@ func (v *PolicyView) DoorOwner() *recipe.PolicyNode {
 	return hold
 }
 
-// last returns the node with the highest sequence number among the nodes that f accepts.
+// last() returns the node with the highest sequence number among the nodes that f accepts.
 func (v *PolicyView) last(f func(*recipe.PolicyNode) bool) *recipe.PolicyNode {
 	var last *recipe.PolicyNode
 	for i := range v.Nodes {

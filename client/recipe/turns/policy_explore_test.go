@@ -191,7 +191,7 @@ func (x *explorer) doorMine(me *xClient, c int) bool {
 	return me.door == xDoor(kind, c, me.attempt)
 }
 
-// again lets the client look again. If the client has closed the door, it reads only the list.
+// again() lets the client look again. If the client has closed the door, it reads only the list.
 func (x *explorer) again(me *xClient, c int) {
 	me.at = xAtRecord
 	if x.doorMine(me, c) || x.m.mutation == xListBeforeRecord {
@@ -316,7 +316,7 @@ const (
 	xNoNode
 )
 
-// mark writes the record, if it is the one that the client knows.
+// mark writes the record, unless the record has changed since the client read it.
 func (x *explorer) mark(s *xState, c int, door uint8) xResult {
 	if !s.c[c].known {
 		return xBadVersion

@@ -135,7 +135,7 @@ func (m *xModel) node(bit int) recipe.PolicyNode {
 	return n
 }
 
-// bit returns the number of the bit for n. It is the inverse of the method node.
+// bit returns the number of the bit for n. It is the inverse of node().
 func (m *xModel) bit(n recipe.PolicyNode) int {
 	base := int(n.ID[0]-1) * xPerClient
 	if n.ID[1] == 2 {

@@ -76,7 +76,7 @@ func decision(v PolicyView, id recipe.ID) Step {
 	return Step{}
 }
 
-// without is a view without some contenders.
+// without() is a view without some contenders.
 func without(v PolicyView, gone func(recipe.ID) bool) PolicyView {
 	v.Nodes = slices.DeleteFunc(slices.Clone(v.Nodes), func(n recipe.PolicyNode) bool { return gone(n.ID) })
 	return v

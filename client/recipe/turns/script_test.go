@@ -181,7 +181,7 @@ func (s *script) enqueue(a *actor) {
 	s.add(a, n.Name(true))
 }
 
-// all returns the nodes of all contenders.
+// all() returns the nodes of all contenders.
 func (s *script) all() (nodes []recipe.Node) {
 	for _, letter := range slices.Sorted(maps.Keys(s.who)) {
 		nodes = append(nodes, s.who[letter].nodes...)

@@ -46,7 +46,7 @@ type blockers struct {
 	cycles map[int32]bool  // the cycles of its parties
 }
 
-// of returns how often a party is in the set. It builds an index only if contenders share the set.
+// of() returns how often a party is in the set. It builds an index only if contenders share the set.
 func (s *blockers) of(party int32, shared bool) (n int32) {
 	if shared && s.times == nil {
 		s.times = make(map[int32]int32, len(s.to))

@@ -99,7 +99,7 @@ func (p *Program[C]) find(name string) *Command[C] {
 	return nil
 }
 
-// all returns the program's commands and the commands of every program.
+// all() returns the program's commands and the commands of every program.
 func (p *Program[C]) all() []*Command[C] {
 	return append(p.Commands[:len(p.Commands):len(p.Commands)], p.completionCommand(), p.manualCommand())
 }

@@ -115,7 +115,8 @@ func NearFlag(fs *pflag.FlagSet, name string, others map[string]string) string {
 	return Nearest(name, known)
 }
 
-// near returns the command that a mistyped word probably means. It returns "" if no command is like the word.
+// near() returns the command that a mistyped word probably means. It returns "" if no command is like the
+// word.
 func (p *Program[C]) near(word string) string {
 	if near := p.OtherCommands[word]; near != "" {
 		return near

@@ -80,7 +80,7 @@ func (q *logQueue) run() {
 	}
 }
 
-// flush waits until the queue is written, but no longer than most.
+// flush waits until the queue is written, but no longer than the time `most`.
 func (q *logQueue) flush(most time.Duration) {
 	end := time.After(most)
 	select {

@@ -53,7 +53,7 @@ func (n *notifier) tell(lines string) {
 	}
 }
 
-// ready reports that the server serves clients.
+// ready() reports that the server serves clients.
 func (n *notifier) ready(l readyLine) {
 	n.up.Store(true)
 	n.tell(fmt.Sprintf("READY=1\nSTATUS=serving clients at %s, mode %s", l.client, l.mode))

@@ -178,10 +178,12 @@ func Read(entry []byte, fn func(*Logged) error) (time int64, options byte, err e
 }
 
 // IsFull reports whether the leader that sealed an entry refuses requests that need more room. Apply then
-// refuses creates and longer data and, as on a low disk, long ACLs. The entry must have been checked.
+// refuses creates and longer data. It also refuses long ACLs, as it does when a disk has little free space.
+// The entry must have been checked.
 func IsFull(entry []byte) bool { return entry[1]&Full != 0 }
 
-// Low reports whether the leader that sealed an entry knew of a low disk. The entry must have been checked.
+// Low reports whether the leader that sealed an entry knew of a disk with little free space. The entry must
+// have been checked.
 func Low(entry []byte) bool { return entry[1]&LowDisk != 0 }
 
 // Time returns the leader's time when it sealed an entry, in ms since 1970.

@@ -37,7 +37,7 @@ const (
 	NoQuota byte = 0x10 // ignore hard quotas
 	NoTTL   byte = 0x20 // refuse TTL nodes
 	Full    byte = 0x40 // refuse requests that need more room
-	LowDisk byte = 0x80 // a disk is low on space; see state.Refusal. The flag changes no request's effect
+	LowDisk byte = 0x80 // a disk has little free space; see state.Refusal. The flag changes no request's effect
 )
 
 // ErrCorrupt marks an entry whose bytes have changed since the leader sealed it. The server must stop,

@@ -162,7 +162,7 @@ func (w *Window) used(now, per int64) (n int64) {
 	return n
 }
 
-// known returns when the draw with a secret was granted, if it is remembered.
+// known() returns when the draw with a secret was granted, if it is remembered.
 func (w *Window) known(hash [8]byte) (at int64, known bool) {
 	for r := w.recent; r != ""; r = r[recentSize:] {
 		if r[8:recentSize] == string(hash[:]) {

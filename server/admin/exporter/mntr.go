@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Lines calls the function tell for every line of `mntr`. The parameter name has no prefix zk_, and text is
+// Lines calls tell() for every line of `mntr`. The parameter name has no prefix zk_, and text is
 // true for the few values that are not numbers.
 func Lines(s *report.Status, tell func(name, value string, text bool)) {
 	tell("version", s.VersionLine(), true)
@@ -50,7 +50,7 @@ func Lines(s *report.Status, tell func(name, value string, text bool)) {
 	}
 }
 
-// eachOf calls the function tell for each line of one summary. The minimum, the maximum and the sum are whole
+// eachOf calls tell() for each line of one summary. The minimum, the maximum and the sum are whole
 // numbers, because programs that read these lines expect whole numbers.
 func eachOf(name string, v metrics.Summary, advanced bool, tell func(name, value string, text bool)) {
 	whole := func(f float64) string { return strconv.FormatInt(int64(f), 10) }

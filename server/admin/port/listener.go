@@ -118,7 +118,7 @@ func (c *limitedConn) working(n int) {
 
 type connKey struct{}
 
-// withConn puts the connection of a request into the request's context, for the function busy.
+// withConn puts the connection of a request into the request's context, for busy().
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()

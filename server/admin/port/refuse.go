@@ -65,7 +65,7 @@ func Posts(w http.ResponseWriter, r *http.Request) *Refusal {
 type Super func(user, password string) bool
 
 // User returns the name of the super user who makes a request. If the server has no super user, User refuses
-// the request with a text that begins with the parameter off.
+// the request with a text that begins with the parameter `off`.
 func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 	if s == nil {
 		return "", Refuse(http.StatusForbidden, "%s: start zlockd with --super-digest", off)

@@ -115,7 +115,7 @@ func (m *Memory) Wait(c Holder, part Part, n int) bool {
 	}
 }
 
-// over reports whether the server has begun to stop.
+// over() reports whether the server has begun to stop.
 func (m *Memory) over() bool {
 	select {
 	case <-m.Done:

@@ -26,7 +26,7 @@ const maxHello = 1 << 10
 // wordTime bounds each read and write for a four-letter word, until Words sets its own deadlines.
 const wordTime = 5 * time.Second
 
-// open opens the connection's session. It returns ends.None, or the reason of a failure.
+// open() opens the connection's session. It returns ends.None, or the reason of a failure.
 func (c *Conn) open() ends.Reason {
 	if why := c.startTLS(); why != ends.None {
 		return why

@@ -19,7 +19,7 @@ func (c *Conn) handle(frame []byte) bool {
 	class := request.Of(op)
 	c.reader.idle = class == request.Ping
 	away := class != request.Auth && class != request.SASL && !c.admitted()
-	if class != request.Read || away { // the method run counts the reads that it answers
+	if class != request.Read || away { // run() counts the reads that it answers
 		c.seen(1, op, body)
 	}
 	if away {

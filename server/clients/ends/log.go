@@ -82,7 +82,7 @@ func (l *Log) line(level slog.Level, msg string, args []any) {
 }
 
 // admit reports whether another line of this kind may be logged now, and how many lines were dropped since
-// the last logged one. It allows the number most of lines in each period of the length within.
+// the last logged one. It allows at most `most` lines in each period of the length `within`.
 func (l *Log) admit(kind lineKind, most int, within time.Duration) (more int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// sink accepts bytes until it fails, at most the number most in each write.
+// sink accepts bytes until it fails, but at most `most` of them in each write.
 type sink struct {
 	net.Conn
 	most    int // bytes that a write accepts; 0: any number

@@ -15,7 +15,7 @@ type Flushers struct {
 	batch  []*Outbox // outboxes in the present batch, not yet released
 	heard  []*Outbox // outboxes that got events in the present batch
 	lanes  [2]lane   // one for replies and small batches of events, one for large batches of events
-	turn   int       // the lane at which the method next looks first
+	turn   int       // the lane at which next() looks first
 	idle   int
 	pool   int
 	closed bool
@@ -115,7 +115,7 @@ func (f *Flushers) Kick() {
 	}
 }
 
-// only returns the outbox of a batch that has just one.
+// only() returns the outbox of a batch that has just one.
 func (f *Flushers) only() *Outbox {
 	switch {
 	case len(f.batch) == 1 && len(f.heard) == 0:
@@ -152,8 +152,8 @@ func (f *Flushers) run() {
 // waiting returns how many outboxes wait to be written. f is locked.
 func (f *Flushers) waiting() int { return f.lanes[0].waiting() + f.lanes[1].waiting() }
 
-// next appends outboxes to run, which a flusher will write. It takes some from one lane at a time; the lanes
-// alternate. f is locked.
+// next() appends outboxes to run, which a flusher will write. It takes some from one lane at a time; the
+// lanes alternate. f is locked.
 func (f *Flushers) next(run []*Outbox) []*Outbox {
 	if f.lanes[f.turn].waiting() > 0 {
 		f.turn = 1 - f.turn
@@ -167,7 +167,7 @@ func (f *Flushers) next(run []*Outbox) []*Outbox {
 
 func (l *lane) waiting() int { return len(l.queue) - l.head }
 
-// next removes the outbox that has waited longest from the lane, so that no outbox waits forever.
+// next() removes the outbox that has waited longest from the lane, so that no outbox waits forever.
 func (l *lane) next() *Outbox {
 	o := l.queue[l.head]
 	l.queue[l.head] = nil

@@ -288,7 +288,7 @@ func (o *Outbox) EndWhole(b []byte, at int, code jute.ErrCode) {
 // Size returns how many bytes wait.
 func (q *queue) Size() int { return q.fullLen + len(q.buf) }
 
-// empty reports whether no frame can be written now.
+// empty() reports whether no frame can be written now.
 func (q *queue) empty() bool { return q.Size() == 0 || q.gap && q.before == 0 }
 
 // room makes room for n bytes in buf. It begins a new buffer instead of enlarging a long one, because each

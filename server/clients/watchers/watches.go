@@ -143,7 +143,7 @@ func (t *Table) Has(c *Watcher, path string) bool {
 	return t.table.Has(c, path, jute.WatcherAny)
 }
 
-// At calls f for connections that watch exactly this path, at most for the number most of them.
+// At calls f for the connections that watch exactly this path, but for at most `most` of them.
 func (t *Table) At(path string, most int, f func(*Watcher)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -104,7 +104,7 @@ func (s *Service) openTicket(t *ticket, now time.Time) (*ticketSecret, error) {
 	return secret, nil
 }
 
-// open reads a ticket with one of the keys.
+// open() reads a ticket with one of the keys.
 func (k keytab) open(t *ticket) (*ticketSecret, error) {
 	keys, err := k.find(t.Secret)
 	if err != nil {

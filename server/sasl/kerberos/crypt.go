@@ -46,7 +46,7 @@ func (k sessionKey) suite() (suite, error) {
 	return s, nil
 }
 
-// open decrypts e, and checks that it was encrypted with k for this usage.
+// open() decrypts e, and checks that it was encrypted with k for this usage.
 func (k sessionKey) open(e encrypted, usage uint32) ([]byte, error) {
 	s, err := k.suite()
 	if err != nil {

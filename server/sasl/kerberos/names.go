@@ -31,7 +31,7 @@ type Rule struct {
 	all         bool
 }
 
-// piece is one piece of a format: a text, and after it a part of the name. The field part is the number of
+// piece is one piece of a format: a text, and after it a part of the name. The field `part` is the number of
 // this part; 0 is the realm, and -1 stands for no part.
 type piece struct {
 	text string

@@ -40,7 +40,7 @@ var (
 	errChanged = port.Refuse(http.StatusConflict, "the node has changed: reload and try again")
 )
 
-// changeTries is how many times the function change tries.
+// changeTries is how many times change() tries.
 const changeTries = 100
 
 // change runs an operation on the contender's node at target, if that is still the node with the contender's

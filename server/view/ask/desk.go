@@ -76,7 +76,7 @@ func (d *Desk) Answer(f Answerer) http.Handler {
 }
 
 // InTurn calls f for a GET request, a few at a time, within CostlyTime. For another method it answers with an
-// error that contains the argument what.
+// error that contains the argument `what`.
 func (d *Desk) InTurn(w http.ResponseWriter, r *http.Request, what string,
 	f func(context.Context, http.ResponseWriter)) {
 	if no := port.Reads(w, r, what); no != nil {

@@ -171,7 +171,7 @@ func (l *Looker) scan(ctx context.Context) (*Scan, error) {
 	return n, nil
 }
 
-// all runs all steps of a look at locks.
+// all() runs all steps of a look at locks.
 func (l *Looker) all(ctx context.Context, look interface {
 	Step(*tree.Tree) (more bool)
 	Rest()

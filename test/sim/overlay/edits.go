@@ -3,7 +3,7 @@ package main
 // edit replaces one place of a file.
 type edit struct{ old, new string }
 
-// behind returns the edit that adds text after a place.
+// behind() returns the edit that adds text after a place.
 func behind(place, text string) edit { return edit{place, place + text} }
 
 // edits are the changes of each file below GOROOT/src.

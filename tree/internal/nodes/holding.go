@@ -89,8 +89,8 @@ func (t *Nodes) Owners() iter.Seq[int64] { return maps.Keys(t.Held.By) }
 // EphemeralsIn returns how many ephemeral nodes a session has.
 func (t *Nodes) EphemeralsIn(session int64) int { return len(t.Held.By[session].List()) }
 
-// SomeEphemeralsOf returns paths of a session's ephemeral nodes, in no particular order. The parameter most
-// bounds their number.
+// SomeEphemeralsOf returns paths of a session's ephemeral nodes, in no particular order, but at most `most`
+// of them.
 func (t *Nodes) SomeEphemeralsOf(session int64, most int) []string {
 	list := t.Held.By[session].List()
 	paths := make([]string, min(len(list), most))

@@ -57,7 +57,7 @@ func (t *Nodes) Find(path string) (Ref, bool) {
 	return Ref{n}, n != nil
 }
 
-// Child returns the child of a node that has this name.
+// Child returns the child called name of a node.
 func (t *Nodes) Child(of Ref, name string) (Ref, bool) {
 	n := t.Below(of.n, name)
 	return Ref{n}, n != nil
@@ -71,14 +71,14 @@ func (t *Nodes) Child(of Ref, name string) (Ref, bool) {
 // gap, and adding appends. So no node that the walk has not met yet moves past the walk.
 type EphemeralWalk struct {
 	begun bool
-	owner int      // position in holdings.owners
+	owner int      // position in Holdings.Owners
 	of    *Holding // the holding at position owner; nil: the walk is between two holdings
 	node  int      // position in of.Nodes; the nodes at this position and above were met
 }
 
 // NextEphemerals calls fn for some nodes of a walk and reports whether there may be more. It stops when the
-// sum of the costs that fn returned reaches the parameter most, so that other work gets its turn. Each node
-// costs at least one.
+// sum of the costs that fn returned reaches `most`, so that other work gets its turn. Each node costs at
+// least one.
 func (t *Nodes) NextEphemerals(w *EphemeralWalk, most int, fn func(Ref) (cost int)) (more bool) {
 	if !w.begun {
 		w.begun, w.owner = true, len(t.Held.Owners)
@@ -113,8 +113,8 @@ type ChildWalk struct {
 	next  int // the children at this position and above were met
 }
 
-// Next calls fn for some children of a node and reports whether there may be more. The parameter most is as
-// for NextEphemerals.
+// Next calls fn for some children of a node and reports whether there may be more. For the parameter `most`
+// see NextEphemerals.
 func (w *ChildWalk) Next(of Ref, most int, fn func(Ref) (cost int)) (more bool) {
 	if of.n.Dir == nil {
 		return false

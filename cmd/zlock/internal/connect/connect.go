@@ -103,7 +103,7 @@ func (f *Flags) Address(getenv func(string) string) (servers, chroot string, err
 	return servers, chroot, nil
 }
 
-// ready checks the times and reads the files that the flags name.
+// ready() checks the times and reads the files that the flags name.
 func (f *Flags) ready(a *call.App) (*tls.Config, error) {
 	if f.SessionTimeout <= 0 || f.ConnectTimeout <= 0 {
 		return nil, cli.Usagef("--session-timeout and --connect-timeout must be positive")

@@ -69,7 +69,7 @@ func (c *verbCall) lookThrough(ctx context.Context, root string, f func(path str
 // leftOut counts the nodes whose children are left out of an answer.
 type leftOut int
 
-// out reports that the children of a node are left out.
+// out() reports that the children of a node are left out.
 func (l *leftOut) out(c *verbCall, p string) error {
 	*l++
 	c.tell("%v", noAuth(p))

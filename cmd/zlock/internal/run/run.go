@@ -105,8 +105,8 @@ func (f *runFlags) inForeground(a *call.App) bool {
 	return call.IsTerminal(a.Stdin)
 }
 
-// ready writes one line to the inherited file descriptor of --ready-fd, and closes the descriptor. The reader
-// then sees the end of the file, and COMMAND does not get the descriptor.
+// ready() writes one line to the inherited file descriptor of --ready-fd, and closes the descriptor. The
+// reader then sees the end of the file, and COMMAND does not get the descriptor.
 func (f *runFlags) ready(line string) error {
 	if f.readyFD < 0 {
 		return nil
@@ -168,8 +168,8 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 	}
 }
 
-// The method only refuses the options of run that have no effect together with the option beside. The options
-// in allowed have an effect.
+// only() refuses the options of run that have no effect together with the option in `beside`. The options in
+// allowed have an effect.
 func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	f.fs.Visit(func(g *pflag.Flag) {
 		if err == nil && g.Name != beside && !slices.Contains(allowed, g.Name) {
@@ -300,7 +300,7 @@ func (j *job) end() {
 // restartPause prevents a busy loop if COMMAND ends at once.
 const restartPause = 500 * time.Millisecond
 
-// repeat runs COMMAND under a lease that the function take returns. If again is true, it takes another lease
+// repeat runs COMMAND under a lease that take() returns. If again is true, it takes another lease
 // whenever COMMAND ends or loses its lock, until the user ends zlock. At the end it releases everything.
 func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, error)) error {
 	defer j.end()
@@ -327,7 +327,7 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 	}
 }
 
-// The method under runs COMMAND with the lease held, and then releases the lease. end is the error with which
+// under() runs COMMAND with the lease held, and then releases the lease. end is the error with which
 // zlock ends, if it does not take the lock again. told says that the user told COMMAND to end.
 func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 	s := holding{App: j.App, lease: lease}
@@ -369,7 +369,7 @@ func (j *job) endOf(out *supervise.Outcome, code int) error {
 	return cli.Exit(code)
 }
 
-// right returns the right to run under the lock. Messages call the lock by the name in what.
+// right() returns the right to run under the lock. Messages call the lock by the name in what.
 func (s *holding) right(what string) supervise.Right {
 	asked := make(chan string, 1)
 	go func() {

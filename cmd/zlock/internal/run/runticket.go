@@ -239,7 +239,7 @@ func (h *ticketHold) Err() error {
 
 var errTicketTime = errors.New("the ticket's time is over")
 
-// left returns how long the hold lasts if no server renews it.
+// left() returns how long the hold lasts if no server renews it.
 func (h *ticketHold) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -54,7 +54,7 @@ func (t *waitTeller) option() client.Option {
 	})
 }
 
-// The method during calls the function take, which waits for a lock. While it waits, the holder is reported.
+// during() calls take(), which waits for a lock. While it waits, the holder is reported.
 func (t *waitTeller) during(ctx context.Context, refusal int, take func() error) error {
 	if t.quiet {
 		return take()
@@ -97,7 +97,7 @@ func (t *waitTeller) news(ev client.Event) bool {
 
 // refused reports the holder of the lock that zlock did not get.
 func (t *waitTeller) refused(ctx context.Context, last client.Event) {
-	select { // the client may deliver an event even after the function take has returned
+	select { // the client may deliver an event even after take() has returned
 	case last = <-t.events:
 	default:
 		if last.Path == "" {

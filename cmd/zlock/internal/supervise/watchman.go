@@ -236,7 +236,7 @@ func (w *watchman) alive() bool {
 	return Alive(w.pid)
 }
 
-// due returns when the guard must act next; any is false if it has nothing to end.
+// due() returns when the guard must act next; any is false if it has nothing to end.
 func (w *watchman) due() (at time.Duration, any bool) {
 	at = w.kill
 	if at == 0 {

@@ -131,7 +131,7 @@ type Patience struct {
 }
 
 // Await sends requests until an answer is final or the patience is over, and returns the last answer. Each
-// request carries the time that it may wait at the server. The function why says what an answer waits for. It
+// request carries the time that it may wait at the server. why() says what an answer waits for. It
 // returns "" for a final answer.
 func (p Patience) Await(ctx context.Context, c *call.Call,
 	send func(ctx context.Context, wait time.Duration) (*Answer, error), why func(*Answer) string) (

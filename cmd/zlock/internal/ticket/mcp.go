@@ -276,7 +276,7 @@ func (l *lockTools) wait(ctx context.Context, raw json.RawMessage) map[string]an
 	return l.post(ctx, k, a.Ticket, path, url.Values{}, goesOn, time.Duration(a.Wait)*time.Second)
 }
 
-// known returns a Caller for a ticket that lock_take has returned.
+// known() returns a Caller for a ticket that lock_take has returned.
 func (l *lockTools) known(name string) (k *Caller, path string, err error) {
 	if !ticketName.MatchString(name) {
 		return nil, "", fmt.Errorf("%q is not a ticket: pass the one that lock_take gave", call.Clean(name))
@@ -319,7 +319,7 @@ func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q ur
 	}
 }
 
-// over returns the result for an ended ticket, and removes its file.
+// over() returns the result for an ended ticket, and removes its file.
 func (l *lockTools) over(name string, a *Answer) map[string]any {
 	_ = os.Remove(l.file(name))
 	return toolError("ticket %s is over (%s): %s. Stop the work under its lock, which another may hold, and "+

@@ -37,7 +37,7 @@ func (z *zoo) put(flag, value string) {
 	}
 }
 
-// wrong records a mistake that does not belong to a single line.
+// wrong() records a mistake that does not belong to a single line.
 func (z *zoo) wrong(format string, args ...any) {
 	z.s.Fault("%s: %w", z.s.Config, fmt.Errorf(format, args...))
 }
