@@ -350,3 +350,25 @@ func btoi(b bool) int {
 	}
 	return 0
 }
+
+// A contender looks at many lasting nodes, which could be contenders by their names, in one flight of requests.
+func TestNodesThatAreNoContendersAreSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	shared(t)
+	d, o := dir(t), observer(t)
+	c, p := proxied(t)
+	unlock(t, lock(t, c.Mutex(d, WithLockDelay(time.Millisecond)).Lock)) // so that the directory stays
+	const nodes = 50
+	for i := range nodes {
+		must.OK(t, errOf(o.Create(fmt.Sprintf("%s/%032x", d, i), nil, 0, zk.WorldACL(zk.PermAll))))
+	}
+	p.Record()
+	first := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpExists, Under: d, Nth: 1,
+		Do: faultproxy.Hold})
+	g := start(testCtx(t), c.Mutex(d).Lock)
+	eventually(t, "a request about each node before the first answer", func() bool {
+		return under(p, d, faultproxy.OpExists) == nodes
+	})
+	first.Release()
+	unlock(t, g.wait(t))
+}

@@ -234,26 +234,57 @@ func lives(names []string, uuid string) bool {
 // alone returns an error if a client holds or awaits a lock of another kind on the path. The argument names
 // is the list of the path's children.
 func alone(ctx context.Context, e *session.Epoch, path string, own turns.Use, names []string) error {
+	var flight []string
 	for name, u := range own.Rivals(names) {
-		child, live := recipe.Join(path, name), false
-		if u == turns.UsePermits {
-			permits, err := e.Children(ctx, child)
-			if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
-				return err
+		child := recipe.Join(path, name)
+		if u != turns.UsePermits {
+			if flight = append(flight, child); len(flight) == rivalsAtOnce {
+				if err := noneLives(ctx, e, flight); err != nil {
+					return err
+				}
+				flight = flight[:0]
 			}
-			for _, p := range permits {
-				cont, _, ok := recipe.ParseName(p)
-				live = live || ok && cont.Kind == recipe.RoleLease
-			}
-		} else {
-			st, err := e.Conn().Exists(ctx, child)
-			if err != nil && !errors.Is(err, zk.ErrNoAuth) {
-				return err
-			}
-			live = st != nil && st.EphemeralOwner != 0 // a lasting node of this name is no contender
+			continue
 		}
-		if live {
-			return fmt.Errorf("%w: %s belongs to another kind of lock", recipe.ErrMixedLayout, child)
+		permits, err := e.Children(ctx, child)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
+			return err
+		}
+		for _, p := range permits {
+			if cont, _, ok := recipe.ParseName(p); ok && cont.Kind == recipe.RoleLease {
+				return anotherKind(child)
+			}
+		}
+	}
+	return noneLives(ctx, e, flight)
+}
+
+func anotherKind(path string) error {
+	return fmt.Errorf("%w: %s belongs to another kind of lock", recipe.ErrMixedLayout, path)
+}
+
+// rivalsAtOnce is how many nodes noneLives looks at in one flight of requests. A directory may have thousands
+// of lasting nodes with such names, and a contender looks at them before each grant.
+const rivalsAtOnce = 256
+
+// noneLives returns an error if one of the nodes belongs to a session. A lasting node is no contender.
+func noneLives(ctx context.Context, e *session.Epoch, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	p := e.Conn().Pipe()
+	replies := make([]*zk.Reply[*zk.Stat], len(paths))
+	for i, path := range paths {
+		replies[i] = p.Exists(path)
+	}
+	p.Send()
+	for i, path := range paths {
+		st, err := replies[i].Wait(ctx)
+		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
+			return err
+		}
+		if st != nil && st.EphemeralOwner != 0 {
+			return anotherKind(path)
 		}
 	}
 	return nil
